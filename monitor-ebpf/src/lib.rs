@@ -1,0 +1,2 @@
+//! The types that the kernel side and the agent share.
+#![no_std]

@@ -1,0 +1,3 @@
+//! isobar: who waits on this node, for what, and because of whom.
+
+pub mod model;

@@ -1,0 +1,198 @@
+//! One cgroup v2 directory: who it is, and what its files said.
+//! Every reading is optional: a controller may be off, a file missing, a cgroup gone in mid-read.
+//! The sample's gaps say which and why.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::psi::Pressures;
+use super::units::{Bytes, Micros};
+
+/// The inode number of the cgroup's directory, which is the kernel's own cgroup id.
+/// Never used twice within a hierarchy while the system runs.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct CgroupId(pub u64);
+
+/// Path below the cgroup v2 mount: `/` is the root, `/kubepods.slice` its child.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CgroupPath(pub String);
+
+impl CgroupPath {
+    /// The root of the hierarchy.
+    #[must_use]
+    pub fn root() -> Self {
+        Self("/".into())
+    }
+
+    /// The path of the child directory `name`.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        if self.is_root() { Self(format!("/{name}")) } else { Self(format!("{}/{name}", self.0)) }
+    }
+
+    /// True for `/`.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.0 == "/"
+    }
+
+    /// The names of the directories from the root down; none for the root.
+    pub fn segments(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.0.split('/').filter(|s| !s.is_empty())
+    }
+}
+
+impl fmt::Display for CgroupPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A limit file: a number, or the word `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Limit {
+    /// No limit.
+    Max,
+    /// The limit, in the file's own unit.
+    At(u64),
+}
+
+/// What one cgroup's files said.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Cgroup {
+    /// Where it is.
+    pub path: CgroupPath,
+    /// The cgroup above it; `None` for the root.
+    pub parent: Option<CgroupId>,
+    /// The `*.pressure` files.
+    pub pressure: Pressures,
+    /// `cpu.*`; `usage` is there even without the controller.
+    pub cpu: CpuFiles,
+    /// `memory.*`.
+    pub memory: MemoryFiles,
+    /// `pids.current`.
+    pub pids_current: Option<u64>,
+    /// `pids.max`.
+    pub pids_max: Option<Limit>,
+    /// `io.stat`, summed over devices.
+    pub io: Option<IoStat>,
+    /// Processes listed in `cgroup.procs`, this cgroup alone.
+    pub n_procs: Option<u64>,
+}
+
+/// `cpu.stat`, `cpu.max`, `cpu.weight`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct CpuFiles {
+    /// `usage_usec`.
+    pub usage: Option<Micros>,
+    /// `nr_periods`; only with the controller.
+    pub periods: Option<u64>,
+    /// `nr_throttled`; only with the controller.
+    pub throttled_periods: Option<u64>,
+    /// `throttled_usec`: summed over CPUs, this cgroup's own quota alone.
+    pub throttled: Option<Micros>,
+    /// `cpu.max`, first field.
+    pub quota: Option<Limit>,
+    /// `cpu.max`, second field.
+    pub period: Option<Micros>,
+    /// `cpu.weight`, 1 to 10,000.
+    pub weight: Option<u64>,
+}
+
+/// `memory.*`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MemoryFiles {
+    /// `memory.current`.
+    pub current: Option<Bytes>,
+    /// `memory.swap.current`.
+    pub swap_current: Option<Bytes>,
+    /// `memory.max`.
+    pub max: Option<Limit>,
+    /// `memory.high`.
+    pub high: Option<Limit>,
+    /// `memory.low`.
+    pub low: Option<Limit>,
+    /// `memory.min`.
+    pub min: Option<Limit>,
+    /// `memory.events`: the subtree's counts.
+    pub events: Option<MemoryEvents>,
+    /// `memory.stat`, the keys that decisions need.
+    pub stat: Option<MemoryStat>,
+}
+
+/// `memory.events`. A key that this kernel does not print is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MemoryEvents {
+    /// Reclaimed although below `memory.low`.
+    pub low: u64,
+    /// Throttled at `memory.high`.
+    pub high: u64,
+    /// Reached `memory.max`.
+    pub max: u64,
+    /// The OOM killer was about to be called.
+    pub oom: u64,
+    /// Processes killed by the OOM killer.
+    pub oom_kill: u64,
+    /// Times a whole group was killed, Linux 5.17+.
+    pub oom_group_kill: u64,
+}
+
+/// `memory.stat`, the keys that decisions need. A key that this kernel does not print is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MemoryStat {
+    /// Anonymous memory.
+    pub anon: Bytes,
+    /// Page cache, with tmpfs.
+    pub file: Bytes,
+    /// Kernel memory, Linux 5.18+.
+    pub kernel: Bytes,
+    /// tmpfs and shared memory.
+    pub shmem: Bytes,
+    /// Anonymous, not lately used.
+    pub inactive_anon: Bytes,
+    /// Anonymous, lately used.
+    pub active_anon: Bytes,
+    /// Page cache, not lately used.
+    pub inactive_file: Bytes,
+    /// Page cache, lately used.
+    pub active_file: Bytes,
+    /// Slab that can be given back.
+    pub slab_reclaimable: Bytes,
+    /// Slab that cannot.
+    pub slab_unreclaimable: Bytes,
+    /// Anonymous pages read back after eviction.
+    pub workingset_refault_anon: u64,
+    /// File pages read back after eviction.
+    pub workingset_refault_file: u64,
+    /// Pages scanned by reclaim.
+    pub pgscan: u64,
+    /// Pages reclaimed.
+    pub pgsteal: u64,
+    /// Major faults.
+    pub pgmajfault: u64,
+}
+
+/// `io.stat`, summed over devices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct IoStat {
+    /// Read from devices.
+    pub read: Bytes,
+    /// Written to devices.
+    pub written: Bytes,
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests.
+    pub writes: u64,
+}

@@ -1,0 +1,66 @@
+//! The node itself: what does not belong to any one cgroup.
+
+use serde::{Deserialize, Serialize};
+
+use super::psi::Pressures;
+use super::units::{Bytes, Nanos};
+
+/// What is true of the node for as long as it is up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeFacts {
+    /// Host name.
+    pub name: String,
+    /// Kernel release, as `uname -r`.
+    pub kernel: String,
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
+    /// CPUs online at the start.
+    pub n_cpus: u32,
+}
+
+/// One tick's reading of the node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeReading {
+    /// `/proc/pressure/*`.
+    pub pressure: Pressures,
+    /// `/proc/meminfo`.
+    pub memory: Option<Meminfo>,
+    /// `/proc/stat`.
+    pub cpu: Option<CpuTime>,
+    /// `/proc/loadavg`, fourth field: threads that exist.
+    pub n_threads: Option<u64>,
+    /// `/proc/loadavg`, fourth field: threads that run or want to.
+    pub n_runnable: Option<u64>,
+    /// The smaller of `kernel.pid_max` and `kernel.threads-max`.
+    pub max_threads: Option<u64>,
+}
+
+/// `/proc/meminfo`, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Meminfo {
+    /// `MemTotal`.
+    pub total: Bytes,
+    /// `MemFree`.
+    pub free: Bytes,
+    /// `MemAvailable`.
+    pub available: Bytes,
+    /// `SwapTotal`.
+    pub swap_total: Bytes,
+    /// `SwapFree`.
+    pub swap_free: Bytes,
+}
+
+/// `/proc/stat`, first line, summed over CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct CpuTime {
+    /// Running something, interrupts included.
+    pub busy: Nanos,
+    /// Idle, waiting for IO included.
+    pub idle: Nanos,
+    /// Taken by the hypervisor: a wait that PSI does not see.
+    pub steal: Nanos,
+}

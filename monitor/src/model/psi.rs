@@ -1,0 +1,45 @@
+//! Pressure stall information as the kernel prints it, for the node and for one cgroup alike.
+
+use serde::{Deserialize, Serialize};
+
+use super::units::{Micros, Percent};
+
+/// One line of a pressure file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// Over the last ten seconds.
+    pub avg10: Percent,
+    /// Over the last minute.
+    pub avg60: Percent,
+    /// Over the last five minutes.
+    pub avg300: Percent,
+    /// Since boot, or since the cgroup was made.
+    pub total: Micros,
+}
+
+/// One pressure file. A line that this kernel does not print is `None`:
+/// `cpu` has no `full` before Linux 5.13, `irq` never has `some`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pressure {
+    /// At least one task was kept waiting.
+    pub some: Option<Line>,
+    /// Every task that was not idle was kept waiting.
+    pub full: Option<Line>,
+}
+
+/// The pressure files of one cgroup, or of the node. A file that gave no reading is `None`, and
+/// the sample's gaps say why.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pressures {
+    /// `cpu.pressure`.
+    pub cpu: Option<Pressure>,
+    /// `memory.pressure`.
+    pub memory: Option<Pressure>,
+    /// `io.pressure`.
+    pub io: Option<Pressure>,
+    /// `irq.pressure`, Linux 6.1+ with interrupt time accounting.
+    pub irq: Option<Pressure>,
+}

@@ -1,0 +1,79 @@
+//! One tick's raw input: everything that any later judgement may depend on.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::{Cgroup, CgroupId};
+use super::node::NodeReading;
+use super::stall::KernelStalls;
+use super::units::Nanos;
+
+/// A moment on two clocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Moment {
+    /// `CLOCK_BOOTTIME`: never jumps, runs through suspend. All intervals are taken from it.
+    pub boot: Nanos,
+    /// `CLOCK_REALTIME`, since 1970: for people. May jump.
+    pub wall: Nanos,
+}
+
+/// What made this tick come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cause {
+    /// The second was over.
+    #[default]
+    Timer,
+}
+
+/// One tick's raw input.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sample {
+    /// Counts samples from 1.
+    pub tick: u64,
+    /// When the sample was begun.
+    pub at: Moment,
+    /// Why.
+    pub cause: Cause,
+    /// The node's own files.
+    pub node: NodeReading,
+    /// The cgroup tree.
+    pub cgroups: BTreeMap<CgroupId, Cgroup>,
+    /// The kernel side's counters; `None` without eBPF.
+    pub kernel: Option<KernelStalls>,
+    /// What could not be read.
+    pub gaps: Vec<Gap>,
+}
+
+/// Something that could not be read, and why.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gap {
+    /// The file, cgroup or program: what an operator would look at.
+    pub object: String,
+    /// What kind of gap.
+    pub why: GapReason,
+    /// What was seen, in words.
+    pub detail: String,
+}
+
+/// Why something could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum GapReason {
+    /// It went away between being listed and being read. Routine.
+    Gone,
+    /// The kernel does not offer it: a controller off, an old kernel, `psi=0`.
+    Unsupported,
+    /// Not permitted.
+    Denied,
+    /// Its text was not understood.
+    Torn,
+    /// Any other failure to read.
+    Failed,
+    /// A fixed-size table was full.
+    Full,
+}

@@ -1,0 +1,2 @@
+//! isobar's errands.
+fn main() {}
