@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cgroup::CgroupPath;
+
 /// A pod's class of service, as its cgroup's path tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum QosClass {
@@ -63,3 +65,115 @@ pub enum Place {
     #[default]
     Other,
 }
+
+impl Place {
+    /// What the cgroup at `path` is, told from its name and those above it.
+    ///
+    /// The first `kubepods` on the way down counts, wherever it lies, so nested roots are found
+    /// (kind's `/kubelet.slice/kubelet-kubepods.slice`, a node in a container); whatever a
+    /// container makes below itself, a `kubepods` of its own included, belongs to the container.
+    ///
+    /// A path is a claim, not a proof: who may make cgroups may name them like a pod's.
+    /// Source: kubelet `pkg/kubelet/cm/cgroup_manager_linux.go` and the runtimes' naming.
+    #[must_use]
+    pub fn of(path: &CgroupPath) -> Self {
+        if path.is_root() {
+            return Self::Node;
+        }
+        let mut segments = path.segments();
+        let Some(mut names) = segments.by_ref().find_map(Names::below_kubepods) else {
+            return Self::Other;
+        };
+        let Some(below) = segments.next() else { return Self::Kubepods };
+        let (class, pod) = match names.step_into(below) {
+            Some("burstable") => (QosClass::Burstable, segments.next()),
+            Some("besteffort") => (QosClass::BestEffort, segments.next()),
+            // The kubelet has no slice for Guaranteed pods: they lie directly below kubepods.
+            Some(name) => return Self::in_pod(QosClass::Guaranteed, names.pod_uid(name), segments),
+            None => return Self::Other,
+        };
+        let Some(pod) = pod else { return Self::Qos { class } };
+        let uid = names.step_into(pod).and_then(|name| names.pod_uid(name));
+        Self::in_pod(class, uid, segments)
+    }
+
+    /// A pod, or with `below` something in it.
+    fn in_pod<'a>(
+        class: QosClass,
+        uid: Option<String>,
+        mut below: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        match (uid, below.next().map(container)) {
+            (Some(uid), None) => Self::Pod { uid, class },
+            (Some(pod), Some(Some((runtime, id)))) => {
+                Self::Container { pod, class, id: id.into(), runtime }
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+/// How the kubelet's cgroup driver spells the names below the cgroup of all pods.
+enum Names<'a> {
+    /// The cgroupfs driver: each directory has its own name alone.
+    Plain,
+    /// The systemd driver: a slice repeats the names of the slices above it, joined with dashes,
+    /// and a dash of its own becomes an underscore. Holds the slice reached so far.
+    Slices(&'a str),
+}
+
+impl<'a> Names<'a> {
+    /// The spelling, if `segment` is the cgroup of all pods.
+    fn below_kubepods(segment: &'a str) -> Option<Self> {
+        if segment == "kubepods" {
+            return Some(Self::Plain);
+        }
+        let slice = segment.strip_suffix(".slice")?;
+        (slice.rsplit('-').next() == Some("kubepods")).then_some(Self::Slices(slice))
+    }
+
+    /// The own name of the child directory `segment`; `None` if it is not spelled like one.
+    fn step_into(&mut self, segment: &'a str) -> Option<&'a str> {
+        match self {
+            Self::Plain => Some(segment),
+            Self::Slices(above) => {
+                let slice = segment.strip_suffix(".slice")?;
+                let name = slice.strip_prefix(*above)?.strip_prefix('-')?;
+                *above = slice;
+                (!name.contains('-')).then_some(name)
+            }
+        }
+    }
+
+    /// The uid in a pod's own name. Mostly a UUID; a static pod has 32 hex digits without
+    /// dashes, and a manifest may set what it likes, so its shape is not judged.
+    fn pod_uid(&self, name: &str) -> Option<String> {
+        let uid = name.strip_prefix("pod").filter(|uid| !uid.is_empty())?;
+        match self {
+            Self::Plain => Some(uid.into()),
+            Self::Slices(_) => Some(uid.replace('_', "-")),
+        }
+    }
+}
+
+/// The runtime and the id in the name of a cgroup directly below a pod's; `None` for what is no
+/// container: CRI-O's monitor (`crio-conmon-<id>`), or a cgroup of somebody's own.
+fn container(segment: &str) -> Option<(Runtime, &str)> {
+    const ID: usize = 64;
+    let name = segment.strip_suffix(".scope").unwrap_or(segment);
+    let (prefix, id) = name.split_at_checked(name.len().checked_sub(ID)?)?;
+    if !id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return None;
+    }
+    match prefix {
+        "cri-containerd-" => Some((Runtime::Containerd, id)),
+        "crio-" => Some((Runtime::CriO, id)),
+        "docker-" => Some((Runtime::Docker, id)),
+        "" => Some((Runtime::Unknown, id)),
+        // A sandboxed runtime's own word, as `kata_<id>`.
+        other => (!other.ends_with("conmon-")).then_some((Runtime::Unknown, id)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,8 @@ use super::units::Nanos;
 pub struct KernelStalls {
     /// The scheduler's clock when the maps were read: the newest of all CPUs.
     pub clock: Nanos,
+    /// What the attached programs can tell apart.
+    pub covers: Coverage,
     /// The node, CPU by CPU.
     pub cpus: Vec<CpuStall>,
     /// The node's memory stall.
@@ -28,6 +30,20 @@ pub struct KernelStalls {
     pub short_lived: Vec<ShortLived>,
     /// What the kernel side could not count.
     pub lost: Lost,
+}
+
+/// What the attached programs can tell. What they cannot is unknown, not zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Coverage {
+    /// Run-queue waits.
+    pub waits: bool,
+    /// Throttling by a quota apart from contention; without it a wait may be either.
+    pub throttling: bool,
+    /// Memory stalls.
+    pub memory: bool,
+    /// Whose limit a memory stall is about, and stalls that are no reclaim.
+    pub memory_causes: bool,
 }
 
 /// One CPU's union of contention: the time in which at least one task waited for this CPU and

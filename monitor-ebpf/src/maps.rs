@@ -1,0 +1,168 @@
+//! All maps, and the few operations on them that more than one program needs.
+//! Sizes are the defaults; the agent may change those of the hashes before loading.
+
+use core::ffi::c_void;
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+
+use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST};
+use aya_ebpf::helpers::generated::bpf_map_lookup_percpu_elem;
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, RingBuf};
+use isobar_ebpf::{Caller, Cpu, Event, Group, Memory, PATTERNS, Pair, Pattern, Stall};
+
+use crate::layout::{Object, id, parent_id};
+
+/// 352 bytes per entry and possible CPU, allocated as cgroups first wait.
+#[map]
+pub(crate) static GROUPS: PerCpuHashMap<u64, Group> =
+    PerCpuHashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
+
+/// 352 bytes per possible CPU.
+#[map]
+pub(crate) static CPUS: PerCpuArray<Cpu> = PerCpuArray::with_max_entries(1, 0);
+
+/// 16 bytes of key, 8 of value, allocated as pairs meet: about 1 MiB when full.
+#[map]
+pub(crate) static MATRIX: HashMap<Pair, u64> = HashMap::with_max_entries(16384, BPF_F_NO_PREALLOC);
+
+/// 384 bytes per entry, allocated as cgroups first stall.
+#[map]
+pub(crate) static MEMORY: HashMap<u64, Memory> = HashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
+
+/// Threads in a memory stall: 8192 x (8 + 88 + bucket), preallocated, about 1.2 MiB.
+#[map]
+pub(crate) static STALLS: HashMap<u32, Stall> = HashMap::with_max_entries(8192, 0);
+
+/// Threads asleep for IO and since when: preallocated, about 0.5 MiB.
+#[map]
+pub(crate) static IO_SLEEPERS: HashMap<u32, u64> = HashMap::with_max_entries(8192, 0);
+
+/// Callers of `psi_memstall_enter` met so far: at most 64 x 40 bytes.
+#[map]
+pub(crate) static CALLERS: HashMap<u64, Caller> = HashMap::with_max_entries(64, BPF_F_NO_PREALLOC);
+
+/// What the agent knows of callers: 32 x 72 bytes.
+#[map]
+pub(crate) static CALLER_PATTERNS: Array<Pattern> = Array::with_max_entries(PATTERNS, 0);
+
+/// The cgroups whose limit is the node's allocatable: kubepods and the QoS slices.
+#[map]
+pub(crate) static ALLOCATABLE: HashMap<u64, u8> = HashMap::with_max_entries(64, BPF_F_NO_PREALLOC);
+
+/// Whose limit the OOM killer was called for, by the thread that called it.
+#[map]
+pub(crate) static OOM_LIMITS: LruHashMap<u32, u64> = LruHashMap::with_max_entries(64, 0);
+
+/// Rare events: 128 KiB.
+#[map]
+pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(128 * 1024, 0);
+
+/// A zero of each large value, which would not fit on the stack.
+#[map]
+static ZERO_GROUP: Array<Group> = Array::with_max_entries(1, 0);
+#[map]
+static ZERO_MEMORY: Array<Memory> = Array::with_max_entries(1, 0);
+
+/// This CPU's entry for a cgroup, made on first sight; `None` if there is no room.
+///
+/// # Safety
+/// `cgroup` is a `cgroup`.
+#[inline(always)]
+pub(crate) unsafe fn group(cgroup: Object) -> Option<*mut Group> {
+    // SAFETY: as the caller says.
+    let key = unsafe { id(cgroup) };
+    if let Some(found) = GROUPS.get_ptr_mut(key) {
+        return Some(found);
+    }
+    let zero = ZERO_GROUP.get_ptr(0)?;
+    // SAFETY: a map value lives as long as the program runs.
+    let _ = GROUPS.insert(key, unsafe { &*zero }, BPF_NOEXIST.into());
+    let made = GROUPS.get_ptr_mut(key)?;
+    // SAFETY: as above; only this CPU writes its own value.
+    unsafe { (*made).parent = parent_id(cgroup) };
+    Some(made)
+}
+
+/// Another CPU's entry for a cgroup. The caller holds that CPU's run queue lock, which every
+/// writer of the value holds: so no update is lost.
+#[inline(always)]
+pub(crate) fn group_on(cpu: u32, key: u64) -> Option<*mut Group> {
+    // SAFETY: the map and key outlive the call. Helper 195, Linux 5.19+.
+    let found = unsafe {
+        bpf_map_lookup_percpu_elem(
+            (&raw const GROUPS).cast_mut().cast::<c_void>(),
+            (&raw const key).cast::<c_void>(),
+            cpu,
+        )
+    };
+    if found.is_null() { None } else { Some(found.cast()) }
+}
+
+/// Another CPU's state, under that CPU's run queue lock.
+#[inline(always)]
+pub(crate) fn cpu_on(cpu: u32) -> Option<*mut Cpu> {
+    let key = 0u32;
+    // SAFETY: as in `group_on`.
+    let found = unsafe {
+        bpf_map_lookup_percpu_elem(
+            (&raw const CPUS).cast_mut().cast::<c_void>(),
+            (&raw const key).cast::<c_void>(),
+            cpu,
+        )
+    };
+    if found.is_null() { None } else { Some(found.cast()) }
+}
+
+/// A scope's memory stall, made on first sight.
+#[inline(always)]
+pub(crate) fn memory(scope: u64) -> Option<*mut Memory> {
+    if let Some(found) = MEMORY.get_ptr_mut(scope) {
+        return Some(found);
+    }
+    let zero = ZERO_MEMORY.get_ptr(0)?;
+    // SAFETY: a map value lives as long as the program runs.
+    let _ = MEMORY.insert(scope, unsafe { &*zero }, BPF_NOEXIST.into());
+    MEMORY.get_ptr_mut(scope)
+}
+
+/// Adds to a shared counter and returns what it was.
+///
+/// # Safety
+/// `counter` points into a map value.
+#[inline(always)]
+pub(crate) unsafe fn fetch_add(counter: *mut u64, n: u64) -> u64 {
+    // SAFETY: as the caller says; BPF_FETCH needs `-C target-cpu=v3`.
+    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, n) }
+}
+
+/// Adds to the time that `victim` waited while `aggressor` ran; false if there is no room.
+#[inline(always)]
+pub(crate) fn blame(victim: u64, aggressor: u64, time: u64) -> bool {
+    let pair = Pair { victim, aggressor };
+    if let Some(sum) = MATRIX.get_ptr_mut(pair) {
+        // SAFETY: points into the map.
+        unsafe { fetch_add(sum, time) };
+        return true;
+    }
+    MATRIX.insert(pair, time, BPF_NOEXIST.into()).is_ok()
+}
+
+/// Sends an event, or counts it as lost. `fill` writes what is particular to it.
+#[inline(always)]
+pub(crate) fn send(fill: impl FnOnce(*mut Event)) {
+    if let Some(mut slot) = EVENTS.reserve::<Event>(0) {
+        fill(slot.as_mut_ptr());
+        slot.submit(0);
+    } else {
+        count_lost(|cpu| &raw mut cpu.lost_events);
+    }
+}
+
+/// Counts something lost on this CPU.
+#[inline(always)]
+pub(crate) fn count_lost(which: impl FnOnce(&mut Cpu) -> *mut u64) {
+    if let Some(cpu) = CPUS.get_ptr_mut(0) {
+        // SAFETY: a map value; atomic, because an interrupt may count here too.
+        unsafe { fetch_add(which(&mut *cpu), 1) };
+    }
+}

@@ -1,0 +1,109 @@
+//! Rare events, each of which the agent learns at once: OOM kills with the three cgroups that they
+//! involve, births and deaths of cgroups. And exits, which tidy up.
+
+use aya_ebpf::bindings::BPF_ANY;
+use aya_ebpf::helpers::bpf_get_current_cgroup_id;
+use aya_ebpf::helpers::generated::{bpf_ktime_get_boot_ns, bpf_probe_read_kernel_str};
+use aya_ebpf::macros::{btf_tracepoint, fentry};
+use aya_ebpf::programs::{BtfTracePointContext, FEntryContext};
+use aya_log_ebpf::warn;
+use isobar_ebpf::{BORN, DIED, OOM, OOM_LIMIT_KNOWN, PATH};
+
+use crate::layout::{
+    CGROUP_ROOT, CGROUP_ROOT_HIERARCHY, MEMCG_CSS_CGROUP, OOM_MEMCG, Object, VICTIM_IS_TASK,
+    cgroup_of_task, has, id, load, pid,
+};
+use crate::maps::{OOM_LIMITS, send};
+use crate::stall::{end, thread};
+
+/// `out_of_memory(oc)`: the OOM killer is called, for one cgroup's limit or for the node.
+#[fentry(function = "out_of_memory")]
+pub(crate) fn out_of_memory(ctx: FEntryContext) -> i32 {
+    // SAFETY: the kernel passes what BTF says.
+    unsafe {
+        let memcg: Object = load(ctx.arg(0), &OOM_MEMCG);
+        let limit = if memcg.is_null() { 0 } else { id(load(memcg, &MEMCG_CSS_CGROUP)) };
+        let _ = OOM_LIMITS.insert(thread(), limit, BPF_ANY.into());
+    }
+    0
+}
+
+/// `mark_victim(task, uid)`, before 6.10 `mark_victim(pid)` unless backported: who dies. The
+/// current task is the one whose allocation asked, not the victim.
+#[btf_tracepoint(function = "mark_victim")]
+pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel passes what BTF says; the branch not taken is never verified.
+    let (victim, victim_pid) = unsafe {
+        if has(&VICTIM_IS_TASK) {
+            let task: Object = ctx.arg(0);
+            (id(cgroup_of_task(task)), pid(task))
+        } else {
+            // Whose process it is, the agent finds out by pid.
+            (0, ctx.arg::<i32>(0) as u32)
+        }
+    };
+    let asking = thread();
+    // SAFETY: a map value.
+    let limit = OOM_LIMITS.get_ptr(asking).map(|limit| unsafe { *limit });
+    let _ = OOM_LIMITS.remove(asking);
+    warn!(&ctx, "oom kill of pid {} in cgroup {}", victim_pid, victim);
+    send(|event| {
+        // SAFETY: the ring buffer's slot is ours until it is submitted.
+        unsafe {
+            (*event).at = bpf_ktime_get_boot_ns();
+            (*event).cgroup = victim;
+            (*event).limit = limit.unwrap_or(0);
+            (*event).trigger = bpf_get_current_cgroup_id();
+            (*event).pid = victim_pid;
+            (*event).kind = if limit.is_some() { OOM_LIMIT_KNOWN } else { OOM };
+            (*event).path[0] = 0;
+        }
+    });
+    0
+}
+
+/// `cgroup_mkdir(cgroup, path)`.
+#[btf_tracepoint(function = "cgroup_mkdir")]
+pub(crate) fn cgroup_born(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel passes what BTF says.
+    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), BORN) }
+}
+
+/// `cgroup_rmdir(cgroup, path)`: no task is left in it.
+#[btf_tracepoint(function = "cgroup_rmdir")]
+pub(crate) fn cgroup_died(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel passes what BTF says.
+    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), DIED) }
+}
+
+#[inline(always)]
+unsafe fn lifecycle(cgroup: Object, path: *const u8, kind: u32) -> i32 {
+    // SAFETY: `cgroup` is a `cgroup`; `path` a zero-terminated string in kernel memory.
+    unsafe {
+        // 0 is cgroup v2; the others are hierarchies of v1.
+        if load::<u32>(load(cgroup, &CGROUP_ROOT), &CGROUP_ROOT_HIERARCHY) != 0 {
+            return 0;
+        }
+        let key = id(cgroup);
+        send(|event| {
+            (*event).at = bpf_ktime_get_boot_ns();
+            (*event).cgroup = key;
+            (*event).limit = 0;
+            (*event).trigger = 0;
+            (*event).pid = 0;
+            (*event).kind = kind;
+            let text = (&raw mut (*event).path).cast();
+            if bpf_probe_read_kernel_str(text, PATH as u32, path.cast()) < 0 {
+                (*event).path[0] = 0;
+            }
+        });
+    }
+    0
+}
+
+/// `sched_process_exit(task)`: a thread whose leave was missed ends its stall at the latest now.
+#[btf_tracepoint(function = "sched_process_exit")]
+pub(crate) fn exit(_: BtfTracePointContext) -> i32 {
+    end(thread());
+    0
+}

@@ -1,0 +1,310 @@
+//! `sched_switch(preempt, prev, next, prev_state)`: a CPU goes from one task to the next.
+//!
+//! The kernel stamps the moment at which a task was queued (`sched_info.last_queued`, on the run
+//! queue's clock) and this tracepoint fires before it clears the stamp, so one program without any
+//! wake-up hook or per-task map tells every wait. All state of a CPU is written under its run
+//! queue's lock, so plain additions are safe.
+
+use aya_ebpf::bindings::BPF_ANY;
+use aya_ebpf::macros::btf_tracepoint;
+use aya_ebpf::programs::BtfTracePointContext;
+use isobar_ebpf::{BUCKETS, Cpu, Group, OWN, SLICES, Slice};
+
+use crate::layout::{
+    BLAME_FROM, CFS_RQ_RQ, HAS_GROUPS, Object, RQ_CLOCK, RQ_NR_IOWAIT, TASK_CFS_RQ, TASK_IN_IOWAIT,
+    TASK_IN_IOWAIT_MASK, TASK_LAST_QUEUED, at, cgroup_of_queue, cgroup_of_task, has, id,
+    is_throttled, later, load, pid, waiters,
+};
+use crate::maps::{CPUS, GROUPS, IO_SLEEPERS, blame, group};
+use crate::throttle;
+use crate::union::levels;
+
+/// What `next` turned out to have waited.
+struct Picked {
+    /// The group that its run queue belongs to.
+    group: u64,
+    /// Since when others kept it waiting: quotas taken out. 0 for the idle task.
+    queued: u64,
+    /// Somebody else waited too, or a quota was at work.
+    slow: bool,
+}
+
+#[btf_tracepoint(function = "sched_switch")]
+pub(crate) fn switch(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel passes what BTF says.
+    unsafe { switched(ctx.arg(1), ctx.arg(2)) };
+    0
+}
+
+#[inline(always)]
+unsafe fn switched(prev: Object, next: Object) {
+    // SAFETY: member types as named; map values live as long as the program runs.
+    unsafe {
+        let Some(cpu) = CPUS.get_ptr_mut(0) else { return };
+        let queue: Object = load(next, &TASK_CFS_RQ);
+        let rq: Object = load(queue, &CFS_RQ_RQ);
+        let now: u64 = load(rq, &RQ_CLOCK);
+        let prev_pid = pid(prev);
+        let next_pid = pid(next);
+        (*cpu).switches += 1;
+
+        let mut throttled = false;
+        let left = if prev_pid == 0 { 0 } else { leave(cpu, prev, prev_pid, now, &mut throttled) };
+        end_slice(cpu, left, now);
+
+        let waited = (*cpu).waiters;
+        let waiting = waiters(rq, next_pid == 0);
+        let slow = waited != 0 || waiting != 0 || throttled;
+        let picked = if next_pid == 0 {
+            Picked { group: 0, queued: 0, slow }
+        } else {
+            pick(cpu, next, next_pid, queue, now, slow)
+        };
+        account(cpu, waited, picked.queued, now);
+        if picked.slow {
+            let prev = if prev_pid == 0 { None } else { Some(prev) };
+            let next = if next_pid == 0 { None } else { Some(next) };
+            levels(cpu, prev, next, picked.queued, now);
+        }
+
+        if waiting == 0 {
+            (*cpu).nobody = now;
+        }
+        (*cpu).waiters = waiting;
+        (*cpu).last = now;
+        (*cpu).last_switch = now;
+        (*cpu).current = picked.group;
+        (*cpu).idle = u64::from(next_pid == 0);
+        (*cpu).iowait = if next_pid == 0 { u64::from(load::<u32>(rq, &RQ_NR_IOWAIT)) } else { 0 };
+    }
+}
+
+/// `prev` leaves the CPU: its run time, a note if a quota is why, and since when it sleeps for IO.
+/// Returns its cgroup.
+#[inline(always)]
+unsafe fn leave(cpu: *mut Cpu, prev: Object, prev_pid: u32, now: u64, throttled: &mut bool) -> u64 {
+    // SAFETY: member types as named.
+    unsafe {
+        let queue: Object = load(prev, &TASK_CFS_RQ);
+        let cgroup = id(cgroup_of_task(prev));
+        let key = if has(&HAS_GROUPS) { id(cgroup_of_queue(queue)) } else { cgroup };
+        let ran = if (*cpu).last_switch == 0 { 0 } else { now - (*cpu).last_switch };
+        if (*cpu).pending_group == key {
+            (*cpu).pending_run += ran;
+        } else {
+            if let Some(group) = GROUPS.get_ptr_mut((*cpu).pending_group) {
+                (*group).run += (*cpu).pending_run;
+            }
+            (*cpu).pending_group = key;
+            (*cpu).pending_run = ran;
+        }
+        if is_throttled(queue) {
+            *throttled = true;
+            if let Some(group) = GROUPS.get_ptr_mut(key) {
+                throttle::mark(group, queue);
+            }
+        }
+        if sleeps_for_io(prev) && IO_SLEEPERS.insert(prev_pid, now, BPF_ANY.into()).is_err() {
+            (*cpu).lost_io += 1;
+        }
+        cgroup
+    }
+}
+
+/// The slice of the cgroup that ran until now; slices of the same cgroup in a row are one.
+#[inline(always)]
+unsafe fn end_slice(cpu: *mut Cpu, cgroup: u64, now: u64) {
+    // SAFETY: a map value; the mask keeps the index inside.
+    unsafe {
+        if (*cpu).slices[index((*cpu).slice)].cgroup != cgroup {
+            (*cpu).slice += 1;
+        }
+        (*cpu).slices[index((*cpu).slice)] = Slice { cgroup, end: now };
+    }
+}
+
+#[inline(always)]
+fn index(slice: u64) -> usize {
+    (slice as usize) & (SLICES - 1)
+}
+
+/// `next` comes onto the CPU: how long it waited, for what, and because of whom.
+#[inline(always)]
+unsafe fn pick(
+    cpu: *mut Cpu,
+    next: Object,
+    next_pid: u32,
+    queue: Object,
+    now: u64,
+    mut slow: bool,
+) -> Picked {
+    // SAFETY: member types as named; map values.
+    unsafe {
+        let own = cgroup_of_task(next);
+        let own_id = id(own);
+        let (above, key) = if has(&HAS_GROUPS) {
+            let above = cgroup_of_queue(queue);
+            (above, id(above))
+        } else {
+            (own, own_id)
+        };
+        let stamp: u64 = load(next, &TASK_LAST_QUEUED);
+        if stamp == 0 {
+            return Picked { group: key, queued: 0, slow };
+        }
+        let stamp = if stamp > now { now } else { stamp };
+        let Some(group_entry) = group(above) else {
+            (*cpu).lost_groups += 1;
+            return Picked { group: key, queued: stamp, slow };
+        };
+        if throttle::look(group_entry, queue, stamp, now) {
+            slow = true;
+        }
+        // Nobody waited at the last switch, so nobody can have been queued before it: the stamp is
+        // left over from an earlier sleep (seen on 6.12: 5.6 s of "wait" after 5.6 s of sleep).
+        if !slow && stamp < (*cpu).last_switch {
+            (*cpu).stale_stamps += 1;
+            return Picked { group: key, queued: now, slow: true };
+        }
+        let queued = later(stamp, (*group_entry).throttle_end);
+        if !slow {
+            (*group_entry).fast += now - queued;
+            if (*cpu).pending_group == key {
+                (*group_entry).fast_both += now - queued;
+            }
+        }
+        // The cgroup of the task lies below that of its queue where the cpu controller is not
+        // enabled all the way down.
+        let entry = if own_id == key { Some(group_entry) } else { group(own) };
+        let Some(entry) = entry else {
+            (*cpu).lost_groups += 1;
+            return Picked { group: key, queued, slow };
+        };
+        let throttled = throttle::throttled_since(group_entry, stamp);
+        record(entry, stamp, throttled, (*group_entry).throttle_kind == OWN, now);
+        if sleeps_for_io(next) {
+            wake_from_io(entry, next_pid, stamp);
+        }
+        if now - queued >= at(&BLAME_FROM) as u64 {
+            blame_runners(cpu, own_id, queued, now);
+        }
+        Picked { group: key, queued, slow }
+    }
+}
+
+/// Adds a wait to its cgroup.
+#[inline(always)]
+unsafe fn record(group: *mut Group, stamp: u64, throttled: u64, own: bool, now: u64) {
+    // SAFETY: a map value; the mask keeps the bucket inside.
+    unsafe {
+        let wait = now - stamp;
+        let throttled = if throttled > wait { wait } else { throttled };
+        (*group).wait += wait;
+        (*group).n_waits += 1;
+        if throttled != 0 {
+            if own {
+                (*group).throttled_own += throttled;
+            } else {
+                (*group).throttled_ancestor += throttled;
+            }
+        }
+        (*group).histogram[bucket(wait - throttled)] += 1;
+    }
+}
+
+/// Bucket 0 is below 1,024 ns, bucket `i` starts at `2^(9+i)` ns.
+#[inline(always)]
+fn bucket(ns: u64) -> usize {
+    let mut rest = ns >> 10;
+    let mut bucket = 0;
+    // A binary search for the highest bit: the target has no instruction for it.
+    if rest == 0 {
+        return 0;
+    }
+    if rest >> 32 != 0 {
+        return BUCKETS - 1;
+    }
+    if rest >> 16 != 0 {
+        rest >>= 16;
+        bucket += 16;
+    }
+    if rest >> 8 != 0 {
+        rest >>= 8;
+        bucket += 8;
+    }
+    if rest >> 4 != 0 {
+        rest >>= 4;
+        bucket += 4;
+    }
+    if rest >> 2 != 0 {
+        rest >>= 2;
+        bucket += 2;
+    }
+    bucket += (rest >> 1) as usize;
+    (bucket + 1) & (BUCKETS - 1)
+}
+
+#[inline(always)]
+unsafe fn sleeps_for_io(task: Object) -> bool {
+    // SAFETY: `in_iowait` is a bit of the byte at that offset.
+    unsafe { load::<u8>(task, &TASK_IN_IOWAIT) & at(&TASK_IN_IOWAIT_MASK) as u8 != 0 }
+}
+
+/// From falling asleep to being queued again; the run queue's wait is none of it, as in PSI.
+#[inline(always)]
+unsafe fn wake_from_io(group: *mut Group, next_pid: u32, stamp: u64) {
+    // SAFETY: a map value.
+    unsafe {
+        let Some(asleep) = IO_SLEEPERS.get_ptr(next_pid) else { return };
+        let asleep = *asleep;
+        let _ = IO_SLEEPERS.remove(next_pid);
+        if stamp > asleep {
+            (*group).io += stamp - asleep;
+            (*group).n_io += 1;
+        }
+    }
+}
+
+/// Lays the wait at the door of those who ran since `queued`, as far as the slices reach back:
+/// at most [`SLICES`], the oldest of which answers for all before it.
+#[inline(always)]
+unsafe fn blame_runners(cpu: *mut Cpu, victim: u64, queued: u64, now: u64) {
+    // SAFETY: a map value; the mask keeps the index inside.
+    unsafe {
+        let newest = (*cpu).slice;
+        let mut until = now;
+        for back in 0..SLICES as u64 {
+            let slice = (*cpu).slices[index(newest.wrapping_sub(back))];
+            let began = if back == SLICES as u64 - 1 {
+                0
+            } else {
+                (*cpu).slices[index(newest.wrapping_sub(back + 1))].end
+            };
+            let from = later(began, queued);
+            if until > from && !blame(victim, slice.cgroup, until - from) {
+                (*cpu).lost_pairs += 1;
+            }
+            if began <= queued {
+                return;
+            }
+            until = began;
+        }
+    }
+}
+
+/// The CPU's own union, and the time in which it was not idle.
+#[inline(always)]
+unsafe fn account(cpu: *mut Cpu, waited: u64, queued: u64, now: u64) {
+    // SAFETY: a map value.
+    unsafe {
+        let last = (*cpu).last;
+        if last == 0 {
+            return;
+        }
+        let last_switch = (*cpu).last_switch;
+        let since = if queued == 0 { now } else { later(queued, last) };
+        (*cpu).contention += if waited != 0 { now - last } else { now - since };
+        let busy = (*cpu).idle == 0 || (*cpu).iowait != 0;
+        (*cpu).nonidle += now - if busy { last_switch } else { later(since, last_switch) };
+    }
+}

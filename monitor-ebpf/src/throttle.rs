@@ -1,0 +1,192 @@
+//! Quotas: what of a wait is no neighbour's fault.
+//!
+//! A throttled group has a clock of the time that it was kept from running, by its own quota or
+//! one above. From Linux 6.6 on the kernel keeps it (`cfs_rq.throttled_clock_self_time`, grows at
+//! each unthrottle); before, two fentry programs do, on the callbacks that run once for every
+//! descendant of a throttled group. Either way the clock is looked at when a task of the group is
+//! picked: if it has grown, a throttling has ended since the last look.
+
+use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::macros::fentry;
+use aya_ebpf::programs::FEntryContext;
+use isobar_ebpf::{ANCESTOR, Anchor, Group, OWN};
+
+use crate::layout::{
+    CFS_RQ_TG, CFS_RQ_THROTTLE_CLOCK, CFS_RQ_THROTTLED, HAS_GROUPS, HAS_THROTTLE_CLOCK,
+    HAS_THROTTLE_PROGRAMS, Object, RQ_CLOCK, RQ_CPU, TG_CGROUP, TG_QUOTA, at, earlier, has, id,
+    later, load,
+};
+use crate::maps::group_on;
+
+/// `RUNTIME_INF`: no quota.
+const NO_QUOTA: u64 = u64::MAX;
+/// Spacing of the anchors.
+const ANCHOR: u64 = 1_000_000_000;
+/// A throttling open for longer has lost its end.
+const LOST: u64 = 60_000_000_000;
+
+/// Looks at the throttle clock as a task queued at `queued` is picked; true if it has grown.
+///
+/// # Safety
+/// `cfs_rq` is the group's queue on this CPU, `group` its entry.
+#[inline(always)]
+pub(crate) unsafe fn look(group: *mut Group, cfs_rq: Object, queued: u64, now: u64) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        let clock: u64 = if has(&HAS_THROTTLE_CLOCK) {
+            load(cfs_rq, &CFS_RQ_THROTTLE_CLOCK)
+        } else if has(&HAS_THROTTLE_PROGRAMS) {
+            (*group).throttle_clock
+        } else {
+            return false;
+        };
+        if !has(&HAS_GROUPS) && (*group).throttle_queue != cfs_rq as u64 {
+            // With cgroup v1, tasks of one v2 cgroup may lie in several groups: another clock.
+            (*group).throttle_queue = cfs_rq as u64;
+            (*group).throttle_seen = clock + 1;
+            return false;
+        }
+        let seen = (*group).throttle_seen;
+        if seen == clock + 1 {
+            return false;
+        }
+        (*group).throttle_seen = clock + 1;
+        if seen == 0 {
+            return false;
+        }
+        let length = clock + 1 - seen;
+        if has(&HAS_THROTTLE_CLOCK) {
+            // It began where the group was last looked at, or where this task came into a group
+            // already throttled: then the end comes out late, but never counts throttled time.
+            let began = later(queued, (*group).last);
+            (*group).throttle_end = earlier(now, began + length);
+        } // Else the programs have written the end.
+        (*group).throttle_length = length;
+        (*group).throttle_kind = whose(group, cfs_rq);
+        (*group).throttle_mark = 0;
+        move_anchor(group, clock);
+        true
+    }
+}
+
+/// Whose quota it was: seen when a task left the CPU throttled. If none was running then, the
+/// group was queued behind others, or throttled as it woke: its own quota if it has one.
+#[inline(always)]
+unsafe fn whose(group: *mut Group, cfs_rq: Object) -> u32 {
+    // SAFETY: member types as named.
+    unsafe {
+        let mark = (*group).throttle_mark;
+        if mark != 0 {
+            return mark;
+        }
+        let tg: Object = load(cfs_rq, &CFS_RQ_TG);
+        if load::<u64>(tg, &TG_QUOTA) == NO_QUOTA { ANCESTOR } else { OWN }
+    }
+}
+
+/// Notes whose quota it is as a throttled task leaves the CPU.
+///
+/// # Safety
+/// `cfs_rq` is the throttled queue, `group` its entry.
+#[inline(always)]
+pub(crate) unsafe fn mark(group: *mut Group, cfs_rq: Object) {
+    // SAFETY: an int before 7.x, a byte later: the low byte tells in both.
+    let own = unsafe { load::<u8>(cfs_rq, &CFS_RQ_THROTTLED) } != 0;
+    // SAFETY: a map value.
+    unsafe { (*group).throttle_mark = if own { OWN } else { ANCESTOR } };
+}
+
+/// Remembers readings a second or two old, so that a wait longer than the last throttling can be
+/// split by the rate at which the clock ran.
+#[inline(always)]
+unsafe fn move_anchor(group: *mut Group, clock: u64) {
+    // SAFETY: a map value.
+    unsafe {
+        let end = (*group).throttle_end;
+        if end < (*group).next_anchor.at + ANCHOR {
+            return;
+        }
+        (*group).anchor = (*group).next_anchor;
+        (*group).next_anchor = Anchor { at: end, clock };
+    }
+}
+
+/// How much of a wait since `queued` the group was throttled.
+///
+/// Exact for the last throttling. What a longer wait saw of earlier ones follows from the rate of
+/// the clock since the anchor: one of a hundred throttled threads waits through dozens of periods.
+#[inline(always)]
+pub(crate) unsafe fn throttled_since(group: *mut Group, queued: u64) -> u64 {
+    // SAFETY: a map value.
+    unsafe {
+        let end = (*group).throttle_end;
+        if end <= queued {
+            return 0;
+        }
+        let span = end - queued;
+        let length = (*group).throttle_length;
+        if span <= length {
+            return span;
+        }
+        let (before, began) = (span - length, end - length);
+        let anchor = (*group).anchor;
+        let clock = (*group).throttle_seen - 1 - length;
+        if anchor.at == 0 || anchor.at >= began || clock < anchor.clock {
+            return length;
+        }
+        // 1/1024 of the rate, which is at most 1: no overflow for waits below 200 days.
+        let rate = earlier(((clock - anchor.clock) << 10) / (began - anchor.at), 1 << 10);
+        length + ((before * rate) >> 10)
+    }
+}
+
+/// `tg_throttle_down(tg, rq)`: a group, or one above it, has used up its quota on a CPU.
+#[fentry(function = "tg_throttle_down")]
+pub(crate) fn throttle_down(ctx: FEntryContext) -> i32 {
+    // SAFETY: the kernel passes what BTF says.
+    let Some((group, now)) = (unsafe { throttled_group(&ctx) }) else { return 0 };
+    // SAFETY: a map value, written under the run queue lock.
+    unsafe {
+        if (*group).throttle_depth == 0 || now - (*group).throttle_open > LOST {
+            (*group).throttle_open = now;
+            (*group).throttle_depth = 1;
+        } else {
+            (*group).throttle_depth += 1;
+        }
+    }
+    0
+}
+
+/// `tg_unthrottle_up(tg, rq)`: the quota is back.
+#[fentry(function = "tg_unthrottle_up")]
+pub(crate) fn throttle_up(ctx: FEntryContext) -> i32 {
+    // SAFETY: the kernel passes what BTF says.
+    let Some((group, now)) = (unsafe { throttled_group(&ctx) }) else { return 0 };
+    // SAFETY: as above.
+    unsafe {
+        match (*group).throttle_depth {
+            0 => {} // Throttled since before the program was attached.
+            1 => {
+                (*group).throttle_depth = 0;
+                (*group).throttle_clock += now - (*group).throttle_open;
+                (*group).throttle_end = now;
+            }
+            _ => (*group).throttle_depth -= 1,
+        }
+    }
+    0
+}
+
+/// The group's entry on the queue's CPU (which may be another than this), and the queue's clock.
+/// A group that never ran there has none, and no waiter to account for.
+#[inline(always)]
+unsafe fn throttled_group(ctx: &FEntryContext) -> Option<(*mut Group, u64)> {
+    // SAFETY: `tg` is typed; the queue comes as `void *`, so it is read by probe.
+    unsafe {
+        let tg: Object = ctx.arg(0);
+        let rq: Object = ctx.arg(1);
+        let cpu = bpf_probe_read_kernel(rq.add(at(&RQ_CPU)).cast::<u32>()).ok()?;
+        let now = bpf_probe_read_kernel(rq.add(at(&RQ_CLOCK)).cast::<u64>()).ok()?;
+        Some((group_on(cpu, id(load(tg, &TG_CGROUP)))?, now))
+    }
+}

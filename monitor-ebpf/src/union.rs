@@ -1,0 +1,250 @@
+//! Wall time in which at least one task waited for a CPU: per CPU, and for every cgroup level.
+//!
+//! The kernel counts the waiters itself (`rq.nr_running`, `cfs_rq.h_nr_*`, throttled tasks taken
+//! off), so looking at each context switch is enough. Once a task of a group waits, the group's
+//! next event on this CPU finds it counted and sets `waiting`, from where on everything is
+//! counted. Only the span in which it was queued may be partly missed, and there is at most one
+//! such span while anybody waits: `gap_start..gap_end`. A task picked later but queued earlier
+//! gives the missing part back. On the fast path nobody waited at the last switch and nobody waits
+//! now, so the span belongs to the picked task alone and may be summed over descendants.
+
+use aya_ebpf::macros::btf_tracepoint;
+use aya_ebpf::programs::BtfTracePointContext;
+use isobar_ebpf::{Cpu, Group, LEVELS};
+
+use crate::layout::{
+    CFS_RQ_CURR, CFS_RQ_RQ, HAS_GROUPS, Object, RQ_CLOCK, RQ_CPU, SE_CFS_RQ, SE_PARENT,
+    TASK_CFS_RQ, TASK_ON_RQ, TASK_SE_DEPTH, TASK_SE_PARENT, cgroup_of_queue, has, id, is_throttled,
+    later, load, runnable, waiters,
+};
+use crate::maps::{cpu_on, group, group_on};
+
+/// `TASK_ON_RQ_MIGRATING`, kernel/sched/sched.h.
+const MIGRATING: u8 = 2;
+
+/// A walk from a task's own run queue towards the root, which it does not reach.
+struct Climb {
+    cfs_rq: Object,
+    entity: Object,
+    depth: i32,
+}
+
+impl Climb {
+    /// # Safety
+    /// `task` is a `task_struct`.
+    #[inline(always)]
+    unsafe fn from(task: Object) -> Self {
+        // SAFETY: member types as named.
+        unsafe {
+            Self {
+                cfs_rq: load(task, &TASK_CFS_RQ),
+                entity: load(task, &TASK_SE_PARENT),
+                depth: load(task, &TASK_SE_DEPTH),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn is_at_root(&self) -> bool {
+        self.entity.is_null()
+    }
+
+    /// Where this level is kept in [`Cpu::chain`].
+    #[inline(always)]
+    fn slot(&self) -> usize {
+        (self.depth as usize) & (LEVELS - 1)
+    }
+
+    #[inline(always)]
+    fn up(&mut self) {
+        // SAFETY: not at the root, so `entity` is a `sched_entity`.
+        unsafe {
+            self.cfs_rq = load(self.entity, &SE_CFS_RQ);
+            self.entity = load(self.entity, &SE_PARENT);
+        }
+        self.depth -= 1;
+    }
+}
+
+/// One look at a level.
+#[derive(Clone, Copy)]
+struct Look {
+    now: u64,
+    /// Since when the picked task of this level waited; 0 if none was picked.
+    queued: u64,
+    /// The task that left belongs to this level: the time was run time too.
+    ran: bool,
+    /// The task that comes belongs to this level: it does not wait.
+    runs: bool,
+    /// The last moment at which nobody waited on this CPU.
+    nobody: u64,
+}
+
+/// Accounts for the time since the level's last event, and looks who waits now.
+#[inline(always)]
+unsafe fn account(level: *mut Group, cfs_rq: Object, look: Look) {
+    let Look { now, queued, ran, runs, nobody } = look;
+    // SAFETY: a map value; `cfs_rq` is a `cfs_rq`.
+    unsafe {
+        let last = (*level).last;
+        let mut add = 0;
+        if (*level).waiting != 0 && last >= nobody {
+            if now > last {
+                add = now - last;
+            }
+            if queued != 0 {
+                let from = later(later((*level).gap_start, queued), nobody);
+                if (*level).gap_end > from {
+                    add += (*level).gap_end - from;
+                    (*level).gap_end = from;
+                }
+            }
+        } else {
+            let from = later(last, nobody);
+            let since = if queued >= from && queued != 0 && queued < now { queued } else { now };
+            add = now - since;
+            (*level).gap_start = from;
+            (*level).gap_end = since;
+        }
+        (*level).slow += add;
+        if ran {
+            (*level).both += add;
+        }
+        (*level).waiting =
+            u64::from(!is_throttled(cfs_rq) && runnable(cfs_rq) - i32::from(runs) > 0);
+        (*level).last = now;
+    }
+}
+
+/// The levels of both tasks, those that they share once.
+///
+/// # Safety
+/// `prev` and `next` are `task_struct`s; `queued` is since when `next` waited, quotas taken out.
+#[inline(always)]
+pub(crate) unsafe fn levels(
+    cpu: *mut Cpu,
+    prev: Option<Object>,
+    next: Option<Object>,
+    queued: u64,
+    now: u64,
+) {
+    if !has(&HAS_GROUPS) {
+        return;
+    }
+    // SAFETY: as the caller says; `cpu` is a map value.
+    unsafe {
+        let nobody = (*cpu).nobody;
+        (*cpu).chain = [0; LEVELS];
+        if let Some(prev) = prev {
+            let mut climb = Climb::from(prev);
+            for _ in 0..LEVELS {
+                if climb.is_at_root() {
+                    break;
+                }
+                (*cpu).chain[climb.slot()] = climb.cfs_rq as u64;
+                climb.up();
+            }
+        }
+        if let Some(next) = next {
+            let mut climb = Climb::from(next);
+            for _ in 0..LEVELS {
+                if climb.is_at_root() {
+                    break;
+                }
+                let ran = (*cpu).chain[climb.slot()] == climb.cfs_rq as u64;
+                if ran {
+                    (*cpu).chain[climb.slot()] = 0;
+                }
+                if let Some(level) = group(cgroup_of_queue(climb.cfs_rq)) {
+                    let look = Look { now, queued, ran, runs: true, nobody };
+                    account(level, climb.cfs_rq, look);
+                } else {
+                    (*cpu).lost_groups += 1;
+                }
+                climb.up();
+            }
+            if !climb.is_at_root() {
+                (*cpu).too_deep += 1;
+            }
+        }
+        if let Some(prev) = prev {
+            let mut climb = Climb::from(prev);
+            for _ in 0..LEVELS {
+                // A slot already taken: shared from here up.
+                if climb.is_at_root() || (*cpu).chain[climb.slot()] == 0 {
+                    break;
+                }
+                if let Some(level) = group(cgroup_of_queue(climb.cfs_rq)) {
+                    let look = Look { now, queued: 0, ran: true, runs: false, nobody };
+                    account(level, climb.cfs_rq, look);
+                }
+                climb.up();
+            }
+        }
+    }
+}
+
+/// `sched_migrate_task(p, dest_cpu)`: a waiter is pulled to another CPU. Its old CPU would go on
+/// counting it until the next switch there. Wake-ups on another CPU fire this too and return.
+#[btf_tracepoint(function = "sched_migrate_task")]
+pub(crate) fn migrate(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the kernel passes what BTF says; the old run queue's lock is held.
+    unsafe { leave_cpu(ctx.arg(0)) };
+    0
+}
+
+#[inline(always)]
+unsafe fn leave_cpu(task: Object) {
+    // SAFETY: member types as named. `on_rq` is an int up to 6.18 and a byte in 7.x.
+    unsafe {
+        if load::<u8>(task, &TASK_ON_RQ) != MIGRATING {
+            return;
+        }
+        let mut climb = Climb::from(task);
+        let rq: Object = load(climb.cfs_rq, &CFS_RQ_RQ);
+        let now: u64 = load(rq, &RQ_CLOCK);
+        let number: u32 = load(rq, &RQ_CPU);
+        let Some(cpu) = cpu_on(number) else { return };
+        if (*cpu).waiters == 0 {
+            return;
+        }
+        if now > (*cpu).last {
+            (*cpu).contention += now - (*cpu).last;
+            (*cpu).last = now;
+        }
+        (*cpu).waiters = waiters(rq, (*cpu).idle != 0);
+        if (*cpu).waiters == 0 {
+            (*cpu).nobody = now;
+        }
+        if !has(&HAS_GROUPS) {
+            return;
+        }
+        for _ in 0..LEVELS {
+            if climb.is_at_root() {
+                break;
+            }
+            if let Some(level) = group_on(number, id(cgroup_of_queue(climb.cfs_rq))) {
+                close(level, climb.cfs_rq, now);
+            }
+            climb.up();
+        }
+    }
+}
+
+/// Ends a level's wait if its last waiter has just left.
+#[inline(always)]
+unsafe fn close(level: *mut Group, cfs_rq: Object, now: u64) {
+    // SAFETY: a map value; `cfs_rq` is a `cfs_rq`.
+    unsafe {
+        if (*level).waiting == 0 {
+            return;
+        }
+        if now > (*level).last {
+            (*level).slow += now - (*level).last;
+            (*level).last = now;
+        }
+        let runs = !load::<Object>(cfs_rq, &CFS_RQ_CURR).is_null();
+        (*level).waiting =
+            u64::from(!is_throttled(cfs_rq) && runnable(cfs_rq) - i32::from(runs) > 0);
+    }
+}

@@ -1,0 +1,43 @@
+//! What watching costs the node: the agent meters itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::units::{Bytes, MilliCpu, Nanos};
+
+/// The agent's own cost over the last interval.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cost {
+    /// CPU use of the agent's process; `None` until two readings were taken.
+    pub cpu: Option<MilliCpu>,
+    /// Resident memory of the agent's process (`/proc/self/statm`, second field).
+    pub resident: Option<Bytes>,
+    /// From the start of the last sample until it could be published.
+    pub tick: Nanos,
+    /// The kernel side.
+    pub kernel: KernelCost,
+}
+
+/// What the kernel side costs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KernelCost {
+    /// Each program; empty where BPF statistics are off (`kernel.bpf_stats_enabled`).
+    pub programs: Vec<ProgramCost>,
+    /// Memory of all maps; `None` where the kernel does not say.
+    pub map_bytes: Option<Bytes>,
+}
+
+/// One program's cost. Source: `run_time_ns` and `run_cnt` of `bpf_prog_info`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgramCost {
+    /// The program's name.
+    pub name: String,
+    /// Times it ran in the last interval.
+    pub runs: u64,
+    /// Time in it for each run, mean over the last interval.
+    pub per_run: Nanos,
+    /// Time in it, over all CPUs, for each second of wall time.
+    pub per_second: Nanos,
+}

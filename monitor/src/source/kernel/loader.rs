@@ -1,0 +1,341 @@
+//! The only file that knows aya: loads the object, attaches what the kernel allows, reads maps.
+//! What the readings mean is `fold`'s business.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::{fs, io};
+
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap, RingBuf};
+use aya::programs::{Program, ProgramError};
+use aya::sys::{Stats, enable_stats};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use aya_log::EbpfLogger;
+use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern, SYMBOL};
+
+use super::layout::Layout;
+use super::programs::{CALLERS, Hook, Plan};
+
+/// The object that the build put in; empty if the build had no eBPF toolchain.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
+
+/// Why the kernel side cannot be used at all. One program that cannot be attached is none of
+/// these: it is a capability that is absent.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The agent was built without the eBPF toolchain: `cargo xtask run` builds with it.
+    #[error("kernel probes not built")]
+    NotBuilt,
+    /// The maps could not be made: a missing capability, or no memory.
+    #[error("cannot load the kernel side")]
+    Load(#[source] Box<EbpfError>),
+    /// The kernel's BTF, as aya reads it.
+    #[error("cannot read the kernel's BTF")]
+    Btf(#[source] Box<aya::BtfError>),
+    /// A map that the object should hold.
+    #[error("cannot use map {name}")]
+    Map {
+        /// Which.
+        name: &'static str,
+        /// Why not.
+        source: Box<MapError>,
+    },
+}
+
+/// True if the build put an object in.
+#[must_use]
+pub(super) fn is_built() -> bool {
+    !OBJECT.is_empty()
+}
+
+/// Why one program is not attached.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AttachFailure {
+    /// EPERM or EACCES: the agent's rights, or the kernel's refusal of that kind of program.
+    #[error("not permitted")]
+    Denied,
+    /// The running kernel has nothing of that name.
+    #[error("the kernel has no such hook")]
+    NoTarget,
+    /// The verifier said no, or anything else went wrong.
+    #[error("{0}")]
+    Rejected(String),
+}
+
+impl From<ProgramError> for AttachFailure {
+    fn from(error: ProgramError) -> Self {
+        let failed = match &error {
+            ProgramError::LoadError { io_error, .. } => Some(io_error),
+            ProgramError::SyscallError(call) => Some(&call.io_error),
+            ProgramError::Btf(_) => return Self::NoTarget,
+            _ => None,
+        };
+        match failed.map(io::Error::kind) {
+            Some(io::ErrorKind::PermissionDenied) => Self::Denied,
+            Some(io::ErrorKind::NotFound) => Self::NoTarget,
+            // The verifier's log may be thousands of lines: the last ones say why.
+            _ => Self::Rejected(last_lines(&format!("{error:#}"))),
+        }
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(8)..].join("; ")
+}
+
+/// Sizes of the hashes that grow with the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Cgroups that may wait at the same time.
+    pub cgroups: u32,
+    /// Pairs of the aggressor matrix.
+    pub pairs: u32,
+}
+
+/// The loaded object. Dropping it detaches every program.
+pub(super) struct Loader {
+    ebpf: Ebpf,
+    btf: Btf,
+    groups: PerCpuHashMap<MapData, u64, Group>,
+    cpus: PerCpuArray<MapData, Cpu>,
+    matrix: HashMap<MapData, Pair, u64>,
+    memory: HashMap<MapData, u64, Memory>,
+    allocatable: HashMap<MapData, u64, u8>,
+    events: RingBuf<MapData>,
+    // Dropping the logger would close its map, and programs loaded later would fail with EBADF.
+    log: Option<EbpfLogger<&'static dyn log::Log>>,
+    map_bytes: Option<u64>,
+}
+
+/// What one program has done, as the kernel counts it while statistics are on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Runs {
+    /// Time in it, ns.
+    pub time: u64,
+    /// Times it ran.
+    pub count: u64,
+    /// Times it was skipped because it was already running on that CPU.
+    pub skipped: u64,
+}
+
+impl Loader {
+    /// Makes the maps and writes the globals. Attaches nothing yet.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub(super) fn new(layout: &Layout, sizes: Sizes) -> Result<Self, LoadError> {
+        if !is_built() {
+            return Err(LoadError::NotBuilt);
+        }
+        let btf = Btf::from_sys_fs().map_err(|source| LoadError::Btf(Box::new(source)))?;
+        let mut loader = EbpfLoader::new();
+        loader.btf(Some(&btf));
+        loader.map_max_entries("GROUPS", sizes.cgroups);
+        loader.map_max_entries("MEMORY", sizes.cgroups);
+        loader.map_max_entries("MATRIX", sizes.pairs);
+        for (global, value) in &layout.globals {
+            loader.override_global(global, value, true);
+        }
+        let mut ebpf = loader.load(OBJECT).map_err(|source| LoadError::Load(Box::new(source)))?;
+        let map_bytes = ebpf.maps().map(|(_, map)| map_memory(map)).sum();
+        let log = EbpfLogger::init(&mut ebpf)
+            .inspect_err(|error| tracing::debug!(%error, "no log from the kernel side"))
+            .ok();
+        let mut this = Self {
+            groups: take(&mut ebpf, "GROUPS")?,
+            cpus: take(&mut ebpf, "CPUS")?,
+            matrix: take(&mut ebpf, "MATRIX")?,
+            memory: take(&mut ebpf, "MEMORY")?,
+            allocatable: take(&mut ebpf, "ALLOCATABLE")?,
+            events: take(&mut ebpf, "EVENTS")?,
+            ebpf,
+            btf,
+            log,
+            map_bytes,
+        };
+        this.write_callers()?;
+        Ok(this)
+    }
+
+    fn write_callers(&mut self) -> Result<(), LoadError> {
+        let mut patterns: Array<MapData, Pattern> = take(&mut self.ebpf, "CALLER_PATTERNS")?;
+        for (index, (symbol, cause)) in (0..).zip(CALLERS) {
+            patterns.set(index, pattern(symbol, *cause), 0).map_err(|source| LoadError::Map {
+                name: "CALLER_PATTERNS",
+                source: Box::new(source),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Loads and attaches one program.
+    ///
+    /// # Errors
+    /// What the verifier or the kernel said; the others are not affected.
+    pub(super) fn attach(&mut self, plan: &Plan) -> Result<(), AttachFailure> {
+        self.try_attach(plan).map_err(AttachFailure::from)
+    }
+
+    fn try_attach(&mut self, plan: &Plan) -> Result<(), ProgramError> {
+        let Some(program) = self.ebpf.program_mut(plan.program) else {
+            return Err(ProgramError::NotLoaded);
+        };
+        match (plan.hook, program) {
+            (Hook::Tracepoint, Program::BtfTracePoint(program)) => {
+                program.load(plan.target, &self.btf)?;
+                program.attach().map(drop)
+            }
+            (Hook::Entry, Program::FEntry(program)) => {
+                program.load(plan.target, &self.btf)?;
+                program.attach().map(drop)
+            }
+            (Hook::Exit, Program::FExit(program)) => {
+                program.load(plan.target, &self.btf)?;
+                program.attach().map(drop)
+            }
+            _ => Err(ProgramError::UnexpectedProgramType),
+        }
+    }
+
+    /// Each CPU's state, by CPU number.
+    #[must_use]
+    pub(super) fn cpus(&self) -> Vec<Cpu> {
+        self.cpus.get(&0, 0).map(|values| values.to_vec()).unwrap_or_default()
+    }
+
+    /// Each cgroup's state on each CPU. An entry that goes away meanwhile is left out.
+    #[must_use]
+    pub(super) fn groups(&self) -> Vec<(u64, Vec<Group>)> {
+        self.groups.iter().flatten().map(|(id, values)| (id, values.to_vec())).collect()
+    }
+
+    /// The aggressor matrix.
+    #[must_use]
+    pub(super) fn matrix(&self) -> Vec<(Pair, u64)> {
+        self.matrix.iter().flatten().collect()
+    }
+
+    /// Each scope's memory stall.
+    #[must_use]
+    pub(super) fn memory(&self) -> Vec<(u64, Memory)> {
+        self.memory.iter().flatten().collect()
+    }
+
+    /// Drops what is kept of a cgroup that is no more. What never was there is no error.
+    pub(super) fn forget(&mut self, cgroup: u64) {
+        let _ = self.groups.remove(&cgroup);
+        let _ = self.memory.remove(&cgroup);
+    }
+
+    /// Drops a pair of which one side is no more.
+    pub(super) fn forget_pair(&mut self, pair: Pair) {
+        let _ = self.matrix.remove(&pair);
+    }
+
+    /// Says whose limits are the node's allocatable: kubepods and the QoS slices.
+    ///
+    /// # Errors
+    /// If the map is full (64 cgroups).
+    pub(super) fn set_allocatable(&mut self, cgroup: u64, is: bool) -> Result<(), MapError> {
+        if is {
+            return self.allocatable.insert(cgroup, 1, 0);
+        }
+        let _ = self.allocatable.remove(&cgroup);
+        Ok(())
+    }
+
+    /// The rare events since the last call.
+    pub(super) fn events(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(item) = self.events.next() {
+            if item.len() == size_of::<Event>() {
+                // SAFETY: the kernel side wrote an `Event`: integers only, any bytes are one.
+                events.push(unsafe { item.as_ptr().cast::<Event>().read_unaligned() });
+            }
+        }
+        events
+    }
+
+    /// Passes on what the programs logged.
+    pub(super) fn flush_log(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+    }
+
+    /// Switches the kernel's statistics of programs on until the descriptor is dropped.
+    /// While on, each run costs some 50 ns more.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN.
+    pub(super) fn meter() -> Result<OwnedFd, aya::sys::SyscallError> {
+        enable_stats(Stats::RunTime)
+    }
+
+    /// What a program has done while metered. Source: `bpf_prog_show_fdinfo`, kernel/bpf/syscall.c.
+    #[must_use]
+    pub(super) fn runs(&self, program: &str) -> Option<Runs> {
+        let program = self.ebpf.program(program)?;
+        let fd = program.fd().ok()?;
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()));
+        let info = info.ok()?;
+        let field = |name: &str| value(&info, name).unwrap_or(0);
+        Some(Runs {
+            time: field("run_time_ns"),
+            count: field("run_cnt"),
+            skipped: field("recursion_misses"),
+        })
+    }
+
+    /// Memory of all maps when they were made: preallocated ones in full, the others' entries not
+    /// included. `None` where the kernel does not say.
+    #[must_use]
+    pub(super) fn map_bytes(&self) -> Option<u64> {
+        self.map_bytes
+    }
+}
+
+/// A typed map, taken out of the object so that it can be kept beside it.
+fn take<M>(ebpf: &mut Ebpf, name: &'static str) -> Result<M, LoadError>
+where
+    M: TryFrom<Map, Error = MapError>,
+{
+    let map = ebpf.take_map(name).ok_or(MapError::InvalidName { name: name.into() });
+    map.and_then(M::try_from).map_err(|source| LoadError::Map { name, source: Box::new(source) })
+}
+
+fn pattern(symbol: &str, cause: isobar_ebpf::Cause) -> Pattern {
+    let (mut bytes, mut mask) = ([0u8; SYMBOL], [0u8; SYMBOL]);
+    for (at, byte) in symbol.bytes().take(SYMBOL).enumerate() {
+        bytes[at] = byte;
+        mask[at] = 0xff;
+    }
+    let words = |bytes: [u8; SYMBOL]| {
+        let mut words = [0; SYMBOL / 8];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
+        }
+        words
+    };
+    Pattern { bytes: words(bytes), mask: words(mask), cause: cause as u32 + 1, pad: 0 }
+}
+
+/// `memlock` of a map's fdinfo.
+fn map_memory(map: &Map) -> Option<u64> {
+    let fd = match map {
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::PerCpuHashMap(data)
+        | Map::RingBuf(data) => data.fd().as_fd().as_raw_fd(),
+        _ => return Some(0),
+    };
+    value(&fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?, "memlock")
+}
+
+/// A number out of fdinfo: `name:\tvalue`.
+fn value(info: &str, name: &str) -> Option<u64> {
+    info.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .and_then(|value| value.trim().parse().ok())
+}

@@ -1,0 +1,67 @@
+//! What the programs cost, by the kernel's own statistics.
+//!
+//! Metering itself costs some 50 ns a run, so it is on for one tick in sixty.
+
+use std::os::fd::OwnedFd;
+
+use super::loader::{Loader, Runs};
+use crate::model::cost::{KernelCost, ProgramCost};
+use crate::model::units::{Bytes, Nanos};
+
+/// Ticks from one metering to the next.
+const EVERY: u64 = 60;
+/// The first metering: late enough for the start not to count, early enough to be seen.
+const FIRST: u64 = 3;
+
+/// Meters the programs now and then, and remembers the last result.
+#[derive(Default)]
+pub(super) struct Meter {
+    running: Option<(OwnedFd, Vec<Runs>)>,
+    programs: Vec<ProgramCost>,
+}
+
+impl Meter {
+    /// Called once a tick.
+    pub(super) fn tick(
+        &mut self,
+        tick: u64,
+        interval: Nanos,
+        names: &[&'static str],
+        loader: &Loader,
+    ) -> KernelCost {
+        if let Some((fd, before)) = self.running.take() {
+            self.programs = names
+                .iter()
+                .zip(before)
+                .filter_map(|(name, before)| cost(name, before, loader.runs(name)?, interval))
+                .collect();
+            drop(fd);
+        } else if tick % EVERY == FIRST {
+            self.running = start(names, loader);
+        }
+        KernelCost { programs: self.programs.clone(), map_bytes: loader.map_bytes().map(Bytes) }
+    }
+}
+
+fn start(names: &[&'static str], loader: &Loader) -> Option<(OwnedFd, Vec<Runs>)> {
+    let fd = Loader::meter()
+        .inspect_err(|error| tracing::debug!(%error, "the programs' cost stays unknown"))
+        .ok()?;
+    Some((fd, names.iter().map(|name| loader.runs(name).unwrap_or_default()).collect()))
+}
+
+fn cost(name: &str, before: Runs, after: Runs, interval: Nanos) -> Option<ProgramCost> {
+    let (time, runs) =
+        (after.time.checked_sub(before.time)?, after.count.checked_sub(before.count)?);
+    Some(ProgramCost {
+        name: name.to_owned(),
+        runs,
+        per_run: Nanos(time.checked_div(runs).unwrap_or(0)),
+        per_second: Nanos(per_second(time, interval)?),
+    })
+}
+
+fn per_second(time: u64, interval: Nanos) -> Option<u64> {
+    let share = u128::from(time) * u128::from(Nanos::SECOND.0);
+    u64::try_from(share.checked_div(u128::from(interval.0))?).ok()
+}

@@ -1,0 +1,3 @@
+//! Everything that reads the machine.
+
+pub mod kernel;
