@@ -74,6 +74,7 @@ pub(super) fn attach(
     }
     let kernel = Kernel {
         loader,
+        host,
         attached,
         covers,
         ledger: Ledger::default(),

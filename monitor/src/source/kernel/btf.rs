@@ -1,4 +1,4 @@
-//! The running kernel's own type information: where members lie, which functions exist.
+//! The running kernel's own type information: where members lie, what arguments are.
 //! In: the bytes of `/sys/kernel/btf/vmlinux`. Out: offsets. Knows nothing of eBPF.
 //!
 //! Our own, because `aya_obj::btf::Btf` keeps members to itself and the other readers of BTF are
@@ -55,7 +55,6 @@ pub(super) struct Btf<'a> {
     /// Where each type's record begins; type 0 is `void`.
     at: Vec<u32>,
     structs: HashMap<&'a [u8], u32>,
-    functions: HashMap<&'a [u8], u32>,
     typedefs: HashMap<&'a [u8], u32>,
     enums: HashMap<&'a [u8], u32>,
 }
@@ -97,7 +96,6 @@ impl<'a> Btf<'a> {
             strings: section(field(16)?, field(20)?)?,
             at: vec![0],
             structs: HashMap::new(),
-            functions: HashMap::new(),
             typedefs: HashMap::new(),
             enums: HashMap::new(),
         };
@@ -115,7 +113,6 @@ impl<'a> Btf<'a> {
             let name = self.name(record.name);
             let index = match record.kind {
                 STRUCT | UNION => &mut self.structs,
-                FUNC => &mut self.functions,
                 TYPEDEF => &mut self.typedefs,
                 ENUM => &mut self.enums,
                 _ => continue,
@@ -203,18 +200,6 @@ impl<'a> Btf<'a> {
         None
     }
 
-    /// True if the kernel has a function of that name that can be traced by type.
-    #[must_use]
-    pub(super) fn has_function(&self, name: &str) -> bool {
-        self.functions.contains_key(name.as_bytes())
-    }
-
-    /// True if the kernel has a tracepoint of that name.
-    #[must_use]
-    pub(super) fn has_tracepoint(&self, name: &str) -> bool {
-        self.typedefs.contains_key(format!("btf_trace_{name}").as_bytes())
-    }
-
     /// Whether a tracepoint's argument (0 is the first that is traced) is a pointer.
     #[must_use]
     pub(super) fn tracepoint_takes_pointer(&self, name: &str, argument: usize) -> Option<bool> {
@@ -295,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_members_functions_arguments_and_enumerators() {
+    fn finds_members_arguments_and_enumerators() {
         let data = small();
         let btf = Btf::parse(&data).unwrap();
         assert_eq!(btf.member("task", "pid"), Some(Member { offset: 8, mask: 0 }));
@@ -303,8 +288,6 @@ mod tests {
         assert_eq!(btf.member("task", "flag"), Some(Member { offset: 20, mask: 0b1000 }));
         assert_eq!(btf.member("task", "gone"), None);
         assert_eq!(btf.member("gone", "pid"), None);
-        assert!(btf.has_function("work") && !btf.has_function("play"));
-        assert!(btf.has_tracepoint("tick") && !btf.has_tracepoint("tock"));
         assert_eq!(btf.tracepoint_takes_pointer("tick", 0), Some(false));
         assert_eq!(btf.tracepoint_takes_pointer("tick", 1), Some(true));
         assert_eq!(btf.tracepoint_takes_pointer("tick", 2), None);
@@ -335,7 +318,7 @@ mod tests {
             data[at.min(end)] = byte;
             if let Ok(btf) = Btf::parse(&data) {
                 let _ = (btf.member("task", "deep"), btf.tracepoint_takes_pointer("tick", 0));
-                let _ = (btf.enumerator("ids", "memory_id"), btf.has_function("work"));
+                let _ = btf.enumerator("ids", "memory_id");
             }
         }
     }

@@ -25,6 +25,8 @@ pub(super) struct Maps {
     pub memory: Vec<(u64, Memory)>,
     /// `CLOCK_MONOTONIC`, on which memory stalls are timed.
     pub now: u64,
+    /// The groups are run queues' groups, so that they have unions.
+    pub has_unions: bool,
 }
 
 /// What is added up towards the root: a cgroup's own share, or that of all below it.
@@ -144,7 +146,10 @@ impl Ledger {
             if !exists(*id) {
                 continue;
             }
-            let cpus = own.get(id).map(|cpus| self.unions(*id, cpus, sum, maps, clock, n_cpus));
+            let cpus = own
+                .get(id)
+                .filter(|_| maps.has_unions)
+                .map(|cpus| self.unions(*id, cpus, sum, maps, clock, n_cpus));
             let memory = memory.get(id).map(|memory| memory_unions(memory, maps.now));
             groups.insert(CgroupId(*id), group_stall(sum, cpus, memory));
         }
@@ -338,3 +343,6 @@ fn lost(cpus: &[Cpu]) -> Lost {
         too_deep: sum(|cpu| cpu.too_deep),
     }
 }
+
+#[cfg(test)]
+mod tests;

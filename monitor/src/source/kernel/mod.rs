@@ -55,6 +55,7 @@ pub struct Options {
 /// The attached kernel side. Dropping it detaches everything.
 pub struct Kernel {
     loader: Loader,
+    host: Host,
     attached: Vec<&'static str>,
     covers: Coverage,
     ledger: Ledger,
@@ -85,6 +86,7 @@ impl Kernel {
             matrix: self.loader.matrix(),
             memory: self.loader.memory(),
             now: clock::monotonic().0,
+            has_unions: self.host.cpu_on_v2,
         };
         for (id, cgroup) in tree {
             self.ledger.learn(id.0, cgroup.parent.map_or(0, |parent| parent.0));

@@ -1,0 +1,120 @@
+use super::*;
+
+const POD: u64 = 10;
+const LEFT: u64 = 11;
+const RIGHT: u64 = 12;
+
+fn cpu(last: u64) -> Cpu {
+    Cpu { last, last_switch: last, switches: 1, idle: 1, ..Cpu::default() }
+}
+
+/// A pod with two containers on one CPU.
+fn maps(left: Group, right: Group, pod: Group) -> Maps {
+    let below = |group: Group| Group { parent: POD, ..group };
+    Maps {
+        cpus: vec![cpu(1_000)],
+        groups: vec![
+            (POD, vec![Group { parent: 1, ..pod }]),
+            (LEFT, vec![below(left)]),
+            (RIGHT, vec![below(right)]),
+        ],
+        has_unions: true,
+        ..Maps::default()
+    }
+}
+
+fn union(stalls: &KernelStalls, id: u64) -> (u64, u64) {
+    let cpu = stalls.groups[&CgroupId(id)].cpus[0];
+    (cpu.contention.0, cpu.nonidle.0)
+}
+
+#[test]
+fn fast_parts_and_run_time_belong_to_every_ancestor_and_slow_parts_to_their_own_level() {
+    let left = Group { slow: 100, fast: 7, run: 50, both: 20, fast_both: 3, ..Group::default() };
+    let right = Group { fast: 5, run: 30, wait: 5, n_waits: 1, ..Group::default() };
+    let pod = Group { slow: 120, both: 40, wait: 0, ..Group::default() };
+    let stalls = Ledger::default().fold(&maps(left, right, pod), |_| true);
+    // contention = slow + fast below; nonidle = contention + run below - what is in both.
+    assert_eq!(union(&stalls, LEFT), (107, 107 + 50 - 20 - 3));
+    assert_eq!(union(&stalls, RIGHT), (5, 35));
+    assert_eq!(union(&stalls, POD), (120 + 12, 132 + 80 - 40 - 3));
+    assert_eq!(stalls.groups[&CgroupId(POD)].wait, Nanos(5));
+}
+
+#[test]
+fn what_the_dead_counted_stays_with_those_above_them() {
+    let mut ledger = Ledger::default();
+    let left = Group { fast: 7, run: 50, wait: 9, n_waits: 2, ..Group::default() };
+    let mut before = maps(left, Group::default(), Group::default());
+    let mut stalled = Memory::default();
+    stalled.time[isobar_ebpf::Cause::Global as usize] = 44;
+    stalled.count[isobar_ebpf::Cause::Global as usize] = 1;
+    before.memory.push((LEFT, stalled));
+    let alive = ledger.fold(&before, |_| true);
+    assert!(ledger.bury(LEFT, &before), "it had an entry");
+    let mut after = before.clone();
+    after.groups.retain(|(id, _)| *id != LEFT);
+    after.memory.clear();
+    let dead = ledger.fold(&after, |id| id != LEFT);
+    assert!(!dead.groups.contains_key(&CgroupId(LEFT)));
+    let (then, now) = (&alive.groups[&CgroupId(POD)], &dead.groups[&CgroupId(POD)]);
+    assert_eq!(then, now, "the pod's own counters must not run backwards");
+    assert_eq!(now.memory.causes[&MemoryCause::Global].time, Nanos(44));
+}
+
+#[test]
+fn a_waiter_that_still_waits_and_a_task_that_still_runs_are_counted_until_now() {
+    let left = Group { slow: 10, waiting: 1, last: 900, ..Group::default() };
+    let mut open = maps(left, Group { run: 1, ..Group::default() }, Group::default());
+    open.cpus[0] = Cpu {
+        last: 800,
+        last_switch: 800,
+        switches: 5,
+        waiters: 1,
+        current: RIGHT,
+        pending_group: RIGHT,
+        pending_run: 20,
+        contention: 3,
+        nonidle: 4,
+        ..Cpu::default()
+    };
+    open.cpus.push(cpu(1_000));
+    for (_, groups) in &mut open.groups {
+        groups.push(Group::default());
+    }
+    let stalls = Ledger::default().fold(&open, |_| true);
+    assert_eq!(union(&stalls, LEFT), (110, 110));
+    assert_eq!(union(&stalls, RIGHT), (0, 1 + 20 + 200));
+    assert_eq!(stalls.cpus[0].contention, Nanos(203));
+    assert_eq!(stalls.cpus[0].nonidle, Nanos(204));
+    // A mark from before the last moment at which nobody waited is stale.
+    open.cpus[0].nobody = 901;
+    assert_eq!(union(&Ledger::default().fold(&open, |_| true), LEFT), (10, 10));
+}
+
+#[test]
+fn unions_of_memory_stall_include_the_open_one() {
+    let mut memory = Memory::default();
+    memory.unions[ANY] = Open { open: 1, sum: 0u64.wrapping_sub(400) };
+    memory.unions[SHORTAGE] = Open { open: 0, sum: 70 };
+    let maps = Maps { memory: vec![(NODE, memory), (LEFT, memory)], now: 1_000, ..Maps::default() };
+    let stalls = Ledger::default().fold(&maps, |_| true);
+    assert_eq!((stalls.memory.any, stalls.memory.shortage), (Nanos(600), Nanos(70)));
+    assert_eq!(stalls.groups[&CgroupId(LEFT)].memory.any, Nanos(600));
+    assert!(stalls.groups[&CgroupId(LEFT)].cpus.is_empty(), "no run queue, no union");
+}
+
+#[test]
+fn parents_that_go_in_a_circle_do_not_hang_it() {
+    let mut ledger = Ledger::default();
+    ledger.learn(LEFT, RIGHT);
+    ledger.learn(RIGHT, LEFT);
+    let one = Group { wait: 1, ..Group::default() };
+    let maps = Maps {
+        cpus: vec![cpu(1)],
+        groups: vec![(LEFT, vec![one])],
+        has_unions: true,
+        ..Maps::default()
+    };
+    assert!(ledger.fold(&maps, |_| true).groups.contains_key(&CgroupId(LEFT)));
+}
