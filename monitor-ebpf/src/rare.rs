@@ -1,13 +1,15 @@
 //! Rare events, each of which the agent learns at once: OOM kills with the three cgroups that they
 //! involve, births and deaths of cgroups. And exits, which tidy up.
 
+use core::ptr::write_volatile;
+
 use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::helpers::bpf_get_current_cgroup_id;
 use aya_ebpf::helpers::generated::{bpf_ktime_get_boot_ns, bpf_probe_read_kernel_str};
 use aya_ebpf::macros::{btf_tracepoint, fentry};
 use aya_ebpf::programs::{BtfTracePointContext, FEntryContext};
 use aya_log_ebpf::warn;
-use isobar_ebpf::{BORN, DIED, OOM, OOM_LIMIT_KNOWN, PATH};
+use isobar_ebpf::{BORN, DIED, Event, OOM, OOM_LIMIT_KNOWN, PATH};
 
 use crate::layout::{
     CGROUP_ROOT, CGROUP_ROOT_HIERARCHY, MEMCG_CSS_CGROUP, OOM_MEMCG, Object, VICTIM_IS_TASK,
@@ -47,17 +49,12 @@ pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
     let limit = OOM_LIMITS.get_ptr(asking).map(|limit| unsafe { *limit });
     let _ = OOM_LIMITS.remove(asking);
     warn!(&ctx, "oom kill of pid {} in cgroup {}", victim_pid, victim);
+    // SAFETY: a helper without arguments.
+    let trigger = unsafe { bpf_get_current_cgroup_id() };
+    let kind = if limit.is_some() { OOM_LIMIT_KNOWN } else { OOM };
     send(|event| {
-        // SAFETY: the ring buffer's slot is ours until it is submitted.
-        unsafe {
-            (*event).at = bpf_ktime_get_boot_ns();
-            (*event).cgroup = victim;
-            (*event).limit = limit.unwrap_or(0);
-            (*event).trigger = bpf_get_current_cgroup_id();
-            (*event).pid = victim_pid;
-            (*event).kind = if limit.is_some() { OOM_LIMIT_KNOWN } else { OOM };
-            (*event).path[0] = 0;
-        }
+        // SAFETY: the slot is ours until it is submitted.
+        unsafe { head(event, kind, victim, [limit.unwrap_or(0), trigger], victim_pid) };
     });
     0
 }
@@ -86,19 +83,35 @@ unsafe fn lifecycle(cgroup: Object, path: *const u8, kind: u32) -> i32 {
         }
         let key = id(cgroup);
         send(|event| {
-            (*event).at = bpf_ktime_get_boot_ns();
-            (*event).cgroup = key;
-            (*event).limit = 0;
-            (*event).trigger = 0;
-            (*event).pid = 0;
-            (*event).kind = kind;
+            head(event, kind, key, [0, 0], 0);
             let text = (&raw mut (*event).path).cast();
-            if bpf_probe_read_kernel_str(text, PATH as u32, path.cast()) < 0 {
-                (*event).path[0] = 0;
-            }
+            // An unreadable path stays empty.
+            let _ = bpf_probe_read_kernel_str(text, PATH as u32, path.cast());
         });
     }
     0
+}
+
+/// Everything of an event but its path, which starts empty. Volatile, or LLVM would make a call to
+/// `memset` of the zeros, byte by byte.
+#[inline(always)]
+unsafe fn head(
+    event: *mut Event,
+    kind: u32,
+    cgroup: u64,
+    [limit, trigger]: [u64; 2],
+    victim_pid: u32,
+) {
+    // SAFETY: the caller owns the slot.
+    unsafe {
+        write_volatile(&raw mut (*event).at, bpf_ktime_get_boot_ns());
+        write_volatile(&raw mut (*event).cgroup, cgroup);
+        write_volatile(&raw mut (*event).limit, limit);
+        write_volatile(&raw mut (*event).trigger, trigger);
+        write_volatile(&raw mut (*event).pid, victim_pid);
+        write_volatile(&raw mut (*event).kind, kind);
+        write_volatile((&raw mut (*event).path).cast::<u8>(), 0);
+    }
 }
 
 /// `sched_process_exit(task)`: a thread whose leave was missed ends its stall at the latest now.

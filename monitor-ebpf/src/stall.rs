@@ -6,6 +6,8 @@
 //! closes what entering opened even if the task was moved in between.
 
 use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ptr::write_volatile;
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
@@ -15,7 +17,7 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_kernel};
 use aya_ebpf::macros::{fentry, fexit};
 use aya_ebpf::programs::{FEntryContext, FExitContext};
-use isobar_ebpf::{ANY, Caller, Cause, LEVELS, NODE, Open, PATTERNS, SHORTAGE, Stall, UNIONS};
+use isobar_ebpf::{ANY, Caller, Cause, NODE, Open, PATTERNS, SHORTAGE, Stall, UNIONS};
 
 use crate::layout::{HAS_PSI, Object, TASK_IN_MEMSTALL, TASK_IN_MEMSTALL_MASK, at, has, load};
 use crate::maps::{CALLER_PATTERNS, CALLERS, STALLS, count_lost, fetch_add, memory};
@@ -115,7 +117,12 @@ unsafe fn caller_cause(ctx: &FEntryContext) -> Option<Cause> {
         if let Some(caller) = CALLERS.get_ptr(address) {
             return Some(cause((*caller).cause));
         }
-        let mut name = [0u64; NAME / 8];
+        let mut name = MaybeUninit::<[u64; NAME / 8]>::uninit();
+        for word in 0..NAME / 8 {
+            // Volatile, or LLVM would make a call to `memset`, byte by byte.
+            write_volatile(name.as_mut_ptr().cast::<u64>().add(word), 0);
+        }
+        let mut name = name.assume_init();
         bpf_snprintf(
             (&raw mut name).cast(),
             NAME as u32,
@@ -167,16 +174,11 @@ fn cause(number: u32) -> Cause {
 pub(crate) fn begin(pid: u32, cause: Cause) {
     // SAFETY: helpers without arguments that could go wrong.
     let now = unsafe { bpf_ktime_get_ns() };
-    let mut stall = Stall { start: now, cause: cause as u32, depth: 1, scopes: [0; LEVELS + 1] };
-    stall.scopes[0] = NODE;
-    for level in 1..=LEVELS {
-        // SAFETY: as above; 0 below the task's own level.
-        let id = unsafe { bpf_get_current_ancestor_cgroup_id(level as i32) };
-        if id == 0 {
-            break;
-        }
-        stall.scopes[level] = id;
-    }
+    // SAFETY: as above; 0 below the task's own level.
+    let above = |level: i32| unsafe { bpf_get_current_ancestor_cgroup_id(level) };
+    let scopes =
+        [NODE, above(1), above(2), above(3), above(4), above(5), above(6), above(7), above(8)];
+    let stall = Stall { start: now, cause: cause as u32, depth: 1, scopes };
     if STALLS.insert(pid, stall, BPF_ANY.into()).is_err() {
         count_lost(|cpu| &raw mut cpu.lost_stalls);
         return;

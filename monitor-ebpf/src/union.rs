@@ -22,6 +22,21 @@ use crate::maps::{cpu_on, group, group_on};
 /// `TASK_ON_RQ_MIGRATING`, kernel/sched/sched.h.
 const MIGRATING: u8 = 2;
 
+/// [`Cpu::chain`]: this level was handled with the task that comes. No run queue lies there.
+const SHARED: u64 = 0;
+
+/// Runs a block once for each of [`LEVELS`], written out: the verifier goes through a loop of this
+/// size until it gives up at a million instructions, and through the same code in a row at once.
+macro_rules! each_level {
+    ($label:lifetime, $body:block) => {
+        $label: {
+            $body $body $body $body $body $body $body $body
+        }
+    };
+}
+
+const _: () = assert!(LEVELS == 8, "each_level! writes out eight");
+
 /// A walk from a task's own run queue towards the root, which it does not reach.
 struct Climb {
     cfs_rq: Object,
@@ -134,52 +149,53 @@ pub(crate) unsafe fn levels(
     // SAFETY: as the caller says; `cpu` is a map value.
     unsafe {
         let nobody = (*cpu).nobody;
-        (*cpu).chain = [0; LEVELS];
+        let mut left_depth = 0;
         if let Some(prev) = prev {
             let mut climb = Climb::from(prev);
-            for _ in 0..LEVELS {
+            left_depth = climb.depth;
+            each_level!('remember, {
                 if climb.is_at_root() {
-                    break;
+                    break 'remember;
                 }
                 (*cpu).chain[climb.slot()] = climb.cfs_rq as u64;
                 climb.up();
-            }
+            });
         }
         if let Some(next) = next {
             let mut climb = Climb::from(next);
-            for _ in 0..LEVELS {
+            each_level!('coming, {
                 if climb.is_at_root() {
-                    break;
+                    break 'coming;
                 }
-                let ran = (*cpu).chain[climb.slot()] == climb.cfs_rq as u64;
+                // Slots of depths that `prev` does not reach are left over from earlier events.
+                let ran = climb.depth <= left_depth
+                    && (*cpu).chain[climb.slot()] == climb.cfs_rq as u64;
                 if ran {
-                    (*cpu).chain[climb.slot()] = 0;
+                    (*cpu).chain[climb.slot()] = SHARED;
                 }
                 if let Some(level) = group(cgroup_of_queue(climb.cfs_rq)) {
                     let look = Look { now, queued, ran, runs: true, nobody };
                     account(level, climb.cfs_rq, look);
-                } else {
-                    (*cpu).lost_groups += 1;
                 }
                 climb.up();
-            }
+            });
             if !climb.is_at_root() {
                 (*cpu).too_deep += 1;
             }
         }
         if let Some(prev) = prev {
             let mut climb = Climb::from(prev);
-            for _ in 0..LEVELS {
-                // A slot already taken: shared from here up.
-                if climb.is_at_root() || (*cpu).chain[climb.slot()] == 0 {
-                    break;
+            each_level!('leaving, {
+                // Shared from here up.
+                if climb.is_at_root() || (*cpu).chain[climb.slot()] == SHARED {
+                    break 'leaving;
                 }
                 if let Some(level) = group(cgroup_of_queue(climb.cfs_rq)) {
                     let look = Look { now, queued: 0, ran: true, runs: false, nobody };
                     account(level, climb.cfs_rq, look);
                 }
                 climb.up();
-            }
+            });
         }
     }
 }
@@ -219,15 +235,15 @@ unsafe fn leave_cpu(task: Object) {
         if !has(&HAS_GROUPS) {
             return;
         }
-        for _ in 0..LEVELS {
+        each_level!('left, {
             if climb.is_at_root() {
-                break;
+                break 'left;
             }
             if let Some(level) = group_on(number, id(cgroup_of_queue(climb.cfs_rq))) {
                 close(level, climb.cfs_rq, now);
             }
             climb.up();
-        }
+        });
     }
 }
 

@@ -157,12 +157,14 @@ impl Loader {
     }
 
     fn write_callers(&mut self) -> Result<(), LoadError> {
-        let mut patterns: Array<MapData, Pattern> = take(&mut self.ebpf, "CALLER_PATTERNS")?;
+        // Borrowed, not taken: the programs that use it are loaded later.
+        let name = "CALLER_PATTERNS";
+        let failed = |source| LoadError::Map { name, source: Box::new(source) };
+        let map = self.ebpf.map_mut(name).ok_or(MapError::InvalidName { name: name.into() });
+        let mut patterns: Array<&mut MapData, Pattern> =
+            map.and_then(Array::try_from).map_err(failed)?;
         for (index, (symbol, cause)) in (0..).zip(CALLERS) {
-            patterns.set(index, pattern(symbol, *cause), 0).map_err(|source| LoadError::Map {
-                name: "CALLER_PATTERNS",
-                source: Box::new(source),
-            })?;
+            patterns.set(index, pattern(symbol, *cause), 0).map_err(failed)?;
         }
         Ok(())
     }
