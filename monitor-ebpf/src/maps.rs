@@ -64,23 +64,31 @@ static ZERO_GROUP: Array<Group> = Array::with_max_entries(1, 0);
 static ZERO_MEMORY: Array<Memory> = Array::with_max_entries(1, 0);
 
 /// This CPU's entry for a cgroup, made on first sight; `None` if there is no room.
-///
-/// # Safety
-/// `cgroup` is a `cgroup`.
 #[inline(always)]
-pub(crate) unsafe fn group(cgroup: Object) -> Option<*mut Group> {
-    // SAFETY: as the caller says.
-    let key = unsafe { id(cgroup) };
+pub(crate) fn group_by_id(key: u64) -> Option<*mut Group> {
     if let Some(found) = GROUPS.get_ptr_mut(key) {
         return Some(found);
     }
     let zero = ZERO_GROUP.get_ptr(0)?;
     // SAFETY: a map value lives as long as the program runs.
     let _ = GROUPS.insert(key, unsafe { &*zero }, BPF_NOEXIST.into());
-    let made = GROUPS.get_ptr_mut(key)?;
-    // SAFETY: as above; only this CPU writes its own value.
-    unsafe { (*made).parent = parent_id(cgroup) };
-    Some(made)
+    GROUPS.get_ptr_mut(key)
+}
+
+/// The same for a cgroup at hand, noting the one above: the agent may never see its directory.
+///
+/// # Safety
+/// `cgroup` is a `cgroup`.
+#[inline(always)]
+pub(crate) unsafe fn group(cgroup: Object) -> Option<*mut Group> {
+    // SAFETY: as the caller says; only this CPU writes its own value.
+    unsafe {
+        let found = group_by_id(id(cgroup))?;
+        if (*found).n_waits == 0 {
+            (*found).parent = parent_id(cgroup);
+        }
+        Some(found)
+    }
 }
 
 /// Another CPU's entry for a cgroup. The caller holds that CPU's run queue lock, which every

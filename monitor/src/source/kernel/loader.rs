@@ -10,9 +10,14 @@ use aya::sys::{Stats, enable_stats};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
 use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern, SYMBOL};
+use rustix::io::Errno;
 
 use super::layout::Layout;
 use super::programs::{CALLERS, Hook, Plan};
+
+const EPERM: i32 = Errno::PERM.raw_os_error();
+const ENOENT: i32 = Errno::NOENT.raw_os_error();
+const ESRCH: i32 = Errno::SRCH.raw_os_error();
 
 /// The object that the build put in; empty if the build had no eBPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
@@ -49,7 +54,7 @@ pub(super) fn is_built() -> bool {
 /// Why one program is not attached.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AttachFailure {
-    /// EPERM or EACCES: the agent's rights, or the kernel's refusal of that kind of program.
+    /// EPERM: the agent's rights, or the kernel's refusal of that kind of program.
     #[error("not permitted")]
     Denied,
     /// The running kernel has nothing of that name.
@@ -68,9 +73,10 @@ impl From<ProgramError> for AttachFailure {
             ProgramError::Btf(_) => return Self::NoTarget,
             _ => None,
         };
-        match failed.map(io::Error::kind) {
-            Some(io::ErrorKind::PermissionDenied) => Self::Denied,
-            Some(io::ErrorKind::NotFound) => Self::NoTarget,
+        match failed.and_then(io::Error::raw_os_error) {
+            // Not EACCES, with which the verifier rejects.
+            Some(EPERM) => Self::Denied,
+            Some(ENOENT | ESRCH) => Self::NoTarget,
             // The verifier's log may be thousands of lines: the last ones say why.
             _ => Self::Rejected(last_lines(&format!("{error:#}"))),
         }
