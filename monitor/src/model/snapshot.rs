@@ -140,6 +140,7 @@ pub struct CpuWait {
     /// Number of waits in this interval.
     pub n_waits: u64,
     /// Waits of this interval by length, throttling taken out; see `GroupStall::histogram`.
+    /// Empty where it cannot be taken out.
     pub histogram: Vec<u64>,
 }
 
