@@ -1,5 +1,14 @@
 //! Two samples made comparable: rates, and averages over windows.
 //! A rate exists only while the cgroup id is the same in both.
+//! In: two samples and the `Averages` so far. Out: a `Snapshot`, the nouns of this file.
+//! Derivation and limits of the measures: docs/policy.md.
+
+mod averages;
+mod between;
+mod blame;
+mod counters;
+mod delta;
+mod stalls;
 
 use std::collections::BTreeMap;
 
@@ -9,9 +18,11 @@ use super::cgroup::{Cgroup, CgroupId, CgroupPath};
 use super::node::NodeReading;
 use super::psi::Pressures;
 use super::sample::{Gap, Moment};
-use super::stall::{Lost, MemoryCause, OomKill};
+use super::stall::{Coverage, Lost, MemoryCause, OomKill};
 use super::units::{Bytes, MilliCpu, Nanos, Percent};
 use crate::model::pod::Place;
+
+pub use averages::Averages;
 
 /// What happened between two samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +44,8 @@ pub struct Snapshot {
     pub aggressions: Vec<Blame>,
     /// OOM kills in this interval.
     pub oom_kills: Vec<OomKill>,
+    /// What the kernel side could tell; all false without it.
+    pub covers: Coverage,
     /// What the kernel side could not count, in all.
     pub lost: Lost,
     /// What could not be read in the later sample.
@@ -49,7 +62,8 @@ pub struct Doubts {
     pub backwards: u64,
     /// A share of time came out above the time there was: clamped.
     pub too_fast: u64,
-    /// The wall clock moved against the boot clock by more than a second.
+    /// The wall clock moved against the boot clock by more than a second, or the boot clock
+    /// did not move on.
     pub clock_jumps: u64,
 }
 
@@ -77,9 +91,11 @@ pub struct Scope {
     pub contention_per_cpu: Vec<Percent>,
     /// Memory stalls; `None` without the kernel side, or before two samples.
     pub memory: Option<MemoryWait>,
-    /// Union of memory stall for which the node or its allocatable is to blame.
+    /// Union of memory stall for which the node or its allocatable is to blame; `None` where it
+    /// cannot be measured. Without `Coverage::memory_causes` it is a lower bound: stalls at the
+    /// allocatable limit cannot be told from those at a pod's own, and are left out.
     pub shortage: Option<Union>,
-    /// Task time asleep in IO wait, per second of wall time.
+    /// Task time asleep in IO wait; `None` without the kernel side, or before two samples.
     pub io_wait: Option<Waited>,
 }
 
@@ -95,7 +111,7 @@ pub struct Union {
     pub avg60: Percent,
     /// Over five minutes.
     pub avg300: Percent,
-    /// Since the agent first saw the scope.
+    /// Since the agent first measured the scope.
     pub total: Nanos,
 }
 
@@ -105,7 +121,7 @@ pub struct Union {
 pub struct Waited {
     /// In this interval.
     pub now: Nanos,
-    /// Since the agent first saw the scope.
+    /// Since the kernel side first saw the scope.
     pub total: Nanos,
 }
 
@@ -115,15 +131,16 @@ pub struct Waited {
 pub struct CpuWait {
     /// All of it.
     pub wait: Waited,
-    /// Waited for others.
-    pub contention: Waited,
+    /// Waited for others; `None`, as the two below, where throttling cannot be told apart.
+    pub contention: Option<Waited>,
     /// Held back by the cgroup's own quota.
-    pub throttled_own: Waited,
+    pub throttled_own: Option<Waited>,
     /// Held back by an ancestor's quota.
-    pub throttled_ancestor: Waited,
+    pub throttled_ancestor: Option<Waited>,
     /// Number of waits in this interval.
     pub n_waits: u64,
     /// Waits of this interval by length, throttling taken out; see `GroupStall::histogram`.
+    /// Empty where it cannot be taken out.
     pub histogram: Vec<u64>,
 }
 
@@ -172,3 +189,6 @@ pub fn working_set(files: &Cgroup) -> Option<Bytes> {
     let (current, stat) = (files.memory.current?, files.memory.stat?);
     Some(Bytes(current.0.saturating_sub(stat.inactive_file.0)))
 }
+
+#[cfg(test)]
+mod tests;

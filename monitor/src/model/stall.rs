@@ -88,7 +88,7 @@ impl GroupStall {
     /// Task time kept waiting by others: what no quota explains.
     #[must_use]
     pub fn contention(&self) -> Nanos {
-        Nanos(self.wait.0.saturating_sub(self.throttled_own.0 + self.throttled_ancestor.0))
+        self.wait.since(self.throttled_own.plus(self.throttled_ancestor))
     }
 }
 

@@ -69,6 +69,12 @@ impl Nanos {
     pub fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
+
+    /// Both together; stops at the largest number there is.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self(self.0.saturating_add(more.0))
+    }
 }
 
 /// A length of time in microseconds, as PSI and `cpu.stat` count it.
@@ -107,5 +113,47 @@ impl MilliCpu {
         }
         let milli = u128::from(used.0) * 1_000 / u128::from(wall.0);
         Self(u64::try_from(milli).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_percentage_survives_json() {
+        for hundredths in 0..=u16::MAX {
+            let json = serde_json::to_string(&Percent(hundredths)).unwrap();
+            let back: Percent = serde_json::from_str(&json).unwrap();
+            assert_eq!(back, Percent(hundredths), "{json}");
+        }
+        assert_eq!(serde_json::to_string(&Percent(12_34)).unwrap(), "12.34");
+    }
+
+    #[test]
+    fn what_is_no_percentage_is_refused() {
+        for json in ["-0.01", "655.36", "1e300", "\"12\"", "null"] {
+            assert!(serde_json::from_str::<Percent>(json).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn shares_and_rates_round_down_and_never_overflow() {
+        let max = u64::MAX;
+        #[rustfmt::skip]
+        let table = [
+            // part, whole, share in hundredths, milli CPUs
+            (1,   3,       33_33,  333),
+            (3,   2,      100_00,  1_500), // a share ends at all of the time, CPUs do not
+            (0,   0,            0, 0),
+            (5,   0,            0, 0),
+            (max, max,    100_00,  1_000),
+            (max, 1,      100_00,  max),
+        ];
+        for (part, whole, share, milli) in table {
+            assert_eq!(Percent::share(part, whole), Percent(share), "{part} of {whole}");
+            let rate = MilliCpu::rate(Nanos(part), Nanos(whole));
+            assert_eq!(rate, MilliCpu(milli), "{part} in {whole}");
+        }
     }
 }

@@ -1,0 +1,134 @@
+//! What `Snapshot::between` carries from one pair of samples to the next: totals and averages of
+//! the measured unions, scope by scope, and the doubts so far.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Doubts, Union};
+use crate::model::average::{Average, PERIOD, Reading};
+use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::units::{Nanos, Percent};
+
+/// A pause in measuring after which averages start from nothing. For as long as their shortest
+/// window they stand as they were: that is nearer the truth than calm. Beyond it they would have a
+/// judge act upon the past.
+const STALE_AFTER: Nanos = Nanos(10_000_000_000);
+
+/// State of all averages: of the node and of every cgroup, containers included, since two unions
+/// of a hundred bytes each cost less than a rule for who gets them.
+///
+/// Serialisable, so that a recording may begin in mid-life and still replay to the same bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Averages {
+    /// CPUs online at the start; 0 if not known.
+    pub(super) n_cpus: u32,
+    pub(super) doubts: Doubts,
+    node: Meters,
+    groups: BTreeMap<CgroupId, Meters>,
+}
+
+impl Averages {
+    /// Nothing measured yet. `n_cpus` bounds the CPU use that is believed; 0 for no bound.
+    #[must_use]
+    pub fn new(n_cpus: u32) -> Self {
+        Self { n_cpus, ..Self::default() }
+    }
+
+    /// The node's meters, and the doubts beside them.
+    pub(super) fn node(&mut self) -> (&mut Doubts, &mut Meters) {
+        (&mut self.doubts, &mut self.node)
+    }
+
+    /// A cgroup's meters, and the doubts beside them.
+    pub(super) fn group(&mut self, id: CgroupId) -> (&mut Doubts, &mut Meters) {
+        (&mut self.doubts, self.groups.entry(id).or_default())
+    }
+
+    /// Drops what belongs to cgroups that are gone: their ids never come back.
+    pub(super) fn keep_only(&mut self, cgroups: &BTreeMap<CgroupId, Cgroup>) {
+        self.groups.retain(|id, _| cgroups.contains_key(id));
+    }
+
+    /// Forgets every scope: after a reboot the same id is another cgroup.
+    pub(super) fn forget_scopes(&mut self) {
+        self.node = Meters::default();
+        self.groups.clear();
+    }
+}
+
+/// One scope's unions; `None` before the first that was measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Meters {
+    pub(super) contention: Option<Meter>,
+    pub(super) shortage: Option<Meter>,
+}
+
+/// One union: its total and its averages, on a clock that runs only while it is measured.
+/// What was not measured is thereby left out of the averages instead of counting as calm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Meter {
+    /// Time measured, and the union's total in it.
+    reading: Reading,
+    /// Boot clock at the end of the last interval.
+    until: Nanos,
+    /// How far the total has run ahead of the time measured.
+    ahead: Nanos,
+    average: Average,
+}
+
+/// What one interval added to a union.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stretch {
+    /// Boot clock at its end.
+    pub(super) until: Nanos,
+    /// Its length by the boot clock.
+    pub(super) interval: Nanos,
+    /// Growth of the union.
+    pub(super) grown: Nanos,
+    /// The same as a share.
+    pub(super) share: Percent,
+}
+
+impl Meter {
+    /// Adds one interval, making the meter if it is the first.
+    pub(super) fn add(slot: &mut Option<Self>, stretch: Stretch) -> Union {
+        let begun = stretch.until.since(stretch.interval);
+        let fresh =
+            Self { average: Average::new(Nanos(0), Nanos(0)), until: begun, ..Self::default() };
+        let meter = slot.get_or_insert(fresh);
+        if begun.since(meter.until) > STALE_AFTER {
+            meter.average = Average::new(meter.reading.at, meter.reading.total);
+            meter.ahead = Nanos(0);
+        }
+        meter.until = stretch.until;
+        meter.run(stretch.interval, stretch.grown);
+        meter.show(stretch.share)
+    }
+
+    /// Moves total and averages on.
+    fn run(&mut self, interval: Nanos, grown: Nanos) {
+        // The kernel side's counters keep the scheduler's clock, which nobody disciplines: over a
+        // day of full contention it may gain seconds on the boot clock. An average would owe them
+        // as carry-over and report contention for as long after the last of it.
+        let ahead = self.ahead.plus(grown).since(interval);
+        let grown = grown.since(ahead.since(PERIOD));
+        self.ahead = ahead.min(PERIOD);
+
+        let before = self.reading;
+        self.reading = Reading { at: before.at.plus(interval), total: before.total.plus(grown) };
+        self.average.catch_up(before, self.reading);
+    }
+
+    fn show(&self, now: Percent) -> Union {
+        Union {
+            now,
+            avg10: self.average.avg10(),
+            avg60: self.average.avg60(),
+            avg300: self.average.avg300(),
+            total: self.reading.total,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Makes a `Snapshot` from two samples. Reads no clock and no file and cannot fail: what cannot be
+//! compared is `None`, what cannot be believed is clamped and counted.
+
+use super::averages::Averages;
+use super::counters::Tables;
+use super::delta::Deltas;
+use super::{Blame, Doubts, Scope, Snapshot, blame, stalls};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::pod::Place;
+use crate::model::sample::Sample;
+use crate::model::stall::KernelStalls;
+use crate::model::units::Nanos;
+
+impl Snapshot {
+    /// What happened from `prev` to `next`. Without `prev`, or if the boot clock did not move on,
+    /// there are the readings of `next` and no rates.
+    #[must_use]
+    pub fn between(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Self {
+        let interval = elapsed(prev, next, averages);
+        averages.keep_only(&next.cgroups);
+        let pair = prev.filter(|_| interval > Nanos(0)).map(|prev| Pair::new(prev, next, interval));
+        let pair = pair.as_ref();
+
+        let whole = whole(next, pair, averages);
+        let below_root = next.cgroups.iter().filter(|(_, cgroup)| !cgroup.path.is_root());
+        let scopes =
+            below_root.map(|(&id, cgroup)| (id, scope(id, cgroup, pair, averages))).collect();
+        let aggressions = pair.map(|pair| aggressions(pair, &mut averages.doubts));
+        let kernel = next.kernel.as_ref();
+        Self {
+            tick: next.tick,
+            at: next.at,
+            interval,
+            node: next.node.clone(),
+            whole,
+            scopes,
+            aggressions: aggressions.unwrap_or_default(),
+            oom_kills: kernel.map(|kernel| kernel.oom_kills.clone()).unwrap_or_default(),
+            covers: kernel.map(|kernel| kernel.covers).unwrap_or_default(),
+            lost: kernel.map(|kernel| kernel.lost).unwrap_or_default(),
+            gaps: next.gaps.clone(),
+            doubts: averages.doubts,
+        }
+    }
+}
+
+/// Time from sample to sample by the boot clock; 0 if there is no such time.
+fn elapsed(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Nanos {
+    let Some(prev) = prev else { return Nanos(0) };
+    let interval = next.at.boot.since(prev.at.boot);
+    let wall = i128::from(next.at.wall.0) - i128::from(prev.at.wall.0);
+    let apart = wall.abs_diff(i128::from(interval.0));
+    if interval == Nanos(0) || apart > u128::from(Nanos::SECOND.0) {
+        averages.doubts.clock_jumps += 1;
+    }
+    if next.at.boot < prev.at.boot {
+        averages.forget_scopes();
+    }
+    interval
+}
+
+/// Two samples that can be compared.
+struct Pair<'a> {
+    prev: &'a Sample,
+    next: &'a Sample,
+    interval: Nanos,
+    /// The kernel side's counters, if both samples have them.
+    kernel: Option<(&'a KernelStalls, &'a KernelStalls)>,
+    tables: Option<(Tables<'a>, Tables<'a>)>,
+}
+
+impl<'a> Pair<'a> {
+    fn new(prev: &'a Sample, next: &'a Sample, interval: Nanos) -> Self {
+        let kernel = prev.kernel.as_ref().zip(next.kernel.as_ref());
+        let tables = kernel.map(|(prev, next)| (Tables::new(prev), Tables::new(next)));
+        Self { prev, next, interval, kernel, tables }
+    }
+
+    fn deltas<'d>(&self, doubts: &'d mut Doubts) -> Deltas<'d> {
+        Deltas { until: self.next.at.boot, interval: self.interval, window: self.window(), doubts }
+    }
+
+    /// Time from one reading of the kernel side's maps to the next, by the clock of its unions. An
+    /// agent that lost its CPU between the beginning of a sample and that reading would else get
+    /// the shares of two intervals wrong.
+    fn window(&self) -> Nanos {
+        let Some((before, after)) = self.kernel else { return self.interval };
+        let window = after.clock.since(before.clock);
+        // A clock that stands still or leaps is no measure of time.
+        let sound = window > Nanos(0) && window <= self.interval.plus(Nanos::SECOND);
+        if sound { window } else { self.interval }
+    }
+
+    /// CPUs that can have been at work: those of the start, and those plugged in since.
+    fn n_cpus(&self, at_start: u32) -> u64 {
+        let cpus = self.kernel.map_or(&[][..], |(_, after)| &after.cpus);
+        let seen = cpus.iter().filter(|cpu| cpu.switches > 0).count();
+        u64::from(at_start).max(seen as u64)
+    }
+}
+
+/// The node: its own files, the unions of its CPUs, the task time of the root cgroup.
+fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Scope {
+    let mut scope = Scope {
+        path: CgroupPath::root(),
+        place: Place::Node,
+        pressure: next.node.pressure,
+        ..Scope::default()
+    };
+    let Some(pair) = pair else { return scope };
+    let before = &pair.prev.node;
+    let n_cpus = pair.n_cpus(averages.n_cpus);
+    let (doubts, meters) = averages.node();
+    let deltas = &mut pair.deltas(doubts);
+    deltas.check_pressures(&before.pressure, &next.node.pressure);
+    if let Some((before, after)) = before.cpu.zip(next.node.cpu) {
+        scope.cpu_usage = Some(deltas.cpu_usage(before.busy, after.busy, n_cpus));
+    }
+    if let Some((before, after)) = &pair.tables {
+        let root = next.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
+        let root = root.map(|(&id, _)| id);
+        stalls::fill(&mut scope, before.node(root), after.node(root), deltas, meters);
+    }
+    scope
+}
+
+/// One cgroup. A path that was removed and made again has another id, and so no `before`.
+fn scope(id: CgroupId, cgroup: &Cgroup, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Scope {
+    let mut scope = Scope {
+        path: cgroup.path.clone(),
+        place: Place::of(&cgroup.path),
+        parent: cgroup.parent,
+        pressure: cgroup.pressure,
+        files: Some(cgroup.clone()),
+        ..Scope::default()
+    };
+    let Some(pair) = pair else { return scope };
+    let Some(before) = pair.prev.cgroups.get(&id) else { return scope };
+    let n_cpus = pair.n_cpus(averages.n_cpus);
+    let (doubts, meters) = averages.group(id);
+    let deltas = &mut pair.deltas(doubts);
+    deltas.check_pressures(&before.pressure, &cgroup.pressure);
+    if let Some((before, after)) = before.cpu.usage.zip(cgroup.cpu.usage) {
+        scope.cpu_usage = Some(deltas.cpu_usage(before.into(), after.into(), n_cpus));
+    }
+    if let Some((earlier, later)) = &pair.tables {
+        let (before, after) = (earlier.group(id, before), later.group(id, cgroup));
+        stalls::fill(&mut scope, before, after, deltas, meters);
+    }
+    scope
+}
+
+/// Who made whom wait.
+fn aggressions(pair: &Pair<'_>, doubts: &mut Doubts) -> Vec<Blame> {
+    let Some((before, after)) = pair.kernel else { return Vec::new() };
+    if !(before.covers.waits && after.covers.waits) {
+        return Vec::new();
+    }
+    blame::aggressions((pair.prev, before), (pair.next, after), &mut pair.deltas(doubts))
+}

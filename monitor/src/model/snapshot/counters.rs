@@ -1,0 +1,80 @@
+//! The kernel side's counters of one scope in one sample: those that mean something.
+
+use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::stall::{CpuStall, GroupStall, KernelStalls, MemoryStall};
+
+/// One scope's counters; `None` for what was not measured, which is never the same as 0.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counters<'a> {
+    /// Unions of contention, CPU by CPU.
+    pub(super) cpus: Option<&'a [CpuStall]>,
+    /// Waits in task time.
+    pub(super) waits: Option<&'a GroupStall>,
+    /// True if `waits` can be split into throttling and contention.
+    pub(super) split: bool,
+    /// Memory stalls.
+    pub(super) memory: Option<&'a MemoryStall>,
+}
+
+/// One sample's tables, in which to find the counters of a scope.
+#[derive(Debug)]
+pub(super) struct Tables<'a> {
+    kernel: &'a KernelStalls,
+    /// The counters of a cgroup that never waited: it has no entry.
+    never: GroupStall,
+    /// Its queues, if it has any.
+    calm: Vec<CpuStall>,
+}
+
+impl<'a> Tables<'a> {
+    pub(super) fn new(kernel: &'a KernelStalls) -> Self {
+        let calm = vec![CpuStall::default(); kernel.cpus.len()];
+        Self { kernel, never: GroupStall::default(), calm }
+    }
+
+    /// The node: the CPUs' own unions, because the root cgroup has none, and the waits of `root`.
+    pub(super) fn node(&self, root: Option<CgroupId>) -> Counters<'_> {
+        let waits = root.and_then(|id| self.kernel.groups.get(&id));
+        self.covered(Some(&self.kernel.cpus), waits, Some(&self.kernel.memory))
+    }
+
+    /// One cgroup.
+    pub(super) fn group(&self, id: CgroupId, cgroup: &Cgroup) -> Counters<'_> {
+        let group = match self.kernel.groups.get(&id) {
+            Some(group) => group,
+            None if self.kernel.lost.cgroups == 0 => &self.never,
+            // The map was full: it may have waited without an entry.
+            None => return Counters::default(),
+        };
+        // Without a cpu controller of its own a cgroup has no queue to look at; its tasks wait in
+        // that of an ancestor. If it never waited at all, that says as much as a queue.
+        let cpus = match group.cpus.as_slice() {
+            [] if group.n_waits == 0 && has_cpu_controller(cgroup) => Some(&*self.calm),
+            [] => None,
+            cpus => Some(cpus),
+        };
+        self.covered(cpus, Some(group), Some(&group.memory))
+    }
+
+    /// Leaves out what no attached program can tell.
+    fn covered<'c>(
+        &self,
+        cpus: Option<&'c [CpuStall]>,
+        waits: Option<&'c GroupStall>,
+        memory: Option<&'c MemoryStall>,
+    ) -> Counters<'c> {
+        let covers = self.kernel.covers;
+        let split = covers.waits && covers.throttling;
+        Counters {
+            cpus: cpus.filter(|cpus| split && !cpus.is_empty()),
+            waits: waits.filter(|_| covers.waits),
+            split,
+            memory: memory.filter(|_| covers.memory),
+        }
+    }
+}
+
+/// `cpu.weight` exists wherever the controller is on.
+fn has_cpu_controller(cgroup: &Cgroup) -> bool {
+    cgroup.cpu.weight.is_some()
+}

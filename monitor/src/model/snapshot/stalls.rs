@@ -1,0 +1,109 @@
+//! The kernel side's counters of one scope, made into what happened in one interval.
+
+use std::iter::repeat;
+
+use super::averages::{Meter, Meters};
+use super::counters::Counters;
+use super::delta::Deltas;
+use super::{CpuWait, MemoryCauseWait, MemoryWait, Scope, Waited};
+use crate::model::stall::{CpuStall, GroupStall, MemoryStall};
+use crate::model::units::{Nanos, Percent};
+
+/// Fills in whatever was measured in both samples.
+pub(super) fn fill(
+    scope: &mut Scope,
+    before: Counters<'_>,
+    after: Counters<'_>,
+    deltas: &mut Deltas<'_>,
+    meters: &mut Meters,
+) {
+    if let Some((before, after)) = before.cpus.zip(after.cpus) {
+        let (mean, per_cpu) = contention(before, after, deltas);
+        scope.contention = Some(Meter::add(&mut meters.contention, deltas.stretch(mean)));
+        scope.contention_per_cpu = per_cpu;
+    }
+    let split = before.split && after.split;
+    if let Some((before, after)) = before.waits.zip(after.waits) {
+        let wait = run_queue_wait(before, after, deltas);
+        scope.cpu = Some(if split { split_by_cause(wait, before, after, deltas) } else { wait });
+        scope.io_wait = Some(deltas.waited(before.io_wait, after.io_wait));
+    }
+    if let Some((before, after)) = before.memory.zip(after.memory) {
+        let shortage = deltas.union(before.shortage, after.shortage);
+        scope.shortage = Some(Meter::add(&mut meters.shortage, deltas.stretch(shortage)));
+        scope.memory = Some(memory_wait(before, after, deltas));
+    }
+}
+
+/// Union of contention over all CPUs, and each CPU's own share:
+/// `sum(union * nonidle) / sum(nonidle)`, `collect_percpu_times` in kernel/sched/psi.c, over the
+/// interval from sample to sample.
+///
+/// PSI weighs from one reading or two-second update to the next, in jiffies. A second is near
+/// that, since we read PSI once a second too; and the shorter the window, the less is lost of a
+/// cgroup whose tasks change CPUs.
+fn contention(
+    before: &[CpuStall],
+    after: &[CpuStall],
+    deltas: &mut Deltas<'_>,
+) -> (Nanos, Vec<Percent>) {
+    let (mut weighted, mut weight) = (0_u128, 0_u128);
+    let mut per_cpu = Vec::with_capacity(after.len());
+    let before = before.iter().copied().chain(repeat(CpuStall::default()));
+    for (before, after) in before.zip(after) {
+        let union = deltas.union(before.contention, after.contention);
+        let nonidle = deltas.union(before.nonidle, after.nonidle);
+        // Where somebody waits nobody idles, whatever two counters read one after the other say.
+        let nonidle = nonidle.max(union);
+        weighted = weighted.saturating_add(u128::from(union.0) * u128::from(nonidle.0));
+        weight += u128::from(nonidle.0);
+        per_cpu.push(deltas.share(union));
+    }
+    let mean = u64::try_from(weighted / weight.max(1)).expect("a mean is no more than the largest");
+    (Nanos(mean), per_cpu)
+}
+
+/// Run-queue wait in task time, whatever kept the tasks waiting.
+fn run_queue_wait(before: &GroupStall, after: &GroupStall, deltas: &mut Deltas<'_>) -> CpuWait {
+    CpuWait {
+        wait: deltas.waited(before.wait, after.wait),
+        n_waits: deltas.count(before.n_waits, after.n_waits),
+        ..CpuWait::default()
+    }
+}
+
+/// Adds the causes, and the histogram: without them it would show quotas as contention.
+fn split_by_cause(
+    all: CpuWait,
+    before: &GroupStall,
+    after: &GroupStall,
+    deltas: &mut Deltas<'_>,
+) -> CpuWait {
+    let own = deltas.waited(before.throttled_own, after.throttled_own);
+    let ancestor = deltas.waited(before.throttled_ancestor, after.throttled_ancestor);
+    let contention =
+        Waited { now: all.wait.now.since(own.now.plus(ancestor.now)), total: after.contention() };
+    let buckets = before.histogram.iter().copied().chain(repeat(0)).zip(&after.histogram);
+    CpuWait {
+        contention: Some(contention),
+        throttled_own: Some(own),
+        throttled_ancestor: Some(ancestor),
+        histogram: buckets.map(|(before, &after)| deltas.count(before, after)).collect(),
+        ..all
+    }
+}
+
+/// Memory stall by cause.
+fn memory_wait(before: &MemoryStall, after: &MemoryStall, deltas: &mut Deltas<'_>) -> MemoryWait {
+    let any = deltas.union_waited(before.any, after.any);
+    let causes = after.causes.iter().map(|(&cause, after)| {
+        let before = before.causes.get(&cause).copied().unwrap_or_default();
+        let wait = MemoryCauseWait {
+            union: deltas.union_waited(before.union, after.union),
+            time: deltas.waited(before.time, after.time),
+            count: deltas.count(before.count, after.count),
+        };
+        (cause, wait)
+    });
+    MemoryWait { any, causes: causes.collect() }
+}

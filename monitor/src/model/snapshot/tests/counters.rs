@@ -1,0 +1,210 @@
+//! Differences: when there is one, when it is believed, and who made whom wait.
+
+use super::*;
+use crate::model::node::CpuTime;
+use crate::model::psi::{Line, Pressure};
+use crate::model::sample::{Gap, GapReason};
+use crate::model::stall::{Aggression, ShortLived};
+
+#[test]
+fn the_first_sample_has_readings_and_no_rates() {
+    let mut first = sample(ms(1_000));
+    first.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(5);
+    pod(&mut first).wait = ms(9);
+    kernel(&mut first).oom_kills.push(OomKill {
+        at: ms(1),
+        victim: POD,
+        victim_pid: 3,
+        limit: None,
+        limit_known: true,
+        trigger: POD,
+    });
+    first.gaps.push(Gap { object: "x".into(), why: GapReason::Gone, detail: String::new() });
+    let snapshot = Snapshot::between(None, &first, &mut Averages::new(2));
+    let scope = &snapshot.scopes[&POD];
+    assert_eq!(snapshot.interval, Nanos(0));
+    assert_eq!((scope.cpu_usage, &scope.cpu, scope.contention), (None, &None, None));
+    assert_eq!((&scope.memory, scope.shortage, scope.io_wait), (&None, None, None));
+    assert_eq!(snapshot.whole.contention, None);
+    assert_eq!(scope.files.as_ref().unwrap().cpu.usage, micros(5));
+    assert_eq!((snapshot.oom_kills.len(), snapshot.gaps.len()), (1, 1));
+    assert_eq!(snapshot.doubts, Doubts::default());
+}
+
+#[test]
+fn the_root_is_the_node_and_no_scope_beside_it() {
+    let (prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+    kernel(&mut next).groups.insert(ROOT, GroupStall { wait: ms(30), ..GroupStall::default() });
+    kernel(&mut next).groups.get_mut(&ROOT).unwrap().n_waits = 4;
+    let mut before = prev.clone();
+    kernel(&mut before).groups.insert(ROOT, GroupStall::default());
+    let snapshot = between(&before, &next);
+    assert_eq!(snapshot.scopes.keys().collect::<Vec<_>>(), [&POD]);
+    assert_eq!(snapshot.whole.cpu.unwrap().wait.now, ms(30));
+}
+
+#[test]
+fn a_cgroup_made_again_under_its_old_path_has_no_past() {
+    let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+    pod(&mut prev).wait = ms(500);
+    prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(900_000);
+    let reborn = CgroupId(8);
+    let mut files = next.cgroups.remove(&POD).unwrap();
+    files.cpu.usage = micros(1_000_000);
+    next.cgroups.insert(reborn, files);
+    kernel(&mut next).groups.insert(reborn, GroupStall { wait: ms(800), ..GroupStall::default() });
+    let snapshot = between(&prev, &next);
+    let scope = &snapshot.scopes[&reborn];
+    assert_eq!((scope.cpu_usage, &scope.cpu, scope.contention), (None, &None, None));
+    assert_eq!(snapshot.doubts, Doubts::default(), "a new id is no counter running backwards");
+}
+
+#[test]
+fn averages_go_with_their_cgroup() {
+    let mut averages = Averages::new(2);
+    let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+    pod(&mut prev).cpus = cpus([[0, 0], [0, 0]]);
+    pod(&mut next).cpus = cpus([[900, 900], [0, 0]]);
+    let _ = Snapshot::between(Some(&prev), &next, &mut averages);
+    let kept = serde_json::to_string(&averages).unwrap();
+    let mut gone = sample(ms(3_000));
+    gone.cgroups.remove(&POD);
+    let _ = Snapshot::between(Some(&next), &gone, &mut averages);
+    let dropped = serde_json::to_string(&averages).unwrap();
+    let entry = format!("\"{}\":", POD.0);
+    assert!(kept.contains(&entry) && !dropped.contains(&entry), "{kept}\n{dropped}");
+}
+
+#[test]
+fn clocks_that_jump_are_counted_and_one_that_stands_gives_no_rates() {
+    #[rustfmt::skip]
+    let table = [
+        // boot from, boot to, wall by, rates, jumps
+        (ms(1_000), ms(2_000), 1_000,     true,  0),
+        (ms(1_000), ms(2_000), 2_000,     true,  0), // a second apart is still allowed
+        (ms(1_000), ms(2_000), 2_001,     true,  1),
+        (ms(1_000), ms(2_000), -3_600_000, true, 1), // somebody set the clock back
+        (ms(1_000), ms(1_000), 0,         false, 1), // stands still
+        (ms(9_000), ms(1_000), 1_000,     false, 1), // another boot
+    ];
+    for (from, to, wall_by, rates, jumps) in table {
+        let (mut prev, mut next) = (sample(from), sample(to));
+        next.at.wall = Nanos(prev.at.wall.0.saturating_add_signed(wall_by * 1_000_000));
+        prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(0);
+        next.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(100_000);
+        let snapshot = between(&prev, &next);
+        let row = format!("{from:?} {to:?} {wall_by}");
+        assert_eq!(snapshot.scopes[&POD].cpu_usage.is_some(), rates, "{row}");
+        assert_eq!(snapshot.whole.contention.is_some(), rates, "{row}");
+        assert_eq!(snapshot.doubts.clock_jumps, jumps, "{row}");
+    }
+}
+
+#[test]
+fn cpu_use_is_believed_as_far_as_there_are_cpus() {
+    #[rustfmt::skip]
+    let table = [
+        // CPUs at the start, used before and after in us, milli CPUs, backwards, too fast
+        (2, (0, 500_000),         500, 0, 0),
+        (2, (0, 2_000_000),     2_000, 0, 0),
+        (2, (0, 2_100_000),     2_000, 0, 0), // read a moment late: clamped, nothing odd
+        (2, (0, 9_000_000),     2_000, 0, 1),
+        (0, (0, 9_000_000),     9_000, 0, 0), // nobody said how many there are
+        (2, (700_000, 600_000),     0, 1, 0),
+    ];
+    for (n_cpus, (before, after), want, backwards, too_fast) in table {
+        let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+        prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(before);
+        next.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(after);
+        let busy = |us| Some(CpuTime { busy: Nanos(us * 1_000), ..CpuTime::default() });
+        (prev.node.cpu, next.node.cpu) = (busy(before), busy(after));
+        let snapshot = Snapshot::between(Some(&prev), &next, &mut Averages::new(n_cpus));
+        let row = format!("{n_cpus} CPUs, {before} to {after}");
+        assert_eq!(snapshot.scopes[&POD].cpu_usage, Some(MilliCpu(want)), "{row}");
+        assert_eq!(snapshot.whole.cpu_usage, Some(MilliCpu(want)), "{row}");
+        let doubts = (snapshot.doubts.backwards, snapshot.doubts.too_fast);
+        assert_eq!(doubts, (2 * backwards, 2 * too_fast), "{row}");
+    }
+}
+
+#[test]
+fn cpus_plugged_in_later_may_be_used() {
+    let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+    kernel(&mut next).cpus = cpus([[0, 1_000]; 4]);
+    prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(0);
+    next.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(4_000_000);
+    assert_eq!(between(&prev, &next).scopes[&POD].cpu_usage, Some(MilliCpu(4_000)));
+}
+
+#[test]
+fn pressure_that_outruns_the_clock_is_counted_and_passed_on_as_read() {
+    #[rustfmt::skip]
+    let table = [
+        // total before and after in us, backwards, too fast
+        ((0, 1_000_000), 0, 0),
+        ((0, 1_090_000), 0, 0), // read a moment late
+        ((0, 1_200_000), 0, 1),
+        ((5, 4),         1, 0),
+    ];
+    for ((before, after), backwards, too_fast) in table {
+        let memory = |total| {
+            let some = Some(Line { total: Micros(total), ..Line::default() });
+            Some(Pressure { some, full: None })
+        };
+        let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+        prev.node.pressure.memory = memory(before);
+        next.node.pressure.memory = memory(after);
+        let snapshot = between(&prev, &next);
+        assert_eq!(snapshot.whole.pressure, next.node.pressure);
+        let doubts = (snapshot.doubts.backwards, snapshot.doubts.too_fast);
+        assert_eq!(doubts, (backwards, too_fast), "{before} {after}");
+    }
+}
+
+#[test]
+fn doubts_add_up_from_tick_to_tick() {
+    let mut averages = Averages::new(2);
+    let (mut a, mut b, c) = (sample(ms(1_000)), sample(ms(2_000)), sample(ms(3_000)));
+    pod(&mut a).wait = ms(2);
+    pod(&mut b).wait = ms(1);
+    let first = Snapshot::between(Some(&a), &b, &mut averages);
+    let second = Snapshot::between(Some(&b), &c, &mut averages);
+    assert_eq!((first.doubts.backwards, second.doubts.backwards), (1, 2));
+}
+
+#[test]
+fn who_made_whom_wait_is_sorted_and_has_names() {
+    let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+    let [gone, brief, unknown, idle] = [20, 21, 22, 0].map(CgroupId);
+    prev.cgroups.insert(gone, cgroup("/gone"));
+    kernel(&mut next).short_lived = vec![ShortLived { id: brief, path: CgroupPath("/b".into()) }];
+    let pair = |victim, aggressor, time| Aggression { victim, aggressor, time: ms(time) };
+    kernel(&mut prev).matrix = vec![pair(POD, gone, 100), pair(POD, POD, 10), pair(gone, POD, 5)];
+    kernel(&mut next).matrix = vec![
+        pair(POD, idle, 3),
+        pair(POD, gone, 100), // nothing new
+        pair(POD, POD, 60),   // a group in its own way
+        pair(brief, POD, 70), // new in this interval
+        pair(unknown, POD, 50),
+        pair(gone, POD, 4), // backwards
+    ];
+    let snapshot = between(&prev, &next);
+    let seen: Vec<_> = snapshot
+        .aggressions
+        .iter()
+        .map(|b| {
+            let name = |path: &Option<CgroupPath>| path.as_ref().map(ToString::to_string);
+            (name(&b.victim_path), name(&b.aggressor_path), b.time.now, b.time.total)
+        })
+        .collect();
+    let (pod, brief) = (Some("/pod".to_string()), Some("/b".to_string()));
+    #[rustfmt::skip]
+    let want = [
+        (brief,       pod.clone(), ms(70), ms(70)),
+        (pod.clone(), pod.clone(), ms(50), ms(60)), // equal times: the smaller ids first
+        (None,        pod.clone(), ms(50), ms(50)),
+        (pod,         None,        ms(3),  ms(3)),
+    ];
+    assert_eq!(seen, want);
+    assert_eq!(snapshot.doubts.backwards, 1);
+}

@@ -1,0 +1,249 @@
+//! Unions: what is counted, what is unknown, and what must not hide behind what.
+
+use super::*;
+use crate::model::stall::{CauseStall, MemoryStall};
+
+#[test]
+fn the_mean_over_cpus_is_psis_and_each_cpu_stands_beside_it() {
+    #[rustfmt::skip]
+    let table = [
+        // [contention, nonidle] of each CPU in ms, mean in hundredths, each CPU
+        ([[0, 0],       [0, 0]],         0, [0, 0]),
+        ([[500, 1_000], [0, 0]],     50_00, [50_00, 0]),     // an idle CPU has no weight
+        ([[1_000, 1_000], [0, 1_000]], 50_00, [100_00, 0]),  // a busy one does
+        ([[1_000, 1_000], [0, 250]], 80_00, [100_00, 0]),
+        ([[300, 0],     [0, 0]],     30_00, [30_00, 0]),     // who waits is not idle
+    ];
+    for (each, mean, per_cpu) in table {
+        let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+        pod(&mut prev).cpus = cpus([[0, 0], [0, 0]]);
+        pod(&mut next).cpus = cpus(each);
+        kernel(&mut next).cpus = cpus(each);
+        let snapshot = between(&prev, &next);
+        for scope in [&snapshot.whole, &snapshot.scopes[&POD]] {
+            let contention = scope.contention.unwrap();
+            assert_eq!(contention.now, Percent(mean), "{each:?} {}", scope.path);
+            assert_eq!(contention.total, ms(u64::from(mean) / 10), "{each:?} {}", scope.path);
+            assert_eq!(scope.contention_per_cpu, per_cpu.map(Percent), "{each:?} {}", scope.path);
+        }
+    }
+}
+
+#[test]
+fn a_hundred_throttled_threads_do_not_hide_four_that_contend() {
+    // CPU 1: four threads, of which three wait at any time. CPU 0: a hundred threads of a cgroup
+    // held to a tenth of it, which queue for each other while they are let run.
+    let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+    pod(&mut prev).cpus = cpus([[0, 0], [0, 0]]);
+    *pod(&mut next) = GroupStall {
+        cpus: cpus([[100, 100], [1_000, 1_000]]),
+        wait: ms(100_000 + 3_000),
+        throttled_own: ms(90_000),
+        ..GroupStall::default()
+    };
+    let scope = &between(&prev, &next).scopes[&POD];
+    let cpu = scope.cpu.as_ref().unwrap();
+    let of_task_time = Percent::share(3_000, cpu.wait.now.0 / 1_000_000);
+    assert!(of_task_time < Percent(3_00), "a share of task time shows {of_task_time} %");
+    assert!(scope.contention.unwrap().now > Percent(90_00), "{:?}", scope.contention);
+    assert_eq!(scope.contention_per_cpu, [Percent(10_00), Percent(100_00)]);
+    assert_eq!(cpu.throttled_own.unwrap().now, ms(90_000));
+}
+
+#[test]
+fn throttled_threads_alone_are_no_contention() {
+    let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+    pod(&mut prev).cpus = cpus([[0, 0], [0, 0]]);
+    *pod(&mut next) = GroupStall {
+        cpus: cpus([[2, 200], [0, 0]]),
+        wait: ms(800),
+        throttled_own: ms(300),
+        throttled_ancestor: ms(498),
+        n_waits: 10,
+        ..GroupStall::default()
+    };
+    let scope = &between(&prev, &next).scopes[&POD];
+    assert_eq!(scope.contention.unwrap().now, Percent(20));
+    let cpu = scope.cpu.as_ref().unwrap();
+    assert_eq!(cpu.contention.unwrap(), Waited { now: ms(2), total: ms(2) });
+}
+
+#[test]
+fn what_was_not_measured_is_unknown_and_never_nothing() {
+    let none = Coverage::default();
+    let no_quota = Coverage { throttling: false, ..ALL };
+    let no_memory = Coverage { memory: false, ..ALL };
+    let (cpu, no_cpu) = (Some(100), None);
+    let (with, without) = (cpus([[10, 20], [0, 0]]), Vec::new());
+    #[rustfmt::skip]
+    let table = [
+        // covers, weight, the pod's entry,   lost, waits, split, contention, shortage
+        (ALL,       cpu,    Some(&with),      0,    true,  true,  true,       true),
+        (ALL,       no_cpu, Some(&without),   0,    true,  true,  false,      true),  // no queue
+        (ALL,       cpu,    None,             0,    true,  true,  true,       true),  // never waited
+        (ALL,       no_cpu, None,             0,    true,  true,  false,      true),
+        (ALL,       cpu,    None,             1,    false, false, false,      false), // map was full
+        (no_quota,  cpu,    Some(&with),      0,    true,  false, false,      true),
+        (no_memory, cpu,    Some(&with),      0,    true,  true,  true,       false),
+        (none,      cpu,    Some(&with),      0,    false, false, false,      false),
+    ];
+    for (i, row) in table.into_iter().enumerate() {
+        let (covers, weight, entry, lost, waits, split, contention, shortage) = row;
+        let [prev, next] = [1_000, 2_000].map(|at| {
+            let mut sample = sample(ms(at));
+            sample.cgroups.get_mut(&POD).unwrap().cpu.weight = weight;
+            kernel(&mut sample).covers = covers;
+            kernel(&mut sample).lost.cgroups = lost;
+            if let Some(cpus) = entry {
+                *pod(&mut sample) =
+                    GroupStall { cpus: cpus.clone(), n_waits: 1, ..GroupStall::default() };
+            }
+            sample
+        });
+        let scope = &between(&prev, &next).scopes[&POD];
+        assert_eq!(scope.cpu.is_some(), waits, "waits, row {i}");
+        assert_eq!(scope.cpu.as_ref().is_some_and(|c| c.contention.is_some()), split, "row {i}");
+        assert_eq!(scope.contention.is_some(), contention, "contention, row {i}");
+        assert_eq!(scope.shortage.is_some(), shortage, "shortage, row {i}");
+        assert_eq!(scope.memory.is_some(), shortage, "memory, row {i}");
+    }
+}
+
+#[test]
+fn without_the_kernel_side_in_both_samples_nothing_is_known() {
+    for without in [[true, false], [false, true], [true, true]] {
+        let [mut prev, mut next] = [1_000, 2_000].map(|at| sample(ms(at)));
+        for (sample, without) in [&mut prev, &mut next].into_iter().zip(without) {
+            if without {
+                sample.kernel = None;
+            }
+        }
+        let snapshot = between(&prev, &next);
+        for scope in [&snapshot.whole, &snapshot.scopes[&POD]] {
+            assert_eq!((scope.contention, scope.shortage), (None, None), "{without:?}");
+            assert_eq!((&scope.cpu, &scope.memory, scope.io_wait), (&None, &None, None));
+        }
+    }
+}
+
+#[test]
+fn memory_is_counted_by_cause_and_a_limit_of_its_own_is_no_shortage() {
+    let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+    let stall = |union, time, count| CauseStall { union: ms(union), time: ms(time), count };
+    let memory = |any, shortage, causes: &[(MemoryCause, CauseStall)]| MemoryStall {
+        any: ms(any),
+        shortage: ms(shortage),
+        causes: causes.iter().copied().collect(),
+    };
+    let own = MemoryCause::OwnLimit;
+    kernel(&mut prev).memory = memory(100, 10, &[(own, stall(90, 200, 5))]);
+    let global = (MemoryCause::Global, stall(40, 80, 2));
+    kernel(&mut next).memory = memory(900, 50, &[(own, stall(860, 1_700, 25)), global]);
+    let whole = between(&prev, &next).whole;
+    assert_eq!(whole.shortage.unwrap().now, Percent(4_00));
+    let wait = whole.memory.unwrap();
+    assert_eq!(wait.any, Waited { now: ms(800), total: ms(900) });
+    assert_eq!(wait.causes[&own].time.now, ms(1_500));
+    assert_eq!(wait.causes[&own].count, 20);
+    assert_eq!(wait.causes[&MemoryCause::Global].union, Waited { now: ms(40), total: ms(40) });
+}
+
+#[test]
+fn a_union_faster_than_time_is_clamped_and_counted() {
+    #[rustfmt::skip]
+    let table = [
+        // growth of one CPU's union in ms, share, doubts
+        (1_000, 100_00, 0),
+        (1_050, 100_00, 0), // read a moment late
+        (1_200, 100_00, 2), // the union, and the weight that equals it
+        (u64::MAX / 1_000_000, 100_00, 2),
+    ];
+    for (grown, share, too_fast) in table {
+        let (prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
+        kernel(&mut next).cpus = cpus([[grown, grown], [0, 0]]);
+        let snapshot = between(&prev, &next);
+        assert_eq!(snapshot.whole.contention.unwrap().now, Percent(share), "{grown}");
+        assert!(snapshot.whole.contention.unwrap().total <= ms(1_050), "{grown}");
+        assert_eq!(snapshot.doubts.too_fast, too_fast, "{grown}");
+    }
+}
+
+#[test]
+fn an_agent_that_lost_its_cpu_in_mid_sample_still_gets_the_share_right() {
+    // Begun on the second, but the first sample's maps were read 300 ms late; all of it contended.
+    let [mut a, mut b, mut c] = [1_000, 2_000, 3_000].map(|at| sample(ms(at)));
+    for (sample, read_at) in [(&mut a, 1_300), (&mut b, 2_000), (&mut c, 3_000)] {
+        kernel(sample).clock = ms(read_at);
+        kernel(sample).cpus = cpus([[read_at, read_at], [0, 0]]);
+    }
+    let mut averages = Averages::new(2);
+    for pair in [[&a, &b], [&b, &c]] {
+        let snapshot = Snapshot::between(Some(pair[0]), pair[1], &mut averages);
+        assert_eq!(snapshot.whole.contention.unwrap().now, Percent::FULL);
+        assert_eq!(snapshot.doubts, Doubts::default());
+    }
+}
+
+/// A run of one sample a second in which the node's CPU 0 is contended for `share` of a second.
+fn run(averages: &mut Averages, seconds: std::ops::Range<u64>, share: u64, drift: u64) -> Union {
+    let at = |s: u64| {
+        let mut sample = sample(ms(s * 1_000));
+        let done = s * share * (10_000 + drift) / 1_000;
+        kernel(&mut sample).clock = Nanos(s * (10_000 + drift) * 100_000);
+        kernel(&mut sample).cpus = cpus([[done, done], [0, 0]]);
+        sample
+    };
+    let mut union = None;
+    for s in seconds {
+        union = Snapshot::between(Some(&at(s)), &at(s + 1), averages).whole.contention;
+    }
+    union.unwrap()
+}
+
+#[test]
+fn averages_follow_the_union_and_a_pause_in_measuring_is_not_calm() {
+    let mut averages = Averages::new(2);
+    let busy = run(&mut averages, 0..60, 100, 0);
+    assert!(busy.avg10 > Percent(95_00) && busy.avg60 > Percent(60_00), "{busy:?}");
+    let mut short = averages.clone();
+    let after_short = run(&mut short, 66..68, 100, 0);
+    assert!(after_short.avg10 >= busy.avg10, "six seconds unmeasured: {after_short:?}");
+    let after_long = run(&mut averages, 90..92, 100, 0);
+    assert!(after_long.avg60 < Percent(10_00), "half a minute unmeasured: {after_long:?}");
+    assert!(after_long.total > busy.total, "totals go on");
+}
+
+#[test]
+fn a_scheduler_clock_that_gains_leaves_no_contention_behind() {
+    let mut averages = Averages::new(2);
+    let day = 86_400;
+    // 0.5 % fast: far worse than any clock, so that an hour shows it.
+    let busy = run(&mut averages, day..day + 3_600, 100, 50);
+    assert!(busy.avg10 > Percent(99_00), "{busy:?}");
+    let calm = run(&mut averages, day + 3_600..day + 3_640, 0, 0);
+    assert!(calm.avg10 < Percent(5_00), "{calm:?}");
+}
+
+#[test]
+fn a_tick_that_came_late_is_spread_over_the_time_it_missed() {
+    let [prev, mut late, mut calm] = [1_000, 21_000, 31_000].map(|at| sample(ms(at)));
+    for sample in [&mut late, &mut calm] {
+        kernel(sample).cpus = cpus([[20_000, 20_000], [0, 0]]);
+    }
+    let mut averages = Averages::new(2);
+    let union = Snapshot::between(Some(&prev), &late, &mut averages).whole.contention.unwrap();
+    assert!(union.avg10 > Percent(80_00), "{union:?}");
+    let union = Snapshot::between(Some(&late), &calm, &mut averages).whole.contention.unwrap();
+    assert!(union.avg10 < Percent(50_00), "nothing is owed after it: {union:?}");
+}
+
+#[test]
+fn another_boot_starts_from_nothing() {
+    let mut averages = Averages::new(2);
+    run(&mut averages, 1_000..1_060, 100, 0);
+    let (before, rebooted) = (sample(ms(1_060_000)), sample(ms(5_000)));
+    let snapshot = Snapshot::between(Some(&before), &rebooted, &mut averages);
+    assert_eq!((snapshot.interval, snapshot.whole.contention), (Nanos(0), None));
+    let union = run(&mut averages, 6..9, 0, 0);
+    assert_eq!((union.avg10, union.avg60, union.total), (Percent(0), Percent(0), Nanos(0)));
+}
