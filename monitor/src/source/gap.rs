@@ -36,6 +36,14 @@ pub enum ReadError {
         /// The line's beginning.
         found: String,
     },
+    /// As [`ReadError::Format`], where a crate reads the file and knows no line.
+    #[error("{path} is not understood: {reason}")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// In the crate's words.
+        reason: String,
+    },
 }
 
 impl ReadError {
@@ -51,7 +59,7 @@ impl ReadError {
     pub(crate) fn reason(&self) -> GapReason {
         match self {
             Self::Gone(_) => GapReason::Gone,
-            Self::Format { .. } => GapReason::Torn,
+            Self::Format { .. } | Self::Foreign { .. } => GapReason::Torn,
             Self::Io { source, .. } => match Errno::from_io_error(source) {
                 Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP) => GapReason::Unsupported,
                 Some(Errno::ACCESS | Errno::PERM) => GapReason::Denied,
@@ -64,9 +72,20 @@ impl ReadError {
         let (object, detail) = match self {
             Self::Gone(path) => (path.to_string(), self.to_string()),
             Self::Io { path, source } => (path.display().to_string(), source.to_string()),
-            Self::Format { path, .. } => (path.display().to_string(), self.to_string()),
+            Self::Format { path, .. } | Self::Foreign { path, .. } => {
+                (path.display().to_string(), self.to_string())
+            }
         };
         Gap { object, why: self.reason(), detail }
+    }
+}
+
+/// A line that is new to this version: what it does know was read.
+pub(crate) fn unknown_line(path: &Path, line: usize) -> Gap {
+    Gap {
+        object: path.display().to_string(),
+        why: GapReason::Unsupported,
+        detail: format!("line {line} has something that this version does not know"),
     }
 }
 
@@ -80,7 +99,8 @@ pub(crate) struct Gaps {
 
 #[derive(Debug, Default)]
 struct Alike {
-    seen: usize,
+    told: usize,
+    untold: usize,
     /// The one told last, which carries the count of the rest.
     last: usize,
 }
@@ -88,12 +108,23 @@ struct Alike {
 impl Gaps {
     /// Notes a gap of a `kind`, mostly the file's name.
     pub(crate) fn note(&mut self, kind: &'static str, gap: Gap) {
-        let room = examples(gap.why);
+        let room = match gap.why {
+            // What the kernel does not offer, it does not offer anywhere: one will do.
+            GapReason::Unsupported => 1,
+            _ => 8,
+        };
+        self.note_up_to(room, kind, gap);
+    }
+
+    /// As [`Gaps::note`]; the first `room` of a kind are told, the others counted.
+    pub(crate) fn note_up_to(&mut self, room: usize, kind: &'static str, gap: Gap) {
         let alike = self.alike.entry((kind, gap.why)).or_default();
-        alike.seen += 1;
-        if alike.seen <= room {
+        if alike.told < room {
+            alike.told += 1;
             alike.last = self.told.len();
             self.told.push(gap);
+        } else {
+            alike.untold += 1;
         }
     }
 
@@ -104,23 +135,11 @@ impl Gaps {
 
     /// All gaps, in the order in which they were met.
     pub(crate) fn finish(mut self) -> Vec<Gap> {
-        for ((_, why), alike) in &self.alike {
-            let more = alike.seen.saturating_sub(examples(*why));
-            if more > 0 {
-                let detail = &mut self.told[alike.last].detail;
-                detail.push_str(&format!("; and alike in {more} more cgroups"));
-            }
+        for alike in self.alike.values().filter(|alike| alike.untold > 0) {
+            let detail = &mut self.told[alike.last].detail;
+            detail.push_str(&format!("; and alike in {} more cgroups", alike.untold));
         }
         self.told
-    }
-}
-
-/// How many gaps of a kind are told before the rest is counted.
-fn examples(why: GapReason) -> usize {
-    match why {
-        // What the kernel does not offer, it does not offer anywhere: one will do.
-        GapReason::Unsupported => 1,
-        _ => 8,
     }
 }
 

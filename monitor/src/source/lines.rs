@@ -38,6 +38,12 @@ pub(crate) fn only_line(text: &[u8]) -> Result<&[u8], Torn> {
     }
 }
 
+/// The only number of a file that has one.
+pub(crate) fn value(text: &[u8]) -> Result<u64, Torn> {
+    let line = only_line(text)?;
+    number(line).ok_or_else(|| Torn::new(1, "a number", line))
+}
+
 /// The words of a line. Several spaces in a row count as one.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| *byte == b' ').filter(|word| !word.is_empty())

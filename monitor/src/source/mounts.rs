@@ -12,7 +12,7 @@ use procfs::process::MountInfo;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fstatfs, openat, statat};
 
 use super::OpenError;
-use crate::model::cgroup::CgroupId;
+use crate::model::cgroup::{CgroupId, CgroupPath};
 
 /// `CGROUP2_SUPER_MAGIC`, include/uapi/linux/magic.h.
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
@@ -91,6 +91,11 @@ impl Root {
 
     pub(crate) fn dir(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
+    }
+
+    /// Where `file` of the cgroup `at` is, for people; the cgroup itself if `file` is empty.
+    pub(crate) fn path_of(&self, at: &CgroupPath, file: &str) -> PathBuf {
+        self.path.join(at.0.trim_start_matches('/')).join(file)
     }
 
     /// Whether the directory `at`, below this one, still is the cgroup `id`.

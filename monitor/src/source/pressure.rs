@@ -53,8 +53,9 @@ pub(crate) fn parse(text: &[u8]) -> Result<Parsed, Torn> {
                 continue;
             }
         };
-        let (averages, all_known) = averages(words)
-            .ok_or_else(|| Torn::new(n, "`some|full avg10=.. avg60=.. avg300=.. total=..`", line))?;
+        let (averages, all_known) = averages(words).ok_or_else(|| {
+            Torn::new(n, "`some|full avg10=.. avg60=.. avg300=.. total=..`", line)
+        })?;
         if slot.replace(averages).is_some() {
             return Err(Torn::new(n, "each line once", line));
         }

@@ -4,8 +4,9 @@ use std::ffi::CStr;
 
 use super::parse;
 use crate::model::cgroup::Cgroup;
+use crate::model::psi::Pressure;
 use crate::model::units::Bytes;
-use crate::source::lines::Torn;
+use crate::source::lines::{Torn, value};
 use crate::source::pressure;
 
 /// A file of a cgroup directory. The first [`File::N_KEPT`] are read each tick.
@@ -47,15 +48,8 @@ impl File {
     pub(crate) const PRESSURE: [Self; 4] = [CpuPressure, MemoryPressure, IoPressure, IrqPressure];
 
     /// Change each second.
-    pub(crate) const COUNTERS: [Self; 7] = [
-        CpuStat,
-        MemoryCurrent,
-        MemorySwapCurrent,
-        MemoryEvents,
-        MemoryStat,
-        IoStat,
-        PidsCurrent,
-    ];
+    pub(crate) const COUNTERS: [Self; 7] =
+        [CpuStat, MemoryCurrent, MemorySwapCurrent, MemoryEvents, MemoryStat, IoStat, PidsCurrent];
 
     /// Change when somebody configures something; the count of processes is no basis of any
     /// decision and rides along.
@@ -94,10 +88,6 @@ impl File {
         Self::PRESSURE.into_iter().chain(Self::COUNTERS).chain(Self::SETTINGS)
     }
 
-    pub(crate) fn is_pressure(self) -> bool {
-        Self::PRESSURE.contains(&self)
-    }
-
     /// The controller without which the file is missing; `None` if it needs none.
     pub(crate) fn controller(self) -> Option<Controller> {
         match self {
@@ -120,17 +110,17 @@ impl File {
             IoPressure => return fill_pressure(text, &mut psi.io),
             IrqPressure => return fill_pressure(text, &mut psi.irq),
             CpuStat => parse::cpu_stat(text, cpu)?,
-            MemoryCurrent => memory.current = Some(Bytes(parse::value(text)?)),
-            MemorySwapCurrent => memory.swap_current = Some(Bytes(parse::value(text)?)),
+            MemoryCurrent => memory.current = Some(Bytes(value(text)?)),
+            MemorySwapCurrent => memory.swap_current = Some(Bytes(value(text)?)),
             MemoryEvents => memory.events = Some(parse::memory_events(text)?),
             MemoryStat => memory.stat = Some(parse::memory_stat(text)?),
             IoStat => cgroup.io = Some(parse::io_stat(text)?),
-            PidsCurrent => cgroup.pids_current = Some(parse::value(text)?),
+            PidsCurrent => cgroup.pids_current = Some(value(text)?),
             CpuMax => {
                 let (quota, period) = parse::cpu_max(text)?;
                 (cpu.quota, cpu.period) = (Some(quota), Some(period));
             }
-            CpuWeight => cpu.weight = Some(parse::value(text)?),
+            CpuWeight => cpu.weight = Some(value(text)?),
             MemoryMax => memory.max = Some(parse::limit(text)?),
             MemoryHigh => memory.high = Some(parse::limit(text)?),
             MemoryLow => memory.low = Some(parse::limit(text)?),
@@ -142,10 +132,7 @@ impl File {
     }
 }
 
-fn fill_pressure(
-    text: &[u8],
-    slot: &mut Option<crate::model::psi::Pressure>,
-) -> Result<Option<usize>, Torn> {
+fn fill_pressure(text: &[u8], slot: &mut Option<Pressure>) -> Result<Option<usize>, Torn> {
     let parsed = pressure::parse(text)?;
     *slot = Some(parsed.pressure);
     Ok(parsed.unknown)
@@ -201,8 +188,21 @@ impl FileSet {
         self.0 &= !bit(file);
     }
 
-    pub(crate) fn is_empty(self) -> bool {
-        self.0 == 0
+    /// Those that are in this set and not in `other`.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(crate) fn files(self) -> impl Iterator<Item = File> {
+        File::all().filter(move |file| self.has(*file))
+    }
+}
+
+impl FromIterator<File> for FileSet {
+    fn from_iter<I: IntoIterator<Item = File>>(files: I) -> Self {
+        let mut set = Self::default();
+        files.into_iter().for_each(|file| set.add(file));
+        set
     }
 }
 

@@ -6,12 +6,6 @@ use crate::model::cgroup::{CpuFiles, IoStat, Limit, MemoryEvents, MemoryStat};
 use crate::model::units::{Bytes, Micros};
 use crate::source::lines::{Torn, key_value, lines, number, only_line, words};
 
-/// A file that holds one number.
-pub(crate) fn value(text: &[u8]) -> Result<u64, Torn> {
-    let line = only_line(text)?;
-    number(line).ok_or_else(|| Torn::new(1, "a number", line))
-}
-
 /// A file that holds a number or the word `max`.
 pub(crate) fn limit(text: &[u8]) -> Result<Limit, Torn> {
     let line = only_line(text)?;
@@ -102,8 +96,9 @@ pub(crate) fn io_stat(text: &[u8]) -> Result<IoStat, Torn> {
     let mut sum = IoStat::default();
     for numbered in lines(text) {
         let (n, line) = numbered?;
-        add_device(line, &mut sum)
-            .ok_or_else(|| Torn::new(n, "`major:minor rbytes=.. wbytes=.. rios=.. wios=..`", line))?;
+        add_device(line, &mut sum).ok_or_else(|| {
+            Torn::new(n, "`major:minor rbytes=.. wbytes=.. rios=.. wios=..`", line)
+        })?;
     }
     Ok(sum)
 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::source::lines::value;
 
 #[test]
 fn numbers_and_limits_stand_alone() {
