@@ -1,3 +1,133 @@
-//! Everything that reads the machine.
+//! Everything that reads the machine. Sees the model and the clock, nobody else.
+//!
+//! [`Sampler::sample`] is called once a second and returns a [`Sample`] that is whole but for
+//! `kernel`, which the caller adds from [`kernel`]. The contract:
+//!
+//! - It never fails. What could not be read is `None`, and the sample's gaps say what and why,
+//!   anew in each sample, so that a sample can be judged alone. A cgroup that ended meanwhile is
+//!   left out whole, with a gap of reason `Gone`.
+//! - Pressure, counters and the set of cgroups are of this tick. Settings (`cpu.max`,
+//!   `cpu.weight`, `memory.max`, `.high`, `.low`, `.min`, `pids.max`) and the count of processes
+//!   are at most ten ticks old, those of a new cgroup are fresh.
+//! - Pressure files are read at most once in 900 ms (see `pressure::LastRead`); a sample that comes
+//!   sooner repeats the former reading. So whoever calls must space late ticks, not catch up.
+//! - The root's pressure is the node's: the kernel keeps them in one place.
+//! - It blocks for as long as the kernel takes to answer, some 10 ms for 500 cgroups.
 
+mod cgroup;
+mod gap;
 pub mod kernel;
+mod lines;
+mod mounts;
+mod pressure;
+mod proc;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use self::cgroup::{Budget, Tree, Turn};
+use self::gap::Gaps;
+pub use self::gap::ReadError;
+use self::mounts::Root;
+use self::proc::Node;
+use crate::clock;
+use crate::model::node::NodeFacts;
+use crate::model::sample::{Cause, Moment, Sample};
+
+/// Where the machine is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roots {
+    /// Where procfs is mounted.
+    pub proc: PathBuf,
+    /// The top of the cgroup v2 tree; `None` to look for it among the mounts.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { proc: "/proc".into(), cgroup: None }
+    }
+}
+
+/// Why the machine cannot be read at all. Nothing can be done without; the text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The list of mounts cannot be read.
+    #[error("cannot read {path}")]
+    Mounts {
+        /// `/proc/self/mountinfo`.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is no cgroup v2 hierarchy.
+    #[error("no cgroup2 is mounted: mount it with `mount -t cgroup2 none /sys/fs/cgroup`")]
+    NoCgroup2,
+    /// The top of the hierarchy cannot be opened.
+    #[error("cannot open the cgroup tree at {path}")]
+    Root {
+        /// Where it should be.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// What the node is cannot be read.
+    #[error("cannot tell what node this is")]
+    Facts(#[from] ReadError),
+}
+
+/// Reads the machine, tick by tick. Keeps descriptors open between ticks.
+#[derive(Debug)]
+pub struct Sampler {
+    facts: NodeFacts,
+    node: Node,
+    tree: Tree,
+}
+
+impl Sampler {
+    /// Finds everything, and raises the process's soft limit of open files to the hard one.
+    ///
+    /// # Errors
+    /// If there is no cgroup v2 tree, or `/proc` is not that of a Linux node.
+    pub fn open(roots: &Roots) -> Result<Self, OpenError> {
+        let node = Node::new(&roots.proc);
+        let facts = node.facts()?;
+        let root = match &roots.cgroup {
+            Some(path) => Root::open(path)?,
+            None => Root::find(&roots.proc.join("self/mountinfo"))?,
+        };
+        Ok(Self { facts, node, tree: Tree::new(root, Budget::of_process()) })
+    }
+
+    /// Reads the machine now. `kernel` is left out.
+    pub fn sample(&mut self, tick: u64, cause: Cause) -> Sample {
+        self.sample_at(clock::now(), tick, cause)
+    }
+
+    /// As [`Sampler::sample`], at a moment that the caller read from the clock.
+    pub fn sample_at(&mut self, at: Moment, tick: u64, cause: Cause) -> Sample {
+        let mut gaps = Gaps::default();
+        let node = self.node.read(at.boot, &mut gaps);
+        let turn = Turn { tick, now: at.boot, node: node.pressure };
+        let cgroups = self.tree.read(&turn, &mut gaps);
+        Sample { tick, at, cause, node, cgroups, kernel: None, gaps: gaps.finish() }
+    }
+
+    /// What stays true of the node.
+    #[must_use]
+    pub fn facts(&self) -> &NodeFacts {
+        &self.facts
+    }
+
+    /// The top of the cgroup v2 tree.
+    #[must_use]
+    pub fn cgroup_root(&self) -> &Path {
+        self.tree.root().path()
+    }
+
+    /// Descriptors kept open between ticks.
+    #[must_use]
+    pub fn n_kept(&self) -> usize {
+        self.tree.n_kept()
+    }
+}

@@ -1,0 +1,149 @@
+//! Takes the files of a cgroup apart, pressure files excepted.
+//! Keys that this version does not know are passed over: new kernels add some every year. A known
+//! one that is malformed, or a file that lacks its oldest keys, is torn, and never reads as 0.
+
+use crate::model::cgroup::{CpuFiles, IoStat, Limit, MemoryEvents, MemoryStat};
+use crate::model::units::{Bytes, Micros};
+use crate::source::lines::{Torn, key_value, lines, number, only_line, words};
+
+/// A file that holds a number or the word `max`.
+pub(crate) fn limit(text: &[u8]) -> Result<Limit, Torn> {
+    let line = only_line(text)?;
+    limit_word(line).ok_or_else(|| Torn::new(1, "a number or `max`", line))
+}
+
+fn limit_word(word: &[u8]) -> Option<Limit> {
+    if word == b"max" { Some(Limit::Max) } else { number(word).map(Limit::At) }
+}
+
+/// `cpu.max`: the quota, then the period.
+pub(crate) fn cpu_max(text: &[u8]) -> Result<(Limit, Micros), Torn> {
+    let line = only_line(text)?;
+    let mut words = words(line);
+    let quota = words.next().and_then(limit_word);
+    let period = words.next().and_then(number).map(Micros);
+    quota.zip(period).ok_or_else(|| Torn::new(1, "`quota|max period`", line))
+}
+
+/// `cpu.stat`: what it has of `cpu`'s counters.
+pub(crate) fn cpu_stat(text: &[u8], cpu: &mut CpuFiles) -> Result<(), Torn> {
+    keyed(text, |key, value| match key {
+        b"usage_usec" => cpu.usage = Some(Micros(value)),
+        b"nr_periods" => cpu.periods = Some(value),
+        b"nr_throttled" => cpu.throttled_periods = Some(value),
+        b"throttled_usec" => cpu.throttled = Some(Micros(value)),
+        _ => {}
+    })?;
+    cpu.usage.map(|_| ()).ok_or_else(|| Torn::new(1, "a line `usage_usec`", text))
+}
+
+/// `memory.events`.
+pub(crate) fn memory_events(text: &[u8]) -> Result<MemoryEvents, Torn> {
+    let mut events = MemoryEvents::default();
+    let mut has_kills = false;
+    keyed(text, |key, value| match key {
+        b"low" => events.low = value,
+        b"high" => events.high = value,
+        b"max" => events.max = value,
+        b"oom" => events.oom = value,
+        b"oom_kill" => {
+            events.oom_kill = value;
+            has_kills = true;
+        }
+        b"oom_group_kill" => events.oom_group_kill = value,
+        _ => {}
+    })?;
+    has_kills.then_some(events).ok_or_else(|| Torn::new(1, "a line `oom_kill`", text))
+}
+
+/// `memory.stat`.
+pub(crate) fn memory_stat(text: &[u8]) -> Result<MemoryStat, Torn> {
+    let mut stat = MemoryStat::default();
+    let (mut has_anon, mut has_inactive) = (false, false);
+    keyed(text, |key, value| match key {
+        b"anon" => {
+            stat.anon = Bytes(value);
+            has_anon = true;
+        }
+        b"file" => stat.file = Bytes(value),
+        b"kernel" => stat.kernel = Bytes(value),
+        b"shmem" => stat.shmem = Bytes(value),
+        b"inactive_anon" => stat.inactive_anon = Bytes(value),
+        b"active_anon" => stat.active_anon = Bytes(value),
+        b"inactive_file" => {
+            stat.inactive_file = Bytes(value);
+            has_inactive = true;
+        }
+        b"active_file" => stat.active_file = Bytes(value),
+        b"slab_reclaimable" => stat.slab_reclaimable = Bytes(value),
+        b"slab_unreclaimable" => stat.slab_unreclaimable = Bytes(value),
+        b"workingset_refault_anon" => stat.workingset_refault_anon = value,
+        b"workingset_refault_file" => stat.workingset_refault_file = value,
+        b"pgscan" => stat.pgscan = value,
+        b"pgsteal" => stat.pgsteal = value,
+        b"pgmajfault" => stat.pgmajfault = value,
+        _ => {}
+    })?;
+    // The two that decide the working set: without them it would come out too large, or as 0.
+    (has_anon && has_inactive)
+        .then_some(stat)
+        .ok_or_else(|| Torn::new(1, "lines `anon` and `inactive_file`", text))
+}
+
+/// `io.stat`, summed over devices. A device that did nothing may have a line without numbers,
+/// and a cgroup that did nothing has no line at all.
+pub(crate) fn io_stat(text: &[u8]) -> Result<IoStat, Torn> {
+    let mut sum = IoStat::default();
+    for numbered in lines(text) {
+        let (n, line) = numbered?;
+        add_device(line, &mut sum).ok_or_else(|| {
+            Torn::new(n, "`major:minor rbytes=.. wbytes=.. rios=.. wios=..`", line)
+        })?;
+    }
+    Ok(sum)
+}
+
+fn add_device(line: &[u8], sum: &mut IoStat) -> Option<()> {
+    let mut words = words(line);
+    words.next()?;
+    for word in words {
+        let (key, value) = key_value(word)?;
+        let slot = match key {
+            b"rbytes" => &mut sum.read.0,
+            b"wbytes" => &mut sum.written.0,
+            b"rios" => &mut sum.reads,
+            b"wios" => &mut sum.writes,
+            _ => continue,
+        };
+        *slot = slot.saturating_add(number(value)?);
+    }
+    Some(())
+}
+
+/// `cgroup.procs`: how many lines it has. A process of another PID namespace is listed as 0.
+pub(crate) fn n_procs(text: &[u8]) -> Result<u64, Torn> {
+    lines(text).try_fold(0, |count, line| {
+        let (n, pid) = line?;
+        number(pid).map(|_| count + 1).ok_or_else(|| Torn::new(n, "a process id", pid))
+    })
+}
+
+/// `cgroup.controllers`: names with spaces between.
+pub(crate) fn names(text: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Torn> {
+    only_line(text).map(words)
+}
+
+/// Hands each `key value` line to `take`. A line with another shape is torn.
+fn keyed(text: &[u8], mut take: impl FnMut(&[u8], u64)) -> Result<(), Torn> {
+    for numbered in lines(text) {
+        let (n, line) = numbered?;
+        let mut words = words(line);
+        let pair = words.next().zip(words.next().and_then(number));
+        let (key, value) = pair.ok_or_else(|| Torn::new(n, "`key number`", line))?;
+        take(key, value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::source::lines::value;
+
+#[test]
+fn numbers_and_limits_stand_alone() {
+    #[rustfmt::skip]
+    let table = [
+        // text, as a number, as a limit
+        ("0\n",                    Ok(0),        Ok(Limit::At(0))),
+        ("4096\n",                 Ok(4096),     Ok(Limit::At(4096))),
+        ("max\n",                  Err(1),       Ok(Limit::Max)),
+        ("max",                    Err(1),       Err(1)),
+        ("",                       Err(1),       Err(1)),
+        ("-1\n",                   Err(1),       Err(1)),
+        ("18446744073709551615\n", Ok(u64::MAX), Ok(Limit::At(u64::MAX))),
+        ("18446744073709551616\n", Err(1),       Err(1)),
+        ("1\n2\n",                 Err(2),       Err(2)),
+    ];
+    for (text, number, bound) in table {
+        assert_eq!(value(text.as_bytes()).map_err(|torn| torn.line), number, "{text:?}");
+        assert_eq!(limit(text.as_bytes()).map_err(|torn| torn.line), bound, "{text:?}");
+    }
+}
+
+#[test]
+fn cpu_max_has_a_quota_and_a_period() {
+    #[rustfmt::skip]
+    let table = [
+        ("max 100000\n",   Ok((Limit::Max, Micros(100_000)))),
+        ("50000 100000\n", Ok((Limit::At(50_000), Micros(100_000)))),
+        ("max\n",          Err(1)),
+        ("max max\n",      Err(1)),
+        ("\n",             Err(1)),
+    ];
+    for (text, want) in table {
+        assert_eq!(cpu_max(text.as_bytes()).map_err(|torn| torn.line), want, "{text:?}");
+    }
+}
+
+#[test]
+fn cpu_stat_has_usage_always_and_throttling_with_the_controller() {
+    let used = CpuFiles { usage: Some(Micros(7)), ..CpuFiles::default() };
+    let throttled = CpuFiles {
+        periods: Some(3),
+        throttled_periods: Some(2),
+        throttled: Some(Micros(9)),
+        ..used
+    };
+    #[rustfmt::skip]
+    let table = [
+        ("usage_usec 7\nuser_usec 5\nsystem_usec 2\n", Ok(used)),
+        ("usage_usec 7\nnr_periods 3\nnr_throttled 2\nthrottled_usec 9\nnr_bursts 0\n", Ok(throttled)),
+        ("user_usec 5\n", Err(1)),
+        ("usage_usec 7\nnr_periods\n", Err(2)),
+        ("usage_usec 7\nnr_periods x\n", Err(2)),
+        ("usage_usec 7\nthrottled_us", Err(2)),
+        ("", Err(1)),
+    ];
+    for (text, want) in table {
+        let mut cpu = CpuFiles::default();
+        let got = cpu_stat(text.as_bytes(), &mut cpu).map(|()| cpu).map_err(|torn| torn.line);
+        assert_eq!(got, want, "{text:?}");
+    }
+}
+
+#[test]
+fn memory_files_never_read_as_zero_for_want_of_text() {
+    let events = memory_events(b"low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\nsock_throttled 6\n");
+    let want = MemoryEvents { low: 1, high: 2, max: 3, oom: 4, oom_kill: 5, oom_group_kill: 0 };
+    assert_eq!(events, Ok(want));
+    let stat = memory_stat(b"anon 10\nfile 20\ninactive_file 5\nzswpwb 1\npgscan 4\n").unwrap();
+    assert_eq!((stat.anon, stat.file, stat.inactive_file), (Bytes(10), Bytes(20), Bytes(5)));
+    assert_eq!((stat.pgscan, stat.pgsteal), (4, 0));
+    #[rustfmt::skip]
+    let table = [
+        // text, line torn as memory.events, as memory.stat
+        ("", 1, 1),
+        ("low 0\nhigh 0\n", 1, 1),
+        ("anon 1\noom_kill 1\ninactive_file\n", 3, 3),
+        ("anon 1\noom_kill 1\ninactive_file 1", 3, 3),
+    ];
+    for (text, as_events, as_stat) in table {
+        assert_eq!(memory_events(text.as_bytes()).unwrap_err().line, as_events, "{text:?}");
+        assert_eq!(memory_stat(text.as_bytes()).unwrap_err().line, as_stat, "{text:?}");
+    }
+}
+
+#[test]
+fn io_stat_is_summed_over_devices() {
+    let two = IoStat { read: Bytes(11), written: Bytes(2), reads: 3, writes: 4 };
+    #[rustfmt::skip]
+    let table = [
+        ("", Ok(IoStat::default())),
+        ("8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0\n259:0 rbytes=10 cost.usage=5\n", Ok(two)),
+        ("8:0\n8:16 \n", Ok(IoStat::default())),
+        ("8:0 rbytes\n", Err(1)),
+        ("8:0 rbytes=\n", Err(1)),
+        ("\n", Err(1)),
+        ("8:0 rbytes=1\n8:16 rbytes=1", Err(2)),
+    ];
+    for (text, want) in table {
+        assert_eq!(io_stat(text.as_bytes()).map_err(|torn| torn.line), want, "{text:?}");
+    }
+}
+
+#[test]
+fn processes_are_counted_by_line() {
+    #[rustfmt::skip]
+    let table = [
+        ("", Ok(0)),
+        ("1\n0\n77\n", Ok(3)),
+        ("1\nx\n", Err(2)),
+        ("1\n7", Err(2)),
+    ];
+    for (text, want) in table {
+        assert_eq!(n_procs(text.as_bytes()).map_err(|torn| torn.line), want, "{text:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_any_parser_panic(
+        bytes in prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..300),
+            "((8:0|anon|usage_usec|max|rbytes=)? ?[0-9]{0,22}[ \n]?){0,12}".prop_map(String::into_bytes),
+        ],
+    ) {
+        // One that panics fails the property; what each returns is the tables' matter.
+        let _ = value(&bytes);
+        let _ = limit(&bytes);
+        let _ = cpu_max(&bytes);
+        let _ = cpu_stat(&bytes, &mut CpuFiles::default());
+        let _ = memory_events(&bytes);
+        let _ = memory_stat(&bytes);
+        let _ = io_stat(&bytes);
+        let _ = n_procs(&bytes);
+        let _ = names(&bytes).map(Iterator::count);
+    }
+
+    #[test]
+    fn a_sum_over_devices_is_the_sum(devices in proptest::collection::vec(any::<(u32, u32)>(), 0..8)) {
+        let text: String = devices
+            .iter()
+            .map(|(read, written)| format!("8:0 rbytes={read} wbytes={written}\n"))
+            .collect();
+        let sum = io_stat(text.as_bytes()).unwrap();
+        prop_assert_eq!(sum.read.0, devices.iter().map(|d| u64::from(d.0)).sum::<u64>());
+        prop_assert_eq!(sum.written.0, devices.iter().map(|d| u64::from(d.1)).sum::<u64>());
+    }
+}

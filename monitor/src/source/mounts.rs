@@ -1,0 +1,184 @@
+//! Finds the cgroup v2 hierarchy among this process's mounts.
+//! A hybrid node has it below the v1 mounts (`/sys/fs/cgroup/unified`), a container may see a
+//! part of it, or several of it.
+
+use std::ffi::{CStr, OsString};
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use procfs::process::MountInfo;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fstatfs, openat, statat};
+
+use super::OpenError;
+use crate::model::cgroup::{CgroupId, CgroupPath};
+
+/// `CGROUP2_SUPER_MAGIC`, include/uapi/linux/magic.h.
+const CGROUP2_MAGIC: u64 = 0x6367_7270;
+
+/// The topmost directory of a cgroup tree, kept open.
+#[derive(Debug)]
+pub(crate) struct Root {
+    path: PathBuf,
+    dir: OwnedFd,
+    id: CgroupId,
+    extent: Extent,
+}
+
+/// How much of the hierarchy a tree shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it.
+    Whole,
+    /// What lies below this process's cgroup namespace.
+    Part,
+    /// None of it: an ordinary directory, as tests make them.
+    Plain,
+}
+
+impl Root {
+    /// Opens the directory at `path`.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let failed = |errno: rustix::io::Errno| OpenError::Root {
+            path: path.to_path_buf(),
+            source: errno.into(),
+        };
+        let dir = openat(CWD, path, DIRECTORY, Mode::empty()).map_err(failed)?;
+        let id = CgroupId(fstat(&dir).map_err(failed)?.st_ino);
+        let magic = u64::try_from(fstatfs(&dir).map_err(failed)?.f_type).unwrap_or(0);
+        let extent = match (magic, id) {
+            // `cgroup_ino() == 1` is how the kernel itself tells the root.
+            (CGROUP2_MAGIC, CgroupId(1)) => Extent::Whole,
+            (CGROUP2_MAGIC, _) => Extent::Part,
+            _ => Extent::Plain,
+        };
+        Ok(Self { path: path.into(), dir, id, extent })
+    }
+
+    /// Finds the mount. Of several, one that shows the whole hierarchy is taken.
+    ///
+    /// # Errors
+    /// If the mounts cannot be read, or none is of type `cgroup2`.
+    pub(crate) fn find(mountinfo: &Path) -> Result<Self, OpenError> {
+        let text = fs::read(mountinfo)
+            .map_err(|source| OpenError::Mounts { path: mountinfo.into(), source })?;
+        let mut refused = None;
+        let mut part = None;
+        for path in cgroup2_mounts(&text) {
+            match Self::open(&path) {
+                Ok(root) if root.extent == Extent::Whole => return Ok(root),
+                Ok(root) if root.extent == Extent::Part => part = part.or(Some(root)),
+                // Something else is mounted over it.
+                Ok(_) => {}
+                Err(error) => refused = Some(error),
+            }
+        }
+        part.ok_or_else(|| refused.unwrap_or(OpenError::NoCgroup2))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn id(&self) -> CgroupId {
+        self.id
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    pub(crate) fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// Where `file` of the cgroup `at` is, for people; the cgroup itself if `file` is empty.
+    pub(crate) fn path_of(&self, at: &CgroupPath, file: &str) -> PathBuf {
+        self.path.join(at.0.trim_start_matches('/')).join(file)
+    }
+
+    /// Whether the directory `at`, below this one, still is the cgroup `id`.
+    pub(crate) fn holds(&self, at: &CStr, id: CgroupId) -> bool {
+        statat(&self.dir, at, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_ino == id.0)
+    }
+}
+
+/// How a cgroup's directory is opened.
+pub(crate) const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+
+/// Where cgroup2 is mounted, topmost mount last. Other mounts' lines are not even parsed, so that
+/// an odd one cannot hide it.
+fn cgroup2_mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
+    let text = String::from_utf8_lossy(mountinfo);
+    let lines = text.lines().filter(|line| line.contains(" - cgroup2 "));
+    let mounts = lines.filter_map(|line| MountInfo::from_line(line).ok());
+    mounts.map(|mount| unescape(mount.mount_point)).collect()
+}
+
+/// A mount point with the kernel's octal escapes (`\040` for a space, ..) undone: `mangle`,
+/// fs/proc_namespace.c.
+fn unescape(path: PathBuf) -> PathBuf {
+    let bytes = path.into_os_string().into_vec();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes.as_slice();
+    while let Some((byte, after)) = rest.split_first() {
+        let escaped = after.first_chunk().filter(|_| *byte == b'\\').and_then(octal);
+        plain.push(escaped.unwrap_or(*byte));
+        rest = if escaped.is_some() { &after[3..] } else { after };
+    }
+    PathBuf::from(OsString::from_vec(plain))
+}
+
+fn octal(digits: &[u8; 3]) -> Option<u8> {
+    let text = str::from_utf8(digits).ok()?;
+    u8::from_str_radix(text, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cgroup2_is_found_wherever_it_is_mounted() {
+        #[rustfmt::skip]
+        let table: [(&[u8], &[&str]); 6] = [
+            // all v2
+            (b"31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n", &["/sys/fs/cgroup"]),
+            // hybrid: below the v1 mounts
+            (b"31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
+               32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+               41 31 0:38 / /sys/fs/cgroup/unified rw shared:5 - cgroup2 cgroup2 rw\n", &["/sys/fs/cgroup/unified"]),
+            // a container with the host's tree mounted in
+            (b"900 23 0:28 /../.. /sys/fs/cgroup ro master:9 - cgroup2 cgroup rw\n\
+               901 23 0:28 / /host/cgroup ro - cgroup2 cgroup rw\n", &["/sys/fs/cgroup", "/host/cgroup"]),
+            (b"31 23 0:28 / /mnt/a\\040b\\134c rw - cgroup2 none rw\n", &["/mnt/a b\\c"]),
+            // others' lines, however odd, hide nothing
+            (b"\xff\xfe\nx - cgroup2 \n31 23 0:28 / /a rw - cgroup2 cgroup2 rw\n", &["/a"]),
+            (b"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n", &[]),
+        ];
+        for (text, want) in table {
+            let want: Vec<_> = want.iter().map(PathBuf::from).collect();
+            assert_eq!(cgroup2_mounts(text), want, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn a_node_without_cgroup2_is_told_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let mountinfo = dir.path().join("mountinfo");
+        fs::write(&mountinfo, "23 1 8:1 / / rw - ext4 /dev/vda rw\n").unwrap();
+        assert!(matches!(Root::find(&mountinfo), Err(OpenError::NoCgroup2)));
+        let absent = dir.path().join("absent");
+        assert!(matches!(Root::find(&absent), Err(OpenError::Mounts { .. })));
+    }
+
+    #[test]
+    fn an_ordinary_directory_is_no_part_of_the_hierarchy() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Root::open(dir.path()).unwrap().extent(), Extent::Plain);
+        let absent = Root::open(&dir.path().join("absent"));
+        assert!(matches!(absent, Err(OpenError::Root { .. })), "{absent:?}");
+    }
+}
