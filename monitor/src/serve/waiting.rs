@@ -1,0 +1,91 @@
+//! Which cgroups wait most, and what to call them.
+
+use std::cmp::Reverse;
+
+use crate::model::cgroup::CgroupId;
+use crate::model::pod::{Place, QosClass};
+use crate::model::psi::Pressure;
+use crate::model::snapshot::{Scope, Snapshot, Union};
+use crate::model::units::{Nanos, Percent};
+
+/// Which cgroups to list. A slice waits whenever anything in it waits, so by default the slices
+/// would hide the ones that an operator can act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Pods, services, scopes: no slices, no single containers.
+    Units,
+    /// Everything.
+    All,
+}
+
+impl Level {
+    fn shows(self, scope: &Scope) -> bool {
+        self == Self::All
+            || match scope.place {
+                Place::Pod { .. } => true,
+                Place::Other => !scope.path.0.ends_with(".slice"),
+                Place::Node | Place::Kubepods | Place::Qos { .. } | Place::Container { .. } => {
+                    false
+                }
+            }
+    }
+}
+
+/// At most `n` cgroups, the longest waiting first; ties by id, so that the order is the same
+/// every time.
+#[must_use]
+pub fn waiting_most(snapshot: &Snapshot, level: Level, n: usize) -> Vec<(CgroupId, &Scope)> {
+    let mut all: Vec<_> =
+        snapshot.scopes.iter().filter(|(_, s)| level.shows(s)).map(|(id, s)| (*id, s)).collect();
+    all.sort_by_cached_key(|(id, scope)| (Reverse(weight(scope)), *id));
+    all.truncate(n);
+    all
+}
+
+/// How much a cgroup waits: the worst of its shares over ten seconds (smooth, so that rows do not
+/// jump about), then the task time of the last interval.
+fn weight(scope: &Scope) -> (Percent, Nanos) {
+    let some = |p: Option<Pressure>| p.and_then(|p| p.some).map(|line| line.avg10);
+    let union = |u: Option<Union>| u.map(|u| u.avg10);
+    let shares = [
+        some(scope.pressure.cpu),
+        some(scope.pressure.memory),
+        some(scope.pressure.io),
+        union(scope.contention),
+        union(scope.shortage),
+    ];
+    let times = [
+        scope.cpu.as_ref().map(|cpu| cpu.wait.now),
+        scope.memory.as_ref().map(|memory| memory.any.now),
+        scope.io_wait.map(|io| io.now),
+    ];
+    (
+        shares.into_iter().flatten().max().unwrap_or_default(),
+        times.into_iter().flatten().max().unwrap_or_default(),
+    )
+}
+
+/// What to call a cgroup: by its pod or container where the path tells, else by its path.
+#[must_use]
+pub fn name(scope: &Scope) -> String {
+    match &scope.place {
+        Place::Node => "node".into(),
+        Place::Kubepods => "all pods".into(),
+        Place::Qos { class } => format!("all {} pods", class_word(*class)),
+        Place::Pod { uid, .. } => format!("pod {uid}"),
+        Place::Container { pod, id, .. } => {
+            format!("container {} of pod {pod}", id.get(..12).unwrap_or(id))
+        }
+        Place::Other => scope.path.0.clone(),
+    }
+}
+
+/// The class as Kubernetes writes it.
+#[must_use]
+pub fn class_word(class: QosClass) -> &'static str {
+    match class {
+        QosClass::Guaranteed => "Guaranteed",
+        QosClass::Burstable => "Burstable",
+        QosClass::BestEffort => "BestEffort",
+    }
+}
