@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LARGEST: u64 = 256 << 20;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct AgentArgs {
     /// Ask the agent that listens here; without one at the default address, sample here and now.
     #[arg(long, value_name = "ADDR", env = "ISOBAR_AGENT")]
     agent: Option<SocketAddr>,
@@ -38,7 +38,7 @@ pub(crate) enum Eye {
 
 impl Eye {
     /// Looks for an agent, and opens the sources itself if there is none at the default address.
-    pub(crate) fn open(args: &Args) -> Result<Self> {
+    pub(crate) fn open(args: &AgentArgs) -> Result<Self> {
         let address = args.agent.map_or_else(|| LISTEN.into(), |address| address.to_string());
         match from_agent(&address)? {
             Some(view) => Ok(Self::Agent { address, found: Some(Box::new(view)) }),

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
     #[command(flatten)]
-    ask: ask::Args,
+    ask: ask::AgentArgs,
 }
 
 /// One thing looked at.

@@ -54,3 +54,15 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Man => completion::man(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_of_the_verbs_are_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
     #[command(flatten)]
-    ask: ask::Args,
+    ask: ask::AgentArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
@@ -49,8 +49,9 @@ fn write(out: &mut impl Write, view: &View) -> Result<()> {
     Ok(())
 }
 
-/// The three sentences, each behind its word.
+/// The headline, and the three sentences, each behind its word.
 pub(crate) fn verdicts(out: &mut impl Write, view: &View) -> io::Result<()> {
+    writeln!(out, "{}", harmless(&view.headline))?;
     for Verdict { resource, mood, text } in &view.verdict {
         let resource = match resource {
             Resource::Cpu => "CPU",
@@ -77,6 +78,7 @@ fn summary(view: &View) -> serde_json::Value {
         "facts": view.facts,
         "tick": view.snapshot.tick,
         "at": view.snapshot.at,
+        "headline": view.headline,
         "verdict": view.verdict,
         "capabilities": view.capabilities,
         "gaps": view.snapshot.gaps,

@@ -50,7 +50,7 @@ pub(crate) fn shorten(text: &str, columns: usize) -> String {
     }
     let room = columns.saturating_sub(1);
     let head = fitting(text.chars(), room / 2);
-    let tail = fitting(text.chars().rev(), room - room / 2);
+    let tail = fitting(text.chars().rev(), room - head.width());
     let tail: String = tail.chars().rev().collect();
     format!("{head}…{tail}")
 }

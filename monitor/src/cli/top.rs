@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
     #[command(flatten)]
-    ask: ask::Args,
+    ask: ask::AgentArgs,
 }
 
 /// Aggressors take fewer rows: the first few tell the story.

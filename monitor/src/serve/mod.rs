@@ -5,6 +5,7 @@
 
 pub mod document;
 mod guard;
+pub mod headline;
 mod health;
 mod page;
 mod stream;

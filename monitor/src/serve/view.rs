@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::document;
+use super::headline::headline;
 use super::verdict::{Verdict, judge};
 use crate::model::capability::Capability;
 use crate::model::cgroup::{CgroupId, CgroupPath};
@@ -34,7 +35,9 @@ pub struct View {
     pub started: Moment,
     /// What happened in the last interval.
     pub snapshot: Snapshot,
-    /// What it says, in words: CPU, memory, IO.
+    /// Who waits, why, and because of whom, in a sentence.
+    pub headline: String,
+    /// What the snapshot says, in words: CPU, memory, IO.
     pub verdict: Vec<Verdict>,
     /// The last [`OOM_KILLS_KEPT`] kills, newest first.
     pub recent_oom_kills: Vec<OomRecord>,
@@ -115,10 +118,12 @@ impl Publisher {
     /// The view of one tick.
     pub fn view(&mut self, snapshot: Snapshot, capabilities: Vec<Capability>, cost: Cost) -> View {
         self.remember_kills(&snapshot);
+        let verdict = judge(&snapshot);
         View {
             facts: self.facts.clone(),
             started: self.started,
-            verdict: judge(&snapshot),
+            headline: headline(&snapshot, &verdict),
+            verdict,
             recent_oom_kills: self.kills.iter().cloned().collect(),
             capabilities,
             cost,

@@ -80,6 +80,18 @@ pub fn name(scope: &Scope) -> String {
     }
 }
 
+/// [`name`] for a sentence: the start of a pod's uid, the last part of a path.
+#[must_use]
+pub fn short_name(scope: &Scope) -> String {
+    let start = |uid: &str| uid.get(..8).unwrap_or(uid).to_owned();
+    match &scope.place {
+        Place::Pod { uid, .. } => format!("pod {}", start(uid)),
+        Place::Container { pod, .. } => format!("a container of pod {}", start(pod)),
+        Place::Other => scope.path.segments().next_back().unwrap_or("/").into(),
+        Place::Node | Place::Kubepods | Place::Qos { .. } => name(scope),
+    }
+}
+
 /// The class as Kubernetes writes it.
 #[must_use]
 pub fn class_word(class: QosClass) -> &'static str {
