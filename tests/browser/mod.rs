@@ -40,7 +40,7 @@ impl Browser {
     /// A headless browser, or why there is none.
     pub(crate) fn start() -> Result<Self, String> {
         for program in ["chromium", "chromedriver"] {
-            let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+            let found = Command::new(program).arg("--version").output();
             found.map_err(|why| format!("{program}: {why}"))?;
         }
         let driver = Driver::start();

@@ -82,6 +82,9 @@ pub(crate) fn snapshot(tick: u64) -> Snapshot {
     }
 }
 
+/// A cgroup: hundredths of a percent, and milliseconds.
+type Row = (u64, String, Place, (u16, u16, u16), u16, (u64, u64, u64), Option<(MemoryCause, u64)>);
+
 fn scopes(sway: u16) -> BTreeMap<CgroupId, Scope> {
     let burstable = "/kubepods.slice/kubepods-burstable.slice";
     let pod = |uid: &str, class| Place::Pod { uid: uid.into(), class };
@@ -95,7 +98,7 @@ fn scopes(sway: u16) -> BTreeMap<CgroupId, Scope> {
         runtime: Runtime::Containerd,
     };
     #[rustfmt::skip]
-    let table = [
+    let table: [Row; 10] = [
         // id, path, place, psi cpu, mem, io, contention, (others, own, above) ms, memory cause
         (2, "/kubepods.slice".to_owned(), Place::Kubepods, (61_00, 20_10, 2_10), 40_10, (2_600, 1_610, 240), Some((MemoryCause::OwnLimit, 190))),
         (3, burstable.to_owned(), Place::Qos { class: QosClass::Burstable }, (60_20, 20_10, 2_10), 38_00, (2_400, 1_610, 240), None),
@@ -108,15 +111,7 @@ fn scopes(sway: u16) -> BTreeMap<CgroupId, Scope> {
         (22, "/system.slice/backup-nightly-with-a-rather-long-name@var-lib-postgresql.service".into(), Place::Other, (1_90, 1_10, 3_00), 1_90, (60, 0, 0), Some((MemoryCause::Refault, 11))),
         (23, HOSTILE.into(), Place::Other, (90, 0, 0), 90, (12, 0, 0), None),
     ];
-    let scope = |(id, path, place, psi, contention, wait, cause): (
-        u64,
-        String,
-        _,
-        (u16, u16, u16),
-        u16,
-        (u64, u64, u64),
-        Option<(MemoryCause, u64)>,
-    )| {
+    let scope = |(id, path, place, psi, contention, wait, cause): Row| {
         let scope = Scope {
             path: CgroupPath(path.clone()),
             place,

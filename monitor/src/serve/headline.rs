@@ -89,3 +89,83 @@ fn per_second(time: Nanos, snapshot: &Snapshot) -> u64 {
     let nanos = u128::from(time.0) * u128::from(Nanos::SECOND.0) / u128::from(interval);
     u64::try_from(nanos / 1_000_000).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::CgroupPath;
+    use crate::model::snapshot::{CpuWait, Waited};
+
+    fn waited(ms: u64) -> Waited {
+        Waited { now: Nanos(ms * 1_000_000), total: Nanos(ms * 1_000_000) }
+    }
+
+    /// Two services and a slice above them; `a` waits for as long as it is told.
+    fn node(a_waits: u64, blames: &[(u64, u64)]) -> Snapshot {
+        let scope = |path: &str, ms| {
+            let cpu = Some(CpuWait { contention: waited(ms), ..CpuWait::default() });
+            Scope { path: CgroupPath(path.into()), cpu, ..Scope::default() }
+        };
+        let blame = |(victim, aggressor): &(u64, u64)| Blame {
+            victim: CgroupId(*victim),
+            aggressor: CgroupId(*aggressor),
+            aggressor_path: Some(CgroupPath("/gone.service".into())),
+            ..Blame::default()
+        };
+        Snapshot {
+            interval: Nanos::SECOND,
+            scopes: [
+                (CgroupId(1), scope("/s.slice", a_waits + 10)),
+                (CgroupId(2), scope("/s.slice/a.service", a_waits)),
+                (CgroupId(3), scope("/s.slice/b.service", 10)),
+                (CgroupId(4), scope("/s.slice/a.service/inner", 1)),
+            ]
+            .into(),
+            aggressions: blames.iter().map(blame).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    fn verdict(resource: Resource, mood: Mood) -> Verdict {
+        Verdict { resource, mood, text: String::new() }
+    }
+
+    #[test]
+    fn the_sentence_names_who_waits_and_because_of_whom() {
+        type Row = (Mood, u64, &'static [(u64, u64)], &'static str);
+        #[rustfmt::skip]
+        let table: [Row; 8] = [
+            // CPU is, a waits ms, (victim, aggressor) longest first, sentence
+            (Mood::Pressed, 700, &[(3, 2), (2, 3)], "Work waits for a CPU a lot of the time. Longest: a.service, 700 ms in the last second, mostly while b.service ran."),
+            (Mood::Waits,   700, &[(2, 3)],         "Work waits for a CPU some of the time. Longest: a.service, 700 ms in the last second, mostly while b.service ran."),
+            (Mood::Pressed, 700, &[(4, 3)],         "Work waits for a CPU a lot of the time. Longest: a.service, 700 ms in the last second, mostly while b.service ran."),
+            (Mood::Pressed, 700, &[(2, 99)],        "Work waits for a CPU a lot of the time. Longest: a.service, 700 ms in the last second, mostly while /gone.service ran."),
+            (Mood::Pressed, 700, &[(2, 0)],         "Work waits for a CPU a lot of the time. Longest: a.service, 700 ms in the last second."),
+            (Mood::Pressed, 2,   &[],               "Work waits for a CPU a lot of the time. Longest: b.service, 10 ms in the last second."),
+            (Mood::Calm,    700, &[(2, 3)],         "Nobody is kept waiting for long."),
+            (Mood::Unknown, 700, &[(2, 3)],         "Nothing can be judged: no pressure could be read."),
+        ];
+        for (mood, ms, blames, want) in table {
+            let got = headline(&node(ms, blames), &[verdict(Resource::Cpu, mood)]);
+            assert_eq!(got, want, "{mood:?} {ms} {blames:?}");
+        }
+    }
+
+    #[test]
+    fn the_worst_resource_is_told_first() {
+        use {Mood::*, Resource::*};
+        #[rustfmt::skip]
+        let table = [
+            // CPU, memory, IO, what the sentence is about
+            (Waits, Pressed, Pressed, "Work waits for memory"),
+            (Waits, Waits,   Calm,    "Work waits for a CPU"),
+            (Calm,  Unknown, Waits,   "Work waits for IO"),
+            (Calm,  Unknown, Calm,    "Nobody"),
+        ];
+        for (cpu, memory, io, want) in table {
+            let verdicts = [verdict(Cpu, cpu), verdict(Memory, memory), verdict(Io, io)];
+            let got = headline(&Snapshot::default(), &verdicts);
+            assert!(got.starts_with(want), "{cpu:?} {memory:?} {io:?}: {got}");
+        }
+    }
+}

@@ -96,7 +96,7 @@ fn io(whole: &Scope) -> Verdict {
             format!("raw PSI some {some} %, full {full} % (avg10)")
         }
         (Some(some), None) => format!("raw PSI some {some} % (avg10)"),
-        (None, _) => "unknown: raw PSI could not be read".into(),
+        (None, _) => "raw PSI could not be read".into(),
     };
     Verdict { resource: Resource::Io, mood: mood(None, raw), text }
 }
@@ -156,5 +156,62 @@ pub fn cause_words(cause: MemoryCause) -> &'static str {
         MemoryCause::SwapIn => "swap-in",
         MemoryCause::KernelThread => "kernel threads",
         MemoryCause::Other => "unknown callers",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::psi::Pressures;
+    use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Waited};
+    use crate::model::units::Nanos;
+
+    fn scope(measured: Option<u16>, raw: Option<u16>) -> Scope {
+        let union = measured.map(|m| Union { avg10: Percent(m), ..Union::default() });
+        let line = |r| Line { avg10: Percent(r), ..Line::default() };
+        let pressure = raw.map(|r| Pressure { some: Some(line(r)), full: None });
+        let pressure = Pressures { cpu: pressure, memory: pressure, io: pressure, irq: None };
+        Scope { pressure, contention: union, shortage: union, ..Scope::default() }
+    }
+
+    #[test]
+    fn the_difference_to_raw_psi_is_explained_and_what_is_unknown_is_said() {
+        #[rustfmt::skip]
+        let table = [
+            // contention, raw PSI, throttled ns, mood, text
+            (Some(41_00), Some(63_00), 5, Mood::Pressed, "contention 41.00 % (avg10), raw PSI some 63.00 %: the difference is throttling"),
+            (Some(41_00), Some(63_00), 0, Mood::Pressed, "contention 41.00 % (avg10), raw PSI some 63.00 %: the difference is not throttling"),
+            (Some(1_00),  Some(63_00), 5, Mood::Calm,    "contention 1.00 % (avg10), raw PSI some 63.00 %: the difference is throttling"),
+            (Some(5_00),  Some(6_99),  5, Mood::Waits,   "contention 5.00 % (avg10), raw PSI some 6.99 %: they agree"),
+            (Some(9_00),  Some(3_00),  0, Mood::Waits,   "contention 9.00 % (avg10), raw PSI some 3.00 %: they agree"),
+            (Some(40_00), None,        0, Mood::Pressed, "contention 40.00 % (avg10), raw PSI could not be read"),
+            (None,        Some(39_99), 0, Mood::Waits,   "raw PSI some 39.99 % (avg10); contention unknown: the kernel side did not measure it"),
+            (None,        None,        0, Mood::Unknown, "contention unknown, raw PSI could not be read"),
+        ];
+        for (measured, raw, throttled, mood, text) in table {
+            let throttled_own = Waited { now: Nanos(throttled), total: Nanos(throttled) };
+            let cpu_wait = Some(CpuWait { throttled_own, ..CpuWait::default() });
+            let got = cpu(&Scope { cpu: cpu_wait, ..scope(measured, raw) });
+            assert_eq!((got.mood, got.text.as_str()), (mood, text), "{measured:?} {raw:?}");
+        }
+    }
+
+    #[test]
+    fn a_memory_stall_that_is_no_shortage_is_given_its_longest_cause() {
+        #[rustfmt::skip]
+        let table = [
+            // cause, ns, what the sentence ends in
+            (MemoryCause::OwnLimit, 7, "mostly own limits"),
+            (MemoryCause::Refault,  7, "mostly refaults"),
+            (MemoryCause::Global,   7, "of no known cause"), // shortage cannot explain what is no shortage
+            (MemoryCause::OwnLimit, 0, "of no known cause"),
+        ];
+        for (cause, ns, want) in table {
+            let union = Waited { now: Nanos(ns), total: Nanos(ns) };
+            let wait = MemoryCauseWait { union, ..MemoryCauseWait::default() };
+            let waits = MemoryWait { causes: [(cause, wait)].into(), ..MemoryWait::default() };
+            let got = memory(&Scope { memory: Some(waits), ..scope(Some(1_00), Some(20_00)) });
+            assert!(got.text.ends_with(want), "{cause:?} {ns}: {}", got.text);
+        }
     }
 }

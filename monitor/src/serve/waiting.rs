@@ -101,3 +101,53 @@ pub fn class_word(class: QosClass) -> &'static str {
         QosClass::BestEffort => "BestEffort",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::CgroupPath;
+    use crate::model::pod::Runtime;
+
+    #[test]
+    fn slices_and_single_containers_are_listed_only_when_asked_for() {
+        let class = QosClass::Burstable;
+        let pod = || "u".to_owned();
+        let container =
+            Place::Container { pod: pod(), class, id: "i".into(), runtime: Runtime::CriO };
+        #[rustfmt::skip]
+        let table = [
+            // path, place, listed among units
+            ("/system.slice",                Place::Other,             false),
+            ("/system.slice/ssh.service",    Place::Other,             true),
+            ("/mine",                        Place::Other,             true),
+            ("/kubepods.slice",              Place::Kubepods,          false),
+            ("/kubepods.slice/b.slice",      Place::Qos { class },     false),
+            ("/kubepods.slice/p.slice",      Place::Pod { uid: pod(), class }, true),
+            ("/kubepods.slice/p.slice/c",    container,                false),
+        ];
+        for (path, place, want) in table {
+            let scope = Scope { path: CgroupPath(path.into()), place, ..Scope::default() };
+            assert_eq!(Level::Units.shows(&scope), want, "{path}");
+            assert!(Level::All.shows(&scope), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_longest_waiting_come_first_and_equals_in_the_order_of_their_ids() {
+        let union = |avg10| Some(Union { avg10: Percent(avg10), ..Union::default() });
+        let scope = |contention, shortage| Scope {
+            path: CgroupPath("/x".into()),
+            contention: union(contention),
+            shortage: union(shortage),
+            ..Scope::default()
+        };
+        let scopes = [(1, scope(5, 0)), (2, scope(0, 90)), (3, scope(40, 1)), (4, scope(5, 5))];
+        let scopes = scopes.map(|(id, scope)| (CgroupId(id), scope)).into();
+        let snapshot = Snapshot { scopes, ..Snapshot::default() };
+        let order = |n| {
+            waiting_most(&snapshot, Level::Units, n).iter().map(|(id, _)| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(order(10), [2, 3, 1, 4]);
+        assert_eq!(order(2), [2, 3]);
+    }
+}
