@@ -24,7 +24,7 @@ use crate::model::units::{Bytes, MilliCpu, Nanos};
 use crate::serve;
 use crate::serve::view::{Publisher, View};
 
-pub use live::{Live, OpenError, Probes, SourceOptions};
+pub use live::{Live, OpenError, SourceOptions};
 
 /// Pressure files must not be read more often: each read throws away stall below a jiffy, for
 /// every reader on the node.

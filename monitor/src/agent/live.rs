@@ -11,29 +11,15 @@ use crate::model::cost::KernelCost;
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Gap, GapReason};
 use crate::model::snapshot::Snapshot;
+use crate::source::kernel;
 
 /// What to read, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceOptions {
-    /// Which kernel programs to attach.
-    pub probes: Probes,
-    /// Cgroups for which the kernel side has room.
-    pub max_cgroups: u32,
+    /// Which kernel programs to attach, and how large.
+    pub kernel: kernel::Options,
     /// Where cgroup v2 is mounted; `None` finds it.
     pub cgroup_root: Option<PathBuf>,
-}
-
-/// Which kernel programs to attach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Probes {
-    /// All that this kernel takes.
-    All,
-    /// Tracepoints alone, as where fentry is refused.
-    Tracepoints,
-    /// None: pressure files and cgroup files only.
-    None,
-    /// Programs that do nothing: what attaching alone costs.
-    Empty,
 }
 
 /// Why the sources could not be opened at all. Whatever can be done without is a capability that

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use isobar::agent::{self, LISTEN, Live, OpenError, Options, Probes, SourceOptions};
+use isobar::agent::{self, LISTEN, Live, OpenError, Options, SourceOptions};
+use isobar::source::kernel::{self, Probes};
 
 use super::exit::Code;
 
@@ -59,14 +60,14 @@ enum ProbesArg {
 
 impl SourceArgs {
     pub(crate) fn options(&self) -> SourceOptions {
+        let probes = match self.probes {
+            ProbesArg::All => Probes::All,
+            ProbesArg::Tracepoints => Probes::Tracepoints,
+            ProbesArg::None => Probes::None,
+            ProbesArg::Empty => Probes::Empty,
+        };
         SourceOptions {
-            probes: match self.probes {
-                ProbesArg::All => Probes::All,
-                ProbesArg::Tracepoints => Probes::Tracepoints,
-                ProbesArg::None => Probes::None,
-                ProbesArg::Empty => Probes::Empty,
-            },
-            max_cgroups: self.max_cgroups,
+            kernel: kernel::Options { probes, max_cgroups: self.max_cgroups },
             cgroup_root: self.cgroup_root.clone(),
         }
     }
