@@ -20,6 +20,12 @@ pub fn monotonic() -> Nanos {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
+/// CPU time that this process has used since it began: what the agent meters itself by.
+#[must_use]
+pub fn used_by_this_process() -> Nanos {
+    nanos(clock_gettime(ClockId::ProcessCPUTime))
+}
+
 /// A clock set before 1970 reads as 1970: the wall clock is for people, nothing is judged by it.
 fn nanos(time: Timespec) -> Nanos {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -1,5 +1,7 @@
 //! isobar: who waits on this node, for what, and because of whom.
 
+pub mod agent;
 pub mod clock;
 pub mod model;
+pub mod serve;
 pub mod source;

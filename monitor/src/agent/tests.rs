@@ -1,0 +1,66 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+/// Counts how often it was asked and whether it was dropped, which is what detaches a kernel.
+struct Counted {
+    asked: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Sampler for Counted {
+    fn facts(&self) -> NodeFacts {
+        NodeFacts::default()
+    }
+
+    fn sample(&mut self) -> Reading {
+        let tick = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        Reading { snapshot: Snapshot { tick, ..Snapshot::default() }, ..Reading::default() }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
+    let (asked, dropped) = (Arc::default(), Arc::default());
+    (Counted { asked: Arc::clone(&asked), dropped: Arc::clone(&dropped) }, asked, dropped)
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+#[test]
+fn the_agent_ticks_once_a_second_until_its_time_is_up_and_then_detaches() {
+    let (sampler, asked, dropped) = counted();
+    let options = Options { listen: any_port(), duration: Some(Duration::from_millis(1_300)) };
+    run(options, || Ok::<_, AgentError>(sampler)).unwrap();
+    // The first at once, the second after a second.
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_taken_port_is_told_before_any_source_is_opened() {
+    let holder = std::net::TcpListener::bind(any_port()).unwrap();
+    let options = Options { listen: holder.local_addr().unwrap(), duration: None };
+    let result = run(options, || -> Result<Counted, AgentError> { panic!("opened") });
+    let told = result.unwrap_err().to_string();
+    assert!(told.contains("--listen") && told.contains(&options.listen.to_string()), "{told}");
+}
+
+#[test]
+fn the_first_observation_shows_the_second_sample_and_what_it_cost() {
+    let (sampler, _, dropped) = counted();
+    let mut observer = Observer::new(sampler);
+    let view = observer.observe();
+    assert_eq!(view.snapshot.tick, 2);
+    assert!(view.cost.cpu.is_some() && view.cost.resident.is_some(), "{:?}", view.cost);
+    drop(observer);
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}

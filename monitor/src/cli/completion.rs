@@ -1,0 +1,30 @@
+//! `isobar completion` and `isobar man`: from the same definitions as the verbs themselves.
+
+use std::io::{self, Write as _};
+
+use anyhow::Result;
+use clap::CommandFactory as _;
+use clap_complete::{Shell, generate};
+
+use super::Cli;
+use super::exit::Code;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// For which shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Code> {
+    // Into memory first: the generator panics where its writer fails, as a closed pipe does.
+    let mut script = Vec::new();
+    generate(args.shell, &mut Cli::command(), "isobar", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(Code::Ok)
+}
+
+pub(crate) fn man() -> Result<Code> {
+    clap_mangen::Man::new(Cli::command()).render(&mut io::stdout())?;
+    Ok(Code::Ok)
+}

@@ -1,0 +1,221 @@
+//! What doctor looks at. Nothing here changes anything.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use isobar::agent::LISTEN;
+use procfs::process::Process;
+use rustix::process::{Resource, getrlimit};
+use rustix::system::uname;
+use rustix::thread::{CapabilitySet, capabilities};
+
+use super::Finding;
+
+/// The oldest kernel that the probes are tested on.
+const FLOOR: (u32, u32) = (6, 1);
+/// Descriptors for 500 cgroups with some 14 files each, kept open.
+const DESCRIPTORS: u64 = 8_192;
+
+/// Every check, what is most needed first.
+pub(super) fn all() -> Vec<Finding> {
+    let mut findings = vec![kernel(&uname().release().to_string_lossy()), btf(), psi()];
+    let mounts = cgroup_mounts();
+    findings.push(cgroup_v2(&mounts));
+    if let Ok(Mounts { v2: Some(root), .. }) = &mounts {
+        findings.push(controllers(root));
+    }
+    findings.extend(privileges());
+    findings.push(descriptors());
+    findings.push(port());
+    findings
+}
+
+fn kernel(release: &str) -> Finding {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let name = "kernel";
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= FLOOR => Finding::ok(name, release),
+        (Some(Ok(_)), Some(Ok(_))) => Finding::missing(
+            name,
+            format!("{release} is older than {}.{}", FLOOR.0, FLOOR.1),
+            "a newer kernel; pressure files alone work with --probes none",
+        ),
+        _ => Finding::unknown(name, format!("release {release:?} is not understood")),
+    }
+    .needed()
+}
+
+fn btf() -> Finding {
+    let path = "/sys/kernel/btf/vmlinux";
+    match File::open(path) {
+        Ok(_) => Finding::ok("BTF", path),
+        Err(why) => Finding::missing(
+            "BTF",
+            format!("{path}: {why}"),
+            "a kernel with CONFIG_DEBUG_INFO_BTF=y, and /sys mounted",
+        ),
+    }
+    .needed()
+}
+
+fn psi() -> Finding {
+    let path = "/proc/pressure/cpu";
+    // With `psi=0` the file opens and only reading it fails.
+    let read = File::open(path).and_then(|mut file| file.read(&mut [0; 256]));
+    match read {
+        Ok(_) => Finding::ok("PSI", "/proc/pressure"),
+        Err(why) => Finding::missing(
+            "PSI",
+            format!("{path}: {why}"),
+            "boot with psi=1 on a kernel with CONFIG_PSI=y",
+        ),
+    }
+    .needed()
+}
+
+struct Mounts {
+    v2: Option<PathBuf>,
+    v1: Option<PathBuf>,
+}
+
+fn cgroup_mounts() -> Result<Mounts, procfs::ProcError> {
+    let mounts = Process::myself()?.mountinfo()?;
+    let of =
+        |kind: &str| mounts.0.iter().find(|m| m.fs_type == kind).map(|m| m.mount_point.clone());
+    Ok(Mounts { v2: of("cgroup2"), v1: of("cgroup") })
+}
+
+fn cgroup_v2(mounts: &Result<Mounts, procfs::ProcError>) -> Finding {
+    let name = "cgroup v2";
+    let unified = "boot with systemd.unified_cgroup_hierarchy=1";
+    match mounts {
+        Err(why) => Finding::unknown(name, format!("/proc/self/mountinfo: {why}")),
+        Ok(Mounts { v2: Some(v2), v1: None }) => Finding::ok(name, v2.display().to_string()),
+        // Still worth running: pressure is there, and so are all waits but throttling.
+        Ok(Mounts { v2: Some(v2), v1: Some(v1) }) => Finding {
+            remedy: Some(unified),
+            ..Finding::ok(name, format!("{}, beside v1 at {} (hybrid)", v2.display(), v1.display()))
+        },
+        Ok(Mounts { v2: None, .. }) => Finding::missing(name, "not mounted", unified),
+    }
+    .needed()
+}
+
+fn controllers(root: &Path) -> Finding {
+    let name = "controllers";
+    let wanted = ["cpu", "memory", "io", "pids"];
+    match fs::read_to_string(root.join("cgroup.subtree_control")) {
+        Err(why) => Finding::unknown(name, format!("cgroup.subtree_control: {why}")),
+        Ok(enabled) => {
+            let is_off = |c: &&str| !enabled.split_whitespace().any(|on| on == *c);
+            let off: Vec<_> = wanted.into_iter().filter(is_off).collect();
+            if off.is_empty() {
+                return Finding::ok(name, enabled.trim());
+            }
+            Finding::missing(
+                name,
+                format!("not enabled for the root's children: {}", off.join(", ")),
+                "have systemd or the kubelet enable them; on a hybrid node they belong to v1",
+            )
+        }
+    }
+}
+
+fn privileges() -> Vec<Finding> {
+    let effective = match capabilities(None) {
+        Ok(sets) => sets.effective,
+        Err(why) => return vec![Finding::unknown("capabilities", why.to_string())],
+    };
+    let admin = CapabilitySet::SYS_ADMIN;
+    let give = "run as root, or give the service AmbientCapabilities= of this name";
+    #[rustfmt::skip]
+    let table = [
+        // name, any of these, needed, for what
+        ("CAP_BPF",             CapabilitySet::BPF | admin,      true,  "to load programs and maps"),
+        ("CAP_PERFMON",         CapabilitySet::PERFMON | admin,  true,  "to attach programs and read kernel memory"),
+        ("CAP_SYS_ADMIN",       admin,                           false, "to meter programs (kernel.bpf_stats_enabled)"),
+        ("CAP_SYS_RESOURCE",    CapabilitySet::SYS_RESOURCE,     false, "for pressure triggers shorter than 2 s, and to raise limits"),
+        ("CAP_DAC_READ_SEARCH", CapabilitySet::DAC_READ_SEARCH,  false, "to read the cgroups of others"),
+    ];
+    let finding = |(name, any, needed, what): (_, CapabilitySet, _, &str)| {
+        let held = effective.intersects(any);
+        let finding =
+            if held { Finding::ok(name, what) } else { Finding::missing(name, what, give) };
+        Finding { needed, ..finding }
+    };
+    table.map(finding).into()
+}
+
+fn descriptors() -> Finding {
+    let name = "RLIMIT_NOFILE";
+    // No limit is `None`.
+    match getrlimit(Resource::Nofile).maximum {
+        Some(most) if most < DESCRIPTORS => Finding::missing(
+            name,
+            format!("at most {most} files open; 500 cgroups want {DESCRIPTORS}"),
+            "LimitNOFILE=65536 in the unit",
+        ),
+        Some(most) => Finding::ok(name, format!("at most {most} files open")),
+        None => Finding::ok(name, "no limit"),
+    }
+}
+
+fn port() -> Finding {
+    match TcpListener::bind(LISTEN) {
+        Ok(_) => Finding::ok("port", format!("{LISTEN} is free")),
+        Err(why) if why.kind() == io::ErrorKind::AddrInUse => Finding::ok(
+            "port",
+            format!("{LISTEN} is taken: by an agent, if `isobar status` answers"),
+        ),
+        Err(why) => {
+            Finding::missing("port", format!("{LISTEN}: {why}"), "isobar run --listen ADDR")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_judged_by_its_first_two_numbers() {
+        #[rustfmt::skip]
+        let table = [
+            // release, state
+            ("6.1.0",                State::Ok),
+            ("6.1.0-37-amd64",       State::Ok),
+            ("6.12.9+bpo-cloud",     State::Ok),
+            ("7.0.0-rc1",            State::Ok),
+            ("10.0",                 State::Ok),
+            ("6.0.19",               State::Missing),
+            ("5.15.0-1051-azure",    State::Missing),
+            ("unknown",              State::Unknown),
+            ("",                     State::Unknown),
+        ];
+        for (release, want) in table {
+            let finding = kernel(release);
+            assert_eq!(finding.state, want, "{release:?}");
+            assert!(finding.needed, "{release:?}");
+        }
+    }
+
+    #[test]
+    fn hybrid_is_told_and_no_v2_is_a_fault() {
+        let at = |path: &str| Some(PathBuf::from(path));
+        #[rustfmt::skip]
+        let table = [
+            // v2, v1, state, told
+            (at("/sys/fs/cgroup"),         None,                      State::Ok,      "/sys/fs/cgroup"),
+            (at("/sys/fs/cgroup/unified"), at("/sys/fs/cgroup/cpu"),  State::Ok,      "hybrid"),
+            (None,                         at("/sys/fs/cgroup/cpu"),  State::Missing, "not mounted"),
+        ];
+        for (v2, v1, want, told) in table {
+            let finding = cgroup_v2(&Ok(Mounts { v2, v1 }));
+            assert_eq!(finding.state, want, "{finding:?}");
+            assert!(finding.detail.contains(told), "{finding:?}");
+        }
+    }
+}

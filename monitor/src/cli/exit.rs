@@ -1,0 +1,95 @@
+//! Exit codes: scripts decide by them.
+
+use std::io;
+use std::process::ExitCode;
+
+use isobar::agent::{AgentError, OpenError};
+
+pub(crate) const HELP: &str = "\
+Exit codes: 0 ok, 1 failure, 2 usage, 3 invalid input, 4 not permitted, 5 unsupported kernel.
+Environment: ISOBAR_LOG sets the level of diagnostics (error, warn, info, debug); NO_COLOR.";
+
+/// How a verb ended. 2, usage, is clap's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    Ok = 0,
+    Failure = 1,
+    InvalidInput = 3,
+    NotPermitted = 4,
+    UnsupportedKernel = 5,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+/// What was read is no document of ours.
+#[derive(Debug, thiserror::Error)]
+#[error("{address} answered with something that is no isobar snapshot")]
+pub(crate) struct InvalidAnswer {
+    pub(crate) address: String,
+    pub(crate) source: serde_json::Error,
+}
+
+/// The code that an error chain ends in.
+pub(crate) fn code_of(error: &anyhow::Error) -> Code {
+    for cause in error.chain() {
+        if cause.is::<InvalidAnswer>() {
+            return Code::InvalidInput;
+        }
+        match cause.downcast_ref::<OpenError>() {
+            Some(OpenError::Unsupported) => return Code::UnsupportedKernel,
+            Some(OpenError::Agent(AgentError::Denied(_))) => return Code::NotPermitted,
+            _ => {}
+        }
+    }
+    Code::Failure
+}
+
+/// True if the reader of our output has gone.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json =
+            cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        io.or(json) == Some(io::ErrorKind::BrokenPipe)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_failure_has_its_own_code_however_deep_it_lies() {
+        let port = SocketAddr::from(([127, 0, 0, 1], 80));
+        let no_json = serde_json::from_str::<u8>("x").unwrap_err();
+        #[rustfmt::skip]
+        let table = [
+            // error, code
+            (anyhow::Error::new(OpenError::Unsupported),                        Code::UnsupportedKernel),
+            (anyhow::Error::new(OpenError::Agent(AgentError::Denied(port))),    Code::NotPermitted),
+            (anyhow::Error::new(OpenError::Agent(AgentError::Taken(port))),     Code::Failure),
+            (anyhow::Error::new(InvalidAnswer { address: "a".into(), source: no_json }), Code::InvalidInput),
+            (anyhow::anyhow!("anything else"),                                  Code::Failure),
+        ];
+        for (error, want) in table {
+            let text = format!("{error:#}");
+            let deeper = Err::<(), _>(error).context("further out").unwrap_err();
+            assert_eq!(code_of(&deeper), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_reader_that_has_gone_is_quiet() {
+        let gone = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&anyhow::Error::new(gone).context("printing")));
+        assert!(!is_broken_pipe(&anyhow::Error::new(io::Error::from(io::ErrorKind::NotFound))));
+    }
+}

@@ -1,0 +1,115 @@
+//! `isobar run`: the agent in the foreground.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use isobar::agent::{self, LISTEN, Live, OpenError, Options, SourceOptions};
+use isobar::source::kernel::{self, Probes};
+
+use super::exit::Code;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Serve the page and the API here.
+    #[arg(long, value_name = "ADDR", default_value = LISTEN, env = "ISOBAR_LISTEN")]
+    listen: SocketAddr,
+    /// Leave after this long, such as 10s or 5m.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// What the agent may do: observing changes nothing on the node.
+    #[arg(long, value_enum, default_value_t = Mode::Observe)]
+    mode: Mode,
+    #[command(flatten)]
+    sources: SourceArgs,
+}
+
+/// What to read: the same for an agent and for `top` on its own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SourceArgs {
+    /// Which kernel programs to attach.
+    #[arg(long, value_enum, default_value_t = ProbesArg::All, env = "ISOBAR_PROBES")]
+    probes: ProbesArg,
+    /// Cgroups for which the kernel side has room.
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    max_cgroups: u32,
+    /// Where cgroup v2 is mounted; found by itself if not given.
+    #[arg(long, value_name = "PATH")]
+    cgroup_root: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Look, and touch nothing.
+    Observe,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ProbesArg {
+    /// All that this kernel takes.
+    All,
+    /// Tracepoints alone.
+    Tracepoints,
+    /// None: pressure files and cgroup files only.
+    None,
+    /// Programs that do nothing, to measure what attaching alone costs.
+    Empty,
+}
+
+impl SourceArgs {
+    pub(crate) fn options(&self) -> SourceOptions {
+        let probes = match self.probes {
+            ProbesArg::All => Probes::All,
+            ProbesArg::Tracepoints => Probes::Tracepoints,
+            ProbesArg::None => Probes::None,
+            ProbesArg::Empty => Probes::Empty,
+        };
+        SourceOptions {
+            kernel: kernel::Options { probes, max_cgroups: self.max_cgroups },
+            cgroup_root: self.cgroup_root.clone(),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<Code> {
+    let Mode::Observe = args.mode;
+    let options = Options { listen: args.listen, duration: args.duration };
+    agent::run::<Live, OpenError>(options, || Live::open(&args.sources.options()))?;
+    Ok(Code::Ok)
+}
+
+/// A length of time as people write it; not negative, not zero.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: jiff::SignedDuration = text.parse().map_err(|why| format!("{why}"))?;
+    match Duration::try_from(parsed) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("must be longer than nothing".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        #[rustfmt::skip]
+        let table = [
+            // text, seconds
+            ("10s",     Some(10)),
+            ("5m",      Some(300)),
+            ("1h30m",   Some(5_400)),
+            ("2 minutes", Some(120)),
+            ("0s",      None),
+            ("-5s",     None),
+            ("10",      None), // of what?
+            ("soon",    None),
+            ("",        None),
+        ];
+        for (text, want) in table {
+            assert_eq!(duration(text).ok(), want.map(Duration::from_secs), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Tables as kubectl prints them: aligned columns, two spaces between, no lines.
+
+use std::io::{self, Write};
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::terminal::{harmless, shorten};
+
+/// How a column is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Set {
+    /// Text that stays whole.
+    Left,
+    /// A name, which gives way when the terminal is too narrow.
+    Name,
+    /// A number.
+    Right,
+}
+
+/// Rows under headings.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Set)>,
+    rows: Vec<Vec<String>>,
+}
+
+const GAP: usize = 2;
+/// A name shorter than this tells nothing.
+const SHORTEST_NAME: usize = 12;
+
+impl Table {
+    pub(crate) fn new(columns: impl IntoIterator<Item = (&'static str, Set)>) -> Self {
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row, of as many cells as there are columns.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<_> = cells.into_iter().map(|cell| harmless(&cell)).collect();
+        debug_assert_eq!(cells.len(), self.columns.len());
+        self.rows.push(cells);
+    }
+
+    /// Writes it, within `width` columns if one is given.
+    pub(crate) fn write(&self, to: &mut impl Write, width: Option<usize>) -> io::Result<()> {
+        let widths = self.widths(width);
+        let headings: Vec<_> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        for row in std::iter::once(&headings).chain(&self.rows) {
+            let cells = row.iter().zip(&widths).zip(&self.columns);
+            let mut line = String::new();
+            for ((cell, width), (_, set)) in cells {
+                let cell = shorten(cell, *width);
+                let pad = " ".repeat(width - cell.width());
+                match set {
+                    Set::Right => line.extend([&pad, cell.as_str()]),
+                    Set::Left | Set::Name => line.extend([cell.as_str(), &pad]),
+                }
+                line.push_str(&" ".repeat(GAP));
+            }
+            writeln!(to, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// As wide as the widest cell; the names share what the others leave.
+    fn widths(&self, width: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<_> = self.columns.iter().map(|(name, _)| name.width()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.width());
+            }
+        }
+        let Some(total) = width else { return widths };
+        let is_name = |i: &usize| self.columns[*i].1 == Set::Name;
+        let names: Vec<_> = (0..widths.len()).filter(is_name).collect();
+        let needed = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
+        while needed(&widths) > total {
+            // The widest gives way first, so that short names stay whole.
+            let Some(&widest) = names.iter().max_by_key(|i| widths[**i]) else { break };
+            if widths[widest] <= SHORTEST_NAME {
+                break;
+            }
+            widths[widest] -= 1;
+        }
+        widths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(width: Option<usize>) -> String {
+        let mut table = Table::new([("NAME", Set::Name), ("CPU", Set::Right)]);
+        table.row(["/kubepods.slice/pod-1234".into(), "7".into()]);
+        table.row(["/四五".into(), "1200".into()]);
+        let mut out = Vec::new();
+        table.write(&mut out, width).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn columns_line_up_whatever_the_names() {
+        let want = "NAME                       CPU\n\
+                    /kubepods.slice/pod-1234     7\n\
+                    /四五                     1200\n";
+        assert_eq!(printed(None), want);
+    }
+
+    #[test]
+    fn names_give_way_to_the_terminal_and_numbers_do_not() {
+        let text = printed(Some(20));
+        assert!(text.lines().all(|line| line.width() <= 20), "{text}");
+        assert!(text.contains("/kubep…od-1234     7"), "{text}");
+        assert!(text.contains("1200"), "{text}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Is the agent alive, and is it ready: in the words and the form of a Kubernetes component.
+
+use std::fmt::Write as _;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use super::Shared;
+use super::view::NO_SAMPLE_YET;
+use crate::clock;
+use crate::model::capability::{Capability, CapabilityState};
+use crate::model::units::Nanos;
+
+/// The sampler is taken for dead after this long without a sample: ten missed ticks.
+const SILENCE: Nanos = Nanos(10 * Nanos::SECOND.0);
+
+/// 200 while the sampler ticks.
+pub(super) async fn livez(State(shared): State<Shared>) -> Response {
+    let last = shared.latest.borrow().as_ref().map(|p| p.view.snapshot.at.boot);
+    let silent = clock::now().boot.since(last.unwrap_or(shared.since.boot));
+    if silent <= SILENCE {
+        return "ok".into_response();
+    }
+    let text = format!("no sample for {} s\n", silent.0 / Nanos::SECOND.0);
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+}
+
+/// 200 from the first sample on. A missing capability is told, but makes nothing unready: the
+/// agent works with what the node offers.
+pub(super) async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    let verbose = query.as_deref().is_some_and(|query| {
+        query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="))
+    });
+    let Some(published) = shared.latest.borrow().clone() else {
+        let text = format!("[-]sample {NO_SAMPLE_YET}\nreadyz check failed\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+    };
+    if !verbose {
+        return "ok".into_response();
+    }
+    let mut text = format!("[+]sample ok: tick {}\n", published.view.snapshot.tick);
+    for capability in &published.view.capabilities {
+        line(&mut text, capability);
+    }
+    text.push_str("readyz check passed\n");
+    text.into_response()
+}
+
+fn line(text: &mut String, capability: &Capability) {
+    let Capability { name, state, detail, remedy } = capability;
+    let sign = if *state == CapabilityState::Attached { '+' } else { '-' };
+    let colon = if detail.is_empty() { "" } else { ": " };
+    let written = match remedy {
+        Some(remedy) => writeln!(text, "[{sign}]{name} {}{colon}{detail} ({remedy})", state.word()),
+        None => writeln!(text, "[{sign}]{name} {}{colon}{detail}", state.word()),
+    };
+    written.expect("writing to a string cannot fail");
+}

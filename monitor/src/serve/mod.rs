@@ -1,0 +1,73 @@
+//! What the agent shows: the page, the API, the health endpoints. Read-only.
+//! In: the latest [`View`](view::View), from a watch. Out: HTTP.
+//! Nothing here judges, samples or waits for the sampler: a slow reader gets the newest view
+//! when it asks again, and never holds anybody up.
+
+pub mod document;
+mod guard;
+pub mod headline;
+mod health;
+mod page;
+mod stream;
+pub mod verdict;
+pub mod view;
+pub mod waiting;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{from_fn, map_response};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+
+use crate::clock;
+use crate::model::sample::Moment;
+use view::Latest;
+
+/// What every handler may see.
+#[derive(Clone)]
+struct Shared {
+    latest: Latest,
+    seats: stream::Seats,
+    /// When this router was made: how long a first sample may take is counted from here.
+    since: Moment,
+}
+
+/// The whole HTTP surface. Any number of routers may be made of one watch.
+pub fn router(latest: Latest) -> Router {
+    let shared = Shared { latest, seats: stream::Seats::default(), since: clock::now() };
+    Router::new()
+        .route("/api/v1/snapshot", get(snapshot))
+        .route("/api/v1/stream", get(stream::open))
+        .route("/livez", get(health::livez))
+        .route("/healthz", get(health::livez))
+        .route("/readyz", get(health::readyz))
+        .with_state(shared)
+        .merge(page::routes())
+        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such path; the page is at /") })
+        .method_not_allowed_fallback(|| async {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: nothing here changes state")
+        })
+        .layer(from_fn(guard::check_host))
+        .layer(map_response(guard::harden))
+}
+
+async fn snapshot(State(shared): State<Shared>) -> Response {
+    let Some(published) = shared.latest.borrow().clone() else {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, view::NO_SAMPLE_YET);
+    };
+    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    (json, published.full()).into_response()
+}
+
+/// An error as JSON, in the shape of the Kubernetes API's `Status`.
+fn refuse(status: StatusCode, message: &str) -> Response {
+    let body = json!({
+        "apiVersion": document::API_VERSION,
+        "kind": "Status",
+        "code": status.as_u16(),
+        "message": message,
+    });
+    (status, axum::Json(body)).into_response()
+}
