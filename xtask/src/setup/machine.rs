@@ -31,7 +31,7 @@ pub(super) fn ready(cache: &Cache) -> Result<Machine> {
     let Some(qemu) = found(name) else { bail!("there is no {name} in PATH") };
     let busybox = match cache.kept("busybox") {
         Some(kept) => kept,
-        None => step("busybox", || fetch_busybox(cache))?,
+        None => fetch_busybox(cache)?,
     };
     Ok(Machine { qemu, busybox: busybox.join("bin/busybox"), cache: cache.root().to_owned() })
 }
@@ -42,5 +42,5 @@ fn fetch_busybox(cache: &Cache) -> Result<PathBuf> {
     if archive.names("^busybox-static$")? != package {
         archive.update()?;
     }
-    cache.keep("busybox", |dir| archive.unpack(&package, dir))
+    step("busybox", || cache.keep("busybox", |dir| archive.unpack(&package, dir)))
 }
