@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::thread::CpuSet;
 use serde_json::{Value, json};
 
@@ -117,7 +117,7 @@ fn duration(seconds: f64) -> Result<Duration> {
 /// Binds the calling thread, and threads that it starts later, to one CPU.
 fn pin(cpu: usize) -> Result<()> {
     if cpu >= CpuSet::MAX_CPU {
-        anyhow::bail!("there is no CPU {cpu}");
+        bail!("there is no CPU {cpu}");
     }
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -132,7 +132,7 @@ fn threads(n: usize, until: &Until, work: impl Fn() + Clone + Send + 'static) ->
     let spawned: Result<Vec<_>, _> =
         (0..n).map(|_| thread::Builder::new().spawn(work.clone())).collect();
     for thread in spawned.context("cannot start a thread")? {
-        let _ = thread.join(); // a panic has been printed by then
+        thread.join().map_err(|_| anyhow!("a thread panicked"))?;
     }
     Ok(())
 }

@@ -51,13 +51,13 @@ fn touch(size: usize, step: Option<usize>, until: &Until) -> u64 {
             let so_far = until.since.elapsed().as_millis() as usize * (step / 1000);
             so_far.clamp(PAGE, size)
         });
-        for page in memory[..grown].chunks_mut(PAGE) {
+        for page in memory[..grown].chunks_exact_mut(PAGE) {
             if !until.goes_on() {
                 break;
             }
             n_touched += 1;
             // A page that never changes would be stored once by compressed swap.
-            page[..8.min(PAGE)].copy_from_slice(&n_touched.to_ne_bytes());
+            page[..8].copy_from_slice(&n_touched.to_ne_bytes());
         }
     }
     n_touched
