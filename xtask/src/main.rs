@@ -1,2 +1,55 @@
-//! isobar's errands.
-fn main() {}
+//! isobar's errands: what is done to the project, one file per verb.
+
+mod build;
+mod cache;
+mod check;
+mod clock;
+mod demo;
+mod guest;
+mod load;
+mod run;
+mod scenario;
+mod setup;
+mod shell;
+mod test;
+mod v2;
+mod vm;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// isobar's errands. What they need is fetched and built on the way.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Errand {
+    Setup(setup::Setup),
+    Run(run::Run),
+    Check(check::Check),
+    Test(test::Test),
+    Vm(vm::Vm),
+    Demo(demo::Demo),
+    Load(load::Load),
+    #[command(hide = true)]
+    Guest(guest::Guest),
+}
+
+fn main() -> ExitCode {
+    let done = match Errand::parse() {
+        Errand::Setup(verb) => verb.run(),
+        Errand::Run(verb) => verb.run(),
+        Errand::Check(verb) => verb.run(),
+        Errand::Test(verb) => verb.run(),
+        Errand::Vm(verb) => verb.run(),
+        Errand::Demo(verb) => verb.run(),
+        Errand::Load(verb) => verb.run(),
+        Errand::Guest(verb) => verb.run(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(why) => {
+            eprintln!("error: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `cargo xtask check`: what needs neither root nor a virtual machine.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::shell::{loudly, root};
+
+/// Formatting, lints and unit tests: the quick look before a commit.
+#[derive(clap::Args)]
+pub(crate) struct Check {}
+
+impl Check {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        for args in [
+            &["fmt", "--all", "--check"][..],
+            &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
+            &["test", "--workspace", "--quiet", "--lib", "--bins"],
+        ] {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            loudly(Command::new(cargo).current_dir(root()).args(args))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

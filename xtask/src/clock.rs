@@ -1,0 +1,25 @@
+//! xtask's only reader of time: how long things take.
+
+use std::time::{Duration, Instant};
+
+/// A point in time to measure from.
+#[derive(Clone, Copy)]
+pub(crate) struct Since(Instant);
+
+impl Since {
+    /// From here on.
+    #[expect(clippy::disallowed_methods, reason = "xtask times errands and loads, not pressure")]
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The time gone by.
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+
+    /// True until `limit` has gone by.
+    pub(crate) fn within(self, limit: Duration) -> bool {
+        self.elapsed() < limit
+    }
+}

@@ -1,0 +1,156 @@
+//! `cargo xtask guest`: what runs inside a virtual machine. Plays one scenario after the other and
+//! reports each to the host in a line of JSON.
+
+mod agent;
+mod stage;
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::clock::Since;
+use crate::scenario::judge::{Evidence, judge};
+use crate::scenario::report::{Line, Report};
+use crate::scenario::{self, Scenario};
+use crate::v2;
+use agent::Agent;
+use stage::Stage;
+
+/// Play scenarios in this virtual machine.
+#[derive(clap::Args)]
+pub(crate) struct Guest {
+    /// The scenarios' directory; its file `list` names those to be played.
+    #[arg(long)]
+    scenarios: PathBuf,
+    /// Where results go, line by line.
+    #[arg(long)]
+    results: PathBuf,
+    /// The agent.
+    #[arg(long, default_value = "/bin/isobar")]
+    isobar: PathBuf,
+}
+
+impl Guest {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let mut results = File::options()
+            .append(true)
+            .open(&self.results)
+            .with_context(|| format!("cannot write to {}", self.results.display()))?;
+        let mut say = |line: &Line| -> Result<()> {
+            Ok(writeln!(results, "{}", serde_json::to_string(line)?)?)
+        };
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned();
+        say(&Line::Up { kernel: kernel.clone() })?;
+        let mut agent = None;
+        for scenario in self.listed()? {
+            say(&Line::Begin { scenario: scenario.name.clone() })?;
+            let since = Since::now();
+            let mut report = match self.play(&scenario, &mut agent) {
+                Ok(evidence) => judged(&scenario, &evidence),
+                Err(why) => Report {
+                    scenario: scenario.name,
+                    kernel: String::new(),
+                    passed: false,
+                    seconds: 0.0,
+                    error: Some(format!("{why:#}")),
+                    expectations: Vec::new(),
+                },
+            };
+            report.seconds = since.elapsed().as_secs_f64();
+            report.kernel.clone_from(&kernel);
+            say(&Line::Ran(report))?;
+        }
+        drop(agent);
+        say(&Line::Done)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The scenarios that the host asked for, in its order.
+    fn listed(&self) -> Result<Vec<Scenario>> {
+        let list = fs::read_to_string(self.scenarios.join("list"))?;
+        let mut all = scenario::read_all(&self.scenarios)?;
+        let take = |name: &str| {
+            let at = all.iter().position(|s| s.name == name);
+            at.map(|i| all.swap_remove(i)).with_context(|| format!("no scenario is called {name}"))
+        };
+        list.lines().map(take).collect()
+    }
+
+    fn play(&self, scenario: &Scenario, running: &mut Option<Agent>) -> Result<Evidence> {
+        let probes = &scenario.form.probes;
+        let mount = v2::mount()?;
+        // One agent for as many scenarios as possible: that is how it will live.
+        if running.as_mut().is_some_and(|agent| agent.probes() != probes || !agent.is_up()) {
+            *running = None;
+        }
+        let ready = match running.take() {
+            Some(agent) => agent,
+            None => Agent::start(&self.isobar, probes, &mount)?,
+        };
+        let agent = running.insert(ready);
+        let form = &scenario.form;
+        let stage = Stage::set(form, &mount)?;
+        let measured = measure(scenario, agent);
+        let struck = stage.strike();
+        let evidence = measured?;
+        struck?;
+        Ok(evidence)
+    }
+}
+
+/// Lets the loads settle, then collects snapshots until the measured time is over.
+fn measure(scenario: &Scenario, agent: &mut Agent) -> Result<Evidence> {
+    let form = &scenario.form;
+    let time = |seconds| Duration::try_from_secs_f64(seconds).context("no such time");
+    std::thread::sleep(time(form.settle)?);
+    let first = seen_by(agent, scenario)?;
+    let mut snapshots = vec![first];
+    let (since, limit) = (Since::now(), time(form.seconds)?);
+    while since.within(limit) {
+        let rest = limit.saturating_sub(since.elapsed());
+        // Asking costs the guest time, so only those are asked who must be.
+        let pause = if scenario.needs_watching() { Duration::from_millis(500) } else { rest };
+        std::thread::sleep(pause.min(rest));
+        let snapshot = agent.snapshot()?;
+        if snapshots.last().is_none_or(|last| last["tick"] != snapshot["tick"]) {
+            snapshots.push(snapshot);
+        }
+    }
+    if snapshots.len() < 2 {
+        bail!("the agent took no sample in {limit:?}");
+    }
+    Ok(Evidence(snapshots))
+}
+
+/// The first snapshot that has every cgroup of the scenario.
+fn seen_by(agent: &mut Agent, scenario: &Scenario) -> Result<Value> {
+    let since = Since::now();
+    loop {
+        let snapshot = agent.snapshot()?;
+        let scopes = snapshot["scopes"].as_object();
+        let known = |path: &str| scopes.is_some_and(|s| s.values().any(|s| s["path"] == path));
+        let missing = scenario.form.cgroup.iter().find(|group| !known(&group.path));
+        let Some(missing) = missing else { return Ok(snapshot) };
+        if !since.within(Duration::from_secs(10)) {
+            bail!("the agent does not see cgroup {}", missing.path);
+        }
+        std::thread::sleep(Duration::from_millis(250));
+    }
+}
+
+fn judged(scenario: &Scenario, evidence: &Evidence) -> Report {
+    let expectations: Vec<_> = scenario.expect.iter().map(|e| judge(e, evidence)).collect();
+    Report {
+        scenario: scenario.name.clone(),
+        kernel: String::new(),
+        passed: expectations.iter().all(|judged| judged.passed),
+        seconds: 0.0,
+        error: None,
+        expectations,
+    }
+}

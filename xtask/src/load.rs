@@ -1,0 +1,163 @@
+//! `cargo xtask load`: real work of known shape, for the demo, scenarios and benchmarks.
+//! Each prints one line of JSON about what it did, also when it is told to end early.
+
+mod burst;
+mod file;
+mod memory;
+mod pingpong;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::thread::CpuSet;
+use serde_json::{Value, json};
+
+use crate::clock::Since;
+use crate::v2;
+
+/// Do real work of known shape, and say what was done.
+#[derive(clap::Args)]
+pub(crate) struct Load {
+    #[command(subcommand)]
+    work: Work,
+    /// For how long.
+    #[arg(long, default_value_t = 10.0, global = true)]
+    seconds: f64,
+    /// Start only after this.
+    #[arg(long, default_value_t = 0.0, global = true)]
+    after_seconds: f64,
+    /// On this CPU alone.
+    #[arg(long, global = true)]
+    cpu: Option<usize>,
+    /// In this cgroup: its directory.
+    #[arg(long, global = true)]
+    cgroup: Option<PathBuf>,
+}
+
+#[derive(clap::Subcommand)]
+enum Work {
+    /// Threads that never rest.
+    Spin {
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
+    },
+    Burst(burst::Burst),
+    Memory(memory::Memory),
+    File(file::File),
+    Pingpong(pingpong::Pingpong),
+    /// A process that does nothing.
+    Sleep,
+}
+
+/// When to end.
+#[derive(Clone)]
+struct Until {
+    since: Since,
+    limit: Duration,
+    told: Arc<AtomicBool>,
+}
+
+impl Until {
+    fn goes_on(&self) -> bool {
+        !self.told.load(Ordering::Relaxed) && self.since.within(self.limit)
+    }
+
+    /// Sleeps for at most `time`, in steps short enough to end promptly.
+    fn sleep(&self, time: Duration) {
+        let since = Since::now();
+        while self.goes_on() && since.within(time) {
+            thread::sleep(time.saturating_sub(since.elapsed()).min(Duration::from_millis(100)));
+        }
+    }
+}
+
+impl Load {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        if let Some(dir) = &self.cgroup {
+            v2::enter(dir)?;
+        }
+        let told = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&told))?;
+        }
+        let lasting = |limit| Until { since: Since::now(), limit, told: Arc::clone(&told) };
+        let after = duration(self.after_seconds)?;
+        lasting(after).sleep(after);
+        if let Some(cpu) = self.cpu {
+            pin(cpu)?;
+        }
+        let until = lasting(duration(self.seconds)?);
+        let mut done = match self.work {
+            Work::Spin { threads } => spin(threads, &until)?,
+            Work::Burst(burst) => burst.work(&until),
+            Work::Memory(memory) => memory.work(&until)?,
+            Work::File(file) => file.work(&until)?,
+            Work::Pingpong(pingpong) => pingpong.work(&until)?,
+            Work::Sleep => {
+                until.sleep(until.limit);
+                json!({ "load": "sleep" })
+            }
+        };
+        done["seconds"] = json!(until.since.elapsed().as_secs_f64());
+        println!("{done}");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Seconds of the command line.
+fn duration(seconds: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(seconds).with_context(|| format!("{seconds} is no time"))
+}
+
+/// Binds the calling thread, and threads that it starts later, to one CPU.
+fn pin(cpu: usize) -> Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        bail!("there is no CPU {cpu}");
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set).with_context(|| format!("cannot use CPU {cpu}"))
+}
+
+/// Runs `threads` copies of `work`; without any, waits.
+fn threads(n: usize, until: &Until, work: impl Fn() + Clone + Send + 'static) -> Result<()> {
+    if n == 0 {
+        until.sleep(until.limit);
+    }
+    let spawned: Result<Vec<_>, _> =
+        (0..n).map(|_| thread::Builder::new().spawn(work.clone())).collect();
+    for thread in spawned.context("cannot start a thread")? {
+        thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+    }
+    Ok(())
+}
+
+/// Threads that never rest, and what the scheduler says of them.
+fn spin(n: usize, until: &Until) -> Result<Value> {
+    let ends = until.clone();
+    let waits = Arc::new(std::sync::Mutex::new((0u64, 0u64)));
+    let sums = Arc::clone(&waits);
+    threads(n, until, move || {
+        while ends.goes_on() {
+            std::hint::black_box((0..20_000u64).fold(0, |sum, n| sum ^ n));
+        }
+        let (ran, waited) = schedstat();
+        if let Ok(mut sums) = sums.lock() {
+            *sums = (sums.0 + ran, sums.1 + waited);
+        }
+    })?;
+    let (ran, waited) = waits.lock().map_or((0, 0), |sums| *sums);
+    Ok(json!({ "load": "spin", "threads": n, "ranNs": ran, "waitedNs": waited }))
+}
+
+/// What the scheduler says that the calling thread ran and waited, in nanoseconds.
+fn schedstat() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let mut numbers = text.split_whitespace().map_while(|n| n.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}

@@ -1,0 +1,277 @@
+//! What a scenario expects, as one line that reads aloud:
+//!
+//! ```text
+//! diff cgroup:/a .cpu.contention.total < 5% of diff cgroup:/a .cpu.wait.total
+//! last node .contention.avg10 < 2%
+//! diff node .pressure.cpu.some.total / wall > 50%
+//! diff harm /b -> /a > 90% of diff cgroup:/a .cpu.contention.total
+//! diff cgroup:/a .memory.causes.ownLimit?.union.total ~ 2s within 10%
+//! oom-kills /a >= 1
+//! ```
+//!
+//! - `first`, `last`: a value of the snapshot when the measured time began, and when it ended;
+//!   `diff` is the second less the first. `wall` is the time between the two.
+//! - Of: `node` (the whole node as a scope), `cgroup:/PATH`, or `snapshot` (all of the document).
+//! - A path of JSON keys. One that ends in `?` may be missing, and all below it is then 0.
+//! - `harm /b -> /a`: how long /a waited because /b ran. `oom-kills /a`: processes of /a killed.
+//! - Constants: `3`, `5%`, `20ms`, `1.5s`, `512MiB`. Between them `+ - * /`, `of`, parentheses.
+//! - Compared by `<`, `<=`, `>`, `>=`, `==`, or `A ~ B within 10%` (of B) or `within 50ms`.
+
+use std::fmt;
+
+use super::quantity::{Quantity, Unit};
+
+/// One line of `expect`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Expectation {
+    pub(crate) left: Expr,
+    pub(crate) relation: Relation,
+    pub(crate) right: Expr,
+}
+
+/// How both sides are compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Relation {
+    Below,
+    AtMost,
+    Above,
+    AtLeast,
+    Equal,
+    /// No further apart than this: a share of the right side, or as much as this itself.
+    Within(Quantity),
+}
+
+/// Something that has a value when a scenario has run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Expr {
+    Constant(Quantity),
+    /// The time between the two snapshots.
+    Wall,
+    Read(When, Subject, Path),
+    Harm {
+        when: When,
+        by: String,
+        to: String,
+    },
+    OomKills(String),
+    Sum(Box<Expr>, Sign, Box<Expr>),
+    Product(Box<Expr>, Box<Expr>),
+    Ratio(Box<Expr>, Box<Expr>),
+}
+
+/// Which snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    First,
+    Last,
+    /// The last less the first.
+    Diff,
+}
+
+/// What a value is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Node,
+    Cgroup(String),
+    Snapshot,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node => f.write_str("node"),
+            Self::Cgroup(path) => write!(f, "cgroup:{path}"),
+            Self::Snapshot => f.write_str("snapshot"),
+        }
+    }
+}
+
+/// Plus or minus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sign {
+    Plus,
+    Minus,
+}
+
+/// JSON keys from the top down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Path(pub(crate) Vec<Key>);
+
+/// One JSON key, or index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    /// Missing means 0.
+    pub(crate) may_be_missing: bool,
+}
+
+impl Expectation {
+    /// Reads one line. The error says what was expected where.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let spaced = text.replace('(', " ( ").replace(')', " ) ");
+        let mut words = Words { words: spaced.split_whitespace().collect(), at: 0 };
+        let left = words.sum()?;
+        let sign = words.next("a comparison")?;
+        if !["<", "<=", ">", ">=", "==", "~"].contains(&sign) {
+            return Err(format!("expected one of < <= > >= == ~, found {sign:?}"));
+        }
+        let right = words.sum()?;
+        let relation = match sign {
+            "<" => Relation::Below,
+            "<=" => Relation::AtMost,
+            ">" => Relation::Above,
+            ">=" => Relation::AtLeast,
+            "==" => Relation::Equal,
+            _ => Relation::Within(words.tolerance()?),
+        };
+        if let Some(more) = words.peek() {
+            return Err(format!("{more:?} is too much"));
+        }
+        let (l, r) = (left.unit()?, right.unit()?);
+        if l != r {
+            return Err(format!("the left side is {l}, the right side {r}"));
+        }
+        if let Relation::Within(by) = relation
+            && by.unit != Unit::Share
+            && by.unit != r
+        {
+            return Err(format!("the sides are {r}, but `within` is {}", by.unit));
+        }
+        Ok(Self { left, relation, right })
+    }
+
+    /// True if the answer needs every snapshot between the two: neither harm nor OOM kills of a
+    /// moment are in any later one.
+    pub(crate) fn needs_watching(&self) -> bool {
+        self.left.needs_watching() || self.right.needs_watching()
+    }
+}
+
+impl Expr {
+    /// What it measures. The error names the operation that makes no sense.
+    fn unit(&self) -> Result<Unit, String> {
+        Ok(match self {
+            Self::Constant(quantity) => quantity.unit,
+            Self::Wall | Self::Harm { .. } => Unit::Time,
+            Self::Read(_, subject, path) => path.unit(subject).0,
+            Self::OomKills(_) => Unit::Number,
+            Self::Sum(a, _, b) => match (a.unit()?, b.unit()?) {
+                (a, b) if a == b => a,
+                (a, b) => return Err(format!("{a} and {b} cannot be added")),
+            },
+            Self::Product(a, b) => match (a.unit()?, b.unit()?) {
+                (Unit::Share | Unit::Number, unit) => unit,
+                (unit, Unit::Share | Unit::Number) => unit,
+                (a, b) => return Err(format!("{a} and {b} cannot be multiplied")),
+            },
+            Self::Ratio(a, b) => match (a.unit()?, b.unit()?) {
+                (a, b) if a == b => Unit::Share,
+                (a, Unit::Share | Unit::Number) => a,
+                (a, b) => return Err(format!("{a} cannot be divided by {b}")),
+            },
+        })
+    }
+
+    fn needs_watching(&self) -> bool {
+        match self {
+            Self::Constant(_) | Self::Wall | Self::Read(..) => false,
+            Self::Harm { .. } | Self::OomKills(_) => true,
+            Self::Sum(a, _, b) | Self::Product(a, b) | Self::Ratio(a, b) => {
+                a.needs_watching() || b.needs_watching()
+            }
+        }
+    }
+}
+
+/// The words of a line, and how far it has been read.
+struct Words<'a> {
+    words: Vec<&'a str>,
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.words.get(self.at).copied()
+    }
+
+    fn next(&mut self, wanted: &str) -> Result<&'a str, String> {
+        let word = self.peek().ok_or_else(|| format!("expected {wanted}, found the end"))?;
+        self.at += 1;
+        Ok(word)
+    }
+
+    fn wants(&mut self, word: &str) -> Result<(), String> {
+        match self.next(word)? {
+            found if found == word => Ok(()),
+            found => Err(format!("expected {word:?}, found {found:?}")),
+        }
+    }
+
+    fn sum(&mut self) -> Result<Expr, String> {
+        let mut sum = self.product()?;
+        while let Some(word @ ("+" | "-")) = self.peek() {
+            self.at += 1;
+            let sign = if word == "+" { Sign::Plus } else { Sign::Minus };
+            sum = Expr::Sum(sum.into(), sign, self.product()?.into());
+        }
+        Ok(sum)
+    }
+
+    fn product(&mut self) -> Result<Expr, String> {
+        let mut product = self.term()?;
+        while let Some(word @ ("*" | "of" | "/")) = self.peek() {
+            self.at += 1;
+            let (a, b) = (product.into(), self.term()?.into());
+            product = if word == "/" { Expr::Ratio(a, b) } else { Expr::Product(a, b) };
+        }
+        Ok(product)
+    }
+
+    fn term(&mut self) -> Result<Expr, String> {
+        let when = match self.next("a value")? {
+            "(" => {
+                let inner = self.sum()?;
+                self.wants(")")?;
+                return Ok(inner);
+            }
+            "wall" => return Ok(Expr::Wall),
+            "oom-kills" => return Ok(Expr::OomKills(self.cgroup()?)),
+            "first" => When::First,
+            "last" => When::Last,
+            "diff" => When::Diff,
+            word => {
+                let constant = Quantity::parse(word);
+                return constant.map(Expr::Constant).ok_or_else(|| {
+                    format!("expected a value (diff, last, first, wall, 5%, ..), found {word:?}")
+                });
+            }
+        };
+        let subject = match self.next("node, cgroup:/PATH, snapshot or harm")? {
+            "harm" => {
+                let by = self.cgroup()?;
+                self.wants("->")?;
+                return Ok(Expr::Harm { when, by, to: self.cgroup()? });
+            }
+            "node" => Subject::Node,
+            "snapshot" => Subject::Snapshot,
+            word => match word.strip_prefix("cgroup:") {
+                Some(path) if path.starts_with('/') => Subject::Cgroup(path.into()),
+                _ => return Err(format!("expected node or cgroup:/PATH, found {word:?}")),
+            },
+        };
+        Ok(Expr::Read(when, subject, Path::parse(self.next("a .path")?)?))
+    }
+
+    fn cgroup(&mut self) -> Result<String, String> {
+        match self.next("a cgroup's path")? {
+            path if path.starts_with('/') => Ok(path.into()),
+            other => Err(format!("expected a cgroup's path, found {other:?}")),
+        }
+    }
+
+    fn tolerance(&mut self) -> Result<Quantity, String> {
+        self.wants("within")?;
+        let word = self.next("how far apart they may be")?;
+        Quantity::parse(word).ok_or_else(|| format!("expected 10%, 50ms or so, found {word:?}"))
+    }
+}

@@ -1,0 +1,242 @@
+//! Compares what a scenario expects with what the agent said.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::Expected;
+use super::expect::{Expr, Path, Relation, Sign, Subject, When};
+use super::quantity::{Quantity, Unit};
+use super::report::Judged;
+
+/// The agent's snapshots over the measured time, oldest first: two at least.
+pub(crate) struct Evidence(pub(crate) Vec<Value>);
+
+/// Judges one expectation.
+pub(crate) fn judge(expected: &Expected, evidence: &Evidence) -> Judged {
+    let left = evidence.value(&expected.meaning.left);
+    let right = evidence.value(&expected.meaning.right);
+    let error = [&left, &right].into_iter().filter_map(|side| side.as_ref().err().cloned());
+    let error: Vec<String> = error.collect();
+    let passed = match (&left, &right) {
+        (Ok(left), Ok(right)) => expected.meaning.relation.holds(left.value, right.value),
+        _ => false,
+    };
+    Judged {
+        at: expected.line,
+        text: expected.text.clone(),
+        passed,
+        left: left.ok(),
+        right: right.ok(),
+        error: (!error.is_empty()).then(|| error.join("; ")),
+    }
+}
+
+impl Relation {
+    fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Self::Below => left < right,
+            Self::AtMost => left <= right,
+            Self::Above => left > right,
+            Self::AtLeast => left >= right,
+            Self::Equal => left == right,
+            Self::Within(Quantity { value, unit: Unit::Share }) => {
+                (left - right).abs() <= value * right.abs()
+            }
+            Self::Within(Quantity { value, .. }) => (left - right).abs() <= value,
+        }
+    }
+}
+
+impl Evidence {
+    fn first(&self) -> Result<&Value, String> {
+        self.0.first().ok_or_else(|| "there is no snapshot".into())
+    }
+
+    fn last(&self) -> Result<&Value, String> {
+        self.0.last().ok_or_else(|| "there is no snapshot".into())
+    }
+
+    fn value(&self, expr: &Expr) -> Result<Quantity, String> {
+        let (value, unit) = match expr {
+            Expr::Constant(quantity) => return Ok(*quantity),
+            Expr::Wall => (self.wall()?, Unit::Time),
+            Expr::Read(when, subject, path) => {
+                let (unit, factor) = path.unit(subject);
+                (self.read(*when, subject, path)? * factor, unit)
+            }
+            Expr::Harm { when, by, to } => (self.harm(*when, by, to)?, Unit::Time),
+            Expr::OomKills(path) => (self.oom_kills(path)?, Unit::Number),
+            Expr::Sum(a, sign, b) => {
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                let value = match sign {
+                    Sign::Plus => a.value + b.value,
+                    Sign::Minus => a.value - b.value,
+                };
+                (value, a.unit)
+            }
+            Expr::Product(a, b) => {
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                let unit = if b.unit == Unit::Time { b.unit } else { a.unit };
+                let unit = if a.unit == Unit::Share { b.unit } else { unit };
+                (a.value * b.value, unit)
+            }
+            Expr::Ratio(a, b) => {
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                if b.value == 0.0 {
+                    return Err(format!("{a} divided by zero"));
+                }
+                (a.value / b.value, if a.unit == b.unit { Unit::Share } else { a.unit })
+            }
+        };
+        Ok(Quantity { value, unit })
+    }
+
+    /// Between the two snapshots, by the clock that never jumps.
+    fn wall(&self) -> Result<f64, String> {
+        let boot = Path::parse(".at.boot")?;
+        self.read(When::Diff, &Subject::Snapshot, &boot)
+    }
+
+    fn read(&self, when: When, subject: &Subject, path: &Path) -> Result<f64, String> {
+        let at = |name: &str, snapshot: &Value| {
+            let found = find(snapshot, subject).and_then(|value| path.number(value));
+            found.map_err(|why| format!("{name} snapshot, {subject}: {why}"))
+        };
+        match when {
+            When::First => at("first", self.first()?),
+            When::Last => at("last", self.last()?),
+            When::Diff => Ok(at("last", self.last()?)? - at("first", self.first()?)?),
+        }
+    }
+
+    /// How long `to` waited because `by` ran. A pair is listed only in intervals in which it
+    /// occurred, so the first one that lists it tells what it was before.
+    fn harm(&self, when: When, by: &str, to: &str) -> Result<f64, String> {
+        let mut before = None;
+        let mut after = 0.0;
+        for (i, snapshot) in self.0.iter().enumerate() {
+            let Some(blames) = snapshot.get("aggressions").and_then(Value::as_array) else {
+                return Err("the snapshot has no aggressions".into());
+            };
+            let ours = |blame: &&Value| blame["victimPath"] == to && blame["aggressorPath"] == by;
+            let Some(blame) = blames.iter().find(ours) else { continue };
+            let (now, total) = (blame["time"]["now"].as_f64(), blame["time"]["total"].as_f64());
+            let (Some(now), Some(total)) = (now, total) else {
+                return Err(format!("an aggression has no time: {blame}"));
+            };
+            before = before.or(Some(if i == 0 { total } else { total - now }));
+            after = total;
+        }
+        let before = before.unwrap_or(0.0);
+        Ok(match when {
+            When::First => before,
+            When::Last => after,
+            When::Diff => after - before,
+        })
+    }
+
+    /// Kills of processes of the cgroup `path` after the first snapshot.
+    fn oom_kills(&self, path: &str) -> Result<f64, String> {
+        let mut kills = BTreeSet::new();
+        for snapshot in &self.0[1..] {
+            let Some(all) = snapshot.get("oomKills").and_then(Value::as_array) else {
+                return Err("the snapshot has no oomKills".into());
+            };
+            for kill in all {
+                let id = kill["victim"].to_string();
+                let is_ours = |s: &Value| s["scopes"][&id]["path"] == path;
+                if self.0.iter().any(is_ours) {
+                    kills.insert((kill["at"].to_string(), kill["victimPid"].to_string()));
+                }
+            }
+        }
+        Ok(kills.len() as f64)
+    }
+}
+
+/// The part of a snapshot that `subject` names.
+fn find<'a>(snapshot: &'a Value, subject: &Subject) -> Result<&'a Value, String> {
+    match subject {
+        Subject::Snapshot => Ok(snapshot),
+        Subject::Node => snapshot.get("whole").ok_or_else(|| "there is no whole".into()),
+        Subject::Cgroup(path) => snapshot
+            .get("scopes")
+            .and_then(Value::as_object)
+            .and_then(|scopes| scopes.values().find(|scope| scope["path"] == path.as_str()))
+            .ok_or_else(|| "there is no such cgroup".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::expect::Expectation;
+    use super::*;
+
+    fn snapshot(second: u64, wait: u64, harm: Option<(u64, u64)>, kills: &[u64]) -> Value {
+        let blame = |(now, total)| {
+            json!({ "victim": 5, "victimPath": "/a", "aggressor": 6, "aggressorPath": "/b",
+                    "time": { "now": now, "total": total } })
+        };
+        let kill = |pid: &u64| json!({ "at": pid, "victim": 5, "victimPid": pid });
+        json!({
+            "at": { "boot": second * 1_000_000_000 },
+            "whole": { "pressure": { "cpu": { "some": { "total": wait / 1000 } } } },
+            "scopes": { "5": { "path": "/a", "cpu": { "wait": { "total": wait } } } },
+            "aggressions": harm.map(blame).into_iter().collect::<Vec<_>>(),
+            "oomKills": kills.iter().map(kill).collect::<Vec<_>>(),
+            "lost": { "cgroups": 0 },
+        })
+    }
+
+    #[test]
+    fn an_expectation_is_judged_on_both_its_numbers() {
+        const MS: u64 = 1_000_000;
+        let evidence = Evidence(vec![
+            snapshot(10, 500 * MS, None, &[1]),
+            snapshot(11, 900 * MS, Some((400 * MS, 600 * MS)), &[2, 3]),
+            snapshot(12, 1500 * MS, None, &[3]),
+        ]);
+        #[rustfmt::skip]
+        let table = [
+            ("wall == 2s",                                            "2000.0 ms", "2000.0 ms", true),
+            ("diff cgroup:/a .cpu.wait.total / wall ~ 50% within 1%", "50.00 %",   "50.00 %",   true),
+            ("diff node .pressure.cpu.some.total < 1s",               "1000.0 ms", "1000.0 ms", false),
+            ("last cgroup:/a .cpu.wait.total <= 3 * 50% of 1s",       "1500.0 ms", "1500.0 ms", true),
+            ("first node .pressure.cpu.some.total + 1s > 1499ms",     "1500.0 ms", "1499.0 ms", true),
+            ("diff harm /b -> /a > 50% of 1s",                        "400.0 ms",  "500.0 ms",  false),
+            ("diff harm /a -> /b == 0ms",                             "0.0 ms",    "0.0 ms",    true),
+            ("oom-kills /a == 2",                                     "2",         "2",         true),
+            ("last snapshot .lost.cgroups == 0",                      "0",         "0",         true),
+            ("( 1 + 2 ) * 2 >= 6",                                    "6",         "6",         true),
+            ("90ms ~ 100ms within 9ms",                               "90.0 ms",   "100.0 ms",  false),
+        ];
+        for (text, left, right, passed) in table {
+            let meaning = Expectation::parse(text).unwrap();
+            let judged = judge(&Expected { line: 1, text: text.into(), meaning }, &evidence);
+            assert_eq!(judged.error, None, "{text}");
+            let got = (judged.left.unwrap().to_string(), judged.right.unwrap().to_string());
+            assert_eq!((got.0.as_str(), got.1.as_str()), (left, right), "{text}");
+            assert_eq!(judged.passed, passed, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_found_fails_and_says_where() {
+        let evidence = Evidence(vec![snapshot(1, 0, None, &[]), snapshot(2, 0, None, &[])]);
+        #[rustfmt::skip]
+        let table = [
+            ("last cgroup:/x .cpu.wait.total < 1s",   "last snapshot, cgroup:/x: there is no such cgroup"),
+            ("diff node .contention.total < 1s",      "last snapshot, node: there is no .contention"),
+            ("1s / ( wall - 1s ) < 1%",               "1000.0 ms divided by zero"),
+        ];
+        for (text, want) in table {
+            let meaning = Expectation::parse(text).unwrap();
+            let judged = judge(&Expected { line: 1, text: text.into(), meaning }, &evidence);
+            assert!(!judged.passed, "{text}");
+            assert_eq!(judged.error.as_deref(), Some(want), "{text}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `cargo xtask setup`: fetches and builds whatever the other verbs need, which they also do by
+//! themselves. What is already there costs nothing and is not mentioned.
+
+mod apt;
+mod archive;
+pub(crate) mod ebpf;
+pub(crate) mod kernels;
+mod machine;
+mod modules;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cache::Cache;
+
+pub(crate) use ebpf::Toolchain;
+pub(crate) use kernels::{Kernel, Series};
+pub(crate) use machine::Machine;
+
+/// Fetch and build what the other verbs need.
+#[derive(clap::Args)]
+pub(crate) struct Setup {}
+
+impl Setup {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let cache = Cache::open()?;
+        let toolchain = ebpf::ready(&cache)?;
+        println!("eBPF toolchain: {toolchain}");
+        let machine = machine::ready(&cache)?;
+        println!("virtual machine: {}", machine.qemu.display());
+        for series in Series::ALL {
+            let kernel = kernels::ready(&cache, series)?;
+            println!("kernel {series}: {}", kernel.release);
+        }
+        println!("kept in {}", cache.root().display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The eBPF toolchain, made ready.
+pub(crate) fn toolchain() -> Result<Toolchain> {
+    ebpf::ready(&Cache::open()?)
+}
+
+/// What a virtual machine is made of but for its kernel, made ready.
+pub(crate) fn machine() -> Result<Machine> {
+    machine::ready(&Cache::open()?)
+}
+
+/// A kernel to boot, made ready.
+pub(crate) fn kernel(series: Series) -> Result<Kernel> {
+    kernels::ready(&Cache::open()?, series)
+}

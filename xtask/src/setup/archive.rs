@@ -1,0 +1,235 @@
+//! Debian packages of other releases than this machine's, unpacked and never installed.
+//! The mirror is the one that this machine is configured for; apt's own state is not touched.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::cache::Cache;
+use crate::shell::{found, quietly, step};
+
+/// Where kernels come from: the release, and whether it is on the security mirror.
+const SUITES: [(&str, bool); 3] =
+    [("bookworm", false), ("bookworm-security", true), ("trixie-backports", false)];
+
+/// apt with lists of its own.
+pub(super) struct Archive {
+    dir: PathBuf,
+}
+
+impl Archive {
+    /// Makes the lists' directory, and the lists if there are none yet.
+    pub(super) fn open(cache: &Cache) -> Result<Self> {
+        for program in ["apt-get", "apt-cache", "dpkg-deb"] {
+            if found(program).is_none() {
+                bail!("kernels are Debian packages, and there is no {program} here to fetch them");
+            }
+        }
+        let archive = Self { dir: cache.root().join("apt") };
+        for dir in ["state/lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(archive.dir.join(dir))?;
+        }
+        Ok(archive)
+    }
+
+    /// Asks the mirror what there is.
+    pub(super) fn update(&self) -> Result<()> {
+        let list = sources_list(&configured()?)?;
+        fs::write(self.dir.join("sources.list"), list)?;
+        step("lists of Debian's kernels", || quietly(self.apt("apt-get").arg("update")))?;
+        Ok(())
+    }
+
+    /// The names of the packages that match `pattern`, a regular expression.
+    pub(super) fn names(&self, pattern: &str) -> Result<Vec<String>> {
+        let found = quietly(self.apt("apt-cache").args(["search", "--names-only", pattern]))?;
+        Ok(found.lines().filter_map(|l| Some(l.split_once(" - ")?.0.to_owned())).collect())
+    }
+
+    /// Downloads `packages` and unpacks them below `into`.
+    pub(super) fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
+        let debs = into.join("debs");
+        fs::create_dir_all(&debs)?;
+        quietly(self.apt("apt-get").arg("download").args(packages).current_dir(&debs))?;
+        for deb in fs::read_dir(&debs)? {
+            quietly(Command::new("dpkg-deb").arg("-x").arg(deb?.path()).arg(into))?;
+        }
+        fs::remove_dir_all(debs)?;
+        Ok(())
+    }
+
+    fn apt(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        for (key, dir) in [("SourceList", "sources.list"), ("SourceParts", "none")] {
+            command.arg("-o").arg(format!("Dir::Etc::{key}={}", self.dir.join(dir).display()));
+        }
+        for (key, dir) in [("State", "state"), ("Cache", "cache")] {
+            command.arg("-o").arg(format!("Dir::{key}={}", self.dir.join(dir).display()));
+        }
+        // The user _apt may not enter somebody's cache directory.
+        command.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"]);
+        command
+    }
+}
+
+/// One configured source of packages.
+#[derive(Debug, Default, Clone, PartialEq)]
+struct Source {
+    uri: String,
+    suites: Vec<String>,
+    components: Vec<String>,
+    /// A file; keys written into the source itself are left to apt's trusted ones.
+    signed_by: Option<String>,
+}
+
+/// All sources that apt is configured for.
+fn configured() -> Result<Vec<Source>> {
+    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
+    if let Ok(parts) = fs::read_dir("/etc/apt/sources.list.d") {
+        files.extend(parts.flatten().map(|entry| entry.path()));
+    }
+    files.sort();
+    let mut sources = Vec::new();
+    for file in files {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        match file.extension().and_then(|e| e.to_str()) {
+            Some("list") => sources.extend(text.lines().filter_map(one_line)),
+            Some("sources") => sources.extend(paragraphs(&text)),
+            _ => {}
+        }
+    }
+    Ok(sources)
+}
+
+/// `deb [signed-by=..] URI SUITE COMPONENT..`, as sources.list(5) has it.
+fn one_line(line: &str) -> Option<Source> {
+    let rest = line.split('#').next()?.trim().strip_prefix("deb ")?.trim_start();
+    let (options, rest) = match rest.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => ("", rest),
+    };
+    let mut words = rest.split_whitespace().map(str::to_owned);
+    let signed_by = options.split_whitespace().find_map(|o| o.strip_prefix("signed-by="));
+    Some(Source {
+        uri: words.next()?,
+        suites: vec![words.next()?],
+        components: words.collect(),
+        signed_by: signed_by.map(str::to_owned),
+    })
+}
+
+/// The deb822 form: paragraphs of `Key: value`, where a line that begins with a blank goes on.
+fn paragraphs(text: &str) -> Vec<Source> {
+    let text = text.lines().filter(|l| !l.starts_with('#')).collect::<Vec<_>>().join("\n");
+    text.split("\n\n").flat_map(paragraph).collect()
+}
+
+fn paragraph(text: &str) -> Vec<Source> {
+    let text = text.replace("\n ", " ").replace("\n\t", " ");
+    let words = |key: &str| -> Vec<String> {
+        let line = text.lines().find_map(|l| {
+            let (k, value) = l.split_once(':')?;
+            k.eq_ignore_ascii_case(key).then_some(value)
+        });
+        line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+    };
+    if !words("Types").contains(&"deb".to_owned()) || words("Enabled") == ["no"] {
+        return Vec::new();
+    }
+    let signed_by = words("Signed-By").into_iter().next().filter(|key| key.starts_with('/'));
+    let source = Source {
+        suites: words("Suites"),
+        components: words("Components"),
+        signed_by,
+        ..Source::default()
+    };
+    words("URIs").into_iter().map(|uri| Source { uri, ..source.clone() }).collect()
+}
+
+/// Our own list: the suites that kernels come from, on the mirrors of `sources`.
+fn sources_list(sources: &[Source]) -> Result<String> {
+    const RELEASES: [&str; 9] = [
+        "bookworm",
+        "trixie",
+        "forky",
+        "duke",
+        "stable",
+        "oldstable",
+        "testing",
+        "sid",
+        "unstable",
+    ];
+    let mirror = |suffix: &str| {
+        sources.iter().find(|source| {
+            // Other vendors name their suites after Debian's releases, but have no `main`.
+            let ours = |suite: &String| {
+                suite.strip_suffix(suffix).is_some_and(|name| RELEASES.contains(&name))
+            };
+            source.suites.iter().any(ours) && source.components.contains(&"main".to_owned())
+        })
+    };
+    let main = mirror("").context(
+        "kernels are fetched from the Debian mirror that apt is configured for: there is none",
+    )?;
+    let security = match mirror("-security") {
+        Some(source) => source.clone(),
+        // Every Debian mirror has both trees side by side.
+        None => {
+            Source { uri: format!("{}-security", main.uri.trim_end_matches('/')), ..main.clone() }
+        }
+    };
+    let line = |(suite, is_security): (&str, bool)| {
+        let from = if is_security { &security } else { main };
+        let signed = from.signed_by.as_deref().map(|key| format!(" signed-by={key}"));
+        let signed = signed.unwrap_or_default();
+        format!("deb [arch=amd64 target=Packages{signed}] {} {suite} main\n", from.uri)
+    };
+    Ok(SUITES.into_iter().map(line).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_a_source_mean_the_same() {
+        let want = Source {
+            uri: "http://mirror/debian".into(),
+            suites: vec!["bookworm".into()],
+            components: vec!["main".into(), "contrib".into()],
+            signed_by: Some("/k.gpg".into()),
+        };
+        let line = "deb [arch=amd64 signed-by=/k.gpg] http://mirror/debian bookworm main contrib";
+        assert_eq!(one_line(line), Some(want.clone()));
+        let text = "# http://elsewhere\nTypes: deb deb-src\nURIs: http://mirror/debian\n\
+                    Suites: bookworm\nComponents: main\n contrib\nSigned-By: /k.gpg\n";
+        assert_eq!(paragraphs(text), [want]);
+    }
+
+    #[test]
+    fn what_is_no_source_of_programs_gives_none() {
+        let table =
+            ["", "# deb http://m/debian bookworm main", "deb-src http://m/ sid main", "deb"];
+        for line in table {
+            assert_eq!(one_line(line), None, "{line:?}");
+        }
+        let off = "Types: deb\nURIs: http://m\nSuites: sid\nComponents: main\nEnabled: no\n";
+        assert_eq!(paragraphs(off), []);
+    }
+
+    #[test]
+    fn the_mirror_is_the_configured_one_whatever_its_release() {
+        let vendor = one_line("deb http://vendor/debian bookworm stable").unwrap();
+        let main = one_line("deb http://mirror/debian/ trixie main").unwrap();
+        let list = sources_list(&[vendor.clone(), main]).unwrap();
+        assert_eq!(
+            list,
+            "deb [arch=amd64 target=Packages] http://mirror/debian/ bookworm main\n\
+             deb [arch=amd64 target=Packages] http://mirror/debian-security bookworm-security main\n\
+             deb [arch=amd64 target=Packages] http://mirror/debian/ trixie-backports main\n"
+        );
+        assert!(sources_list(&[vendor]).is_err());
+    }
+}
