@@ -50,7 +50,7 @@ export function shown(view, level) {
 
 /** A scope's CPU wait in parts; none where it was not measured. */
 export function cpuWait({ cpu }) {
-  if (!cpu) return [];
+  if (!cpu?.contention) return [];
   return [
     { kind: "others", words: "for others", nanos: cpu.contention.now },
     { kind: "own", words: "own quota", nanos: cpu.throttledOwn.now },

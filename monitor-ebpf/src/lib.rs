@@ -209,25 +209,23 @@ pub enum Cause {
     Other = 10,
 }
 
-/// Number of causes.
-pub const CAUSES: usize = 11;
-/// [`Memory::unions`]: one slot a cause, then any cause but kernel threads,
-pub const ANY: usize = CAUSES;
-/// then shortage of the node or its allocatable.
-pub const SHORTAGE: usize = CAUSES + 1;
-/// Number of slots.
-pub const UNIONS: usize = CAUSES + 2;
+/// Positions of a cause's table: a power of two, so that a mask proves an index to be inside.
+pub const SLOTS: usize = 16;
+/// [`Memory::unions`]: one position a cause; this one is any cause but kernel threads,
+pub const ANY: usize = SLOTS - 2;
+/// and this one is shortage of the node or its allocatable.
+pub const SHORTAGE: usize = SLOTS - 1;
 
-/// One scope's memory stall. Cost: 384 bytes per cgroup that ever stalled.
+/// One scope's memory stall. Cost: 512 bytes per cgroup that ever stalled.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Wall time by slot.
-    pub unions: [Open; UNIONS],
+    /// Wall time.
+    pub unions: [Open; SLOTS],
     /// Task time by cause, of this cgroup's own tasks (of all, for [`NODE`]).
-    pub time: [u64; CAUSES],
+    pub time: [u64; SLOTS],
     /// Stalls by cause.
-    pub count: [u64; CAUSES],
+    pub count: [u64; SLOTS],
 }
 
 /// A union of intervals in sum form: `sum` has lost the time at which the first opened and gained
@@ -314,7 +312,7 @@ pub const OOM_LIMIT_KNOWN: u32 = 4;
 const _: () = {
     assert!(size_of::<Group>() == 352);
     assert!(size_of::<Cpu>() == 352);
-    assert!(size_of::<Memory>() == 384);
+    assert!(size_of::<Memory>() == 512);
     assert!(size_of::<Stall>() == 88);
     assert!(size_of::<Pattern>() == 72);
     assert!(size_of::<Event>() == 296);

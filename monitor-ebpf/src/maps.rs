@@ -25,7 +25,7 @@ pub(crate) static CPUS: PerCpuArray<Cpu> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 pub(crate) static MATRIX: HashMap<Pair, u64> = HashMap::with_max_entries(16384, BPF_F_NO_PREALLOC);
 
-/// 384 bytes per entry, allocated as cgroups first stall.
+/// 512 bytes per entry, allocated as cgroups first stall.
 #[map]
 pub(crate) static MEMORY: HashMap<u64, Memory> = HashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
 

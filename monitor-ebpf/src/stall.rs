@@ -17,7 +17,7 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_kernel};
 use aya_ebpf::macros::{fentry, fexit};
 use aya_ebpf::programs::{FEntryContext, FExitContext};
-use isobar_ebpf::{ANY, Caller, Cause, NODE, Open, PATTERNS, SHORTAGE, Stall, UNIONS};
+use isobar_ebpf::{ANY, Caller, Cause, NODE, Open, PATTERNS, SHORTAGE, SLOTS, Stall};
 
 use crate::layout::{HAS_PSI, Object, TASK_IN_MEMSTALL, TASK_IN_MEMSTALL_MASK, at, has, load};
 use crate::maps::{CALLER_PATTERNS, CALLERS, STALLS, count_lost, fetch_add, memory};
@@ -215,10 +215,7 @@ pub(crate) fn end(pid: u32) {
     }
     // SAFETY: a helper without arguments.
     let now = unsafe { bpf_ktime_get_ns() };
-    let slot = (stall.cause as usize) & 15;
-    if slot >= Cause::Other as usize + 1 {
-        return;
-    }
+    let slot = (stall.cause as usize) & (SLOTS - 1);
     let mut leaf = NODE;
     for scope in stall.scopes {
         if scope == 0 {
@@ -226,7 +223,7 @@ pub(crate) fn end(pid: u32) {
         }
         leaf = scope;
         let Some(memory) = memory(scope) else { continue };
-        // SAFETY: a map value; the slot was checked.
+        // SAFETY: a map value; the slot is masked.
         unsafe {
             close(&raw mut (*memory).unions, slot, now);
             if slot != Cause::KernelThread as usize {
@@ -248,8 +245,8 @@ pub(crate) fn end(pid: u32) {
 pub(crate) unsafe fn change_cause(stall: *mut Stall, to: Cause) {
     // SAFETY: a map value of the current task.
     let (from, start, scopes) = unsafe { ((*stall).cause, (*stall).start, (*stall).scopes) };
-    let slot = (from as usize) & 15;
-    if from == to as u32 || slot >= Cause::Other as usize + 1 {
+    let slot = (from as usize) & (SLOTS - 1);
+    if from == to as u32 {
         return;
     }
     // SAFETY: as above.
@@ -280,8 +277,8 @@ fn is_shortage(cause: u32) -> bool {
 
 /// See [`Open`] for why this is a sum.
 #[inline(always)]
-unsafe fn open(unions: *mut [Open; UNIONS], slot: usize, now: u64) {
-    // SAFETY: the caller's slot is inside.
+unsafe fn open(unions: *mut [Open; SLOTS], slot: usize, now: u64) {
+    // SAFETY: the caller's slot is masked or a constant.
     unsafe {
         let union = unions.cast::<Open>().add(slot);
         if fetch_add(&raw mut (*union).open, 1) == 0 {
@@ -291,8 +288,8 @@ unsafe fn open(unions: *mut [Open; UNIONS], slot: usize, now: u64) {
 }
 
 #[inline(always)]
-unsafe fn close(unions: *mut [Open; UNIONS], slot: usize, now: u64) {
-    // SAFETY: the caller's slot is inside.
+unsafe fn close(unions: *mut [Open; SLOTS], slot: usize, now: u64) {
+    // SAFETY: the caller's slot is masked or a constant.
     unsafe {
         let union = unions.cast::<Open>().add(slot);
         if fetch_add(&raw mut (*union).open, u64::MAX) == 1 {
@@ -304,7 +301,7 @@ unsafe fn close(unions: *mut [Open; UNIONS], slot: usize, now: u64) {
 #[inline(always)]
 fn count_time(scope: u64, slot: usize, time: u64) {
     let Some(memory) = memory(scope) else { return };
-    // SAFETY: a map value; the caller's slot is inside.
+    // SAFETY: a map value; the caller's slot is masked.
     unsafe {
         fetch_add((&raw mut (*memory).time).cast::<u64>().add(slot), time);
         fetch_add((&raw mut (*memory).count).cast::<u64>().add(slot), 1);

@@ -216,9 +216,9 @@ fn waited(ms: u64) -> Waited {
 fn cpu_wait(others: u64, own: u64, above: u64) -> CpuWait {
     CpuWait {
         wait: waited(others + own + above),
-        contention: waited(others),
-        throttled_own: waited(own),
-        throttled_ancestor: waited(above),
+        contention: Some(waited(others)),
+        throttled_own: Some(waited(own)),
+        throttled_ancestor: Some(waited(above)),
         n_waits: 4_210,
         histogram: vec![0, 3, 40, 200, 90, 12],
     }

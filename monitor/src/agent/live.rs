@@ -1,17 +1,17 @@
-//! This node as a [`Sampler`]: the sources, joined.
+//! This node as a [`Sampler`]: the sources joined, and each sample compared with the one before.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::error::Error;
 use std::path::PathBuf;
-
-use rustix::system::uname;
 
 use super::{AgentError, Reading, Sampler};
 use crate::clock;
-use crate::model::cost::KernelCost;
+use crate::model::capability::{Capability, CapabilityState};
 use crate::model::node::NodeFacts;
-use crate::model::sample::{Gap, GapReason};
-use crate::model::snapshot::Snapshot;
-use crate::source::kernel;
+use crate::model::sample::{Cause, Sample};
+use crate::model::snapshot::{Averages, Snapshot};
+use crate::source::kernel::{self, Kernel, Probes};
+use crate::source::{self, Roots};
 
 /// What to read, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,75 +27,124 @@ pub struct SourceOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The kernel offers nothing to read.
-    #[error(
-        "this kernel has neither /proc/pressure nor BTF: nothing can be measured (needs Linux 4.20 with PSI, or 6.1)"
-    )]
-    Unsupported,
+    #[error(transparent)]
+    Unsupported(#[from] source::OpenError),
     /// The agent around the sources failed.
     #[error(transparent)]
     Agent(#[from] AgentError),
 }
 
 /// The node that this process runs on.
-#[derive(Debug)]
 pub struct Live {
-    facts: NodeFacts,
+    sources: source::Sampler,
+    kernel: Option<Kernel>,
+    /// What attaching said of each program; it does not change while the agent runs.
+    programs: Vec<Capability>,
+    before: Option<Sample>,
+    averages: Averages,
     tick: u64,
 }
 
 impl Live {
-    /// Opens every source.
+    /// Opens every source. Without the kernel side it goes on, and says what is missing.
     ///
     /// # Errors
-    /// Only if nothing at all can be measured.
-    pub fn open(_options: &SourceOptions) -> Result<Self, OpenError> {
-        let any = ["/proc/pressure", "/sys/kernel/btf/vmlinux"]
-            .into_iter()
-            .any(|p| fs::exists(p).unwrap_or(false));
-        if !any {
-            return Err(OpenError::Unsupported);
-        }
-        Ok(Self { facts: facts(), tick: 0 })
+    /// Only if nothing at all can be measured: no cgroup v2 tree, or no `/proc`.
+    pub fn open(options: &SourceOptions) -> Result<Self, OpenError> {
+        let roots = Roots { cgroup: options.cgroup_root.clone(), ..Roots::default() };
+        let sources = source::Sampler::open(&roots)?;
+        let (kernel, programs) = attach(options.kernel, &sources);
+        let averages = Averages::new(sources.facts().n_cpus);
+        Ok(Self { sources, kernel, programs, before: None, averages, tick: 0 })
     }
 }
 
 impl Sampler for Live {
     fn facts(&self) -> NodeFacts {
-        self.facts.clone()
+        self.sources.facts().clone()
     }
 
     fn sample(&mut self) -> Reading {
         self.tick += 1;
-        let gap = Gap {
-            object: "sources".into(),
-            why: GapReason::Unsupported,
-            detail: "this build joins no source yet".into(),
-        };
-        let snapshot =
-            Snapshot { tick: self.tick, at: clock::now(), gaps: vec![gap], ..Snapshot::default() };
-        Reading { snapshot, capabilities: Vec::new(), kernel: KernelCost::default() }
+        let mut sample = self.sources.sample(self.tick, Cause::Timer);
+        sample.kernel = self.kernel.as_mut().map(|kernel| kernel.read(&sample.cgroups));
+        let snapshot = Snapshot::between(self.before.as_ref(), &sample, &mut self.averages);
+        let mut capabilities = pressure_files(&sample);
+        capabilities.extend_from_slice(&self.programs);
+        self.before = Some(sample);
+        // What ended with this tick is metered by the clock, not by when the tick was due.
+        let now = clock::now().boot;
+        let kernel = self.kernel.as_mut().map(|kernel| kernel.cost(self.tick, now));
+        Reading { snapshot, capabilities, kernel: kernel.unwrap_or_default() }
     }
 }
 
-/// What is true of this node for as long as it is up. What cannot be read stays empty: it names
-/// things, and nothing is judged by it.
-fn facts() -> NodeFacts {
-    let uname = uname();
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    NodeFacts {
-        name: uname.nodename().to_string_lossy().into_owned(),
-        kernel: uname.release().to_string_lossy().into_owned(),
-        boot_id: boot_id.trim().into(),
-        n_cpus: cpus_online(),
+/// Attaches what the kernel allows. A refusal is told once, here and in the capabilities.
+fn attach(
+    options: kernel::Options,
+    sources: &source::Sampler,
+) -> (Option<Kernel>, Vec<Capability>) {
+    if options.probes == Probes::None {
+        let state = CapabilityState::Off;
+        return (None, vec![kernel_side(state, "switched off by --probes none", None)]);
+    }
+    match Kernel::attach(options, sources.host()) {
+        Ok((kernel, programs)) => {
+            for program in programs.iter().filter(|p| p.state != CapabilityState::Attached) {
+                let (name, state) = (&program.name, program.state.word());
+                tracing::info!(%name, state, "{}", program.detail);
+            }
+            (Some(kernel), programs)
+        }
+        Err(error) => {
+            let (what, remedy) = (chain(&error), error.remedy());
+            tracing::warn!("no kernel side, only pressure and files: {what}; to have it: {remedy}");
+            (None, vec![kernel_side(CapabilityState::Absent, &what, Some(remedy))])
+        }
     }
 }
 
-/// `/proc/stat` has a line `cpu<n>` for each CPU that is online; this process's own affinity and
-/// quota, which the standard library heeds, do not matter here.
-fn cpus_online() -> u32 {
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let is_cpu = |line: &&str| {
-        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    u32::try_from(stat.lines().filter(is_cpu).count()).unwrap_or(u32::MAX)
+fn kernel_side(state: CapabilityState, detail: &str, remedy: Option<&str>) -> Capability {
+    Capability {
+        name: "kernel side".into(),
+        state,
+        detail: detail.into(),
+        remedy: remedy.map(str::to_owned),
+    }
+}
+
+/// An error and its causes on one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+/// The node's pressure files, as this tick found them.
+fn pressure_files(sample: &Sample) -> Vec<Capability> {
+    let pressure = &sample.node.pressure;
+    let files = [("cpu", pressure.cpu), ("memory", pressure.memory), ("io", pressure.io)];
+    let gaps: BTreeMap<&str, &str> =
+        sample.gaps.iter().map(|gap| (gap.object.as_str(), gap.detail.as_str())).collect();
+    files
+        .into_iter()
+        .map(|(resource, read)| {
+            let name = format!("/proc/pressure/{resource}");
+            if read.is_some() {
+                let detail = String::new();
+                return Capability { name, state: CapabilityState::Attached, detail, remedy: None };
+            }
+            let told = gaps.get(name.as_str()).or_else(|| gaps.get("/proc/pressure"));
+            Capability {
+                state: CapabilityState::Absent,
+                detail: told.map_or_else(|| "not read".into(), |&told| told.into()),
+                remedy: Some("boot with psi=1, on a kernel with CONFIG_PSI=y".into()),
+                name,
+            }
+        })
+        .collect()
 }

@@ -40,7 +40,7 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
             return Code::InvalidInput;
         }
         match cause.downcast_ref::<OpenError>() {
-            Some(OpenError::Unsupported) => return Code::UnsupportedKernel,
+            Some(OpenError::Unsupported(_)) => return Code::UnsupportedKernel,
             Some(OpenError::Agent(AgentError::Denied(_))) => return Code::NotPermitted,
             _ => {}
         }

@@ -108,9 +108,9 @@ fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
             let cpu = scope.cpu.as_ref();
             row.extend([
                 time(cpu.map(|cpu| cpu.wait.now)),
-                time(cpu.map(|cpu| cpu.contention.now)),
-                time(cpu.map(|cpu| cpu.throttled_own.now)),
-                time(cpu.map(|cpu| cpu.throttled_ancestor.now)),
+                time(cpu.and_then(|cpu| cpu.contention).map(|t| t.now)),
+                time(cpu.and_then(|cpu| cpu.throttled_own).map(|t| t.now)),
+                time(cpu.and_then(|cpu| cpu.throttled_ancestor).map(|t| t.now)),
                 some(scope.pressure.cpu),
                 union(scope.shortage),
                 time(scope.io_wait.map(|Waited { now, .. }| now)),
@@ -156,7 +156,7 @@ fn names(view: &View, blame: &Blame) -> (String, String) {
 
 fn throttled(scope: &Scope) -> Option<Nanos> {
     let cpu = scope.cpu.as_ref()?;
-    Some(Nanos(cpu.throttled_own.now.0.saturating_add(cpu.throttled_ancestor.now.0)))
+    Some(cpu.throttled_own?.now.plus(cpu.throttled_ancestor?.now))
 }
 
 /// What is not known is a dash: a 0 would be a claim.

@@ -108,6 +108,7 @@ pub fn brief(view: &View) -> View {
         lost: view.snapshot.lost,
         gaps: view.snapshot.gaps.clone(),
         doubts: view.snapshot.doubts,
+        covers: view.snapshot.covers,
     };
     View {
         facts: view.facts.clone(),

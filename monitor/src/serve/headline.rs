@@ -35,7 +35,7 @@ fn waits(resource: Resource) -> &'static str {
 fn longest(snapshot: &Snapshot, resource: Resource) -> String {
     let units = waiting_most(snapshot, Level::Units, usize::MAX);
     let time = |scope: &Scope| match resource {
-        Resource::Cpu => scope.cpu.as_ref().map(|cpu| cpu.contention.now),
+        Resource::Cpu => scope.cpu.as_ref().and_then(|cpu| cpu.contention).map(|others| others.now),
         Resource::Memory => scope.memory.as_ref().map(|memory| memory.any.now),
         Resource::Io => scope.io_wait.map(|io| io.now),
     };
@@ -103,7 +103,7 @@ mod tests {
     /// Two services and a slice above them; `a` waits for as long as it is told.
     fn node(a_waits: u64, blames: &[(u64, u64)]) -> Snapshot {
         let scope = |path: &str, ms| {
-            let cpu = Some(CpuWait { contention: waited(ms), ..CpuWait::default() });
+            let cpu = Some(CpuWait { contention: Some(waited(ms)), ..CpuWait::default() });
             Scope { path: CgroupPath(path.into()), cpu, ..Scope::default() }
         };
         let blame = |(victim, aggressor): &(u64, u64)| Blame {

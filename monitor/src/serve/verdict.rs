@@ -63,10 +63,9 @@ pub fn judge(snapshot: &Snapshot) -> Vec<Verdict> {
 fn cpu(whole: &Scope) -> Verdict {
     let raw = some(whole.pressure.cpu);
     let text = compare("contention", whole.contention, raw, || {
-        let throttled = whole
-            .cpu
-            .as_ref()
-            .is_some_and(|cpu| cpu.throttled_own.now.0 > 0 || cpu.throttled_ancestor.now.0 > 0);
+        let throttled = whole.cpu.as_ref().is_some_and(|cpu| {
+            [cpu.throttled_own, cpu.throttled_ancestor].iter().flatten().any(|t| t.now.0 > 0)
+        });
         if throttled { "throttling" } else { "not throttling" }.into()
     });
     Verdict { resource: Resource::Cpu, mood: mood(whole.contention, raw), text }
@@ -190,7 +189,8 @@ mod tests {
         ];
         for (measured, raw, throttled, mood, text) in table {
             let throttled_own = Waited { now: Nanos(throttled), total: Nanos(throttled) };
-            let cpu_wait = Some(CpuWait { throttled_own, ..CpuWait::default() });
+            let cpu_wait =
+                Some(CpuWait { throttled_own: Some(throttled_own), ..CpuWait::default() });
             let got = cpu(&Scope { cpu: cpu_wait, ..scope(measured, raw) });
             assert_eq!((got.mood, got.text.as_str()), (mood, text), "{measured:?} {raw:?}");
         }

@@ -22,13 +22,14 @@ mod mounts;
 mod pressure;
 mod proc;
 
-use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use self::cgroup::{Budget, Tree, Turn};
 use self::gap::Gaps;
 pub use self::gap::ReadError;
-use self::mounts::Root;
+use self::mounts::{Extent, Root};
 use self::proc::Node;
 use crate::clock;
 use crate::model::node::NodeFacts;
@@ -47,6 +48,23 @@ impl Default for Roots {
     fn default() -> Self {
         Self { proc: "/proc".into(), cgroup: None }
     }
+}
+
+/// This process's own cgroup, if the tree shows it: in a cgroup namespace of its own, beside a
+/// tree that shows the whole node, the path in `/proc/self/cgroup` is another's.
+fn own_cgroup(root: &Root) -> Option<u64> {
+    let lines = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = lines.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let id = fs::metadata(root.path().join(path.trim_start_matches('/'))).ok()?.ino();
+    let in_namespace = path == "/" && root.extent() == Extent::Whole && !is_init_namespace();
+    (!in_namespace).then_some(id)
+}
+
+/// True in the node's own cgroup namespace, whose number is fixed: `PROC_CGROUP_INIT_INO`,
+/// include/linux/proc_ns.h.
+fn is_init_namespace() -> bool {
+    fs::read_link("/proc/self/ns/cgroup")
+        .is_ok_and(|name| name.as_os_str() == "cgroup:[4026531835]")
 }
 
 /// Why the machine cannot be read at all. Nothing can be done without; the text says what to do.
@@ -123,6 +141,19 @@ impl Sampler {
     #[must_use]
     pub fn cgroup_root(&self) -> &Path {
         self.tree.root().path()
+    }
+
+    /// What the kernel side must know of this host before it is attached.
+    #[must_use]
+    pub fn host(&self) -> kernel::Host {
+        let root = self.tree.root();
+        let controllers = fs::read_to_string(root.path().join("cgroup.controllers"));
+        kernel::Host {
+            cpu_on_v2: controllers
+                .is_ok_and(|line| line.split_whitespace().any(|name| name == "cpu")),
+            psi: fs::read("/proc/pressure/memory").is_ok(),
+            own_cgroup: own_cgroup(root),
+        }
     }
 
     /// Descriptors kept open between ticks.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use isobar_ebpf::{ANY, BUCKETS, CAUSES, Cpu, Group, Memory, NODE, Open, Pair, SHORTAGE};
+use isobar_ebpf::{ANY, BUCKETS, Cpu, Group, Memory, NODE, Open, Pair, SHORTAGE, SLOTS};
 
 use crate::model::cgroup::CgroupId;
 use crate::model::stall::{
@@ -43,8 +43,8 @@ struct Share {
     io: u64,
     n_io: u64,
     histogram: Vec<u64>,
-    time: [u64; CAUSES],
-    count: [u64; CAUSES],
+    time: [u64; SLOTS],
+    count: [u64; SLOTS],
 }
 
 impl Share {

@@ -16,20 +16,22 @@ const FIRST: u64 = 3;
 /// Meters the programs now and then, and remembers the last result.
 #[derive(Default)]
 pub(super) struct Meter {
-    running: Option<(OwnedFd, Vec<Runs>)>,
+    /// Since when, and what the programs had done by then.
+    running: Option<(OwnedFd, Nanos, Vec<Runs>)>,
     programs: Vec<ProgramCost>,
 }
 
 impl Meter {
-    /// Called once a tick.
+    /// Called once a tick, at the end of its sample.
     pub(super) fn tick(
         &mut self,
         tick: u64,
-        interval: Nanos,
+        now: Nanos,
         names: &[&'static str],
         loader: &Loader,
     ) -> KernelCost {
-        if let Some((fd, before)) = self.running.take() {
+        if let Some((fd, since, before)) = self.running.take() {
+            let interval = now.since(since);
             self.programs = names
                 .iter()
                 .zip(before)
@@ -37,17 +39,21 @@ impl Meter {
                 .collect();
             drop(fd);
         } else if tick % EVERY == FIRST {
-            self.running = start(names, loader);
+            self.running = start(now, names, loader);
         }
         KernelCost { programs: self.programs.clone(), map_bytes: loader.map_bytes().map(Bytes) }
     }
 }
 
-fn start(names: &[&'static str], loader: &Loader) -> Option<(OwnedFd, Vec<Runs>)> {
+fn start(
+    now: Nanos,
+    names: &[&'static str],
+    loader: &Loader,
+) -> Option<(OwnedFd, Nanos, Vec<Runs>)> {
     let fd = Loader::meter()
         .inspect_err(|error| tracing::debug!(%error, "the programs' cost stays unknown"))
         .ok()?;
-    Some((fd, names.iter().map(|name| loader.runs(name).unwrap_or_default()).collect()))
+    Some((fd, now, names.iter().map(|name| loader.runs(name).unwrap_or_default()).collect()))
 }
 
 fn cost(name: &str, before: Runs, after: Runs, interval: Nanos) -> Option<ProgramCost> {

@@ -103,8 +103,8 @@ impl Kernel {
     }
 
     /// What the programs cost, measured for a second once a minute, and the maps' memory.
-    pub fn cost(&mut self, tick: u64, interval: Nanos) -> KernelCost {
-        self.meter.tick(tick, interval, &self.attached, &self.loader)
+    pub fn cost(&mut self, tick: u64, now: Nanos) -> KernelCost {
+        self.meter.tick(tick, now, &self.attached, &self.loader)
     }
 
     /// Tells the programs whose limits are the node's allocatable.
