@@ -26,9 +26,9 @@ pub struct SourceOptions {
 /// is absent, not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The kernel offers nothing to read.
+    /// There is nothing to read.
     #[error(transparent)]
-    Unsupported(#[from] source::OpenError),
+    Sources(#[from] source::OpenError),
     /// The agent around the sources failed.
     #[error(transparent)]
     Agent(#[from] AgentError),

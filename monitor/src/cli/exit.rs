@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use isobar::agent::{AgentError, OpenError};
+use isobar::source::OpenError as SourceError;
 
 pub(crate) const HELP: &str = "\
 Exit codes: 0 ok, 1 failure, 2 usage, 3 invalid input, 4 not permitted, 5 unsupported kernel.
@@ -40,7 +41,7 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
             return Code::InvalidInput;
         }
         match cause.downcast_ref::<OpenError>() {
-            Some(OpenError::Unsupported(_)) => return Code::UnsupportedKernel,
+            Some(OpenError::Sources(SourceError::NoCgroup2)) => return Code::UnsupportedKernel,
             Some(OpenError::Agent(AgentError::Denied(_))) => return Code::NotPermitted,
             _ => {}
         }
@@ -73,7 +74,7 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // error, code
-            (anyhow::Error::new(OpenError::Unsupported),                        Code::UnsupportedKernel),
+            (anyhow::Error::new(OpenError::Sources(SourceError::NoCgroup2)),     Code::UnsupportedKernel),
             (anyhow::Error::new(OpenError::Agent(AgentError::Denied(port))),    Code::NotPermitted),
             (anyhow::Error::new(OpenError::Agent(AgentError::Taken(port))),     Code::Failure),
             (anyhow::Error::new(InvalidAnswer { address: "a".into(), source: no_json }), Code::InvalidInput),
