@@ -49,7 +49,8 @@ impl<'a> Tables<'a> {
         // Without a cpu controller of its own a cgroup has no queue to look at; its tasks wait in
         // that of an ancestor. If it never waited at all, that says as much as a queue.
         let cpus = match group.cpus.as_slice() {
-            [] if group.n_waits == 0 && has_cpu_controller(cgroup) => Some(&*self.calm),
+            _ if !has_cpu_controller(cgroup) => None,
+            [] if group.n_waits == 0 => Some(&*self.calm),
             [] => None,
             cpus => Some(cpus),
         };

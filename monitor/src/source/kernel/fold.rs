@@ -137,19 +137,17 @@ impl Ledger {
         }
         let clock = newest(&maps.cpus);
         let n_cpus = maps.cpus.iter().rposition(|cpu| cpu.switches != 0).map_or(0, |last| last + 1);
-        let mut sums = self.sums(maps, clock);
+        let sums = self.sums(maps, clock);
         let own: BTreeMap<u64, &Vec<Group>> = maps.groups.iter().map(|(id, g)| (*id, g)).collect();
         let memory: BTreeMap<u64, &Memory> = maps.memory.iter().map(|(id, m)| (*id, m)).collect();
 
         let mut groups = BTreeMap::new();
-        for (id, sum) in &mut sums {
+        for (id, sum) in &sums {
             if !exists(*id) {
                 continue;
             }
-            let cpus = own
-                .get(id)
-                .filter(|_| maps.has_unions)
-                .map(|cpus| self.unions(*id, cpus, sum, maps, clock, n_cpus));
+            let own = own.get(id).map_or(&[][..], |cpus| cpus);
+            let cpus = maps.has_unions.then(|| self.unions(*id, own, sum, maps, clock, n_cpus));
             let memory = memory.get(id).map(|memory| memory_unions(memory, maps.now));
             groups.insert(CgroupId(*id), group_stall(sum, cpus, memory));
         }
@@ -196,28 +194,26 @@ impl Ledger {
         n_cpus: usize,
     ) -> Vec<CpuStall> {
         let at = |values: &[u64], cpu: usize| values.get(cpu).copied().unwrap_or(0);
-        groups
-            .iter()
-            .zip(&maps.cpus)
-            .take(n_cpus)
-            .enumerate()
-            .map(|(number, (group, cpu))| {
-                let (mut slow, mut both) = (group.slow, group.both);
-                if group.waiting != 0 && group.last >= cpu.nobody {
-                    let open = clock.saturating_sub(group.last);
-                    slow += open;
-                    if cpu.idle == 0 && self.upwards(cpu.current).any(|above| above == id) {
-                        both += open;
-                    }
+        let cpus = maps.cpus.iter().take(n_cpus).enumerate();
+        cpus.map(|(number, cpu)| {
+            // No entry of its own: nobody ever waited at this level, some may have below.
+            let group = groups.get(number).copied().unwrap_or_default();
+            let (mut slow, mut both) = (group.slow, group.both);
+            if group.waiting != 0 && group.last >= cpu.nobody {
+                let open = clock.saturating_sub(group.last);
+                slow += open;
+                if cpu.idle == 0 && self.upwards(cpu.current).any(|above| above == id) {
+                    both += open;
                 }
-                let union = slow + at(&sum.fast, number);
-                CpuStall {
-                    contention: Nanos(union),
-                    nonidle: Nanos((union + at(&sum.run, number)).saturating_sub(both)),
-                    switches: 0,
-                }
-            })
-            .collect()
+            }
+            let union = slow + at(&sum.fast, number);
+            CpuStall {
+                contention: Nanos(union),
+                nonidle: Nanos((union + at(&sum.run, number)).saturating_sub(both)),
+                switches: 0,
+            }
+        })
+        .collect()
     }
 }
 
