@@ -29,7 +29,7 @@ pub const SYMBOL: usize = 32;
 pub const PATTERNS: u32 = 32;
 
 /// One cgroup on one CPU: run-queue wait, IO wait and the union of contention.
-/// Cost: 352 bytes per cgroup and possible CPU.
+/// Cost: 400 bytes per cgroup and possible CPU.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Group {
@@ -70,18 +70,16 @@ pub struct Group {
     pub throttle_open: u64,
     /// Throttled ancestors, itself included.
     pub throttle_depth: u32,
-    /// [`OWN`] or [`ANCESTOR`], as seen when a throttled task left the CPU; 0 once used.
+    /// How many levels up the quota lay when a throttled task left the CPU, plus one; 0 once used.
     pub throttle_mark: u32,
-    /// Whose quota ended the last throttling: [`OWN`] or [`ANCESTOR`].
-    pub throttle_kind: u32,
+    /// How many levels up the quota of the last throttling lay.
+    pub throttle_level: u32,
     /// Padding.
     pub pad: u32,
     /// Task time on the run queue.
     pub wait: u64,
-    /// Of `wait`: held back by its own quota.
-    pub throttled_own: u64,
-    /// Of `wait`: held back by an ancestor's quota.
-    pub throttled_ancestor: u64,
+    /// Of `wait`: held back by a quota, by how many levels up that quota lies; 0 is its own.
+    pub throttled: [u64; LEVELS],
     /// Number of waits.
     pub n_waits: u64,
     /// Task time asleep for IO.
@@ -103,11 +101,6 @@ pub struct Anchor {
     /// What it said.
     pub clock: u64,
 }
-
-/// [`Group::throttle_kind`]: the group's own quota.
-pub const OWN: u32 = 1;
-/// [`Group::throttle_kind`]: the quota of a group above.
-pub const ANCESTOR: u32 = 2;
 
 /// One CPU. Cost: 352 bytes per possible CPU.
 #[repr(C)]
@@ -310,7 +303,7 @@ pub const OOM: u32 = 3;
 pub const OOM_LIMIT_KNOWN: u32 = 4;
 
 const _: () = {
-    assert!(size_of::<Group>() == 352);
+    assert!(size_of::<Group>() == 400);
     assert!(size_of::<Cpu>() == 352);
     assert!(size_of::<Memory>() == 512);
     assert!(size_of::<Stall>() == 88);

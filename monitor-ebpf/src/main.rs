@@ -13,6 +13,7 @@
 #![feature(core_intrinsics)]
 #![expect(internal_features, reason = "core has no atomics for this target but the intrinsics")]
 
+mod climb;
 mod layout;
 mod maps;
 mod rare;

@@ -12,7 +12,7 @@ use isobar_ebpf::{Caller, Cpu, Event, Group, Memory, PATTERNS, Pair, Pattern, St
 
 use crate::layout::{Object, id, parent_id};
 
-/// 352 bytes per entry and possible CPU, allocated as cgroups first wait.
+/// 400 bytes per entry and possible CPU, allocated as cgroups first wait.
 #[map]
 pub(crate) static GROUPS: PerCpuHashMap<u64, Group> =
     PerCpuHashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);

@@ -8,7 +8,7 @@
 use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
-use isobar_ebpf::{BUCKETS, Cpu, Group, OWN, SLICES, Slice};
+use isobar_ebpf::{BUCKETS, Cpu, Group, LEVELS, SLICES, Slice};
 
 use crate::layout::{
     BLAME_FROM, CFS_RQ_RQ, HAS_GROUPS, Object, RQ_CLOCK, RQ_NR_IOWAIT, TASK_CFS_RQ, TASK_IN_IOWAIT,
@@ -101,7 +101,7 @@ unsafe fn leave(cpu: *mut Cpu, prev: Object, prev_pid: u32, now: u64, throttled:
         if is_throttled(queue) {
             *throttled = true;
             if let Some(group) = GROUPS.get_ptr_mut(key) {
-                throttle::mark(group, queue);
+                throttle::mark(group, prev);
             }
         }
         if sleeps_for_io(prev) && IO_SLEEPERS.insert(prev_pid, now, BPF_ANY.into()).is_err() {
@@ -157,7 +157,7 @@ unsafe fn pick(
             (*cpu).lost_groups += 1;
             return Picked { group: key, queued: stamp, slow };
         };
-        if throttle::look(group_entry, queue, stamp, now) {
+        if throttle::look(group_entry, next, stamp, now) {
             slow = true;
         }
         // Nobody waited at the last switch, so nobody can have been queued before it: the stamp is
@@ -181,7 +181,8 @@ unsafe fn pick(
             return Picked { group: key, queued, slow };
         };
         let throttled = throttle::throttled_since(group_entry, stamp);
-        record(entry, stamp, throttled, (*group_entry).throttle_kind == OWN, now);
+        let level = (*group_entry).throttle_level + u32::from(own_id != key);
+        record(entry, stamp, throttled, level, now);
         if sleeps_for_io(next) {
             wake_from_io(entry, next_pid, stamp);
         }
@@ -194,7 +195,7 @@ unsafe fn pick(
 
 /// Adds a wait to its cgroup.
 #[inline(always)]
-unsafe fn record(group: *mut Group, stamp: u64, throttled: u64, own: bool, now: u64) {
+unsafe fn record(group: *mut Group, stamp: u64, throttled: u64, level: u32, now: u64) {
     // SAFETY: a map value; the mask keeps the bucket inside.
     unsafe {
         let wait = now - stamp;
@@ -202,11 +203,7 @@ unsafe fn record(group: *mut Group, stamp: u64, throttled: u64, own: bool, now: 
         (*group).wait += wait;
         (*group).n_waits += 1;
         if throttled != 0 {
-            if own {
-                (*group).throttled_own += throttled;
-            } else {
-                (*group).throttled_ancestor += throttled;
-            }
+            (*group).throttled[level as usize & (LEVELS - 1)] += throttled;
         }
         (*group).histogram[bucket(wait - throttled)] += 1;
     }

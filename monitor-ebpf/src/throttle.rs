@@ -9,12 +9,13 @@
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::macros::fentry;
 use aya_ebpf::programs::FEntryContext;
-use isobar_ebpf::{ANCESTOR, Anchor, Group, OWN};
+use isobar_ebpf::{Anchor, Group};
 
+use crate::climb::{Climb, each_level};
 use crate::layout::{
     CFS_RQ_TG, CFS_RQ_THROTTLE_CLOCK, CFS_RQ_THROTTLED, HAS_GROUPS, HAS_THROTTLE_CLOCK,
-    HAS_THROTTLE_PROGRAMS, Object, RQ_CLOCK, RQ_CPU, TG_CGROUP, TG_QUOTA, at, earlier, has, id,
-    later, load,
+    HAS_THROTTLE_PROGRAMS, Object, RQ_CLOCK, RQ_CPU, TASK_CFS_RQ, TG_CGROUP, TG_QUOTA, at, earlier,
+    has, id, later, load,
 };
 use crate::maps::group_on;
 
@@ -28,11 +29,12 @@ const LOST: u64 = 60_000_000_000;
 /// Looks at the throttle clock as a task queued at `queued` is picked; true if it has grown.
 ///
 /// # Safety
-/// `cfs_rq` is the group's queue on this CPU, `group` its entry.
+/// `task` is a `task_struct`, `group` the entry of its queue's group on this CPU.
 #[inline(always)]
-pub(crate) unsafe fn look(group: *mut Group, cfs_rq: Object, queued: u64, now: u64) -> bool {
+pub(crate) unsafe fn look(group: *mut Group, task: Object, queued: u64, now: u64) -> bool {
     // SAFETY: as the caller says.
     unsafe {
+        let cfs_rq: Object = load(task, &TASK_CFS_RQ);
         let clock: u64 = if has(&HAS_THROTTLE_CLOCK) {
             load(cfs_rq, &CFS_RQ_THROTTLE_CLOCK)
         } else if has(&HAS_THROTTLE_PROGRAMS) {
@@ -62,38 +64,56 @@ pub(crate) unsafe fn look(group: *mut Group, cfs_rq: Object, queued: u64, now: u
             (*group).throttle_end = earlier(now, began + length);
         } // Else the programs have written the end.
         (*group).throttle_length = length;
-        (*group).throttle_kind = whose(group, cfs_rq);
+        (*group).throttle_level = whose(group, task);
         (*group).throttle_mark = 0;
         move_anchor(group, clock);
         true
     }
 }
 
-/// Whose quota it was: seen when a task left the CPU throttled. If none was running then, the
-/// group was queued behind others, or throttled as it woke: its own quota if it has one.
+/// How many levels up the quota lay: as seen when a task left the CPU throttled. If none was
+/// running then, the group was queued behind others or throttled as it woke: the nearest quota.
 #[inline(always)]
-unsafe fn whose(group: *mut Group, cfs_rq: Object) -> u32 {
+unsafe fn whose(group: *mut Group, task: Object) -> u32 {
     // SAFETY: member types as named.
     unsafe {
         let mark = (*group).throttle_mark;
         if mark != 0 {
-            return mark;
+            return mark - 1;
         }
-        let tg: Object = load(cfs_rq, &CFS_RQ_TG);
-        if load::<u64>(tg, &TG_QUOTA) == NO_QUOTA { ANCESTOR } else { OWN }
+        nearest(task, |queue| load::<u64>(load(queue, &CFS_RQ_TG), &TG_QUOTA) != NO_QUOTA)
     }
 }
 
 /// Notes whose quota it is as a throttled task leaves the CPU.
 ///
 /// # Safety
-/// `cfs_rq` is the throttled queue, `group` its entry.
+/// `task` is of a throttled queue, `group` its entry.
 #[inline(always)]
-pub(crate) unsafe fn mark(group: *mut Group, cfs_rq: Object) {
+pub(crate) unsafe fn mark(group: *mut Group, task: Object) {
     // SAFETY: an int before 7.x, a byte later: the low byte tells in both.
-    let own = unsafe { load::<u8>(cfs_rq, &CFS_RQ_THROTTLED) } != 0;
+    let level = unsafe { nearest(task, |queue| load::<u8>(queue, &CFS_RQ_THROTTLED) != 0) };
     // SAFETY: a map value.
-    unsafe { (*group).throttle_mark = if own { OWN } else { ANCESTOR } };
+    unsafe { (*group).throttle_mark = level + 1 };
+}
+
+/// How many levels up from the task's own queue the first lies that answers; the topmost looked
+/// at if none does.
+#[inline(always)]
+unsafe fn nearest(task: Object, answers: impl Fn(Object) -> bool) -> u32 {
+    let mut level = 0;
+    // SAFETY: as the caller says.
+    unsafe {
+        let mut climb = Climb::from(task);
+        each_level!('nearest, {
+            if climb.is_at_root() || answers(climb.cfs_rq) {
+                break 'nearest;
+            }
+            climb.up();
+            level += 1;
+        });
+    }
+    level
 }
 
 /// Remembers readings a second or two old, so that a wait longer than the last throttling can be

@@ -10,12 +10,12 @@
 
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
-use isobar_ebpf::{Cpu, Group, LEVELS};
+use isobar_ebpf::{Cpu, Group};
 
+use crate::climb::{Climb, each_level};
 use crate::layout::{
-    CFS_RQ_CURR, CFS_RQ_RQ, HAS_GROUPS, Object, RQ_CLOCK, RQ_CPU, SE_CFS_RQ, SE_PARENT,
-    TASK_CFS_RQ, TASK_ON_RQ, TASK_SE_DEPTH, TASK_SE_PARENT, cgroup_of_queue, has, id, is_throttled,
-    later, load, runnable, waiters,
+    CFS_RQ_CURR, CFS_RQ_RQ, HAS_GROUPS, Object, RQ_CLOCK, RQ_CPU, TASK_ON_RQ, cgroup_of_queue, has,
+    id, is_throttled, later, load, runnable, waiters,
 };
 use crate::maps::{cpu_on, group_by_id, group_on};
 
@@ -24,62 +24,6 @@ const MIGRATING: u8 = 2;
 
 /// [`Cpu::chain`]: this level was handled with the task that comes. No run queue lies there.
 const SHARED: u64 = 0;
-
-/// Runs a block once for each of [`LEVELS`], written out: the verifier goes through a loop of this
-/// size until it gives up at a million instructions, and through the same code in a row at once.
-macro_rules! each_level {
-    ($label:lifetime, $body:block) => {
-        $label: {
-            $body $body $body $body $body $body $body $body
-        }
-    };
-}
-
-const _: () = assert!(LEVELS == 8, "each_level! writes out eight");
-
-/// A walk from a task's own run queue towards the root, which it does not reach.
-struct Climb {
-    cfs_rq: Object,
-    entity: Object,
-    depth: i32,
-}
-
-impl Climb {
-    /// # Safety
-    /// `task` is a `task_struct`.
-    #[inline(always)]
-    unsafe fn from(task: Object) -> Self {
-        // SAFETY: member types as named.
-        unsafe {
-            Self {
-                cfs_rq: load(task, &TASK_CFS_RQ),
-                entity: load(task, &TASK_SE_PARENT),
-                depth: load(task, &TASK_SE_DEPTH),
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn is_at_root(&self) -> bool {
-        self.entity.is_null()
-    }
-
-    /// Where this level is kept in [`Cpu::chain`].
-    #[inline(always)]
-    fn slot(&self) -> usize {
-        (self.depth as usize) & (LEVELS - 1)
-    }
-
-    #[inline(always)]
-    fn up(&mut self) {
-        // SAFETY: not at the root, so `entity` is a `sched_entity`.
-        unsafe {
-            self.cfs_rq = load(self.entity, &SE_CFS_RQ);
-            self.entity = load(self.entity, &SE_PARENT);
-        }
-        self.depth -= 1;
-    }
-}
 
 /// [`account`]: the task that left belongs to this level, so the time was run time too.
 const RAN: u64 = 1;

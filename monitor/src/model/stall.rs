@@ -67,9 +67,9 @@ pub struct GroupStall {
     pub cpus: Vec<CpuStall>,
     /// Task time on the run queue: summed over tasks, so it may outrun the clock.
     pub wait: Nanos,
-    /// Of `wait`: kept back by this cgroup's own quota.
+    /// Of `wait`: kept back by the quota of this cgroup, or of one below it.
     pub throttled_own: Nanos,
-    /// Of `wait`: kept back by an ancestor's quota.
+    /// Of `wait`: kept back by the quota of a cgroup above.
     pub throttled_ancestor: Nanos,
     /// Waits that were measured.
     pub n_waits: u64,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use isobar_ebpf::{ANY, BUCKETS, Cpu, Group, Memory, NODE, Open, Pair, SHORTAGE, SLOTS};
+use isobar_ebpf::{ANY, BUCKETS, Cpu, Group, LEVELS, Memory, NODE, Open, Pair, SHORTAGE, SLOTS};
 
 use crate::model::cgroup::CgroupId;
 use crate::model::stall::{
@@ -37,8 +37,8 @@ struct Share {
     /// Per CPU: run time, less what `fast` holds of it.
     run: Vec<u64>,
     wait: u64,
-    throttled_own: u64,
-    throttled_ancestor: u64,
+    /// By how many levels up the quota lies; 0 is at the scope itself or below.
+    throttled: [u64; LEVELS],
     n_waits: u64,
     io: u64,
     n_io: u64,
@@ -54,12 +54,19 @@ impl Share {
         add_each(&mut self.histogram, &other.histogram);
         add_each(&mut self.time, &other.time);
         add_each(&mut self.count, &other.count);
+        add_each(&mut self.throttled, &other.throttled);
         self.wait += other.wait;
-        self.throttled_own += other.throttled_own;
-        self.throttled_ancestor += other.throttled_ancestor;
         self.n_waits += other.n_waits;
         self.io += other.io;
         self.n_io += other.n_io;
+    }
+
+    /// The same as seen from one level up: every quota lies one level nearer.
+    fn raise(&mut self) {
+        let below = self.throttled[0];
+        self.throttled.rotate_left(1);
+        self.throttled[LEVELS - 1] = 0;
+        self.throttled[0] += below;
     }
 }
 
@@ -118,6 +125,7 @@ impl Ledger {
             known = true;
         }
         if let Some(parent) = self.parents.remove(&cgroup) {
+            share.raise();
             self.left_behind.entry(parent).or_default().add(&share);
         }
         known
@@ -165,19 +173,20 @@ impl Ledger {
     /// Each cgroup's share with all below it, the dead included.
     fn sums(&self, maps: &Maps, clock: u64) -> BTreeMap<u64, Share> {
         let mut sums: BTreeMap<u64, Share> = BTreeMap::new();
-        let mut give = |from: u64, share: &Share| {
+        let mut give = |from: u64, mut share: Share| {
             for at in self.upwards(from) {
-                sums.entry(at).or_default().add(share);
+                sums.entry(at).or_default().add(&share);
+                share.raise();
             }
         };
         for (id, cpus) in &maps.groups {
-            give(*id, &own_share(*id, cpus, maps, clock));
+            give(*id, own_share(*id, cpus, maps, clock));
         }
         for (id, memory) in maps.memory.iter().filter(|(id, _)| *id != NODE) {
-            give(*id, &Share { time: memory.time, count: memory.count, ..Share::default() });
+            give(*id, Share { time: memory.time, count: memory.count, ..Share::default() });
         }
         for (id, share) in &self.left_behind {
-            give(*id, share);
+            give(*id, share.clone());
         }
         sums
     }
@@ -235,7 +244,9 @@ fn own_share(id: u64, groups: &[Group], maps: &Maps, clock: u64) -> Share {
         run.saturating_sub(group.fast_both)
     });
     let mut histogram = vec![0; BUCKETS];
+    let mut throttled = [0; LEVELS];
     for group in groups {
+        add_each(&mut throttled, &group.throttled);
         for (sum, n) in histogram.iter_mut().zip(group.histogram) {
             *sum += u64::from(n);
         }
@@ -244,8 +255,7 @@ fn own_share(id: u64, groups: &[Group], maps: &Maps, clock: u64) -> Share {
         fast: groups.iter().map(|group| group.fast).collect(),
         run: run.collect(),
         wait: sum(|group| group.wait),
-        throttled_own: sum(|group| group.throttled_own),
-        throttled_ancestor: sum(|group| group.throttled_ancestor),
+        throttled,
         n_waits: sum(|group| group.n_waits),
         io: sum(|group| group.io),
         n_io: sum(|group| group.n_io),
@@ -284,8 +294,8 @@ fn group_stall(
     GroupStall {
         cpus: cpus.unwrap_or_default(),
         wait: Nanos(sum.wait),
-        throttled_own: Nanos(sum.throttled_own),
-        throttled_ancestor: Nanos(sum.throttled_ancestor),
+        throttled_own: Nanos(sum.throttled[0]),
+        throttled_ancestor: Nanos(sum.throttled[1..].iter().sum()),
         n_waits: sum.n_waits,
         histogram: sum.histogram.clone(),
         io_wait: Nanos(sum.io),

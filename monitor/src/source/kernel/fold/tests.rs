@@ -118,3 +118,23 @@ fn parents_that_go_in_a_circle_do_not_hang_it() {
     };
     assert!(ledger.fold(&maps, |_| true).groups.contains_key(&CgroupId(LEFT)));
 }
+
+#[test]
+fn a_quota_is_a_levels_own_if_it_lies_there_or_below() {
+    let mut throttled = [0; LEVELS];
+    (throttled[0], throttled[1], throttled[2]) = (1, 20, 300);
+    let left = Group { throttled, ..Group::default() };
+    let mut ledger = Ledger::default();
+    let before = maps(left, Group::default(), Group::default());
+    let split = |stalls: &KernelStalls, id: u64| {
+        let group = &stalls.groups[&CgroupId(id)];
+        (group.throttled_own.0, group.throttled_ancestor.0)
+    };
+    let alive = ledger.fold(&before, |_| true);
+    assert_eq!((split(&alive, LEFT), split(&alive, POD)), ((1, 320), (21, 300)));
+    assert_eq!(split(&alive, 1), (321, 0), "nothing lies above the root");
+    ledger.bury(LEFT, &before);
+    let mut after = before.clone();
+    after.groups.retain(|(id, _)| *id != LEFT);
+    assert_eq!(split(&ledger.fold(&after, |_| true), POD), (21, 300));
+}
