@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::clock::Since;
+use crate::signals::Told;
 use crate::v2::{self, Group};
 
 /// The cgroups, and how many threads each keeps busy: the victim gets a quarter of the CPU.
@@ -30,10 +29,7 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let told = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&told))?;
-        }
+        let told = Told::listen()?;
         let mount = v2::mount()?;
         let cpu = match self.cpu {
             Some(cpu) => cpu,
@@ -51,7 +47,7 @@ impl Demo {
         );
         let since = Since::now();
         // A little longer than the loads, so that they end by themselves.
-        while since.within(Duration::from_secs(self.seconds + 2)) && !told.load(Ordering::Relaxed) {
+        while since.within(Duration::from_secs(self.seconds + 2)) && !told.to_end() {
             if parts.iter_mut().all(|part| matches!(part.load.try_wait(), Ok(Some(_)))) {
                 break;
             }

@@ -9,7 +9,6 @@ mod pingpong;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use rustix::thread::CpuSet;
 use serde_json::{Value, json};
 
 use crate::clock::Since;
+use crate::signals::Told;
 use crate::v2;
 
 /// Do real work of known shape, and say what was done.
@@ -59,12 +59,12 @@ enum Work {
 struct Until {
     since: Since,
     limit: Duration,
-    told: Arc<AtomicBool>,
+    told: Told,
 }
 
 impl Until {
     fn goes_on(&self) -> bool {
-        !self.told.load(Ordering::Relaxed) && self.since.within(self.limit)
+        !self.told.to_end() && self.since.within(self.limit)
     }
 
     /// Sleeps for at most `time`, in steps short enough to end promptly.
@@ -81,11 +81,8 @@ impl Load {
         if let Some(dir) = &self.cgroup {
             v2::enter(dir)?;
         }
-        let told = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&told))?;
-        }
-        let lasting = |limit| Until { since: Since::now(), limit, told: Arc::clone(&told) };
+        let told = Told::listen()?;
+        let lasting = |limit| Until { since: Since::now(), limit, told: told.clone() };
         let after = duration(self.after_seconds)?;
         lasting(after).sleep(after);
         if let Some(cpu) = self.cpu {

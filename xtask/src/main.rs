@@ -11,6 +11,7 @@ mod run;
 mod scenario;
 mod setup;
 mod shell;
+mod signals;
 mod test;
 mod v2;
 mod vm;

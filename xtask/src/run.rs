@@ -19,11 +19,18 @@ impl Run {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let object = build::object(&setup::toolchain()?)?;
         let agent = build::agent(&object)?;
-        let at = self.args.iter().position(|arg| arg == "--listen");
-        let at = at.and_then(|i| self.args.get(i + 1)).map_or("127.0.0.1:9797", String::as_str);
-        eprintln!("isobar: http://{at}");
+        eprintln!("isobar: http://{}", self.address());
         // Becomes the agent, so that signals and the exit code are the agent's own.
         let why = Command::new(&agent).arg("run").args(&self.args).exec();
         Err(why).with_context(|| format!("cannot start {}", agent.display()))
+    }
+
+    /// Where its page will be: `--listen ADDR` or `--listen=ADDR` among what is passed on.
+    fn address(&self) -> &str {
+        let mut args = self.args.iter();
+        let given = args.find_map(|arg| arg.strip_prefix("--listen="));
+        let at = self.args.iter().position(|arg| arg == "--listen");
+        let apart = at.and_then(|i| self.args.get(i + 1)).map(String::as_str);
+        given.or(apart).unwrap_or("127.0.0.1:9797")
     }
 }

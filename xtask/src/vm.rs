@@ -16,6 +16,7 @@ use crate::scenario::report::{Line, Report};
 use crate::scenario::{self, Scenario};
 use crate::setup::{self, Kernel, Machine, Series};
 use crate::shell::root;
+use crate::signals;
 use cpio::Cpio;
 use qemu::{Accel, Guest};
 
@@ -62,7 +63,7 @@ impl Vm {
             lab.guest(&kernel, "", &scenarios.iter().collect::<Vec<_>>())?.shell(&lab.machine)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (mut n_passed, mut n_failed) = (0, 0);
+        let (mut n_passed, mut n_failed, mut n_skipped) = (0, 0, 0);
         for series in self.kernel.0 {
             let kernel = setup::kernel(series)?;
             lab.play(&kernel, &scenarios, &mut |told| {
@@ -70,13 +71,14 @@ impl Vm {
                 if let Verdict::Ran(report) = &told.verdict {
                     print!("{}", report.table());
                 }
-                match told.verdict.failed() {
-                    true => n_failed += 1,
-                    false => n_passed += 1,
+                match &told.verdict {
+                    Verdict::Skipped(_) => n_skipped += 1,
+                    verdict if verdict.failed() => n_failed += 1,
+                    _ => n_passed += 1,
                 }
             });
         }
-        println!("{n_passed} passed, {n_failed} failed");
+        println!("{n_passed} passed, {n_failed} failed, {n_skipped} skipped");
         Ok(if n_failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
@@ -136,6 +138,7 @@ pub(crate) struct Lab {
     programs: GuestPrograms,
     dir: PathBuf,
     keep: bool,
+    told: signals::Told,
     _lock: File,
 }
 
@@ -157,7 +160,8 @@ impl Lab {
             eprintln!("other virtual machines of this clone are running: waiting for them");
             rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
         }
-        Ok(Self { machine, programs, dir, keep, _lock: lock })
+        let told = signals::Told::listen()?;
+        Ok(Self { machine, programs, dir, keep, told, _lock: lock })
     }
 
     /// Plays `scenarios` on `kernel`, one boot for each command line, and tells how each went.
@@ -254,7 +258,13 @@ impl Lab {
         fs::write(dir.join("initramfs"), cpio.finish())?;
         // Sparse: a disk for those scenarios that want one.
         File::create(dir.join("disk"))?.set_len(256 << 20)?;
-        let mut guest = Guest { kernel: kernel.clone(), dir, boot: boot.into(), accel: Accel::Tcg };
+        let mut guest = Guest {
+            kernel: kernel.clone(),
+            dir,
+            boot: boot.into(),
+            accel: Accel::Tcg,
+            told: self.told.clone(),
+        };
         guest.accel = qemu::accel(&self.machine, &guest)?;
         Ok(guest)
     }

@@ -30,6 +30,8 @@ impl Agent {
         let group = Group::make(mount.join("isobar"))?;
         let process = Command::new(isobar)
             .args(["run", "--listen", ADDRESS, "--probes", probes])
+            // The console is a terminal, but what it says is read from a file.
+            .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .spawn()
             .context("cannot start isobar")?;

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::clock::Since;
 use crate::setup::{Kernel, Machine};
 use crate::shell::{step, tail};
+use crate::signals::Told;
 
 /// A guest that is ready to boot.
 pub(super) struct Guest {
@@ -22,6 +23,8 @@ pub(super) struct Guest {
     pub(super) boot: String,
     /// `kvm`, or the emulator.
     pub(super) accel: Accel,
+    /// Ends with us.
+    pub(super) told: Told,
 }
 
 /// What runs the guest's instructions.
@@ -72,6 +75,9 @@ impl Guest {
             }
             if let Some(status) = ended {
                 break status;
+            }
+            if self.told.to_end() {
+                bail!("told to end");
             }
             if !since.within(limit) {
                 bail!("the guest was still running after {limit:?}\n{}", self.last_words());
@@ -189,6 +195,7 @@ fn boots(machine: &Machine, guest: &Guest) -> bool {
         dir: guest.dir.clone(),
         boot: "isobar.alive".into(),
         accel: Accel::Kvm,
+        told: guest.told.clone(),
     };
     let mut alive = false;
     let ended = probe.boot(machine, Duration::from_secs(20), |line| {
