@@ -48,6 +48,7 @@ globals!(
     CFS_RQ_TG,
     CFS_RQ_CURR,
     CFS_RQ_THROTTLED,
+    CFS_RQ_THROTTLED_MASK,
     CFS_RQ_THROTTLE_COUNT,
     CFS_RQ_THROTTLE_CLOCK,
     /// `cfs_rq.h_nr_runnable`, else `h_nr_queued`, else `h_nr_running`.

@@ -13,9 +13,9 @@ use isobar_ebpf::{Anchor, Group};
 
 use crate::climb::{Climb, each_level};
 use crate::layout::{
-    CFS_RQ_TG, CFS_RQ_THROTTLE_CLOCK, CFS_RQ_THROTTLED, HAS_GROUPS, HAS_THROTTLE_CLOCK,
-    HAS_THROTTLE_PROGRAMS, Object, RQ_CLOCK, RQ_CPU, TASK_CFS_RQ, TG_CGROUP, TG_QUOTA, at, earlier,
-    has, id, later, load,
+    CFS_RQ_TG, CFS_RQ_THROTTLE_CLOCK, CFS_RQ_THROTTLED, CFS_RQ_THROTTLED_MASK, HAS_GROUPS,
+    HAS_THROTTLE_CLOCK, HAS_THROTTLE_PROGRAMS, Object, RQ_CLOCK, RQ_CPU, TASK_CFS_RQ, TG_CGROUP,
+    TG_QUOTA, at, earlier, has, id, later, load,
 };
 use crate::maps::group_on;
 
@@ -91,8 +91,12 @@ unsafe fn whose(group: *mut Group, task: Object) -> u32 {
 /// `task` is of a throttled queue, `group` its entry.
 #[inline(always)]
 pub(crate) unsafe fn mark(group: *mut Group, task: Object) {
-    // SAFETY: an int before 7.x, a byte later: the low byte tells in both.
-    let level = unsafe { nearest(task, |queue| load::<u8>(queue, &CFS_RQ_THROTTLED) != 0) };
+    // SAFETY: an int on some kernels, one bit among others of its byte on others.
+    let level = unsafe {
+        nearest(task, |queue| {
+            load::<u8>(queue, &CFS_RQ_THROTTLED) & at(&CFS_RQ_THROTTLED_MASK) as u8 != 0
+        })
+    };
     // SAFETY: a map value.
     unsafe { (*group).throttle_mark = level + 1 };
 }

@@ -94,6 +94,11 @@ pub(super) fn resolve(btf: &Btf<'_>, host: Host) -> Layout {
         };
         match global {
             "TASK_IN_IOWAIT" => globals.push(("TASK_IN_IOWAIT_MASK", member.mask)),
+            "CFS_RQ_THROTTLED" => {
+                let all = u32::from(u8::MAX);
+                let mask = if member.mask == 0 { all } else { member.mask };
+                globals.push(("CFS_RQ_THROTTLED_MASK", mask));
+            }
             "TASK_IN_MEMSTALL" => globals.push(("TASK_IN_MEMSTALL_MASK", member.mask)),
             _ => {}
         }
