@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::{process, thread};
 
-use isobar::model::sample::{Cause, GapReason};
+use isobar::model::sample::{Cause, Gap, GapReason};
 use isobar::source::{Roots, Sampler};
 
 use super::{cgroup, gaps, paths, sample, sampler};
@@ -133,6 +133,37 @@ fn thousands_of_cgroups_come_and_go_and_leave_no_descriptor_open() {
 }
 
 #[test]
+fn a_storm_of_births_and_deaths_is_told_as_such_and_leaves_nothing_behind() {
+    let Some(top) = Made::new("storm") else { return };
+    let mut sampler = sampler(&top.0);
+    sample(&mut sampler, 1);
+    let before = descriptors_below(&top.0);
+    thread::scope(|scope| {
+        let storm = scope.spawn(|| {
+            for n in 0..2_000 {
+                let path = top.make(&format!("{}", n % 7));
+                let inner = top.make(&format!("{}/inner", n % 7));
+                fs::remove_dir(inner).and_then(|()| fs::remove_dir(path)).unwrap();
+            }
+        });
+        for tick in 2.. {
+            let over = storm.is_finished();
+            let read = sample(&mut sampler, tick);
+            for gap in &read.gaps {
+                // A dying cgroup loses its files first, so for a moment it may look poor.
+                let is_routine = matches!(gap.why, GapReason::Gone | GapReason::Unsupported);
+                assert!(is_routine, "{gap:?}");
+            }
+            if over {
+                assert_eq!(paths(&read), ["/"]);
+                break;
+            }
+        }
+    });
+    assert_eq!(descriptors_below(&top.0), before);
+}
+
+#[test]
 fn pressure_that_is_switched_off_is_a_gap_and_comes_back_when_it_is_switched_on() {
     let Some(top) = Made::new("switch") else { return };
     let switch = top.make("a").join("cgroup.pressure");
@@ -170,7 +201,9 @@ fn the_machine_itself_is_sampled() {
     }
     assert!(read.node.memory.is_some_and(|memory| memory.total > memory.available));
     assert!(read.node.cpu.is_some() && read.node.max_threads.is_some());
-    assert!(read.cgroups.values().all(|cgroup| cgroup.cpu.usage.is_some()));
+    assert!(root.cpu.usage.is_some() && root.n_procs.is_some());
+    let is_odd = |gap: &&Gap| matches!(gap.why, GapReason::Torn | GapReason::Failed);
+    assert_eq!(read.gaps.iter().find(is_odd), None, "the kernel prints something unforeseen");
     let n_orphans = read
         .cgroups
         .values()
