@@ -128,9 +128,10 @@ pub(crate) fn n_procs(text: &[u8]) -> Result<u64, Torn> {
     })
 }
 
-/// `cgroup.controllers`: names with spaces between.
+/// `cgroup.controllers`: names with spaces between; where there are none, there is no line either.
 pub(crate) fn names(text: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Torn> {
-    only_line(text).map(words)
+    let line = if text.is_empty() { text } else { only_line(text)? };
+    Ok(words(line))
 }
 
 /// Hands each `key value` line to `take`. A line with another shape is torn.

@@ -119,6 +119,22 @@ fn processes_are_counted_by_line() {
     }
 }
 
+#[test]
+fn a_list_of_controllers_may_be_empty() {
+    #[rustfmt::skip]
+    let table: [(&str, Result<&[&str], usize>); 4] = [
+        ("cpuset cpu io memory pids\n", Ok(&["cpuset", "cpu", "io", "memory", "pids"])),
+        ("", Ok(&[])), // as the kernel prints it when all are on cgroup v1
+        ("\n", Ok(&[])),
+        ("cpuset cp", Err(1)),
+    ];
+    for (text, want) in table {
+        let got = names(text.as_bytes()).map_err(|torn| torn.line);
+        let got = got.map(|names| names.map(|name| str::from_utf8(name).unwrap()).collect());
+        assert_eq!(got, want.map(<[&str]>::to_vec), "{text:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_any_parser_panic(
