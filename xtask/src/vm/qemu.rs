@@ -121,7 +121,8 @@ impl Guest {
         qemu.arg("-initrd").arg(self.dir.join("initramfs"));
         let disk = self.dir.join("disk");
         let disk = format!("file={},if=virtio,format=raw,cache=unsafe", disk.display());
-        qemu.arg("-drive").arg(disk);
+        // As slow as a disk: out of the host's memory, nobody would wait for it.
+        qemu.arg("-drive").arg(format!("{disk},throttling.iops-total=500"));
         qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 psi=1 {boot} {more}"));
         qemu
     }
