@@ -6,14 +6,16 @@
 //! diff node .pressure.cpu.some.total / wall > 50%
 //! diff harm /b -> /a > 90% of diff cgroup:/a .cpu.contention.total
 //! diff cgroup:/a .memory.causes.ownLimit?.union.total ~ 2s within 10%
-//! oom-kills /a >= 1
+//! oom-kills /a limit /pod trigger /b == 1
 //! ```
 //!
 //! - `first`, `last`: a value of the snapshot when the measured time began, and when it ended;
 //!   `diff` is the second less the first. `wall` is the time between the two.
 //! - Of: `node` (the whole node as a scope), `cgroup:/PATH`, or `snapshot` (all of the document).
 //! - A path of JSON keys. One that ends in `?` may be missing, and all below it is then 0.
-//! - `harm /b -> /a`: how long /a waited because /b ran. `oom-kills /a`: processes of /a killed.
+//! - `harm /b -> /a`: how long /a waited because /b ran. `oom-kills /a`: processes of /a killed;
+//!   `limit /pod` or `limit node`: only where that limit was reached; `trigger /b`: only where /b
+//!   asked for the memory.
 //! - Constants: `3`, `5%`, `20ms`, `1.5s`, `512MiB`. Between them `+ - * /`, `of`, parentheses.
 //! - Compared by `<`, `<=`, `>`, `>=`, `==`, or `A ~ B within 10%` (of B) or `within 50ms`.
 
@@ -53,10 +55,21 @@ pub(crate) enum Expr {
         by: String,
         to: String,
     },
-    OomKills(String),
+    OomKills(Kills),
     Sum(Box<Expr>, Sign, Box<Expr>),
     Product(Box<Expr>, Box<Expr>),
     Ratio(Box<Expr>, Box<Expr>),
+}
+
+/// Which OOM kills are counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Kills {
+    /// The cgroup that lost a process.
+    pub(crate) victim: String,
+    /// Whose limit was reached: a cgroup's path, or `node`; any if `None`.
+    pub(crate) limit: Option<String>,
+    /// Who asked for the memory; anybody if `None`.
+    pub(crate) trigger: Option<String>,
 }
 
 /// Which snapshot.
@@ -235,7 +248,7 @@ impl<'a> Words<'a> {
                 return Ok(inner);
             }
             "wall" => return Ok(Expr::Wall),
-            "oom-kills" => return Ok(Expr::OomKills(self.cgroup()?)),
+            "oom-kills" => return Ok(Expr::OomKills(self.kills()?)),
             "first" => When::First,
             "last" => When::Last,
             "diff" => When::Diff,
@@ -260,6 +273,22 @@ impl<'a> Words<'a> {
             },
         };
         Ok(Expr::Read(when, subject, Path::parse(self.next("a .path")?)?))
+    }
+
+    fn kills(&mut self) -> Result<Kills, String> {
+        let mut kills = Kills { victim: self.cgroup()?, ..Kills::default() };
+        while let Some(word @ ("limit" | "trigger")) = self.peek() {
+            self.at += 1;
+            match word {
+                "limit" if self.peek() == Some("node") => {
+                    self.at += 1;
+                    kills.limit = Some("node".into());
+                }
+                "limit" => kills.limit = Some(self.cgroup()?),
+                _ => kills.trigger = Some(self.cgroup()?),
+            }
+        }
+        Ok(kills)
     }
 
     fn cgroup(&mut self) -> Result<String, String> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Expected;
-use super::expect::{Expr, Path, Relation, Sign, Subject, When};
+use super::expect::{Expr, Kills, Path, Relation, Sign, Subject, When};
 use super::quantity::{Quantity, Unit};
 use super::report::Judged;
 
@@ -66,7 +66,7 @@ impl Evidence {
                 (self.read(*when, subject, path)? * factor, unit)
             }
             Expr::Harm { when, by, to } => (self.harm(*when, by, to)?, Unit::Time),
-            Expr::OomKills(path) => (self.oom_kills(path)?, Unit::Number),
+            Expr::OomKills(kills) => (self.oom_kills(kills)?, Unit::Number),
             Expr::Sum(a, sign, b) => {
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 let value = match sign {
@@ -136,22 +136,43 @@ impl Evidence {
         })
     }
 
-    /// Kills of processes of the cgroup `path` after the first snapshot.
-    fn oom_kills(&self, path: &str) -> Result<f64, String> {
+    /// Kills after the first snapshot that fit.
+    fn oom_kills(&self, wanted: &Kills) -> Result<f64, String> {
         let mut kills = BTreeSet::new();
         for snapshot in &self.0[1..] {
             let Some(all) = snapshot.get("oomKills").and_then(Value::as_array) else {
                 return Err("the snapshot has no oomKills".into());
             };
             for kill in all {
-                let id = kill["victim"].to_string();
-                let is_ours = |s: &Value| s["scopes"][&id]["path"] == path;
-                if self.0.iter().any(is_ours) {
+                let fits = self.is_called(&kill["victim"], &wanted.victim)
+                    && wanted.limit.as_ref().is_none_or(|limit| self.had_limit(kill, limit))
+                    && wanted
+                        .trigger
+                        .as_ref()
+                        .is_none_or(|by| self.is_called(&kill["trigger"], by));
+                if fits {
                     kills.insert((kill["at"].to_string(), kill["victimPid"].to_string()));
                 }
             }
         }
         Ok(kills.len() as f64)
+    }
+
+    /// True if the cgroup with that id has that path in any of the snapshots.
+    fn is_called(&self, id: &Value, path: &str) -> bool {
+        let id = id.to_string();
+        self.0.iter().any(|snapshot| snapshot["scopes"][&id]["path"] == path)
+    }
+
+    /// True if it is known that this limit was reached.
+    fn had_limit(&self, kill: &Value, limit: &str) -> bool {
+        let known = kill["limitKnown"] == true;
+        known
+            && if limit == "node" {
+                kill["limit"].is_null()
+            } else {
+                self.is_called(&kill["limit"], limit)
+            }
     }
 }
 
@@ -180,7 +201,7 @@ mod tests {
             json!({ "victim": 5, "victimPath": "/a", "aggressor": 6, "aggressorPath": "/b",
                     "time": { "now": now, "total": total } })
         };
-        let kill = |pid: &u64| json!({ "at": pid, "victim": 5, "victimPid": pid });
+        let kill = |pid: &u64| json!({ "at": pid, "victim": 5, "victimPid": pid, "limit": 5, "limitKnown": true, "trigger": 5 });
         json!({
             "at": { "boot": second * 1_000_000_000 },
             "whole": { "pressure": { "cpu": { "some": { "total": wait / 1000 } } } },
@@ -209,6 +230,9 @@ mod tests {
             ("diff harm /b -> /a > 50% of 1s",                        "400.0 ms",  "500.0 ms",  false),
             ("diff harm /a -> /b == 0ms",                             "0.0 ms",    "0.0 ms",    true),
             ("oom-kills /a == 2",                                     "2",         "2",         true),
+            ("oom-kills /a limit /a trigger /a == 2",                 "2",         "2",         true),
+            ("oom-kills /a limit node == 0",                          "0",         "0",         true),
+            ("oom-kills /a trigger /b == 0",                          "0",         "0",         true),
             ("last snapshot .lost.cgroups == 0",                      "0",         "0",         true),
             ("( 1 + 2 ) * 2 >= 6",                                    "6",         "6",         true),
             ("90ms ~ 100ms within 9ms",                               "90.0 ms",   "100.0 ms",  false),
