@@ -53,6 +53,7 @@ impl Live {
     pub fn open(options: &SourceOptions) -> Result<Self, OpenError> {
         let roots = Roots { cgroup: options.cgroup_root.clone(), ..Roots::default() };
         let sources = source::Sampler::open(&roots)?;
+        sources.check_is_cgroup2()?;
         let (kernel, programs) = attach(options.kernel, &sources);
         let averages = Averages::new(sources.facts().n_cpus);
         Ok(Self { sources, kernel, programs, before: None, averages, tick: 0 })
