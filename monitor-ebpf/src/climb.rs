@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! From a task's own run queue up towards the root, level by level.
 
 use isobar_ebpf::LEVELS;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! Where the running kernel keeps its members.
 //!
 //! rustc emits no CO-RE relocations, so the agent reads the offsets from the kernel's BTF and

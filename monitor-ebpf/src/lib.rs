@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! What the kernel side and the agent share: the layout of every map value, key and event.
 //!
 //! All integers are fixed in width and all padding is spelt out, because one side is compiled for

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! The kernel side: one object, loaded as it is on every kernel from 6.1 on.
 //!
 //! One file per thing that the kernel does:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! All maps, and the few operations on them that more than one program needs.
 //! Sizes are the defaults; the agent may change those of the hashes before loading.
 

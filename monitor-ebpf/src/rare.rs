@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! Rare events, each of which the agent learns at once: OOM kills with the three cgroups that they
 //! involve, births and deaths of cgroups. And exits, which tidy up.
 

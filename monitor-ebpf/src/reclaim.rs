@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! Whose limit a stall is about; and, where the kernel refuses fentry, stalls by tracepoint alone.
 
 use aya_ebpf::helpers::bpf_probe_read_kernel;

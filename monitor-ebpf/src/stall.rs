@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! Memory stalls: exactly what PSI counts (`psi_memstall_enter` to `psi_memstall_leave`), by cause.
 //!
 //! The cause follows from the caller: its symbol is resolved once, in the kernel, and compared

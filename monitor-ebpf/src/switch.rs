@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! `sched_switch(preempt, prev, next, prev_state)`: a CPU goes from one task to the next.
 //!
 //! The kernel stamps the moment at which a task was queued (`sched_info.last_queued`, on the run

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! Quotas: what of a wait is no neighbour's fault.
 //!
 //! A throttled group has a clock of the time that it was kept from running, by its own quota or

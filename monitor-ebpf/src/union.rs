@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
 //! Wall time in which at least one task waited for a CPU: per CPU, and for every cgroup level.
 //!
 //! The kernel counts the waiters itself (`rq.nr_running`, `cfs_rq.h_nr_*`, throttled tasks taken

@@ -8,8 +8,9 @@ use super::{AgentError, Reading, Sampler};
 use crate::clock;
 use crate::model::capability::{Capability, CapabilityState};
 use crate::model::node::NodeFacts;
-use crate::model::sample::{Cause, Sample};
+use crate::model::sample::{Cause, Gap, GapReason, Sample};
 use crate::model::snapshot::{Averages, Snapshot};
+use crate::model::stall::Lost;
 use crate::source::kernel::{self, Kernel, Probes};
 use crate::source::{self, Roots};
 
@@ -53,6 +54,7 @@ impl Live {
     pub fn open(options: &SourceOptions) -> Result<Self, OpenError> {
         let roots = Roots { cgroup: options.cgroup_root.clone(), ..Roots::default() };
         let sources = source::Sampler::open(&roots)?;
+        sources.check_is_cgroup2()?;
         let (kernel, programs) = attach(options.kernel, &sources);
         let averages = Averages::new(sources.facts().n_cpus);
         Ok(Self { sources, kernel, programs, before: None, averages, tick: 0 })
@@ -68,6 +70,8 @@ impl Sampler for Live {
         self.tick += 1;
         let mut sample = self.sources.sample(self.tick, Cause::Timer);
         sample.kernel = self.kernel.as_mut().map(|kernel| kernel.read(&sample.cgroups));
+        let lost = sample.kernel.as_ref().map(|kernel| kernel.lost).unwrap_or_default();
+        sample.gaps.extend(losses(lost));
         let snapshot = Snapshot::between(self.before.as_ref(), &sample, &mut self.averages);
         let mut capabilities = pressure_files(&sample);
         capabilities.extend_from_slice(&self.programs);
@@ -111,6 +115,27 @@ fn kernel_side(state: CapabilityState, detail: &str, remedy: Option<&str>) -> Ca
         detail: detail.into(),
         remedy: remedy.map(str::to_owned),
     }
+}
+
+/// What the kernel side could not count, told in every sample from then on: its counters go on
+/// lacking it for as long as the agent runs.
+fn losses(lost: Lost) -> impl Iterator<Item = Gap> {
+    let room = "; run with a larger --max-cgroups";
+    #[rustfmt::skip]
+    let table = [
+        // count, of what, what to do
+        (lost.cgroups,  "waits of cgroups for which there was no room",           room),
+        (lost.pairs,    "waits whose pair of cgroups found no room",              room),
+        (lost.stalls,   "memory stalls for which there was no room",              room),
+        (lost.io_waits, "waits for IO for which there was no room",               ""),
+        (lost.events,   "OOM kills, births and deaths that came too fast",        ""),
+        (lost.too_deep, "context switches below more levels than can be walked",  ""),
+    ];
+    table.into_iter().filter(|(n, ..)| *n > 0).map(|(n, what, todo)| Gap {
+        object: "kernel side".into(),
+        why: GapReason::Full,
+        detail: format!("since its start it has not counted {n} {what}{todo}"),
+    })
 }
 
 /// An error and its causes on one line.

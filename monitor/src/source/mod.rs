@@ -56,9 +56,14 @@ impl Default for Roots {
 fn own_cgroup(root: &Root) -> Option<u64> {
     let lines = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = lines.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let id = fs::metadata(root.path().join(path.trim_start_matches('/'))).ok()?.ino();
-    let in_namespace = path == "/" && root.extent() == Extent::Whole && !is_init_namespace();
-    (!in_namespace).then_some(id)
+    let shown = match root.extent() {
+        Extent::Whole => path != "/" || is_init_namespace(),
+        // The path counts from the top of a namespace, which is what such a tree shows.
+        Extent::Part => !is_init_namespace(),
+        Extent::Plain => false,
+    };
+    let path = root.path().join(path.trim_start_matches('/'));
+    shown.then(|| fs::metadata(path).ok().map(|stat| stat.ino())).flatten()
 }
 
 /// True in the node's own cgroup namespace, whose number is fixed: `PROC_CGROUP_INIT_INO`,
@@ -82,6 +87,9 @@ pub enum OpenError {
     /// There is no cgroup v2 hierarchy.
     #[error("no cgroup2 is mounted: mount it with `mount -t cgroup2 none /sys/fs/cgroup`")]
     NoCgroup2,
+    /// The directory is there, and is none of cgroup v2's.
+    #[error("{0} is no cgroup v2 directory: give the one where cgroup2 is mounted")]
+    NotCgroup2(PathBuf),
     /// The top of the hierarchy cannot be opened.
     #[error("cannot open the cgroup tree at {path}")]
     Root {
@@ -142,6 +150,18 @@ impl Sampler {
     #[must_use]
     pub fn cgroup_root(&self) -> &Path {
         self.tree.root().path()
+    }
+
+    /// Refuses a tree that is an ordinary directory, as tests make them: on a node it is a mistake
+    /// in the path, and would show for ever as a node without cgroups.
+    ///
+    /// # Errors
+    /// [`OpenError::NotCgroup2`].
+    pub fn check_is_cgroup2(&self) -> Result<(), OpenError> {
+        match self.tree.root().extent() {
+            Extent::Whole | Extent::Part => Ok(()),
+            Extent::Plain => Err(OpenError::NotCgroup2(self.cgroup_root().into())),
+        }
     }
 
     /// What the kernel side must know of this host before it is attached.

@@ -67,10 +67,14 @@ pub(super) fn attach(
     let loader = Loader::new(&layout, sizes)?;
     let mut attaching = Attaching { loader, layout, attached: Vec::new(), report: Vec::new() };
     attaching.all(options.probes);
-    let covers = attaching.covers();
+    let mut covers = attaching.covers();
     let Attaching { loader, layout: _, attached, mut report } = attaching;
-    if covers.waits {
-        prove(&loader, host, &mut report);
+    if covers.waits
+        && let Err(detail) = prove(&loader, host)
+    {
+        // What it says is not used: unknown, rather than a calm that nobody saw.
+        (covers.waits, covers.throttling) = (false, false);
+        tell_blind(&mut report, &detail);
     }
     let kernel = Kernel {
         loader,
@@ -190,7 +194,7 @@ impl Attaching {
 
 /// A program that loads may still be blind: a member that moved reads as something else. So the
 /// agent does work of its own and looks whether it was seen, under its own cgroup.
-fn prove(loader: &Loader, host: Host, report: &mut [Capability]) {
+fn prove(loader: &Loader, host: Host) -> Result<(), String> {
     for _ in 0..4 {
         thread::sleep(Duration::from_millis(1));
     }
@@ -198,16 +202,17 @@ fn prove(loader: &Loader, host: Host, report: &mut [Capability]) {
     let seen = loader.groups().iter().any(|(id, cpus)| {
         host.own_cgroup.is_none_or(|own| own == *id) && cpus.iter().any(|cpu| cpu.n_waits != 0)
     });
-    if switches != 0 && seen {
-        return;
+    match (switches, seen) {
+        (0, _) => Err("it saw no context switch although the agent slept and woke".into()),
+        (n, false) => Err(format!("it saw {n} context switches, but none of the agent's cgroup")),
+        (_, true) => Ok(()),
     }
-    let detail = match switches {
-        0 => "it saw no context switch although the agent slept and woke".to_owned(),
-        n => format!("it saw {n} context switches, but none of the agent's own cgroup"),
-    };
+}
+
+fn tell_blind(report: &mut [Capability], detail: &str) {
     for capability in report.iter_mut().filter(|capability| capability.name == "sched_switch") {
         capability.state = CapabilityState::Blind;
-        capability.detail.clone_from(&detail);
+        capability.detail = format!("waits are unknown: {detail}");
         capability.remedy = Some("report this to isobar with the kernel's release".into());
     }
 }
