@@ -2,6 +2,7 @@
 //! Ticks once a second, has the sampler read, publishes the view, and leaves in good order on
 //! SIGTERM, SIGINT or when its time is up.
 
+mod agreement;
 mod live;
 
 use std::future::pending;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::PathBuf;
 
+use super::agreement::{Agreement, Blind};
 use super::{AgentError, Reading, Sampler};
 use crate::clock;
 use crate::model::capability::{Capability, CapabilityState};
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Gap, GapReason, Sample};
 use crate::model::snapshot::{Averages, Snapshot};
-use crate::model::stall::Lost;
+use crate::model::stall::{Coverage, Lost};
 use crate::source::kernel::{self, Kernel, Probes};
 use crate::source::{self, Roots};
 
@@ -43,6 +44,7 @@ pub struct Live {
     programs: Vec<Capability>,
     before: Option<Sample>,
     averages: Averages,
+    agreement: Agreement,
     tick: u64,
 }
 
@@ -57,7 +59,15 @@ impl Live {
         sources.check_is_cgroup2()?;
         let (kernel, programs) = attach(options.kernel, &sources);
         let averages = Averages::new(sources.facts().n_cpus);
-        Ok(Self { sources, kernel, programs, before: None, averages, tick: 0 })
+        Ok(Self {
+            sources,
+            kernel,
+            programs,
+            before: None,
+            averages,
+            agreement: Agreement::default(),
+            tick: 0,
+        })
     }
 }
 
@@ -70,16 +80,37 @@ impl Sampler for Live {
         self.tick += 1;
         let mut sample = self.sources.sample(self.tick, Cause::Timer);
         sample.kernel = self.kernel.as_mut().map(|kernel| kernel.read(&sample.cgroups));
+        let blind = self.agreement.check(&sample);
+        if let Some(kernel) = &mut sample.kernel {
+            blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
+        }
         let lost = sample.kernel.as_ref().map(|kernel| kernel.lost).unwrap_or_default();
         sample.gaps.extend(losses(lost));
         let snapshot = Snapshot::between(self.before.as_ref(), &sample, &mut self.averages);
         let mut capabilities = pressure_files(&sample);
         capabilities.extend_from_slice(&self.programs);
+        blind.into_iter().for_each(|blind| tell_blind(&mut capabilities, blind));
         self.before = Some(sample);
         // What ended with this tick is metered by the clock, not by when the tick was due.
         let now = clock::now().boot;
         let kernel = self.kernel.as_mut().map(|kernel| kernel.cost(self.tick, now));
         Reading { snapshot, capabilities, kernel: kernel.unwrap_or_default() }
+    }
+}
+
+/// What a blind program says is not used: unknown, rather than a calm that nobody saw.
+fn distrust(covers: &mut Coverage, blind: &Blind) {
+    match blind.target {
+        "sched_switch" => (covers.waits, covers.throttling) = (false, false),
+        _ => (covers.memory, covers.memory_causes) = (false, false),
+    }
+}
+
+fn tell_blind(capabilities: &mut [Capability], blind: Blind) {
+    if let Some(program) = capabilities.iter_mut().find(|program| program.name == blind.target) {
+        program.state = CapabilityState::Blind;
+        program.detail = blind.detail;
+        program.remedy = Some("report this to isobar with the kernel's release".into());
     }
 }
 

@@ -1,0 +1,124 @@
+//! Holds what the kernel side counted against what PSI counted of the same node. A program that
+//! loads may be blind: then PSI grows and the program's own total does not.
+//! In: one sample after the other. Out: which program is blind, and by which figures.
+
+use crate::model::sample::Sample;
+use crate::model::stall::MemoryCause;
+use crate::model::units::Nanos;
+
+/// PSI must have grown by this much before anything is said: short waits may fall between ticks.
+const ENOUGH: Nanos = Nanos(3_000_000_000);
+
+/// A program that PSI gives the lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Blind {
+    /// What it hooks, as the capabilities call it.
+    pub(super) target: &'static str,
+    /// Both figures.
+    pub(super) detail: String,
+}
+
+/// The totals when both were first read.
+#[derive(Debug, Default)]
+pub(super) struct Agreement {
+    cpu: Option<(Nanos, Nanos)>,
+    memory: Option<(Nanos, Nanos)>,
+}
+
+impl Agreement {
+    /// Compares all that was counted since the first call.
+    pub(super) fn check(&mut self, sample: &Sample) -> Vec<Blind> {
+        let (cpu, memory) = (waits(sample), stalls(sample));
+        let cpu = compare(&mut self.cpu, cpu, "sched_switch");
+        cpu.into_iter().chain(compare(&mut self.memory, memory, "psi_memstall_enter")).collect()
+    }
+}
+
+/// PSI's total and ours. Ours is task time, which is never less than the wall time of PSI.
+fn waits(sample: &Sample) -> Option<(Nanos, Nanos)> {
+    let kernel = sample.kernel.as_ref().filter(|kernel| kernel.covers.waits)?;
+    let (root, _) = sample.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root())?;
+    let wait = kernel.groups.get(root).map_or(Nanos(0), |group| group.wait);
+    Some((sample.node.pressure.cpu?.some?.total.into(), wait))
+}
+
+/// PSI counts kswapd's stalls too. Tracepoints alone do not see all that PSI sees.
+fn stalls(sample: &Sample) -> Option<(Nanos, Nanos)> {
+    let kernel = sample.kernel.as_ref().filter(|k| k.covers.memory && k.covers.memory_causes)?;
+    let threads = kernel.memory.causes.get(&MemoryCause::KernelThread);
+    let ours = kernel.memory.any.plus(threads.map_or(Nanos(0), |stall| stall.union));
+    Some((sample.node.pressure.memory?.some?.total.into(), ours))
+}
+
+fn compare(
+    first: &mut Option<(Nanos, Nanos)>,
+    now: Option<(Nanos, Nanos)>,
+    target: &'static str,
+) -> Option<Blind> {
+    let (psi, ours) = now?;
+    let (psi_then, ours_then) = *first.get_or_insert((psi, ours));
+    let (psi, ours) = (psi.since(psi_then), ours.since(ours_then));
+    // A half leaves room for all that PSI and we are known to weigh differently.
+    let is_blind = psi > ENOUGH && ours.0 < psi.0 / 2;
+    let ms = |time: Nanos| time.0 / 1_000_000;
+    is_blind.then(|| Blind {
+        target,
+        detail: format!("PSI counted {} ms of stall, it saw {} ms", ms(psi), ms(ours)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+    use crate::model::psi::{Line, Pressure};
+    use crate::model::stall::{Coverage, GroupStall, KernelStalls};
+    use crate::model::units::Micros;
+
+    /// Milliseconds of PSI and of our own total, for CPU and memory alike.
+    fn sample(psi: u64, ours: u64) -> Sample {
+        let ours = Nanos(ours * 1_000_000);
+        let line = Line { total: Micros(psi * 1_000), ..Line::default() };
+        let pressure = Some(Pressure { some: Some(line), full: None });
+        let mut sample = Sample::default();
+        (sample.node.pressure.cpu, sample.node.pressure.memory) = (pressure, pressure);
+        let root = Cgroup { path: CgroupPath::root(), ..Cgroup::default() };
+        sample.cgroups.insert(CgroupId(1), root);
+        let mut kernel = KernelStalls {
+            covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: true },
+            ..KernelStalls::default()
+        };
+        kernel.groups.insert(CgroupId(1), GroupStall { wait: ours, ..GroupStall::default() });
+        kernel.memory.any = ours;
+        sample.kernel = Some(kernel);
+        sample
+    }
+
+    #[test]
+    fn blind_is_what_misses_most_of_what_psi_saw() {
+        #[rustfmt::skip]
+        let table = [
+            // psi, ours, how many are blind
+            (90_000, 90_000, 0), // what was there before the agent counts for nothing
+            (92_000, 90_000, 0), // too little to say
+            (94_000, 90_000, 2),
+            (94_000, 91_900, 2),
+            (94_000, 92_000, 0), // half of it seen
+            (94_000, 99_000, 0), // many tasks wait at once
+        ];
+        let mut agreement = Agreement::default();
+        for (psi, ours, want) in table {
+            let blind = agreement.check(&sample(psi, ours));
+            assert_eq!(blind.len(), want, "psi {psi} ours {ours}: {blind:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_is_not_measured() {
+        let mut agreement = Agreement::default();
+        let mut unmeasured = sample(9_000, 0);
+        unmeasured.kernel = None;
+        assert_eq!(agreement.check(&sample(0, 0)), []);
+        assert_eq!(agreement.check(&unmeasured), []);
+    }
+}
