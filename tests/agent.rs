@@ -182,7 +182,8 @@ fn two_that_want_one_cpu_are_contended_and_each_is_the_others_aggressor() {
         return;
     }
     let cpu = last_cpu();
-    (a.spin(cpu), b.spin(cpu));
+    a.spin(cpu);
+    b.spin(cpu);
     let paths = [a.path(), b.path()];
     agent.wait_for("both waiting", |snapshot| {
         paths.iter().all(|p| scope(snapshot, p).is_some_and(|s| !s["cpu"].is_null()))

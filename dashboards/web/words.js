@@ -6,7 +6,7 @@ const short = (id) => (id.length > 13 ? `${id.slice(0, 8)}…${id.slice(-4)}` : 
 function ofPath(path) {
   const parts = path.split("/").filter(Boolean);
   const name = parts.pop();
-  return name ? { name, sub: parts.length ? `in /${parts.join("/")}` : "" } : { name: "the node", sub: "" };
+  return name ? { name, sub: parts.length ? `in /${parts.join("/")}` : "" } : { name: "the root cgroup", sub: "" };
 }
 
 /** What to call a cgroup: by its pod or container where the path tells. */
