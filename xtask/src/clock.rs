@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// A point in time to measure from.
 #[derive(Clone, Copy)]
 pub(crate) struct Since(Instant);
@@ -22,4 +24,10 @@ impl Since {
     pub(crate) fn within(self, limit: Duration) -> bool {
         self.elapsed() < limit
     }
+}
+
+/// The CPU time of all threads of this process.
+pub(crate) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

@@ -61,7 +61,7 @@ impl Demo {
 }
 
 /// The last CPU that we may use: the first has most of the interrupts.
-fn last_cpu() -> Result<usize> {
+pub(crate) fn last_cpu() -> Result<usize> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
     let last = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu));
     last.context("there is no CPU to use")

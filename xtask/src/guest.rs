@@ -1,13 +1,13 @@
 //! `cargo xtask guest`: what runs inside a virtual machine. Plays one scenario after the other and
 //! reports each to the host in a line of JSON.
 
-mod agent;
+pub(crate) mod agent;
 mod stage;
 
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -17,9 +17,12 @@ use crate::clock::Since;
 use crate::scenario::judge::{Evidence, judge};
 use crate::scenario::report::{Line, Report};
 use crate::scenario::{self, Scenario};
-use crate::v2;
+use crate::v2::{self, Group};
 use agent::Agent;
 use stage::Stage;
+
+/// Nobody else listens in a machine of our own.
+const ADDRESS: &str = "127.0.0.1:9797";
 
 /// Play scenarios in this virtual machine.
 #[derive(clap::Args)]
@@ -90,7 +93,10 @@ impl Guest {
         }
         let ready = match running.take() {
             Some(agent) => agent,
-            None => Agent::start(&self.isobar, probes, &mount)?,
+            None => {
+                let group = Group::make(mount.join("isobar"))?;
+                Agent::start(Command::new(&self.isobar), probes, ADDRESS, group)?
+            }
         };
         let agent = running.insert(ready);
         let form = &scenario.form;

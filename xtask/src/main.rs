@@ -1,5 +1,6 @@
 //! isobar's errands: what is done to the project, one file per verb.
 
+mod bench;
 mod build;
 mod cache;
 mod check;
@@ -31,6 +32,7 @@ enum Errand {
     Vm(vm::Vm),
     Demo(demo::Demo),
     Load(load::Load),
+    Bench(bench::Bench),
     #[command(hide = true)]
     Guest(guest::Guest),
 }
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Errand::Vm(verb) => verb.run(),
         Errand::Demo(verb) => verb.run(),
         Errand::Load(verb) => verb.run(),
+        Errand::Bench(verb) => verb.run(),
         Errand::Guest(verb) => verb.run(),
     };
     match done {

@@ -43,6 +43,11 @@ pub(crate) fn toolchain() -> Result<Toolchain> {
     ebpf::ready(&Cache::open()?)
 }
 
+/// The tools that a context switch's price is compared with, installed.
+pub(crate) fn observers() -> Result<()> {
+    apt::install(&["libbpf-tools", "bpftrace"], "runqlat is what isobar's price is measured by")
+}
+
 /// What a virtual machine is made of but for its kernel, made ready.
 pub(crate) fn machine() -> Result<Machine> {
     machine::ready(&Cache::open()?)

@@ -1,6 +1,5 @@
 //! The agent under test: started in a cgroup of its own, asked over HTTP, ended.
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -11,25 +10,30 @@ use serde_json::Value;
 use crate::clock::Since;
 use crate::v2::Group;
 
-const ADDRESS: &str = "127.0.0.1:9797";
-
 /// An emulated machine is slow to load programs into its kernel.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// A running agent; it ends with this value.
-pub(super) struct Agent {
+pub(crate) struct Agent {
     probes: String,
+    address: String,
     process: Child,
     http: ureq::Agent,
     group: Group,
+    ready_after: Duration,
 }
 
 impl Agent {
-    /// Starts `isobar run` and waits until it is ready.
-    pub(super) fn start(isobar: &Path, probes: &str, mount: &Path) -> Result<Self> {
-        let group = Group::make(mount.join("isobar"))?;
-        let process = Command::new(isobar)
-            .args(["run", "--listen", ADDRESS, "--probes", probes])
+    /// Starts `isobar run` in `group` and waits until it is ready.
+    pub(crate) fn start(
+        mut isobar: Command,
+        probes: &str,
+        address: &str,
+        group: Group,
+    ) -> Result<Self> {
+        let since = Since::now();
+        let process = isobar
+            .args(["run", "--listen", address, "--probes", probes])
             // The console is a terminal, but what it says is read from a file.
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
@@ -40,31 +44,43 @@ impl Agent {
             .build()
             .into();
         let pid = process.id().to_string();
-        let mut agent = Self { probes: probes.into(), process, http, group };
+        let (probes, address) = (probes.into(), address.into());
+        let ready_after = Duration::ZERO;
+        let mut agent = Self { probes, address, process, http, group, ready_after };
         agent.group.write("cgroup.procs", &pid)?;
-        let since = Since::now();
         while let Err(why) = agent.get("readyz") {
             agent.must_be_up()?;
             if !since.within(STARTS_WITHIN) {
                 return Err(why.context(format!("isobar is not ready after {STARTS_WITHIN:?}")));
             }
-            thread::sleep(Duration::from_millis(200));
+            thread::sleep(Duration::from_millis(20));
         }
+        agent.ready_after = since.elapsed();
         Ok(agent)
     }
 
     /// `--probes`, as it was started with.
-    pub(super) fn probes(&self) -> &str {
+    pub(crate) fn probes(&self) -> &str {
         &self.probes
     }
 
+    /// From its start to its first sample.
+    pub(crate) fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// False once it has ended.
-    pub(super) fn is_up(&mut self) -> bool {
+    pub(crate) fn is_up(&mut self) -> bool {
         self.must_be_up().is_ok()
     }
 
     /// What it says now.
-    pub(super) fn snapshot(&mut self) -> Result<Value> {
+    pub(crate) fn snapshot(&mut self) -> Result<Value> {
         self.must_be_up()?;
         let text = self.get("api/v1/snapshot")?;
         serde_json::from_str(&text).context("the snapshot is no JSON")
@@ -78,7 +94,7 @@ impl Agent {
     }
 
     fn get(&self, path: &str) -> Result<String> {
-        let url = format!("http://{ADDRESS}/{path}");
+        let url = format!("http://{}/{path}", self.address);
         let mut answer = self.http.get(&url).call().with_context(|| url.clone())?;
         answer.body_mut().read_to_string().context(url)
     }

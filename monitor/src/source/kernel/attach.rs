@@ -67,6 +67,7 @@ pub(super) fn attach(
     let loader = Loader::new(&layout, sizes)?;
     let mut attaching = Attaching { loader, layout, attached: Vec::new(), report: Vec::new() };
     attaching.all(options.probes);
+    attaching.loader.settle();
     let mut covers = attaching.covers();
     let Attaching { loader, layout: _, attached, mut report } = attaching;
     if covers.waits

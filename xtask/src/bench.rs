@@ -1,0 +1,102 @@
+//! `cargo xtask bench`: what isobar costs on this machine, against its budgets. `docs/performance.md`
+//! says how each figure is measured.
+
+mod agent;
+mod host;
+mod progress;
+mod rig;
+mod sample;
+mod switch;
+mod table;
+mod tool;
+mod tree;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use self::host::Host;
+use self::rig::Rig;
+use crate::shell::root;
+use crate::{build, setup};
+
+/// Measure what isobar costs here, and compare it with its budgets.
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    /// What to measure; without it, everything.
+    what: Vec<What>,
+    /// How often each context-switch price is measured.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Write the figures here as JSON; without it, to target/bench.json.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// The price of a context switch, beside runqlat's.
+    Switch,
+    /// The agent's CPU, memory and start, by the number of cgroups.
+    Agent,
+    /// How long a tick takes, and what each program takes of each event.
+    Sample,
+}
+
+/// Everything that was measured.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Figures {
+    host: Host,
+    switch: Option<switch::Figures>,
+    agent: Option<agent::Figures>,
+    sample: Option<sample::Figures>,
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        // Before the build, which keeps the machine busy.
+        let host = Host::look()?;
+        let wants = |what| self.what.is_empty() || self.what.contains(&what);
+        let isobar = build::agent(&build::object(&setup::toolchain()?)?)?;
+        let mut expected = 0.0;
+        if wants(What::Switch) {
+            setup::observers()?;
+            expected += switch::expected(self.rounds);
+        }
+        if wants(What::Agent) {
+            expected += agent::expected();
+        }
+        if wants(What::Sample) {
+            expected += sample::expected();
+        }
+        let mut rig = Rig::new(isobar, expected)?;
+
+        println!("{host}");
+        let mut figures = Figures { host, switch: None, agent: None, sample: None };
+        if wants(What::Switch) {
+            let measured = switch::measure(&mut rig, self.rounds)?;
+            println!("\n{measured}");
+            figures.switch = Some(measured);
+        }
+        if wants(What::Agent) {
+            let measured = agent::measure(&mut rig)?;
+            println!("\n{measured}");
+            figures.agent = Some(measured);
+        }
+        if wants(What::Sample) {
+            let measured = sample::measure(&mut rig)?;
+            println!("\n{measured}");
+            figures.sample = Some(measured);
+        }
+        let file = self.json.unwrap_or_else(|| root().join("target/bench.json"));
+        fs::write(&file, serde_json::to_string_pretty(&figures)? + "\n")
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("figures as JSON: {}", file.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
