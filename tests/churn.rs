@@ -148,7 +148,9 @@ fn two_thousand_cgroups_come_and_go_and_nothing_of_them_stays() {
         assert!(["gone", "unsupported"].contains(&why.as_str()), "{n} gaps are {why}: {seen:?}");
     }
     assert_eq!(end["gaps"], start["gaps"], "what is missing is what was missing before");
-    assert_eq!(agent.n_descriptors(), descriptors, "descriptors at the end and at the start");
+    // Other cgroups of the machine may have ended meanwhile, and theirs with them.
+    let kept = agent.n_descriptors();
+    assert!(kept <= descriptors, "{descriptors} descriptors at the start, {kept} at the end");
     let grown = resident(&end).saturating_sub(resident(&start));
     assert!(grown < GROWTH, "resident memory grew by {grown} bytes");
 
