@@ -55,9 +55,9 @@ pub(crate) static ALLOCATABLE: HashMap<u64, u8> = HashMap::with_max_entries(64, 
 #[map]
 pub(crate) static OOM_LIMITS: LruHashMap<u32, u64> = LruHashMap::with_max_entries(64, 0);
 
-/// Rare events: 128 KiB.
+/// Rare events: 512 KiB, some 1,700 births of cgroups within a second.
 #[map]
-pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(128 * 1024, 0);
+pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(512 * 1024, 0);
 
 /// A zero of each large value, which would not fit on the stack.
 #[map]

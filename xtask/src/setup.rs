@@ -43,6 +43,11 @@ pub(crate) fn toolchain() -> Result<Toolchain> {
     ebpf::ready(&Cache::open()?)
 }
 
+/// A browser and its driver.
+pub(crate) fn browser() -> Result<()> {
+    apt::install(&["chromium", "chromium-driver"], "the page is tested in a real browser")
+}
+
 /// The tools that a context switch's price is compared with, installed.
 pub(crate) fn observers() -> Result<()> {
     apt::install(&["libbpf-tools", "bpftrace"], "runqlat is what isobar's price is measured by")

@@ -34,6 +34,7 @@ impl Test {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let mut tally = Tally::default();
         let object = build::object(&setup::toolchain()?)?;
+        setup::browser()?;
         for args in [
             &["fmt", "--all", "--check"][..],
             &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],

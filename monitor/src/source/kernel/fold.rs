@@ -226,6 +226,18 @@ impl Ledger {
     }
 }
 
+/// The pairs to drop when the matrix fills up: those that waited least, so that half is free again.
+/// A new pair that finds no room would be lost, however long it waits.
+pub(super) fn least(matrix: &[(Pair, u64)], room: usize) -> Vec<Pair> {
+    if matrix.len() * 4 < room * 3 {
+        return Vec::new();
+    }
+    let mut by_time: Vec<(u64, Pair)> = matrix.iter().map(|(pair, time)| (*time, *pair)).collect();
+    by_time.sort_unstable();
+    by_time.truncate(matrix.len().saturating_sub(room / 2));
+    by_time.into_iter().map(|(_, pair)| pair).collect()
+}
+
 /// The newest clock of all CPUs: "now" for what has not ended yet.
 fn newest(cpus: &[Cpu]) -> u64 {
     cpus.iter().map(|cpu| cpu.last_switch).max().unwrap_or(0)

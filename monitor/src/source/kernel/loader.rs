@@ -108,6 +108,7 @@ pub(super) struct Loader {
     memory: HashMap<MapData, u64, Memory>,
     allocatable: HashMap<MapData, u64, u8>,
     events: RingBuf<MapData>,
+    sizes: Sizes,
     // Dropping the logger would close its map, and programs loaded later would fail with EBADF.
     log: Option<EbpfLogger<&'static dyn log::Log>>,
     map_bytes: Option<u64>,
@@ -154,6 +155,7 @@ impl Loader {
             memory: take(&mut ebpf, "MEMORY")?,
             allocatable: take(&mut ebpf, "ALLOCATABLE")?,
             events: take(&mut ebpf, "EVENTS")?,
+            sizes,
             ebpf,
             btf: Some(btf),
             log,
@@ -246,7 +248,12 @@ impl Loader {
         let _ = self.memory.remove(&cgroup);
     }
 
-    /// Drops a pair of which one side is no more.
+    /// Pairs for which the matrix was made.
+    pub(super) fn room_for_pairs(&self) -> usize {
+        self.sizes.pairs as usize
+    }
+
+    /// Drops a pair.
     pub(super) fn forget_pair(&mut self, pair: Pair) {
         let _ = self.matrix.remove(&pair);
     }

@@ -186,6 +186,9 @@ impl Kernel {
             self.ledger.bury(id, maps);
             self.loader.forget(id);
         }
+        for pair in fold::least(&maps.matrix, self.loader.room_for_pairs()) {
+            self.loader.forget_pair(pair);
+        }
         for (pair, _) in &maps.matrix {
             if !lives(pair.victim, &self.born) || !lives(pair.aggressor, &self.born) {
                 self.loader.forget_pair(*pair);

@@ -138,3 +138,14 @@ fn a_quota_is_a_levels_own_if_it_lies_there_or_below() {
     after.groups.retain(|(id, _)| *id != LEFT);
     assert_eq!(split(&ledger.fold(&after, |_| true), POD), (21, 300));
 }
+
+#[test]
+fn a_matrix_that_fills_up_loses_those_that_waited_least() {
+    let matrix = |n: u64| -> Vec<(Pair, u64)> {
+        (1..=n).map(|i| (Pair { victim: i, aggressor: 1 }, i * 10)).collect()
+    };
+    assert_eq!(least(&matrix(5), 8), [], "there is room");
+    let dropped: Vec<u64> = least(&matrix(6), 8).iter().map(|pair| pair.victim).collect();
+    assert_eq!(dropped, [1, 2]);
+    assert_eq!(least(&matrix(8), 8).len(), 4);
+}
