@@ -7,13 +7,15 @@ use std::{fs, io};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap, RingBuf};
 use aya::programs::{Program, ProgramError};
 use aya::sys::{Stats, enable_stats};
+use aya::util::nr_cpus;
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use aya_log::EbpfLogger;
-use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern, SYMBOL};
+use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern};
 use rustix::io::Errno;
 
+use super::batch;
 use super::layout::Layout;
-use super::programs::{CALLERS, Hook, Plan};
+use super::programs::{CALLERS, Hook, Plan, pattern};
 
 const EPERM: i32 = Errno::PERM.raw_os_error();
 const ENOENT: i32 = Errno::NOENT.raw_os_error();
@@ -35,6 +37,9 @@ pub enum LoadError {
     /// The kernel's BTF, as aya reads it.
     #[error("cannot read the kernel's BTF")]
     Btf(#[source] Box<aya::BtfError>),
+    /// How many CPUs there may be tells how long a value is.
+    #[error("cannot tell how many CPUs there may be")]
+    Cpus(#[source] io::Error),
     /// A map that the object should hold.
     #[error("cannot use map {name}")]
     Map {
@@ -109,6 +114,11 @@ pub(super) struct Loader {
     allocatable: HashMap<MapData, u64, u8>,
     events: RingBuf<MapData>,
     sizes: Sizes,
+    n_possible_cpus: usize,
+    // The same maps, to be read in batches, for which aya has no call.
+    groups_fd: OwnedFd,
+    matrix_fd: OwnedFd,
+    memory_fd: OwnedFd,
     // Dropping the logger would close its map, and programs loaded later would fail with EBADF.
     log: Option<EbpfLogger<&'static dyn log::Log>>,
     map_bytes: Option<u64>,
@@ -149,6 +159,9 @@ impl Loader {
             .inspect_err(|error| tracing::debug!(%error, "no log from the kernel side"))
             .ok();
         let mut this = Self {
+            groups_fd: descriptor(&ebpf, "GROUPS")?,
+            matrix_fd: descriptor(&ebpf, "MATRIX")?,
+            memory_fd: descriptor(&ebpf, "MEMORY")?,
             groups: take(&mut ebpf, "GROUPS")?,
             cpus: take(&mut ebpf, "CPUS")?,
             matrix: take(&mut ebpf, "MATRIX")?,
@@ -156,6 +169,7 @@ impl Loader {
             allocatable: take(&mut ebpf, "ALLOCATABLE")?,
             events: take(&mut ebpf, "EVENTS")?,
             sizes,
+            n_possible_cpus: nr_cpus().map_err(|(_, error)| LoadError::Cpus(error))?,
             ebpf,
             btf: Some(btf),
             log,
@@ -227,19 +241,31 @@ impl Loader {
     /// Each cgroup's state on each CPU. An entry that goes away meanwhile is left out.
     #[must_use]
     pub(super) fn groups(&self) -> Vec<(u64, Vec<Group>)> {
-        self.groups.iter().flatten().map(|(id, values)| (id, values.to_vec())).collect()
+        let n_cpus = self.n_possible_cpus;
+        match batch::entries::<u64, Group>(self.groups_fd.as_fd(), n_cpus) {
+            Ok((ids, values)) => {
+                ids.into_iter().zip(values.chunks(n_cpus).map(<[Group]>::to_vec)).collect()
+            }
+            Err(_) => self.groups.iter().flatten().map(|(id, v)| (id, v.to_vec())).collect(),
+        }
     }
 
     /// The aggressor matrix.
     #[must_use]
     pub(super) fn matrix(&self) -> Vec<(Pair, u64)> {
-        self.matrix.iter().flatten().collect()
+        match batch::entries(self.matrix_fd.as_fd(), 1) {
+            Ok((pairs, times)) => pairs.into_iter().zip(times).collect(),
+            Err(_) => self.matrix.iter().flatten().collect(),
+        }
     }
 
     /// Each scope's memory stall.
     #[must_use]
     pub(super) fn memory(&self) -> Vec<(u64, Memory)> {
-        self.memory.iter().flatten().collect()
+        match batch::entries(self.memory_fd.as_fd(), 1) {
+            Ok((scopes, stalls)) => scopes.into_iter().zip(stalls).collect(),
+            Err(_) => self.memory.iter().flatten().collect(),
+        }
     }
 
     /// Drops what is kept of a cgroup that is no more. What never was there is no error.
@@ -330,34 +356,33 @@ where
     map.and_then(M::try_from).map_err(|source| LoadError::Map { name, source: Box::new(source) })
 }
 
-fn pattern(symbol: &str, cause: isobar_ebpf::Cause) -> Pattern {
-    let (mut bytes, mut mask) = ([0u8; SYMBOL], [0u8; SYMBOL]);
-    for (at, byte) in symbol.bytes().take(SYMBOL).enumerate() {
-        bytes[at] = byte;
-        mask[at] = 0xff;
-    }
-    let words = |bytes: [u8; SYMBOL]| {
-        let mut words = [0; SYMBOL / 8];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
-        }
-        words
-    };
-    Pattern { bytes: words(bytes), mask: words(mask), cause: cause as u32 + 1, pad: 0 }
+/// Another descriptor of a map.
+fn descriptor(ebpf: &Ebpf, name: &'static str) -> Result<OwnedFd, LoadError> {
+    let gone = || MapError::InvalidName { name: name.into() };
+    let data = ebpf.map(name).and_then(data).ok_or_else(gone);
+    let failed = |source| LoadError::Map { name, source: Box::new(source) };
+    let data = data.map_err(failed)?;
+    data.fd().as_fd().try_clone_to_owned().map_err(|error| failed(MapError::IoError(error)))
 }
 
 /// `memlock` of a map's fdinfo.
 fn map_memory(map: &Map) -> Option<u64> {
-    let fd = match map {
+    let Some(data) = data(map) else { return Some(0) };
+    let fd = data.fd().as_fd().as_raw_fd();
+    value(&fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?, "memlock")
+}
+
+/// A map of a kind that the object has.
+fn data(map: &Map) -> Option<&MapData> {
+    match map {
         Map::Array(data)
         | Map::HashMap(data)
         | Map::LruHashMap(data)
         | Map::PerCpuArray(data)
         | Map::PerCpuHashMap(data)
-        | Map::RingBuf(data) => data.fd().as_fd().as_raw_fd(),
-        _ => return Some(0),
-    };
-    value(&fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?, "memlock")
+        | Map::RingBuf(data) => Some(data),
+        _ => None,
+    }
 }
 
 /// A number out of fdinfo: `name:\tvalue`.

@@ -5,6 +5,7 @@
 //! of capabilities; the agent as a whole never fails for it.
 
 mod attach;
+mod batch;
 mod btf;
 mod fold;
 mod layout;

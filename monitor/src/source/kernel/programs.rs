@@ -1,5 +1,7 @@
 //! The programs by name: what each hooks, what it gives, what it needs of the kernel.
 
+use isobar_ebpf::{Cause, Pattern, SYMBOL};
+
 /// How a program hooks in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hook {
@@ -121,10 +123,8 @@ pub(super) const PLANS: &[Plan] = &[
 /// How a caller of `psi_memstall_enter` tells the cause, as `monitor-ebpf`'s `Cause`: the first
 /// beginning that fits. Compilers add suffixes (`.constprop.0`), and kernels add leading
 /// underscores and rename, so several stand for one.
-pub(super) const CALLERS: &[(&str, isobar_ebpf::Cause)] = {
-    use isobar_ebpf::Cause::{
-        Compaction, Global, KernelThread, OwnHigh, Refault, SomeLimit, SwapIn,
-    };
+pub(super) const CALLERS: &[(&str, Cause)] = {
+    use Cause::{Compaction, Global, KernelThread, OwnHigh, Refault, SomeLimit, SwapIn};
     &[
         ("reclaim_high", OwnHigh),
         ("mem_cgroup_handle_over_high", OwnHigh),
@@ -150,3 +150,20 @@ pub(super) const CALLERS: &[(&str, isobar_ebpf::Cause)] = {
         ("do_swap_page", SwapIn),
     ]
 };
+
+/// A caller as the kernel side compares it.
+pub(super) fn pattern(symbol: &str, cause: Cause) -> Pattern {
+    let (mut bytes, mut mask) = ([0u8; SYMBOL], [0u8; SYMBOL]);
+    for (at, byte) in symbol.bytes().take(SYMBOL).enumerate() {
+        bytes[at] = byte;
+        mask[at] = 0xff;
+    }
+    let words = |bytes: [u8; SYMBOL]| {
+        let mut words = [0; SYMBOL / 8];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
+        }
+        words
+    };
+    Pattern { bytes: words(bytes), mask: words(mask), cause: cause as u32 + 1, pad: 0 }
+}

@@ -1,0 +1,88 @@
+//! Reads a hash map some hundred entries a call instead of two calls an entry: at 500 cgroups those
+//! were a fifth of all that the agent did. aya has no call for it. Linux 5.6+.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::null_mut;
+
+/// `BPF_MAP_LOOKUP_BATCH`, include/uapi/linux/bpf.h.
+const LOOKUP_BATCH: libc::c_long = 24;
+/// Bytes of values asked for at once.
+const CHUNK: usize = 256 * 1024;
+/// The kernel hands out whole buckets and refuses one that does not fit: none is as large as this.
+const LARGEST_BUCKET: usize = 64;
+
+/// The `batch` member of `union bpf_attr`.
+#[repr(C)]
+struct Request {
+    in_batch: *mut u32,
+    out_batch: *mut u32,
+    keys: *mut libc::c_void,
+    values: *mut libc::c_void,
+    count: u32,
+    map: i32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+/// Plain integers: any bytes are a value, and there is no padding.
+///
+/// # Safety
+/// As the text says.
+pub(super) unsafe trait Plain: Copy + Default {}
+
+// SAFETY: an integer.
+unsafe impl Plain for u64 {}
+// SAFETY: `repr(C)`, integers only, sizes asserted where they are defined.
+unsafe impl Plain for isobar_ebpf::Pair {}
+// SAFETY: as above.
+unsafe impl Plain for isobar_ebpf::Group {}
+// SAFETY: as above.
+unsafe impl Plain for isobar_ebpf::Memory {}
+
+/// All keys, and for each `per_key` values: one, or one a possible CPU.
+///
+/// # Errors
+/// What the kernel says; nothing was read then. The map may change meanwhile: an entry that comes
+/// or goes may be in it or not.
+pub(super) fn entries<K: Plain, V: Plain>(
+    map: BorrowedFd<'_>,
+    per_key: usize,
+) -> io::Result<(Vec<K>, Vec<V>)> {
+    let chunk = (CHUNK / (size_of::<V>() * per_key).max(1)).max(LARGEST_BUCKET);
+    let (mut keys, mut values) = (Vec::new(), Vec::new());
+    let (mut some_keys, mut some_values) =
+        (vec![K::default(); chunk], vec![V::default(); chunk * per_key]);
+    let (mut at, mut begun) = (0u32, false);
+    loop {
+        let mut next = 0u32;
+        let mut request = Request {
+            in_batch: if begun { &raw mut at } else { null_mut() },
+            out_batch: &raw mut next,
+            keys: some_keys.as_mut_ptr().cast(),
+            values: some_values.as_mut_ptr().cast(),
+            count: u32::try_from(chunk).expect("a chunk is small"),
+            map: map.as_raw_fd(),
+            elem_flags: 0,
+            flags: 0,
+        };
+        // SAFETY: the buffers hold `count` keys and as many times `per_key` values, whose sizes
+        // are multiples of eight, as the kernel rounds them; they outlive the call.
+        let result = unsafe {
+            libc::syscall(libc::SYS_bpf, LOOKUP_BATCH, &raw mut request, size_of::<Request>())
+        };
+        let error = (result < 0).then(io::Error::last_os_error);
+        // The end of the map is told by ENOENT, with the last entries.
+        let ended = error.as_ref().is_some_and(|e| e.raw_os_error() == Some(libc::ENOENT));
+        if let Some(error) = error.filter(|_| !ended) {
+            return Err(error);
+        }
+        let n = (request.count as usize).min(chunk);
+        keys.extend_from_slice(&some_keys[..n]);
+        values.extend_from_slice(&some_values[..n * per_key]);
+        if ended {
+            return Ok((keys, values));
+        }
+        (at, begun) = (next, true);
+    }
+}
