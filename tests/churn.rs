@@ -110,6 +110,11 @@ fn below(snapshot: &Value, above: &str) -> usize {
     paths.filter(|path| path.as_str().unwrap().starts_with(&inside)).count()
 }
 
+/// Descriptors of maps, programs and the like: what is open on no file.
+fn n_kernel_objects(open: &[String]) -> usize {
+    open.iter().filter(|on| on.starts_with("anon_inode:")).count()
+}
+
 fn resident(snapshot: &Value) -> u64 {
     snapshot["cost"]["resident"].as_u64().unwrap()
 }
@@ -123,7 +128,7 @@ fn two_thousand_cgroups_come_and_go_and_nothing_of_them_stays() {
     }
     // The first seconds make buffers, and meter the programs once.
     let start = agent.wait_for("a steady state", |s| s["tick"].as_u64() >= Some(6));
-    let descriptors = agent.n_descriptors();
+    let kernel_objects = n_kernel_objects(&agent.descriptors());
 
     let mut seen = Seen::default();
     threads(|scope| {
@@ -147,10 +152,18 @@ fn two_thousand_cgroups_come_and_go_and_nothing_of_them_stays() {
     for (why, n) in &seen.gaps {
         assert!(["gone", "unsupported"].contains(&why.as_str()), "{n} gaps are {why}: {seen:?}");
     }
-    assert_eq!(end["gaps"], start["gaps"], "what is missing is what was missing before");
-    // Other cgroups of the machine may have ended meanwhile, and theirs with them.
-    let kept = agent.n_descriptors();
-    assert!(kept <= descriptors, "{descriptors} descriptors at the start, {kept} at the end");
+    let ours = format!("{}/", above.path());
+    assert_eq!(live::gaps(&end, &ours).count(), 0, "{}", end["gaps"]);
+    let open = agent.descriptors();
+    // Their names are numbers, those of its own files are not.
+    let is_child = |on: &&String| {
+        on.split_once(&ours).is_some_and(|(_, name)| name.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let left: Vec<_> = open.iter().filter(is_child).collect();
+    assert_eq!(left, Vec::<&String>::new(), "open on cgroups that are gone");
+    // One more is open while the programs are metered, one tick in sixty.
+    let n = n_kernel_objects(&open);
+    assert!(n <= kernel_objects + 1, "{kernel_objects} at the start, {n} at the end: {open:?}");
     let grown = resident(&end).saturating_sub(resident(&start));
     assert!(grown < GROWTH, "resident memory grew by {grown} bytes");
 
@@ -159,7 +172,10 @@ fn two_thousand_cgroups_come_and_go_and_nothing_of_them_stays() {
     let is_complaint = |line: &&str| ["WARN", "ERROR", "panicked"].iter().any(|w| line.contains(w));
     assert_eq!(said.lines().filter(is_complaint).collect::<Vec<_>>(), Vec::<&str>::new());
     println!(
-        "{} ticks, {} at a time, gaps {:?}, {descriptors} descriptors, {grown} bytes more",
-        seen.ticks, seen.most, seen.gaps
+        "{} ticks, {} at a time, gaps {:?}, {} descriptors, {grown} bytes more",
+        seen.ticks,
+        seen.most,
+        seen.gaps,
+        open.len()
     );
 }

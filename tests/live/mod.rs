@@ -132,11 +132,12 @@ impl Agent {
         self.process.wait().unwrap()
     }
 
-    /// Descriptors that it has open, sockets of its readers left out: those come and go.
-    pub(crate) fn n_descriptors(&self) -> usize {
+    /// What its descriptors are open on, sockets of its readers left out: those come and go.
+    pub(crate) fn descriptors(&self) -> Vec<String> {
         let open = fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap();
         let of = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
-        of.filter(|of| !of.to_string_lossy().starts_with("socket:")).count()
+        let of = of.map(|of| of.to_string_lossy().into_owned());
+        of.filter(|of| !of.starts_with("socket:")).collect()
     }
 
     /// Whether the kernel side sees waits; if not, the reason is printed as that of a skip.
