@@ -6,7 +6,7 @@
 //! - `switch`: a CPU goes from one task to the next. Run-queue wait, IO wait, who ran meanwhile.
 //! - `union`: wall time in which somebody waited, per CPU and for every cgroup level.
 //! - `throttle`: quotas. What of a wait is nobody else's fault.
-//! - `stall`: memory stalls by cause. `reclaim`: whose limit, and the way without fentry.
+//! - `stall`: memory stalls by cause. `reclaim`, `limit`: whose limit, and the way without fentry.
 //! - `rare`: OOM kills, births and deaths of cgroups, exits.
 //!
 //! `layout` knows where the running kernel keeps its members, `maps` is all that is shared.
@@ -17,6 +17,7 @@
 
 mod climb;
 mod layout;
+mod limit;
 mod maps;
 mod rare;
 mod reclaim;

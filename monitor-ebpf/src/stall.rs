@@ -22,8 +22,8 @@ use aya_ebpf::programs::{FEntryContext, FExitContext};
 use isobar_ebpf::{ANY, Caller, Cause, NODE, Open, PATTERNS, SHORTAGE, SLOTS, Stall};
 
 use crate::layout::{HAS_PSI, Object, TASK_IN_MEMSTALL, TASK_IN_MEMSTALL_MASK, at, has, load};
+use crate::limit::whose_high;
 use crate::maps::{CALLER_PATTERNS, CALLERS, STALLS, count_lost, fetch_add, memory};
-use crate::reclaim;
 
 /// Frames above the caller of a traced function: the program, its trampoline, the function.
 const SKIP: u64 = 3;
@@ -61,7 +61,7 @@ pub(crate) fn memstall_enter(ctx: FEntryContext) -> i32 {
         }
         let mut cause = caller_cause(&ctx);
         if matches!(cause, Some(Cause::OwnHigh)) {
-            cause = Some(reclaim::whose_high());
+            cause = Some(whose_high());
         }
         begin(pid, cause.unwrap_or(Cause::Other));
     }
