@@ -8,7 +8,7 @@ use aya_ebpf::macros::{btf_tracepoint, fentry};
 use aya_ebpf::programs::{BtfTracePointContext, FEntryContext};
 use isobar_ebpf::Cause;
 
-use crate::layout::{CSS_CGROUP, MEMCG_CSS_CGROUP, Object, TASK_FLAGS, id, load};
+use crate::layout::{CSS_CGROUP, MEMCG_CSS_CGROUP, TASK_FLAGS, id, load};
 use crate::limit::{above, own_css};
 use crate::maps::STALLS;
 use crate::stall::{begin, change_cause, end, thread};
