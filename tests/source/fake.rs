@@ -175,6 +175,65 @@ fn pressure_is_not_read_twice_within_a_second() {
 }
 
 #[test]
+fn a_cgroup_that_neither_runs_nor_waits_is_read_again_at_its_turn_or_when_it_runs() {
+    let fake = Fake::new();
+    fake.make("/a");
+    let mut sampler = sampler(fake.root());
+    let mut seen = |tick, in_file| {
+        fake.write_pressure("/a", in_file);
+        fake.write("/a/memory.events", &format!("oom_kill {in_file}\n"));
+        let read = sample(&mut sampler, tick);
+        let total = total_of(&read, "/a").unwrap();
+        let events = cgroup(&read, "/a").memory.events.unwrap();
+        assert_eq!(events.oom_kill, total.0, "read and carried together, tick {tick}");
+        total.0
+    };
+    (1..=2).for_each(|tick| assert_eq!(seen(tick, 1), 1));
+    // Quiet from here on: what changes behind its back is seen at its turn, whichever tick that is.
+    let turn = (3..=12).find(|tick| seen(*tick, 2) == 2).unwrap();
+    assert_eq!(seen(turn + 1, 3), 3, "it grew in the reading before: read each tick");
+    assert_eq!(seen(turn + 2, 3), 3, "stands still");
+    (3..=9).for_each(|later| assert_eq!(seen(turn + later, 4), 3, "{later} ticks later"));
+    assert_eq!(seen(turn + 10, 4), 4, "its turn again");
+    assert_eq!((seen(turn + 11, 4), seen(turn + 12, 5)), (4, 4), "quiet again");
+    fake.write("/a/cpu.stat", "usage_usec 2\n");
+    assert_eq!(seen(turn + 13, 5), 5, "it ran");
+}
+
+#[test]
+fn a_cgroup_is_not_quiet_while_anything_moves_or_is_amiss() {
+    let zero = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
+    #[rustfmt::skip]
+    let table = [
+        // file, what it says at each tick
+        ("cpu.pressure", zero.replace("avg300=0.00", "avg300=0.01")),
+        ("io.pressure", zero.replace("avg10=0.00", "avg10=0.01")),
+        ("memory.pressure", format!("{zero}odd\n")),
+        ("memory.pressure", "??\n".into()),
+        ("memory.events", "oom_kill\n".into()),
+    ];
+    for (file, text) in table {
+        let fake = Fake::new();
+        fake.make("/a");
+        fake.write(&format!("/a/{file}"), &text);
+        let mut sampler = sampler(fake.root());
+        let first = sample(&mut sampler, 1);
+        for tick in 2..=12 {
+            let other = if file == "cpu.pressure" { "io" } else { "cpu" };
+            if tick > 3 {
+                fake.write(&format!("/a/{other}.pressure"), &zero.replace("=1\n", "=9\n"));
+            }
+            let read = sample(&mut sampler, tick);
+            let psi = cgroup(&read, "/a").pressure;
+            let read_on = if other == "io" { psi.io } else { psi.cpu };
+            let want = if tick > 3 { 9 } else { 1 };
+            assert_eq!(read_on.unwrap().some.unwrap().total, Micros(want), "{file}, tick {tick}");
+            assert_eq!(read.gaps, first.gaps, "{file}, tick {tick}: told anew each time");
+        }
+    }
+}
+
+#[test]
 fn a_pressure_file_that_failed_is_told_until_it_may_be_read_again() {
     let fake = Fake::new();
     fake.make("/a");

@@ -12,6 +12,7 @@ mod kept;
 mod lacking;
 mod listing;
 mod parse;
+mod quiet;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};

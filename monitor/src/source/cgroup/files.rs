@@ -9,7 +9,7 @@ use crate::model::units::Bytes;
 use crate::source::lines::{Torn, value};
 use crate::source::pressure;
 
-/// A file of a cgroup directory. The first [`File::N_KEPT`] are read each tick.
+/// A file of a cgroup directory. The first [`File::N_KEPT`] are read each tick, or may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum File {
@@ -17,12 +17,12 @@ pub(crate) enum File {
     MemoryPressure,
     IoPressure,
     IrqPressure,
+    MemoryEvents,
+    IoStat,
     CpuStat,
     MemoryCurrent,
     MemorySwapCurrent,
-    MemoryEvents,
     MemoryStat,
-    IoStat,
     PidsCurrent,
     CpuMax,
     CpuWeight,
@@ -47,9 +47,12 @@ impl File {
     /// At most once a second; see [`pressure::LastRead`].
     pub(crate) const PRESSURE: [Self; 4] = [CpuPressure, MemoryPressure, IoPressure, IrqPressure];
 
-    /// Change each second.
-    pub(crate) const COUNTERS: [Self; 7] =
-        [CpuStat, MemoryCurrent, MemorySwapCurrent, MemoryEvents, MemoryStat, IoStat, PidsCurrent];
+    /// Stand still, as pressure does, in a cgroup where nothing happens.
+    pub(crate) const EVENTS: [Self; 2] = [MemoryEvents, IoStat];
+
+    /// Change each second, `cpu.stat` alone by what the cgroup itself does.
+    pub(crate) const COUNTERS: [Self; 5] =
+        [CpuStat, MemoryCurrent, MemorySwapCurrent, MemoryStat, PidsCurrent];
 
     /// Change when somebody configures something; the count of processes is no basis of any
     /// decision and rides along.
@@ -85,7 +88,8 @@ impl File {
     }
 
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Self::PRESSURE.into_iter().chain(Self::COUNTERS).chain(Self::SETTINGS)
+        let each_tick = Self::PRESSURE.into_iter().chain(Self::EVENTS).chain(Self::COUNTERS);
+        each_tick.chain(Self::SETTINGS)
     }
 
     /// The controller without which the file is missing; `None` if it needs none.
@@ -219,7 +223,8 @@ mod tests {
         let all: Vec<_> = File::all().collect();
         assert!(all.is_sorted_by(|a, b| a < b), "each once, in the order of the enum: {all:?}");
         let kept: Vec<_> = all.iter().filter(|file| (**file as usize) < File::N_KEPT).collect();
-        let each_tick: Vec<_> = File::PRESSURE.iter().chain(&File::COUNTERS).collect();
+        let each_tick: Vec<_> =
+            File::PRESSURE.iter().chain(&File::EVENTS).chain(&File::COUNTERS).collect();
         assert_eq!(kept, each_tick);
     }
 

@@ -10,9 +10,10 @@ use rustix::io::Errno;
 use super::files::{File, FileSet};
 use super::kept::{Budget, Reader};
 use super::listing::Listing;
-use super::{Turn, due};
+use super::{Turn, due, quiet};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, MemoryFiles};
 use crate::model::sample::{Gap, GapReason};
+use crate::model::units::Micros;
 use crate::source::gap::{Gaps, ReadError, unknown_line};
 use crate::source::mounts::{Extent, Root};
 use crate::source::pressure::LastRead;
@@ -35,8 +36,12 @@ pub(crate) struct Group {
     pub(crate) unsupported: FileSet,
     /// Gave no reading when they were last read.
     failed: FileSet,
+    /// Had a line that this version does not know when they were last read.
+    strange: FileSet,
     kept: [Option<OwnedFd>; File::N_KEPT],
     last_pressure: LastRead,
+    /// See [`quiet::still_at`].
+    still_at: Option<Micros>,
     /// The settings were read since the directory was last seen to change.
     settled: bool,
     last: Cgroup,
@@ -61,8 +66,8 @@ pub(crate) struct Reading<'a> {
 }
 
 impl Group {
-    /// Settings are read in turns of this many ticks.
-    const SETTINGS_EVERY: u64 = 10;
+    /// Settings, and all that a quiet cgroup has, are read in turns of this many ticks.
+    const ALL_EVERY: u64 = 10;
 
     pub(crate) fn new(
         id: CgroupId,
@@ -80,8 +85,10 @@ impl Group {
             has_pressure_switch: false,
             unsupported: FileSet::default(),
             failed: FileSet::default(),
+            strange: FileSet::default(),
             kept: Default::default(),
             last_pressure: LastRead::default(),
+            still_at: None,
             settled: false,
             last: Cgroup { path, parent, ..Cgroup::default() },
         }
@@ -108,7 +115,11 @@ impl Group {
         for file in self.files.without(listing.files).files() {
             self.close(file, budget);
         }
-        self.settled &= self.files == listing.files;
+        let is_as_known = self.files == listing.files;
+        self.settled &= is_as_known;
+        if !is_as_known || self.unsupported != FileSet::default() {
+            self.still_at = None;
+        }
         self.files = listing.files;
         self.has_pressure_switch = listing.has_pressure_switch;
         self.unsupported = FileSet::default();
@@ -129,12 +140,18 @@ impl Group {
     pub(crate) fn read(&mut self, on: &mut Reading<'_>) -> Result<Cgroup, ReadError> {
         let mut now =
             Cgroup { path: self.last.path.clone(), parent: self.last.parent, ..Cgroup::default() };
-        self.read_pressure(&mut now, on)?;
+        let is_due = due(on.turn.tick, self.id, Self::ALL_EVERY);
+        // Before the rest, so that whoever runs while that is read shows in the next tick's usage.
         for file in File::COUNTERS {
             self.read_file(file, &mut now, on)?;
         }
+        if is_due || self.relist || self.still_at.is_none() || self.still_at != now.cpu.usage {
+            self.read_waiting(&mut now, on)?;
+        } else {
+            quiet::carry(&self.last, &mut now);
+        }
         let to_retry = File::SETTINGS.iter().any(|file| self.failed.has(*file));
-        if !self.settled || to_retry || due(on.turn.tick, self.id, Self::SETTINGS_EVERY) {
+        if !self.settled || to_retry || is_due {
             self.settled = true;
             for file in File::SETTINGS {
                 self.read_file(file, &mut now, on)?;
@@ -146,22 +163,39 @@ impl Group {
         Ok(now)
     }
 
-    fn read_pressure(&mut self, now: &mut Cgroup, on: &mut Reading<'_>) -> Result<(), ReadError> {
+    /// Reads what stands still while the cgroup is quiet, and finds out whether it is.
+    fn read_waiting(&mut self, now: &mut Cgroup, on: &mut Reading<'_>) -> Result<(), ReadError> {
+        let is_fresh = self.read_pressure(now, on)?;
+        for file in File::EVENTS {
+            self.read_file(file, now, on)?;
+        }
+        // What gave a gap gives it anew in each sample, so it must be read.
+        let is_whole = |file: &File| !self.failed.has(*file) && !self.strange.has(*file);
+        let all_whole = File::PRESSURE.iter().chain(&File::EVENTS).all(is_whole);
+        self.still_at = if is_fresh && all_whole { quiet::still_at(&self.last, now) } else { None };
+        Ok(())
+    }
+
+    /// Returns whether the cgroup's own files were read.
+    fn read_pressure(&mut self, now: &mut Cgroup, on: &mut Reading<'_>) -> Result<bool, ReadError> {
         // The root's files show the same counters as /proc/pressure, which was just read: to read
         // them again is to read one scope twice a second.
         if self.last.parent.is_none() && on.root.extent() == Extent::Whole {
             now.pressure = on.turn.node;
-            return Ok(());
+            return Ok(false);
         }
         if self.last_pressure.may_read(on.turn.now) {
-            return File::PRESSURE.into_iter().try_for_each(|file| self.read_file(file, now, on));
+            for file in File::PRESSURE {
+                self.read_file(file, now, on)?;
+            }
+            return Ok(true);
         }
         now.pressure = self.last.pressure;
         for file in File::PRESSURE.into_iter().filter(|file| self.failed.has(*file)) {
             let detail = "could not be read less than a second ago, and is not read again so soon";
             on.gaps.note(file.name(), self.gap(file, GapReason::Failed, detail, on.root));
         }
-        Ok(())
+        Ok(false)
     }
 
     fn read_file(
@@ -174,6 +208,7 @@ impl Group {
             return Ok(());
         }
         self.failed.remove(file);
+        self.strange.remove(file);
         let text = match self.kept.get_mut(file as usize) {
             Some(slot) => on.reader.read_kept(on.dir, file, slot),
             None => on.reader.read_once(on.dir, file.c_name()),
@@ -185,6 +220,7 @@ impl Group {
         match understood {
             Ok(None) => {}
             Ok(Some(line)) => {
+                self.strange.add(file);
                 on.gaps.note(file.name(), unknown_line(&self.path_of(file, on.root), line));
             }
             Err(torn) => {
