@@ -49,6 +49,24 @@ fn nobody_in_particular_gets_pressure_alone_and_is_told_what_is_missing() {
 }
 
 #[test]
+fn a_kernel_that_does_not_describe_its_types_leaves_pressure_and_says_what_to_boot() {
+    let Some(mut agent) = Agent::start_without_btf() else { return };
+    let snapshot = agent.wait_for("a second sample", |s| s["tick"].as_u64() > Some(1));
+    assert!(snapshot["whole"]["pressure"]["cpu"]["some"]["avg10"].is_number(), "{snapshot:#}");
+    assert_eq!(snapshot["whole"]["contention"], Value::Null, "{snapshot:#}");
+    let ready = agent.get("/readyz?verbose").unwrap();
+    let told = ready.lines().find(|line| line.starts_with("[-]kernel side")).unwrap().to_owned();
+    // A build without the eBPF toolchain has nothing to load, and says that first.
+    if told.contains("kernel probes not built") {
+        return skip("the agent was built without its kernel side");
+    }
+    for word in ["/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF"] {
+        assert!(told.contains(word), "{told}");
+    }
+    assert_eq!(agent.stop().code(), Some(0));
+}
+
+#[test]
 fn a_start_that_makes_no_sense_ends_with_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
