@@ -18,7 +18,7 @@ use toml::Spanned;
 use expect::Expectation;
 
 /// One scenario, or one variant of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     /// The file's name, with the values of a variant: `beside/threads=10`.
     pub(crate) name: String,
@@ -27,7 +27,7 @@ pub(crate) struct Scenario {
 }
 
 /// One line of `expect`, and where it stands.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub(crate) line: usize,
     pub(crate) text: String,
@@ -35,7 +35,7 @@ pub(crate) struct Expected {
 }
 
 /// A scenario's file.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Form {
     /// How long is measured.
@@ -77,7 +77,7 @@ pub(crate) struct Only {
 }
 
 /// A cgroup of a scenario.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Group {
     /// Below the mount, with a leading `/`.
@@ -88,7 +88,7 @@ pub(crate) struct Group {
 }
 
 /// A load of a scenario.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Work {
     /// Which cgroup it runs in.
