@@ -2,6 +2,8 @@
 
 pub mod agent;
 pub mod clock;
+pub mod config;
 pub mod model;
+pub mod policy;
 pub mod serve;
 pub mod source;

@@ -35,6 +35,36 @@ pub struct NodeReading {
     pub n_runnable: Option<u64>,
     /// The smaller of `kernel.pid_max` and `kernel.threads-max`.
     pub max_threads: Option<u64>,
+    /// The file systems that eviction signals are about.
+    pub filesystems: Filesystems,
+}
+
+/// The file systems that eviction signals are about. `None` if not read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Filesystems {
+    /// Of the kubelet's directory.
+    pub nodefs: Option<Filesystem>,
+    /// Of images.
+    pub imagefs: Option<Filesystem>,
+    /// Of writable layers.
+    pub containerfs: Option<Filesystem>,
+}
+
+/// `statfs` of one file system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Filesystem {
+    /// The device, which tells two directories on one file system from two.
+    pub device: u64,
+    /// Free for everybody but root: `f_bavail`.
+    pub available: Bytes,
+    /// In all.
+    pub capacity: Bytes,
+    /// Free inodes.
+    pub inodes_free: u64,
+    /// In all.
+    pub inodes: u64,
 }
 
 /// `/proc/meminfo`, in bytes.

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Cgroup, CgroupId};
+use super::decision::Outcome;
 use super::node::NodeReading;
 use super::stall::KernelStalls;
 use super::units::Nanos;
+use super::workload::Pod;
 
 /// A moment on two clocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,6 +46,15 @@ pub struct Sample {
     pub cgroups: BTreeMap<CgroupId, Cgroup>,
     /// The kernel side's counters; `None` without eBPF.
     pub kernel: Option<KernelStalls>,
+    /// The pods of this node by uid; `None` if nobody told.
+    #[serde(default)]
+    pub pods: Option<BTreeMap<String, Pod>>,
+    /// What came of earlier actions.
+    #[serde(default)]
+    pub outcomes: Vec<Outcome>,
+    /// The configuration that holds from this tick on.
+    #[serde(default)]
+    pub generation: u64,
     /// What could not be read.
     pub gaps: Vec<Gap>,
 }

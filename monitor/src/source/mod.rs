@@ -139,7 +139,7 @@ impl Sampler {
         let node = self.node.read(at.boot, &mut gaps);
         let turn = Turn { tick, now: at.boot, node: node.pressure };
         let cgroups = self.tree.read(&turn, &mut gaps);
-        Sample { tick, at, cause, node, cgroups, kernel: None, gaps: gaps.finish() }
+        Sample { tick, at, cause, node, cgroups, gaps: gaps.finish(), ..Sample::default() }
     }
 
     /// What stays true of the node.

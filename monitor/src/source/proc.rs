@@ -9,7 +9,7 @@ use procfs::{KernelStats, LoadAverage, ProcError, ProcResult};
 use super::gap::{Gaps, ReadError, unknown_line};
 use super::lines::value;
 use super::pressure::{self, LastRead, Parsed};
-use crate::model::node::{CpuTime, Meminfo, NodeFacts, NodeReading};
+use crate::model::node::{CpuTime, Filesystems, Meminfo, NodeFacts, NodeReading};
 use crate::model::psi::Pressures;
 use crate::model::sample::{Gap, GapReason};
 use crate::model::units::{Bytes, Nanos};
@@ -60,6 +60,7 @@ impl Node {
             n_threads: load.as_ref().map(|load| u64::from(load.max)),
             n_runnable: load.as_ref().map(|load| u64::from(load.cur)),
             max_threads: or_gap.take(self.max_threads()),
+            filesystems: Filesystems::default(),
         }
     }
 

@@ -1,0 +1,1 @@
+//! Files that an operator wrote, read into settings: all errors together, each with its place.

@@ -1,0 +1,78 @@
+//! Sets of CPUs, as the kernel and the kubelet write them: `0-3,8`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A set of CPU numbers. Empty prints as the empty text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CpuSet(pub BTreeSet<u32>);
+
+/// Why a text is no set of CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CpuSetError {
+    /// A part is no number.
+    #[error("{0:?} is no CPU number")]
+    Number(String),
+    /// A range runs backwards.
+    #[error("the range {0:?} runs backwards")]
+    Backwards(String),
+}
+
+/// No machine has more.
+const LARGEST: u32 = 1 << 20;
+
+impl FromStr for CpuSet {
+    type Err = CpuSetError;
+
+    fn from_str(text: &str) -> Result<Self, CpuSetError> {
+        let mut cpus = BTreeSet::new();
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            let number = |n: &str| {
+                let number = n.parse().ok().filter(|n| *n < LARGEST);
+                number.ok_or_else(|| CpuSetError::Number(n.into()))
+            };
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last): (u32, u32) = (number(first)?, number(last)?);
+            if first > last {
+                return Err(CpuSetError::Backwards(part.into()));
+            }
+            cpus.extend(first..=last);
+        }
+        Ok(Self(cpus))
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cpus = self.0.iter().copied().peekable();
+        let mut comma = "";
+        while let Some(first) = cpus.next() {
+            let mut last = first;
+            while let Some(next) = cpus.next_if(|cpu| *cpu == last + 1) {
+                last = next;
+            }
+            if first == last {
+                write!(f, "{comma}{first}")?;
+            } else {
+                write!(f, "{comma}{first}-{last}")?;
+            }
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for CpuSet {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuSet {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,147 @@
+//! Lengths of time as Go writes them: `1m30s`, `500ms`, `1.5h`.
+//! Source: Go `time.ParseDuration` and `Duration.String`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::units::Nanos;
+
+/// A length of time that prints and parses as Go's. May be negative, as Go's may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GoDuration(pub i64);
+
+/// Why a text is no length of time; the texts are Go's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// No number where one must be, or out of range.
+    #[error("time: invalid duration {0:?}")]
+    Invalid(String),
+    /// A number without a unit.
+    #[error("time: missing unit in duration {0:?}")]
+    MissingUnit(String),
+    /// A unit that does not exist.
+    #[error("time: unknown unit {unit:?} in duration {text:?}")]
+    UnknownUnit {
+        /// The unit.
+        unit: String,
+        /// The whole text.
+        text: String,
+    },
+}
+
+impl From<Nanos> for GoDuration {
+    fn from(time: Nanos) -> Self {
+        Self(i64::try_from(time.0).unwrap_or(i64::MAX))
+    }
+}
+
+impl GoDuration {
+    /// As a length that cannot be negative; below 0 is 0.
+    #[must_use]
+    pub fn nanos(self) -> Nanos {
+        Nanos(u64::try_from(self.0).unwrap_or(0))
+    }
+}
+
+const UNITS: [(&str, i64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+impl FromStr for GoDuration {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        let invalid = || DurationError::Invalid(text.into());
+        let is_negative = text.starts_with('-');
+        let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+        if rest == "0" {
+            return Ok(Self(0));
+        }
+        if rest.is_empty() {
+            return Err(invalid());
+        }
+        let mut total = 0_i128;
+        while !rest.is_empty() {
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            let (whole, after) = rest.split_at(end);
+            let (fraction, after) = match after.strip_prefix('.') {
+                Some(after) => {
+                    after.split_at(after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len()))
+                }
+                None => ("", after),
+            };
+            if whole.is_empty() && fraction.is_empty() {
+                return Err(invalid());
+            }
+            let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+            let (unit, after) = after.split_at(end);
+            if unit.is_empty() {
+                return Err(DurationError::MissingUnit(text.into()));
+            }
+            let known = UNITS.iter().find(|(name, _)| *name == unit);
+            let (_, scale) = known.ok_or_else(|| DurationError::UnknownUnit {
+                unit: unit.into(),
+                text: text.into(),
+            })?;
+            let scale = i128::from(*scale);
+            let number = format!("0{whole}").parse::<i64>().map_err(|_| invalid())?;
+            // More digits than this are below a nanosecond of an hour.
+            let fraction = &fraction[..fraction.len().min(18)];
+            let tens = 10_i128.pow(u32::try_from(fraction.len()).expect("at most 18"));
+            let part = format!("0{fraction}").parse::<i128>().map_err(|_| invalid())?;
+            total += i128::from(number) * scale + part * scale / tens;
+            rest = after;
+        }
+        let total = if is_negative { -total } else { total };
+        i64::try_from(total).map(Self).map_err(|_| invalid())
+    }
+}
+
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.0.unsigned_abs();
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        let decimal = |n: u64, unit: u64| {
+            let text = format!("{}.{:0>9}", n / unit, (n % unit) * (1_000_000_000 / unit));
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        };
+        match n {
+            0 => f.write_str("0s"),
+            1..1_000 => write!(f, "{n}ns"),
+            1_000..1_000_000 => write!(f, "{}µs", decimal(n, 1_000)),
+            1_000_000..1_000_000_000 => write!(f, "{}ms", decimal(n, 1_000_000)),
+            _ => {
+                let minutes = n / 60_000_000_000;
+                let seconds = decimal(n % 60_000_000_000, 1_000_000_000);
+                match (minutes / 60, minutes % 60) {
+                    (0, 0) => write!(f, "{seconds}s"),
+                    (0, minutes) => write!(f, "{minutes}m{seconds}s"),
+                    (hours, minutes) => write!(f, "{hours}h{minutes}m{seconds}s"),
+                }
+            }
+        }
+    }
+}
+
+impl Serialize for GoDuration {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for GoDuration {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,72 @@
+//! The one place where the kubelet needs a float: thresholds that are a share of the capacity.
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+// The kubelet keeps percent thresholds as float32 and multiplies in float64, so 5 % of 10Gi is
+// 536870920 bytes, not 536870912. To say what the kubelet will do, the same must be done here.
+/// A share of something, at most all of it, in the kubelet's own single precision.
+///
+/// Source: kubelet `pkg/kubelet/eviction/helpers.go`, `parsePercentage` and `GetThresholdQuantity`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fraction(f32);
+
+impl Fraction {
+    /// `percent` as the kubelet reads it; `None` outside 0 to 100, and for what is no number.
+    #[must_use]
+    pub fn of_percent(percent: f32) -> Option<Self> {
+        let fraction = percent / 100.0;
+        (0.0..=1.0).contains(&fraction).then_some(Self(fraction))
+    }
+
+    /// This share of `capacity`, cut to whole units.
+    #[must_use]
+    pub fn of(self, capacity: u64) -> u64 {
+        // Never negative, and at most as large as `capacity`: the casts are Go's.
+        (capacity as f64 * f64::from(self.0)) as u64
+    }
+}
+
+impl PartialEq for Fraction {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Fraction {}
+
+impl Ord for Fraction {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Fraction {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Fraction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
+impl Serialize for Fraction {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f32(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fraction {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let fraction = f32::deserialize(from)?;
+        if (0.0..=1.0).contains(&fraction) {
+            return Ok(Self(fraction));
+        }
+        Err(de::Error::custom("a fraction is a number from 0 to 1"))
+    }
+}

@@ -1,0 +1,310 @@
+//! Kubernetes quantities: `100m`, `1.5Gi`, `2e3`. Exact to a billionth, never a float.
+//!
+//! Source: apimachinery `pkg/api/resource/quantity.go`. Differences: `.`, `-.`, `-` and `+` alone
+//! are refused (Go takes them for 0), and the text printed is always the canonical one (Go prints
+//! an input that looks canonical as it came).
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use num_bigint::BigInt;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Resource names and how much of each: requests, limits, reservations, capacity.
+pub type ResourceList = std::collections::BTreeMap<String, Quantity>;
+
+/// How a quantity was written, and so how it is printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Powers of 1000: `n u m k M G T P E`.
+    #[default]
+    DecimalSi,
+    /// Powers of 1024: `Ki Mi Gi Ti Pi Ei`.
+    BinarySi,
+    /// `1e3`.
+    DecimalExponent,
+}
+
+/// A fixed-point number in billionths. Compares by value, however it was written.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Quantity {
+    nanos: i128,
+    format: Format,
+}
+
+/// Why a text is no quantity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// No number, or something after it that is no suffix.
+    #[error(
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )]
+    Format,
+    /// The suffix is none of those that exist; they are case-sensitive.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+    /// More than 1.7e20.
+    #[error("the quantity is out of range")]
+    Range,
+}
+
+/// One unit in billionths.
+const UNIT: i128 = 1_000_000_000;
+/// Longer texts are no quantities.
+const LONGEST: usize = 256;
+/// Larger exponents are out of range, or vanish.
+const LARGEST_EXPONENT: u32 = 64;
+
+const DECIMAL: [(&str, i32); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
+const BINARY: [(&str, u32); 6] =
+    [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+
+impl Quantity {
+    /// Nothing.
+    pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
+
+    /// Bytes, printed in powers of 1024.
+    #[must_use]
+    pub fn bytes(n: u64) -> Self {
+        Self { nanos: i128::from(n) * UNIT, format: Format::BinarySi }
+    }
+
+    /// A count, printed in powers of 1000.
+    #[must_use]
+    pub fn count(n: u64) -> Self {
+        Self { nanos: i128::from(n) * UNIT, format: Format::DecimalSi }
+    }
+
+    /// Thousandths, as CPU time is counted.
+    #[must_use]
+    pub fn milli(n: u64) -> Self {
+        Self { nanos: i128::from(n) * (UNIT / 1_000), format: Format::DecimalSi }
+    }
+
+    /// In whole units, rounded away from zero: Go's `Value()`.
+    #[must_use]
+    pub fn value(self) -> i128 {
+        div_away(self.nanos, UNIT)
+    }
+
+    /// In thousandths, rounded away from zero: Go's `MilliValue()`.
+    #[must_use]
+    pub fn milli_value(self) -> i128 {
+        div_away(self.nanos, UNIT / 1_000)
+    }
+
+    /// [`Quantity::value`] as bytes or another count; below 0 is 0.
+    #[must_use]
+    pub fn to_u64(self) -> u64 {
+        u64::try_from(self.value().max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// [`Quantity::milli_value`]; below 0 is 0.
+    #[must_use]
+    pub fn to_milli(self) -> u64 {
+        u64::try_from(self.milli_value().max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// Exactly nothing.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Below nothing.
+    #[must_use]
+    pub fn is_negative(self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Both together, in the format of `self`, or of `other` if `self` is zero.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self { nanos: self.nanos.saturating_add(other.nanos), format }
+    }
+
+    /// The difference; may be negative. Format as in [`Quantity::plus`].
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        let format = if self.is_zero() { other.format } else { self.format };
+        Self { nanos: self.nanos.saturating_sub(other.nanos), format }
+    }
+
+    /// `self`, or zero in its format if it is negative.
+    #[must_use]
+    pub fn at_least_zero(self) -> Self {
+        Self { nanos: self.nanos.max(0), ..self }
+    }
+
+    /// How it was written.
+    #[must_use]
+    pub fn format(self) -> Format {
+        self.format
+    }
+}
+
+/// Rounded away from zero.
+fn div_away(n: i128, by: i128) -> i128 {
+    let whole = n / by;
+    if n % by == 0 { whole } else { whole + n.signum() }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        if text.len() > LONGEST {
+            return Err(QuantityError::Range);
+        }
+        let (is_negative, rest) = match text.as_bytes().first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, suffix) = rest.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+            return Err(QuantityError::Format);
+        }
+        let scale = Scale::of(suffix)?;
+        let digits: BigInt = format!("0{whole}{fraction}").parse().expect("only digits");
+        let n_fraction = i32::try_from(fraction.len()).expect("a short text");
+        let nanos = scale.nanos(digits, n_fraction)?;
+        let cap = i128::from(i64::MAX) * UNIT;
+        let (nanos, format) = match scale {
+            Scale::Binary(_) if nanos > 0 && nanos < UNIT => (nanos, Format::DecimalSi),
+            Scale::Binary(_) => (nanos.min(cap), Format::BinarySi),
+            Scale::Decimal(_) => (nanos, Format::DecimalSi),
+            Scale::Exponent(_) => (nanos, Format::DecimalExponent),
+        };
+        Ok(Self { nanos: if is_negative { -nanos } else { nanos }, format })
+    }
+}
+
+/// What the suffix multiplies by.
+#[derive(Debug, Clone, Copy)]
+enum Scale {
+    /// Power of two.
+    Binary(u32),
+    /// Power of ten.
+    Decimal(i32),
+    /// Power of ten, written as `e3`.
+    Exponent(i32),
+}
+
+impl Scale {
+    fn of(suffix: &str) -> Result<Self, QuantityError> {
+        if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
+            return Ok(Self::Decimal(*power));
+        }
+        if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
+            return Ok(Self::Binary(*power));
+        }
+        let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+        let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(QuantityError::Suffix);
+        }
+        let power: u32 = digits.parse().map_err(|_| QuantityError::Range)?;
+        let power = i32::try_from(power).map_err(|_| QuantityError::Range)?;
+        Ok(Self::Exponent(if exponent.starts_with('-') { -power } else { power }))
+    }
+
+    /// `digits / 10^n_fraction`, scaled, in billionths rounded up.
+    fn nanos(self, digits: BigInt, n_fraction: i32) -> Result<i128, QuantityError> {
+        let (twos, tens) = match self {
+            Self::Binary(power) => (power, 0),
+            Self::Decimal(power) | Self::Exponent(power) => (0, power),
+        };
+        if digits == BigInt::ZERO {
+            return Ok(0);
+        }
+        let tens = tens.saturating_add(9).saturating_sub(n_fraction);
+        let power = tens.unsigned_abs();
+        if power > LARGEST_EXPONENT + u32::try_from(LONGEST).expect("small") {
+            return if tens > 0 { Err(QuantityError::Range) } else { Ok(1) };
+        }
+        let scaled = digits << twos;
+        let ten = BigInt::from(10).pow(power);
+        let nanos = if tens >= 0 { scaled * ten } else { (scaled + &ten - 1) / ten };
+        i128::try_from(nanos).ok().filter(|n| *n < i128::MAX / 2).ok_or(QuantityError::Range)
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nanos == 0 {
+            return f.write_str("0");
+        }
+        let whole = self.nanos / UNIT;
+        let is_binary = self.format == Format::BinarySi
+            && self.nanos % UNIT == 0
+            && whole.unsigned_abs() >= 1024;
+        if is_binary {
+            let (suffix, power) = BINARY
+                .iter()
+                .rev()
+                .find(|(_, power)| whole % (1_i128 << power) == 0)
+                .map_or(("", 0), |(suffix, power)| (*suffix, *power));
+            return write!(f, "{}{suffix}", whole >> power);
+        }
+        let (mut mantissa, mut exponent) = (self.nanos, -9);
+        let largest = if self.format == Format::DecimalExponent { i32::MAX } else { 18 };
+        while exponent < largest && mantissa % 1_000 == 0 {
+            (mantissa, exponent) = (mantissa / 1_000, exponent + 3);
+        }
+        match DECIMAL.iter().find(|(_, power)| *power == exponent) {
+            _ if self.format == Format::DecimalExponent && exponent != 0 => {
+                write!(f, "{mantissa}e{exponent}")
+            }
+            Some((suffix, _)) => write!(f, "{mantissa}{suffix}"),
+            None => write!(f, "{mantissa}e{exponent}"),
+        }
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}

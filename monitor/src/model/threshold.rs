@@ -1,0 +1,174 @@
+//! What starts an eviction: signals, and the thresholds that an operator set on them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::condition::ScopeName;
+use super::fraction::Fraction;
+use super::quantity::Quantity;
+use super::units::{Nanos, Percent};
+
+/// The kubelet's eviction signals, each an amount that must not fall below its threshold.
+///
+/// Source: kubelet `pkg/kubelet/eviction/api/types.go`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Signal {
+    /// Memory of the node that could be had at once: `MemTotal` less the working set of the root.
+    #[serde(rename = "memory.available")]
+    MemoryAvailable,
+    /// Memory left below the limit of kubepods.
+    #[serde(rename = "allocatableMemory.available")]
+    AllocatableMemoryAvailable,
+    /// Bytes left on the file system of the kubelet.
+    #[serde(rename = "nodefs.available")]
+    NodefsAvailable,
+    /// Inodes left there.
+    #[serde(rename = "nodefs.inodesFree")]
+    NodefsInodesFree,
+    /// Bytes left on the file system of images.
+    #[serde(rename = "imagefs.available")]
+    ImagefsAvailable,
+    /// Inodes left there.
+    #[serde(rename = "imagefs.inodesFree")]
+    ImagefsInodesFree,
+    /// Bytes left on the file system of writable layers.
+    #[serde(rename = "containerfs.available")]
+    ContainerfsAvailable,
+    /// Inodes left there.
+    #[serde(rename = "containerfs.inodesFree")]
+    ContainerfsInodesFree,
+    /// Threads that could still be made.
+    #[serde(rename = "pid.available")]
+    PidAvailable,
+}
+
+impl Signal {
+    /// Every signal.
+    pub const ALL: [Self; 9] = [
+        Self::MemoryAvailable,
+        Self::AllocatableMemoryAvailable,
+        Self::NodefsAvailable,
+        Self::NodefsInodesFree,
+        Self::ImagefsAvailable,
+        Self::ImagefsInodesFree,
+        Self::ContainerfsAvailable,
+        Self::ContainerfsInodesFree,
+        Self::PidAvailable,
+    ];
+
+    /// Its name in a configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MemoryAvailable => "memory.available",
+            Self::AllocatableMemoryAvailable => "allocatableMemory.available",
+            Self::NodefsAvailable => "nodefs.available",
+            Self::NodefsInodesFree => "nodefs.inodesFree",
+            Self::ImagefsAvailable => "imagefs.available",
+            Self::ImagefsInodesFree => "imagefs.inodesFree",
+            Self::ContainerfsAvailable => "containerfs.available",
+            Self::ContainerfsInodesFree => "containerfs.inodesFree",
+            Self::PidAvailable => "pid.available",
+        }
+    }
+
+    /// The signal of that name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.name() == name)
+    }
+
+    /// What is short when it falls: the kubelet's word in messages.
+    #[must_use]
+    pub fn resource(self) -> &'static str {
+        match self {
+            Self::MemoryAvailable | Self::AllocatableMemoryAvailable => "memory",
+            Self::NodefsAvailable | Self::ImagefsAvailable | Self::ContainerfsAvailable => {
+                "ephemeral-storage"
+            }
+            Self::NodefsInodesFree | Self::ImagefsInodesFree | Self::ContainerfsInodesFree => {
+                "inodes"
+            }
+            Self::PidAvailable => "pids",
+        }
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An amount, or a share of the capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Amount {
+    /// So much.
+    Quantity(Quantity),
+    /// This share of the capacity.
+    Percentage(Fraction),
+}
+
+impl Amount {
+    /// How much it is, where there is `capacity` in all.
+    #[must_use]
+    pub fn of(self, capacity: u64) -> u64 {
+        match self {
+            Self::Quantity(quantity) => quantity.to_u64(),
+            Self::Percentage(fraction) => fraction.of(capacity),
+        }
+    }
+}
+
+/// One eviction threshold. Met while what is available is strictly less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Threshold {
+    /// On which signal.
+    pub signal: Signal,
+    /// Below which amount.
+    pub value: Amount,
+    /// How long it must be met; zero is hard.
+    pub grace: Nanos,
+    /// What must be available above the threshold before it counts as left.
+    pub min_reclaim: Option<Amount>,
+}
+
+impl Threshold {
+    /// Without a grace period.
+    #[must_use]
+    pub fn is_hard(&self) -> bool {
+        self.grace.0 == 0
+    }
+}
+
+/// A threshold of ours: on how long work waits, where the kubelet looks at what is left.
+/// Met while the measure is at or above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PressureThreshold {
+    /// The whole node, or its pods.
+    pub scope: ScopeName,
+    /// What is measured.
+    pub on: PressureSignal,
+    /// How long it must be met.
+    pub grace: Nanos,
+}
+
+/// What a [`PressureThreshold`] looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PressureSignal {
+    /// CPU contention, ten seconds' average at or above this.
+    Cpu(Percent),
+    /// Memory shortage, ten seconds' average at or above this.
+    Memory(Percent),
+    /// Raw IO pressure `full`, ten seconds' average at or above this.
+    Disk(Percent),
+    /// Memory lasts for this long or less, at the rate at which it is charged now.
+    Exhaustion(Nanos),
+    /// Pages read back after eviction, per second, this many or more.
+    Refaults(u64),
+}

@@ -1,0 +1,1 @@
+//! Whether something is short, for whom, and since when.

@@ -1,0 +1,1 @@
+//! What the kubelet would set aside, allow and write, computed as it does.

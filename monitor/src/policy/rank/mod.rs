@@ -1,0 +1,1 @@
+//! Who would go first, and why not the others.
