@@ -12,6 +12,7 @@ use isobar::clock;
 use isobar::model::cgroup::{CgroupId, CgroupPath};
 use isobar::model::snapshot::{Scope, Snapshot};
 use isobar::model::units::Nanos;
+use isobar::policy::engine::Step;
 use isobar::serve::{document, router};
 use serde_json::Value;
 use tower::ServiceExt as _;
@@ -178,7 +179,7 @@ async fn livez_fails_once_the_sampler_is_silent_for_more_than_ten_seconds() {
         let (mut publisher, latest) = made_up::publisher();
         let mut snapshot = made_up::snapshot(1);
         snapshot.at.boot = clock::now().boot.since(Nanos(seconds * Nanos::SECOND.0));
-        publisher.publish(snapshot, vec![], Default::default());
+        publisher.publish(Step { snapshot, ..Step::default() }, vec![], Default::default());
         let status = get(&router(latest), "/livez").await.status();
         assert_eq!(status.as_u16(), want, "{seconds} s");
     }
@@ -223,7 +224,7 @@ async fn the_stream_stays_small_on_a_node_of_many_cgroups() {
         let path = CgroupPath(format!("/system.slice/unit-{id}.service"));
         snapshot.scopes.insert(CgroupId(id), Scope { path, ..Scope::default() });
     }
-    publisher.publish(snapshot, vec![], Default::default());
+    publisher.publish(Step { snapshot, ..Step::default() }, vec![], Default::default());
     let router = router(latest);
     let full: Value =
         serde_json::from_str(&text(get(&router, "/api/v1/snapshot").await).await).unwrap();
@@ -252,7 +253,7 @@ async fn oom_kills_are_remembered_by_name_newest_first_and_not_for_ever() {
         }
         snapshot.oom_kills =
             vec![isobar::model::stall::OomKill { victim_pid: pid, ..kill.clone() }];
-        publisher.publish(snapshot, vec![], Default::default());
+        publisher.publish(Step { snapshot, ..Step::default() }, vec![], Default::default());
         let published = latest.borrow().clone().unwrap();
         let newest = &published.view.recent_oom_kills[0];
         assert_eq!(newest.kill.victim_pid, pid);

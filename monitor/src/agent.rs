@@ -1,9 +1,10 @@
 //! The event loop; the only place that knows everyone.
-//! Ticks once a second, has the sampler read, publishes the view, and leaves in good order on
-//! SIGTERM, SIGINT or when its time is up.
+//! Ticks once a second: has the sampler read and the watch judge, publishes the view. Reads its
+//! configuration again on SIGHUP, and leaves in good order on SIGTERM, SIGINT or when its time is up.
 
 mod agreement;
 mod live;
+mod watch;
 
 use std::future::pending;
 use std::io;
@@ -18,14 +19,15 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock;
 use crate::model::capability::Capability;
-use crate::model::cost::{Cost, KernelCost};
+use crate::model::cost::KernelCost;
 use crate::model::node::NodeFacts;
-use crate::model::snapshot::Snapshot;
-use crate::model::units::{Bytes, MilliCpu, Nanos};
+use crate::model::sample::Sample;
 use crate::serve;
 use crate::serve::view::{Publisher, View};
 
 pub use live::{Live, OpenError, SourceOptions};
+pub use watch::{Orders, Plan};
+use watch::{Seen, Watch};
 
 /// Pressure files must not be read more often: each read throws away stall below a jiffy, for
 /// every reader on the node.
@@ -39,15 +41,15 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub trait Sampler: Send + 'static {
     /// What is true for as long as the node is up.
     fn facts(&self) -> NodeFacts;
-    /// Reads everything once, and compares with the time before.
+    /// Reads everything once.
     fn sample(&mut self) -> Reading;
 }
 
 /// What one tick gives.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
-    /// What happened since the tick before.
-    pub snapshot: Snapshot,
+    /// What was read.
+    pub sample: Sample,
     /// What can be seen and what cannot.
     pub capabilities: Vec<Capability>,
     /// What the kernel side costs.
@@ -55,12 +57,14 @@ pub struct Reading {
 }
 
 /// How to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Options {
     /// Where to serve.
     pub listen: SocketAddr,
     /// Leave after this long; `None` runs until a signal.
     pub duration: Option<Duration>,
+    /// What to judge by.
+    pub orders: Orders,
 }
 
 /// Why the agent could not run.
@@ -120,37 +124,50 @@ async fn live_on<S: Sampler>(
     options: Options,
     leave: Leave,
 ) -> Result<(), AgentError> {
+    let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
     let (publisher, latest) = Publisher::new(sampler.facts(), clock::now());
+    let watch = Watch::new(sampler, options.orders.plan);
     let server = axum::serve(listener, serve::router(latest));
     tracing::info!(listen = %options.listen, "observing; the page is at http://{}/", options.listen);
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.
     tokio::select! {
         ended = server.into_future() => ended.map_err(AgentError::Serve),
-        ended = tick(sampler, publisher) => ended,
+        ended = tick(watch, publisher, hangup, options.orders.again) => ended,
         why = leave.asked() => { tracing::info!("leaving: {why}"); Ok(()) }
         () = timer(options.duration) => Ok(()),
     }
 }
 
-/// Samples for ever.
-async fn tick<S: Sampler>(mut sampler: S, mut publisher: Publisher) -> Result<(), AgentError> {
+/// Samples and judges for ever.
+async fn tick<S: Sampler>(
+    mut watch: Watch<S>,
+    mut publisher: Publisher,
+    mut hangup: Signal,
+    mut again: watch::Again,
+) -> Result<(), AgentError> {
     let mut ticks = interval(TICK);
     // After a stall (or a suspended laptop) go on from now: a burst of ticks would read pressure
     // files more than once a second.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut meter = Meter::default();
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            Some(()) = hangup.recv() => {
+                watch.reload(again());
+                continue;
+            }
+        }
         // On a thread of its own: a read can hang, and then /livez has to say so.
-        let (back, reading, cost) = spawn_blocking(move || {
-            let (reading, cost) = meter.around(&mut sampler);
-            ((sampler, meter), reading, cost)
+        let (back, seen) = spawn_blocking(move || {
+            let seen = watch.look();
+            (watch, seen)
         })
         .await
         .map_err(AgentError::Sampler)?;
-        (sampler, meter) = back;
-        publisher.publish(reading.snapshot, reading.capabilities, cost);
+        watch = back;
+        let Seen { step, capabilities, cost } = seen;
+        publisher.publish(step, capabilities, cost);
     }
 }
 
@@ -158,52 +175,25 @@ async fn tick<S: Sampler>(mut sampler: S, mut publisher: Publisher) -> Result<()
 /// nothing attached.
 #[derive(Debug)]
 pub struct Observer<S> {
-    sampler: S,
+    watch: Watch<S>,
     publisher: Publisher,
-    meter: Meter,
 }
 
 impl<S: Sampler> Observer<S> {
     /// Takes the first sample, which the first observation is compared with.
-    pub fn new(mut sampler: S) -> Self {
+    pub fn new(sampler: S, plan: Plan) -> Self {
         let (publisher, _) = Publisher::new(sampler.facts(), clock::now());
-        let mut meter = Meter::default();
-        meter.around(&mut sampler);
-        Self { sampler, publisher, meter }
+        let mut watch = Watch::new(sampler, plan);
+        watch.look();
+        Self { watch, publisher }
     }
 
     /// Waits for a tick, and shows what happened in it.
     pub fn observe(&mut self) -> View {
         std::thread::sleep(TICK);
-        let (reading, cost) = self.meter.around(&mut self.sampler);
-        self.publisher.view(reading.snapshot, reading.capabilities, cost)
+        let Seen { step, capabilities, cost } = self.watch.look();
+        self.publisher.view(step, capabilities, cost)
     }
-}
-
-/// Meters the agent itself.
-#[derive(Debug, Default)]
-struct Meter {
-    /// Boot clock and CPU time at the end of the tick before.
-    before: Option<(Nanos, Nanos)>,
-}
-
-impl Meter {
-    fn around(&mut self, sampler: &mut impl Sampler) -> (Reading, Cost) {
-        let begun = clock::now().boot;
-        let reading = sampler.sample();
-        let (now, used) = (clock::now().boot, clock::used_by_this_process());
-        let cpu = self.before.map(|(then, had)| MilliCpu::rate(used.since(had), now.since(then)));
-        self.before = Some((now, used));
-        let kernel = reading.kernel.clone();
-        let cost = Cost { cpu, resident: resident(), tick: now.since(begun), kernel };
-        (reading, cost)
-    }
-}
-
-/// Memory of this process that is in RAM; `None` if `/proc` does not say.
-fn resident() -> Option<Bytes> {
-    let statm = procfs::process::Process::myself().and_then(|me| me.statm()).ok()?;
-    Some(Bytes(statm.resident.saturating_mul(procfs::page_size())))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, AgentError> {

@@ -16,6 +16,7 @@ use isobar::model::snapshot::{
 };
 use isobar::model::stall::{MemoryCause, OomKill};
 use isobar::model::units::{Bytes, Micros, MilliCpu, Nanos, Percent};
+use isobar::policy::engine::Step;
 use isobar::serve::view::{Latest, Publisher};
 
 /// A name that a browser or a terminal would act upon if it were not taken as text.
@@ -38,7 +39,8 @@ pub(crate) fn publisher() -> (Publisher, Latest) {
 
 /// Publishes tick `tick`, as of now.
 pub(crate) fn publish(publisher: &mut Publisher, tick: u64) {
-    publisher.publish(snapshot(tick), capabilities(), cost());
+    let step = Step { snapshot: snapshot(tick), ..Step::default() };
+    publisher.publish(step, capabilities(), cost());
 }
 
 /// One busy second. It moves a little from tick to tick.

@@ -1,4 +1,4 @@
-//! This node as a [`Sampler`]: the sources joined, and each sample compared with the one before.
+//! This node as a [`Sampler`]: the sources joined.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -10,7 +10,6 @@ use crate::clock;
 use crate::model::capability::{Capability, CapabilityState};
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Gap, GapReason, Sample};
-use crate::model::snapshot::{Averages, Snapshot};
 use crate::model::stall::{Coverage, Lost};
 use crate::source::kernel::{self, Kernel, Probes};
 use crate::source::{self, Roots};
@@ -42,8 +41,6 @@ pub struct Live {
     kernel: Option<Kernel>,
     /// What attaching said of each program; it does not change while the agent runs.
     programs: Vec<Capability>,
-    before: Option<Sample>,
-    averages: Averages,
     agreement: Agreement,
     tick: u64,
 }
@@ -58,16 +55,7 @@ impl Live {
         let sources = source::Sampler::open(&roots)?;
         sources.check_is_cgroup2()?;
         let (kernel, programs) = attach(options.kernel, &sources);
-        let averages = Averages::new(sources.facts().n_cpus);
-        Ok(Self {
-            sources,
-            kernel,
-            programs,
-            before: None,
-            averages,
-            agreement: Agreement::default(),
-            tick: 0,
-        })
+        Ok(Self { sources, kernel, programs, agreement: Agreement::default(), tick: 0 })
     }
 }
 
@@ -86,15 +74,13 @@ impl Sampler for Live {
         }
         let lost = sample.kernel.as_ref().map(|kernel| kernel.lost).unwrap_or_default();
         sample.gaps.extend(losses(lost));
-        let snapshot = Snapshot::between(self.before.as_ref(), &sample, &mut self.averages);
         let mut capabilities = pressure_files(&sample);
         capabilities.extend_from_slice(&self.programs);
         blind.into_iter().for_each(|blind| tell_blind(&mut capabilities, blind));
-        self.before = Some(sample);
         // What ended with this tick is metered by the clock, not by when the tick was due.
         let now = clock::now().boot;
         let kernel = self.kernel.as_mut().map(|kernel| kernel.cost(self.tick, now));
-        Reading { snapshot, capabilities, kernel: kernel.unwrap_or_default() }
+        Reading { sample, capabilities, kernel: kernel.unwrap_or_default() }
     }
 }
 

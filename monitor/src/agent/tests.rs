@@ -16,7 +16,7 @@ impl Sampler for Counted {
 
     fn sample(&mut self) -> Reading {
         let tick = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
-        Reading { snapshot: Snapshot { tick, ..Snapshot::default() }, ..Reading::default() }
+        Reading { sample: Sample { tick, ..Sample::default() }, ..Reading::default() }
     }
 }
 
@@ -31,6 +31,10 @@ fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
     (Counted { asked: Arc::clone(&asked), dropped: Arc::clone(&dropped) }, asked, dropped)
 }
 
+fn orders() -> Orders {
+    Orders::new(Plan::default(), || Ok(Plan::default()))
+}
+
 fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
@@ -38,7 +42,11 @@ fn any_port() -> SocketAddr {
 #[test]
 fn the_agent_ticks_once_a_second_until_its_time_is_up_and_then_detaches() {
     let (sampler, asked, dropped) = counted();
-    let options = Options { listen: any_port(), duration: Some(Duration::from_millis(1_300)) };
+    let options = Options {
+        listen: any_port(),
+        duration: Some(Duration::from_millis(1_300)),
+        orders: orders(),
+    };
     run(options, || Ok::<_, AgentError>(sampler)).unwrap();
     // The first at once, the second after a second.
     assert_eq!(asked.load(Ordering::SeqCst), 2);
@@ -48,16 +56,17 @@ fn the_agent_ticks_once_a_second_until_its_time_is_up_and_then_detaches() {
 #[test]
 fn a_taken_port_is_told_before_any_source_is_opened() {
     let holder = std::net::TcpListener::bind(any_port()).unwrap();
-    let options = Options { listen: holder.local_addr().unwrap(), duration: None };
+    let listen = holder.local_addr().unwrap();
+    let options = Options { listen, duration: None, orders: orders() };
     let result = run(options, || -> Result<Counted, AgentError> { panic!("opened") });
     let told = result.unwrap_err().to_string();
-    assert!(told.contains("--listen") && told.contains(&options.listen.to_string()), "{told}");
+    assert!(told.contains("--listen") && told.contains(&listen.to_string()), "{told}");
 }
 
 #[test]
 fn the_first_observation_shows_the_second_sample_and_what_it_cost() {
     let (sampler, _, dropped) = counted();
-    let mut observer = Observer::new(sampler);
+    let mut observer = Observer::new(sampler, Plan::default());
     let view = observer.observe();
     assert_eq!(view.snapshot.tick, 2);
     assert!(view.cost.cpu.is_some() && view.cost.resident.is_some(), "{:?}", view.cost);

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use isobar::agent::{LISTEN, Live, Observer};
+use isobar::agent::{LISTEN, Live, Observer, Plan};
 use isobar::serve::document;
 use isobar::serve::view::View;
 
@@ -43,7 +43,10 @@ impl Eye {
         match from_agent(&address)? {
             Some(view) => Ok(Self::Agent { address, found: Some(Box::new(view)) }),
             None if args.agent.is_some() => bail!(no_agent(&address)),
-            None => Ok(Self::Own(Box::new(Observer::new(Live::open(&args.sources.options())?)))),
+            None => Ok(Self::Own(Box::new(Observer::new(
+                Live::open(&args.sources.options())?,
+                Plan::default(),
+            )))),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use isobar::agent::{self, LISTEN, Live, OpenError, Options, SourceOptions};
+use isobar::agent::{self, LISTEN, Live, OpenError, Options, Orders, Plan, SourceOptions};
 use isobar::source::kernel::{self, Probes};
 
 use super::exit::Code;
@@ -75,7 +75,8 @@ impl SourceArgs {
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
     let Mode::Observe = args.mode;
-    let options = Options { listen: args.listen, duration: args.duration };
+    let orders = Orders::new(Plan::default(), || Ok(Plan::default()));
+    let options = Options { listen: args.listen, duration: args.duration, orders };
     agent::run::<Live, OpenError>(options, || Live::open(&args.sources.options()))?;
     Ok(Code::Ok)
 }

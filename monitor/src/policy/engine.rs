@@ -19,6 +19,14 @@ pub struct Standing {
     pub averages: Averages,
 }
 
+impl Standing {
+    /// Nothing remembered yet of a node with this many CPUs.
+    #[must_use]
+    pub fn new(n_cpus: u32) -> Self {
+        Self { averages: Averages::new(n_cpus), ..Self::default() }
+    }
+}
+
 /// The judge.
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
@@ -36,10 +44,16 @@ pub struct Step {
 }
 
 impl Engine {
-    /// A judge with a memory; an empty one for a new start.
+    /// A judge who takes up where another left off.
     #[must_use]
     pub fn new(settings: Settings, standing: Standing) -> Self {
         Self { settings, standing }
+    }
+
+    /// What it goes by.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Judges one sample. Cannot fail.

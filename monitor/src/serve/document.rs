@@ -9,6 +9,7 @@ use super::view::{OomRecord, View};
 use super::waiting::{Level, waiting_most};
 use crate::model::capability::Capability;
 use crate::model::cost::Cost;
+use crate::model::decision::Decision;
 use crate::model::node::NodeFacts;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
@@ -34,6 +35,7 @@ struct Around {
     recent_oom_kills: Vec<OomRecord>,
     capabilities: Vec<Capability>,
     cost: Cost,
+    decision: Decision,
 }
 
 /// A view as one line of JSON.
@@ -56,6 +58,7 @@ pub fn render(view: &View) -> Body {
         recent_oom_kills: view.recent_oom_kills.clone(),
         capabilities: view.capabilities.clone(),
         cost: view.cost.clone(),
+        decision: view.decision.clone(),
     };
     serde_json::to_vec(&Whole { around, snapshot: &view.snapshot })
         .expect("maps are keyed by numbers and closed enums, and writing to memory cannot fail")
@@ -79,6 +82,7 @@ pub fn parse(json: &[u8]) -> Result<View, serde_json::Error> {
         recent_oom_kills: around.recent_oom_kills,
         capabilities: around.capabilities,
         cost: around.cost,
+        decision: around.decision,
     })
 }
 
@@ -119,5 +123,6 @@ pub fn brief(view: &View) -> View {
         recent_oom_kills: view.recent_oom_kills.clone(),
         capabilities: view.capabilities.clone(),
         cost: view.cost.clone(),
+        decision: view.decision.clone(),
     }
 }

@@ -14,11 +14,13 @@ use super::verdict::{Verdict, judge};
 use crate::model::capability::Capability;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::cost::Cost;
+use crate::model::decision::Decision;
 use crate::model::node::NodeFacts;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
 use crate::model::stall::OomKill;
 use crate::model::units::Nanos;
+use crate::policy::engine::Step;
 
 /// How many OOM kills are remembered.
 pub const OOM_KILLS_KEPT: usize = 64;
@@ -35,6 +37,8 @@ pub struct View {
     pub started: Moment,
     /// What happened in the last interval.
     pub snapshot: Snapshot,
+    /// What was made of it.
+    pub decision: Decision,
     /// Who waits, why, and because of whom, in a sentence.
     pub headline: String,
     /// What the snapshot says, in words: CPU, memory, IO.
@@ -109,14 +113,15 @@ impl Publisher {
     }
 
     /// Shows one tick to whoever looks. Never waits.
-    pub fn publish(&mut self, snapshot: Snapshot, capabilities: Vec<Capability>, cost: Cost) {
-        let view = self.view(snapshot, capabilities, cost);
+    pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
+        let view = self.view(step, capabilities, cost);
         // `send` would refuse while nobody looks; the next to look must find this one all the same.
         self.to.send_replace(Some(Arc::new(Published { view, ..Published::default() })));
     }
 
     /// The view of one tick.
-    pub fn view(&mut self, snapshot: Snapshot, capabilities: Vec<Capability>, cost: Cost) -> View {
+    pub fn view(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) -> View {
+        let Step { snapshot, decision } = step;
         self.remember_kills(&snapshot);
         let verdict = judge(&snapshot);
         View {
@@ -128,6 +133,7 @@ impl Publisher {
             capabilities,
             cost,
             snapshot,
+            decision,
         }
     }
 

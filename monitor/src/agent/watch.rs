@@ -1,0 +1,110 @@
+//! What happens in one tick: read, judge, meter what it cost.
+//! It owns the one `Engine`, and goes by another configuration when it is told to.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+
+use super::{Reading, Sampler};
+use crate::clock;
+use crate::model::capability::Capability;
+use crate::model::cost::Cost;
+use crate::model::settings::Settings;
+use crate::model::units::{Bytes, MilliCpu, Nanos};
+use crate::model::workload::Pod;
+use crate::policy::engine::{Engine, Standing, Step};
+
+/// What an operator configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// What to judge by.
+    pub settings: Settings,
+    /// The pods of this node by uid; `None` if nobody told.
+    pub pods: Option<BTreeMap<String, Pod>>,
+}
+
+/// Reads the configuration again; an error says all that is wrong with it.
+pub(super) type Again = Box<dyn FnMut() -> Result<Plan, Box<dyn Error>> + Send>;
+
+/// The configuration, and where to get it again.
+pub struct Orders {
+    pub(super) plan: Plan,
+    pub(super) again: Again,
+}
+
+impl Orders {
+    /// Goes by `plan` until SIGHUP, and then by what `again` gives.
+    pub fn new(
+        plan: Plan,
+        again: impl FnMut() -> Result<Plan, Box<dyn Error>> + Send + 'static,
+    ) -> Self {
+        Self { plan, again: Box::new(again) }
+    }
+}
+
+impl fmt::Debug for Orders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Orders").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// What one tick came to.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) step: Step,
+    pub(super) capabilities: Vec<Capability>,
+    pub(super) cost: Cost,
+}
+
+/// Reads and judges.
+#[derive(Debug)]
+pub(super) struct Watch<S> {
+    sampler: S,
+    engine: Engine,
+    pods: Option<BTreeMap<String, Pod>>,
+    /// Boot clock and CPU time at the end of the tick before.
+    before: Option<(Nanos, Nanos)>,
+}
+
+impl<S: Sampler> Watch<S> {
+    pub(super) fn new(sampler: S, plan: Plan) -> Self {
+        let standing = Standing::new(sampler.facts().n_cpus);
+        let engine = Engine::new(plan.settings, standing);
+        Self { sampler, engine, pods: plan.pods, before: None }
+    }
+
+    /// One tick.
+    pub(super) fn look(&mut self) -> Seen {
+        let begun = clock::now().boot;
+        let Reading { mut sample, capabilities, kernel } = self.sampler.sample();
+        sample.pods.clone_from(&self.pods);
+        sample.generation = self.engine.settings().generation;
+        let step = self.engine.step(sample);
+        let (now, used) = (clock::now().boot, clock::used_by_this_process());
+        let cpu = self.before.map(|(then, had)| MilliCpu::rate(used.since(had), now.since(then)));
+        self.before = Some((now, used));
+        let cost = Cost { cpu, resident: resident(), tick: now.since(begun), kernel };
+        Seen { step, capabilities, cost }
+    }
+
+    /// Goes by another configuration from the next tick on. A bad one changes nothing.
+    pub(super) fn reload(&mut self, read: Result<Plan, Box<dyn Error>>) {
+        match read {
+            Ok(Plan { mut settings, pods }) => {
+                settings.generation = self.engine.settings().generation + 1;
+                tracing::info!(generation = settings.generation, "configuration read again");
+                self.engine.reload(settings);
+                self.pods = pods;
+            }
+            Err(why) => {
+                tracing::error!("the configuration stays as it was; what was read is wrong: {why}");
+            }
+        }
+    }
+}
+
+/// Memory of this process that is in RAM; `None` if `/proc` does not say.
+fn resident() -> Option<Bytes> {
+    let statm = procfs::process::Process::myself().and_then(|me| me.statm()).ok()?;
+    Some(Bytes(statm.resident.saturating_mul(procfs::page_size())))
+}
