@@ -1,0 +1,180 @@
+//! The steps of relief: what is to be done, to whom, why this one, and what came of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::Met;
+use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::units::{Bytes, Nanos};
+
+/// One step of relief.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StepKind {
+    /// `memory.reclaim`: take back what nobody needs.
+    Reclaim,
+    /// `memory.high` or `cpu.weight`: hold the aggressor back.
+    Squeeze,
+    /// The API's eviction, which respects disruption budgets.
+    Evict,
+    /// The runtime stops its containers.
+    StopContainers,
+    /// `cgroup.kill` of its containers.
+    KillContainers,
+    /// `process_mrelease`: have the dead give back their memory now.
+    ReleaseMemory,
+}
+
+impl StepKind {
+    /// Every step, gentlest first.
+    pub const ALL: [Self; 6] = [
+        Self::Reclaim,
+        Self::Squeeze,
+        Self::Evict,
+        Self::StopContainers,
+        Self::KillContainers,
+        Self::ReleaseMemory,
+    ];
+
+    /// How long a step has by default to show an effect.
+    #[must_use]
+    pub fn usual_deadline_seconds(self) -> u64 {
+        match self {
+            Self::Reclaim => 2,
+            Self::Squeeze => 5,
+            Self::Evict => 30,
+            Self::StopContainers => 10,
+            Self::KillContainers => 5,
+            Self::ReleaseMemory => 2,
+        }
+    }
+
+    /// True if it ends work.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Evict | Self::StopContainers | Self::KillContainers)
+    }
+}
+
+/// One thing to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Action {
+    /// Counts actions; outcomes name it.
+    pub id: u64,
+    /// What.
+    pub step: StepKind,
+    /// To whom.
+    pub target: Target,
+    /// Because of what.
+    pub reason: Met,
+    /// Why this step and no other.
+    pub why: StepReason,
+    /// How much memory is to be had by it, where that is known.
+    pub want: Option<Bytes>,
+    /// How long the pod is given to end.
+    pub grace: Option<Nanos>,
+    /// By when (boot clock) it must have shown an effect.
+    pub deadline: Nanos,
+    /// What follows if it has not.
+    pub escalates_to: Option<StepKind>,
+    /// It is really done; else it is only recorded.
+    pub is_enforced: bool,
+    /// For people, in the kubelet's words.
+    pub message: String,
+}
+
+/// Whom an action is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Target {
+    /// The pod's name, or the cgroup's path where no pod is known.
+    pub name: String,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's uid.
+    pub uid: String,
+    /// The pods of a group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
+    /// Its cgroup.
+    pub cgroup: Option<CgroupId>,
+    /// The cgroup's path.
+    pub path: Option<CgroupPath>,
+}
+
+/// Why a step was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StepReason {
+    /// The gentlest that can suffice.
+    Gentlest,
+    /// The one before it was done and did not help by its deadline.
+    NoEffect,
+    /// The one before it was refused or failed.
+    Failed,
+    /// What is short cannot be had by anything gentler.
+    OnlyOne,
+    /// There is no time for anything gentler.
+    Emergency,
+}
+
+/// Why nothing is done although a threshold is met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Hold {
+    /// An action runs; until this moment (boot clock) it has time.
+    Settling {
+        /// Which action.
+        action: u64,
+        /// Until when.
+        until: Nanos,
+    },
+    /// The last victim's memory has just come back.
+    CoolingDown {
+        /// Until when.
+        until: Nanos,
+    },
+    /// Enough was done lately.
+    BudgetSpent {
+        /// When there is room again.
+        until: Nanos,
+    },
+    /// Nobody may be chosen.
+    NobodyLeft,
+    /// Nobody harms others enough.
+    BelowHarmBudget,
+    /// Every step was tried on everybody.
+    NothingHelps,
+    /// The grace period of what is met is not over.
+    InGrace,
+    /// Readings have not changed since the last action.
+    StaleReadings,
+}
+
+/// What came of an action; part of the next sample.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// Which action.
+    pub action: u64,
+    /// How it went.
+    pub result: OutcomeResult,
+    /// In words, what was seen.
+    pub detail: String,
+    /// How long it took.
+    pub took: Nanos,
+    /// Memory that came back, where it was measured.
+    pub freed: Option<Bytes>,
+}
+
+/// How an action went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OutcomeResult {
+    /// Done.
+    Done,
+    /// Somebody who may do so said no: a disruption budget.
+    Refused,
+    /// It could not be done.
+    Failed,
+}
