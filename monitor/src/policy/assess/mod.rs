@@ -1,1 +1,3 @@
 //! Whether something is short, for whom, and since when.
+
+pub mod critical;

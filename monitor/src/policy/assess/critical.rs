@@ -1,0 +1,93 @@
+//! Which pods are the node's own business: never evicted, always admitted.
+//! Source: kubelet `pkg/kubelet/types/pod_update.go`, `IsCriticalPod`, `IsStaticPod`, `IsMirrorPod`,
+//! `IsNodeCriticalPod`; `SystemCriticalPriority` of `pkg/apis/scheduling`.
+
+use crate::model::decision::SparedReason;
+use crate::model::workload::Pod;
+
+/// Where the kubelet has a pod from: `file`, `http` or `api`.
+pub const SOURCE: &str = "kubernetes.io/config.source";
+/// Set on the API's picture of a static pod.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+/// From this priority on a pod is critical: `SystemCriticalPriority`.
+pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+/// The class of pods that the node cannot do without.
+const NODE_CRITICAL: &str = "system-node-critical";
+
+/// Why `pod` may never be evicted; `None` if it may.
+///
+/// A mirror pod, as the API shows it, carries the annotations of its static pod as well, and is
+/// called a mirror.
+#[must_use]
+pub fn spared_as(pod: &Pod) -> Option<SparedReason> {
+    if pod.annotations.contains_key(MIRROR) {
+        return Some(SparedReason::Mirror);
+    }
+    if pod.annotations.get(SOURCE).is_some_and(|source| source != "api") {
+        return Some(SparedReason::Static);
+    }
+    (pod.priority.unwrap_or(0) >= CRITICAL_PRIORITY).then_some(SparedReason::Critical)
+}
+
+/// True for static, mirror and system-critical pods.
+#[must_use]
+pub fn is_critical(pod: &Pod) -> bool {
+    spared_as(pod).is_some()
+}
+
+/// True for critical pods of the class `system-node-critical`, whose `oom_score_adj` is that of a
+/// Guaranteed pod.
+#[must_use]
+pub fn is_node_critical(pod: &Pod) -> bool {
+    is_critical(pod) && pod.priority_class == NODE_CRITICAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(annotations: &[(&str, &str)], priority: Option<i32>) -> Pod {
+        let annotations = annotations.iter().map(|(key, value)| ((*key).into(), (*value).into()));
+        Pod { annotations: annotations.collect(), priority, ..Pod::default() }
+    }
+
+    #[test]
+    fn static_mirror_and_critical_pods_are_never_evicted() {
+        use SparedReason::{Critical, Mirror, Static};
+        #[rustfmt::skip]
+        let table: &[(&[(&str, &str)], Option<i32>, Option<SparedReason>)] = &[
+            // annotations, priority, spared as
+            (&[(SOURCE, "file")],                  None,                Some(Static)),
+            (&[(SOURCE, "http")],                  None,                Some(Static)),
+            (&[(SOURCE, "api")],                   None,                None),
+            (&[(MIRROR, "abc")],                   None,                Some(Mirror)),
+            (&[(MIRROR, "abc"), (SOURCE, "file")], None,                Some(Mirror)),
+            (&[],                                  Some(2_000_000_000), Some(Critical)),
+            (&[],                                  Some(2_000_000_001), Some(Critical)),
+            (&[],                                  Some(1_999_999_999), None),
+            (&[],                                  Some(1_000_000_000), None),
+            (&[],                                  None,                None),
+        ];
+        for (annotations, priority, want) in table {
+            let pod = pod(annotations, *priority);
+            assert_eq!(spared_as(&pod), *want, "{annotations:?} {priority:?}");
+            assert_eq!(is_critical(&pod), want.is_some(), "{annotations:?} {priority:?}");
+        }
+    }
+
+    #[test]
+    fn node_critical_is_a_critical_pod_of_that_class() {
+        #[rustfmt::skip]
+        let table = [
+            // priority, class, node-critical
+            (Some(2_000_001_000), "system-node-critical",    true),
+            (Some(2_000_000_000), "system-cluster-critical", false),
+            (Some(1_000),         "system-node-critical",    false),
+            (None,                "system-node-critical",    false),
+        ];
+        for (priority, class, want) in table {
+            let pod = Pod { priority_class: class.into(), ..pod(&[], priority) };
+            assert_eq!(is_node_critical(&pod), want, "{class} {priority:?}");
+        }
+    }
+}
