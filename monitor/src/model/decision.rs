@@ -88,8 +88,11 @@ pub struct Met {
     pub since: Nanos,
     /// It has been met for its grace period.
     pub is_due: bool,
-    /// What was measured, in the threshold's own unit.
+    /// What was measured, in the threshold's own unit: what is left, hundredths of a percent,
+    /// nanoseconds, or a rate.
     pub measured: u64,
+    /// How much more must be left before it is no longer met; `None` where it is no amount.
+    pub missing: Option<u64>,
 }
 
 /// What can start relief.
@@ -112,4 +115,15 @@ pub struct Event {
     pub message: String,
     /// It wants attention.
     pub is_warning: bool,
+}
+
+impl Trigger {
+    /// Its name: the kubelet's signal, or ours as `kubepods.memory.pressure`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Eviction(threshold) => threshold.signal.name().into(),
+            Self::Pressure(threshold) => threshold.name(),
+        }
+    }
 }

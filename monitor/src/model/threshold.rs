@@ -172,3 +172,22 @@ pub enum PressureSignal {
     /// Pages read back after eviction, per second, this many or more.
     Refaults(u64),
 }
+
+impl PressureThreshold {
+    /// Its name in configurations and messages, such as `kubepods.memory.pressure`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let scope = match self.scope {
+            ScopeName::System => "system",
+            ScopeName::Kubepods => "kubepods",
+        };
+        let signal = match self.on {
+            PressureSignal::Cpu(_) => "cpu.pressure",
+            PressureSignal::Memory(_) => "memory.pressure",
+            PressureSignal::Disk(_) => "disk.pressure",
+            PressureSignal::Exhaustion(_) => "memory.exhaustion",
+            PressureSignal::Refaults(_) => "memory.refaults",
+        };
+        format!("{scope}.{signal}")
+    }
+}
