@@ -4,6 +4,7 @@ pub mod agent;
 pub mod clock;
 pub mod config;
 pub mod model;
+pub mod outside;
 pub mod policy;
 pub mod serve;
 pub mod source;

@@ -22,6 +22,7 @@ mod gap;
 pub mod kernel;
 mod lines;
 mod mounts;
+pub(crate) mod outside;
 mod pressure;
 mod proc;
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use std::{fs, io, thread};
 
-use super::btf::{Btf, BtfError};
+use super::btf::BtfError;
 use super::fold::Ledger;
-use super::layout::{Host, Layout, resolve};
+use super::layout::{self, Host, Layout};
 use super::loader::{AttachFailure, LoadError, Loader, Sizes};
 use super::meter::Meter;
 use super::programs::{Hook, PLANS, Plan, Set};
@@ -58,7 +58,7 @@ pub(super) fn attach(
     }
     let layout = {
         let bytes = fs::read(BTF_FILE).map_err(AttachError::NoBtf)?;
-        resolve(&Btf::parse(&bytes)?, host)
+        layout::read(&bytes, host)?
     };
     let sizes = Sizes {
         cgroups: options.max_cgroups,

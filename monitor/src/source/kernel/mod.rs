@@ -8,7 +8,7 @@ mod attach;
 mod batch;
 mod btf;
 mod fold;
-mod layout;
+pub(super) mod layout;
 mod loader;
 mod meter;
 mod programs;
