@@ -93,9 +93,8 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
     standing.forget(question, now);
     if let Some(mut pending) = standing.pending.take() {
         pending.hear(question.sample);
-        match follow(question, standing, pending, now) {
-            Next::Done(verdict) => return verdict,
-            Next::Anew => {}
+        if let Some(verdict) = follow(question, standing, pending, now) {
+            return verdict;
         }
     }
     let Some(first) = question.first else {
@@ -114,35 +113,30 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
     begin(question, standing, first, now)
 }
 
-/// What follows from a step that was pending.
-enum Next {
-    Done(Verdict),
-    Anew,
-}
-
+/// What follows from a step that was pending; `None` if it is over and there is a new start.
 fn follow(
     question: &Question<'_>,
     standing: &mut ReliefStanding,
     mut pending: Pending,
     now: Nanos,
-) -> Next {
+) -> Option<Verdict> {
     let id = pending.action.id;
     let why = match pending.progress(question.sample, question.met, now) {
         Progress::Worked => {
             standing.cool_until = now.plus(question.relief.cool_down);
-            return Next::Anew;
+            return None;
         }
         Progress::Running => {
             let until = pending.action.deadline;
             standing.pending = Some(pending);
-            return Next::Done(Hold::Settling { action: id, until }.into());
+            return Some(Hold::Settling { action: id, until }.into());
         }
         // Over its time, and nothing is short any more.
-        Progress::Stuck(_) if question.first.is_none() => return Next::Anew,
+        Progress::Stuck(_) if question.first.is_none() => return None,
         // What was only observed never happened, so its failure says nothing about the next victim.
         Progress::Stuck(_) if !pending.action.is_enforced && pending.is_last => {
             standing.pending = Some(pending);
-            return Next::Done(Hold::Observed { action: id }.into());
+            return Some(Hold::Observed { action: id }.into());
         }
         Progress::Stuck(why) => why,
     };
@@ -158,7 +152,7 @@ fn follow(
         Some((step, _)) if action.is_enforced || !action.step.is_final() => {
             let (target, reason, want) = (action.target.clone(), action.reason, action.want);
             let new = Proposal { step, why, target, reason, want };
-            Next::Done(standing.take(question, new, now))
+            Some(standing.take(question, new, now))
         }
         _ if action.is_enforced => {
             let text = format!(
@@ -168,12 +162,12 @@ fn follow(
             standing.calm_since = None;
             let hold = Hold::NothingHelps;
             let event = Event { reason: "ReliefFailed".into(), message: text, is_warning: true };
-            Next::Done(Verdict { held: Some(hold), events: vec![event], action: None })
+            Some(Verdict { held: Some(hold), events: vec![event], action: None })
         }
         _ => {
             pending.is_last = true;
             standing.pending = Some(pending);
-            Next::Done(Hold::Observed { action: id }.into())
+            Some(Hold::Observed { action: id }.into())
         }
     }
 }
