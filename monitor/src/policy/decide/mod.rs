@@ -9,7 +9,7 @@ mod ladder;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -271,6 +271,7 @@ impl ReliefStanding {
             id: self.n_actions,
             step,
             message: String::new(),
+            annotations: BTreeMap::new(),
             deadline: now.plus(given).plus(grace.unwrap_or_default()),
             target,
             reason,
