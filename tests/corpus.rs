@@ -41,7 +41,10 @@ fn whatever_was_found_goes_through_every_parser() {
             }
         }
         let n = understood + refused;
-        assert!(understood > 0 && refused > 0, "{parser}: {understood} of {n} understood: give both");
+        assert!(
+            understood > 0 && refused > 0,
+            "{parser}: {understood} of {n} understood: give both"
+        );
     }
     assert!(failed.is_empty(), "inputs that made their parser panic: {failed:?}");
 }

@@ -248,8 +248,10 @@ fn the_core_is_made_of_integers() {
 
 #[test]
 fn every_file_is_read_at_one_sitting() {
-    for source in
-        ["monitor/src", "monitor-ebpf/src", "xtask/src", "fuzz", "tests"].map(sources).iter().flatten()
+    for source in ["monitor/src", "monitor-ebpf/src", "xtask/src", "fuzz", "tests"]
+        .map(sources)
+        .iter()
+        .flatten()
     {
         let n = source.text.lines().count();
         let todo = format!(

@@ -8,6 +8,7 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
+use crate::config::outside as config;
 use crate::model::cpuset::CpuSet;
 use crate::model::duration::GoDuration;
 use crate::model::quantity::Quantity;
@@ -20,7 +21,7 @@ use crate::source::outside as source;
 pub type Trial = fn(&[u8]) -> bool;
 
 /// All of them, each under the name of its fuzz target and of its corpus in `tests/data/fuzz`.
-pub const PARSERS: [(&str, Trial); 8] = [
+pub const PARSERS: [(&str, Trial); 9] = [
     ("btf", source::btf),
     ("cgroup", source::cgroup),
     ("cpuset", printed::<CpuSet>),
@@ -29,6 +30,7 @@ pub const PARSERS: [(&str, Trial); 8] = [
     ("proc", source::proc),
     ("psi", source::psi),
     ("quantity", printed::<Quantity>),
+    ("yaml", config::yaml),
 ];
 
 /// Gives the parser `name` `bytes`.
