@@ -12,7 +12,9 @@ use super::threshold::{PressureThreshold, Signal, Threshold};
 use super::units::Nanos;
 
 pub use action::{Action, Hold, Outcome, OutcomeResult, StepKind, StepReason, Target};
-pub use ranking::{Candidate, Key, KeyValue, MeritKey, Order, Ranking, Spared, SparedReason};
+pub use ranking::{
+    Candidate, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Spared, SparedReason,
+};
 
 /// Everything that the policy made of one sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +102,17 @@ pub enum Trigger {
     Eviction(Threshold),
     /// Work waits too long, or soon will.
     Pressure(PressureThreshold),
+}
+
+impl Trigger {
+    /// What it looks at, as a ranking names it: `memory.available`, `kubepods.memory.pressure`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Eviction(threshold) => threshold.signal.name(),
+            Self::Pressure(threshold) => threshold.on.name(threshold.scope),
+        }
+    }
 }
 
 /// Something that changed, for people and for the API server.

@@ -172,3 +172,31 @@ pub enum PressureSignal {
     /// Pages read back after eviction, per second, this many or more.
     Refaults(u64),
 }
+
+impl PressureSignal {
+    /// One of each, with a threshold of nothing: for lists of names.
+    pub const ALL: [Self; 5] = [
+        Self::Cpu(Percent(0)),
+        Self::Memory(Percent(0)),
+        Self::Disk(Percent(0)),
+        Self::Exhaustion(Nanos(0)),
+        Self::Refaults(0),
+    ];
+
+    /// What it is called where it is about `scope`, whatever the threshold.
+    #[must_use]
+    pub fn name(self, scope: ScopeName) -> &'static str {
+        match (scope, self) {
+            (ScopeName::System, Self::Cpu(_)) => "system.cpu.pressure",
+            (ScopeName::System, Self::Memory(_)) => "system.memory.pressure",
+            (ScopeName::System, Self::Disk(_)) => "system.disk.pressure",
+            (ScopeName::System, Self::Exhaustion(_)) => "system.memory.exhaustion",
+            (ScopeName::System, Self::Refaults(_)) => "system.memory.refaults",
+            (ScopeName::Kubepods, Self::Cpu(_)) => "kubepods.cpu.pressure",
+            (ScopeName::Kubepods, Self::Memory(_)) => "kubepods.memory.pressure",
+            (ScopeName::Kubepods, Self::Disk(_)) => "kubepods.disk.pressure",
+            (ScopeName::Kubepods, Self::Exhaustion(_)) => "kubepods.memory.exhaustion",
+            (ScopeName::Kubepods, Self::Refaults(_)) => "kubepods.memory.refaults",
+        }
+    }
+}
