@@ -90,8 +90,11 @@ pub struct Met {
     pub since: Nanos,
     /// It has been met for its grace period.
     pub is_due: bool,
-    /// What was measured, in the threshold's own unit.
+    /// What was measured, in the threshold's own unit: what is left, hundredths of a percent,
+    /// nanoseconds, or a rate.
     pub measured: u64,
+    /// How much more must be left before it is no longer met; `None` where it is no amount.
+    pub missing: Option<u64>,
 }
 
 /// What can start relief.
@@ -104,17 +107,6 @@ pub enum Trigger {
     Pressure(PressureThreshold),
 }
 
-impl Trigger {
-    /// What it looks at, as a ranking names it: `memory.available`, `kubepods.memory.pressure`.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Eviction(threshold) => threshold.signal.name(),
-            Self::Pressure(threshold) => threshold.on.name(threshold.scope),
-        }
-    }
-}
-
 /// Something that changed, for people and for the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -125,4 +117,15 @@ pub struct Event {
     pub message: String,
     /// It wants attention.
     pub is_warning: bool,
+}
+
+impl Trigger {
+    /// Its name: the kubelet's signal, or ours as `kubepods.memory.pressure`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Eviction(threshold) => threshold.signal.name().into(),
+            Self::Pressure(threshold) => threshold.name(),
+        }
+    }
 }

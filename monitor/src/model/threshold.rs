@@ -200,3 +200,11 @@ impl PressureSignal {
         }
     }
 }
+
+impl PressureThreshold {
+    /// Its name in configurations and messages, such as `kubepods.memory.pressure`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.on.name(self.scope).into()
+    }
+}

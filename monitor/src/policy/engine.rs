@@ -7,6 +7,7 @@ use crate::model::decision::Decision;
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
+use crate::policy::rank::harm::HarmStanding;
 
 /// What the policy remembers. Stored at the head of a recording, so that a replay can start in
 /// mid-life.
@@ -17,6 +18,8 @@ pub struct Standing {
     pub before: Option<Sample>,
     /// Averages of the measured unions.
     pub averages: Averages,
+    /// Who has made others wait lately.
+    pub harm: HarmStanding,
 }
 
 impl Standing {
@@ -60,6 +63,7 @@ impl Engine {
     pub fn step(&mut self, sample: Sample) -> Step {
         let standing = &mut self.standing;
         let snapshot = Snapshot::between(standing.before.as_ref(), &sample, &mut standing.averages);
+        standing.harm.update(standing.before.as_ref(), &sample, &snapshot);
         let decision = Decision {
             tick: sample.tick,
             at: sample.at,

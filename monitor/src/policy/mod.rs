@@ -3,6 +3,7 @@
 //! Rules and their sources: docs/policy.md.
 
 pub mod assess;
+pub mod decide;
 pub mod engine;
 pub mod limits;
 pub mod rank;

@@ -139,6 +139,12 @@ pub enum Hold {
         /// When there is room again.
         until: Nanos,
     },
+    /// It was decided and, because isobar only observes, not done. What would have followed is not
+    /// known.
+    Observed {
+        /// Which action.
+        action: u64,
+    },
     /// Nobody may be chosen.
     NobodyLeft,
     /// Nobody harms others enough.

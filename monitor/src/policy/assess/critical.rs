@@ -54,8 +54,9 @@ mod tests {
     #[test]
     fn static_mirror_and_critical_pods_are_never_evicted() {
         use SparedReason::{Critical, Mirror, Static};
+        type Row<'a> = (&'a [(&'a str, &'a str)], Option<i32>, Option<SparedReason>);
         #[rustfmt::skip]
-        let table: &[(&[(&str, &str)], Option<i32>, Option<SparedReason>)] = &[
+        let table: &[Row<'_>] = &[
             // annotations, priority, spared as
             (&[(SOURCE, "file")],                  None,                Some(Static)),
             (&[(SOURCE, "http")],                  None,                Some(Static)),

@@ -90,10 +90,10 @@ impl HarmStanding {
         let tree = Tree::new(snapshot);
         let there = tree.parties();
         let interval = snapshot.interval;
-        self.cpu.add(waits.then(|| tree.run_queue(snapshot)), &there, interval);
-        let share = memory.then(|| Share::of_memory(&tree, before, snapshot).doings());
+        self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
+        let share = memory.then(|| Share::of_memory(&tree, before).doings());
         self.memory.add(share, &there, interval);
-        let share = waits.then(|| Share::of_io(&tree, before, snapshot).doings());
+        let share = waits.then(|| Share::of_io(&tree, before).doings());
         self.io.add(share, &there, interval);
     }
 
@@ -131,6 +131,8 @@ impl Ledger {
             *self = Self::default();
             return;
         };
+        // The first interval there is stands for all that came before.
+        let memory = if self.is_measured { MEMORY } else { Nanos(0) };
         self.is_measured = true;
         let old = std::mem::take(&mut self.pods).into_iter().map(|(uid, e)| (Party::Pod(uid), e));
         let outside = std::mem::take(&mut self.outside).into_iter();
@@ -139,11 +141,12 @@ impl Ledger {
         let mut blended: Vec<(Party, Entry)> = old
             .map(|(party, old)| {
                 let now = doings.remove(&party).unwrap_or_default();
-                (party, old.blend(now, interval))
+                (party, old.blend(now, interval, memory))
             })
             .collect();
-        let new = doings.into_iter().map(|(party, now)| (party, Entry::default().blend(now, interval)));
-        blended.extend(new.collect::<Vec<_>>());
+        let fresh = Entry::default();
+        let new = doings.into_iter();
+        blended.extend(new.map(|(party, now)| (party, fresh.blend(now, interval, memory))));
         for (party, entry) in blended.into_iter().filter(|(_, entry)| !entry.is_nothing()) {
             match party {
                 Party::Pod(uid) => self.pods.insert(uid, entry),
@@ -156,14 +159,14 @@ impl Ledger {
 impl Entry {
     /// `self`, per second, after an interval in which `now` was done in all.
     ///
-    /// `(rate * MEMORY + now) / (MEMORY + interval)`: the filter of first order, in integers. A
+    /// `(rate * memory + now) / (memory + interval)`: the filter of first order, in integers. A
     /// longer interval weighs more, so a late tick changes nothing.
-    fn blend(self, now: Self, interval: Nanos) -> Self {
+    fn blend(self, now: Self, interval: Nanos, memory: Nanos) -> Self {
         let blend = |rate: u64, now: u64| {
             let now = u128::from(now) * u128::from(Nanos::SECOND.0);
-            let sum = u128::from(rate) * u128::from(MEMORY.0) + now;
-            let length = u128::from(MEMORY.0) + u128::from(interval.0);
-            u64::try_from(sum / length).unwrap_or(u64::MAX)
+            let sum = u128::from(rate) * u128::from(memory.0) + now;
+            let length = u128::from(memory.0) + u128::from(interval.0);
+            u64::try_from(sum / length.max(1)).unwrap_or(u64::MAX)
         };
         let time = |rate: Nanos, now: Nanos| Nanos(blend(rate.0, now.0));
         Self {
@@ -227,7 +230,8 @@ impl<'a> Tree<'a> {
 
     /// Who kept whom from a CPU. The idle task keeps nobody: that is the latency of a wake-up.
     /// Time spent at a quota of its own is a pod's harm to itself, too.
-    fn run_queue(&self, snapshot: &Snapshot) -> Doings {
+    fn run_queue(&self) -> Doings {
+        let snapshot = self.snapshot;
         let mut doings = Doings::new();
         for Blame { victim, victim_path, aggressor, aggressor_path, time } in &snapshot.aggressions
         {

@@ -1,8 +1,6 @@
 //! How two pods compare: as numbers that are quick to sort, and as keys that people can read.
 //! Both come from the same figures, in the same order.
 
-use std::cmp::Ordering;
-
 use super::contender::{Contender, Harm};
 use super::need::Need;
 use crate::model::decision::{Candidate, Key, KeyValue, MeritKey, Order};

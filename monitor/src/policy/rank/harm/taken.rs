@@ -6,7 +6,7 @@ use super::{Doings, Entry, Party, Tree};
 use crate::model::cgroup::Cgroup;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
-use crate::model::snapshot::{Scope, Snapshot};
+use crate::model::snapshot::Scope;
 use crate::model::stall::MemoryCause;
 use crate::model::units::{Nanos, Percent};
 use crate::policy::rank::contender::Harm;
@@ -30,16 +30,16 @@ impl Share {
     ///
     /// A cgroup that was not there before has charged all that it has. One that shrank has taken
     /// nothing: what it gives back relieves nobody of having waited.
-    pub(super) fn of_memory(tree: &Tree<'_>, before: &Sample, snapshot: &Snapshot) -> Self {
+    pub(super) fn of_memory(tree: &Tree<'_>, before: &Sample) -> Self {
         let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
         Self::of(tree, before, current, |scope| {
             let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
-            Part { waited: of_interval(shortage, snapshot.interval), limited: limited(scope), taken: 0 }
+            Part { waited: of_interval(shortage, tree.snapshot.interval), limited: limited(scope), taken: 0 }
         })
     }
 
     /// Disks: bytes read and written, and task time asleep in IO wait.
-    pub(super) fn of_io(tree: &Tree<'_>, before: &Sample, _: &Snapshot) -> Self {
+    pub(super) fn of_io(tree: &Tree<'_>, before: &Sample) -> Self {
         let moved = |files: &Cgroup| files.io.map(|io| io.read.0.saturating_add(io.written.0));
         Self::of(tree, before, moved, |scope| {
             let waited = scope.io_wait.map(|wait| wait.now).unwrap_or_default();

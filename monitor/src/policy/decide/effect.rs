@@ -1,0 +1,80 @@
+//! Whether a step has helped: what the next samples say, not what whoever took it believes.
+
+use serde::{Deserialize, Serialize};
+
+use super::ladder::cgroups_of;
+use crate::model::decision::{Action, Met, OutcomeResult, StepReason};
+use crate::model::sample::Sample;
+use crate::model::units::{Bytes, Nanos};
+
+/// A victim's memory is back when less than this part of it is left.
+const LEFT: u64 = 8;
+
+/// A step that was decided and has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pending {
+    pub(super) action: Action,
+    /// What the target held when it was decided.
+    pub(super) held: Option<Bytes>,
+    /// Who took it said that it could not be done.
+    pub(super) is_refused: bool,
+    /// Its time is over and it stays: nothing more is to be tried on this target.
+    pub(super) is_last: bool,
+}
+
+/// How far a step has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It still has time.
+    Running,
+    /// The shortage is over, or the victim's memory is back.
+    Worked,
+    /// The next step is due.
+    Stuck(StepReason),
+}
+
+impl Pending {
+    pub(super) fn new(action: Action, sample: &Sample) -> Self {
+        let held = held(&action, sample);
+        Self { action, held, is_refused: false, is_last: false }
+    }
+
+    /// Takes note of what whoever acted reports.
+    pub(super) fn hear(&mut self, sample: &Sample) {
+        let own = sample.outcomes.iter().filter(|outcome| outcome.action == self.action.id);
+        self.is_refused |= own
+            .into_iter()
+            .any(|o| matches!(o.result, OutcomeResult::Refused | OutcomeResult::Failed));
+    }
+
+    pub(super) fn progress(&self, sample: &Sample, met: &[Met], now: Nanos) -> Progress {
+        let is_met = met.iter().any(|met| met.threshold == self.action.reason.threshold);
+        let has_worked = if self.action.step.is_final() { self.is_back(sample) } else { !is_met };
+        match (has_worked, self.is_refused) {
+            (true, _) => Progress::Worked,
+            (false, true) => Progress::Stuck(StepReason::Failed),
+            (false, false) if now >= self.action.deadline => Progress::Stuck(StepReason::NoEffect),
+            (false, false) => Progress::Running,
+        }
+    }
+
+    /// True if the victim is gone, or all but a rest of its memory is back.
+    fn is_back(&self, sample: &Sample) -> bool {
+        let mut left = cgroups_of(&self.action.target, sample).peekable();
+        if left.peek().is_none() {
+            return true;
+        }
+        let is_empty = left.all(|(_, group)| group.pids_current == Some(0));
+        let (Some(before), Some(now)) = (self.held, held(&self.action, sample)) else {
+            return is_empty;
+        };
+        is_empty || now.0 <= before.0 / LEFT
+    }
+}
+
+/// What the target's cgroups hold; `None` where memory is not accounted.
+fn held(action: &Action, sample: &Sample) -> Option<Bytes> {
+    let each = cgroups_of(&action.target, sample).filter_map(|(_, group)| group.memory.current);
+    each.reduce(|a, b| Bytes(a.0.saturating_add(b.0)))
+}

@@ -1,0 +1,146 @@
+//! The steps of relief for each kind of shortage, gentlest first: a table, and which row of it
+//! somebody stands on.
+
+use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::decision::StepKind::{
+    self, Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers,
+};
+use crate::model::decision::{StepReason, Target, Trigger};
+use crate::model::pod::Place;
+use crate::model::sample::Sample;
+use crate::model::settings::Relief;
+use crate::model::threshold::{PressureSignal, Signal};
+use crate::model::units::{Bytes, Nanos};
+
+/// Memory that lasts no longer than this leaves no time to ask anybody.
+pub(super) const EMERGENCY: Nanos = Nanos(2 * Nanos::SECOND.0);
+
+/// What kind of thing is short, as far as the way to relieve it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Memory, with time to try.
+    Memory,
+    /// Memory, and the limit is about to be reached or has been.
+    MemoryNow,
+    /// Memory will be gone before anybody could answer.
+    MemoryEmergency,
+    /// Processors: everything about them can be taken back without ending anything.
+    Cpu,
+    /// Disk space or inodes: only ending a pod gives them back.
+    Storage,
+    /// The disk's time.
+    DiskTime,
+    /// Pids.
+    Pids,
+}
+
+impl Kind {
+    pub(super) fn of(trigger: &Trigger, measured: u64) -> Self {
+        match trigger {
+            Trigger::Eviction(threshold) => match threshold.signal {
+                Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => {
+                    if threshold.is_hard() { Self::MemoryNow } else { Self::Memory }
+                }
+                Signal::PidAvailable => Self::Pids,
+                _ => Self::Storage,
+            },
+            Trigger::Pressure(threshold) => match threshold.on {
+                PressureSignal::Cpu(_) => Self::Cpu,
+                PressureSignal::Disk(_) => Self::DiskTime,
+                PressureSignal::Exhaustion(_) if Nanos(measured) <= EMERGENCY => {
+                    Self::MemoryEmergency
+                }
+                PressureSignal::Exhaustion(_) => Self::MemoryNow,
+                PressureSignal::Memory(_) | PressureSignal::Refaults(_) => Self::Memory,
+            },
+        }
+    }
+
+    /// The ladder.
+    ///
+    /// Nothing is evicted for want of CPU: a weight gives it back at once and ends nothing.
+    pub(super) fn steps(self) -> &'static [StepKind] {
+        match self {
+            Self::Memory => {
+                &[Reclaim, Squeeze, Evict, StopContainers, KillContainers, ReleaseMemory]
+            }
+            Self::MemoryNow => &[Reclaim, Evict, StopContainers, KillContainers, ReleaseMemory],
+            Self::MemoryEmergency => &[KillContainers, ReleaseMemory],
+            Self::Cpu => &[Squeeze],
+            Self::Storage => &[Evict, StopContainers],
+            Self::DiskTime => &[Squeeze, Evict, StopContainers],
+            Self::Pids => &[Evict, StopContainers, KillContainers],
+        }
+    }
+}
+
+/// What a step needs to be worth trying on somebody.
+pub(super) struct Able<'a> {
+    pub(super) relief: &'a Relief,
+    pub(super) sample: &'a Sample,
+    pub(super) target: &'a Target,
+    pub(super) want: Option<Bytes>,
+}
+
+impl Able<'_> {
+    fn can(&self, step: StepKind) -> bool {
+        let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
+        self.relief.steps.contains(&step)
+            && match step {
+                // A part of what is wanted would cost its deadline and leave the shortage.
+                Reclaim => group
+                    .is_some_and(|group| self.want.is_some_and(|want| reclaimable(group) >= want)),
+                // Nobody can ask the API for a pod whose name is not known.
+                Evict => self.is_known_by_name(),
+                Squeeze | StopContainers | KillContainers | ReleaseMemory => {
+                    group.is_some() || !self.target.members.is_empty()
+                }
+            }
+    }
+
+    fn is_known_by_name(&self) -> bool {
+        let pods = self.sample.pods.as_ref();
+        pods.is_some_and(|pods| pods.contains_key(&self.target.uid))
+    }
+
+    /// The gentlest step below `after` that can be tried, and why it is that one.
+    pub(super) fn next(
+        &self,
+        kind: Kind,
+        after: Option<StepKind>,
+    ) -> Option<(StepKind, StepReason)> {
+        let steps = kind.steps();
+        let from = match after {
+            Some(after) => steps.iter().position(|step| *step == after)? + 1,
+            None => 0,
+        };
+        let step = *steps[from..].iter().find(|step| self.can(**step))?;
+        let why = match kind {
+            Kind::MemoryEmergency => StepReason::Emergency,
+            _ if steps.len() == 1 => StepReason::OnlyOne,
+            _ => StepReason::Gentlest,
+        };
+        Some((step, why))
+    }
+}
+
+/// Memory that its owner would miss least: clean cache that was not lately used, and slab.
+fn reclaimable(group: &Cgroup) -> Bytes {
+    let stat = group.memory.stat.unwrap_or_default();
+    Bytes(stat.inactive_file.0.saturating_add(stat.slab_reclaimable.0))
+}
+
+/// The cgroups of a target: its own, or those of the pods of a group.
+pub(super) fn cgroups_of<'a>(
+    target: &'a Target,
+    sample: &'a Sample,
+) -> impl Iterator<Item = (CgroupId, &'a Cgroup)> {
+    sample.cgroups.iter().filter_map(move |(id, group)| {
+        let is_target = if target.members.is_empty() {
+            target.cgroup == Some(*id)
+        } else {
+            matches!(Place::of(&group.path), Place::Pod { uid, .. } if target.members.contains(&uid))
+        };
+        is_target.then_some((*id, group))
+    })
+}
