@@ -6,6 +6,7 @@
 mod effect;
 mod grace;
 mod ladder;
+mod tell;
 #[cfg(test)]
 mod tests;
 
@@ -17,13 +18,14 @@ use self::effect::{Pending, Progress};
 use self::ladder::{Able, Kind};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::{
-    Action, Candidate, Event, Hold, Key, KeyValue, Met, Ranking, StepKind, StepReason, Target,
-    Trigger,
+    Action, Candidate, Event, Hold, Key, KeyValue, Met, Observation, Ranking, StepKind, StepReason,
+    Target, Trigger,
 };
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{Eviction, Relief};
 use crate::model::units::{Bytes, Nanos};
+use crate::policy::explain::message;
 
 /// What is remembered of the relief so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +70,8 @@ pub struct Question<'a> {
     pub first: Option<Met>,
     /// Who would go first; `None` if nothing is due.
     pub ranking: Option<&'a Ranking>,
+    /// What the eviction signals said.
+    pub observations: &'a [Observation],
 }
 
 /// What was decided.
@@ -268,12 +272,18 @@ impl ReliefStanding {
         let grace = step
             .is_final()
             .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
+        let seen = question.observations;
+        let shortage = step
+            .is_final()
+            .then(|| tell::shortage(&reason, &target, seen, question.sample))
+            .flatten();
         let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
         self.n_actions += 1;
         let action = Action {
             id: self.n_actions,
             step,
-            message: String::new(),
+            message: shortage.as_ref().map(message::message).unwrap_or_default(),
+            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
             deadline: now.plus(given).plus(grace.unwrap_or_default()),
             target,
             reason,

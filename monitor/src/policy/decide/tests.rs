@@ -84,6 +84,7 @@ impl Node {
             met,
             first: met.iter().find(|met| met.is_due).copied(),
             ranking: Some(&self.ranking),
+            observations: &[],
         };
         let verdict = decide(&question, &mut self.standing);
         self.sample.outcomes.clear();
