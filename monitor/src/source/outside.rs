@@ -77,8 +77,8 @@ pub(crate) fn mountinfo(bytes: &[u8]) -> bool {
 /// The other files below `/proc`.
 pub(crate) fn proc(bytes: &[u8]) -> bool {
     let stat = proc::stat(bytes).map(|stat| proc::cpu_time(&stat.total)).is_ok();
-    let others = [proc::meminfo(bytes).is_ok(), proc::loadavg(bytes).is_ok(), value(bytes).is_ok()];
-    stat || others.contains(&true)
+    let lists = [proc::meminfo(bytes).is_ok(), proc::vmstat(bytes).is_ok()];
+    stat || lists.contains(&true) || proc::loadavg(bytes).is_ok() || value(bytes).is_ok()
 }
 
 /// `/sys/kernel/btf/vmlinux`, and the layout that comes of it.
