@@ -3,17 +3,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "made_up/busy.rs"]
+mod busy;
 #[path = "made_up/ticks.rs"]
 mod ticks;
 
 use std::fs;
 use std::path::Path;
 
-use isobar::model::decision::{Decision, Event, Frame};
+use busy::Node;
+use isobar::model::decision::{Decision, Event};
 use isobar::model::node::NodeFacts;
 use isobar::model::sample::Sample;
 use isobar::model::settings::Settings;
-use isobar::policy::engine::Standing;
+use isobar::policy::engine::{Engine, Standing};
 use isobar::record::journal::{Bounds, Journal, Start};
 use isobar::record::reader::{Entry, Recorded, Recording};
 use proptest::prelude::*;
@@ -33,7 +36,7 @@ fn after(sample: &Sample) -> Standing {
 fn record(path: &Path, samples: &[Sample], reloads: &[u64]) {
     let mut journal = Journal::create(path, start(Standing::default()), Bounds::default()).unwrap();
     for sample in samples {
-        journal.write(frame(sample), &after(sample)).unwrap();
+        journal.write(sample, &decision(sample), &after(sample)).unwrap();
         if reloads.contains(&sample.tick) {
             let settings = Settings { generation: sample.tick, ..Settings::default() };
             journal.reload(settings, &after(sample), sample.at).unwrap();
@@ -41,10 +44,9 @@ fn record(path: &Path, samples: &[Sample], reloads: &[u64]) {
     }
 }
 
-fn frame(sample: &Sample) -> Frame {
+fn decision(sample: &Sample) -> Decision {
     let event = Event { reason: "A\"b".into(), message: "1.50 %".into(), is_warning: true };
-    let decision = Decision { tick: sample.tick, events: vec![event], ..Decision::default() };
-    Frame { sample: sample.clone(), decision }
+    Decision { tick: sample.tick, events: vec![event], ..Decision::default() }
 }
 
 fn anything_for(n: u64, seed: u64) -> Vec<Sample> {
@@ -73,7 +75,7 @@ fn read(path: &Path) -> (Vec<Recorded>, Vec<String>) {
 fn assert_same(frames: &[Recorded], samples: &[Sample]) {
     for (recorded, sample) in frames.iter().zip(samples) {
         assert_eq!(recorded.sample, *sample, "tick {}", sample.tick);
-        let want = serde_json::to_string(&frame(sample).decision).unwrap();
+        let want = serde_json::to_string(&decision(sample)).unwrap();
         assert_eq!(recorded.decision, want, "tick {}", sample.tick);
     }
     assert_eq!(frames.len(), samples.len());
@@ -128,7 +130,7 @@ fn a_file_cut_off_anywhere_is_read_up_to_its_last_whole_line() {
     let mut journal =
         Journal::create(&path, start(Standing::default()), Bounds::default()).unwrap();
     for sample in &samples {
-        journal.write(frame(sample), &after(sample)).unwrap();
+        journal.write(sample, &decision(sample), &after(sample)).unwrap();
         ends.push(fs::metadata(&path).unwrap().len());
     }
     drop(journal);
@@ -152,7 +154,7 @@ fn of_a_chapter_that_is_damaged_the_others_are_read() {
         Journal::create(&path, start(Standing::default()), Bounds::default()).unwrap();
     let mut ends = Vec::new();
     for sample in &samples {
-        journal.write(frame(sample), &after(sample)).unwrap();
+        journal.write(sample, &decision(sample), &after(sample)).unwrap();
         if sample.tick % 3 == 0 {
             journal.reload(Settings::default(), &after(sample), sample.at).unwrap();
         }
@@ -167,4 +169,34 @@ fn of_a_chapter_that_is_damaged_the_others_are_read() {
     let ticks: Vec<_> = frames.iter().map(|f| f.sample.tick).collect();
     assert_eq!(ticks, [1, 2, 3, 4, 7, 8, 9], "{told:?}");
     assert!(!told.is_empty());
+}
+
+/// 512 MiB a day.
+const BYTES_PER_TICK: u64 = (512 << 20) / 86_400;
+
+#[test]
+fn a_node_of_500_cgroups_fills_no_more_than_it_may() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("r");
+    let mut node = Node::new();
+    let mut engine = Engine::new(Settings::default(), Standing::new(8));
+    // What is written before there is something to compare with is not what a day is made of.
+    for _ in 0..20 {
+        engine.step(node.tick());
+    }
+    let mut journal =
+        Journal::create(&path, start(engine.standing().clone()), Bounds::default()).unwrap();
+    let (n, mut used) = (610, 0);
+    for _ in 0..n {
+        let sample = node.tick();
+        let decision = engine.step(sample.clone()).decision;
+        let begun = isobar::clock::used_by_this_process();
+        journal.write(&sample, &decision, engine.standing()).unwrap();
+        used += isobar::clock::used_by_this_process().since(begun).0;
+    }
+    drop(journal);
+    // One header in 600 ticks is what a day has.
+    let size = fs::metadata(&path).unwrap().len() / n;
+    eprintln!("{size} bytes and {} us of CPU time for a tick", used / n / 1_000);
+    assert!(size <= BYTES_PER_TICK, "{size} bytes for a tick, {BYTES_PER_TICK} may be");
 }

@@ -13,15 +13,15 @@ use super::parts::Parts;
 pub use super::segments::Bounds;
 use super::segments::{Segment, Segments};
 use crate::model::capability::{Capability, CapabilityState};
-use crate::model::decision::Frame;
+use crate::model::decision::Decision;
 use crate::model::node::NodeFacts;
-use crate::model::sample::Moment;
+use crate::model::sample::{Moment, Sample};
 use crate::model::settings::Settings;
 use crate::policy::engine::Standing;
 
 /// Ticks from header to header: how much damage to a file can cost. A header holds a whole sample,
 /// as much as some twenty ticks.
-const CHAPTER: u64 = 300;
+const CHAPTER: u64 = 600;
 /// More would make the file hardly smaller: what changes is mostly digits.
 const LEVEL: i32 = 1;
 
@@ -110,19 +110,23 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes one frame; `standing` is what the judge remembers after it. It is in the file when
+    /// Writes one tick; `standing` is what the judge remembers after it. It is in the file when
     /// this returns, as far as a killed agent is concerned; a node that loses power may lose more.
     /// Does nothing once recording has stopped.
     ///
     /// # Errors
     /// Why recording stops here. Told once.
-    pub fn write(&mut self, frame: Frame, standing: &Standing) -> Result<(), JournalError> {
+    pub fn write(
+        &mut self,
+        sample: &Sample,
+        decision: &Decision,
+        standing: &Standing,
+    ) -> Result<(), JournalError> {
         let Some(mut chapter) = self.chapter.take() else { return Ok(()) };
-        let Frame { sample, decision } = frame;
         let at = sample.at;
-        let now = Parts::from(sample);
+        let now = Parts::from(sample.clone());
         let result = (|| {
-            let line = change::line(self.before.as_ref(), &now, &decision)?;
+            let line = change::line(self.before.as_ref(), &now, decision)?;
             put(&mut chapter, &line)?;
             self.before = Some(now);
             self.n_ticks += 1;
