@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use isobar::agent::{AgentError, OpenError};
+use isobar::record::reader::ReadError;
 use isobar::source::OpenError as SourceError;
 
 pub(crate) const HELP: &str = "\
@@ -40,6 +41,9 @@ pub(crate) struct InvalidAnswer {
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
         if cause.is::<InvalidAnswer>() {
+            return Code::InvalidInput;
+        }
+        if cause.downcast_ref::<ReadError>().is_some_and(ReadError::is_invalid_input) {
             return Code::InvalidInput;
         }
         match cause.downcast_ref::<OpenError>() {
@@ -80,6 +84,7 @@ mod tests {
             (anyhow::Error::new(OpenError::Agent(AgentError::Denied(port))),    Code::NotPermitted),
             (anyhow::Error::new(OpenError::Agent(AgentError::Taken(port))),     Code::Failure),
             (anyhow::Error::new(InvalidAnswer { address: "a".into(), source: no_json }), Code::InvalidInput),
+            (anyhow::Error::new(ReadError::Empty("r".into())),                  Code::InvalidInput),
             (anyhow::anyhow!("anything else"),                                  Code::Failure),
         ];
         for (error, want) in table {
