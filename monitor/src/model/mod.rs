@@ -18,5 +18,6 @@ pub mod settings;
 pub mod snapshot;
 pub mod stall;
 pub mod threshold;
+pub mod topology;
 pub mod units;
 pub mod workload;

@@ -1,1 +1,8 @@
 //! What the kubelet would set aside, allow and write, computed as it does.
+
+pub mod allocatable;
+pub mod checkpoint;
+pub mod cpus;
+pub mod enforce;
+pub mod names;
+pub mod shares;
