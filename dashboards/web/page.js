@@ -207,6 +207,16 @@ function blame(view) {
   ]), view.whole.cpu ? "Nobody made anybody wait in the last interval." : "Not measured: the kernel side is missing.");
 }
 
+function judgement(view) {
+  table("conditions", view.decision.conditions.map(({ type, status, phase, threshold, avg10, avg60 }) => [
+    type,
+    make("span", status, { class: "state", "data-state": status === "True" ? "blind" : status === "False" ? "attached" : "absent", title: phase }),
+    percent(avg10), percent(avg60), percent(threshold),
+  ]), "No condition is judged.");
+  const { why, verdict, candidates, otherwise } = view.explanation;
+  fill($("judgement"), [...why, ...verdict, ...candidates, ...otherwise].map((sentence) => make("li", sentence)));
+}
+
 function oomKills(view) {
   table("oom", view.recentOomKills.map(({ wall, victimPath, limitPath, triggerPath, kill }) => {
     const node = { name: kill.limitKnown ? "the node's memory" : "not known", sub: "" };
@@ -251,7 +261,7 @@ function show(view) {
   document.title = `${view.facts.name} · isobar`;
   say($("node"), view.facts.name);
   say($("facts"), `Linux ${view.facts.kernel}, ${view.facts.nCpus} CPUs, tick ${view.tick}`);
-  for (const section of [verdict, resources, cpus, waiting, blame, oomKills, sight, cost]) section(view);
+  for (const section of [verdict, judgement, resources, cpus, waiting, blame, oomKills, sight, cost]) section(view);
 }
 
 // ---- the stream ---------------------------------------------------------------------------

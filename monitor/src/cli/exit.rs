@@ -7,7 +7,8 @@ use isobar::agent::{AgentError, OpenError};
 use isobar::source::OpenError as SourceError;
 
 pub(crate) const HELP: &str = "\
-Exit codes: 0 ok, 1 failure, 2 usage, 3 invalid input, 4 not permitted, 5 unsupported kernel.
+Exit codes: 0 ok, 1 failure, 2 usage, 3 invalid input, 4 not permitted, 5 unsupported kernel,
+10 under pressure (status).
 Environment: ISOBAR_LOG sets the level of diagnostics (error, warn, info, debug); NO_COLOR.";
 
 /// How a verb ended. 2, usage, is clap's own.
@@ -18,6 +19,7 @@ pub(crate) enum Code {
     InvalidInput = 3,
     NotPermitted = 4,
     UnsupportedKernel = 5,
+    UnderPressure = 10,
 }
 
 impl From<Code> for ExitCode {

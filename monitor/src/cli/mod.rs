@@ -4,6 +4,7 @@ mod ask;
 mod completion;
 mod doctor;
 pub(crate) mod exit;
+mod explain;
 mod output;
 mod run;
 mod status;
@@ -33,6 +34,8 @@ enum Verb {
     Top(top::Args),
     /// Say in a few lines how the node is.
     Status(status::Args),
+    /// Say why the node is judged as it is, who would go first, and what would change that.
+    Explain(explain::Args),
     /// Check what this node offers isobar, and what to do about the rest.
     Doctor(doctor::Args),
     /// Print the version, and what this binary was built for.
@@ -48,6 +51,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Run(args) => run::run(&args),
         Verb::Top(args) => top::run(&args),
         Verb::Status(args) => status::run(&args),
+        Verb::Explain(args) => explain::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Version(args) => version::run(&args),
         Verb::Completion(args) => completion::run(&args),

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use isobar::model::capability::CapabilityState;
+use isobar::model::condition::Status;
 use isobar::serve::verdict::{Mood, Resource, Verdict};
 use isobar::serve::view::View;
 
@@ -28,7 +29,14 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         Plain::Table => write(&mut out, &view)?,
         Plain::Json => pretty(&mut out, &summary(&view))?,
     }
-    Ok(Code::Ok)
+    Ok(code(&view))
+}
+
+/// A script asks for this: whether a condition holds.
+fn code(view: &View) -> Code {
+    let decision = &view.decision;
+    let is_contended = decision.conditions.iter().any(|c| c.status == Status::True);
+    if is_contended || !decision.node_pressure.is_empty() { Code::UnderPressure } else { Code::Ok }
 }
 
 fn write(out: &mut impl Write, view: &View) -> Result<()> {
@@ -36,6 +44,9 @@ fn write(out: &mut impl Write, view: &View) -> Result<()> {
     let name = harmless(&facts.name);
     writeln!(out, "{name}, kernel {}, {} CPUs", facts.kernel, facts.n_cpus)?;
     verdicts(out, view)?;
+    for sentence in view.explanation.why.iter().chain(&view.explanation.verdict) {
+        writeln!(out, "{}", harmless(sentence))?;
+    }
     let missing = view.capabilities.iter().filter(|c| c.state != CapabilityState::Attached);
     for capability in missing {
         let remedy = capability.remedy.as_deref().map(|r| format!(" ({r})")).unwrap_or_default();
@@ -80,6 +91,9 @@ fn summary(view: &View) -> serde_json::Value {
         "at": view.snapshot.at,
         "headline": view.headline,
         "verdict": view.verdict,
+        "conditions": view.decision.conditions,
+        "nodePressure": view.decision.node_pressure,
+        "explanation": view.explanation,
         "capabilities": view.capabilities,
         "gaps": view.snapshot.gaps,
         "cost": view.cost,

@@ -1,4 +1,5 @@
 //! Sets of CPUs, as the kernel and the kubelet write them: `0-3,8`.
+//! Source: kubernetes `k8s.io/utils/cpuset`, `Parse` and `String`; the kernel's `%*pbl` prints alike.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,16 +14,17 @@ pub struct CpuSet(pub BTreeSet<u32>);
 /// Why a text is no set of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CpuSetError {
-    /// A part is no number.
-    #[error("{0:?} is no CPU number")]
+    /// A part is neither a number below 65536 nor two of them with a dash between.
+    #[error("{0:?} is no CPU number and no range of them, as 8 or 0-3")]
     Number(String),
     /// A range runs backwards.
     #[error("the range {0:?} runs backwards")]
     Backwards(String),
 }
 
-/// No machine has more.
-const LARGEST: u32 = 1 << 20;
+/// Larger numbers are refused: a kernel is built for at most 8192 CPUs (`NR_CPUS`), and a set takes
+/// memory for each of its members.
+const TOO_LARGE: u32 = 1 << 16;
 
 impl FromStr for CpuSet {
     type Err = CpuSetError;
@@ -31,11 +33,11 @@ impl FromStr for CpuSet {
         let mut cpus = BTreeSet::new();
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let number = |n: &str| {
-                let number = n.parse().ok().filter(|n| *n < LARGEST);
-                number.ok_or_else(|| CpuSetError::Number(n.into()))
+                let number = n.parse::<u32>().ok().filter(|n| *n < TOO_LARGE);
+                number.ok_or_else(|| CpuSetError::Number(part.into()))
             };
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last): (u32, u32) = (number(first)?, number(last)?);
+            let (first, last) = (number(first)?, number(last)?);
             if first > last {
                 return Err(CpuSetError::Backwards(part.into()));
             }
@@ -76,3 +78,6 @@ impl<'de> Deserialize<'de> for CpuSet {
         String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,8 @@
 //! Lengths of time as Go writes them: `1m30s`, `500ms`, `1.5h`.
-//! Source: Go `time.ParseDuration` and `Duration.String`.
+//!
+//! Source: Go `time.ParseDuration` and `Duration.String`. One difference: a fraction of more than
+//! nine digits is exact and cut to whole nanoseconds, where Go goes by way of a float and may be
+//! one off.
 
 use std::fmt;
 use std::str::FromStr;
@@ -92,18 +95,30 @@ impl FromStr for GoDuration {
                 unit: unit.into(),
                 text: text.into(),
             })?;
-            let scale = i128::from(*scale);
-            let number = format!("0{whole}").parse::<i64>().map_err(|_| invalid())?;
-            // More digits than this are below a nanosecond of an hour.
-            let fraction = &fraction[..fraction.len().min(18)];
-            let tens = 10_i128.pow(u32::try_from(fraction.len()).expect("at most 18"));
-            let part = format!("0{fraction}").parse::<i128>().map_err(|_| invalid())?;
-            total += i128::from(number) * scale + part * scale / tens;
+            total += nanos(whole, fraction, *scale).ok_or_else(invalid)?;
+            // Here, not at the end: a long enough text would outgrow any integer.
+            if total > LARGEST {
+                return Err(invalid());
+            }
             rest = after;
         }
         let total = if is_negative { -total } else { total };
         i64::try_from(total).map(Self).map_err(|_| invalid())
     }
+}
+
+/// As large as the smallest duration is negative.
+const LARGEST: i128 = 1 << 63;
+
+/// `whole.fraction` times `scale`, cut to whole nanoseconds; `None` if `whole` is out of range.
+fn nanos(whole: &str, fraction: &str, scale: i64) -> Option<i128> {
+    // More digits than this are below a nanosecond of an hour.
+    const DIGITS: usize = 18;
+    let number = |digits: &str| format!("0{digits}").parse::<u64>().ok().map(i128::from);
+    let fraction = &fraction[..fraction.len().min(DIGITS)];
+    let tens = fraction.bytes().fold(1, |tens, _| tens * 10);
+    let scale = i128::from(scale);
+    Some(number(whole)? * scale + number(fraction)? * scale / tens)
 }
 
 impl fmt::Display for GoDuration {
@@ -145,3 +160,6 @@ impl<'de> Deserialize<'de> for GoDuration {
         String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,15 +18,20 @@ impl Fraction {
     /// `percent` as the kubelet reads it; `None` outside 0 to 100, and for what is no number.
     #[must_use]
     pub fn of_percent(percent: f32) -> Option<Self> {
-        let fraction = percent / 100.0;
-        (0.0..=1.0).contains(&fraction).then_some(Self(fraction))
+        Self::checked(percent / 100.0)
     }
 
-    /// This share of `capacity`, cut to whole units.
+    /// This share of `capacity`, cut to whole units. Above 2^53 the capacity itself is rounded, as
+    /// in Go.
     #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
-        // Never negative, and at most as large as `capacity`: the casts are Go's.
+        // Never negative, and a float that is too large is cut to what a u64 holds.
         (capacity as f64 * f64::from(self.0)) as u64
+    }
+
+    fn checked(fraction: f32) -> Option<Self> {
+        // There are two zeros, and only one of them is to be.
+        (0.0..=1.0).contains(&fraction).then_some(Self(fraction.abs()))
     }
 }
 
@@ -77,10 +82,10 @@ impl Serialize for Fraction {
 
 impl<'de> Deserialize<'de> for Fraction {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let fraction = f32::deserialize(from)?;
-        if (0.0..=1.0).contains(&fraction) {
-            return Ok(Self(fraction));
-        }
-        Err(de::Error::custom("a fraction is a number from 0 to 1"))
+        let fraction = Self::checked(f32::deserialize(from)?);
+        fraction.ok_or_else(|| de::Error::custom("a fraction is a number from 0 to 1"))
     }
 }
+
+#[cfg(test)]
+mod tests;

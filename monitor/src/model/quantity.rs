@@ -1,8 +1,11 @@
 //! Kubernetes quantities: `100m`, `1.5Gi`, `2e3`. Exact to a billionth, never a float.
 //!
-//! Source: apimachinery `pkg/api/resource/quantity.go`. Differences: `.`, `-.`, `-` and `+` alone
-//! are refused (Go takes them for 0), and the text printed is always the canonical one (Go prints
-//! an input that looks canonical as it came).
+//! Source: apimachinery `pkg/api/resource/quantity.go`. Differences:
+//!
+//! - A text without a digit (`.`, `-`, `Mi`) is refused; Go takes it for 0.
+//! - The text printed is always the canonical one; Go prints an input that looks canonical as it
+//!   came.
+//! - What is larger than every suffix keeps its size: Go prints 1000E as `1`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -44,17 +47,19 @@ pub enum QuantityError {
     /// The suffix is none of those that exist; they are case-sensitive.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// More than 1.7e20.
+    /// More than some 8e28, or longer than 256 characters.
     #[error("the quantity is out of range")]
     Range,
 }
 
 /// One unit in billionths.
 const UNIT: i128 = 1_000_000_000;
+/// A binary quantity is cut to this, as Go does: `maxAllowed`, what an `int64` holds.
+const CAP: i128 = (i64::MAX as i128) * UNIT;
 /// Longer texts are no quantities.
 const LONGEST: usize = 256;
-/// Larger exponents are out of range, or vanish.
-const LARGEST_EXPONENT: u32 = 64;
+/// Beyond this power of ten every text that is not too long is out of range, or vanishes.
+const FURTHEST: u32 = 320;
 
 const DECIMAL: [(&str, i32); 10] = [
     ("n", -9),
@@ -204,10 +209,9 @@ impl FromStr for Quantity {
         let digits: BigInt = format!("0{whole}{fraction}").parse().expect("only digits");
         let n_fraction = i32::try_from(fraction.len()).expect("a short text");
         let nanos = scale.nanos(digits, n_fraction)?;
-        let cap = i128::from(i64::MAX) * UNIT;
         let (nanos, format) = match scale {
             Scale::Binary(_) if nanos > 0 && nanos < UNIT => (nanos, Format::DecimalSi),
-            Scale::Binary(_) => (nanos.min(cap), Format::BinarySi),
+            Scale::Binary(_) => (nanos.min(CAP), Format::BinarySi),
             Scale::Decimal(_) => (nanos, Format::DecimalSi),
             Scale::Exponent(_) => (nanos, Format::DecimalExponent),
         };
@@ -234,13 +238,17 @@ impl Scale {
         if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
             return Ok(Self::Binary(*power));
         }
+        let tail = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
+        if !tail.strip_prefix(['+', '-']).unwrap_or(tail).bytes().all(|b| b.is_ascii_digit()) {
+            return Err(QuantityError::Format);
+        }
         let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
         let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(QuantityError::Suffix);
         }
-        let power: u32 = digits.parse().map_err(|_| QuantityError::Range)?;
-        let power = i32::try_from(power).map_err(|_| QuantityError::Range)?;
+        // More digits than an i32 has are far out of range, or vanish.
+        let power = digits.parse().unwrap_or(i32::MAX);
         Ok(Self::Exponent(if exponent.starts_with('-') { -power } else { power }))
     }
 
@@ -255,7 +263,7 @@ impl Scale {
         }
         let tens = tens.saturating_add(9).saturating_sub(n_fraction);
         let power = tens.unsigned_abs();
-        if power > LARGEST_EXPONENT + u32::try_from(LONGEST).expect("small") {
+        if power > FURTHEST {
             return if tens > 0 { Err(QuantityError::Range) } else { Ok(1) };
         }
         let scaled = digits << twos;
@@ -271,29 +279,26 @@ impl fmt::Display for Quantity {
             return f.write_str("0");
         }
         let whole = self.nanos / UNIT;
+        // A sum beyond the cap is printed in powers of 1000, else it would not be read back.
         let is_binary = self.format == Format::BinarySi
             && self.nanos % UNIT == 0
-            && whole.unsigned_abs() >= 1024;
+            && whole.unsigned_abs() >= 1024
+            && self.nanos.abs() <= CAP;
         if is_binary {
-            let (suffix, power) = BINARY
-                .iter()
-                .rev()
-                .find(|(_, power)| whole % (1_i128 << power) == 0)
-                .map_or(("", 0), |(suffix, power)| (*suffix, *power));
+            let of = |(_, power): &&(&str, u32)| whole % (1_i128 << power) == 0;
+            let (suffix, power) = BINARY.iter().rev().find(of).unwrap_or(&("", 0));
             return write!(f, "{}{suffix}", whole >> power);
         }
+        let is_exponent = self.format == Format::DecimalExponent;
         let (mut mantissa, mut exponent) = (self.nanos, -9);
-        let largest = if self.format == Format::DecimalExponent { i32::MAX } else { 18 };
-        while exponent < largest && mantissa % 1_000 == 0 {
+        while mantissa % 1_000 == 0 && (is_exponent || exponent < 18) {
             (mantissa, exponent) = (mantissa / 1_000, exponent + 3);
         }
-        match DECIMAL.iter().find(|(_, power)| *power == exponent) {
-            _ if self.format == Format::DecimalExponent && exponent != 0 => {
-                write!(f, "{mantissa}e{exponent}")
-            }
-            Some((suffix, _)) => write!(f, "{mantissa}{suffix}"),
-            None => write!(f, "{mantissa}e{exponent}"),
+        if is_exponent && exponent != 0 {
+            return write!(f, "{mantissa}e{exponent}");
         }
+        let suffix = DECIMAL.iter().find(|(_, power)| *power == exponent);
+        write!(f, "{mantissa}{}", suffix.map_or("", |(suffix, _)| suffix))
     }
 }
 
@@ -308,3 +313,6 @@ impl<'de> Deserialize<'de> for Quantity {
         String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,5 +5,6 @@
 pub mod assess;
 pub mod decide;
 pub mod engine;
+pub mod explain;
 pub mod limits;
 pub mod rank;

@@ -13,6 +13,7 @@ use crate::model::decision::Decision;
 use crate::model::node::NodeFacts;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
+use crate::policy::explain::Explanation;
 
 /// The version of every document.
 pub const API_VERSION: &str = "isobar/v1alpha1";
@@ -36,6 +37,7 @@ struct Around {
     capabilities: Vec<Capability>,
     cost: Cost,
     decision: Decision,
+    explanation: Explanation,
 }
 
 /// A view as one line of JSON.
@@ -59,6 +61,7 @@ pub fn render(view: &View) -> Body {
         capabilities: view.capabilities.clone(),
         cost: view.cost.clone(),
         decision: view.decision.clone(),
+        explanation: view.explanation.clone(),
     };
     serde_json::to_vec(&Whole { around, snapshot: &view.snapshot })
         .expect("maps are keyed by numbers and closed enums, and writing to memory cannot fail")
@@ -83,6 +86,7 @@ pub fn parse(json: &[u8]) -> Result<View, serde_json::Error> {
         capabilities: around.capabilities,
         cost: around.cost,
         decision: around.decision,
+        explanation: around.explanation,
     })
 }
 
@@ -124,5 +128,6 @@ pub fn brief(view: &View) -> View {
         capabilities: view.capabilities.clone(),
         cost: view.cost.clone(),
         decision: view.decision.clone(),
+        explanation: view.explanation.clone(),
     }
 }

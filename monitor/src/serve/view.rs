@@ -21,6 +21,7 @@ use crate::model::snapshot::Snapshot;
 use crate::model::stall::OomKill;
 use crate::model::units::Nanos;
 use crate::policy::engine::Step;
+use crate::policy::explain::{Explanation, explain};
 
 /// How many OOM kills are remembered.
 pub const OOM_KILLS_KEPT: usize = 64;
@@ -39,6 +40,8 @@ pub struct View {
     pub snapshot: Snapshot,
     /// What was made of it.
     pub decision: Decision,
+    /// The decision in sentences.
+    pub explanation: Explanation,
     /// Who waits, why, and because of whom, in a sentence.
     pub headline: String,
     /// What the snapshot says, in words: CPU, memory, IO.
@@ -133,6 +136,7 @@ impl Publisher {
             capabilities,
             cost,
             snapshot,
+            explanation: explain(&decision),
             decision,
         }
     }

@@ -1,5 +1,7 @@
 //! The steps of relief: what is to be done, to whom, why this one, and what came of it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::Met;
@@ -81,6 +83,8 @@ pub struct Action {
     pub is_enforced: bool,
     /// For people, in the kubelet's words.
     pub message: String,
+    /// The annotations that the kubelet would put on the event.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// Whom an action is about.
@@ -100,6 +104,21 @@ pub struct Target {
     pub cgroup: Option<CgroupId>,
     /// The cgroup's path.
     pub path: Option<CgroupPath>,
+}
+
+impl Target {
+    /// How people call it.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        let name = match self.namespace.as_str() {
+            "" => self.name.clone(),
+            namespace => format!("{namespace}/{}", self.name),
+        };
+        match self.members.len() {
+            0 => name,
+            n => format!("{name} ({n} pods)"),
+        }
+    }
 }
 
 /// Why a step was chosen.

@@ -6,6 +6,7 @@
 mod effect;
 mod grace;
 mod ladder;
+mod tell;
 #[cfg(test)]
 mod tests;
 
@@ -17,13 +18,14 @@ use self::effect::{Pending, Progress};
 use self::ladder::{Able, Kind};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::{
-    Action, Candidate, Event, Hold, Key, KeyValue, Met, Ranking, StepKind, StepReason, Target,
-    Trigger,
+    Action, Candidate, Event, Hold, Key, KeyValue, Met, Observation, Ranking, StepKind, StepReason,
+    Target, Trigger,
 };
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{Eviction, Relief};
 use crate::model::units::{Bytes, Nanos};
+use crate::policy::explain::message;
 
 /// What is remembered of the relief so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +70,8 @@ pub struct Question<'a> {
     pub first: Option<Met>,
     /// Who would go first; `None` if nothing is due.
     pub ranking: Option<&'a Ranking>,
+    /// What the eviction signals said.
+    pub observations: &'a [Observation],
 }
 
 /// What was decided.
@@ -93,9 +97,8 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
     standing.forget(question, now);
     if let Some(mut pending) = standing.pending.take() {
         pending.hear(question.sample);
-        match follow(question, standing, pending, now) {
-            Next::Done(verdict) => return verdict,
-            Next::Anew => {}
+        if let Some(verdict) = follow(question, standing, pending, now) {
+            return verdict;
         }
     }
     let Some(first) = question.first else {
@@ -114,35 +117,30 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
     begin(question, standing, first, now)
 }
 
-/// What follows from a step that was pending.
-enum Next {
-    Done(Verdict),
-    Anew,
-}
-
+/// What follows from a step that was pending; `None` if it is over and there is a new start.
 fn follow(
     question: &Question<'_>,
     standing: &mut ReliefStanding,
     mut pending: Pending,
     now: Nanos,
-) -> Next {
+) -> Option<Verdict> {
     let id = pending.action.id;
     let why = match pending.progress(question.sample, question.met, now) {
         Progress::Worked => {
             standing.cool_until = now.plus(question.relief.cool_down);
-            return Next::Anew;
+            return None;
         }
         Progress::Running => {
             let until = pending.action.deadline;
             standing.pending = Some(pending);
-            return Next::Done(Hold::Settling { action: id, until }.into());
+            return Some(Hold::Settling { action: id, until }.into());
         }
         // Over its time, and nothing is short any more.
-        Progress::Stuck(_) if question.first.is_none() => return Next::Anew,
+        Progress::Stuck(_) if question.first.is_none() => return None,
         // What was only observed never happened, so its failure says nothing about the next victim.
         Progress::Stuck(_) if !pending.action.is_enforced && pending.is_last => {
             standing.pending = Some(pending);
-            return Next::Done(Hold::Observed { action: id }.into());
+            return Some(Hold::Observed { action: id }.into());
         }
         Progress::Stuck(why) => why,
     };
@@ -158,7 +156,7 @@ fn follow(
         Some((step, _)) if action.is_enforced || !action.step.is_final() => {
             let (target, reason, want) = (action.target.clone(), action.reason, action.want);
             let new = Proposal { step, why, target, reason, want };
-            Next::Done(standing.take(question, new, now))
+            Some(standing.take(question, new, now))
         }
         _ if action.is_enforced => {
             let text = format!(
@@ -168,12 +166,12 @@ fn follow(
             standing.calm_since = None;
             let hold = Hold::NothingHelps;
             let event = Event { reason: "ReliefFailed".into(), message: text, is_warning: true };
-            Next::Done(Verdict { held: Some(hold), events: vec![event], action: None })
+            Some(Verdict { held: Some(hold), events: vec![event], action: None })
         }
         _ => {
             pending.is_last = true;
             standing.pending = Some(pending);
-            Next::Done(Hold::Observed { action: id }.into())
+            Some(Hold::Observed { action: id }.into())
         }
     }
 }
@@ -271,12 +269,18 @@ impl ReliefStanding {
         let grace = step
             .is_final()
             .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
+        let seen = question.observations;
+        let shortage = step
+            .is_final()
+            .then(|| tell::shortage(&reason, &target, seen, question.sample))
+            .flatten();
         let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
         self.n_actions += 1;
         let action = Action {
             id: self.n_actions,
             step,
-            message: String::new(),
+            message: shortage.as_ref().map(message::message).unwrap_or_default(),
+            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
             deadline: now.plus(given).plus(grace.unwrap_or_default()),
             target,
             reason,

@@ -1,1 +1,305 @@
+use std::collections::BTreeMap;
 
+use super::*;
+use crate::model::cgroup::{Cgroup, MemoryFiles, MemoryStat};
+use crate::model::condition::ScopeName;
+use crate::model::decision::{MeritKey, Order, Outcome, OutcomeResult};
+use crate::model::quantity::Quantity;
+use crate::model::sample::Moment;
+use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
+use crate::model::units::Percent;
+use crate::model::workload::Pod;
+
+use StepKind::{Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers};
+
+const MIB: u64 = 1 << 20;
+
+fn seconds(n: u64) -> Nanos {
+    Nanos(n * Nanos::SECOND.0)
+}
+
+fn threshold(signal: Signal, grace: Nanos) -> Trigger {
+    let value = Amount::Quantity(Quantity::bytes(100 * MIB));
+    Trigger::Eviction(Threshold { signal, value, grace, min_reclaim: None })
+}
+
+fn pressure(on: PressureSignal) -> Trigger {
+    Trigger::Pressure(PressureThreshold { scope: ScopeName::Kubepods, on, grace: seconds(5) })
+}
+
+fn met(threshold: Trigger) -> Met {
+    let missing = matches!(threshold, Trigger::Eviction(_)).then_some(50 * MIB);
+    Met { threshold, since: Nanos(0), is_due: true, measured: 50 * MIB, missing }
+}
+
+/// A node with pods `a`, `b`, `c`, which would go in this order, and a policy that has watched it.
+struct Node {
+    relief: Relief,
+    sample: Sample,
+    ranking: Ranking,
+    standing: ReliefStanding,
+}
+
+impl Node {
+    fn new() -> Self {
+        let names = ["a", "b", "c"];
+        let cgroup = |name: &str| Cgroup {
+            path: CgroupPath(format!("/kubepods/besteffort/pod{name}")),
+            memory: MemoryFiles { current: Some(Bytes(400 * MIB)), ..MemoryFiles::default() },
+            ..Cgroup::default()
+        };
+        let cgroups = (10..).map(CgroupId).zip(names.map(cgroup)).collect();
+        let pod = |name: &str| {
+            (name.to_owned(), Pod { uid: name.into(), name: name.into(), ..Pod::default() })
+        };
+        let pods = Some(BTreeMap::from(names.map(pod)));
+        let candidate = |name: &str| Candidate {
+            name: name.into(),
+            namespace: String::new(),
+            uid: name.into(),
+            members: vec![],
+            keys: vec![MeritKey { key: Key::Harm, value: KeyValue::Number(200_000_000) }],
+        };
+        let ranking = Ranking {
+            signal: "memory.available".into(),
+            order: Order::Qos,
+            candidates: names.map(candidate).into(),
+            n_candidates: 3,
+            spared: vec![],
+            n_spared: 0,
+        };
+        let relief = Relief { enforce: StepKind::ALL.into(), ..Relief::default() };
+        let sample = Sample { cgroups, pods, ..Sample::default() };
+        Self { relief, sample, ranking, standing: ReliefStanding::default() }
+    }
+
+    /// Judges at a second of the boot clock, with `met` met and due.
+    fn at(&mut self, second: u64, met: &[Met]) -> Verdict {
+        self.sample.at = Moment { boot: seconds(second), wall: seconds(second) };
+        let question = Question {
+            relief: &self.relief,
+            eviction: &Eviction::default(),
+            sample: &self.sample,
+            met,
+            first: met.iter().find(|met| met.is_due).copied(),
+            ranking: Some(&self.ranking),
+            observations: &[],
+        };
+        let verdict = decide(&question, &mut self.standing);
+        self.sample.outcomes.clear();
+        self.ranking.candidates.retain(|candidate| {
+            self.sample.cgroups.values().any(|group| group.path.0.ends_with(&candidate.uid))
+        });
+        verdict
+    }
+
+    fn hear(&mut self, action: u64, result: OutcomeResult) {
+        let (detail, took, freed) = (String::new(), Nanos(0), None);
+        self.sample.outcomes.push(Outcome { action, result, detail, took, freed });
+    }
+
+    fn end(&mut self, uid: &str) {
+        self.sample.cgroups.retain(|_, group| !group.path.0.ends_with(uid));
+    }
+}
+
+/// Who and how, in short.
+fn short(verdict: &Verdict) -> Option<(&str, StepKind)> {
+    let action = verdict.action.as_ref()?;
+    Some((&action.target.name, action.step))
+}
+
+#[test]
+fn each_kind_of_shortage_begins_with_the_gentlest_step_that_can_suffice() {
+    let hard = |signal| threshold(signal, Nanos(0));
+    #[rustfmt::skip]
+    let table = [
+        // what is met, can be reclaimed, pods known, first step
+        (threshold(Signal::MemoryAvailable, seconds(30)), 60, true,  Some(Reclaim)),
+        (threshold(Signal::MemoryAvailable, seconds(30)), 40, true,  Some(Squeeze)), // a part is not enough
+        (hard(Signal::MemoryAvailable),                   60, true,  Some(Reclaim)),
+        (hard(Signal::MemoryAvailable),                    0, true,  Some(Evict)),
+        (hard(Signal::AllocatableMemoryAvailable),         0, true,  Some(Evict)),
+        (hard(Signal::MemoryAvailable),                    0, false, Some(StopContainers)),
+        (hard(Signal::NodefsAvailable),                   60, true,  Some(Evict)),
+        (hard(Signal::PidAvailable),                      60, true,  Some(Evict)),
+        (pressure(PressureSignal::Memory(Percent(60_00))), 60, true, Some(Squeeze)),
+        (pressure(PressureSignal::Cpu(Percent(60_00))),    60, true, Some(Squeeze)),
+        (pressure(PressureSignal::Exhaustion(seconds(10))), 0, true, Some(KillContainers)),
+    ];
+    for (trigger, reclaimable, is_known, want) in table {
+        let mut node = Node::new();
+        for group in node.sample.cgroups.values_mut() {
+            let inactive_file = Bytes(reclaimable * MIB);
+            group.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
+        }
+        node.sample.pods = node.sample.pods.filter(|_| is_known);
+        // Fifty mebibytes are missing; of an exhaustion, that many nanoseconds are left.
+        let verdict = node.at(1, &[met(trigger)]);
+        assert_eq!(short(&verdict), want.map(|step| ("a", step)), "{trigger:?} {reclaimable}");
+    }
+}
+
+#[test]
+fn one_victim_at_a_time_until_its_memory_is_back() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    assert_eq!(short(&node.at(1, &hard)), Some(("a", Evict)));
+    assert!(matches!(node.at(2, &hard).held, Some(Hold::Settling { action: 1, .. })));
+    node.hear(1, OutcomeResult::Done);
+    // Done is what whoever acted says: the memory is still there.
+    assert!(matches!(node.at(3, &hard).held, Some(Hold::Settling { action: 1, .. })));
+    node.end("a");
+    let until = seconds(4).plus(node.relief.cool_down);
+    assert_eq!(node.at(4, &hard).held, Some(Hold::CoolingDown { until }));
+    assert_eq!(short(&node.at(14, &hard)), Some(("b", Evict)));
+}
+
+#[test]
+fn a_step_that_does_not_help_is_followed_by_the_next_and_never_by_itself() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    let mut seen = Vec::new();
+    for second in 1..=200 {
+        let verdict = node.at(second, &hard);
+        if let Some(action) = verdict.action {
+            seen.push((action.target.name, action.step, action.why, second));
+        }
+    }
+    let a: Vec<_> = seen.iter().filter(|step| step.0 == "a").map(|s| (s.1, s.2, s.3)).collect();
+    #[rustfmt::skip]
+    let want = [
+        // step, why, at which second: each has its deadline, and a second of grace where it ends work
+        (Evict,          StepReason::Gentlest,  1),
+        (StopContainers, StepReason::NoEffect, 32),
+        (KillContainers, StepReason::NoEffect, 43),
+        (ReleaseMemory,  StepReason::NoEffect, 49),
+    ];
+    assert_eq!(a, want);
+    let names: Vec<_> = seen.iter().map(|step| step.0.as_str()).collect();
+    assert_eq!(names[4..], ["b"; 4].into_iter().chain(["c"; 4]).collect::<Vec<_>>());
+    let mut once = seen.iter().map(|step| (step.0.clone(), step.1)).collect::<Vec<_>>();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), seen.len(), "no step twice on anybody");
+    assert_eq!(node.at(201, &hard).held, Some(Hold::NothingHelps));
+}
+
+#[test]
+fn a_refused_step_escalates_at_once() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    node.at(1, &hard);
+    node.hear(1, OutcomeResult::Refused);
+    let verdict = node.at(2, &hard);
+    assert_eq!(short(&verdict), Some(("a", StopContainers)));
+    assert_eq!(verdict.action.unwrap().why, StepReason::Failed);
+}
+
+#[test]
+fn observing_decides_the_same_and_touches_no_second_victim() {
+    let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
+    let mut node = Node::new();
+    node.relief.enforce.clear();
+    let mut seen = Vec::new();
+    for second in 1..=100 {
+        let verdict = node.at(second, &soft);
+        seen.extend(verdict.action.map(|a| (a.target.name, a.step, a.is_enforced)));
+    }
+    let want = [Squeeze, Evict].map(|step| ("a".to_owned(), step, false));
+    assert_eq!(seen, want, "to the first step that ends work, and no further");
+    assert_eq!(node.at(101, &soft).held, Some(Hold::Observed { action: 2 }));
+    // The kernel took it: the next shortage is a new one.
+    node.end("a");
+    node.at(102, &[]);
+    assert_eq!(short(&node.at(120, &soft)), Some(("b", Squeeze)));
+}
+
+#[test]
+fn the_budget_is_never_exceeded_and_has_room_again() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    node.relief.budget = 2;
+    node.at(1, &hard);
+    node.end("a");
+    node.at(2, &hard);
+    assert_eq!(short(&node.at(20, &hard)), Some(("b", Evict)));
+    node.end("b");
+    node.at(21, &hard);
+    let until = seconds(1).plus(node.relief.budget_window);
+    let verdict = node.at(40, &hard);
+    assert_eq!(verdict.held, Some(Hold::BudgetSpent { until }));
+    assert_eq!(verdict.events.len(), 1, "told once");
+    assert_eq!(node.at(41, &hard).events.len(), 0, "and not again");
+    assert_eq!(short(&node.at(602, &hard)), Some(("c", Evict)));
+}
+
+#[test]
+fn steps_of_one_eviction_count_as_one() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    node.relief.budget = 1;
+    node.at(1, &hard);
+    assert_eq!(short(&node.at(32, &hard)), Some(("a", StopContainers)));
+    assert_eq!(node.standing.ended.len(), 1);
+}
+
+#[test]
+fn nobody_is_evicted_for_pressure_who_harms_hardly_anybody() {
+    let stalled = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
+    let short_of = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
+    let mut node = Node::new();
+    for candidate in &mut node.ranking.candidates {
+        candidate.keys[0].value = KeyValue::Number(1_000_000);
+    }
+    assert_eq!(node.at(1, &stalled).held, Some(Hold::BelowHarmBudget));
+    assert_eq!(short(&node.at(2, &short_of)), Some(("a", Squeeze)), "what runs out runs out");
+}
+
+#[test]
+fn whatever_is_not_done_has_a_reason() {
+    let soft = met(threshold(Signal::MemoryAvailable, seconds(30)));
+    let mut node = Node::new();
+    assert_eq!(node.at(1, &[]), Verdict::default());
+    assert_eq!(node.at(2, &[Met { is_due: false, ..soft }]).held, Some(Hold::InGrace));
+    node.ranking.candidates.clear();
+    let verdict = node.at(3, &[soft]);
+    assert_eq!((verdict.held, verdict.events.len()), (Some(Hold::NobodyLeft), 1));
+}
+
+#[test]
+fn a_group_is_back_when_all_of_it_is() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    node.sample.pods = None;
+    node.ranking.candidates[0].members = vec!["a".into(), "b".into()];
+    assert_eq!(short(&node.at(1, &hard)), Some(("a", StopContainers)));
+    node.end("a");
+    assert!(matches!(node.at(2, &hard).held, Some(Hold::Settling { .. })));
+    node.end("b");
+    assert!(matches!(node.at(3, &hard).held, Some(Hold::CoolingDown { .. })));
+}
+
+#[test]
+fn the_grace_is_the_kubelets() {
+    #[rustfmt::skip]
+    let table = [
+        // threshold's grace, evictionMaxPodGracePeriod, the pod's own, seconds
+        (0,  30, Some(30), 1), // hard
+        (60, 30, Some(10), 10),
+        (60, 5,  Some(30), 5),
+        (60, 5,  None,     5),
+        (60, 0,  Some(30), 1),
+        (60, -1, Some(30), 1),
+    ];
+    for (threshold_grace, max_pod_grace, own, want) in table {
+        let mut node = Node::new();
+        let pods = node.sample.pods.as_mut().unwrap();
+        pods.get_mut("a").unwrap().termination_grace = own;
+        let trigger = threshold(Signal::MemoryAvailable, seconds(threshold_grace));
+        let eviction = Eviction { max_pod_grace, ..Eviction::default() };
+        let target = Target { uid: "a".into(), ..Target::default() };
+        let got = grace::of(&trigger, &eviction, &target, &node.sample);
+        assert_eq!(got, seconds(want), "{threshold_grace} {max_pod_grace} {own:?}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Who would go first, and for each of the others the first key that spared it.
+
+use crate::model::decision::{
+    Candidate, Decision, Key, KeyValue, MeritKey, Ranking, Spared, SparedReason,
+};
+
+/// The candidates, and what would make the second go instead of the first.
+pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
+    let Some(ranking) = &decision.ranking else { return (Vec::new(), Vec::new()) };
+    let mut told: Vec<String> = match &ranking.candidates[..] {
+        [] => vec!["nobody may be chosen".into()],
+        [first, others @ ..] => {
+            let first_told = format!("first to go: {}: {}", name(first), keys(first));
+            let others = others.iter().map(|other| spared_by_key(first, other));
+            std::iter::once(first_told).chain(others).collect()
+        }
+    };
+    told.extend(more(ranking.n_candidates, ranking.candidates.len(), "candidates"));
+    told.extend(ranking.spared.iter().map(never));
+    told.extend(more(ranking.n_spared, ranking.spared.len(), "pods that are never chosen"));
+    (told, other_order(ranking).into_iter().collect())
+}
+
+/// The first key in which `other` differs from the one that goes first.
+fn difference<'a>(
+    first: &'a Candidate,
+    other: &'a Candidate,
+) -> Option<(&'a MeritKey, &'a MeritKey)> {
+    first.keys.iter().zip(&other.keys).find(|(a, b)| a != b)
+}
+
+fn spared_by_key(first: &Candidate, other: &Candidate) -> String {
+    match difference(first, other) {
+        Some((a, b)) => format!(
+            "spared by {}: {}: {} (of {}: {})",
+            word(b.key),
+            name(other),
+            value(&b.value),
+            name(first),
+            value(&a.value)
+        ),
+        None => format!("equal in every key: {}", name(other)),
+    }
+}
+
+fn other_order(ranking: &Ranking) -> Option<String> {
+    let [first, second, ..] = &ranking.candidates[..] else { return None };
+    let (_, b) = difference(first, second)?;
+    let (first, second) = (name(first), name(second));
+    Some(format!("if {first} had {} {}, {second} might go first", word(b.key), value(&b.value)))
+}
+
+fn never(spared: &Spared) -> String {
+    let why = match spared.why {
+        SparedReason::Static => "a static pod",
+        SparedReason::Mirror => "a mirror pod",
+        SparedReason::Critical => "its priority is critical",
+        SparedReason::Isobar => "isobar itself",
+        SparedReason::OptedOut => "it has opted out",
+        SparedReason::HarmsOnlyItself => "it makes only itself wait",
+    };
+    format!("never chosen: {}: {why}", spared.name)
+}
+
+fn more(all: usize, told: usize, of_what: &str) -> Option<String> {
+    let rest = all.checked_sub(told).filter(|rest| *rest > 0)?;
+    Some(format!("and {rest} more {of_what}"))
+}
+
+/// How people call a candidate.
+pub(super) fn name(candidate: &Candidate) -> String {
+    let name = match candidate.namespace.as_str() {
+        "" => candidate.name.clone(),
+        namespace => format!("{namespace}/{}", candidate.name),
+    };
+    match candidate.members.len() {
+        0 => name,
+        n => format!("{name} ({n} pods)"),
+    }
+}
+
+fn keys(candidate: &Candidate) -> String {
+    let told = candidate.keys.iter().filter(|key| key.key != Key::Uid);
+    let told: Vec<_> = told.map(|key| format!("{} {}", word(key.key), value(&key.value))).collect();
+    told.join(", ")
+}
+
+/// A key as people say it.
+fn word(key: Key) -> &'static str {
+    match key {
+        Key::HasStats => "statistics",
+        Key::ExceedsRequest => "exceeds its request",
+        Key::Priority => "priority",
+        Key::Excess => "use above request",
+        Key::Qos => "class",
+        Key::Harm => "harm to others",
+        Key::Processes => "processes",
+        Key::Started => "start",
+        Key::Uid => "uid",
+    }
+}
+
+fn value(value: &KeyValue) -> String {
+    match value {
+        KeyValue::Bool(true) => "yes".into(),
+        KeyValue::Bool(false) => "no".into(),
+        KeyValue::Number(number) => number.to_string(),
+        KeyValue::Class(class) => format!("{class:?}"),
+        KeyValue::Quantity(quantity) => quantity.to_string(),
+        KeyValue::Text(text) => text.clone(),
+        KeyValue::Unknown => "unknown".into(),
+    }
+}

@@ -1,0 +1,168 @@
+use super::*;
+use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
+use crate::model::decision::{
+    Action, Candidate, Hold, Key, KeyValue, MeritKey, Order, Ranking, Spared, SparedReason,
+    StepKind, StepReason, Target,
+};
+use crate::model::pod::QosClass;
+use crate::model::sample::Moment;
+use crate::model::threshold::{PressureThreshold, Signal};
+
+fn seconds(n: u64) -> Nanos {
+    Nanos(n * Nanos::SECOND.0)
+}
+
+fn hard() -> Met {
+    let value = Amount::Quantity("100Mi".parse().unwrap());
+    let signal = Signal::MemoryAvailable;
+    let threshold = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
+    Met {
+        threshold: Trigger::Eviction(threshold),
+        since: seconds(7),
+        is_due: true,
+        measured: 80 << 20,
+        missing: Some(20 << 20),
+    }
+}
+
+fn stalled() -> Met {
+    let on = PressureSignal::Memory(Percent(60_00));
+    let threshold = PressureThreshold { scope: ScopeName::Kubepods, on, grace: seconds(20) };
+    let threshold = Trigger::Pressure(threshold);
+    Met { threshold, since: seconds(5), is_due: false, measured: 71_25, missing: None }
+}
+
+fn contended() -> Condition {
+    let name = ConditionName::ALL[3];
+    Condition {
+        name,
+        kind: name.name().into(),
+        status: Status::True,
+        phase: Phase::Contended,
+        measure: Measure::Contention,
+        threshold: Percent(60_00),
+        avg10: Some(Percent(71_00)),
+        avg60: Some(Percent(60_00)),
+        since: Moment { boot: seconds(9), wall: seconds(9) },
+        judged: None,
+    }
+}
+
+fn candidate(name: &str, priority: i64) -> Candidate {
+    let key = |key, value| MeritKey { key, value };
+    Candidate {
+        name: name.into(),
+        namespace: "web".into(),
+        uid: name.into(),
+        members: vec![],
+        keys: vec![
+            key(Key::Qos, KeyValue::Class(QosClass::BestEffort)),
+            key(Key::Priority, KeyValue::Number(priority)),
+            key(Key::Uid, KeyValue::Text(name.into())),
+        ],
+    }
+}
+
+#[test]
+fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
+    let target = Target { name: "a".into(), namespace: "web".into(), ..Target::default() };
+    let decision = Decision {
+        tick: 12,
+        at: Moment { boot: seconds(10), wall: seconds(10) },
+        conditions: vec![contended()],
+        met: vec![hard(), stalled()],
+        ranking: Some(Ranking {
+            signal: "memory.available".into(),
+            order: Order::Qos,
+            candidates: vec![candidate("a", 0), candidate("b", 10)],
+            n_candidates: 3,
+            spared: vec![Spared { name: "c".into(), uid: "c".into(), why: SparedReason::Critical }],
+            n_spared: 1,
+        }),
+        actions: vec![Action {
+            id: 1,
+            step: StepKind::Evict,
+            target,
+            reason: hard(),
+            why: StepReason::Gentlest,
+            want: None,
+            grace: None,
+            deadline: seconds(41),
+            escalates_to: Some(StepKind::StopContainers),
+            is_enforced: false,
+            message: String::new(),
+            annotations: std::collections::BTreeMap::new(),
+        }],
+        ..Decision::default()
+    };
+    let explanation = explain(&decision);
+    let want: [(&[String], &[&str]); 4] = [
+        (
+            &explanation.why,
+            &[
+                "KubepodsCPUContentionPressure is True for 1s: contention is at or above 60.00 % \
+                 over a minute (60.00 %) and over ten seconds (71.00 %)",
+                "memory.available: 80Mi left, below 100Mi, for 3s (hard)",
+                "kubepods.memory.pressure: 71.25 % (avg10), at or above 60.00 %, for 5s (its grace \
+                 is 20s)",
+            ],
+        ),
+        (
+            &explanation.verdict,
+            &[
+                "would evict web/a because memory.available: 80Mi left, below 100Mi, for 3s (hard)",
+                "this step because it is the gentlest that can suffice",
+                "if it has not helped within 31s: stop the containers of it",
+                "nothing is done: this step is only observed",
+            ],
+        ),
+        (
+            &explanation.candidates,
+            &[
+                "first to go: web/a: class BestEffort, priority 0",
+                "spared by priority: web/b: 10 (of web/a: 0)",
+                "and 1 more candidates",
+                "never chosen: c: its priority is critical",
+            ],
+        ),
+        (
+            &explanation.otherwise,
+            &[
+                "if web/a had priority 10, web/b might go first",
+                "with 20Mi more left, memory.available is no longer met",
+                "below 60.00 %, kubepods.memory.pressure is no longer met",
+                "KubepodsCPUContentionPressure ends when contention over a minute is below 60.00 %",
+            ],
+        ),
+    ];
+    for (got, want) in want {
+        assert_eq!(got, want);
+    }
+}
+
+#[test]
+fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
+    let quiet = explain(&Decision::default());
+    assert_eq!(quiet.why, ["nothing is short: no condition holds and no threshold is met"]);
+    assert_eq!(quiet.verdict, ["nothing is to be done"]);
+    let until = seconds(3);
+    let holds = [
+        Hold::Settling { action: 4, until },
+        Hold::CoolingDown { until },
+        Hold::BudgetSpent { until },
+        Hold::Observed { action: 4 },
+        Hold::NobodyLeft,
+        Hold::BelowHarmBudget,
+        Hold::NothingHelps,
+        Hold::InGrace,
+        Hold::StaleReadings,
+    ];
+    let mut told = std::collections::BTreeSet::new();
+    for hold in holds {
+        let decision = Decision { held: Some(hold), ..Decision::default() };
+        let verdict = explain(&decision).verdict;
+        assert_eq!(verdict.len(), 1, "{verdict:?}");
+        assert!(verdict[0].starts_with("nothing"), "{verdict:?}");
+        assert!(told.insert(verdict[0].clone()), "told twice: {verdict:?}");
+    }
+}
