@@ -9,6 +9,7 @@ pub mod cpuset;
 pub mod decision;
 pub mod duration;
 pub mod fraction;
+pub mod machine;
 pub mod node;
 pub mod pod;
 pub mod psi;

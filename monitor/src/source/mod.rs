@@ -21,6 +21,7 @@ mod cgroup;
 mod gap;
 pub mod kernel;
 mod lines;
+pub mod machine;
 mod mounts;
 mod pressure;
 mod proc;

@@ -1,0 +1,53 @@
+//! What a machine has, and the limits that were found on it: read once, for a person who asks.
+//! What could not be read is `None`, and the gaps say why.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::{CgroupPath, Limit};
+use super::node::Filesystem;
+use super::sample::Gap;
+use super::topology::Topology;
+use super::units::{Bytes, Micros};
+
+/// What a machine has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// The online CPUs; none if they could not be read.
+    pub cpus: Topology,
+    /// `MemTotal`.
+    pub memory: Option<Bytes>,
+    /// Memory in huge pages of each size.
+    pub huge_pages: BTreeMap<Bytes, Bytes>,
+    /// The file system of the kubelet.
+    pub nodefs: Option<Filesystem>,
+    /// The smaller of `kernel.pid_max` and `kernel.threads-max`.
+    pub max_threads: Option<u64>,
+    /// The size of a page: the kernel cuts `memory.max` to whole ones.
+    pub page: Bytes,
+    /// What could not be read.
+    pub gaps: Vec<Gap>,
+}
+
+/// The limits of one cgroup as they are now, and what it uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Found {
+    /// Where it is, or would be.
+    pub path: CgroupPath,
+    /// It is there.
+    pub exists: bool,
+    /// `memory.max`.
+    pub memory_max: Option<Limit>,
+    /// `cpu.weight`.
+    pub cpu_weight: Option<u64>,
+    /// `pids.max`.
+    pub pids_max: Option<Limit>,
+    /// `hugetlb.<size>.max` by the kernel's name of the size.
+    pub hugetlb_max: BTreeMap<String, Limit>,
+    /// `memory.current` less the page cache that was not lately used.
+    pub working_set: Option<Bytes>,
+    /// `cpu.stat`, `usage_usec`.
+    pub cpu_usage: Option<Micros>,
+}
