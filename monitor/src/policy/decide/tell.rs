@@ -73,7 +73,6 @@ fn used(is_it: impl Fn(&Place) -> bool, sample: &Sample) -> Option<Quantity> {
 mod tests {
     use super::*;
     use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
-    use crate::model::fraction::Fraction;
     use crate::model::threshold::Threshold;
     use crate::model::units::{Bytes, Nanos};
     use crate::model::workload::{Container, Resources};
@@ -120,7 +119,7 @@ mod tests {
             ..Sample::default()
         };
         let signal = Signal::MemoryAvailable;
-        let value = Amount::Percentage(Fraction::of_percent(10.0).unwrap());
+        let value = Amount::Percentage(serde_json::from_str("0.1").unwrap());
         let threshold = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
         let met = Met {
             threshold: Trigger::Eviction(threshold),

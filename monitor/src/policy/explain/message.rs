@@ -89,12 +89,14 @@ mod tests {
 
     /// Name, usage and request of each.
     type Consumers = &'static [(&'static str, &'static str, &'static str)];
+    /// Resource, threshold and available, the pod, containers, what follows the first piece.
+    type Row =
+        (&'static str, Option<(&'static str, &'static str)>, Consumers, Consumers, &'static str);
 
     #[test]
     fn evictions_are_told_in_the_kubelets_words() {
         #[rustfmt::skip]
-        let table: &[(&str, Option<(&str, &str)>, Consumers, Consumers, &str)] = &[
-            // resource, threshold and available, the pod, containers, what follows the first piece
+        let table: &[Row] = &[
             ("memory", None, &[], &[("init1", "150Mi", "100Mi")],
              "Container init1 was using 150Mi, request is 100Mi, has larger consumption of memory. "),
             ("memory", None, &[], &[("sidecar", "250Mi", "200Mi"), ("main", "100Mi", "100Mi")],
