@@ -51,3 +51,19 @@ pub struct Found {
     /// `cpu.stat`, `usage_usec`.
     pub cpu_usage: Option<Micros>,
 }
+
+impl Found {
+    /// What one of the limit files says, by its name; `None` if there is no such file.
+    #[must_use]
+    pub fn file(&self, name: &str) -> Option<Limit> {
+        match name {
+            "memory.max" => self.memory_max,
+            "cpu.weight" => self.cpu_weight.map(Limit::At),
+            "pids.max" => self.pids_max,
+            _ => {
+                let size = name.strip_prefix("hugetlb.")?.strip_suffix(".max")?;
+                self.hugetlb_max.get(size).copied()
+            }
+        }
+    }
+}

@@ -41,6 +41,20 @@ pub enum Why {
     RuntimesScale,
 }
 
+impl Why {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NoCgroup => "there is no such cgroup",
+            Self::NoController => "its controller is off",
+            Self::Looser => "allows more than configured",
+            Self::Tighter => "allows less than configured",
+            Self::RuntimesScale => "a weight on the scale of container runtimes",
+        }
+    }
+}
+
 /// The cgroups that the kubelet limits, as they were found; `None` for one that is not named.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -69,42 +83,26 @@ pub fn drift(enforced: &Enforced, live: &Live, page: Bytes) -> Vec<Drift> {
 }
 
 fn of_one(limits: &Limits, found: &Found, page: Bytes) -> Vec<Drift> {
-    let mut all = Vec::new();
-    let mut compare = |file: String, configured: Option<u64>, live: Option<Limit>, unit: u64| {
-        let Some(configured) = configured else { return };
-        let written = configured - configured % unit.max(1);
+    let differs = |(file, configured): (String, u64)| {
+        let live = found.file(&file);
+        let unit = if file == "memory.max" { page.0.max(1) } else { 1 };
+        let written = configured - configured % unit;
         let why = match live {
             _ if !found.exists => Why::NoCgroup,
             None => Why::NoController,
-            Some(Limit::At(live)) if live == configured || live == written => return,
+            Some(Limit::At(live)) if live == configured || live == written => return None,
             Some(Limit::At(live)) if is_runtimes_scale(limits, &file, live) => Why::RuntimesScale,
             Some(Limit::At(live)) if live < configured => Why::Tighter,
             Some(_) => Why::Looser,
         };
-        let live = live.map(text);
-        all.push(Drift { cgroup: found.path.clone(), file, configured, live, why });
+        let (cgroup, live) = (found.path.clone(), live.map(|live| live.to_string()));
+        Some(Drift { cgroup, file, configured, live, why })
     };
-    compare("memory.max".into(), limits.memory_max, found.memory_max, page.0);
-    compare("cpu.weight".into(), limits.cpu_weight, found.cpu_weight.map(Limit::At), 1);
-    compare("pids.max".into(), limits.pids_max, found.pids_max, 1);
-    for (size, configured) in &limits.hugetlb_max {
-        let live = found.hugetlb_max.get(size).copied();
-        compare(format!("hugetlb.{size}.max"), Some(*configured), live, 1);
-    }
-    all
+    limits.files().into_iter().filter_map(differs).collect()
 }
 
 fn is_runtimes_scale(limits: &Limits, file: &str, live: u64) -> bool {
     file == "cpu.weight" && limits.cpu_shares.map(shares::container_weight) == Some(live)
-}
-
-/// A limit as the file has it.
-#[must_use]
-pub fn text(limit: Limit) -> String {
-    match limit {
-        Limit::Max => "max".into(),
-        Limit::At(n) => n.to_string(),
-    }
 }
 
 #[cfg(test)]

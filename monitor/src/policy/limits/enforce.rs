@@ -89,6 +89,17 @@ impl Limits {
         }
     }
 
+    /// The files that are written, and what into each.
+    #[must_use]
+    pub fn files(&self) -> Vec<(String, u64)> {
+        let Self { memory_max, cpu_weight, pids_max, hugetlb_max, .. } = self;
+        let named =
+            [("memory.max", memory_max), ("cpu.weight", cpu_weight), ("pids.max", pids_max)];
+        let named = named.into_iter().filter_map(|(file, value)| Some((file.into(), (*value)?)));
+        let huge = hugetlb_max.iter().map(|(size, value)| (format!("hugetlb.{size}.max"), *value));
+        named.chain(huge).collect()
+    }
+
     /// The CPU time alone; `None` if nothing is set aside, which the kubelet refuses.
     #[must_use]
     pub fn compressible(list: &ResourceList) -> Option<Self> {
