@@ -7,7 +7,6 @@ mod print;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use isobar::model::quantity::ResourceList;
@@ -116,6 +115,10 @@ fn this_machine(machine: &MachineArgs, settings: &Settings) -> Result<Document> 
     let capacity = counted::capacity(&found, &settings.node);
     let mut known = signal_capacities(&capacity);
     known.extend(found.nodefs.map(|nodefs| (Signal::NodefsInodesFree, nodefs.inodes)));
+    if let Some(imagefs) = found.imagefs {
+        known.insert(Signal::ImagefsAvailable, imagefs.capacity.0);
+        known.insert(Signal::ImagefsInodesFree, imagefs.inodes);
+    }
     let mut document = document(settings, capacity, &known)?;
     let gaps = found.gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail));
     document.problems.extend(gaps);

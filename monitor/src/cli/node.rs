@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use isobar::model::machine::Machine;
 use isobar::model::settings::Settings;
+use isobar::source::OpenError;
 use isobar::source::machine::{self, Groups};
-use isobar::source::{OpenError, Roots};
 
 /// The files that configure a node.
 #[derive(Debug, clap::Args)]
@@ -51,6 +51,6 @@ impl MachineArgs {
     }
 
     pub(crate) fn groups(&self) -> Result<Groups, OpenError> {
-        Groups::open(&Roots { proc: self.proc.clone(), cgroup: self.cgroup_root.clone() })
+        Groups::open(&self.proc, self.cgroup_root.as_deref())
     }
 }

@@ -22,6 +22,8 @@ pub struct Machine {
     pub huge_pages: BTreeMap<Bytes, Bytes>,
     /// The file system of the kubelet.
     pub nodefs: Option<Filesystem>,
+    /// That of images, where it is known.
+    pub imagefs: Option<Filesystem>,
     /// The smaller of `kernel.pid_max` and `kernel.threads-max`.
     pub max_threads: Option<u64>,
     /// The size of a page: the kernel cuts `memory.max` to whole ones.

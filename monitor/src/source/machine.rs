@@ -6,14 +6,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{stat, statvfs};
-
 use super::cgroup::parse;
 use super::gap::ReadError;
 use super::lines::{Torn, value};
 use super::mounts::Root;
 use super::proc::Node;
-use super::{OpenError, Roots};
+use super::{Directories, OpenError, filesystems};
 use crate::model::cgroup::{CgroupPath, CpuFiles};
 use crate::model::machine::{Found, Machine};
 use crate::model::node::Filesystem;
@@ -31,7 +29,8 @@ pub fn read(proc: &Path, sys: &Path, kubelet_root: &Path) -> Machine {
         memory: note(node.meminfo(), &mut gaps).map(|memory| memory.total),
         huge_pages: note(huge_pages(&sys.join("kernel/mm/hugepages")), &mut gaps)
             .unwrap_or_default(),
-        nodefs: note(filesystem(kubelet_root), &mut gaps),
+        nodefs: note(holder(kubelet_root), &mut gaps).flatten(),
+        imagefs: note(first(&Directories::default().imagefs), &mut gaps).flatten(),
         max_threads: note(node.max_threads(), &mut gaps),
         page: Bytes(procfs::page_size()),
         gaps,
@@ -68,18 +67,14 @@ fn names(dir: &Path) -> Result<Vec<String>, ReadError> {
 
 /// The file system of `path`, or of the nearest directory above it that is there: before the
 /// kubelet's first start its directory is missing.
-fn filesystem(path: &Path) -> Result<Filesystem, ReadError> {
-    let there = path.ancestors().find(|path| path.exists()).unwrap_or(path);
-    let failed = |errno| ReadError::io(there, errno);
-    let (statfs, stat) = (statvfs(there).map_err(failed)?, stat(there).map_err(failed)?);
-    let bytes = |blocks: u64| Bytes(blocks.saturating_mul(statfs.f_frsize));
-    Ok(Filesystem {
-        device: stat.st_dev,
-        available: bytes(statfs.f_bavail),
-        capacity: bytes(statfs.f_blocks),
-        inodes_free: statfs.f_ffree,
-        inodes: statfs.f_files,
-    })
+fn holder(path: &Path) -> Result<Option<Filesystem>, ReadError> {
+    let above = path.ancestors().map(filesystems::read);
+    above.filter_map(Result::transpose).next().transpose()
+}
+
+/// The first of `paths` that is there.
+fn first(paths: &[PathBuf]) -> Result<Option<Filesystem>, ReadError> {
+    paths.iter().find_map(|path| filesystems::read(path).transpose()).transpose()
 }
 
 /// Reads a file that `parse` understands.
@@ -95,14 +90,14 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Finds the tree.
+    /// Finds the tree: at `cgroup`, or among the mounts that `proc` lists.
     ///
     /// # Errors
     /// If there is no cgroup v2 tree.
-    pub fn open(roots: &Roots) -> Result<Self, OpenError> {
-        let root = match &roots.cgroup {
+    pub fn open(proc: &Path, cgroup: Option<&Path>) -> Result<Self, OpenError> {
+        let root = match cgroup {
             Some(path) => Root::open(path)?,
-            None => Root::find(&roots.proc.join("self/mountinfo"))?,
+            None => Root::find(&proc.join("self/mountinfo"))?,
         };
         Ok(Self { root })
     }
