@@ -122,7 +122,9 @@ fn this_machine(machine: &MachineArgs, settings: &Settings) -> Result<Document> 
     let mut document = document(settings, capacity, &known)?;
     let gaps = found.gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail));
     document.problems.extend(gaps);
-    match Standing::of(machine, settings, &found, &document.enforced) {
+    let reservation = Reservation::of(settings, &document.capacity);
+    let standing = Standing::of(machine, &settings.node, &found, &reservation, &document.enforced);
+    match standing {
         Ok((standing, gaps)) => {
             document.problems.extend(gaps);
             document.standing = Some(standing);

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context as _, Result};
+use isobar::model::cgroup::CgroupPath;
 use isobar::model::cpuset::CpuSet;
+use isobar::model::pod::Place;
 use isobar::model::settings::Settings;
 use isobar::model::topology::Topology;
 use isobar::policy::limits::checkpoint::State;
 use isobar::policy::limits::cpus::{self, Plan};
 use isobar::serve::document::API_VERSION;
+use isobar::source::processes::{Members, Process};
 use serde::Serialize;
 
 use super::exit::{Code, Refused};
@@ -58,8 +61,21 @@ struct Document {
     exclusive_cpus: usize,
     strict: bool,
     state: Option<StateDocument>,
+    /// Processes of pods that may run on strictly reserved CPUs; `None` if nobody looked.
+    intruders: Option<Vec<Intruder>>,
     /// What is wrong, although the kubelet would start.
     problems: Vec<String>,
+}
+
+/// A process of a pod that may run where none should.
+#[derive(Debug, Serialize)]
+struct Intruder {
+    pid: u32,
+    name: String,
+    pod: String,
+    cgroup: CgroupPath,
+    /// Which of the reserved CPUs.
+    cpus: CpuSet,
 }
 
 /// The state file, judged.
@@ -98,7 +114,16 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let topology = args.topology(&settings)?;
     let plan = Plan::of(&settings, &topology).map_err(Refused)?;
     let state = args.read_state(&settings)?;
-    let document = document(args, &settings, &plan, state);
+    let mut document = document(args, &settings, &plan, state);
+    if args.is_live() && plan.strict {
+        match intruders(&args.machine, &plan) {
+            Ok((found, gaps)) => {
+                document.intruders = Some(found);
+                document.problems.extend(gaps);
+            }
+            Err(error) => document.problems.push(error.to_string()),
+        }
+    }
     let mut out = io::stdout().lock();
     match args.output {
         Plain::Table => print::write(&mut out, &document)?,
@@ -181,6 +206,7 @@ fn document(
         exclusive_cpus: exclusive.0.len(),
         strict: plan.strict,
         state: read.map(|(file, state)| judged(file, state, configured, plan)),
+        intruders: None,
         problems: cpus::warnings(&settings.node, plan, shared),
     }
 }
@@ -208,4 +234,25 @@ fn judged(file: PathBuf, state: State, configured: Option<&str>, plan: &Plan) ->
             .map(|a| Assigned { pod: a.pod, container: a.container, cpus: a.cpus })
             .collect(),
     }
+}
+
+/// Processes of pods that may run on reserved CPUs, and what could not be read.
+fn intruders(machine: &MachineArgs, plan: &Plan) -> Result<(Vec<Intruder>, Vec<String>)> {
+    let is_pods =
+        |path: &CgroupPath| matches!(Place::of(path), Place::Pod { .. } | Place::Container { .. });
+    let (members, gaps) = machine.processes()?.read(is_pods);
+    let mut found = Vec::new();
+    for Members { path, processes } in members {
+        let (Place::Pod { uid: pod, .. } | Place::Container { pod, .. }) = Place::of(&path) else {
+            continue;
+        };
+        let on_reserved = processes.into_iter().filter_map(|process| {
+            let cpus = cpus::common(&process.cpus_allowed, &plan.reserved);
+            let (pod, cgroup) = (pod.clone(), path.clone());
+            let Process { pid, name, .. } = process;
+            (!cpus.0.is_empty()).then_some(Intruder { pid, name, pod, cgroup, cpus })
+        });
+        found.extend(on_reserved);
+    }
+    Ok((found, gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail)).collect()))
 }

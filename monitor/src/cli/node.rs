@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use isobar::model::machine::Machine;
 use isobar::model::settings::Settings;
-use isobar::source::OpenError;
 use isobar::source::machine::{self, Groups};
+use isobar::source::processes::Processes;
+use isobar::source::{OpenError, Roots};
 
 /// The files that configure a node.
 #[derive(Debug, clap::Args)]
@@ -52,5 +53,10 @@ impl MachineArgs {
 
     pub(crate) fn groups(&self) -> Result<Groups, OpenError> {
         Groups::open(&self.proc, self.cgroup_root.as_deref())
+    }
+
+    pub(crate) fn processes(&self) -> Result<Processes, OpenError> {
+        let (proc, cgroup) = (self.proc.clone(), self.cgroup_root.clone());
+        Processes::open(&Roots { proc, cgroup, ..Roots::default() })
     }
 }

@@ -8,16 +8,20 @@ use isobar::clock;
 use isobar::model::cgroup::CgroupPath;
 use isobar::model::machine::{Found, Machine};
 use isobar::model::sample::Gap;
-use isobar::model::settings::Settings;
+use isobar::model::settings::Node;
 use isobar::model::units::{MilliCpu, Nanos};
+use isobar::policy::limits::allocatable::Reservation;
 use isobar::policy::limits::drift::{Drift, Live, drift};
 use isobar::policy::limits::enforce::Enforced;
+use isobar::policy::limits::layout::{Layout, Resident, Use};
 use isobar::policy::limits::names;
+use isobar::source::machine::Groups;
+use isobar::source::processes::Members;
 use serde::Serialize;
 
 use crate::cli::node::MachineArgs;
 
-/// How long CPU use is watched.
+/// How long daemons' CPU use is watched.
 const WATCHED: Duration = Duration::from_secs(1);
 
 /// How this machine is set up.
@@ -28,29 +32,69 @@ pub(super) struct Standing {
     pub(super) live: Live,
     /// Where they are not what the configuration makes of them.
     pub(super) drift: Vec<Drift>,
+    /// Who runs where.
+    pub(super) layout: Layout,
 }
 
 impl Standing {
     /// What is found on `machine`, and what could not be read.
     pub(super) fn of(
         args: &MachineArgs,
-        settings: &Settings,
+        node: &Node,
         machine: &Machine,
+        reservation: &Reservation,
         enforced: &Enforced,
     ) -> Result<(Self, Vec<String>)> {
         let groups = args.groups()?;
         let mut gaps = Vec::new();
-        let node = &settings.node;
-        let mut look = |path: CgroupPath| groups.look(&path, &mut gaps);
-        let mut reserved = |name: &str| names::reserved(node.cgroup_driver, name).map(&mut look);
-        let live = Live {
-            kube_reserved: reserved(&node.kube_reserved_cgroup),
-            system_reserved: reserved(&node.system_reserved_cgroup),
-            pods: look(names::kubepods(node)),
+        let before = clock::now().boot;
+        let live = look(&groups, node, &mut gaps);
+        let used = match (&live.kube_reserved, &live.system_reserved) {
+            (None, None) => Use::default(),
+            (kube, system) => {
+                sleep(WATCHED);
+                let later = look(&groups, node, &mut Vec::new());
+                let took = clock::now().boot.since(before);
+                Use {
+                    kube: rate(kube.as_ref(), later.kube_reserved.as_ref(), took),
+                    system: rate(system.as_ref(), later.system_reserved.as_ref(), took),
+                }
+            }
         };
+        let (members, more) = args.processes()?.read(|_| true);
+        gaps.extend(more);
         let drift = drift(enforced, &live, machine.page);
-        Ok((Self { live, drift }, gaps.iter().map(in_words).collect()))
+        let layout = Layout::of(&live, used, reservation, members.into_iter().flat_map(residents));
+        Ok((Self { live, drift, layout }, gaps.iter().map(in_words).collect()))
     }
+}
+
+/// The cgroups that the kubelet limits.
+fn look(groups: &Groups, node: &Node, gaps: &mut Vec<Gap>) -> Live {
+    let mut look = |path: CgroupPath| groups.look(&path, gaps);
+    let pods = look(names::kubepods(node));
+    let mut reserved = |name: &str| names::reserved(node.cgroup_driver, name).map(&mut look);
+    Live {
+        pods,
+        kube_reserved: reserved(&node.kube_reserved_cgroup),
+        system_reserved: reserved(&node.system_reserved_cgroup),
+    }
+}
+
+fn rate(before: Option<&Found>, after: Option<&Found>, took: Nanos) -> Option<MilliCpu> {
+    let (before, after) = (before?.cpu_usage?, after?.cpu_usage?);
+    Some(MilliCpu::rate(Nanos::from(after).since(Nanos::from(before)), took))
+}
+
+fn residents(members: Members) -> impl Iterator<Item = Resident> {
+    let Members { path, processes } = members;
+    processes.into_iter().map(move |process| Resident {
+        memory: process.memory,
+        pid: process.pid,
+        name: process.name,
+        cgroup: path.clone(),
+        is_kernel: process.is_kernel_thread,
+    })
 }
 
 fn in_words(gap: &Gap) -> String {

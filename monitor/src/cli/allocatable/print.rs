@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use isobar::model::quantity::ResourceList;
+use isobar::policy::limits::layout::{Layout, Outgrown, Resident};
 
 use super::Document;
 use crate::cli::table::{Set, Table};
@@ -17,6 +18,9 @@ pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()>
     }
     writeln!(out)?;
     limits(document).write(out, width())?;
+    if let Some(standing) = &document.standing {
+        layout(out, &standing.layout)?;
+    }
     for problem in &document.problems {
         writeln!(out, "! {}", harmless(problem))?;
     }
@@ -85,4 +89,32 @@ fn limits(document: &Document) -> Table {
         }
     }
     table
+}
+
+/// Which of the three cgroups there are, who runs outside, and who uses more than is set aside.
+fn layout(out: &mut impl Write, layout: &Layout) -> io::Result<()> {
+    writeln!(out)?;
+    for group in &layout.cgroups {
+        match &group.path {
+            None => writeln!(out, "{:<16} not configured", group.name)?,
+            Some(path) => {
+                let state = if group.exists { "" } else { " (missing)" };
+                writeln!(out, "{:<16} {}{state}", group.name, harmless(&path.0))?;
+            }
+        }
+    }
+    let outside = &layout.outside;
+    let (mib, threads) = (outside.memory.0 >> 20, outside.kernel_threads);
+    write!(out, "outside of these {} processes with {mib} MiB", outside.processes)?;
+    if let Some(Resident { memory, pid, name, cgroup, .. }) = &outside.biggest {
+        let mib = memory.unwrap_or_default().0 >> 20;
+        let (name, path) = (harmless(name), harmless(&cgroup.0));
+        write!(out, ", the biggest {name} ({pid}) in {path} with {mib} MiB")?;
+    }
+    writeln!(out, "; and {threads} kernel threads")?;
+    for Outgrown { cgroup, resource, used, reserved } in &layout.outgrown {
+        let path = harmless(&cgroup.0);
+        writeln!(out, "! {path} uses {used} of {resource}, for which {reserved} is set aside")?;
+    }
+    Ok(())
 }

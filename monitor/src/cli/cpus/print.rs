@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Checksum, Document};
+use super::{Checksum, Document, Intruder};
 use crate::cli::table::{Set, Table};
 use crate::cli::terminal::{harmless, width};
 
@@ -17,6 +17,20 @@ pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()>
     writeln!(out, "exclusive  {} CPUs", document.exclusive_cpus)?;
     for problem in &document.problems {
         writeln!(out, "! {problem}")?;
+    }
+    if let Some(intruders) = document.intruders.as_ref().filter(|found| !found.is_empty()) {
+        writeln!(out, "\nprocesses of pods that may run on reserved CPUs")?;
+        let mut table = Table::new([
+            ("PID", Set::Right),
+            ("NAME", Set::Left),
+            ("POD", Set::Name),
+            ("CPUS", Set::Left),
+        ]);
+        for intruder in intruders {
+            let Intruder { pid, name, pod, cpus, .. } = intruder;
+            table.row([pid.to_string(), name.clone(), pod.clone(), cpus.to_string()]);
+        }
+        table.write(out, width())?;
     }
     let Some(state) = &document.state else { return Ok(()) };
     let sum = match state.checksum {

@@ -19,8 +19,8 @@ use crate::model::units::{Bytes, MilliCpu};
 pub struct Layout {
     /// The three cgroups.
     pub cgroups: Vec<Group>,
-    /// What runs in none of them; `None` if it could not be read.
-    pub outside: Option<Outside>,
+    /// What runs in none of them.
+    pub outside: Outside,
     /// Daemons that use more than is set aside for them.
     pub outgrown: Vec<Outgrown>,
 }
@@ -92,13 +92,13 @@ pub struct Use {
 }
 
 impl Layout {
-    /// The layout of a node. `processes` are all of it, `None` if they could not be read.
+    /// The layout of a node. `processes` are all that run on it.
     #[must_use]
     pub fn of(
         live: &Live,
         used: Use,
         reservation: &Reservation,
-        processes: Option<Vec<Resident>>,
+        processes: impl IntoIterator<Item = Resident>,
     ) -> Self {
         let (kube, system) = (live.kube_reserved.as_ref(), live.system_reserved.as_ref());
         let named =
@@ -111,14 +111,14 @@ impl Layout {
         let mut outgrown = Vec::new();
         outgrown.extend(kube.map(|found| over(found, used.kube, &reservation.kube)));
         outgrown.extend(system.map(|found| over(found, used.system, &reservation.system)));
-        let outside = processes.map(|processes| Outside::of(processes, &groups));
+        let outside = Outside::of(processes, &groups);
         let outgrown = outgrown.into_iter().flatten().collect();
         Self { cgroups: groups.into(), outside, outgrown }
     }
 }
 
 impl Outside {
-    fn of(processes: Vec<Resident>, groups: &[Group]) -> Self {
+    fn of(processes: impl IntoIterator<Item = Resident>, groups: &[Group]) -> Self {
         let mut outside = Self::default();
         let homes: Vec<_> = groups.iter().filter_map(|group| group.path.as_ref()).collect();
         for process in processes {
@@ -197,8 +197,8 @@ mod tests {
             process(6, "/user.slice", 70),
             process(7, "/system.slice-too", 70),
         ];
-        let layout = Layout::of(&live(), Use::default(), &Reservation::default(), Some(processes));
-        let outside = layout.outside.unwrap();
+        let layout = Layout::of(&live(), Use::default(), &Reservation::default(), processes);
+        let outside = layout.outside;
         assert_eq!((outside.processes, outside.kernel_threads), (3, 2));
         assert_eq!((outside.memory, outside.biggest.unwrap().pid), (Bytes(150), 6));
         let groups: Vec<_> = layout.cgroups.iter().map(|g| (g.name, g.exists)).collect();
@@ -228,7 +228,7 @@ mod tests {
             let system = Found { working_set: memory.map(Bytes), ..found("/system.slice", true) };
             live.system_reserved = Some(system);
             let used = Use { system: cpu.map(MilliCpu), kube: Some(MilliCpu(9_999)) };
-            let layout = Layout::of(&live, used, &reservation, None);
+            let layout = Layout::of(&live, used, &reservation, []);
             let got: Vec<_> = layout.outgrown.iter().map(|over| over.resource).collect();
             assert_eq!(got, want, "{row}");
         }
