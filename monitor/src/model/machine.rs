@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 
 use super::cgroup::{CgroupPath, Limit};
 use super::node::Filesystem;
@@ -33,20 +33,23 @@ pub struct Machine {
 }
 
 /// The limits of one cgroup as they are now, and what it uses.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Found {
     /// Where it is, or would be.
     pub path: CgroupPath,
     /// It is there.
     pub exists: bool,
     /// `memory.max`.
+    #[serde(serialize_with = "as_written")]
     pub memory_max: Option<Limit>,
     /// `cpu.weight`.
     pub cpu_weight: Option<u64>,
     /// `pids.max`.
+    #[serde(serialize_with = "as_written")]
     pub pids_max: Option<Limit>,
     /// `hugetlb.<size>.max` by the kernel's name of the size.
+    #[serde(serialize_with = "all_as_written")]
     pub hugetlb_max: BTreeMap<String, Limit>,
     /// `memory.current` less the page cache that was not lately used.
     pub working_set: Option<Bytes>,
@@ -68,4 +71,27 @@ impl Found {
             }
         }
     }
+}
+
+/// A limit as its file has it: a number, or `"max"`.
+struct Written(Limit);
+
+impl Serialize for Written {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Limit::Max => to.serialize_str("max"),
+            Limit::At(n) => to.serialize_u64(n),
+        }
+    }
+}
+
+fn as_written<S: Serializer>(limit: &Option<Limit>, to: S) -> Result<S::Ok, S::Error> {
+    limit.map(Written).serialize(to)
+}
+
+fn all_as_written<S: Serializer>(
+    limits: &BTreeMap<String, Limit>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_map(limits.iter().map(|(size, limit)| (size, Written(*limit))))
 }
