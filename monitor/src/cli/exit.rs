@@ -37,10 +37,15 @@ pub(crate) struct InvalidAnswer {
     pub(crate) source: serde_json::Error,
 }
 
+/// What was given cannot be: a quantity that is none, a reservation that no kubelet starts with.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refused(pub(crate) String);
+
 /// The code that an error chain ends in.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
-        if cause.is::<InvalidAnswer>() {
+        if cause.is::<InvalidAnswer>() || cause.is::<Refused>() {
             return Code::InvalidInput;
         }
         if cause.downcast_ref::<ReadError>().is_some_and(ReadError::is_invalid_input) {
@@ -85,6 +90,7 @@ mod tests {
             (anyhow::Error::new(OpenError::Agent(AgentError::Taken(port))),     Code::Failure),
             (anyhow::Error::new(InvalidAnswer { address: "a".into(), source: no_json }), Code::InvalidInput),
             (anyhow::Error::new(ReadError::Empty("r".into())),                  Code::InvalidInput),
+            (anyhow::Error::new(Refused("no".into())),                          Code::InvalidInput),
             (anyhow::anyhow!("anything else"),                                  Code::Failure),
         ];
         for (error, want) in table {
