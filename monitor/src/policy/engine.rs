@@ -7,6 +7,7 @@ use crate::model::decision::Decision;
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
+use crate::policy::assess::AssessStanding;
 
 /// What the policy remembers. Stored at the head of a recording, so that a replay can start in
 /// mid-life.
@@ -17,6 +18,8 @@ pub struct Standing {
     pub before: Option<Sample>,
     /// Averages of the measured unions.
     pub averages: Averages,
+    /// What the assessment remembers.
+    pub assess: AssessStanding,
 }
 
 impl Standing {

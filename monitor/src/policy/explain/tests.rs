@@ -45,6 +45,7 @@ fn contended() -> Condition {
         avg60: Some(Percent(60_00)),
         since: Moment { boot: seconds(9), wall: seconds(9) },
         judged: None,
+        why: None,
     }
 }
 
