@@ -27,6 +27,8 @@ use stage::Stage;
 const ADDRESS: &str = "127.0.0.1:9797";
 /// Where the agent finds its configuration, if a scenario has one.
 const CONFIG: &str = "/tmp/config.yaml";
+/// Where it finds the node's pods.
+const PODS: &str = "/tmp/pods.yaml";
 /// Where it records, if a scenario wants that.
 const RECORDING: &str = "/tmp/recording.isobar";
 
@@ -101,7 +103,8 @@ impl Guest {
     fn play(&self, scenario: &Scenario, running: &mut Option<Agent>) -> Result<Evidence> {
         let probes = &scenario.form.probes;
         let mount = v2::mount()?;
-        let is_alone = scenario.form.record || scenario.form.config.is_some();
+        let form = &scenario.form;
+        let is_alone = form.record || form.config.is_some() || form.pods.is_some();
         // One agent for as many scenarios as possible: that is how it will live.
         let is_other = |agent: &mut Agent| agent.probes() != probes || !agent.is_up();
         if is_alone || running.as_mut().is_some_and(is_other) {
@@ -115,7 +118,6 @@ impl Guest {
             }
         };
         let agent = running.insert(ready);
-        let form = &scenario.form;
         let stage = Stage::set(form, &mount)?;
         let measured = measure(scenario, agent);
         let struck = stage.strike();
@@ -129,13 +131,17 @@ impl Guest {
 
     /// The agent, configured as the scenario wants it.
     fn command(&self, scenario: &Scenario) -> Result<Command> {
+        let form = &scenario.form;
         let mut isobar = Command::new(&self.isobar);
         isobar.arg("run");
-        if let Some(config) = &scenario.form.config {
-            fs::write(CONFIG, config)?;
-            isobar.args(["--config", CONFIG]);
+        let files = [("--config", CONFIG, &form.config), ("--pods", PODS, &form.pods)];
+        for (option, file, text) in files {
+            if let Some(text) = text {
+                fs::write(file, text)?;
+                isobar.args([option, file]);
+            }
         }
-        if scenario.form.record {
+        if form.record {
             // Left behind by the scenario before.
             match fs::remove_file(RECORDING) {
                 Err(why) if why.kind() != ErrorKind::NotFound => return Err(why.into()),
