@@ -6,5 +6,6 @@ pub mod config;
 pub mod model;
 pub mod outside;
 pub mod policy;
+pub mod record;
 pub mod serve;
 pub mod source;

@@ -23,10 +23,12 @@ mod filesystems;
 mod gap;
 pub mod kernel;
 mod lines;
+pub mod machine;
 mod mounts;
 pub(crate) mod outside;
 mod pressure;
 mod proc;
+pub mod processes;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,7 @@ use self::proc::Node;
 use crate::clock;
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Moment, Sample};
+use crate::model::units::Bytes;
 
 /// Where the machine is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +61,14 @@ impl Default for Roots {
     fn default() -> Self {
         Self { proc: "/proc".into(), cgroup: None, filesystems: Directories::default() }
     }
+}
+
+/// Memory that the node has: `MemTotal` in `/proc/meminfo`, where procfs is mounted at `proc`.
+///
+/// # Errors
+/// If the file cannot be read or understood.
+pub fn memory_total(proc: &Path) -> Result<Bytes, ReadError> {
+    Ok(Node::new(proc).meminfo()?.total)
 }
 
 /// This process's own cgroup, if the tree shows it: in a cgroup namespace of its own, beside a

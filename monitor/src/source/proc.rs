@@ -99,7 +99,7 @@ impl Node {
         (Pressures { cpu, memory, io, irq }, gaps)
     }
 
-    fn meminfo(&self) -> Result<Meminfo, ReadError> {
+    pub(crate) fn meminfo(&self) -> Result<Meminfo, ReadError> {
         let path = self.proc.join("meminfo");
         let text = fs::read(&path).map_err(|error| ReadError::io(&path, error))?;
         meminfo(&text).map_err(|torn| ReadError::torn(&path, torn))
@@ -120,7 +120,7 @@ impl Node {
     }
 
     /// A thread needs a pid and a place among `threads-max`, so the smaller one binds.
-    fn max_threads(&self) -> Result<u64, ReadError> {
+    pub(crate) fn max_threads(&self) -> Result<u64, ReadError> {
         Ok(self.number("sys/kernel/pid_max")?.min(self.number("sys/kernel/threads-max")?))
     }
 
