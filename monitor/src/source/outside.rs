@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::slice;
 
 use super::cgroup::files::File;
 use super::kernel::layout;
@@ -69,7 +70,7 @@ pub(crate) fn mountinfo(bytes: &[u8]) -> bool {
         }
         line.extend(b" rw - cgroup2 cgroup2 rw\n");
         let again = mounts::cgroup2_mounts(&line);
-        assert_eq!(again, [path.clone()], "{}", String::from_utf8_lossy(&line));
+        assert_eq!(again, slice::from_ref(path), "{}", String::from_utf8_lossy(&line));
     }
     !found.is_empty()
 }
