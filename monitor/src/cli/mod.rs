@@ -2,6 +2,7 @@
 
 mod ask;
 mod completion;
+mod config;
 mod doctor;
 pub(crate) mod exit;
 mod explain;
@@ -38,6 +39,8 @@ enum Verb {
     Explain(explain::Args),
     /// Check what this node offers isobar, and what to do about the rest.
     Doctor(doctor::Args),
+    /// Check a configuration, and print what it comes to.
+    Config(config::Args),
     /// Print the version, and what this binary was built for.
     Version(version::Args),
     /// Print a completion script for a shell.
@@ -53,6 +56,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Status(args) => status::run(&args),
         Verb::Explain(args) => explain::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Config(args) => config::run(&args),
         Verb::Version(args) => version::run(&args),
         Verb::Completion(args) => completion::run(&args),
         Verb::Man => completion::man(),
