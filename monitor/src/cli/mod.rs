@@ -10,6 +10,7 @@ pub(crate) mod exit;
 mod explain;
 mod node;
 mod output;
+mod plan;
 mod replay;
 mod run;
 mod status;
