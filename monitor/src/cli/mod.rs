@@ -6,6 +6,7 @@ mod doctor;
 pub(crate) mod exit;
 mod explain;
 mod output;
+mod qos;
 mod run;
 mod status;
 mod table;
@@ -36,6 +37,8 @@ enum Verb {
     Status(status::Args),
     /// Say why the node is judged as it is, who would go first, and what would change that.
     Explain(explain::Args),
+    /// Say which class of service and OOM scores pods have, and whether those here differ.
+    Qos(qos::Args),
     /// Check what this node offers isobar, and what to do about the rest.
     Doctor(doctor::Args),
     /// Print the version, and what this binary was built for.
@@ -52,6 +55,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Top(args) => top::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Qos(args) => qos::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Version(args) => version::run(&args),
         Verb::Completion(args) => completion::run(&args),

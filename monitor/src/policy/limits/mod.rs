@@ -1,6 +1,7 @@
 //! What the kubelet would set aside, allow and write, computed as it does.
 
 pub mod admitted;
+pub mod expected;
 pub mod oom;
 pub mod qos;
 pub mod request;
