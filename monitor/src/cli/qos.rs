@@ -13,13 +13,13 @@ use anyhow::{Context as _, Result};
 use isobar::config::Invalid;
 use isobar::config::pods::{self, Manifest};
 use isobar::config::yaml;
-use isobar::model::quantity::Quantity;
+use isobar::model::quantity::{Quantity, QuantityError};
 use isobar::model::workload::Pod;
 use isobar::policy::limits::admitted::admitted;
 use isobar::policy::limits::qos;
 use isobar::source;
 
-use super::exit::Code;
+use super::exit::{Code, Refused};
 use super::output::Plain;
 use super::terminal::harmless;
 
@@ -38,8 +38,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "from")]
     admitted: bool,
     /// Memory of the node that the pods would run on; this one's if not given.
-    #[arg(long, value_name = "QUANTITY", value_parser = memory)]
-    node_memory: Option<NonZeroU64>,
+    #[arg(long, value_name = "QUANTITY")]
+    node_memory: Option<String>,
     /// In which form.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
@@ -117,8 +117,8 @@ impl Args {
 
     /// Memory of the node in question.
     fn capacity(&self) -> Result<NonZeroU64> {
-        if let Some(given) = self.node_memory {
-            return Ok(given);
+        if let Some(text) = &self.node_memory {
+            return Ok(memory(text)?);
         }
         let total = source::memory_total(&self.proc)
             .context("cannot tell how much memory this node has; give it with --node-memory")?;
@@ -134,7 +134,8 @@ fn full_name(pod: &Pod) -> String {
     }
 }
 
-fn memory(text: &str) -> Result<NonZeroU64, String> {
-    let quantity: Quantity = text.parse().map_err(|error| format!("{error}, as in 32Gi"))?;
-    NonZeroU64::new(quantity.to_u64()).ok_or_else(|| "a node has some memory, as 32Gi".into())
+fn memory(text: &str) -> Result<NonZeroU64, Refused> {
+    let refused = |why: &str| Refused(format!("--node-memory {text:?}: {why}; give it as 32Gi"));
+    let quantity: Quantity = text.parse().map_err(|e: QuantityError| refused(&e.to_string()))?;
+    NonZeroU64::new(quantity.to_u64()).ok_or_else(|| refused("a node has some memory"))
 }

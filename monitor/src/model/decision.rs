@@ -15,7 +15,9 @@ use super::units::Nanos;
 
 pub use action::{Action, Hold, Outcome, OutcomeResult, StepKind, StepReason, Target};
 pub use assessment::{Outlook, Taint, Unobserved};
-pub use ranking::{Candidate, Key, KeyValue, MeritKey, Order, Ranking, Spared, SparedReason};
+pub use ranking::{
+    Candidate, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Spared, SparedReason,
+};
 
 /// Everything that the policy made of one sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
