@@ -11,6 +11,7 @@ mod explain;
 mod node;
 mod output;
 mod plan;
+mod qos;
 mod replay;
 mod run;
 mod status;
@@ -48,6 +49,8 @@ enum Verb {
     Allocatable(allocatable::Args),
     /// Say which CPUs are reserved, shared and handed out, and check the CPU manager's state.
     Cpus(cpus::Args),
+    /// Say which class of service and OOM scores pods have, and whether those here differ.
+    Qos(qos::Args),
     /// Check what this node offers isobar, and what to do about the rest.
     Doctor(doctor::Args),
     /// Check a configuration, and print what it comes to.
@@ -69,6 +72,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Replay(args) => replay::run(&args),
         Verb::Allocatable(args) => allocatable::run(&args),
         Verb::Cpus(args) => cpus::run(&args),
+        Verb::Qos(args) => qos::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Config(args) => config::run(&args),
         Verb::Version(args) => version::run(&args),
