@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use isobar::agent::{AgentError, OpenError};
+use isobar::config::Invalid;
 use isobar::source::OpenError as SourceError;
 
 pub(crate) const HELP: &str = "\
@@ -44,7 +45,9 @@ pub(crate) struct Refused(pub(crate) String);
 /// The code that an error chain ends in.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
-        if cause.is::<InvalidAnswer>() || cause.is::<Refused>() {
+        let is_invalid =
+            cause.is::<InvalidAnswer>() || cause.is::<Invalid>() || cause.is::<Refused>();
+        if is_invalid {
             return Code::InvalidInput;
         }
         match cause.downcast_ref::<OpenError>() {
@@ -54,6 +57,14 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
         }
     }
     Code::Failure
+}
+
+/// What is printed of an error. Problems of a file stand alone, so that editors find their places.
+pub(crate) fn text_of(error: &anyhow::Error) -> String {
+    match error.chain().find_map(|cause| cause.downcast_ref::<Invalid>()) {
+        Some(invalid) => invalid.to_string(),
+        None => format!("isobar: {error:#}"),
+    }
 }
 
 /// True if the reader of our output has gone.
