@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use isobar::agent::{AgentError, OpenError};
 use isobar::config::Invalid;
+use isobar::record::reader::ReadError;
 use isobar::source::OpenError as SourceError;
 
 pub(crate) const HELP: &str = "\
@@ -45,9 +46,10 @@ pub(crate) struct Refused(pub(crate) String);
 /// The code that an error chain ends in.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
-        let is_invalid =
-            cause.is::<InvalidAnswer>() || cause.is::<Invalid>() || cause.is::<Refused>();
-        if is_invalid {
+        if cause.is::<InvalidAnswer>() || cause.is::<Refused>() || cause.is::<Invalid>() {
+            return Code::InvalidInput;
+        }
+        if cause.downcast_ref::<ReadError>().is_some_and(ReadError::is_invalid_input) {
             return Code::InvalidInput;
         }
         match cause.downcast_ref::<OpenError>() {
@@ -96,6 +98,7 @@ mod tests {
             (anyhow::Error::new(OpenError::Agent(AgentError::Denied(port))),    Code::NotPermitted),
             (anyhow::Error::new(OpenError::Agent(AgentError::Taken(port))),     Code::Failure),
             (anyhow::Error::new(InvalidAnswer { address: "a".into(), source: no_json }), Code::InvalidInput),
+            (anyhow::Error::new(ReadError::Empty("r".into())),                  Code::InvalidInput),
             (anyhow::Error::new(Refused("no".into())),                          Code::InvalidInput),
             (anyhow::anyhow!("anything else"),                                  Code::Failure),
         ];

@@ -10,6 +10,7 @@ pub(crate) mod exit;
 mod explain;
 mod node;
 mod output;
+mod replay;
 mod run;
 mod status;
 mod table;
@@ -40,6 +41,8 @@ enum Verb {
     Status(status::Args),
     /// Say why the node is judged as it is, who would go first, and what would change that.
     Explain(explain::Args),
+    /// Judge a recording again: by what it was judged by, or by another configuration.
+    Replay(replay::Args),
     /// Say what of a node is left for pods, which limits see to it, and whether they are in place.
     Allocatable(allocatable::Args),
     /// Say which CPUs are reserved, shared and handed out, and check the CPU manager's state.
@@ -62,6 +65,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Top(args) => top::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Replay(args) => replay::run(&args),
         Verb::Allocatable(args) => allocatable::run(&args),
         Verb::Cpus(args) => cpus::run(&args),
         Verb::Doctor(args) => doctor::run(&args),

@@ -130,8 +130,8 @@ fn a_name_that_is_no_text_is_left_out_with_a_gap() {
 #[test]
 fn this_very_process_is_read_as_the_kernel_prints_it() {
     let dir = Path::new("/proc/self");
-    let (name, cpus) = parsed(&dir.join("status"), status).unwrap();
-    assert!(!name.is_empty() && !cpus.0.is_empty(), "{name} {cpus}");
+    let Status { name, cpus_allowed, .. } = parsed(&dir.join("status"), status).unwrap();
+    assert!(!name.is_empty() && !cpus_allowed.0.is_empty(), "{name} {cpus_allowed}");
     let score = parsed(&dir.join("oom_score_adj"), oom_score_adj).unwrap();
     assert!((-1_000..=1_000).contains(&score), "{score}");
 }
