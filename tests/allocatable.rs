@@ -247,3 +247,39 @@ fn whoever_runs_outside_of_the_three_cgroups_is_counted() {
         assert!(table.contains(said), "{said:?} in\n{table}");
     }
 }
+
+#[test]
+fn pods_are_held_against_what_is_left_for_them() {
+    let machine = Machine::empty();
+    let config = machine.write("kubelet.yaml", &kubelet("kubeReserved: {cpu: 500m, memory: 1Gi}"));
+    let pod = |name: &str, resources: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  containers:\n  \
+             - {{name: main, image: i, resources: {resources}}}\n"
+        )
+    };
+    // The second one's limits are its requests.
+    let pods = [
+        pod("a", "{requests: {cpu: 1500m, memory: 2Gi}}"),
+        pod("b", "{limits: {cpu: \"2\", memory: 1Gi}}"),
+        "apiVersion: v1\nkind: Service\nmetadata: {name: c}\n".into(),
+    ];
+    let pods = machine.write("pods.yaml", &pods.join("---\n"));
+    let arguments = ["allocatable", "--kubelet-config", &config, "--pods", &pods, "--capacity"];
+    let ask = |capacity, form| isobar(&[&arguments[..], &[capacity, "-o", form]].concat());
+    let got = json(&ask("cpu=4,memory=8Gi,pods=110", "json"));
+    let want = json!([
+        {"resource": "cpu", "requested": "3500m", "allocatable": "3500m", "free": "0", "fits": true},
+        {"resource": "memory", "requested": "3Gi", "allocatable": "7068Mi", "free": "3996Mi", "fits": true},
+        {"resource": "pods", "requested": "2", "allocatable": "110", "free": "108", "fits": true},
+    ]);
+    assert_eq!(got["fit"], want);
+    assert!(got["problems"][0].as_str().unwrap().contains("Service"), "{}", got["problems"]);
+    let got = json(&ask("cpu=3,memory=8Gi,pods=110", "json"));
+    assert_eq!((&got["fit"][0]["fits"], &got["fit"][0]["free"]), (&json!(false), &json!("-1")));
+    let table = String::from_utf8(ask("cpu=3,memory=8Gi", "table").stdout).unwrap();
+    assert!(table.contains("REQUESTED") && table.contains("no"), "{table}");
+    let broken = machine.write("broken.yaml", "kind: Pod\nspec: 7\n");
+    let got = refusal(&isobar(&["allocatable", "--capacity", "cpu=1", "--pods", &broken]));
+    assert!(got.contains("broken.yaml:2:"), "{got}");
+}
