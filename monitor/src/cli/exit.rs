@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use isobar::agent::{AgentError, OpenError};
+use isobar::config::Invalid;
 use isobar::source::OpenError as SourceError;
 
 pub(crate) const HELP: &str = "\
@@ -39,7 +40,7 @@ pub(crate) struct InvalidAnswer {
 /// The code that an error chain ends in.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
-        if cause.is::<InvalidAnswer>() {
+        if cause.is::<InvalidAnswer>() || cause.is::<Invalid>() {
             return Code::InvalidInput;
         }
         match cause.downcast_ref::<OpenError>() {

@@ -6,6 +6,7 @@ mod doctor;
 pub(crate) mod exit;
 mod explain;
 mod output;
+mod rank;
 mod run;
 mod status;
 mod table;
@@ -36,6 +37,8 @@ enum Verb {
     Status(status::Args),
     /// Say why the node is judged as it is, who would go first, and what would change that.
     Explain(explain::Args),
+    /// Say who would be evicted first, and why not the others.
+    Rank(rank::Args),
     /// Check what this node offers isobar, and what to do about the rest.
     Doctor(doctor::Args),
     /// Print the version, and what this binary was built for.
@@ -52,6 +55,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Top(args) => top::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Rank(args) => rank::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Version(args) => version::run(&args),
         Verb::Completion(args) => completion::run(&args),

@@ -105,7 +105,9 @@ impl<'de> Deserialize<'de> for MeritKey {
                 "Guaranteed" => KeyValue::Class(QosClass::Guaranteed),
                 "Burstable" => KeyValue::Class(QosClass::Burstable),
                 "BestEffort" => KeyValue::Class(QosClass::BestEffort),
-                _ => return Err(de::Error::custom(format_args!("{text:?} is no class of service"))),
+                _ => {
+                    return Err(de::Error::custom(format_args!("{text:?} is no class of service")));
+                }
             },
             (_, RawValue::Text(text)) => {
                 KeyValue::Quantity(text.parse().map_err(de::Error::custom)?)

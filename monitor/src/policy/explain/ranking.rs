@@ -92,6 +92,7 @@ fn word(key: Key) -> &'static str {
         Key::ExceedsRequest => "exceeds its request",
         Key::Priority => "priority",
         Key::Excess => "use above request",
+        Key::Usage => "use",
         Key::Qos => "class",
         Key::Harm => "harm to others",
         Key::Processes => "processes",

@@ -78,6 +78,7 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
             n_candidates: 3,
             spared: vec![Spared { name: "c".into(), uid: "c".into(), why: SparedReason::Critical }],
             n_spared: 1,
+            outsiders: vec![],
         }),
         actions: vec![Action {
             id: 1,

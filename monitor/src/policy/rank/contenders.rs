@@ -71,10 +71,7 @@ pub fn of_node(
 /// Those outside pods that do most of the harm: not to be evicted, but to be named.
 #[must_use]
 pub fn outsiders(standing: &HarmStanding, purpose: Purpose) -> Vec<Outsider> {
-    standing
-        .ledger(purpose.need())
-        .map(|ledger| ledger.outsiders(N_OUTSIDERS))
-        .unwrap_or_default()
+    standing.ledger(purpose.need()).map(|ledger| ledger.outsiders(N_OUTSIDERS)).unwrap_or_default()
 }
 
 /// Pods by the uid that their cgroups are named after.
@@ -100,7 +97,7 @@ fn request(pod: Option<&Pod>, class: QosClass, need: Need) -> Option<Quantity> {
         Need::Pids | Need::Io => return None,
     };
     match pod {
-        Some(pod) => Some(request::of(pod, name)),
+        Some(pod) => Some(request::request(pod, name)),
         // By definition it asks for no memory and no CPU. Of disk space it may.
         None => (class == QosClass::BestEffort && matches!(need, Need::Memory | Need::Cpu))
             .then_some(Quantity::ZERO),

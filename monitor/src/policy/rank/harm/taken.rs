@@ -34,7 +34,11 @@ impl Share {
         let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
         Self::of(tree, before, current, |scope| {
             let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
-            Part { waited: of_interval(shortage, tree.snapshot.interval), limited: limited(scope), taken: 0 }
+            Part {
+                waited: of_interval(shortage, tree.snapshot.interval),
+                limited: limited(scope),
+                taken: 0,
+            }
         })
     }
 
@@ -85,10 +89,8 @@ impl Share {
                 Nanos(u64::try_from(shared).unwrap_or(u64::MAX))
             };
             let own = u128::from(part.waited.0);
-            let harm = Harm {
-                others: by_share(waited - own),
-                own: by_share(own).plus(part.limited),
-            };
+            let harm =
+                Harm { others: by_share(waited - own), own: by_share(own).plus(part.limited) };
             (party.clone(), Entry { harm, taken: part.taken })
         });
         doings.collect()
@@ -99,10 +101,7 @@ impl Share {
 fn limited(scope: &Scope) -> Nanos {
     let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
     let own = causes.filter(|(cause, _)| {
-        matches!(
-            cause,
-            MemoryCause::OwnLimit | MemoryCause::OwnHigh | MemoryCause::AncestorLimit
-        )
+        matches!(cause, MemoryCause::OwnLimit | MemoryCause::OwnHigh | MemoryCause::AncestorLimit)
     });
     own.fold(Nanos(0), |sum, (_, cause)| sum.plus(cause.union.now))
 }

@@ -98,8 +98,7 @@ fn pods_go_in_the_kubelets_order() {
 #[test]
 fn without_statistics_only_priority_and_uid_decide() {
     for purpose in Purpose::all() {
-        let pods =
-            [pod("b", BestEffort, 0, "0", "-"), pod("a", Guaranteed, 0, "1Gi", "-")];
+        let pods = [pod("b", BestEffort, 0, "0", "-"), pod("a", Guaranteed, 0, "1Gi", "-")];
         let got = rank(&pods, purpose, Order::Kubelet, &settings::Ranking::default());
         assert_eq!(names(&got), ["a", "b"], "{}", purpose.name());
         let [first, second] = &got.candidates[..] else { panic!("two pods") };
