@@ -1,7 +1,7 @@
 //! Trees and a node as they look on real machines, kept in tests/data.
 
 use isobar::model::cgroup::{Limit, MemoryEvents};
-use isobar::model::node::{CpuTime, Meminfo};
+use isobar::model::node::{CpuTime, Meminfo, Reclaim};
 use isobar::model::pod::{Place, QosClass, Runtime};
 use isobar::model::psi::{Line, Pressure};
 use isobar::model::sample::GapReason::{Torn, Unsupported};
@@ -170,6 +170,8 @@ fn the_node_is_read_from_proc() {
     let time = |ticks: u64| Nanos(ticks * 10_000_000);
     let cpu = CpuTime { busy: time(1_630), idle: time(40_500), steal: time(80) };
     assert_eq!(node.cpu, Some(cpu));
+    let reclaim = Reclaim { scanned: 7_100, reclaimed: 6_450, refaults: 1_230 };
+    assert_eq!(node.reclaim, Some(reclaim));
     assert_eq!((node.n_runnable, node.n_threads), (Some(3), Some(1_234)));
     assert_eq!(node.max_threads, Some(255_000));
     assert_eq!(node.pressure.cpu.unwrap().some.unwrap().avg10, Percent(10_34));

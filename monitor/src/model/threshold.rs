@@ -93,6 +93,15 @@ impl Signal {
             Self::PidAvailable => "pids",
         }
     }
+
+    /// An amount of what it counts, as it is printed: bytes in powers of 1024, others as counts.
+    #[must_use]
+    pub fn quantity(self, amount: u64) -> Quantity {
+        match self.resource() {
+            "inodes" | "pids" => Quantity::count(amount),
+            _ => Quantity::bytes(amount),
+        }
+    }
 }
 
 impl fmt::Display for Signal {
