@@ -26,6 +26,7 @@ mod lines;
 mod mounts;
 mod pressure;
 mod proc;
+pub mod processes;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ use self::proc::Node;
 use crate::clock;
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Moment, Sample};
+use crate::model::units::Bytes;
 
 /// Where the machine is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,14 @@ impl Default for Roots {
     fn default() -> Self {
         Self { proc: "/proc".into(), cgroup: None, filesystems: Directories::default() }
     }
+}
+
+/// Memory that the node has: `MemTotal` in `/proc/meminfo`, where procfs is mounted at `proc`.
+///
+/// # Errors
+/// If the file cannot be read or understood.
+pub fn memory_total(proc: &Path) -> Result<Bytes, ReadError> {
+    Ok(Node::new(proc).meminfo()?.total)
 }
 
 /// This process's own cgroup, if the tree shows it: in a cgroup namespace of its own, beside a

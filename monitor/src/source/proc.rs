@@ -99,7 +99,7 @@ impl Node {
         (Pressures { cpu, memory, io, irq }, gaps)
     }
 
-    fn meminfo(&self) -> Result<Meminfo, ReadError> {
+    pub(crate) fn meminfo(&self) -> Result<Meminfo, ReadError> {
         let read = |text: &[u8]| {
             let meminfo = procfs::Meminfo::from_buf_read(text)?;
             let available = meminfo.mem_available;
