@@ -68,6 +68,8 @@ pub struct Question<'a> {
     pub met: &'a [Met],
     /// What is to be relieved first; `None` if nothing is due.
     pub first: Option<Met>,
+    /// What is due was not read anew since the tick before.
+    pub is_stale: bool,
     /// Who would go first; `None` if nothing is due.
     pub ranking: Option<&'a Ranking>,
     /// What the eviction signals said.
@@ -104,6 +106,9 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
     let Some(first) = question.first else {
         return if question.met.is_empty() { Verdict::default() } else { Hold::InGrace.into() };
     };
+    if question.is_stale {
+        return Hold::StaleReadings.into();
+    }
     if now < standing.cool_until {
         return Hold::CoolingDown { until: standing.cool_until }.into();
     }

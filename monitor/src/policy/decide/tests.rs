@@ -85,6 +85,7 @@ impl Node {
             sample: &self.sample,
             met,
             first: met.iter().find(|met| met.is_due).copied(),
+            is_stale: false,
             ranking: Some(&self.ranking),
             observations: &[],
         };

@@ -36,7 +36,10 @@ fn sentence(condition: &Condition, decision: &Decision) -> String {
             format!("{measure} has fallen below {threshold} % over a minute ({minute})")
         }
         Phase::Calm => format!("{measure} is below {threshold} % over a minute ({minute})"),
-        Phase::Unknown => format!("{measure} is not measured"),
+        Phase::Unknown => match &condition.why {
+            Some(why) => format!("{measure} is not measured: {why}"),
+            None => format!("{measure} is not measured"),
+        },
     };
     format!("{kind} is {status} for {since}: {what}")
 }

@@ -1,8 +1,9 @@
 use super::*;
+use crate::model::cgroup::CgroupPath;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use crate::model::decision::{
-    Action, Candidate, Hold, Key, KeyValue, MeritKey, Order, Ranking, Spared, SparedReason,
-    StepKind, StepReason, Target,
+    Action, Candidate, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Spared,
+    SparedReason, StepKind, StepReason, Target,
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
@@ -45,6 +46,7 @@ fn contended() -> Condition {
         avg60: Some(Percent(60_00)),
         since: Moment { boot: seconds(9), wall: seconds(9) },
         judged: None,
+        why: None,
     }
 }
 
@@ -78,7 +80,10 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
             n_candidates: 3,
             spared: vec![Spared { name: "c".into(), uid: "c".into(), why: SparedReason::Critical }],
             n_spared: 1,
-            outsiders: vec![],
+            outsiders: vec![Outsider {
+                path: CgroupPath("/system.slice".into()),
+                harm: seconds(1),
+            }],
         }),
         actions: vec![Action {
             id: 1,
@@ -124,6 +129,7 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
                 "spared by priority: web/b: 10 (of web/a: 0)",
                 "and 1 more candidates",
                 "never chosen: c: its priority is critical",
+                "no pod: /system.slice: others wait for it 1000 ms in each second",
             ],
         ),
         (
