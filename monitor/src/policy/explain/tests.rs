@@ -148,6 +148,31 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
 }
 
 #[test]
+fn what_is_not_measured_for_one_reason_is_told_once() {
+    let unknown = |at: usize, status, why: &str| Condition {
+        name: ConditionName::ALL[at],
+        kind: format!("C{at}"),
+        status,
+        phase: Phase::Unknown,
+        why: Some(why.into()),
+        ..contended()
+    };
+    let conditions = vec![
+        unknown(0, Status::Unknown, "no eBPF"),
+        unknown(1, Status::Unknown, "no pods"),
+        unknown(2, Status::Unknown, "no eBPF"),
+        unknown(3, Status::True, "no eBPF"), // not stale yet: it still holds
+    ];
+    let at = Moment { boot: seconds(10), wall: seconds(10) };
+    let want = [
+        "C3 is True for 1s: contention is not measured: no eBPF",
+        "C0, C2 are Unknown: no eBPF",
+        "C1 is Unknown: no pods",
+    ];
+    assert_eq!(explain(&Decision { at, conditions, ..Decision::default() }).why, want);
+}
+
+#[test]
 fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
     let quiet = explain(&Decision::default());
     assert_eq!(quiet.why, ["nothing is short: no condition holds and no threshold is met"]);
