@@ -194,6 +194,32 @@ pods:
 }
 
 #[test]
+fn the_documented_scenario_is_read_as_documented() {
+    let policy = include_str!("../docs/policy.md");
+    let section = policy.split("### A scenario").nth(1).unwrap();
+    let scenario = section.split("```").nth(1).unwrap().strip_prefix("yaml\n").unwrap();
+    let got = ranking(scenario, &["--signal", "kubepods.disk.pressure"]);
+    assert_eq!(got["spared"][0]["why"], "static");
+    let evictable = scenario.replace("config.source: file", "config.source: api");
+    let evictable = evictable.replace("never-evict: \"true\"", "never-evict: \"false\"");
+    #[rustfmt::skip]
+    let table = [
+        // signal, keys
+        ("memory.available",        "exceedsRequest=true priority=0 harm=12 excess=200Mi"),
+        ("kubepods.cpu.pressure",   "exceedsRequest=true priority=0 harm=12 excess=250m"),
+        ("nodefs.available",        "exceedsRequest=true priority=0 harm=12 excess=1Gi"),
+        ("nodefs.inodesFree",       "exceedsRequest=true priority=0 harm=12 excess=1k"),
+        ("pid.available",           "priority=0 harm=12 processes=20"),
+        ("system.disk.pressure",    "priority=0 harm=12 usage=10Mi"),
+    ];
+    for (signal, want) in table {
+        let got = ranking(&evictable, &["--signal", signal]);
+        let want = format!("qos=Burstable {want} started=1795262400 uid=7a1e5b1c");
+        assert_eq!(keys(&got["candidates"][0]), want, "{signal}");
+    }
+}
+
+#[test]
 fn flags_win_over_the_file() {
     let scenario = "
 signal: pid.available
