@@ -94,7 +94,7 @@ impl Directories {
 }
 
 /// The file system of one directory; `None` if there is no such directory.
-fn read(path: &Path) -> Result<Option<Filesystem>, ReadError> {
+pub(crate) fn read(path: &Path) -> Result<Option<Filesystem>, ReadError> {
     let failed = |errno: Errno| ReadError::io(path, errno);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = match open(path, flags, Mode::empty()) {

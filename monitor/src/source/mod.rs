@@ -23,6 +23,7 @@ mod filesystems;
 mod gap;
 pub mod kernel;
 mod lines;
+pub mod machine;
 mod mounts;
 mod pressure;
 mod proc;

@@ -131,7 +131,7 @@ impl Node {
     }
 
     /// A thread needs a pid and a place among `threads-max`, so the smaller one binds.
-    fn max_threads(&self) -> Result<u64, ReadError> {
+    pub(crate) fn max_threads(&self) -> Result<u64, ReadError> {
         Ok(self.number("sys/kernel/pid_max")?.min(self.number("sys/kernel/threads-max")?))
     }
 

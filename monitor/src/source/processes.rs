@@ -16,6 +16,7 @@ use super::{OpenError, Roots};
 use crate::model::cgroup::CgroupPath;
 use crate::model::cpuset::CpuSet;
 use crate::model::sample::{Gap, GapReason};
+use crate::model::units::Bytes;
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,10 @@ pub struct Process {
     pub oom_score_adj: i32,
     /// `Cpus_allowed_list` of its first thread; other threads may have others.
     pub cpus_allowed: CpuSet,
+    /// `VmRSS`: resident memory, what it shares included; `None` for what has none, as a zombie.
+    pub memory: Option<Bytes>,
+    /// It runs in the kernel alone: `kthreadd`, or a child of it.
+    pub is_kernel_thread: bool,
 }
 
 /// A cgroup that is not empty.
@@ -113,9 +118,13 @@ impl Processes {
 
     fn process(&self, pid: u32) -> Result<Process, ReadError> {
         let dir = self.proc.join(pid.to_string());
-        let (name, cpus_allowed) = parsed(&dir.join("status"), status)?;
+        let Status { name, cpus_allowed, memory, parent } = parsed(&dir.join("status"), status)?;
         let oom_score_adj = parsed(&dir.join("oom_score_adj"), oom_score_adj)?;
-        Ok(Process { pid, name, oom_score_adj, cpus_allowed })
+        // Started by the kernel itself, so its number is the same on every node.
+        let kthreadd = 2_u32;
+        let is_kernel_thread =
+            memory.is_none() && (pid == kthreadd || parent == Some(kthreadd.into()));
+        Ok(Process { pid, name, oom_score_adj, cpus_allowed, memory, is_kernel_thread })
     }
 }
 
@@ -174,9 +183,18 @@ fn oom_score_adj(text: &[u8]) -> Result<i32, Torn> {
     number.ok_or_else(|| Torn::new(1, "a number, perhaps negative", line))
 }
 
-/// `Name` and `Cpus_allowed_list`.
-fn status(text: &[u8]) -> Result<(String, CpuSet), Torn> {
+/// What of `/proc/PID/status` is used.
+#[derive(Debug)]
+struct Status {
+    name: String,
+    cpus_allowed: CpuSet,
+    memory: Option<Bytes>,
+    parent: Option<u64>,
+}
+
+fn status(text: &[u8]) -> Result<Status, Torn> {
     let (mut name, mut cpus, mut last) = (None, None, 1);
+    let (mut memory, mut parent) = (None, None);
     for line in lines(text) {
         let (n, line) = line?;
         last = n;
@@ -185,11 +203,17 @@ fn status(text: &[u8]) -> Result<(String, CpuSet), Torn> {
         } else if let Some(rest) = line.strip_prefix(b"Cpus_allowed_list:\t") {
             let set = str::from_utf8(rest).ok().and_then(|list| list.parse().ok());
             cpus = Some(set.ok_or_else(|| Torn::new(n, "a list of CPUs", line))?);
+        } else if let Some(rest) = line.strip_prefix(b"PPid:\t") {
+            parent = number(rest);
+        } else if let Some(rest) = line.strip_prefix(b"VmRSS:\t") {
+            let kib = rest.strip_suffix(b" kB").and_then(|kib| number(kib.trim_ascii_start()));
+            let kib = kib.ok_or_else(|| Torn::new(n, "an amount in kB", line))?;
+            memory = Some(Bytes(kib.saturating_mul(1 << 10)));
         }
     }
     let name = name.ok_or_else(|| Torn::new(last, "a line with Name", b""))?;
-    let cpus = cpus.ok_or_else(|| Torn::new(last, "a line with Cpus_allowed_list", b""))?;
-    Ok((name, cpus))
+    let cpus_allowed = cpus.ok_or_else(|| Torn::new(last, "a line with Cpus_allowed_list", b""))?;
+    Ok(Status { name, cpus_allowed, memory, parent })
 }
 
 #[cfg(test)]

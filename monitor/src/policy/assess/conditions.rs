@@ -60,7 +60,9 @@ pub fn judge(
     let (mut conditions, mut all_events) = (Vec::new(), Vec::new());
     for name in ConditionName::ALL {
         let kind = format!("{}{name}", settings.prefix);
-        let Some(rule) = settings.rules.get(name.name()).copied() else {
+        // At 0 everything would be high: KEP-5394 has it that such a condition is switched off.
+        let rule = settings.rules.get(name.name()).filter(|rule| rule.threshold > Percent(0));
+        let Some(rule) = rule.copied() else {
             let dropped = standing.0.remove(name.name());
             all_events.extend(dropped.and_then(|held| events::dropped(&kind, held.status)));
             continue;

@@ -38,7 +38,7 @@ impl Node {
     }
 }
 
-const STATUS: &str = "Name:\tsleep\nUmask:\t0022\nCpus_allowed:\tf\nCpus_allowed_list:\t0-3\nMems_allowed_list:\t0\n";
+const STATUS: &str = "Name:\tsleep\nUmask:\t0022\nPPid:\t1\nVmRSS:\t    5120 kB\nCpus_allowed:\tf\nCpus_allowed_list:\t0-3\nMems_allowed_list:\t0\n";
 
 fn names(found: &[Members]) -> Vec<(&str, Vec<u32>)> {
     let pids = |members: &Members| members.processes.iter().map(|p| p.pid).collect();
@@ -62,6 +62,8 @@ fn every_process_is_found_in_its_cgroup() {
         name: "sleep".into(),
         oom_score_adj: -997,
         cpus_allowed: "0-3".parse().unwrap(),
+        memory: Some(Bytes(5 << 20)),
+        is_kernel_thread: false,
     };
     assert_eq!(found[1].processes[1], want);
     let (found, _) = node.read(|path| path.0.starts_with("/a"));
@@ -128,8 +130,24 @@ fn a_name_that_is_no_text_is_left_out_with_a_gap() {
 #[test]
 fn this_very_process_is_read_as_the_kernel_prints_it() {
     let dir = Path::new("/proc/self");
-    let (name, cpus) = parsed(&dir.join("status"), status).unwrap();
-    assert!(!name.is_empty() && !cpus.0.is_empty(), "{name} {cpus}");
+    let Status { name, cpus_allowed, .. } = parsed(&dir.join("status"), status).unwrap();
+    assert!(!name.is_empty() && !cpus_allowed.0.is_empty(), "{name} {cpus_allowed}");
     let score = parsed(&dir.join("oom_score_adj"), oom_score_adj).unwrap();
     assert!((-1_000..=1_000).contains(&score), "{score}");
+}
+
+#[test]
+fn a_kernel_thread_is_told_from_a_process_and_from_a_zombie() {
+    let status = |parent: u32| format!("Name:\tx\nPPid:\t{parent}\nCpus_allowed_list:\t0\n");
+    let node = Node::new();
+    node.cgroup("/", "1\n2\n3\n4\n");
+    node.process(1, STATUS, "0\n");
+    node.process(2, &status(0), "0\n");
+    node.process(3, &status(2), "0\n");
+    node.process(4, &status(1), "0\n");
+    let (found, gaps) = node.read(|_| true);
+    let told: Vec<_> =
+        found[0].processes.iter().map(|p| (p.is_kernel_thread, p.memory.is_some())).collect();
+    assert_eq!(told, [(false, true), (true, false), (true, false), (false, false)]);
+    assert_eq!(gaps, []);
 }

@@ -202,6 +202,39 @@ fn what_a_measure_cannot_say_is_unknown_with_a_reason() {
 }
 
 #[test]
+fn raw_full_is_judged_as_the_kubelets_own_attempt_did() {
+    use Status::{False, True};
+    #[rustfmt::skip]
+    let table = [
+        // threshold, avg10 and avg60 of `full`, status; `None`: not judged
+        (90_00, 100_00, 100_00, Some(True)),
+        (10,    10,     16,     Some(True)),
+        (5_00,  4_00,   4_00,   Some(False)),
+        (5_00,  6_00,   4_00,   Some(False)),
+        (5_00,  4_00,   6_00,   Some(False)), // high, not yet contended
+        (0,     100_00, 100_00, None),        // switched off
+    ];
+    for (threshold, avg10, avg60, want) in table {
+        let mut snapshot = all_contended();
+        let line = Line { avg10: Percent(avg10), avg60: Percent(avg60), ..Line::default() };
+        let full = Some(Pressure { some: None, full: Some(line) });
+        let pods = snapshot.scopes.get_mut(&CgroupId(2)).unwrap();
+        for scope in [&mut snapshot.whole, pods] {
+            (scope.pressure.memory, scope.pressure.io) = (full, full);
+        }
+        let rule = ConditionRule { measure: Measure::RawFull, threshold: Percent(threshold) };
+        let is_theirs = |name: &ConditionName| name.resource != Resource::Cpu;
+        let theirs = ConditionName::ALL.into_iter().filter(is_theirs);
+        let rules = theirs.map(|name| (name.name().to_owned(), rule)).collect();
+        let settings = Conditions { rules, ..Conditions::default() };
+        let (got, _) = judge(&settings, &snapshot, &mut ConditionStanding::default());
+        let got: Vec<_> = got.iter().map(|condition| condition.status).collect();
+        let want = want.map_or_else(Vec::new, |status| vec![status; 4]);
+        assert_eq!(got, want, "threshold {threshold} avg10 {avg10} avg60 {avg60}");
+    }
+}
+
+#[test]
 fn a_node_without_kubepods_knows_nothing_of_its_pods() {
     let snapshot = Snapshot { scopes: BTreeMap::new(), ..all_contended() };
     for condition in judge_all(Measure::RawSome, &snapshot) {
