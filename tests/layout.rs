@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Whom a module of the agent's library may name. `main` and `cli` stand above and may name all.
-const IMPORTS: [(&str, &[&str]); 9] = [
+const IMPORTS: [(&str, &[&str]); 10] = [
     ("model", &["model"]),
     ("clock", &["clock", "model"]),
     ("source", &["source", "clock", "model"]),
@@ -15,7 +15,8 @@ const IMPORTS: [(&str, &[&str]); 9] = [
     ("policy", &["policy", "model"]),
     ("record", &["record", "policy", "model"]),
     ("serve", &["serve", "record", "policy", "clock", "model"]),
-    ("outside", &["serve", "record", "policy", "config", "source", "model"]),
+    ("scenario", &["policy", "config", "model"]),
+    ("outside", &["outside", "scenario", "record", "policy", "config", "source", "model"]),
     ("agent", &["agent", "serve", "record", "policy", "config", "source", "clock", "model"]),
 ];
 

@@ -7,5 +7,6 @@ pub mod model;
 pub mod outside;
 pub mod policy;
 pub mod record;
+pub mod scenario;
 pub mod serve;
 pub mod source;

@@ -5,10 +5,13 @@
 //! Fed by the fuzz targets (`cargo xtask fuzz`), one a parser, and by `tests/corpus.rs` with what
 //! those have found. To add a parser, see docs/architecture.md.
 
+mod files;
+mod recording;
+mod yaml;
+
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use crate::config::outside as config;
 use crate::model::cpuset::CpuSet;
 use crate::model::duration::GoDuration;
 use crate::model::quantity::Quantity;
@@ -21,16 +24,23 @@ use crate::source::outside as source;
 pub type Trial = fn(&[u8]) -> bool;
 
 /// All of them, each under the name of its fuzz target and of its corpus in `tests/data/fuzz`.
-pub const PARSERS: [(&str, Trial); 9] = [
+pub const PARSERS: [(&str, Trial); 16] = [
     ("btf", source::btf),
     ("cgroup", source::cgroup),
+    ("checkpoint", files::checkpoint),
+    ("config", files::config),
     ("cpuset", printed::<CpuSet>),
     ("duration", printed::<GoDuration>),
+    ("kubelet", files::kubelet),
+    ("lscpu", files::lscpu),
     ("mountinfo", source::mountinfo),
+    ("pods", files::pods),
     ("proc", source::proc),
     ("psi", source::psi),
     ("quantity", printed::<Quantity>),
-    ("yaml", config::yaml),
+    ("recording", recording::recording),
+    ("scenario", files::scenario),
+    ("yaml", yaml::yaml),
 ];
 
 /// Gives the parser `name` `bytes`.

@@ -1,18 +1,18 @@
 //! `isobar rank`: who would go first, of the pods in a file or of this node now.
 
-mod scenario;
-
-use std::io::{self, Write};
+use std::fs;
+use std::io::{self, Read as _, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use isobar::agent::{Live, Sampler as _};
 use isobar::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
 use isobar::model::settings::Settings;
 use isobar::policy::engine::{Engine, Standing};
 use isobar::policy::rank::{self, Purpose, contenders};
+use isobar::scenario::{self, Scenario, signals};
 use isobar::serve::document::API_VERSION;
 use serde::Serialize;
 
@@ -90,18 +90,24 @@ fn signal(name: &str) -> Result<Purpose, String> {
     Purpose::named(name).ok_or_else(|| format!("expected one of {}", signals()))
 }
 
-/// Every signal's name, for messages.
-fn signals() -> String {
-    Purpose::all().map(Purpose::name).collect::<Vec<_>>().join(", ")
-}
-
 /// The usual first question: who would go if memory ran out?
 fn usual() -> Purpose {
     Purpose::of_signal(isobar::model::threshold::Signal::MemoryAvailable)
 }
 
+/// Reads `file`, or standard input for `-`.
+fn read(file: &str) -> Result<Scenario> {
+    let text = if file == "-" {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        fs::read_to_string(file)
+    };
+    Ok(scenario::parse(file, &text.with_context(|| format!("cannot read {file}"))?)?)
+}
+
 fn of_file(file: &str, purpose: Option<Purpose>, order: Option<Order>) -> Result<Ranking> {
-    let scenario = scenario::read(file)?;
+    let scenario = read(file)?;
     let purpose = purpose.or(scenario.purpose).unwrap_or_else(usual);
     let order = order.or(scenario.order).unwrap_or_default();
     let rules = Settings::default().ranking;

@@ -1,6 +1,8 @@
 //! From files to settings: ours, the kubelet's that it names, and the defaults, in layers.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::model::decision::{Order, StepKind};
@@ -73,11 +75,15 @@ fn contents(path: &Path) -> Result<Vec<u8>, Invalid> {
         let problem = Problem { at: Place::START, path: String::new(), message };
         Invalid::one(&path.display().to_string(), problem)
     };
-    let about = std::fs::metadata(path).map_err(|error| failed(format!("cannot read: {error}")))?;
-    if about.len() > LARGEST_FILE {
+    let mut bytes = Vec::new();
+    // A pipe or a device does not tell how much it has.
+    let read =
+        File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes));
+    read.map_err(|error| failed(format!("cannot read: {error}")))?;
+    if bytes.len() as u64 > LARGEST_FILE {
         return Err(failed(format!("larger than {} MiB", LARGEST_FILE >> 20)));
     }
-    std::fs::read(path).map_err(|error| failed(format!("cannot read: {error}")))
+    Ok(bytes)
 }
 
 /// The only document of a file.

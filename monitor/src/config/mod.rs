@@ -6,7 +6,6 @@ mod found;
 mod keys;
 mod load;
 mod node;
-pub(crate) mod outside;
 pub mod pods;
 mod pressure;
 mod print;

@@ -7,7 +7,7 @@ use std::slice;
 use super::cgroup::files::File;
 use super::kernel::layout;
 use super::lines::value;
-use super::{kernel, mounts, pressure, proc};
+use super::{kernel, mounts, pressure, proc, processes};
 use crate::model::cgroup::Cgroup;
 use crate::model::psi::{Line, Pressure};
 
@@ -79,7 +79,10 @@ pub(crate) fn mountinfo(bytes: &[u8]) -> bool {
 pub(crate) fn proc(bytes: &[u8]) -> bool {
     let stat = proc::stat(bytes).map(|stat| proc::cpu_time(&stat.total)).is_ok();
     let lists = [proc::meminfo(bytes).is_ok(), proc::vmstat(bytes).is_ok()];
-    stat || lists.contains(&true) || proc::loadavg(bytes).is_ok() || value(bytes).is_ok()
+    let of_process = [processes::status(bytes).is_ok(), processes::pids(bytes).is_ok()];
+    let numbers = [value(bytes).is_ok(), processes::oom_score_adj(bytes).is_ok()];
+    let load = proc::loadavg(bytes).is_ok();
+    stat || load || [lists, of_process, numbers].as_flattened().contains(&true)
 }
 
 /// `/sys/kernel/btf/vmlinux`, and the layout that comes of it.

@@ -1,10 +1,10 @@
-//! This module's parsers, as [`crate::outside`] tries them.
+//! YAML written out again, with its every text in quotes.
 
-use super::yaml::{self, Node, Value};
+use crate::config::yaml::{self, Node, Value};
 
-/// A file of an operator's, as a tree. Written out as one line a document, with every text in
-/// quotes and every other character escaped, it must be the same tree.
-pub(crate) fn yaml(bytes: &[u8]) -> bool {
+/// A file as a tree. Written out as one line a document, with every text in quotes and every odd
+/// character escaped, it must be the same tree.
+pub(super) fn yaml(bytes: &[u8]) -> bool {
     let Ok(text) = yaml::utf8(bytes) else { return false };
     let documents = match yaml::parse(text) {
         Ok(documents) => documents,
