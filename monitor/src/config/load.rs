@@ -4,6 +4,8 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::model::decision::{Order, StepKind};
@@ -35,6 +37,17 @@ const LARGEST_FILE: u64 = 64 << 20;
 /// With everything that is wrong with it; also if it cannot be read.
 pub fn load(path: &Path) -> Result<Settings, Invalid> {
     read(path).map(|effective| effective.settings)
+}
+
+/// Reads the file again, for an agent that was told to. `settings` stay as they are if anything is
+/// wrong with it.
+///
+/// # Errors
+/// As [`load`]. The caller tells it, and goes on.
+pub fn reload(path: &Path, settings: &mut Settings) -> Result<(), Invalid> {
+    let new = load(path)?;
+    *settings = Settings { generation: settings.generation.saturating_add(1), ..new };
+    Ok(())
 }
 
 /// Like [`load`], with the text that it comes to.
@@ -90,11 +103,15 @@ fn contents(path: &Path) -> Result<Vec<u8>, Invalid> {
         let problem = Problem { at: Place::START, path: String::new(), message };
         Invalid::one(&path.display().to_string(), problem)
     };
-    let about = std::fs::metadata(path).map_err(|error| failed(format!("cannot read: {error}")))?;
-    if about.len() > LARGEST_FILE {
+    let cannot = |error: io::Error| failed(format!("cannot read: {error}"));
+    let mut bytes = Vec::new();
+    // Not by the length that it claims: a device has none, and no end either.
+    let file = File::open(path).map_err(cannot)?;
+    let n = file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if n as u64 > LARGEST_FILE {
         return Err(failed(format!("larger than {} MiB", LARGEST_FILE >> 20)));
     }
-    std::fs::read(path).map_err(|error| failed(format!("cannot read: {error}")))
+    Ok(bytes)
 }
 
 /// The only document of a file.

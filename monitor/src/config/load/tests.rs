@@ -1,5 +1,7 @@
 use std::fs;
 
+use proptest::prelude::*;
+
 use crate::config::{self, keys, schema};
 use crate::model::condition::Measure;
 use crate::model::settings::TaintEffect;
@@ -172,6 +174,21 @@ fn what_is_no_configuration_is_refused() {
     }
 }
 
+#[test]
+fn a_reload_counts_and_a_file_with_errors_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f.yaml");
+    fs::write(&file, format!("{HEAD}maxPods: 10\n")).unwrap();
+    let mut settings = load(&file).unwrap();
+    assert_eq!((settings.generation, settings.node.max_pods), (0, 10));
+    fs::write(&file, format!("{HEAD}maxPods: ten\n")).unwrap();
+    assert!(reload(&file, &mut settings).is_err());
+    assert_eq!((settings.generation, settings.node.max_pods), (0, 10));
+    fs::write(&file, format!("{HEAD}maxPods: 20\n")).unwrap();
+    assert_eq!(reload(&file, &mut settings), Ok(()));
+    assert_eq!((settings.generation, settings.node.max_pods), (1, 20));
+}
+
 const KUBELETS: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 clusterDNS: [10.96.0.10]
@@ -267,7 +284,8 @@ fn the_schema_has_every_key_and_no_other() {
     let mut found = Vec::new();
     properties(&schema(), "", &mut found);
     let mut want = all_paths();
-    (found.sort(), want.sort());
+    found.sort();
+    want.sort();
     assert_eq!(found, want);
 }
 
@@ -295,5 +313,21 @@ fn every_key_is_taken_by_the_reader_and_named_in_the_documentation() {
         assert!(!told.contains("unknown key"), "{path}: {told}");
         let row = format!("`{}`", path.replace("system.", "SCOPE.").replace("kubepods.", "SCOPE."));
         assert!(documented.contains(&row), "docs/configuration.md does not name {row}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_file_is_refused_or_read_but_never_a_panic(
+        at in 0..MANY.len(),
+        n_cut in 0..40_usize,
+        put in "[a-z0-9:{}\\[\\],%\\-\n \"'&*.]{0,6}",
+    ) {
+        let end = (at + n_cut).min(MANY.len());
+        let damaged = format!("{HEAD}{}{put}{}", &MANY[..at], &MANY[end..]);
+        let read = effective(damaged.as_bytes(), "f", Path::new(""));
+        if let Ok(first) = read {
+            prop_assert_eq!(effective(first.yaml.as_bytes(), "f", Path::new("")), Ok(first));
+        }
     }
 }
