@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use isobar::model::cgroup::Cgroup;
 use isobar::model::sample::{Cause, Gap, GapReason, Moment, Sample};
 use isobar::model::units::Nanos;
-use isobar::source::{Roots, Sampler};
+use isobar::source::{Directories, Roots, Sampler};
 
 /// A file or directory below tests/data.
 fn data(name: &str) -> PathBuf {
@@ -22,7 +22,12 @@ fn data(name: &str) -> PathBuf {
 
 /// A sampler of `cgroup` on the node of tests/data.
 fn sampler(cgroup: &Path) -> Sampler {
-    Sampler::open(&Roots { proc: data("proc-node"), cgroup: Some(cgroup.into()) }).unwrap()
+    Sampler::open(&Roots {
+        proc: data("proc-node"),
+        cgroup: Some(cgroup.into()),
+        filesystems: Directories::none(),
+    })
+    .unwrap()
 }
 
 /// The sample of one tick, one tick a second.

@@ -22,6 +22,7 @@ use crate::model::capability::Capability;
 use crate::model::cost::KernelCost;
 use crate::model::node::NodeFacts;
 use crate::model::sample::Sample;
+use crate::record::journal::JournalError;
 use crate::serve;
 use crate::serve::view::{Publisher, View};
 
@@ -87,6 +88,9 @@ pub enum AgentError {
     /// The runtime could not be made, or signals could not be caught.
     #[error("cannot start the event loop")]
     Start(#[source] io::Error),
+    /// A recording was asked for and cannot be made.
+    #[error(transparent)]
+    Record(JournalError),
     /// The server ended by itself.
     #[error("the HTTP server failed")]
     Serve(#[source] io::Error),
@@ -126,14 +130,18 @@ async fn live_on<S: Sampler>(
 ) -> Result<(), AgentError> {
     let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
     let (publisher, latest) = Publisher::new(sampler.facts(), clock::now());
-    let watch = Watch::new(sampler, options.orders.plan);
+    let Orders { plan, again, record } = options.orders;
+    let mut watch = Watch::new(sampler, plan);
+    if let Some((path, bounds)) = record {
+        watch.record(&path, bounds).map_err(AgentError::Record)?;
+    }
     let server = axum::serve(listener, serve::router(latest));
     tracing::info!(listen = %options.listen, "observing; the page is at http://{}/", options.listen);
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.
     tokio::select! {
         ended = server.into_future() => ended.map_err(AgentError::Serve),
-        ended = tick(watch, publisher, hangup, options.orders.again) => ended,
+        ended = tick(watch, publisher, hangup, again) => ended,
         why = leave.asked() => { tracing::info!("leaving: {why}"); Ok(()) }
         () = timer(options.duration) => Ok(()),
     }

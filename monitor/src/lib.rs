@@ -5,5 +5,6 @@ pub mod clock;
 pub mod config;
 pub mod model;
 pub mod policy;
+pub mod record;
 pub mod serve;
 pub mod source;

@@ -7,7 +7,7 @@ use isobar::model::cgroup::Limit;
 use isobar::model::sample::GapReason::{self, Torn, Unsupported};
 use isobar::model::sample::{Gap, Sample};
 use isobar::model::units::{Bytes, Micros};
-use isobar::source::{OpenError, Roots, Sampler};
+use isobar::source::{Directories, OpenError, Roots, Sampler};
 use tempfile::TempDir;
 
 use super::{cgroup, data, gaps, paths, sample, sample_at_ms, sampler};
@@ -296,7 +296,11 @@ fn a_kernel_without_pressure_is_one_gap_that_says_what_to_boot_with() {
         }
     }
     let proc = node_without_pressure();
-    let roots = Roots { proc: proc.path().into(), cgroup: Some(fake.root().into()) };
+    let roots = Roots {
+        proc: proc.path().into(),
+        cgroup: Some(fake.root().into()),
+        filesystems: Directories::none(),
+    };
     let mut sampler = Sampler::open(&roots).unwrap();
     let read = sample(&mut sampler, 1);
     let want = "the kernel keeps no pressure: boot it with psi=1";
@@ -314,7 +318,11 @@ fn a_node_file_that_is_missing_or_torn_is_a_gap_and_no_more() {
     fs::remove_file(proc.path().join("sys/kernel/pid_max")).unwrap();
     fs::write(proc.path().join("meminfo"), "MemTotal: lots\n").unwrap();
     fs::write(proc.path().join("loadavg"), [0xff, 0xfe]).unwrap();
-    let roots = Roots { proc: proc.path().into(), cgroup: Some(fake.root().into()) };
+    let roots = Roots {
+        proc: proc.path().into(),
+        cgroup: Some(fake.root().into()),
+        filesystems: Directories::none(),
+    };
     let read = sample(&mut Sampler::open(&roots).unwrap(), 1);
     let told: Vec<_> = gaps(&read, proc.path()).iter().map(|gap| (gap.0, gap.1)).collect();
     for want in [
@@ -332,7 +340,12 @@ fn a_node_file_that_is_missing_or_torn_is_a_gap_and_no_more() {
 fn a_machine_that_cannot_be_read_at_all_is_an_error_that_says_why() {
     let empty = tempfile::tempdir().unwrap();
     let open = |proc: &Path, cgroup: Option<&Path>| {
-        Sampler::open(&Roots { proc: proc.into(), cgroup: cgroup.map(Into::into) }).unwrap_err()
+        Sampler::open(&Roots {
+            proc: proc.into(),
+            cgroup: cgroup.map(Into::into),
+            filesystems: Directories::none(),
+        })
+        .unwrap_err()
     };
     let node = data("proc-node");
     assert!(matches!(open(empty.path(), None), OpenError::Facts(_)));

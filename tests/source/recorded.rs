@@ -1,11 +1,13 @@
 //! Trees and a node as they look on real machines, kept in tests/data.
 
 use isobar::model::cgroup::{Limit, MemoryEvents};
-use isobar::model::node::{CpuTime, Meminfo};
+use isobar::model::node::{CpuTime, Meminfo, Reclaim};
 use isobar::model::pod::{Place, QosClass, Runtime};
 use isobar::model::psi::{Line, Pressure};
 use isobar::model::sample::GapReason::{Torn, Unsupported};
+use isobar::model::threshold::Signal;
 use isobar::model::units::{Bytes, Micros, Nanos, Percent};
+use isobar::policy::assess::signals::observe;
 
 use super::{cgroup, data, gaps, paths, sample, sampler};
 
@@ -170,8 +172,34 @@ fn the_node_is_read_from_proc() {
     let time = |ticks: u64| Nanos(ticks * 10_000_000);
     let cpu = CpuTime { busy: time(1_630), idle: time(40_500), steal: time(80) };
     assert_eq!(node.cpu, Some(cpu));
+    let reclaim = Reclaim { scanned: 7_100, reclaimed: 6_450, refaults: 1_230 };
+    assert_eq!(node.reclaim, Some(reclaim));
     assert_eq!((node.n_runnable, node.n_threads), (Some(3), Some(1_234)));
     assert_eq!(node.max_threads, Some(255_000));
     assert_eq!(node.pressure.cpu.unwrap().some.unwrap().avg10, Percent(10_34));
     assert_eq!(node.pressure.irq.unwrap().full.unwrap().total, Micros(44));
+}
+
+#[test]
+fn the_signals_of_a_recorded_node_are_what_its_files_say() {
+    let kib = |n: u64| n << 10;
+    // `anon` and `file` of the root less `inactive_file`; `memory.current` less `inactive_file`.
+    let (used_by_node, used_by_pods) = (1_000 + 1_001 - 1_021, 2_097_152 - 2_021);
+    for driver in ["cgroup-cgroupfs", "cgroup-systemd"] {
+        let sample = sample(&mut sampler(&data(driver)), 1);
+        let kubepods = sample.cgroups.values().find(|c| Place::of(&c.path) == Place::Kubepods);
+        #[rustfmt::skip]
+        let table = [
+            // signal, available, capacity
+            (Signal::MemoryAvailable, Some((kib(32_768_000) - used_by_node, kib(32_768_000)))),
+            (Signal::AllocatableMemoryAvailable, Some((4_194_304 - used_by_pods, 4_194_304))),
+            (Signal::PidAvailable, Some((255_000 - 1_234, 255_000))),
+            (Signal::NodefsAvailable, None), // this node has no such directory
+        ];
+        for (signal, want) in table {
+            let got = observe(signal, &sample, kubepods).ok();
+            let got = got.map(|seen| (seen.available, seen.capacity));
+            assert_eq!(got, want, "{driver} {signal}");
+        }
+    }
 }

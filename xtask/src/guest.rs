@@ -5,12 +5,14 @@ pub(crate) mod agent;
 mod stage;
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 use crate::clock::Since;
@@ -23,6 +25,12 @@ use stage::Stage;
 
 /// Nobody else listens in a machine of our own.
 const ADDRESS: &str = "127.0.0.1:9797";
+/// Where the agent finds its configuration, if a scenario has one.
+const CONFIG: &str = "/tmp/config.yaml";
+/// Where it finds the node's pods.
+const PODS: &str = "/tmp/pods.yaml";
+/// Where it records, if a scenario wants that.
+const RECORDING: &str = "/tmp/recording.isobar";
 
 /// Play scenarios in this virtual machine.
 #[derive(clap::Args)]
@@ -53,7 +61,15 @@ impl Guest {
         for scenario in self.listed()? {
             say(&Line::Begin { scenario: scenario.name.clone() })?;
             let since = Since::now();
-            let mut report = match self.play(&scenario, &mut agent) {
+            let played = self.play(&scenario, &mut agent);
+            if scenario.form.record
+                && let Some(agent) = agent.take()
+            {
+                agent.leave()?;
+                let (scenario, file) = (scenario.name.clone(), fs::read(RECORDING)?);
+                say(&Line::Recording { scenario, base64: BASE64_STANDARD.encode(file) })?;
+            }
+            let mut report = match played {
                 Ok(evidence) => judged(&scenario, &evidence),
                 Err(why) => Report {
                     scenario: scenario.name,
@@ -87,25 +103,53 @@ impl Guest {
     fn play(&self, scenario: &Scenario, running: &mut Option<Agent>) -> Result<Evidence> {
         let probes = &scenario.form.probes;
         let mount = v2::mount()?;
+        let form = &scenario.form;
+        let is_alone = form.record || form.config.is_some() || form.pods.is_some();
         // One agent for as many scenarios as possible: that is how it will live.
-        if running.as_mut().is_some_and(|agent| agent.probes() != probes || !agent.is_up()) {
+        let is_other = |agent: &mut Agent| agent.probes() != probes || !agent.is_up();
+        if is_alone || running.as_mut().is_some_and(is_other) {
             *running = None;
         }
         let ready = match running.take() {
             Some(agent) => agent,
             None => {
                 let group = Group::make(mount.join("isobar"))?;
-                Agent::start(Command::new(&self.isobar), probes, ADDRESS, group)?
+                Agent::start(self.command(scenario)?, probes, ADDRESS, group)?
             }
         };
         let agent = running.insert(ready);
-        let form = &scenario.form;
         let stage = Stage::set(form, &mount)?;
         let measured = measure(scenario, agent);
         let struck = stage.strike();
         let evidence = measured?;
         struck?;
+        if is_alone && !scenario.form.record {
+            *running = None;
+        }
         Ok(evidence)
+    }
+
+    /// The agent, configured as the scenario wants it.
+    fn command(&self, scenario: &Scenario) -> Result<Command> {
+        let form = &scenario.form;
+        let mut isobar = Command::new(&self.isobar);
+        isobar.arg("run");
+        let files = [("--config", CONFIG, &form.config), ("--pods", PODS, &form.pods)];
+        for (option, file, text) in files {
+            if let Some(text) = text {
+                fs::write(file, text)?;
+                isobar.args([option, file]);
+            }
+        }
+        if form.record {
+            // Left behind by the scenario before.
+            match fs::remove_file(RECORDING) {
+                Err(why) if why.kind() != ErrorKind::NotFound => return Err(why.into()),
+                _ => {}
+            }
+            isobar.args(["--record", RECORDING]);
+        }
+        Ok(isobar)
     }
 }
 

@@ -53,6 +53,13 @@ pub(crate) struct Form {
     pub(crate) swap: Option<String>,
     /// A file system on a disk for the loads, mounted here.
     pub(crate) disk: Option<String>,
+    /// A `MonitorConfiguration` for the agent, which is then started for this scenario alone.
+    pub(crate) config: Option<String>,
+    /// The pods of the node, as manifests; nobody tells the agent without them.
+    pub(crate) pods: Option<String>,
+    /// Has the agent record; the recording must replay to the same bytes on the host.
+    #[serde(default)]
+    pub(crate) record: bool,
     /// On which kernels; on all without it.
     pub(crate) kernels: Option<Only>,
     /// Makes a variant for each combination of values; `{name}` stands for the value.

@@ -5,17 +5,19 @@ mod qemu;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use rustix::fs::FlockOperation;
 
 use crate::build::{self, GuestPrograms};
 use crate::scenario::report::{Line, Report};
 use crate::scenario::{self, Scenario};
 use crate::setup::{self, Kernel, Machine, Series};
-use crate::shell::root;
+use crate::shell::{quietly, root};
 use crate::signals;
 use cpio::Cpio;
 use qemu::{Accel, Guest};
@@ -211,12 +213,22 @@ impl Lab {
         let slack = 180.0 + 30.0 * scenarios.len() as f64;
         let limit = Duration::try_from_secs_f64(measured + slack)?;
         let (mut done, mut failed) = (false, false);
+        let mut replayed = None;
         guest.boot(&self.machine, limit, |line| {
             let what: Line = serde_json::from_str(line)
                 .with_context(|| format!("the guest reported {line:?}"))?;
             match what {
                 Line::Up { .. } | Line::Begin { .. } => {}
-                Line::Ran(report) => {
+                Line::Recording { scenario, base64 } => {
+                    replayed = Some((scenario.clone(), self.replay(kernel, &scenario, &base64)));
+                }
+                Line::Ran(mut report) => {
+                    if let Some((_, Err(why))) =
+                        replayed.take().filter(|(scenario, _)| *scenario == report.scenario)
+                    {
+                        report.passed = false;
+                        report.error.get_or_insert(format!("{why:#}"));
+                    }
                     failed |= !report.passed;
                     ran(report);
                 }
@@ -232,6 +244,18 @@ impl Lab {
         } else if !self.keep {
             fs::remove_dir_all(&guest.dir)?;
         }
+        Ok(())
+    }
+
+    /// Keeps a recording, and holds its decisions against those that the code makes of it here.
+    fn replay(&self, kernel: &Kernel, scenario: &str, base64: &str) -> Result<()> {
+        let dir = self.dir.join("recordings");
+        fs::create_dir_all(&dir)?;
+        let name = format!("{scenario}-{}.isobar", kernel.series).replace('/', "-");
+        let file = dir.join(name);
+        fs::write(&file, BASE64_STANDARD.decode(base64).context("the recording is no base64")?)?;
+        quietly(Command::new(&self.programs.isobar).args(["replay", "--check"]).arg(&file))
+            .with_context(|| format!("{} does not replay as it was decided", file.display()))?;
         Ok(())
     }
 

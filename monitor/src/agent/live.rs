@@ -156,7 +156,7 @@ fn losses(lost: Lost) -> impl Iterator<Item = Gap> {
 }
 
 /// An error and its causes on one line.
-fn chain(error: &dyn Error) -> String {
+pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

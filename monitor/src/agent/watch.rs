@@ -1,18 +1,22 @@
-//! What happens in one tick: read, judge, meter what it cost.
+//! What happens in one tick: read, judge, write down, meter what it cost.
 //! It owns the one `Engine`, and goes by another configuration when it is told to.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
+use std::path::{Path, PathBuf};
 
+use super::live::chain;
 use super::{Reading, Sampler};
 use crate::clock;
 use crate::model::capability::Capability;
 use crate::model::cost::Cost;
+use crate::model::decision::Decision;
 use crate::model::settings::Settings;
 use crate::model::units::{Bytes, MilliCpu, Nanos};
 use crate::model::workload::Pod;
 use crate::policy::engine::{Engine, Standing, Step};
+use crate::record::journal::{Bounds, Journal, JournalError, Start};
 
 /// What an operator configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,10 +30,11 @@ pub struct Plan {
 /// Reads the configuration again; an error says all that is wrong with it.
 pub(super) type Again = Box<dyn FnMut() -> Result<Plan, Box<dyn Error>> + Send>;
 
-/// The configuration, and where to get it again.
+/// The configuration, where to get it again, and what to record.
 pub struct Orders {
     pub(super) plan: Plan,
     pub(super) again: Again,
+    pub(super) record: Option<(PathBuf, Bounds)>,
 }
 
 impl Orders {
@@ -38,13 +43,20 @@ impl Orders {
         plan: Plan,
         again: impl FnMut() -> Result<Plan, Box<dyn Error>> + Send + 'static,
     ) -> Self {
-        Self { plan, again: Box::new(again) }
+        Self { plan, again: Box::new(again), record: None }
+    }
+
+    /// Records every tick to `path`, and keeps so much of it.
+    #[must_use]
+    pub fn recording(self, path: PathBuf, bounds: Bounds) -> Self {
+        Self { record: Some((path, bounds)), ..self }
     }
 }
 
 impl fmt::Debug for Orders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Orders").field("plan", &self.plan).finish_non_exhaustive()
+        let mut orders = f.debug_struct("Orders");
+        orders.field("plan", &self.plan).field("record", &self.record).finish_non_exhaustive()
     }
 }
 
@@ -61,6 +73,7 @@ pub(super) struct Seen {
 pub(super) struct Watch<S> {
     sampler: S,
     engine: Engine,
+    journal: Option<Journal>,
     pods: Option<BTreeMap<String, Pod>>,
     /// Boot clock and CPU time at the end of the tick before.
     before: Option<(Nanos, Nanos)>,
@@ -70,21 +83,45 @@ impl<S: Sampler> Watch<S> {
     pub(super) fn new(sampler: S, plan: Plan) -> Self {
         let standing = Standing::new(sampler.facts().n_cpus);
         let engine = Engine::new(plan.settings, standing);
-        Self { sampler, engine, pods: plan.pods, before: None }
+        Self { sampler, engine, journal: None, pods: plan.pods, before: None }
+    }
+
+    /// Writes down every tick from now on.
+    ///
+    /// # Errors
+    /// [`JournalError`]; nothing was written then.
+    pub(super) fn record(&mut self, path: &Path, bounds: Bounds) -> Result<(), JournalError> {
+        let start = Start {
+            facts: self.sampler.facts(),
+            settings: self.engine.settings().clone(),
+            standing: self.engine.standing().clone(),
+            at: clock::now(),
+        };
+        self.journal = Some(Journal::create(path, start, bounds)?);
+        Ok(())
     }
 
     /// One tick.
     pub(super) fn look(&mut self) -> Seen {
         let begun = clock::now().boot;
-        let Reading { mut sample, capabilities, kernel } = self.sampler.sample();
+        let Reading { mut sample, mut capabilities, kernel } = self.sampler.sample();
         sample.pods.clone_from(&self.pods);
         sample.generation = self.engine.settings().generation;
         let step = self.engine.step(sample);
+        self.write_down(&step.decision);
+        capabilities.extend(self.journal.as_ref().map(Journal::capability));
         let (now, used) = (clock::now().boot, clock::used_by_this_process());
         let cpu = self.before.map(|(then, had)| MilliCpu::rate(used.since(had), now.since(then)));
         self.before = Some((now, used));
         let cost = Cost { cpu, resident: resident(), tick: now.since(begun), kernel };
         Seen { step, capabilities, cost }
+    }
+
+    fn write_down(&mut self, decision: &Decision) {
+        let standing = self.engine.standing();
+        if let (Some(journal), Some(sample)) = (&mut self.journal, &standing.before) {
+            tell(journal.write(sample, decision, standing));
+        }
     }
 
     /// Goes by another configuration from the next tick on. A bad one changes nothing.
@@ -93,6 +130,10 @@ impl<S: Sampler> Watch<S> {
             Ok(Plan { mut settings, pods }) => {
                 settings.generation = self.engine.settings().generation + 1;
                 tracing::info!(generation = settings.generation, "configuration read again");
+                if let Some(journal) = &mut self.journal {
+                    let (standing, now) = (self.engine.standing(), clock::now());
+                    tell(journal.reload(settings.clone(), standing, now));
+                }
                 self.engine.reload(settings);
                 self.pods = pods;
             }
@@ -100,6 +141,13 @@ impl<S: Sampler> Watch<S> {
                 tracing::error!("the configuration stays as it was; what was read is wrong: {why}");
             }
         }
+    }
+}
+
+/// A recording that ends is told, and ends nothing else.
+fn tell(written: Result<(), JournalError>) {
+    if let Err(why) = written {
+        tracing::warn!("recording has stopped: {}", chain(&why));
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use isobar::agent::{AgentError, OpenError};
 use isobar::config::Invalid;
+use isobar::record::reader::ReadError;
 use isobar::source::OpenError as SourceError;
 
 pub(crate) const HELP: &str = "\
@@ -37,10 +38,18 @@ pub(crate) struct InvalidAnswer {
     pub(crate) source: serde_json::Error,
 }
 
+/// What was given cannot be: a quantity that is none, a reservation that no kubelet starts with.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refused(pub(crate) String);
+
 /// The code that an error chain ends in.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
-        if cause.is::<InvalidAnswer>() || cause.is::<Invalid>() {
+        if cause.is::<InvalidAnswer>() || cause.is::<Refused>() || cause.is::<Invalid>() {
+            return Code::InvalidInput;
+        }
+        if cause.downcast_ref::<ReadError>().is_some_and(ReadError::is_invalid_input) {
             return Code::InvalidInput;
         }
         match cause.downcast_ref::<OpenError>() {
@@ -90,6 +99,8 @@ mod tests {
             (anyhow::Error::new(OpenError::Agent(AgentError::Taken(port))),     Code::Failure),
             (anyhow::Error::new(InvalidAnswer { address: "a".into(), source: no_json }), Code::InvalidInput),
             (anyhow::Error::new(invalid()),                                     Code::InvalidInput),
+            (anyhow::Error::new(ReadError::Empty("r".into())),                  Code::InvalidInput),
+            (anyhow::Error::new(Refused("no".into())),                          Code::InvalidInput),
             (anyhow::anyhow!("anything else"),                                  Code::Failure),
         ];
         for (error, want) in table {

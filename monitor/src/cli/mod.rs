@@ -1,12 +1,16 @@
 //! The verbs. Each is one file: what it asks for, what it prints, how it ends.
 
+mod allocatable;
 mod ask;
 mod completion;
 mod config;
+mod cpus;
 mod doctor;
 pub(crate) mod exit;
 mod explain;
+mod node;
 mod output;
+mod replay;
 mod run;
 mod status;
 mod table;
@@ -37,6 +41,12 @@ enum Verb {
     Status(status::Args),
     /// Say why the node is judged as it is, who would go first, and what would change that.
     Explain(explain::Args),
+    /// Judge a recording again: by what it was judged by, or by another configuration.
+    Replay(replay::Args),
+    /// Say what of a node is left for pods, which limits see to it, and whether they are in place.
+    Allocatable(allocatable::Args),
+    /// Say which CPUs are reserved, shared and handed out, and check the CPU manager's state.
+    Cpus(cpus::Args),
     /// Check what this node offers isobar, and what to do about the rest.
     Doctor(doctor::Args),
     /// Check a configuration, and print what it comes to.
@@ -55,6 +65,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Top(args) => top::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Replay(args) => replay::run(&args),
+        Verb::Allocatable(args) => allocatable::run(&args),
+        Verb::Cpus(args) => cpus::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Config(args) => config::run(&args),
         Verb::Version(args) => version::run(&args),

@@ -63,6 +63,15 @@ pub enum Limit {
     At(u64),
 }
 
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Max => f.write_str("max"),
+            Self::At(n) => n.fmt(f),
+        }
+    }
+}
+
 /// What one cgroup's files said.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

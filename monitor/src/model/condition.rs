@@ -106,11 +106,13 @@ pub enum Status {
 pub enum Phase {
     /// The minute is below the threshold.
     Calm,
-    /// The minute is at the threshold, the ten seconds are not, and the condition does not hold.
+    /// The minute is at the threshold and the condition does not hold: the ten seconds are not, or
+    /// not yet for long enough.
     High,
     /// Both are at the threshold.
     Contended,
-    /// The condition holds and the ten seconds have fallen below the threshold.
+    /// The condition holds and the ten seconds have fallen below the threshold, or the minute has,
+    /// not yet for long enough.
     Easing,
     /// The condition held, and the minute has fallen below the threshold.
     Cleared,
@@ -145,4 +147,7 @@ pub struct Condition {
     pub since: Moment,
     /// When it was last judged on a measurement.
     pub judged: Option<Moment>,
+    /// Why it was not measured at this tick; `None` if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }

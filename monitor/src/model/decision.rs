@@ -2,17 +2,22 @@
 //! the numbers that it rests on.
 
 mod action;
+mod assessment;
 mod ranking;
 
 use serde::{Deserialize, Serialize};
 
 use super::condition::Condition;
+use super::pod::QosClass;
 use super::sample::{Moment, Sample};
 use super::threshold::{PressureThreshold, Signal, Threshold};
 use super::units::Nanos;
 
 pub use action::{Action, Hold, Outcome, OutcomeResult, StepKind, StepReason, Target};
-pub use ranking::{Candidate, Key, KeyValue, MeritKey, Order, Ranking, Spared, SparedReason};
+pub use assessment::{Outlook, Taint, Unobserved};
+pub use ranking::{
+    Candidate, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Spared, SparedReason,
+};
 
 /// Everything that the policy made of one sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,10 +31,18 @@ pub struct Decision {
     pub generation: u64,
     /// KEP-4205's six.
     pub conditions: Vec<Condition>,
+    /// The taints that follow from them.
+    pub taints: Vec<Taint>,
     /// The kubelet's three: `MemoryPressure`, `DiskPressure`, `PIDPressure`; those that hold.
     pub node_pressure: Vec<NodePressure>,
+    /// Classes whose ordinary pods the kubelet refuses under these conditions.
+    pub refused: Vec<QosClass>,
     /// What the eviction signals said.
     pub observations: Vec<Observation>,
+    /// Signals that a threshold watches and that said nothing.
+    pub unobserved: Vec<Unobserved>,
+    /// How long memory lasts, node first.
+    pub outlooks: Vec<Outlook>,
     /// Thresholds that are met.
     pub met: Vec<Met>,
     /// What changed.
@@ -62,6 +75,18 @@ pub enum NodePressure {
     /// Pids are short.
     #[serde(rename = "PIDPressure")]
     PidPressure,
+}
+
+impl NodePressure {
+    /// The condition's type.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MemoryPressure => "MemoryPressure",
+            Self::DiskPressure => "DiskPressure",
+            Self::PidPressure => "PIDPressure",
+        }
+    }
 }
 
 /// What one signal said.

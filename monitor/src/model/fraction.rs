@@ -1,6 +1,7 @@
 //! The one place where the kubelet needs a float: thresholds that are a share of the capacity.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -33,6 +34,19 @@ impl Fraction {
         (0.0..=1.0).contains(&fraction).then_some(Self(fraction.abs()))
     }
 }
+
+/// As a percentage, `15%`: the shortest text that reads back as the same fraction.
+impl fmt::Display for Fraction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |digits| format!("{:.digits$}", f64::from(self.0) * 100.0);
+        let is_same = |text: &String| text.parse().ok().and_then(Self::of_percent) == Some(*self);
+        let shortest = (0..LONGEST).map(percent).find(is_same);
+        write!(f, "{}%", shortest.unwrap_or_else(|| percent(LONGEST)))
+    }
+}
+
+/// Digits behind the point, beyond which a percentage is no longer told exactly.
+const LONGEST: usize = 12;
 
 impl PartialEq for Fraction {
     fn eq(&self, other: &Self) -> bool {

@@ -27,6 +27,8 @@ pub struct NodeReading {
     pub pressure: Pressures,
     /// `/proc/meminfo`.
     pub memory: Option<Meminfo>,
+    /// `/proc/vmstat`, what the node's reclaim did.
+    pub reclaim: Option<Reclaim>,
     /// `/proc/stat`.
     pub cpu: Option<CpuTime>,
     /// `/proc/loadavg`, fourth field: threads that exist.
@@ -43,6 +45,8 @@ pub struct NodeReading {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Filesystems {
+    /// When they were read, on the clock of [`super::sample::Moment::boot`].
+    pub at: Nanos,
     /// Of the kubelet's directory.
     pub nodefs: Option<Filesystem>,
     /// Of images.
@@ -81,6 +85,22 @@ pub struct Meminfo {
     pub swap_total: Bytes,
     /// `SwapFree`.
     pub swap_free: Bytes,
+}
+
+/// What reclaim did, in pages since boot or since the cgroup was made.
+///
+/// The kernel counts a page scanned at a cgroup's limit in that cgroup alone (`shrink_inactive_list`
+/// and `scan_folios`, mm/vmscan.c: `!cgroup_reclaim`), so `/proc/vmstat` has the node's shortage,
+/// and the root's `memory.stat`, which has both, is not asked. Refaults are of all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Reclaim {
+    /// Looked at: `pgscan_kswapd`, `_direct`, `_khugepaged`.
+    pub scanned: u64,
+    /// Taken: `pgsteal_*` of the same.
+    pub reclaimed: u64,
+    /// Read back after eviction: `workingset_refault_anon` and `_file`.
+    pub refaults: u64,
 }
 
 /// `/proc/stat`, first line, summed over CPUs.

@@ -110,6 +110,12 @@ impl Quantity {
         div_away(self.nanos, UNIT / 1_000)
     }
 
+    /// In billionths: exact.
+    #[must_use]
+    pub fn nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// [`Quantity::value`] as bytes or another count; below 0 is 0.
     #[must_use]
     pub fn to_u64(self) -> u64 {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::{ConditionName, Measure, Resource};
+use super::condition::{ConditionName, Measure, Resource, ScopeName};
 use super::cpuset::CpuSet;
 use super::decision::{Order, StepKind};
 use super::quantity::ResourceList;
-use super::threshold::{PressureThreshold, Threshold};
+use super::threshold::{PressureSignal, PressureThreshold, Threshold};
 use super::units::{Bytes, Nanos, Percent};
 
 /// Everything that the policy may depend on beside what it measures.
@@ -53,6 +53,25 @@ impl Default for Eviction {
             max_pod_grace: 0,
         }
     }
+}
+
+/// The pressure thresholds of a configuration that names none: memory, for the node and for its
+/// pods. Work that has waited for memory for most of twenty seconds waits in vain, and memory that
+/// ends within ten seconds ends before a gentler step can help. CPU, disk and refaults have none:
+/// what is a fault there, only whoever runs the node can say.
+#[must_use]
+pub fn usual_pressure_thresholds() -> Vec<PressureThreshold> {
+    let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);
+    let both = [ScopeName::System, ScopeName::Kubepods];
+    let of = |scope| {
+        let shortage = PressureSignal::Memory(Percent(60_00));
+        let exhaustion = PressureSignal::Exhaustion(seconds(10));
+        [
+            PressureThreshold { scope, on: shortage, grace: seconds(20) },
+            PressureThreshold { scope, on: exhaustion, grace: seconds(2) },
+        ]
+    };
+    both.into_iter().flat_map(of).collect()
 }
 
 /// When the node is called contended.
@@ -109,7 +128,9 @@ pub struct ConditionRule {
 }
 
 /// A taint's effect.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum TaintEffect {
     /// New pods stay away.
     #[default]

@@ -93,6 +93,15 @@ impl Signal {
             Self::PidAvailable => "pids",
         }
     }
+
+    /// An amount of what it counts, as it is printed: bytes in powers of 1024, others as counts.
+    #[must_use]
+    pub fn quantity(self, amount: u64) -> Quantity {
+        match self.resource() {
+            "inodes" | "pids" => Quantity::count(amount),
+            _ => Quantity::bytes(amount),
+        }
+    }
 }
 
 impl fmt::Display for Signal {
@@ -173,21 +182,38 @@ pub enum PressureSignal {
     Refaults(u64),
 }
 
+impl PressureSignal {
+    /// One of each, with a threshold of nothing: for lists of names.
+    pub const ALL: [Self; 5] = [
+        Self::Cpu(Percent(0)),
+        Self::Memory(Percent(0)),
+        Self::Disk(Percent(0)),
+        Self::Exhaustion(Nanos(0)),
+        Self::Refaults(0),
+    ];
+
+    /// What it is called where it is about `scope`, whatever the threshold.
+    #[must_use]
+    pub fn name(self, scope: ScopeName) -> &'static str {
+        match (scope, self) {
+            (ScopeName::System, Self::Cpu(_)) => "system.cpu.pressure",
+            (ScopeName::System, Self::Memory(_)) => "system.memory.pressure",
+            (ScopeName::System, Self::Disk(_)) => "system.disk.pressure",
+            (ScopeName::System, Self::Exhaustion(_)) => "system.memory.exhaustion",
+            (ScopeName::System, Self::Refaults(_)) => "system.memory.refaults",
+            (ScopeName::Kubepods, Self::Cpu(_)) => "kubepods.cpu.pressure",
+            (ScopeName::Kubepods, Self::Memory(_)) => "kubepods.memory.pressure",
+            (ScopeName::Kubepods, Self::Disk(_)) => "kubepods.disk.pressure",
+            (ScopeName::Kubepods, Self::Exhaustion(_)) => "kubepods.memory.exhaustion",
+            (ScopeName::Kubepods, Self::Refaults(_)) => "kubepods.memory.refaults",
+        }
+    }
+}
+
 impl PressureThreshold {
     /// Its name in configurations and messages, such as `kubepods.memory.pressure`.
     #[must_use]
     pub fn name(&self) -> String {
-        let scope = match self.scope {
-            ScopeName::System => "system",
-            ScopeName::Kubepods => "kubepods",
-        };
-        let signal = match self.on {
-            PressureSignal::Cpu(_) => "cpu.pressure",
-            PressureSignal::Memory(_) => "memory.pressure",
-            PressureSignal::Disk(_) => "disk.pressure",
-            PressureSignal::Exhaustion(_) => "memory.exhaustion",
-            PressureSignal::Refaults(_) => "memory.refaults",
-        };
-        format!("{scope}.{signal}")
+        self.on.name(self.scope).into()
     }
 }

@@ -3,10 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::decision::Decision;
+use crate::model::decision::{Decision, Ranking};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
+use crate::policy::assess::{AssessStanding, Assessment, assess};
+use crate::policy::decide::{Question, ReliefStanding, Verdict, decide};
+use crate::policy::rank::harm::HarmStanding;
+use crate::policy::rank::{Purpose, contenders, rank};
 
 /// What the policy remembers. Stored at the head of a recording, so that a replay can start in
 /// mid-life.
@@ -17,6 +21,12 @@ pub struct Standing {
     pub before: Option<Sample>,
     /// Averages of the measured unions.
     pub averages: Averages,
+    /// Who has made others wait lately.
+    pub harm: HarmStanding,
+    /// What has been short, and since when.
+    pub assess: AssessStanding,
+    /// What is being done about it.
+    pub relief: ReliefStanding,
 }
 
 impl Standing {
@@ -60,12 +70,29 @@ impl Engine {
     pub fn step(&mut self, sample: Sample) -> Step {
         let standing = &mut self.standing;
         let snapshot = Snapshot::between(standing.before.as_ref(), &sample, &mut standing.averages);
-        let decision = Decision {
-            tick: sample.tick,
-            at: sample.at,
-            generation: self.settings.generation,
-            ..Decision::default()
+        standing.harm.update(standing.before.as_ref(), &sample, &snapshot);
+        let assessment = assess(&self.settings, &sample, &snapshot, &mut standing.assess);
+        let ranking = assessment.first.as_ref().map(|first| {
+            let purpose = Purpose::of(&first.threshold);
+            let rules = &self.settings.ranking;
+            let kind = (purpose, rules.order);
+            let all = contenders::of_node(&sample, &snapshot, &standing.harm, kind, rules);
+            let ranking = rank(&all, purpose, rules.order, rules);
+            Ranking { outsiders: contenders::outsiders(&standing.harm, purpose), ..ranking }
+        });
+        let question = Question {
+            relief: &self.settings.relief,
+            eviction: &self.settings.eviction,
+            sample: &sample,
+            met: &assessment.met,
+            first: assessment.first,
+            is_stale: assessment.is_stale,
+            ranking: ranking.as_ref(),
+            observations: &assessment.observations,
         };
+        let verdict = decide(&question, &mut standing.relief);
+        let decision =
+            written_down(&sample, self.settings.generation, assessment, ranking, verdict);
         standing.before = Some(sample);
         Step { snapshot, decision }
     }
@@ -79,5 +106,34 @@ impl Engine {
     /// Goes by other settings from the next sample on, and forgets nothing.
     pub fn reload(&mut self, settings: Settings) {
         self.settings = settings;
+    }
+}
+
+/// The decision with everything that it rests on.
+fn written_down(
+    sample: &Sample,
+    generation: u64,
+    assessment: Assessment,
+    ranking: Option<Ranking>,
+    verdict: Verdict,
+) -> Decision {
+    let mut events = assessment.events;
+    events.extend(verdict.events);
+    Decision {
+        tick: sample.tick,
+        at: sample.at,
+        generation,
+        conditions: assessment.conditions,
+        taints: assessment.taints,
+        node_pressure: assessment.node_pressure,
+        refused: assessment.refused,
+        observations: assessment.observations,
+        unobserved: assessment.unobserved,
+        outlooks: assessment.outlooks,
+        met: assessment.met,
+        events,
+        ranking,
+        actions: verdict.action.into_iter().collect(),
+        held: verdict.held,
     }
 }

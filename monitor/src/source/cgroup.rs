@@ -11,7 +11,7 @@ mod group;
 mod kept;
 mod lacking;
 mod listing;
-mod parse;
+pub(crate) mod parse;
 mod quiet;
 
 use std::collections::{BTreeMap, BTreeSet};

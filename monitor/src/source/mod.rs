@@ -9,6 +9,7 @@
 //! - Pressure, counters and the set of cgroups are of this tick. Settings (`cpu.max`,
 //!   `cpu.weight`, `memory.max`, `.high`, `.low`, `.min`, `pids.max`) and the count of processes
 //!   are at most ten ticks old, those of a new cgroup are fresh.
+//! - File systems are read once in ten seconds; `Filesystems::at` says when.
 //! - Pressure, `io.stat` and `memory.events` of a cgroup that neither runs nor waits are carried
 //!   over, for ten ticks at most; see `cgroup::quiet`.
 //! - Pressure files are read at most once in 900 ms (see `pressure::LastRead`); a sample that comes
@@ -18,18 +19,23 @@
 //!   controllers, 4 ms for quiet ones, more with them.
 
 mod cgroup;
+mod filesystems;
 mod gap;
 pub mod kernel;
 mod lines;
+pub mod machine;
 mod mounts;
 mod pressure;
 mod proc;
+pub mod processes;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use self::cgroup::{Budget, Tree, Turn};
+pub use self::filesystems::Directories;
+use self::filesystems::Disks;
 use self::gap::Gaps;
 pub use self::gap::ReadError;
 use self::mounts::{Extent, Root};
@@ -37,6 +43,7 @@ use self::proc::Node;
 use crate::clock;
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Moment, Sample};
+use crate::model::units::Bytes;
 
 /// Where the machine is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,12 +52,22 @@ pub struct Roots {
     pub proc: PathBuf,
     /// The top of the cgroup v2 tree; `None` to look for it among the mounts.
     pub cgroup: Option<PathBuf>,
+    /// Whose file systems eviction signals are about.
+    pub filesystems: Directories,
 }
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { proc: "/proc".into(), cgroup: None }
+        Self { proc: "/proc".into(), cgroup: None, filesystems: Directories::default() }
     }
+}
+
+/// Memory that the node has: `MemTotal` in `/proc/meminfo`, where procfs is mounted at `proc`.
+///
+/// # Errors
+/// If the file cannot be read or understood.
+pub fn memory_total(proc: &Path) -> Result<Bytes, ReadError> {
+    Ok(Node::new(proc).meminfo()?.total)
 }
 
 /// This process's own cgroup, if the tree shows it: in a cgroup namespace of its own, beside a
@@ -110,6 +127,7 @@ pub enum OpenError {
 pub struct Sampler {
     facts: NodeFacts,
     node: Node,
+    disks: Disks,
     tree: Tree,
 }
 
@@ -125,7 +143,8 @@ impl Sampler {
             Some(path) => Root::open(path)?,
             None => Root::find(&roots.proc.join("self/mountinfo"))?,
         };
-        Ok(Self { facts, node, tree: Tree::new(root, Budget::of_process()) })
+        let disks = Disks::new(roots.filesystems.clone());
+        Ok(Self { facts, node, disks, tree: Tree::new(root, Budget::of_process()) })
     }
 
     /// Reads the machine now. `kernel` is left out.
@@ -136,7 +155,8 @@ impl Sampler {
     /// As [`Sampler::sample`], at a moment that the caller read from the clock.
     pub fn sample_at(&mut self, at: Moment, tick: u64, cause: Cause) -> Sample {
         let mut gaps = Gaps::default();
-        let node = self.node.read(at.boot, &mut gaps);
+        let mut node = self.node.read(at.boot, &mut gaps);
+        node.filesystems = self.disks.read(at.boot, &mut gaps);
         let turn = Turn { tick, now: at.boot, node: node.pressure };
         let cgroups = self.tree.read(&turn, &mut gaps);
         Sample { tick, at, cause, node, cgroups, gaps: gaps.finish(), ..Sample::default() }

@@ -7,9 +7,9 @@ use procfs::prelude::{FromBufRead, FromBufReadSI, FromRead};
 use procfs::{KernelStats, LoadAverage, ProcError, ProcResult};
 
 use super::gap::{Gaps, ReadError, unknown_line};
-use super::lines::value;
+use super::lines::{Torn, lines, number, value, words};
 use super::pressure::{self, LastRead, Parsed};
-use crate::model::node::{CpuTime, Filesystems, Meminfo, NodeFacts, NodeReading};
+use crate::model::node::{CpuTime, Filesystems, Meminfo, NodeFacts, NodeReading, Reclaim};
 use crate::model::psi::Pressures;
 use crate::model::sample::{Gap, GapReason};
 use crate::model::units::{Bytes, Nanos};
@@ -56,6 +56,7 @@ impl Node {
         NodeReading {
             pressure: *pressure,
             memory: or_gap.take(self.meminfo()),
+            reclaim: or_gap.take(self.vmstat()),
             cpu: or_gap.take(self.stat().map(|stat| cpu_time(&stat.total))),
             n_threads: load.as_ref().map(|load| u64::from(load.max)),
             n_runnable: load.as_ref().map(|load| u64::from(load.cur)),
@@ -98,7 +99,7 @@ impl Node {
         (Pressures { cpu, memory, io, irq }, gaps)
     }
 
-    fn meminfo(&self) -> Result<Meminfo, ReadError> {
+    pub(crate) fn meminfo(&self) -> Result<Meminfo, ReadError> {
         let read = |text: &[u8]| {
             let meminfo = procfs::Meminfo::from_buf_read(text)?;
             let available = meminfo.mem_available;
@@ -114,6 +115,12 @@ impl Node {
         self.parse("meminfo", read)
     }
 
+    fn vmstat(&self) -> Result<Reclaim, ReadError> {
+        let path = self.proc.join("vmstat");
+        let text = fs::read(&path).map_err(|error| ReadError::io(&path, error))?;
+        vmstat(&text).map_err(|torn| ReadError::torn(&path, torn))
+    }
+
     fn stat(&self) -> Result<KernelStats, ReadError> {
         let host = procfs::current_system_info();
         self.parse("stat", |text| KernelStats::from_buf_read(text, host))
@@ -124,7 +131,7 @@ impl Node {
     }
 
     /// A thread needs a pid and a place among `threads-max`, so the smaller one binds.
-    fn max_threads(&self) -> Result<u64, ReadError> {
+    pub(crate) fn max_threads(&self) -> Result<u64, ReadError> {
         Ok(self.number("sys/kernel/pid_max")?.min(self.number("sys/kernel/threads-max")?))
     }
 
@@ -164,6 +171,36 @@ impl Noted<'_> {
     }
 }
 
+/// `/proc/vmstat`. What `memory.reclaim` has taken (`_proactive`) says nothing about a shortage.
+fn vmstat(text: &[u8]) -> Result<Reclaim, Torn> {
+    let mut reclaim = Reclaim::default();
+    let mut n_known = 0;
+    for numbered in lines(text) {
+        let (n, line) = numbered?;
+        let mut words = words(line);
+        let counter = match words.next() {
+            Some(b"pgscan_kswapd" | b"pgscan_direct" | b"pgscan_khugepaged") => {
+                &mut reclaim.scanned
+            }
+            Some(b"pgsteal_kswapd" | b"pgsteal_direct" | b"pgsteal_khugepaged") => {
+                &mut reclaim.reclaimed
+            }
+            Some(b"workingset_refault_anon" | b"workingset_refault_file") => &mut reclaim.refaults,
+            _ => continue,
+        };
+        let read = words.next().and_then(number);
+        let read = read.ok_or_else(|| Torn::new(n, "`key number`", line))?;
+        *counter = counter.saturating_add(read);
+        n_known += 1;
+    }
+    // `_khugepaged` came with Linux 6.2; without the others nothing would look like no reclaim.
+    const FEWEST: usize = 6;
+    if n_known < FEWEST {
+        return Err(Torn::new(1, "lines `pgscan_*`, `pgsteal_*`, `workingset_refault_*`", text));
+    }
+    Ok(reclaim)
+}
+
 /// Guests' time is part of `user` and `nice` already (`account_guest_time`, kernel/sched/cputime.c).
 fn cpu_time(total: &procfs::CpuTime) -> CpuTime {
     let tick = Nanos::SECOND.0 / procfs::ticks_per_second().max(1);
@@ -173,5 +210,35 @@ fn cpu_time(total: &procfs::CpuTime) -> CpuTime {
         busy: time(total.user + total.nice + total.system + interrupts),
         idle: time(total.idle + total.iowait.unwrap_or(0)),
         steal: time(total.steal.unwrap_or(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reclaim_of_the_node_is_summed_and_what_is_torn_is_told() {
+        let whole = "nr_free_pages 9\nworkingset_refault_anon 1\nworkingset_refault_file 20\n\
+                     pgsteal_kswapd 3\npgsteal_direct 40\npgsteal_khugepaged 500\n\
+                     pgscan_kswapd 6\npgscan_direct 70\npgscan_khugepaged 800\n\
+                     pgscan_direct_throttle 9000\npgsteal_proactive 9000\npgsteal_file 9000\n";
+        let old = whole
+            .replace("pgsteal_khugepaged 500\npg", "pg")
+            .replace("pgscan_khugepaged 800\n", "");
+        let reclaim = |scanned, reclaimed| Reclaim { scanned, reclaimed, refaults: 21 };
+        #[rustfmt::skip]
+        let table = [
+            // what, text, read
+            ("whole",          whole.to_owned(),                                 Some(reclaim(876, 543))),
+            ("Linux 6.1",      old.clone(),                                      Some(reclaim(76, 43))),
+            ("no number",      whole.replace("direct 40", "direct x"),           None),
+            ("a key too few",  old.replace("workingset_refault_anon 1\n", ""),   None),
+            ("cut off",        whole.trim_end().to_owned(),                      None),
+            ("empty",          String::new(),                                    None),
+        ];
+        for (what, text, want) in table {
+            assert_eq!(vmstat(text.as_bytes()).ok(), want, "{what}");
+        }
     }
 }

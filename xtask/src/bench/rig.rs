@@ -46,7 +46,7 @@ impl Rig {
     /// The agent, ready, on a port of its own.
     pub(super) fn agent(&self, probes: &str) -> Result<Agent> {
         let mut isobar = Command::new(&self.isobar);
-        isobar.env("ISOBAR_LOG", "error");
+        isobar.arg("run").env("ISOBAR_LOG", "error");
         // Taken again at once by the agent; nobody else is after it.
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         Agent::start(isobar, probes, &free.to_string(), self.group("agent")?)

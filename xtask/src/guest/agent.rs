@@ -24,7 +24,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts `isobar run` in `group` and waits until it is ready.
+    /// Starts `isobar`, which says `run` already, in `group` and waits until it is ready.
     pub(crate) fn start(
         mut isobar: Command,
         probes: &str,
@@ -33,7 +33,7 @@ impl Agent {
     ) -> Result<Self> {
         let since = Since::now();
         let process = isobar
-            .args(["run", "--listen", address, "--probes", probes])
+            .args(["--listen", address, "--probes", probes])
             // The console is a terminal, but what it says is read from a file.
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
@@ -84,6 +84,21 @@ impl Agent {
         self.must_be_up()?;
         let text = self.get("api/v1/snapshot")?;
         serde_json::from_str(&text).context("the snapshot is no JSON")
+    }
+
+    /// Asks it to leave, and waits until it has.
+    pub(crate) fn leave(mut self) -> Result<()> {
+        let pid = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.context("the agent has no process id")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        let since = Since::now();
+        while self.process.try_wait()?.is_none() {
+            if !since.within(Duration::from_secs(30)) {
+                bail!("isobar does not leave on SIGTERM");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     fn must_be_up(&mut self) -> Result<()> {

@@ -16,6 +16,8 @@
 //! - `harm /b -> /a`: how long /a waited because /b ran. `oom-kills /a`: processes of /a killed;
 //!   `limit /pod` or `limit node`: only where that limit was reached; `trigger /b`: only where /b
 //!   asked for the memory.
+//! - `condition KubepodsCPUContentionPressure True`: snapshots in which the condition has that status.
+//!   `actions evict web`: different actions of that step on that target; `any` stands for each.
 //! - Constants: `3`, `5%`, `20ms`, `1.5s`, `512MiB`. Between them `+ - * /`, `of`, parentheses.
 //! - Compared by `<`, `<=`, `>`, `>=`, `==`, or `A ~ B within 10%` (of B) or `within 50ms`.
 
@@ -56,6 +58,16 @@ pub(crate) enum Expr {
         to: String,
     },
     OomKills(Kills),
+    /// Snapshots in which a condition has a status.
+    Condition {
+        name: String,
+        status: String,
+    },
+    /// Actions by step and target; `None` is any.
+    Actions {
+        step: Option<String>,
+        target: Option<String>,
+    },
     Sum(Box<Expr>, Sign, Box<Expr>),
     Product(Box<Expr>, Box<Expr>),
     Ratio(Box<Expr>, Box<Expr>),
@@ -167,7 +179,7 @@ impl Expr {
             Self::Constant(quantity) => quantity.unit,
             Self::Wall | Self::Harm { .. } => Unit::Time,
             Self::Read(_, subject, path) => path.unit(subject).0,
-            Self::OomKills(_) => Unit::Number,
+            Self::OomKills(_) | Self::Condition { .. } | Self::Actions { .. } => Unit::Number,
             Self::Sum(a, _, b) => match (a.unit()?, b.unit()?) {
                 (a, b) if a == b => a,
                 (a, b) => return Err(format!("{a} and {b} cannot be added")),
@@ -188,7 +200,10 @@ impl Expr {
     fn needs_watching(&self) -> bool {
         match self {
             Self::Constant(_) | Self::Wall | Self::Read(..) => false,
-            Self::Harm { .. } | Self::OomKills(_) => true,
+            Self::Harm { .. }
+            | Self::OomKills(_)
+            | Self::Condition { .. }
+            | Self::Actions { .. } => true,
             Self::Sum(a, _, b) | Self::Product(a, b) | Self::Ratio(a, b) => {
                 a.needs_watching() || b.needs_watching()
             }
@@ -248,6 +263,19 @@ impl<'a> Words<'a> {
                 return Ok(inner);
             }
             "wall" => return Ok(Expr::Wall),
+            "condition" => {
+                let name = self.next("a condition")?.into();
+                let status = self.next("True, False or Unknown")?;
+                if !["True", "False", "Unknown"].contains(&status) {
+                    return Err(format!("expected True, False or Unknown, found {status:?}"));
+                }
+                return Ok(Expr::Condition { name, status: status.into() });
+            }
+            "actions" => {
+                let one = |word: &str| (word != "any").then(|| word.to_owned());
+                let step = one(self.next("a step or any")?);
+                return Ok(Expr::Actions { step, target: one(self.next("a target or any")?) });
+            }
             "oom-kills" => return Ok(Expr::OomKills(self.kills()?)),
             "first" => When::First,
             "last" => When::Last,

@@ -67,6 +67,10 @@ impl Evidence {
             }
             Expr::Harm { when, by, to } => (self.harm(*when, by, to)?, Unit::Time),
             Expr::OomKills(kills) => (self.oom_kills(kills)?, Unit::Number),
+            Expr::Condition { name, status } => (self.condition(name, status)?, Unit::Number),
+            Expr::Actions { step, target } => {
+                (self.actions(step.as_deref(), target.as_deref())?, Unit::Number)
+            }
             Expr::Sum(a, sign, b) => {
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 let value = match sign {
@@ -158,6 +162,34 @@ impl Evidence {
         Ok(kills.len() as f64)
     }
 
+    /// Snapshots in which the condition has that status.
+    fn condition(&self, name: &str, status: &str) -> Result<f64, String> {
+        let mut n = 0.0;
+        for snapshot in &self.0 {
+            let conditions = snapshot["decision"]["conditions"].as_array();
+            let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == name));
+            let found = found.ok_or_else(|| format!("no condition is called {name}"))?;
+            n += f64::from(u8::from(found["status"] == status));
+        }
+        Ok(n)
+    }
+
+    /// Different actions that fit.
+    fn actions(&self, step: Option<&str>, target: Option<&str>) -> Result<f64, String> {
+        let mut ids = BTreeSet::new();
+        for snapshot in &self.0 {
+            let actions = snapshot["decision"]["actions"].as_array();
+            for action in actions.ok_or("the snapshot has no actions")? {
+                let fits = step.is_none_or(|step| action["step"] == step)
+                    && target.is_none_or(|target| action["target"]["name"] == target);
+                if fits {
+                    ids.insert(action["id"].to_string());
+                }
+            }
+        }
+        Ok(ids.len() as f64)
+    }
+
     /// True if the cgroup with that id has that path in any of the snapshots.
     fn is_called(&self, id: &Value, path: &str) -> bool {
         let id = id.to_string();
@@ -208,6 +240,10 @@ mod tests {
             "scopes": { "5": { "path": "/a", "cpu": { "wait": { "total": wait } } } },
             "aggressions": harm.map(blame).into_iter().collect::<Vec<_>>(),
             "oomKills": kills.iter().map(kill).collect::<Vec<_>>(),
+            "decision": {
+                "conditions": [{ "type": "C", "status": if second > 10 { "True" } else { "False" } }],
+                "actions": [{ "id": second / 2, "step": "evict", "target": { "name": "a" } }],
+            },
             "lost": { "cgroups": 0 },
         })
     }
@@ -233,6 +269,11 @@ mod tests {
             ("oom-kills /a limit /a trigger /a == 2",                 "2",         "2",         true),
             ("oom-kills /a limit node == 0",                          "0",         "0",         true),
             ("oom-kills /a trigger /b == 0",                          "0",         "0",         true),
+            ("condition C True == 2",                                 "2",         "2",         true),
+            ("condition C Unknown == 0",                              "0",         "0",         true),
+            ("actions evict a == 2",                                  "2",         "2",         true),
+            ("actions any any == 2",                                  "2",         "2",         true),
+            ("actions squeeze any == 0",                              "0",         "0",         true),
             ("last snapshot .lost.cgroups == 0",                      "0",         "0",         true),
             ("( 1 + 2 ) * 2 >= 6",                                    "6",         "6",         true),
             ("90ms ~ 100ms within 9ms",                               "90.0 ms",   "100.0 ms",  false),
@@ -254,6 +295,7 @@ mod tests {
         let table = [
             ("last cgroup:/x .cpu.wait.total < 1s",   "last snapshot, cgroup:/x: there is no such cgroup"),
             ("diff node .contention.total < 1s",      "last snapshot, node: there is no .contention"),
+            ("condition X True == 0",                 "no condition is called X"),
             ("1s / ( wall - 1s ) < 1%",               "1000.0 ms divided by zero"),
         ];
         for (text, want) in table {

@@ -15,6 +15,13 @@ pub(crate) enum Line {
     },
     /// A scenario begins: if nothing follows, it was this one.
     Begin { scenario: String },
+    /// What the agent recorded of the scenario that runs: the file, in base64.
+    Recording {
+        /// Which scenario.
+        scenario: String,
+        /// The file's bytes.
+        base64: String,
+    },
     /// A scenario has run.
     Ran(Report),
     /// All have.

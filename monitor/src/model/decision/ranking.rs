@@ -1,9 +1,11 @@
 //! Who would go first, by which keys, and who may not be chosen.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
+use crate::model::cgroup::CgroupPath;
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
+use crate::model::units::Nanos;
 
 /// By which keys candidates are ordered.
 #[derive(
@@ -34,6 +36,9 @@ pub struct Ranking {
     pub spared: Vec<Spared>,
     /// How many there are.
     pub n_spared: usize,
+    /// Those outside pods that do most harm to others: nobody to evict, but to be named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outsiders: Vec<Outsider>,
 }
 
 /// One pod, or a group of small ones, that could be chosen.
@@ -54,8 +59,18 @@ pub struct Candidate {
     pub keys: Vec<MeritKey>,
 }
 
-/// One key of a candidate's merit.
+/// A cgroup outside pods because of which others wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outsider {
+    /// Where it is.
+    pub path: CgroupPath,
+    /// For how long others wait because of it, per second.
+    pub harm: Nanos,
+}
+
+/// One key of a candidate's merit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MeritKey {
     /// Which.
@@ -64,11 +79,50 @@ pub struct MeritKey {
     pub value: KeyValue,
 }
 
+/// A value's JSON does not tell an amount from a text, a uid of digits least of all: the key does.
+impl<'de> Deserialize<'de> for MeritKey {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            key: Key,
+            value: RawValue,
+        }
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum RawValue {
+            Bool(bool),
+            Number(i64),
+            Text(String),
+            Unknown,
+        }
+        let Raw { key, value } = Raw::deserialize(from)?;
+        let value = match (key, value) {
+            (_, RawValue::Bool(yes)) => KeyValue::Bool(yes),
+            (_, RawValue::Number(n)) => KeyValue::Number(n),
+            (_, RawValue::Unknown) => KeyValue::Unknown,
+            (Key::Uid, RawValue::Text(text)) => KeyValue::Text(text),
+            (Key::Qos, RawValue::Text(text)) => match text.as_str() {
+                "Guaranteed" => KeyValue::Class(QosClass::Guaranteed),
+                "Burstable" => KeyValue::Class(QosClass::Burstable),
+                "BestEffort" => KeyValue::Class(QosClass::BestEffort),
+                _ => {
+                    return Err(de::Error::custom(format_args!("{text:?} is no class of service")));
+                }
+            },
+            (_, RawValue::Text(text)) => {
+                KeyValue::Quantity(text.parse().map_err(de::Error::custom)?)
+            }
+        };
+        Ok(Self { key, value })
+    }
+}
+
 /// What candidates are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Key {
-    /// Whether there are statistics of it at all; one without goes first.
+    /// Whether there are statistics of it at all. One without goes first as the kubelet has it,
+    /// last of its equals by class of service.
     HasStats,
     /// It uses more than it asked for.
     ExceedsRequest,
@@ -76,20 +130,22 @@ pub enum Key {
     Priority,
     /// Use above its request.
     Excess,
+    /// Use, where nothing is known of a request, or there is none to be had.
+    Usage,
     /// Class of service.
     Qos,
-    /// Time that others waited because of it, per second.
+    /// Time that others waited because of it: milliseconds a second.
     Harm,
     /// Processes.
     Processes,
-    /// When it started; the youngest goes first.
+    /// When it started, in seconds since 1970; the youngest goes first.
     Started,
     /// The uid, so that the order is total.
     Uid,
 }
 
 /// A key's value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum KeyValue {
     /// Yes or no.
@@ -134,4 +190,35 @@ pub enum SparedReason {
     OptedOut,
     /// Whoever waits because of it is itself: evicting it would help nobody.
     HarmsOnlyItself,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_comes_back_from_json_as_what_it_was() {
+        let bytes = KeyValue::Quantity(Quantity::bytes(700 << 20));
+        #[rustfmt::skip]
+        let table = [
+            // key, value, JSON
+            (Key::HasStats,  KeyValue::Bool(true),                     r#"{"key":"hasStats","value":true}"#),
+            (Key::Priority,  KeyValue::Number(-5),                     r#"{"key":"priority","value":-5}"#),
+            (Key::Qos,       KeyValue::Class(QosClass::BestEffort),    r#"{"key":"qos","value":"BestEffort"}"#),
+            (Key::Excess,    bytes.clone(),                            r#"{"key":"excess","value":"700Mi"}"#),
+            (Key::Excess,    KeyValue::Unknown,                        r#"{"key":"excess","value":null}"#),
+            // Uids that would do for amounts, too.
+            (Key::Uid,       KeyValue::Text("0017".into()),            r#"{"key":"uid","value":"0017"}"#),
+            (Key::Uid,       KeyValue::Text("Burstable".into()),       r#"{"key":"uid","value":"Burstable"}"#),
+        ];
+        for (key, value, want) in table {
+            let merit = MeritKey { key, value };
+            let json = serde_json::to_string(&merit).unwrap();
+            assert_eq!(json, want);
+            assert_eq!(serde_json::from_str::<MeritKey>(&json).unwrap(), merit, "{json}");
+        }
+        for json in [r#"{"key":"qos","value":"Best"}"#, r#"{"key":"excess","value":"a lot"}"#] {
+            assert!(serde_json::from_str::<MeritKey>(json).is_err(), "{json}");
+        }
+    }
 }

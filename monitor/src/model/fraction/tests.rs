@@ -43,3 +43,11 @@ proptest! {
         prop_assert!(a > b || a.of(1 << 40) <= b.of(1 << 40));
     }
 }
+
+#[test]
+fn a_fraction_prints_as_the_percentage_it_was_written_as() {
+    for text in ["0%", "5%", "10%", "15%", "0.1%", "33.3%", "99.99%", "100%", "0.001%"] {
+        let percent = text.trim_end_matches('%').parse().unwrap();
+        assert_eq!(Fraction::of_percent(percent).unwrap().to_string(), text);
+    }
+}

@@ -68,6 +68,8 @@ pub struct Question<'a> {
     pub met: &'a [Met],
     /// What is to be relieved first; `None` if nothing is due.
     pub first: Option<Met>,
+    /// What is due was not read anew since the tick before.
+    pub is_stale: bool,
     /// Who would go first; `None` if nothing is due.
     pub ranking: Option<&'a Ranking>,
     /// What the eviction signals said.
@@ -104,6 +106,9 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
     let Some(first) = question.first else {
         return if question.met.is_empty() { Verdict::default() } else { Hold::InGrace.into() };
     };
+    if question.is_stale {
+        return Hold::StaleReadings.into();
+    }
     if now < standing.cool_until {
         return Hold::CoolingDown { until: standing.cool_until }.into();
     }
@@ -231,7 +236,10 @@ fn is_below_harm_budget(trigger: &Trigger, candidate: &Candidate, relief: &Relie
     let Trigger::Pressure(_) = trigger else { return false };
     let harm = candidate.keys.iter().find(|key| key.key == Key::Harm);
     match harm.map(|key| &key.value) {
-        Some(KeyValue::Number(ns)) => u64::try_from(*ns).unwrap_or(0) < relief.harm_budget.0,
+        Some(KeyValue::Number(ms)) => {
+            let harm = u64::try_from(*ms).unwrap_or(0).saturating_mul(1_000_000);
+            harm < relief.harm_budget.0
+        }
         _ => false,
     }
 }

@@ -1,3 +1,5 @@
+mod properties;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -58,7 +60,7 @@ impl Node {
             namespace: String::new(),
             uid: name.into(),
             members: vec![],
-            keys: vec![MeritKey { key: Key::Harm, value: KeyValue::Number(200_000_000) }],
+            keys: vec![MeritKey { key: Key::Harm, value: KeyValue::Number(200) }],
         };
         let ranking = Ranking {
             signal: "memory.available".into(),
@@ -67,6 +69,7 @@ impl Node {
             n_candidates: 3,
             spared: vec![],
             n_spared: 0,
+            outsiders: vec![],
         };
         let relief = Relief { enforce: StepKind::ALL.into(), ..Relief::default() };
         let sample = Sample { cgroups, pods, ..Sample::default() };
@@ -82,6 +85,7 @@ impl Node {
             sample: &self.sample,
             met,
             first: met.iter().find(|met| met.is_due).copied(),
+            is_stale: false,
             ranking: Some(&self.ranking),
             observations: &[],
         };
@@ -250,7 +254,7 @@ fn nobody_is_evicted_for_pressure_who_harms_hardly_anybody() {
     let short_of = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
     let mut node = Node::new();
     for candidate in &mut node.ranking.candidates {
-        candidate.keys[0].value = KeyValue::Number(1_000_000);
+        candidate.keys[0].value = KeyValue::Number(1);
     }
     assert_eq!(node.at(1, &stalled).held, Some(Hold::BelowHarmBudget));
     assert_eq!(short(&node.at(2, &short_of)), Some(("a", Squeeze)), "what runs out runs out");

@@ -1,14 +1,31 @@
 //! Which conditions hold, and what would end them.
 
+use std::collections::BTreeMap;
+
 use super::time;
 use crate::model::condition::{Condition, Measure, Phase, Status};
 use crate::model::decision::Decision;
 use crate::model::units::Percent;
 
-/// One sentence for each condition that is not calm.
+/// One sentence for each condition that is not calm, and one for all that are not measured for the
+/// same reason.
 pub(super) fn sentences(decision: &Decision) -> Vec<String> {
-    let told = decision.conditions.iter().filter(|condition| condition.phase != Phase::Calm);
-    told.map(|condition| sentence(condition, decision)).collect()
+    let mut unmeasured = BTreeMap::<&str, Vec<&str>>::new();
+    let mut told = Vec::new();
+    for condition in &decision.conditions {
+        match (condition.phase, &condition.why) {
+            (Phase::Calm, _) => {}
+            (Phase::Unknown, Some(why)) if condition.status == Status::Unknown => {
+                unmeasured.entry(why).or_default().push(&condition.kind);
+            }
+            _ => told.push(sentence(condition, decision)),
+        }
+    }
+    told.extend(unmeasured.into_iter().map(|(why, kinds)| {
+        let is = if kinds.len() == 1 { "is" } else { "are" };
+        format!("{} {is} Unknown: {why}", kinds.join(", "))
+    }));
+    told
 }
 
 fn sentence(condition: &Condition, decision: &Decision) -> String {
@@ -36,7 +53,10 @@ fn sentence(condition: &Condition, decision: &Decision) -> String {
             format!("{measure} has fallen below {threshold} % over a minute ({minute})")
         }
         Phase::Calm => format!("{measure} is below {threshold} % over a minute ({minute})"),
-        Phase::Unknown => format!("{measure} is not measured"),
+        Phase::Unknown => match &condition.why {
+            Some(why) => format!("{measure} is not measured: {why}"),
+            None => format!("{measure} is not measured"),
+        },
     };
     format!("{kind} is {status} for {since}: {what}")
 }

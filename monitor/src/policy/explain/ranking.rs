@@ -18,6 +18,10 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
     told.extend(more(ranking.n_candidates, ranking.candidates.len(), "candidates"));
     told.extend(ranking.spared.iter().map(never));
     told.extend(more(ranking.n_spared, ranking.spared.len(), "pods that are never chosen"));
+    told.extend(ranking.outsiders.iter().map(|outsider| {
+        let (path, harm) = (&outsider.path, outsider.harm.0 / 1_000_000);
+        format!("no pod: {path}: others wait for it {harm} ms in each second")
+    }));
     (told, other_order(ranking).into_iter().collect())
 }
 
@@ -92,6 +96,7 @@ fn word(key: Key) -> &'static str {
         Key::ExceedsRequest => "exceeds its request",
         Key::Priority => "priority",
         Key::Excess => "use above request",
+        Key::Usage => "use",
         Key::Qos => "class",
         Key::Harm => "harm to others",
         Key::Processes => "processes",

@@ -1,8 +1,9 @@
 use super::*;
+use crate::model::cgroup::CgroupPath;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use crate::model::decision::{
-    Action, Candidate, Hold, Key, KeyValue, MeritKey, Order, Ranking, Spared, SparedReason,
-    StepKind, StepReason, Target,
+    Action, Candidate, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Spared,
+    SparedReason, StepKind, StepReason, Target,
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
@@ -45,6 +46,7 @@ fn contended() -> Condition {
         avg60: Some(Percent(60_00)),
         since: Moment { boot: seconds(9), wall: seconds(9) },
         judged: None,
+        why: None,
     }
 }
 
@@ -78,6 +80,10 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
             n_candidates: 3,
             spared: vec![Spared { name: "c".into(), uid: "c".into(), why: SparedReason::Critical }],
             n_spared: 1,
+            outsiders: vec![Outsider {
+                path: CgroupPath("/system.slice".into()),
+                harm: seconds(1),
+            }],
         }),
         actions: vec![Action {
             id: 1,
@@ -123,6 +129,7 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
                 "spared by priority: web/b: 10 (of web/a: 0)",
                 "and 1 more candidates",
                 "never chosen: c: its priority is critical",
+                "no pod: /system.slice: others wait for it 1000 ms in each second",
             ],
         ),
         (
@@ -138,6 +145,31 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
     for (got, want) in want {
         assert_eq!(got, want);
     }
+}
+
+#[test]
+fn what_is_not_measured_for_one_reason_is_told_once() {
+    let unknown = |at: usize, status, why: &str| Condition {
+        name: ConditionName::ALL[at],
+        kind: format!("C{at}"),
+        status,
+        phase: Phase::Unknown,
+        why: Some(why.into()),
+        ..contended()
+    };
+    let conditions = vec![
+        unknown(0, Status::Unknown, "no eBPF"),
+        unknown(1, Status::Unknown, "no pods"),
+        unknown(2, Status::Unknown, "no eBPF"),
+        unknown(3, Status::True, "no eBPF"), // not stale yet: it still holds
+    ];
+    let at = Moment { boot: seconds(10), wall: seconds(10) };
+    let want = [
+        "C3 is True for 1s: contention is not measured: no eBPF",
+        "C0, C2 are Unknown: no eBPF",
+        "C1 is Unknown: no pods",
+    ];
+    assert_eq!(explain(&Decision { at, conditions, ..Decision::default() }).why, want);
 }
 
 #[test]

@@ -1,1 +1,19 @@
 //! What the kubelet would set aside, allow and write, computed as it does.
+
+pub mod admitted;
+pub mod allocatable;
+pub mod capacity;
+pub mod checkpoint;
+pub mod cpus;
+pub mod drift;
+pub mod enforce;
+pub mod fit;
+pub mod layout;
+pub mod names;
+pub mod oom;
+pub mod qos;
+pub mod request;
+pub mod shares;
+
+#[cfg(test)]
+mod sketch;

@@ -159,12 +159,16 @@ impl Ledger {
             let memory = memory.get(id).map(|memory| memory_unions(memory, maps.now));
             groups.insert(CgroupId(*id), group_stall(sum, cpus, memory));
         }
+        let mut matrix: Vec<_> = maps.matrix.iter().map(aggression).collect();
+        // The map has them in the order of a hash; in their own, a recording tells one tick from
+        // the next by what changed.
+        matrix.sort_unstable();
         KernelStalls {
             clock: Nanos(clock),
             cpus: maps.cpus.iter().take(n_cpus).map(|cpu| cpu_stall(cpu, clock)).collect(),
             memory: memory.get(&NODE).map(|all| node_memory(all, maps.now)).unwrap_or_default(),
             groups,
-            matrix: maps.matrix.iter().map(aggression).collect(),
+            matrix,
             lost: lost(&maps.cpus),
             ..KernelStalls::default()
         }

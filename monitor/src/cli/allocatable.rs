@@ -1,0 +1,135 @@
+//! `isobar allocatable`: what of a node is left for its pods, which limits see to it, and whether
+//! they are in place.
+
+mod capacity;
+mod live;
+mod print;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use anyhow::Result;
+use isobar::model::quantity::ResourceList;
+use isobar::model::settings::Settings;
+use isobar::model::threshold::Signal;
+use isobar::policy::limits::allocatable::{
+    Reservation, Resolved, hard_thresholds, signal_capacities,
+};
+use isobar::policy::limits::capacity as counted;
+use isobar::policy::limits::enforce::{self, Enforced};
+use isobar::serve::document::API_VERSION;
+use serde::Serialize;
+
+use super::exit::{Code, Refused};
+use super::node::{ConfigArgs, MachineArgs};
+use super::output::{Plain, pretty};
+use capacity::Capacity;
+use live::Standing;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// In which form.
+    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
+    output: Plain,
+    /// What the node has, such as cpu=10,memory=32Gi,ephemeral-storage=100Gi,hugepages-2Mi=1Gi,
+    /// pods=110,pid=32768; this machine, with its live limits, if not given.
+    #[arg(long, value_name = "LIST")]
+    capacity: Option<String>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    api_version: &'static str,
+    kind: &'static str,
+    capacity: ResourceList,
+    kube_reserved: ResourceList,
+    system_reserved: ResourceList,
+    eviction_hard: BTreeMap<&'static str, Resolved>,
+    /// All of the reservation, the eviction threshold included.
+    reservation: ResourceList,
+    allocatable: ResourceList,
+    enforced: Enforced,
+    /// What this machine looks like; `None` for a capacity that was given.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    standing: Option<Standing>,
+    /// What is wrong, although the kubelet would start.
+    problems: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Code> {
+    let settings = args.config.settings()?;
+    let document = match &args.capacity {
+        Some(text) => {
+            let Capacity(capacity) = text.parse().map_err(Refused)?;
+            let known = signal_capacities(&capacity);
+            document(&settings, capacity, &known)?
+        }
+        None => this_machine(&args.machine, &settings)?,
+    };
+    let mut out = io::stdout().lock();
+    match args.output {
+        Plain::Table => print::write(&mut out, &document)?,
+        Plain::Json => pretty(&mut out, &document)?,
+    }
+    Ok(Code::Ok)
+}
+
+fn document(
+    settings: &Settings,
+    capacity: ResourceList,
+    known: &BTreeMap<Signal, u64>,
+) -> Result<Document> {
+    let reservation = Reservation::of(settings, &capacity);
+    if let Some(refusal) = reservation.refusal(&capacity) {
+        return Err(Refused(refusal).into());
+    }
+    let enforced = Enforced::of(&settings.node, &capacity, &reservation);
+    let mut problems = enforce::problems(&settings.node, &reservation);
+    let unknown = reservation.total().into_keys().filter(|name| !capacity.contains_key(name));
+    problems.extend(unknown.map(|name| {
+        format!("the capacity of {name} is not known, so its reservation is not judged")
+    }));
+    Ok(Document {
+        api_version: API_VERSION,
+        kind: "Allocatable",
+        eviction_hard: hard_thresholds(settings, known),
+        reservation: reservation.total(),
+        allocatable: reservation.allocatable(&capacity),
+        enforced,
+        kube_reserved: reservation.kube,
+        system_reserved: reservation.system,
+        capacity,
+        standing: None,
+        problems,
+    })
+}
+
+fn this_machine(machine: &MachineArgs, settings: &Settings) -> Result<Document> {
+    let found = machine.machine(settings);
+    let capacity = counted::capacity(&found, &settings.node);
+    let mut known = signal_capacities(&capacity);
+    known.extend(found.nodefs.map(|nodefs| (Signal::NodefsInodesFree, nodefs.inodes)));
+    if let Some(imagefs) = found.imagefs {
+        known.insert(Signal::ImagefsAvailable, imagefs.capacity.0);
+        known.insert(Signal::ImagefsInodesFree, imagefs.inodes);
+    }
+    let mut document = document(settings, capacity, &known)?;
+    let gaps = found.gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail));
+    document.problems.extend(gaps);
+    let reservation = Reservation::of(settings, &document.capacity);
+    let standing = Standing::of(machine, &settings.node, &found, &reservation, &document.enforced);
+    match standing {
+        Ok((standing, gaps)) => {
+            document.problems.extend(gaps);
+            document.standing = Some(standing);
+        }
+        Err(error) => document.problems.push(error.to_string()),
+    }
+    Ok(document)
+}

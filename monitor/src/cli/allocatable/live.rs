@@ -1,0 +1,115 @@
+//! This machine's cgroups, beside what they should be.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::Result;
+use isobar::clock;
+use isobar::model::cgroup::CgroupPath;
+use isobar::model::machine::{Found, Machine};
+use isobar::model::sample::Gap;
+use isobar::model::settings::{CgroupDriver, Node};
+use isobar::model::units::{MilliCpu, Nanos};
+use isobar::policy::limits::allocatable::Reservation;
+use isobar::policy::limits::drift::{Drift, Live, drift};
+use isobar::policy::limits::enforce::Enforced;
+use isobar::policy::limits::layout::{Layout, Resident, Use};
+use isobar::policy::limits::names;
+use isobar::source::machine::Groups;
+use isobar::source::processes::Members;
+use serde::Serialize;
+
+use crate::cli::node::MachineArgs;
+
+/// How long daemons' CPU use is watched.
+const WATCHED: Duration = Duration::from_secs(1);
+
+/// How this machine is set up.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Standing {
+    /// The limits as they are.
+    pub(super) live: Live,
+    /// Where they are not what the configuration makes of them.
+    pub(super) drift: Vec<Drift>,
+    /// Who runs where.
+    pub(super) layout: Layout,
+}
+
+impl Standing {
+    /// What is found on `machine`, and what could not be read.
+    pub(super) fn of(
+        args: &MachineArgs,
+        node: &Node,
+        machine: &Machine,
+        reservation: &Reservation,
+        enforced: &Enforced,
+    ) -> Result<(Self, Vec<String>)> {
+        let groups = args.groups()?;
+        let mut gaps = Vec::new();
+        let node = &as_spelled(&groups, node);
+        let before = clock::now().boot;
+        let live = look(&groups, node, &mut gaps);
+        let used = match (&live.kube_reserved, &live.system_reserved) {
+            (None, None) => Use::default(),
+            (kube, system) => {
+                sleep(WATCHED);
+                let later = look(&groups, node, &mut Vec::new());
+                let took = clock::now().boot.since(before);
+                Use {
+                    kube: rate(kube.as_ref(), later.kube_reserved.as_ref(), took),
+                    system: rate(system.as_ref(), later.system_reserved.as_ref(), took),
+                }
+            }
+        };
+        let (members, more) = args.processes()?.read(|_| true);
+        gaps.extend(more);
+        let drift = drift(enforced, &live, machine.page);
+        let layout = Layout::of(&live, used, reservation, members.into_iter().flat_map(residents));
+        Ok((Self { live, drift, layout }, gaps.iter().map(in_words).collect()))
+    }
+}
+
+/// `node` with the cgroup driver by which its cgroup of all pods is spelled here. The kubelet asks
+/// the container runtime which one to use, and then its own configuration does not count.
+fn as_spelled(groups: &Groups, node: &Node) -> Node {
+    let exists = |node: &Node| groups.look(&names::kubepods(node), &mut Vec::new()).exists;
+    let cgroup_driver = match node.cgroup_driver {
+        CgroupDriver::Cgroupfs => CgroupDriver::Systemd,
+        CgroupDriver::Systemd => CgroupDriver::Cgroupfs,
+    };
+    let other = Node { cgroup_driver, ..node.clone() };
+    if !exists(node) && exists(&other) { other } else { node.clone() }
+}
+
+/// The cgroups that the kubelet limits.
+fn look(groups: &Groups, node: &Node, gaps: &mut Vec<Gap>) -> Live {
+    let mut look = |path: CgroupPath| groups.look(&path, gaps);
+    let pods = look(names::kubepods(node));
+    let mut reserved = |name: &str| names::reserved(node.cgroup_driver, name).map(&mut look);
+    Live {
+        pods,
+        kube_reserved: reserved(&node.kube_reserved_cgroup),
+        system_reserved: reserved(&node.system_reserved_cgroup),
+    }
+}
+
+fn rate(before: Option<&Found>, after: Option<&Found>, took: Nanos) -> Option<MilliCpu> {
+    let (before, after) = (before?.cpu_usage?, after?.cpu_usage?);
+    Some(MilliCpu::rate(Nanos::from(after).since(Nanos::from(before)), took))
+}
+
+fn residents(members: Members) -> impl Iterator<Item = Resident> {
+    let Members { path, processes } = members;
+    processes.into_iter().map(move |process| Resident {
+        memory: process.memory,
+        pid: process.pid,
+        name: process.name,
+        cgroup: path.clone(),
+        is_kernel: process.is_kernel_thread,
+    })
+}
+
+fn in_words(gap: &Gap) -> String {
+    format!("{}: {}", gap.object, gap.detail)
+}

@@ -1,0 +1,120 @@
+//! The table: amounts by resource, limits by file, and what is wrong.
+
+use std::io::{self, Write};
+
+use isobar::model::quantity::ResourceList;
+use isobar::policy::limits::layout::{Layout, Outgrown, Resident};
+
+use super::Document;
+use crate::cli::table::{Set, Table};
+use crate::cli::terminal::{harmless, width};
+
+pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
+    amounts(document).write(out, width())?;
+    if !document.eviction_hard.is_empty() {
+        let all: Vec<_> =
+            document.eviction_hard.iter().map(|(name, value)| format!("{name}<{value}")).collect();
+        writeln!(out, "\nEvicts at {}", all.join(", "))?;
+    }
+    writeln!(out)?;
+    limits(document).write(out, width())?;
+    if let Some(standing) = &document.standing {
+        layout(out, &standing.layout)?;
+    }
+    for problem in &document.problems {
+        writeln!(out, "! {}", harmless(problem))?;
+    }
+    Ok(())
+}
+
+fn amounts(document: &Document) -> Table {
+    let mut table = Table::new([
+        ("RESOURCE", Set::Left),
+        ("CAPACITY", Set::Right),
+        ("KUBE-RESERVED", Set::Right),
+        ("SYSTEM-RESERVED", Set::Right),
+        ("ALLOCATABLE", Set::Right),
+    ]);
+    let cell = |list: &ResourceList, name: &str| {
+        list.get(name).map_or_else(|| "-".into(), ToString::to_string)
+    };
+    let Document { capacity, kube_reserved, system_reserved, allocatable, .. } = document;
+    for name in capacity.keys() {
+        let lists = [capacity, kube_reserved, system_reserved, allocatable];
+        let cells = lists.map(|list| cell(list, name));
+        table.row(std::iter::once(name.clone()).chain(cells));
+    }
+    table
+}
+
+/// Each limit, and beside it what is in place.
+fn limits(document: &Document) -> Table {
+    let mut table = Table::new([
+        ("LIMITS-OF", Set::Left),
+        ("FILE", Set::Left),
+        ("CONFIGURED", Set::Right),
+        ("LIVE", Set::Right),
+        ("DRIFT", Set::Left),
+    ]);
+    let enforced = &document.enforced;
+    let live = document.standing.as_ref().map(|standing| &standing.live);
+    let groups = [
+        ("pods", Some(&enforced.pods), live.map(|live| &live.pods)),
+        (
+            "kube-reserved",
+            enforced.kube_reserved.as_ref(),
+            live.and_then(|live| live.kube_reserved.as_ref()),
+        ),
+        (
+            "system-reserved",
+            enforced.system_reserved.as_ref(),
+            live.and_then(|live| live.system_reserved.as_ref()),
+        ),
+    ];
+    for (name, limits, found) in groups {
+        let Some(limits) = limits else { continue };
+        for (file, configured) in limits.files() {
+            let live = found.and_then(|found| found.file(&file));
+            let drift = document.standing.iter().flat_map(|standing| &standing.drift);
+            let why = found.and_then(|found| {
+                drift.clone().find(|drift| drift.cgroup == found.path && drift.file == file)
+            });
+            table.row([
+                name.into(),
+                file,
+                configured.to_string(),
+                live.map_or_else(|| "-".into(), |live| live.to_string()),
+                why.map_or_else(String::new, |drift| drift.why.words().into()),
+            ]);
+        }
+    }
+    table
+}
+
+/// Which of the three cgroups there are, who runs outside, and who uses more than is set aside.
+fn layout(out: &mut impl Write, layout: &Layout) -> io::Result<()> {
+    writeln!(out)?;
+    for group in &layout.cgroups {
+        match &group.path {
+            None => writeln!(out, "{:<16} not configured", group.name)?,
+            Some(path) => {
+                let state = if group.exists { "" } else { " (missing)" };
+                writeln!(out, "{:<16} {}{state}", group.name, harmless(&path.0))?;
+            }
+        }
+    }
+    let outside = &layout.outside;
+    let (mib, threads) = (outside.memory.0 >> 20, outside.kernel_threads);
+    write!(out, "outside of these {} processes with {mib} MiB", outside.processes)?;
+    if let Some(Resident { memory, pid, name, cgroup, .. }) = &outside.biggest {
+        let mib = memory.unwrap_or_default().0 >> 20;
+        let (name, path) = (harmless(name), harmless(&cgroup.0));
+        write!(out, ", the biggest {name} ({pid}) in {path} with {mib} MiB")?;
+    }
+    writeln!(out, "; and {threads} kernel threads")?;
+    for Outgrown { cgroup, resource, used, reserved } in &layout.outgrown {
+        let path = harmless(&cgroup.0);
+        writeln!(out, "! {path} uses {used} of {resource}, for which {reserved} is set aside")?;
+    }
+    Ok(())
+}

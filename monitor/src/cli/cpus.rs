@@ -1,0 +1,258 @@
+//! `isobar cpus`: which CPUs are kept for daemons, which the pods share, which are handed out,
+//! and whether the CPU manager's state agrees.
+
+mod print;
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use anyhow::{Context as _, Result};
+use isobar::model::cgroup::CgroupPath;
+use isobar::model::cpuset::CpuSet;
+use isobar::model::pod::Place;
+use isobar::model::settings::Settings;
+use isobar::model::topology::Topology;
+use isobar::policy::limits::checkpoint::State;
+use isobar::policy::limits::cpus::{self, Plan};
+use isobar::serve::document::API_VERSION;
+use isobar::source::processes::{Members, Process};
+use serde::Serialize;
+
+use super::exit::{Code, Refused};
+use super::node::{ConfigArgs, MachineArgs};
+use super::output::{Plain, pretty};
+
+/// The state's name below the kubelet's directory.
+const STATE: &str = "cpu_manager_state";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// In which form.
+    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
+    output: Plain,
+    /// The CPUs that are online, such as 0-79; this machine's, if neither this nor a topology is
+    /// given.
+    #[arg(long, value_name = "CPUS")]
+    online: Option<CpuSet>,
+    /// How they lie: what `lscpu -p=CPU,Core,Socket,Node` prints. Without it each of the online
+    /// ones is a core of its own.
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// The CPU manager's state; of this machine, the one in the kubelet's directory.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    api_version: &'static str,
+    kind: &'static str,
+    online: CpuSet,
+    policy: &'static str,
+    reserved: CpuSet,
+    default_cpu_set: CpuSet,
+    shared_pool_millicores: u64,
+    exclusive_cpus: usize,
+    strict: bool,
+    state: Option<StateDocument>,
+    /// Processes of pods that may run on strictly reserved CPUs; `None` if nobody looked.
+    intruders: Option<Vec<Intruder>>,
+    /// What is wrong, although the kubelet would start.
+    problems: Vec<String>,
+}
+
+/// A process of a pod that may run where none should.
+#[derive(Debug, Serialize)]
+struct Intruder {
+    pid: u32,
+    name: String,
+    pod: String,
+    cgroup: CgroupPath,
+    /// Which of the reserved CPUs.
+    cpus: CpuSet,
+}
+
+/// The state file, judged.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StateDocument {
+    file: PathBuf,
+    /// `None` if the file is not understood.
+    policy_name: Option<String>,
+    default_cpu_set: Option<String>,
+    checksum: Checksum,
+    /// Why the kubelet would not start with it, in its words.
+    problems: Vec<String>,
+    /// What to do about them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+    assignments: Vec<Assigned>,
+}
+
+#[derive(Debug, Serialize)]
+struct Assigned {
+    pod: String,
+    container: String,
+    cpus: CpuSet,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Checksum {
+    Ok,
+    Corrupt,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Code> {
+    let settings = args.config.settings()?;
+    let topology = args.topology(&settings)?;
+    let plan = Plan::of(&settings, &topology).map_err(Refused)?;
+    let state = args.read_state(&settings)?;
+    let mut document = document(args, &settings, &plan, state);
+    if args.is_live() && plan.strict {
+        match intruders(&args.machine, &plan) {
+            Ok((found, gaps)) => {
+                document.intruders = Some(found);
+                document.problems.extend(gaps);
+            }
+            Err(error) => document.problems.push(error.to_string()),
+        }
+    }
+    let mut out = io::stdout().lock();
+    match args.output {
+        Plain::Table => print::write(&mut out, &document)?,
+        Plain::Json => pretty(&mut out, &document)?,
+    }
+    Ok(Code::Ok)
+}
+
+impl Args {
+    /// True if this machine is asked about, and not one that is described.
+    fn is_live(&self) -> bool {
+        self.online.is_none() && self.topology.is_none()
+    }
+
+    fn topology(&self, settings: &Settings) -> Result<Topology> {
+        if self.is_live() {
+            let machine = self.machine.machine(settings);
+            if machine.cpus.cpus.is_empty() {
+                let gaps = machine.gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail));
+                let gaps: Vec<_> = gaps.collect();
+                anyhow::bail!("cannot tell which CPUs are online: {}", gaps.join("; "));
+            }
+            return Ok(machine.cpus);
+        }
+        let Some(file) = &self.topology else {
+            return Ok(Topology::flat(self.online.as_ref().unwrap_or(&CpuSet::default())));
+        };
+        let text = read(file)?;
+        let named = |error| Refused(format!("{}: {error}", file.display()));
+        let whole: Topology = text.parse().map_err(named)?;
+        let Some(online) = &self.online else { return Ok(whole) };
+        let unknown = cpus::minus(online, &whole.all());
+        if !unknown.0.is_empty() {
+            let what = format!("--online has CPUs {unknown}, which {} lacks", file.display());
+            return Err(Refused(what).into());
+        }
+        Ok(whole.only(online))
+    }
+
+    /// The state file's name and text, if there is one.
+    fn read_state(&self, settings: &Settings) -> Result<Option<(PathBuf, String)>> {
+        if let Some(file) = &self.state {
+            return Ok(Some((file.clone(), read(file)?)));
+        }
+        let usual = Path::new(&settings.node.kubelet_root).join(STATE);
+        if !self.is_live() || !usual.exists() {
+            return Ok(None);
+        }
+        let text = read(&usual)?;
+        Ok(Some((usual, text)))
+    }
+}
+
+/// The text of a file; bytes that are no text stand out as such.
+fn read(file: &Path) -> Result<String> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn document(
+    args: &Args,
+    settings: &Settings,
+    plan: &Plan,
+    state: Option<(PathBuf, String)>,
+) -> Document {
+    let policy = if settings.node.static_cpus { "static" } else { "none" };
+    let configured = args.config.is_given().then_some(policy);
+    let read = state.map(|(file, text)| (file, State::read(&text)));
+    let exclusive = read.as_ref().map(|(_, state)| state.exclusive()).unwrap_or_default();
+    let default = cpus::minus(&plan.default, &exclusive);
+    let shared = cpus::shared_pool_millicores(&default, &plan.reserved);
+    Document {
+        api_version: API_VERSION,
+        kind: "Cpus",
+        online: plan.online.clone(),
+        policy,
+        reserved: plan.reserved.clone(),
+        default_cpu_set: default,
+        shared_pool_millicores: shared,
+        exclusive_cpus: exclusive.0.len(),
+        strict: plan.strict,
+        state: read.map(|(file, state)| judged(file, state, configured, plan)),
+        intruders: None,
+        problems: cpus::warnings(&settings.node, plan, shared),
+    }
+}
+
+fn judged(file: PathBuf, state: State, configured: Option<&str>, plan: &Plan) -> StateDocument {
+    let problems = state.refusals(configured, plan);
+    // The kubelet's own advice.
+    let remedy = (!problems.is_empty()).then(|| {
+        format!(
+            "drain this node and delete the CPU manager checkpoint file \"{}\" before restarting \
+             Kubelet",
+            file.display()
+        )
+    });
+    let default = state.default.map(|cpus| cpus.to_string()).or(state.default_text);
+    let assigned = state.assignments.into_iter();
+    StateDocument {
+        file,
+        policy_name: state.policy,
+        default_cpu_set: default,
+        checksum: if state.is_intact { Checksum::Ok } else { Checksum::Corrupt },
+        problems,
+        remedy,
+        assignments: assigned
+            .map(|a| Assigned { pod: a.pod, container: a.container, cpus: a.cpus })
+            .collect(),
+    }
+}
+
+/// Processes of pods that may run on reserved CPUs, and what could not be read.
+fn intruders(machine: &MachineArgs, plan: &Plan) -> Result<(Vec<Intruder>, Vec<String>)> {
+    let is_pods =
+        |path: &CgroupPath| matches!(Place::of(path), Place::Pod { .. } | Place::Container { .. });
+    let (members, gaps) = machine.processes()?.read(is_pods);
+    let mut found = Vec::new();
+    for Members { path, processes } in members {
+        let (Place::Pod { uid: pod, .. } | Place::Container { pod, .. }) = Place::of(&path) else {
+            continue;
+        };
+        let on_reserved = processes.into_iter().filter_map(|process| {
+            let cpus = cpus::common(&process.cpus_allowed, &plan.reserved);
+            let (pod, cgroup) = (pod.clone(), path.clone());
+            let Process { pid, name, .. } = process;
+            (!cpus.0.is_empty()).then_some(Intruder { pid, name, pod, cgroup, cpus })
+        });
+        found.extend(on_reserved);
+    }
+    Ok((found, gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail)).collect()))
+}

@@ -1,0 +1,217 @@
+//! `isobar replay`: judges a recording again, and says where other settings or another version
+//! would have decided otherwise.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use isobar::model::condition::Status;
+use isobar::model::decision::Decision;
+use isobar::record::difference::{self, Difference};
+use isobar::record::reader::Recording;
+use isobar::record::replay::{Judged, Replay, Replayed};
+use isobar::serve::document::API_VERSION;
+use serde_json::{Value, json};
+
+use super::exit::Code;
+use super::table::{Set, Table};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The recording; FILE.1, FILE.2 .. are read after it. Plain JSON lines will do, too.
+    file: PathBuf,
+    /// Decide by this configuration, and print where that differs from what was decided.
+    #[arg(long, value_name = "FILE", conflicts_with = "check")]
+    config: Option<PathBuf>,
+    /// Compare with the recorded decisions, byte by byte; ends with 1 at the first difference.
+    #[arg(long)]
+    check: bool,
+    /// From this tick on.
+    #[arg(long, value_name = "TICK", default_value_t = 0)]
+    from: u64,
+    /// Up to this tick.
+    #[arg(long, value_name = "TICK", default_value_t = u64::MAX, hide_default_value = true)]
+    to: u64,
+    /// In which form: ndjson, but what --check found as a table.
+    #[arg(short, long, value_enum)]
+    output: Option<Form>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people.
+    Table,
+    /// For programs: one line each.
+    Ndjson,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Code> {
+    let other = args.config.as_deref().map(settings_of).transpose()?;
+    let recording = Recording::open(&args.file)?;
+    let is_other = other.is_some();
+    let ticks = Ticks { replay: Replay::new(recording, other), from: args.from, to: args.to };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let code = match (args.check, args.output) {
+        (true, form) => check(&mut out, ticks, form.unwrap_or(Form::Table))?,
+        (false, form) if is_other => differences(&mut out, ticks, form.unwrap_or(Form::Ndjson))?,
+        (false, form) => decisions(&mut out, ticks, form.unwrap_or(Form::Ndjson))?,
+    };
+    out.flush()?;
+    Ok(code)
+}
+
+/// The ticks that were asked for. All before them are judged, too: a decision rests on them.
+struct Ticks {
+    replay: Replay,
+    from: u64,
+    to: u64,
+}
+
+impl Iterator for Ticks {
+    type Item = Result<Judged>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.replay.next()? {
+                Err(error) => return Some(Err(error.into())),
+                Ok(Replayed::Notice(text)) => tracing::warn!("{text}"),
+                Ok(Replayed::Tick(judged)) if (self.from..=self.to).contains(&judged.tick) => {
+                    return Some(Ok(*judged));
+                }
+                Ok(Replayed::Tick(_)) => {}
+            }
+        }
+    }
+}
+
+fn decisions(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
+    let columns = ["TICK", "CONDITIONS", "ACTIONS", "HELD"];
+    let mut table = Table::new(columns.map(|name| (name, Set::Left)));
+    for judged in ticks {
+        let judged = judged?;
+        match form {
+            Form::Table => table.row(summary(&judged.decision)),
+            // The decision's own bytes: what is printed is what is compared.
+            Form::Ndjson => {
+                let fields = judged.text.strip_prefix('{').unwrap_or(&judged.text);
+                let head = format!("{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"Decision\",");
+                writeln!(out, "{head}{fields}")?;
+            }
+        }
+    }
+    if form == Form::Table {
+        table.write(out, None)?;
+    }
+    Ok(Code::Ok)
+}
+
+/// Conditions that hold, what is to be done, and why nothing is.
+fn summary(decision: &Decision) -> [String; 4] {
+    let hold = decision.conditions.iter().filter(|c| c.status == Status::True);
+    let conditions: Vec<_> = hold.map(|c| c.kind.clone()).collect();
+    let actions: Vec<_> =
+        decision.actions.iter().map(|a| format!("{:?} {}", a.step, a.target.name)).collect();
+    let held = decision.held.as_ref().map(|hold| format!("{hold:?}"));
+    let joined = |all: Vec<String>| if all.is_empty() { "-".into() } else { all.join(", ") };
+    let held = held.unwrap_or_else(|| "-".into());
+    [decision.tick.to_string(), joined(conditions), joined(actions), held]
+}
+
+fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
+    let columns = [
+        ("TICK", Set::Right),
+        ("WHAT", Set::Left),
+        ("RECORDED", Set::Left),
+        ("OTHERWISE", Set::Left),
+    ];
+    let mut table = Table::new(columns);
+    for judged in ticks {
+        let judged = judged?;
+        if judged.recorded == judged.text {
+            continue;
+        }
+        let (recorded, otherwise) = (parsed(&judged.recorded), parsed(&judged.text));
+        match form {
+            Form::Table => {
+                for Difference { path, left, right } in difference::by_field(&recorded, &otherwise)
+                {
+                    table.row([judged.tick.to_string(), path, shown(&left), shown(&right)]);
+                }
+            }
+            Form::Ndjson => {
+                let line = json!({
+                    "apiVersion": API_VERSION,
+                    "kind": "Difference",
+                    "tick": judged.tick,
+                    "recorded": recorded,
+                    "otherwise": otherwise,
+                });
+                writeln!(out, "{line}")?;
+            }
+        }
+    }
+    if form == Form::Table {
+        table.write(out, None)?;
+    }
+    Ok(Code::Ok)
+}
+
+fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
+    let (mut n, mut found) = (0_u64, None);
+    for judged in ticks {
+        let judged = judged?;
+        n += 1;
+        if judged.recorded != judged.text {
+            let (recorded, now) = (parsed(&judged.recorded), parsed(&judged.text));
+            found = Some((judged.tick, difference::first(&recorded, &now)));
+            break;
+        }
+    }
+    if form == Form::Ndjson {
+        let first = found.as_ref().map(|(tick, difference)| {
+            let place = difference.as_ref();
+            json!({
+                "tick": tick,
+                "path": place.map(|d| &d.path),
+                "recorded": place.map(|d| &d.left),
+                "now": place.map(|d| &d.right),
+            })
+        });
+        let line = json!({
+            "apiVersion": API_VERSION, "kind": "Check", "compared": n, "difference": first,
+        });
+        writeln!(out, "{line}")?;
+    }
+    let code = if found.is_none() && n > 0 { Code::Ok } else { Code::Failure };
+    if form == Form::Ndjson {
+        return Ok(code);
+    }
+    match found {
+        None if n == 0 => writeln!(out, "no decision to compare: none was recorded there")?,
+        None => writeln!(out, "{n} decisions compared, all the same")?,
+        Some((tick, None)) => {
+            writeln!(out, "tick {tick}: the same values, but other bytes")?;
+        }
+        Some((tick, Some(Difference { path, left, right }))) => {
+            writeln!(out, "tick {tick} is decided otherwise now: {path}")?;
+            writeln!(out, "  recorded  {}", shown(&left))?;
+            writeln!(out, "  now       {}", shown(&right))?;
+            writeln!(out, "{} decisions before it are the same", n - 1)?;
+        }
+    }
+    Ok(code)
+}
+
+/// A text that is no JSON is shown as it is.
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
+}
+
+fn shown(value: &Option<Value>) -> String {
+    value.as_ref().map_or_else(|| "-".into(), |value| super::terminal::harmless(&value.to_string()))
+}
+
+fn settings_of(path: &std::path::Path) -> Result<isobar::model::settings::Settings> {
+    Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?)
+}

@@ -1,0 +1,159 @@
+//! Which CPUs there are, and how they lie: threads in cores, cores in sockets and NUMA nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+use super::cpuset::CpuSet;
+
+/// Where one CPU lies. Each number is unique on the whole machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CpuPlace {
+    /// The core: the number of its lowest CPU, as the kubelet numbers cores.
+    pub core: u32,
+    /// The socket.
+    pub socket: u32,
+    /// The NUMA node.
+    pub node: u32,
+}
+
+/// The online CPUs of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Topology {
+    /// Where each lies.
+    pub cpus: BTreeMap<u32, CpuPlace>,
+}
+
+impl Topology {
+    /// CPUs of which nothing is known: each is a core of its own, all in one socket.
+    #[must_use]
+    pub fn flat(cpus: &CpuSet) -> Self {
+        let place = |cpu: &u32| (*cpu, CpuPlace { core: *cpu, ..CpuPlace::default() });
+        Self { cpus: cpus.0.iter().map(place).collect() }
+    }
+
+    /// CPUs with the core, socket and NUMA node that the kernel tells. It numbers cores within
+    /// their socket, so a core is known by both.
+    #[must_use]
+    pub fn of(told: &BTreeMap<u32, CpuPlace>) -> Self {
+        let mut first = BTreeMap::new();
+        let number = |(cpu, place): (&u32, &CpuPlace)| {
+            let core = *first.entry((place.socket, place.core)).or_insert(*cpu);
+            (*cpu, CpuPlace { core, ..*place })
+        };
+        Self { cpus: told.iter().map(number).collect() }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> CpuSet {
+        CpuSet(self.cpus.keys().copied().collect())
+    }
+
+    /// How many cores there are.
+    #[must_use]
+    pub fn n_cores(&self) -> usize {
+        self.cpus.values().map(|place| place.core).collect::<BTreeSet<_>>().len()
+    }
+
+    /// These CPUs alone; others are as if they were not there.
+    #[must_use]
+    pub fn only(&self, cpus: &CpuSet) -> Self {
+        let kept = self.cpus.iter().filter(|(cpu, _)| cpus.0.contains(cpu));
+        Self { cpus: kept.map(|(cpu, place)| (*cpu, *place)).collect() }
+    }
+}
+
+/// Why a text is no topology.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// A line is not four numbers.
+    #[error(
+        "line {line}: expected `CPU,Core,Socket,Node` as `lscpu -p=CPU,Core,Socket,Node` prints, found {found:?}"
+    )]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What it says.
+        found: String,
+    },
+    /// A CPU has two lines.
+    #[error("line {line}: CPU {cpu} is there twice")]
+    Twice {
+        /// Counted from 1.
+        line: usize,
+        /// Which.
+        cpu: u32,
+    },
+    /// There is no line.
+    #[error("no CPU in it: give what `lscpu -p=CPU,Core,Socket,Node` prints")]
+    Empty,
+}
+
+/// What `lscpu -p=CPU,Core,Socket,Node` prints. A machine without NUMA has an empty last field.
+impl FromStr for Topology {
+    type Err = TopologyError;
+
+    fn from_str(text: &str) -> Result<Self, TopologyError> {
+        let mut told = BTreeMap::new();
+        for (line, found) in (1..).zip(text.lines().map(str::trim)) {
+            if found.is_empty() || found.starts_with('#') {
+                continue;
+            }
+            let (cpu, place) = place(found).ok_or_else(|| TopologyError::Line {
+                line,
+                found: found.chars().take(80).collect(),
+            })?;
+            if told.insert(cpu, place).is_some() {
+                return Err(TopologyError::Twice { line, cpu });
+            }
+        }
+        if told.is_empty() {
+            return Err(TopologyError::Empty);
+        }
+        Ok(Self::of(&told))
+    }
+}
+
+fn place(line: &str) -> Option<(u32, CpuPlace)> {
+    let mut fields = line.split(',');
+    let mut number = || fields.next()?.trim().parse().ok();
+    let (cpu, core, socket) = (number()?, number()?, number()?);
+    let node = match fields.next()?.trim() {
+        "" => 0,
+        node => node.parse().ok()?,
+    };
+    fields.next().is_none().then_some((cpu, CpuPlace { core, socket, node }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_told_apart_by_their_sockets() {
+        let text = "# comment\n0,0,0,0\n1,0,1,1\n2,1,0,0\n3,0,0,0\n\n";
+        let topology: Topology = text.parse().unwrap();
+        let cores: Vec<_> = topology.cpus.values().map(|place| place.core).collect();
+        assert_eq!(cores, [0, 1, 2, 0]);
+        assert_eq!((topology.n_cores(), topology.all().to_string().as_str()), (3, "0-3"));
+        assert_eq!("0,0,0,\n".parse::<Topology>().unwrap().cpus[&0], CpuPlace::default());
+    }
+
+    #[test]
+    fn what_is_no_topology_names_its_line() {
+        #[rustfmt::skip]
+        let table = [
+            // text, what is said
+            ("",                       "no CPU in it"),
+            ("# only this\n",          "no CPU in it"),
+            ("0,0,0,0\n1,0,0\n",       "line 2"),
+            ("0,0,0,0,0\n",            "line 1"),
+            ("0,0,0,-1\n",             "line 1"),
+            ("0,0,0,0\n0,0,0,0\n",     "line 2: CPU 0 is there twice"),
+        ];
+        for (text, want) in table {
+            let got = text.parse::<Topology>().unwrap_err().to_string();
+            assert!(got.contains(want), "{text:?}: {got}");
+        }
+    }
+}

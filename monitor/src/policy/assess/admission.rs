@@ -1,0 +1,136 @@
+//! Which new pods the kubelet refuses while the node is under pressure.
+//! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`, `Admit`; tolerations as
+//! `Toleration.ToleratesTaint` of `k8s.io/api/core/v1` has them.
+
+use crate::model::decision::NodePressure;
+use crate::model::pod::QosClass;
+use crate::model::workload::{Pod, Toleration};
+use crate::policy::assess::critical::is_critical;
+
+/// The taint that the control plane sets for `MemoryPressure`, which has no value.
+const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
+
+/// Why a pod is refused: the status that the kubelet gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// `status.reason`.
+    pub reason: &'static str,
+    /// `status.message`.
+    pub message: String,
+}
+
+/// Whether a pod of this class is let in under these conditions, which are in fixed order.
+///
+/// # Errors
+/// What the kubelet says of a pod that it refuses.
+pub fn admits(pod: &Pod, class: QosClass, pressure: &[NodePressure]) -> Result<(), Refusal> {
+    let is_let_in = match pressure {
+        [] => true,
+        _ if is_critical(pod) => true,
+        [NodePressure::MemoryPressure] => {
+            class != QosClass::BestEffort || pod.tolerations.iter().any(tolerates_memory_pressure)
+        }
+        _ => false,
+    };
+    if is_let_in {
+        return Ok(());
+    }
+    let names: Vec<_> = pressure.iter().map(|pressure| pressure.name()).collect();
+    let message = format!("The node had condition: [{}]. ", names.join(" "));
+    Err(Refusal { reason: "Evicted", message })
+}
+
+/// Classes of which an ordinary pod, one that is not critical and tolerates nothing, is refused.
+#[must_use]
+pub fn refused(pressure: &[NodePressure]) -> Vec<QosClass> {
+    let classes = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
+    let is_refused = |class: &QosClass| admits(&Pod::default(), *class, pressure).is_err();
+    classes.into_iter().filter(is_refused).collect()
+}
+
+fn tolerates_memory_pressure(toleration: &Toleration) -> bool {
+    let Toleration { key, operator, value, effect } = toleration;
+    let fits =
+        (effect.is_empty() || effect == "NoSchedule") && (key.is_empty() || key == MEMORY_PRESSURE);
+    fits && match operator.as_str() {
+        "" | "Equal" => value.is_empty(),
+        "Exists" => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::assess::critical::{MIRROR, SOURCE};
+    use NodePressure::{DiskPressure, MemoryPressure, PidPressure};
+    use QosClass::{BestEffort, Burstable, Guaranteed};
+
+    #[test]
+    fn memory_pressure_keeps_best_effort_pods_out_and_any_other_keeps_out_all() {
+        #[rustfmt::skip]
+        let table: &[(&[NodePressure], &[QosClass])] = &[
+            // conditions, classes refused
+            (&[],                             &[]),
+            (&[MemoryPressure],               &[BestEffort]),
+            (&[MemoryPressure, DiskPressure], &[Guaranteed, Burstable, BestEffort]),
+            (&[DiskPressure],                 &[Guaranteed, Burstable, BestEffort]),
+            (&[PidPressure],                  &[Guaranteed, Burstable, BestEffort]),
+        ];
+        for (pressure, want) in table {
+            assert_eq!(refused(pressure), *want, "{pressure:?}");
+        }
+    }
+
+    #[test]
+    fn critical_pods_are_let_in_whatever_is_short() {
+        let annotated = |key: &str, value: &str| {
+            let annotations = [(key.to_owned(), value.to_owned())].into();
+            Pod { annotations, ..Pod::default() }
+        };
+        let of_priority = |priority| Pod { priority: Some(priority), ..Pod::default() };
+        #[rustfmt::skip]
+        let table = [
+            (annotated(SOURCE, "file"),  true),
+            (annotated(SOURCE, "api"),   false),
+            (annotated(MIRROR, "abc"),   true),
+            (of_priority(2_000_000_000), true),
+            (of_priority(1_000_000_000), false),
+        ];
+        for (pod, want) in table {
+            let got = admits(&pod, BestEffort, &[MemoryPressure, DiskPressure, PidPressure]);
+            assert_eq!(got.is_ok(), want, "{pod:?}");
+        }
+    }
+
+    #[test]
+    fn a_best_effort_pod_that_tolerates_the_taint_is_let_in() {
+        #[rustfmt::skip]
+        let table = [
+            // key, operator, value, effect, is let in
+            (MEMORY_PRESSURE, "Exists", "",  "NoSchedule", true),
+            (MEMORY_PRESSURE, "Exists", "",  "",           true),
+            (MEMORY_PRESSURE, "",       "",  "NoSchedule", true),
+            (MEMORY_PRESSURE, "Equal",  "x", "NoSchedule", false), // the taint has no value
+            (MEMORY_PRESSURE, "Exists", "",  "NoExecute",  false),
+            (MEMORY_PRESSURE, "Lt",     "1", "NoSchedule", false),
+            ("",              "Exists", "",  "",           true),
+            ("other",         "Exists", "",  "",           false),
+        ];
+        for (key, operator, value, effect, want) in table {
+            let [key, operator, value, effect] = [key, operator, value, effect].map(str::to_owned);
+            let toleration = Toleration { key, operator, value, effect };
+            let pod = Pod { tolerations: vec![toleration], ..Pod::default() };
+            assert_eq!(admits(&pod, BestEffort, &[MemoryPressure]).is_ok(), want, "{pod:?}");
+            let all = [MemoryPressure, DiskPressure];
+            assert!(admits(&pod, BestEffort, &all).is_err(), "it tolerates memory alone: {pod:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_conditions_as_go_prints_them() {
+        let got = admits(&Pod::default(), Burstable, &[MemoryPressure, DiskPressure]).unwrap_err();
+        let message = "The node had condition: [MemoryPressure DiskPressure]. ";
+        assert_eq!(got, Refusal { reason: "Evicted", message: message.into() });
+    }
+}

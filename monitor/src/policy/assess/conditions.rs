@@ -1,0 +1,156 @@
+//! Whether the node, or its pods, are contended: KEP-4205's conditions, resource by resource.
+//! In: one `Snapshot` and what was remembered. Out: each condition, and what changed.
+//! Rules: KEP-4205, phase 2 (now KEP-5394): docs/policy.md, "Conditions".
+
+mod events;
+mod figures;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use self::figures::Figures;
+use crate::model::condition::{Condition, ConditionName, Phase, Status};
+use crate::model::decision::Event;
+use crate::model::sample::Moment;
+use crate::model::settings::{ConditionRule, Conditions};
+use crate::model::snapshot::Snapshot;
+use crate::model::units::{Nanos, Percent};
+
+/// What is remembered of the conditions, by their names without prefix.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ConditionStanding(BTreeMap<String, Held>);
+
+/// What is remembered of one condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Held {
+    status: Status,
+    since: Moment,
+    /// When it was last measured.
+    judged: Option<Moment>,
+    /// What the last measurement made of it.
+    phase: Phase,
+    /// Since when, without a break, there is reason to set it, or to clear it.
+    turning: Option<Nanos>,
+}
+
+impl Held {
+    fn new(at: Moment) -> Self {
+        let (status, phase) = (Status::Unknown, Phase::Unknown);
+        Self { status, since: at, judged: None, phase, turning: None }
+    }
+
+    /// How long there has been reason to turn; a clock that ran backwards begins anew.
+    fn turning_for(&mut self, now: Nanos) -> Nanos {
+        let from = self.turning.filter(|from| *from <= now).unwrap_or(now);
+        self.turning = Some(from);
+        now.since(from)
+    }
+}
+
+/// Judges every condition that has a rule, in fixed order.
+#[must_use]
+pub fn judge(
+    settings: &Conditions,
+    snapshot: &Snapshot,
+    standing: &mut ConditionStanding,
+) -> (Vec<Condition>, Vec<Event>) {
+    let (mut conditions, mut all_events) = (Vec::new(), Vec::new());
+    for name in ConditionName::ALL {
+        let kind = format!("{}{name}", settings.prefix);
+        // At 0 everything would be high: KEP-5394 has it that such a condition is switched off.
+        let rule = settings.rules.get(name.name()).filter(|rule| rule.threshold > Percent(0));
+        let Some(rule) = rule.copied() else {
+            let dropped = standing.0.remove(name.name());
+            all_events.extend(dropped.and_then(|held| events::dropped(&kind, held.status)));
+            continue;
+        };
+        let held = standing.0.entry(name.name().into()).or_insert(Held::new(snapshot.at));
+        let before = *held;
+        let figures = figures::of(name, rule, snapshot);
+        let phase = match &figures {
+            Ok(figures) => measured(held, *figures, rule, settings, snapshot.at),
+            Err(_) => unmeasured(held, settings, snapshot.at),
+        };
+        let known = figures.as_ref().ok();
+        let condition = Condition {
+            name,
+            kind,
+            status: held.status,
+            phase,
+            measure: rule.measure,
+            threshold: rule.threshold,
+            avg10: known.map(|figures| figures.avg10),
+            avg60: known.map(|figures| figures.avg60),
+            since: held.since,
+            judged: held.judged,
+            why: figures.err(),
+        };
+        all_events.extend(events::of((before.status, before.phase), held.phase, &condition));
+        conditions.push(condition);
+    }
+    (conditions, all_events)
+}
+
+/// KEP-4205's rules, where `holds` says whether the condition held before. Equality counts as
+/// high, and where both "contended" and "trending lower" fit, it is contended.
+fn phase(threshold: Percent, figures: Figures, holds: bool) -> Phase {
+    let (high10, high60) = (figures.avg10 >= threshold, figures.avg60 >= threshold);
+    match (high60, high10, holds) {
+        (true, true, _) => Phase::Contended,
+        (true, false, true) => Phase::Easing,
+        (true, false, false) => Phase::High,
+        (false, _, true) => Phase::Cleared,
+        (false, _, false) => Phase::Calm,
+    }
+}
+
+/// Takes a measurement in.
+fn measured(
+    held: &mut Held,
+    figures: Figures,
+    rule: ConditionRule,
+    settings: &Conditions,
+    at: Moment,
+) -> Phase {
+    let holds = held.status == Status::True;
+    let wanted = phase(rule.threshold, figures, holds);
+    let (phase, status) = match (wanted, holds) {
+        (Phase::Contended, false) if held.turning_for(at.boot) < settings.raise_after => {
+            (Phase::High, Status::False)
+        }
+        (Phase::Cleared, true) if held.turning_for(at.boot) < settings.clear_after => {
+            (Phase::Easing, Status::True)
+        }
+        (Phase::Contended | Phase::Easing, _) => {
+            held.turning = None;
+            (wanted, Status::True)
+        }
+        _ => {
+            held.turning = None;
+            (wanted, Status::False)
+        }
+    };
+    if status != held.status {
+        (held.status, held.since) = (status, at);
+    }
+    (held.judged, held.phase) = (Some(at), phase);
+    phase
+}
+
+/// Keeps what was last known until it is stale. Never makes a condition hold.
+fn unmeasured(held: &mut Held, settings: &Conditions, at: Moment) -> Phase {
+    held.turning = None;
+    let is_fresh = held.judged.is_some_and(|judged| {
+        judged.boot <= at.boot && at.boot.since(judged.boot) <= settings.stale_after
+    });
+    if !is_fresh && held.status != Status::Unknown {
+        (held.status, held.since, held.phase) = (Status::Unknown, at, Phase::Unknown);
+    }
+    Phase::Unknown
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The two averages that a condition rests on, or why there are none.
+
+use crate::model::condition::{ConditionName, Measure, Resource, ScopeName};
+use crate::model::psi::{Line, Pressure};
+use crate::model::settings::ConditionRule;
+use crate::model::snapshot::{Scope, Snapshot, Union};
+use crate::model::units::Percent;
+use crate::policy::assess::scope;
+
+/// Two averages of one measure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Figures {
+    /// Over ten seconds.
+    pub(super) avg10: Percent,
+    /// Over a minute.
+    pub(super) avg60: Percent,
+}
+
+impl From<Union> for Figures {
+    fn from(union: Union) -> Self {
+        Self { avg10: union.avg10, avg60: union.avg60 }
+    }
+}
+
+impl From<Line> for Figures {
+    fn from(line: Line) -> Self {
+        Self { avg10: line.avg10, avg60: line.avg60 }
+    }
+}
+
+/// What `rule` has `name` judged on, or why that was not measured.
+pub(super) fn of(
+    name: ConditionName,
+    rule: ConditionRule,
+    snapshot: &Snapshot,
+) -> Result<Figures, String> {
+    let scope = match name.scope {
+        ScopeName::System => &snapshot.whole,
+        ScopeName::Kubepods => scope::kubepods(snapshot).ok_or(scope::NO_KUBEPODS.to_owned())?.1,
+    };
+    match (rule.measure, name.resource) {
+        (Measure::Contention, Resource::Cpu) => contention(scope, snapshot),
+        (Measure::Shortage, Resource::Memory) => shortage(scope, rule.threshold, snapshot),
+        (Measure::Contention, _) => Err("contention is measured for the CPU alone".into()),
+        (Measure::Shortage, _) => Err("shortage is measured for memory alone".into()),
+        (Measure::RawFull, Resource::Cpu) if name.scope == ScopeName::System => {
+            Err("the kernel prints 0 for the node's `full` of CPU, whatever happens".into())
+        }
+        (Measure::RawSome, resource) => raw(scope, resource, |file| file.some),
+        (Measure::RawFull, resource) => raw(scope, resource, |file| file.full),
+    }
+}
+
+fn contention(scope: &Scope, snapshot: &Snapshot) -> Result<Figures, String> {
+    let covers = snapshot.covers;
+    let why = if !covers.waits {
+        "waits for a CPU are not measured: the kernel side is missing"
+    } else if !covers.throttling {
+        "the kernel side cannot tell throttling from contention"
+    } else {
+        "there are no two measurements yet, or the scope has no run queue of its own"
+    };
+    scope.contention.map(Figures::from).ok_or(why.into())
+}
+
+/// Without the causes, shortage is a lower bound: what is at the threshold is, and what is below
+/// may not be. Raw PSI, which counts every stall, then says whether there is anything to miss.
+fn shortage(scope: &Scope, threshold: Percent, snapshot: &Snapshot) -> Result<Figures, String> {
+    let why = "memory stalls are not measured: the kernel side is missing, or has no two readings";
+    let figures = scope.shortage.map(Figures::from).ok_or(why)?;
+    let is_high = figures.avg10 >= threshold && figures.avg60 >= threshold;
+    if snapshot.covers.memory_causes || is_high {
+        return Ok(figures);
+    }
+    let all = raw(scope, Resource::Memory, |file| file.some)?;
+    if all.avg60 < threshold {
+        return Ok(figures);
+    }
+    Err(format!(
+        "the kernel side cannot tell whose limit stalls are about: shortage is between {} % and \
+         {} % over a minute",
+        figures.avg60, all.avg60
+    ))
+}
+
+fn raw(
+    scope: &Scope,
+    resource: Resource,
+    line: impl Fn(Pressure) -> Option<Line>,
+) -> Result<Figures, String> {
+    let pressure = &scope.pressure;
+    let (file, name) = match resource {
+        Resource::Cpu => (pressure.cpu, "cpu"),
+        Resource::Memory => (pressure.memory, "memory"),
+        Resource::Disk => (pressure.io, "io"),
+    };
+    let line = file.and_then(line).map(Figures::from);
+    line.ok_or_else(|| format!("the {name} pressure file of {} gave no reading", scope.path))
+}

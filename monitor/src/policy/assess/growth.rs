@@ -1,0 +1,195 @@
+//! How long memory lasts: what is left, how fast it is taken, and whether reclaim still helps.
+//! Needs no pressure file, so that a node that freezes at low pressure is seen coming.
+//! In: the sample, the cgroup of all pods, and readings of the last ten seconds. Out: an `Outlook`
+//! per scope. Rules: docs/policy.md, "Pressure signals and growth".
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::cgroup::{CgroupId, Limit};
+use crate::model::condition::ScopeName;
+use crate::model::decision::Outlook;
+use crate::model::node::Reclaim;
+use crate::model::sample::Sample;
+use crate::model::snapshot::{Scope, working_set};
+use crate::model::units::{Bytes, Nanos, Percent};
+
+/// Rates are taken over so long.
+const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// Over less than this, one allocation would look like a trend.
+const SHORTEST: Nanos = Nanos(2 * Nanos::SECOND.0);
+/// Readings kept are at least so far apart, so that they are few however often a tick comes.
+const APART: Nanos = Nanos(Nanos::SECOND.0 / 2);
+
+/// Fewer scanned pages say nothing: `vmpressure_win`, mm/vmpressure.c.
+const FEWEST_SCANNED: u64 = 512;
+/// From here on reclaim is at no loss: the kernel's `medium` (60 of 100 in vain).
+const GOOD: u64 = 40_00;
+/// Up to here it is in vain: the kernel's `critical` (95 of 100).
+const VAIN: u64 = 5_00;
+
+/// Readings of both scopes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct GrowthStanding {
+    system: VecDeque<Reading>,
+    kubepods: VecDeque<Reading>,
+    /// Whose readings the pods' are: a cgroup made again begins anew.
+    kubepods_id: CgroupId,
+}
+
+/// One reading of one scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reading {
+    at: Nanos,
+    /// What is in use and could not be had at once, and what was swapped out: it was asked for.
+    demand: Bytes,
+    reclaim: Option<Reclaim>,
+}
+
+/// What could be had: at once, and by reclaim.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    free: Bytes,
+    cache: Bytes,
+    /// Reclaim in vain means that the cache cannot be had.
+    in_vain_counts: bool,
+}
+
+/// Both scopes; one whose memory was not read is left out.
+pub fn outlooks(
+    sample: &Sample,
+    kubepods: Option<(CgroupId, &Scope)>,
+    standing: &mut GrowthStanding,
+) -> Vec<Outlook> {
+    let GrowthStanding { system, kubepods: pods, kubepods_id } = standing;
+    let id = kubepods.map(|(id, _)| id).unwrap_or_default();
+    if id != *kubepods_id {
+        (*pods, *kubepods_id) = (VecDeque::new(), id);
+    }
+    let now = sample.at.boot;
+    let node = read_node(sample, now).map(|(reading, room)| {
+        push(system, reading);
+        outlook(ScopeName::System, system, reading, room)
+    });
+    let pods = kubepods.and_then(|(_, scope)| {
+        let (reading, room) = read_pods(scope, now)?;
+        push(pods, reading);
+        Some(outlook(ScopeName::Kubepods, pods, reading, room))
+    });
+    node.into_iter().chain(pods).collect()
+}
+
+/// The node: what the kernel calls available, of which `MemFree` is there at once.
+fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
+    let memory = sample.node.memory?;
+    let used = memory.total.0.saturating_sub(memory.available.0);
+    let swapped = memory.swap_total.0.saturating_sub(memory.swap_free.0);
+    let free = Bytes(memory.free.0.min(memory.available.0));
+    let cache = Bytes(memory.available.0.saturating_sub(free.0));
+    let demand = Bytes(used.saturating_add(swapped));
+    let reading = Reading { at, demand, reclaim: sample.node.reclaim };
+    Some((reading, Some(Room { free, cache, in_vain_counts: true })))
+}
+
+/// The pods: what their limit leaves, and the cache that could go.
+///
+/// Reclaim at a pod's own limit is in their counters as well, mostly in vain, and says nothing
+/// about what all of them could still have. So it counts only while the kernel side sees somebody
+/// stall for the limit of all.
+fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
+    let files = kubepods.files.as_ref()?;
+    let memory = files.memory;
+    let (current, working_set) = (memory.current?, working_set(files)?);
+    let swapped = memory.swap_current.map_or(0, |swap| swap.0);
+    let room = match memory.max {
+        Some(Limit::At(max)) => Some(Room {
+            free: Bytes(max.saturating_sub(current.0)),
+            cache: Bytes(current.0.saturating_sub(working_set.0)),
+            in_vain_counts: kubepods.shortage.is_some_and(|union| union.avg10 > Percent(0)),
+        }),
+        _ => None,
+    };
+    let demand = Bytes(working_set.0.saturating_add(swapped));
+    let reclaim = memory.stat.map(|stat| Reclaim {
+        scanned: stat.pgscan,
+        reclaimed: stat.pgsteal,
+        refaults: stat.workingset_refault_anon.saturating_add(stat.workingset_refault_file),
+    });
+    Some((Reading { at, demand, reclaim }, room))
+}
+
+/// Takes a reading in; the newest is always the last, the oldest of the window the first.
+fn push(ring: &mut VecDeque<Reading>, reading: Reading) {
+    if ring.back().is_some_and(|last| last.at >= reading.at) {
+        ring.clear();
+    }
+    let n = ring.len();
+    if n >= 2 && reading.at.since(ring[n - 2].at) < APART {
+        ring.pop_back();
+    }
+    ring.push_back(reading);
+    while ring.len() > 2 && reading.at.since(ring[1].at) >= WINDOW {
+        ring.pop_front();
+    }
+    // After a pause the time without readings says nothing about now.
+    if ring.len() == 2 && reading.at.since(ring[0].at).0 > 2 * WINDOW.0 {
+        ring.pop_front();
+    }
+}
+
+fn outlook(
+    scope: ScopeName,
+    ring: &VecDeque<Reading>,
+    now: Reading,
+    room: Option<Room>,
+) -> Outlook {
+    let then = ring.front().copied().unwrap_or(now);
+    let over = now.at.since(then.at);
+    let is_long = over >= SHORTEST;
+    let reclaim = then.reclaim.zip(now.reclaim).filter(|_| is_long);
+    let efficiency = reclaim.and_then(|(then, now)| efficiency(then, now));
+    let refaults =
+        reclaim.map(|(then, now)| rate(now.refaults.saturating_sub(then.refaults), over));
+    let growth = is_long.then(|| rate(now.demand.0.saturating_sub(then.demand.0), over));
+    let left = room.map(|room| left(room, efficiency));
+    let lasts = left.zip(growth).and_then(|(left, growth)| lasts(left, growth));
+    Outlook { scope, left, growth: growth.map(Bytes), lasts, efficiency, refaults }
+}
+
+/// Cache counts in full while reclaim is good, not at all where it is in vain, and by a straight
+/// line in between.
+fn left(room: Room, efficiency: Option<Percent>) -> Bytes {
+    let efficiency = efficiency.filter(|_| room.in_vain_counts);
+    let efficiency = efficiency.map_or(GOOD, |efficiency| u64::from(efficiency.0));
+    let counts = efficiency.clamp(VAIN, GOOD) - VAIN;
+    let cache = u128::from(room.cache.0) * u128::from(counts) / u128::from(GOOD - VAIN);
+    Bytes(room.free.0.saturating_add(u64::try_from(cache).unwrap_or(u64::MAX)))
+}
+
+/// Pages reclaimed of those scanned; `None` if too few were scanned, or a counter ran backwards.
+fn efficiency(then: Reclaim, now: Reclaim) -> Option<Percent> {
+    let scanned = now.scanned.checked_sub(then.scanned)?;
+    let reclaimed = now.reclaimed.checked_sub(then.reclaimed)?;
+    (scanned >= FEWEST_SCANNED).then(|| Percent::share(reclaimed, scanned))
+}
+
+/// So much a second.
+fn rate(amount: u64, over: Nanos) -> u64 {
+    if over.0 == 0 {
+        return 0;
+    }
+    let rate = u128::from(amount) * u128::from(Nanos::SECOND.0) / u128::from(over.0);
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// Until nothing is left; `None` if it does not grow.
+fn lasts(Bytes(left): Bytes, growth: u64) -> Option<Nanos> {
+    let nanos = (u128::from(left) * u128::from(Nanos::SECOND.0)).checked_div(u128::from(growth))?;
+    Some(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Leaks, spikes, cache and thrash, second by second, and properties.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::cgroup::{Cgroup, MemoryFiles, MemoryStat};
+use crate::model::node::Meminfo;
+use crate::model::snapshot::Union;
+
+const MIB: u64 = 1 << 20;
+
+fn seconds(n: u64) -> Nanos {
+    Nanos(n * Nanos::SECOND.0)
+}
+
+/// A node of 1,000 MiB, in MiB: available, free, swap used; and what its reclaim did.
+fn node(at: Nanos, memory: (u64, u64, u64), reclaim: Option<Reclaim>) -> Sample {
+    let (available, free, swapped) = memory;
+    let mut sample = Sample::default();
+    sample.at.boot = at;
+    sample.node.memory = Some(Meminfo {
+        total: Bytes(1_000 * MIB),
+        free: Bytes(free * MIB),
+        available: Bytes(available * MIB),
+        swap_total: Bytes(4_000 * MIB),
+        swap_free: Bytes((4_000 - swapped) * MIB),
+    });
+    sample.node.reclaim = reclaim;
+    sample
+}
+
+/// The node's outlook after samples one second apart.
+fn after(samples: impl IntoIterator<Item = Sample>) -> Outlook {
+    let mut standing = GrowthStanding::default();
+    let all = samples.into_iter().map(|sample| outlooks(&sample, None, &mut standing));
+    *all.last().expect("a sample").first().expect("the node")
+}
+
+fn scanned(scanned: u64, reclaimed: u64, refaults: u64) -> Option<Reclaim> {
+    Some(Reclaim { scanned, reclaimed, refaults })
+}
+
+#[test]
+fn memory_lasts_as_long_as_what_is_left_over_what_is_taken() {
+    type Course = fn(u64) -> (u64, u64, u64);
+    type Row = (&'static str, u64, Course, u64, Option<u64>, Option<u64>);
+    #[rustfmt::skip]
+    let table: &[Row] = &[
+        // what, seconds, MiB available, free and swapped at a second; left, growth, lasts (seconds)
+        ("idle",            20, |_| (500, 100, 0),                500, Some(0),  None),
+        ("one reading",     0,  |_| (500, 100, 0),                500, None,     None),
+        ("one second",      1,  |t| (500 - 10 * t, 100, 0),       490, None,     None),
+        ("leak",            20, |t| (500 - 5 * t, 100, 0),        400, Some(5),  Some(80)),
+        ("leak, nearly",    90, |t| (500 - 5 * t, 10, 0),         50,  Some(5),  Some(10)),
+        ("leak into swap",  30, |t| (20, 10, 20 * t),             20,  Some(20), Some(1)),
+        ("nothing left",    20, |t| (0, 0, 5 * t),                0,   Some(5),  Some(0)),
+        ("cold pages out",  20, |t| (100 + 5 * t, 10, 5 * t),     200, Some(0),  None), // swapped, and given back
+        ("cache is filled", 20, |t| (500, 400 - 20 * t, 0),       500, Some(0),  None), // it could go at once
+        ("given back",      20, |t| (100 + 5 * t, 50, 0),         200, Some(0),  None),
+        ("a spike ended",   30, |t| (if t < 12 { 800 - 50 * t } else { 800 }, 100, 0), 800, Some(0), None),
+    ];
+    for (what, n, course, left, growth, lasts) in table {
+        let got = after((0..=*n).map(|t| node(seconds(t), course(t), None)));
+        assert_eq!(got.left, Some(Bytes(left * MIB)), "{what}");
+        assert_eq!(got.growth, growth.map(|mib| Bytes(mib * MIB)), "{what}");
+        assert_eq!(got.lasts, lasts.map(seconds), "{what}");
+        assert_eq!((got.efficiency, got.refaults), (None, None), "{what}: no counters were read");
+    }
+}
+
+#[test]
+fn cache_counts_only_as_far_as_reclaim_succeeds() {
+    #[rustfmt::skip]
+    let table = [
+        // scanned and reclaimed a second, left of 100 MiB free and 400 MiB cache, efficiency
+        (10_000, 9_000, 500, Some(Percent(90_00))), // streaming reads: pages go as fast as they come
+        (10_000, 4_000, 500, Some(Percent(40_00))),
+        (10_000, 2_250, 300, Some(Percent(22_50))), // half way between
+        (10_000, 500,   100, Some(Percent(5_00))),
+        (10_000, 0,     100, Some(Percent(0))),     // reclaim in vain: only what is free is left
+        (40,     0,     500, None),                 // too few to tell
+        (0,      0,     500, None),
+    ];
+    for (scan, steal, left, efficiency) in table {
+        let samples =
+            (0..=10).map(|t| node(seconds(t), (500, 100, 0), scanned(scan * t, steal * t, 0)));
+        let got = after(samples);
+        assert_eq!(got.efficiency, efficiency, "{scan} {steal}");
+        assert_eq!(got.left, Some(Bytes(left * MIB)), "{scan} {steal}");
+    }
+}
+
+#[test]
+fn pages_that_come_back_are_counted_per_second() {
+    #[rustfmt::skip]
+    let table = [
+        // refaults a second, seconds, per second
+        (0,     10, Some(0)),
+        (7_000, 10, Some(7_000)),
+        (7_000, 30, Some(7_000)),
+        (7_000, 1,  None), // too short
+    ];
+    for (refaults, n, want) in table {
+        let samples = (0..=n).map(|t| node(seconds(t), (900, 800, 0), scanned(0, 0, refaults * t)));
+        assert_eq!(after(samples).refaults, want, "{refaults} over {n}");
+    }
+}
+
+/// All pods, in MiB: limit, current, inactive cache.
+fn pods(limit: Option<Limit>, current: u64, inactive: u64) -> Scope {
+    let stat = MemoryStat { inactive_file: Bytes(inactive * MIB), ..MemoryStat::default() };
+    let memory = MemoryFiles {
+        max: limit,
+        current: Some(Bytes(current * MIB)),
+        stat: Some(stat),
+        ..MemoryFiles::default()
+    };
+    Scope { files: Some(Cgroup { memory, ..Cgroup::default() }), ..Scope::default() }
+}
+
+#[test]
+fn the_pods_memory_ends_at_their_limit() {
+    type Course = fn(u64) -> (u64, u64);
+    type Row = (&'static str, Option<Limit>, Course, Option<u64>, u64, Option<u64>);
+    let at = Some(Limit::At(1_000 * MIB));
+    #[rustfmt::skip]
+    let table: &[Row] = &[
+        // what, limit, current and inactive cache at a second; left, growth, lasts at second 10
+        ("leak",          at,               |t| (800 + 10 * t, 0),       Some(100), 10, Some(10)),
+        ("cache filled",  at,               |t| (800 + 20 * t, 20 * t),  Some(200), 0,  None),
+        ("full of cache", at,               |_| (1_000, 600),            Some(600), 0,  None),
+        ("no limit",      Some(Limit::Max), |t| (800 + 10 * t, 0),       None,      10, None),
+        ("limit unread",  None,             |t| (800 + 10 * t, 0),       None,      10, None),
+    ];
+    for (what, limit, course, left, growth, lasts) in table {
+        let mut standing = GrowthStanding::default();
+        let mut got = Vec::new();
+        for t in 0..=10 {
+            let (current, inactive) = course(t);
+            let mut sample = Sample::default();
+            sample.at.boot = seconds(t);
+            let kubepods = pods(*limit, current, inactive);
+            got = outlooks(&sample, Some((CgroupId(2), &kubepods)), &mut standing);
+        }
+        let [got] = got[..] else { panic!("{what}: {got:?}") };
+        assert_eq!(got.scope, ScopeName::Kubepods, "{what}");
+        assert_eq!(got.left, left.map(|mib| Bytes(mib * MIB)), "{what}");
+        assert_eq!(got.growth, Some(Bytes(growth * MIB)), "{what}");
+        assert_eq!(got.lasts, lasts.map(seconds), "{what}");
+    }
+}
+
+#[test]
+fn reclaim_in_vain_at_a_pods_own_limit_takes_nothing_from_all_pods() {
+    #[rustfmt::skip]
+    let table = [
+        // shortage of all pods over ten seconds, left of 600 MiB cache
+        (None,                Some(600)), // not measured: nothing is said of it
+        (Some(Percent(0)),    Some(600)), // somebody reclaims at a limit of their own
+        (Some(Percent(1_00)), Some(0)),   // at the limit of all
+    ];
+    for (shortage, left) in table {
+        let mut standing = GrowthStanding::default();
+        let mut got = Vec::new();
+        for t in 0..=10 {
+            let mut kubepods = pods(Some(Limit::At(1_000 * MIB)), 1_000, 600);
+            kubepods.shortage = shortage.map(|avg10| Union { avg10, ..Union::default() });
+            let stat = kubepods.files.as_mut().unwrap().memory.stat.as_mut().unwrap();
+            stat.pgscan = 10_000 * t;
+            let mut sample = Sample::default();
+            sample.at.boot = seconds(t);
+            got = outlooks(&sample, Some((CgroupId(2), &kubepods)), &mut standing);
+        }
+        assert_eq!(got[0].efficiency, Some(Percent(0)), "{shortage:?}");
+        assert_eq!(got[0].left, left.map(|mib: u64| Bytes(mib * MIB)), "{shortage:?}");
+    }
+}
+
+#[test]
+fn a_cgroup_made_again_is_not_compared_with_the_one_before() {
+    let mut standing = GrowthStanding::default();
+    #[rustfmt::skip]
+    let table = [
+        // second, id, MiB, growth
+        (0, 2, 100, None),
+        (2, 2, 120, Some(10)),
+        (3, 3, 900, None),
+        (5, 3, 902, Some(1)),
+    ];
+    for (second, id, current, growth) in table {
+        let mut sample = Sample::default();
+        sample.at.boot = seconds(second);
+        let kubepods = pods(Some(Limit::At(1_000 * MIB)), current, 0);
+        let got = outlooks(&sample, Some((CgroupId(id), &kubepods)), &mut standing);
+        assert_eq!(got[0].growth, growth.map(|mib| Bytes(mib * MIB)), "second {second}");
+    }
+}
+
+#[test]
+fn readings_are_few_however_often_a_tick_comes_and_a_pause_begins_anew() {
+    let mut standing = GrowthStanding::default();
+    let mut tick = |ms: u64| {
+        let sample = node(Nanos(ms * 1_000_000), (500, 100, 0), None);
+        outlooks(&sample, None, &mut standing);
+        standing.system.len()
+    };
+    for ms in (0..30_000).step_by(50) {
+        assert!(tick(ms) <= 26, "at {ms} ms");
+    }
+    assert_eq!(tick(90_000), 1, "what was a minute ago says nothing about now");
+    assert_eq!(tick(90_000), 1, "a clock that stands still");
+    assert_eq!(tick(10), 1, "a clock that ran backwards");
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_read_no_reading_is_kept_too_long(
+        readings in proptest::collection::vec(
+            (0..100_000_u64, 0..=1_000_u64, 0..=1_000_u64, 0..=4_000_u64, any::<[u64; 3]>()),
+            1..60,
+        ),
+    ) {
+        let mut standing = GrowthStanding::default();
+        for (ms, available, free, swapped, [scan, steal, refaults]) in readings {
+            let stat = scanned(scan, steal, refaults);
+            let sample = node(Nanos(ms * 1_000_000), (available, free, swapped), stat);
+            let got = outlooks(&sample, None, &mut standing)[0];
+            prop_assert!(got.left.unwrap() <= Bytes(available * MIB));
+            prop_assert_eq!(got.lasts.is_some(), got.growth.is_some_and(|growth| growth.0 > 0));
+            let ring = &standing.system;
+            prop_assert!(ring.iter().zip(ring.iter().skip(1)).all(|(a, b)| a.at < b.at));
+        }
+        let json = serde_json::to_string(&standing).unwrap();
+        prop_assert_eq!(serde_json::from_str::<GrowthStanding>(&json).unwrap(), standing);
+    }
+}

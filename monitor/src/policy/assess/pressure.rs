@@ -1,0 +1,100 @@
+//! Which pressure thresholds are met: ours, where the kubelet has none.
+//! In: thresholds, a snapshot, outlooks and what was remembered. Out: what is met, since when.
+//! What is not measured is not met, and its grace begins anew. Rules: docs/policy.md.
+
+use serde::{Deserialize, Serialize};
+
+use super::scope;
+use crate::model::condition::ScopeName;
+use crate::model::decision::{Met, Outlook, Trigger};
+use crate::model::snapshot::Snapshot;
+use crate::model::threshold::{PressureSignal, PressureThreshold};
+use crate::model::units::{Nanos, Percent};
+
+/// Since when each pressure threshold that is met has been met.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PressureStanding(Vec<(PressureThreshold, Nanos)>);
+
+/// Judges all `thresholds`; what is met is in the order in which it is relieved: memory first, the
+/// rest as configured.
+#[must_use]
+pub fn judge(
+    thresholds: &[PressureThreshold],
+    snapshot: &Snapshot,
+    outlooks: &[Outlook],
+    standing: &mut PressureStanding,
+) -> Vec<Met> {
+    let now = snapshot.at.boot;
+    let since = |threshold: &PressureThreshold| {
+        let known = standing.0.iter().find(|(t, _)| t == threshold);
+        known.map_or(now, |(_, since)| *since).min(now)
+    };
+    let met = |threshold: &PressureThreshold| {
+        let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
+        let measured = measured(threshold, snapshot, outlook)?;
+        let since = since(threshold);
+        is_met(threshold.on, measured).then(|| Met {
+            threshold: Trigger::Pressure(*threshold),
+            since,
+            is_due: now.since(since) >= threshold.grace,
+            measured,
+            missing: None,
+        })
+    };
+    let mut all: Vec<_> = thresholds.iter().filter_map(met).collect();
+    all.sort_by_key(|met| !is_memory(met));
+    let stands = |met: &Met| match met.threshold {
+        Trigger::Pressure(threshold) => Some((threshold, met.since)),
+        Trigger::Eviction(_) => None,
+    };
+    standing.0 = all.iter().filter_map(stands).collect();
+    all
+}
+
+/// The figure that a threshold looks at, in its own unit: hundredths of a percent, nanoseconds, or
+/// pages a second.
+fn measured(
+    threshold: &PressureThreshold,
+    snapshot: &Snapshot,
+    outlook: Option<&Outlook>,
+) -> Option<u64> {
+    let scope = match threshold.scope {
+        ScopeName::System => &snapshot.whole,
+        ScopeName::Kubepods => scope::kubepods(snapshot)?.1,
+    };
+    let hundredths = |Percent(share): Percent| u64::from(share);
+    match threshold.on {
+        PressureSignal::Cpu(_) => scope.contention.map(|union| hundredths(union.avg10)),
+        PressureSignal::Memory(_) => scope.shortage.map(|union| hundredths(union.avg10)),
+        PressureSignal::Disk(_) => {
+            scope.pressure.io.and_then(|io| io.full).map(|line| hundredths(line.avg10))
+        }
+        PressureSignal::Exhaustion(_) => outlook?.lasts.map(|lasts| lasts.0),
+        PressureSignal::Refaults(_) => outlook?.refaults,
+    }
+}
+
+/// At or above it; for exhaustion, at or below.
+fn is_met(on: PressureSignal, measured: u64) -> bool {
+    match on {
+        PressureSignal::Cpu(at) | PressureSignal::Memory(at) | PressureSignal::Disk(at) => {
+            measured >= u64::from(at.0)
+        }
+        PressureSignal::Exhaustion(within) => measured <= within.0,
+        PressureSignal::Refaults(at) => measured >= at,
+    }
+}
+
+/// True for what memory would relieve.
+pub(super) fn is_memory(met: &Met) -> bool {
+    match met.threshold {
+        Trigger::Pressure(threshold) => {
+            !matches!(threshold.on, PressureSignal::Cpu(_) | PressureSignal::Disk(_))
+        }
+        Trigger::Eviction(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Each signal at its threshold, grace, what is not measured, and properties.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::pod::Place;
+use crate::model::psi::{Line, Pressure};
+use crate::model::snapshot::{Scope, Union};
+use crate::model::units::Bytes;
+
+fn seconds(n: u64) -> Nanos {
+    Nanos(n * Nanos::SECOND.0)
+}
+
+fn union(avg10: u16) -> Option<Union> {
+    Some(Union { avg10: Percent(avg10), ..Union::default() })
+}
+
+fn scope_with(cpu: u16, memory: u16, disk: u16) -> Scope {
+    let full = Line { avg10: Percent(disk), ..Line::default() };
+    let mut scope = Scope { contention: union(cpu), shortage: union(memory), ..Scope::default() };
+    scope.pressure.io = Some(Pressure { some: None, full: Some(full) });
+    scope
+}
+
+fn outlook(scope: ScopeName, lasts: Option<u64>, refaults: Option<u64>) -> Outlook {
+    let lasts = lasts.map(seconds);
+    let growth = Some(Bytes(1));
+    Outlook { scope, left: Some(Bytes(0)), growth, lasts, efficiency: None, refaults }
+}
+
+#[test]
+fn each_signal_is_met_at_its_threshold() {
+    use PressureSignal::{Cpu, Disk, Exhaustion, Memory, Refaults};
+    use ScopeName::{Kubepods, System};
+    let path = CgroupPath("/kubepods".into());
+    let pods = Scope { path, place: Place::Kubepods, ..scope_with(20_00, 30_00, 40_00) };
+    let snapshot = Snapshot {
+        whole: scope_with(50_00, 60_00, 70_00),
+        scopes: BTreeMap::from([(CgroupId(2), pods)]),
+        ..Snapshot::default()
+    };
+    let outlooks =
+        [outlook(System, Some(10), Some(1_000)), outlook(Kubepods, Some(20), Some(2_000))];
+    let at = |s| Exhaustion(seconds(s));
+    #[rustfmt::skip]
+    let table = [
+        // scope, threshold, measured if met
+        (System,   Cpu(Percent(50_00)),    Some(50_00)), // equality is enough
+        (System,   Cpu(Percent(50_01)),    None),
+        (Kubepods, Cpu(Percent(20_00)),    Some(20_00)),
+        (System,   Memory(Percent(60_00)), Some(60_00)),
+        (Kubepods, Memory(Percent(30_01)), None),
+        (System,   Disk(Percent(69_99)),   Some(70_00)),
+        (Kubepods, Disk(Percent(70_00)),   None),
+        (System,   at(10),                 Some(10 * Nanos::SECOND.0)),
+        (System,   at(9),                  None),
+        (Kubepods, at(20),                 Some(20 * Nanos::SECOND.0)),
+        (System,   Refaults(1_000),        Some(1_000)),
+        (System,   Refaults(1_001),        None),
+        (Kubepods, Refaults(2_000),        Some(2_000)),
+    ];
+    for (scope, on, want) in table {
+        let threshold = PressureThreshold { scope, on, grace: Nanos(0) };
+        let got = judge(&[threshold], &snapshot, &outlooks, &mut PressureStanding::default());
+        let got = got.first().map(|met| (met.measured, met.is_due));
+        assert_eq!(got, want.map(|measured| (measured, true)), "{}", threshold.name());
+        let nothing = Snapshot::default();
+        let got = judge(&[threshold], &nothing, &[], &mut PressureStanding::default());
+        assert_eq!(got, [], "{}: what is not measured is not met", threshold.name());
+    }
+}
+
+#[test]
+fn a_pressure_threshold_is_due_after_its_grace_and_a_break_begins_it_anew() {
+    let on = PressureSignal::Memory(Percent(60_00));
+    let threshold = [PressureThreshold { scope: ScopeName::System, on, grace: seconds(20) }];
+    #[rustfmt::skip]
+    let table = [
+        // second, shortage, met since and due
+        (0,  Some(60_00), Some((0, false))),
+        (19, Some(90_00), Some((0, false))),
+        (20, Some(60_00), Some((0, true))),
+        (21, Some(59_99), None),
+        (22, Some(60_00), Some((22, false))),
+        (41, None,        None), // not measured
+        (42, Some(60_00), Some((42, false))),
+        (5,  Some(60_00), Some((5, false))), // a clock that ran backwards
+        (25, Some(60_00), Some((5, true))),
+    ];
+    let mut standing = PressureStanding::default();
+    for (second, shortage, want) in table {
+        let whole = Scope { shortage: shortage.and_then(union), ..Scope::default() };
+        let mut snapshot = Snapshot { whole, ..Snapshot::default() };
+        snapshot.at.boot = seconds(second);
+        let got = judge(&threshold, &snapshot, &[], &mut standing);
+        let got = got.first().map(|met| (met.since.0 / Nanos::SECOND.0, met.is_due));
+        assert_eq!(got, want, "second {second}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn pressure_is_met_iff_the_numbers_say_so(
+        readings in proptest::collection::vec(
+            (0..100_u64, proptest::option::of(0..200_u16), proptest::option::of(0..20_u64)),
+            1..40,
+        ),
+        at in 0..200_u16,
+        within in 0..20_u64,
+    ) {
+        let (scope, grace) = (ScopeName::System, seconds(3));
+        let memory = PressureSignal::Memory(Percent(at));
+        let ends = PressureSignal::Exhaustion(seconds(within));
+        let thresholds = [memory, ends].map(|on| PressureThreshold { scope, on, grace });
+        let mut standing = PressureStanding::default();
+        for (second, shortage, lasts) in readings {
+            let whole = Scope { shortage: shortage.and_then(union), ..Scope::default() };
+            let mut snapshot = Snapshot { whole, ..Snapshot::default() };
+            snapshot.at.boot = seconds(second);
+            let outlooks = [outlook(scope, lasts, None)];
+            let met = judge(&thresholds, &snapshot, &outlooks, &mut standing);
+            let is_met = |on| met.iter().any(|met| matches!(
+                met.threshold, Trigger::Pressure(threshold) if threshold.on == on
+            ));
+            prop_assert_eq!(is_met(memory), shortage.is_some_and(|share| share >= at));
+            prop_assert_eq!(is_met(ends), lasts.is_some_and(|lasts| lasts <= within));
+            prop_assert!(met.iter().all(|met| met.since <= snapshot.at.boot));
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The two scopes that are judged: the node, and the cgroup of all its pods.
+
+use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::pod::Place;
+use crate::model::sample::Sample;
+use crate::model::snapshot::{Scope, Snapshot};
+
+/// Why nothing is known of the pods.
+pub(crate) const NO_KUBEPODS: &str = "there is no cgroup of all pods (kubepods) on this node";
+
+/// The top of the cgroup v2 tree.
+pub(crate) fn root(sample: &Sample) -> Option<&Cgroup> {
+    sample.cgroups.values().find(|cgroup| cgroup.path.is_root())
+}
+
+/// The cgroup of all pods. Where there are several, as on a host of nodes in containers, the one
+/// nearest to the root, of these the first by name.
+pub(crate) fn kubepods(snapshot: &Snapshot) -> Option<(CgroupId, &Scope)> {
+    let all = snapshot.scopes.iter().filter(|(_, scope)| scope.place == Place::Kubepods);
+    let nearest = all.min_by_key(|(_, scope)| (scope.path.segments().count(), &scope.path));
+    nearest.map(|(&id, scope)| (id, scope))
+}

@@ -1,0 +1,105 @@
+//! The taints that keep pods away from a contended node.
+//! Source: KEP-4205 and KEP-5394: one key per resource, shared by both scopes.
+
+use crate::model::condition::{Condition, Resource, Status};
+use crate::model::decision::Taint;
+use crate::model::settings::Conditions;
+
+/// The domain of the keys, unless the prefix brings its own.
+const DOMAIN: &str = "node.kubernetes.io/";
+
+/// One taint for each resource of which a condition holds. A condition that is Unknown holds off
+/// nobody.
+#[must_use]
+pub fn taints(settings: &Conditions, conditions: &[Condition]) -> Vec<Taint> {
+    let of = |resource| {
+        let holds = |c: &&Condition| c.name.resource == resource && c.status == Status::True;
+        let because: Vec<_> = conditions.iter().filter(holds).map(|c| c.name).collect();
+        let key = key(&settings.prefix, resource);
+        (!because.is_empty()).then_some(Taint { key, effect: settings.taint_effect, because })
+    };
+    [Resource::Cpu, Resource::Memory, Resource::Disk].into_iter().filter_map(of).collect()
+}
+
+/// A prefix with a domain (`isobar.example/`) takes the place of Kubernetes' own; one without is put
+/// before the name.
+fn key(prefix: &str, resource: Resource) -> String {
+    let domain = if prefix.contains('/') { "" } else { DOMAIN };
+    let name = match resource {
+        Resource::Cpu => "cpu-contention-pressure",
+        Resource::Memory => "memory-contention-pressure",
+        Resource::Disk => "disk-contention-pressure",
+    };
+    format!("{domain}{prefix}{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::condition::{ConditionName, Measure, Phase, ScopeName};
+    use crate::model::sample::Moment;
+    use crate::model::settings::TaintEffect;
+    use crate::model::units::Percent;
+
+    fn condition(scope: ScopeName, resource: Resource, status: Status) -> Condition {
+        let name = ConditionName { scope, resource };
+        Condition {
+            name,
+            kind: name.name().into(),
+            status,
+            phase: Phase::Calm,
+            measure: Measure::RawSome,
+            threshold: Percent(60_00),
+            avg10: None,
+            avg60: None,
+            since: Moment::default(),
+            judged: None,
+            why: None,
+        }
+    }
+
+    #[test]
+    fn both_scopes_share_one_taint_per_resource() {
+        use Resource::{Cpu, Disk, Memory};
+        use ScopeName::{Kubepods, System};
+        let settings = Conditions::default();
+        type Row<'a> = (&'a [(ScopeName, Resource, Status)], &'a [(&'a str, usize)]);
+        #[rustfmt::skip]
+        let table: &[Row<'_>] = &[
+            // conditions, keys and of how many conditions
+            (&[], &[]),
+            (&[(System, Cpu, Status::False), (Kubepods, Cpu, Status::Unknown)], &[]),
+            (&[(System, Memory, Status::True)], &[("node.kubernetes.io/memory-contention-pressure", 1)]),
+            (&[(System, Memory, Status::True), (Kubepods, Memory, Status::True)],
+                &[("node.kubernetes.io/memory-contention-pressure", 2)]),
+            (&[(System, Disk, Status::True), (System, Memory, Status::False), (Kubepods, Cpu, Status::True)],
+                &[("node.kubernetes.io/cpu-contention-pressure", 1), ("node.kubernetes.io/disk-contention-pressure", 1)]),
+        ];
+        for (given, want) in table {
+            let conditions: Vec<_> = given.iter().map(|&(s, r, st)| condition(s, r, st)).collect();
+            let got = taints(&settings, &conditions);
+            let got: Vec<_> = got.iter().map(|t| (t.key.as_str(), t.because.len())).collect();
+            assert_eq!(got, *want, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_with_a_domain_replaces_that_of_kubernetes() {
+        let conditions = [condition(ScopeName::System, Resource::Cpu, Status::True)];
+        #[rustfmt::skip]
+        let table = [
+            // prefix, key
+            ("",                "node.kubernetes.io/cpu-contention-pressure"),
+            ("isobar-",         "node.kubernetes.io/isobar-cpu-contention-pressure"),
+            ("isobar.example/", "isobar.example/cpu-contention-pressure"),
+        ];
+        for (prefix, want) in table {
+            let taint_effect = TaintEffect::PreferNoSchedule;
+            let settings =
+                Conditions { prefix: prefix.into(), taint_effect, ..Conditions::default() };
+            let got = taints(&settings, &conditions);
+            assert_eq!(got[0].key, want, "{prefix:?}");
+            assert_eq!(got[0].effect, TaintEffect::PreferNoSchedule, "{prefix:?}");
+        }
+    }
+}

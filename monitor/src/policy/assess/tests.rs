@@ -1,0 +1,279 @@
+//! Whole ticks: what comes first, what is stale, and courses that pressure files do not show.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
+use crate::model::node::{Filesystem, Meminfo, Reclaim};
+use crate::model::quantity::Quantity;
+use crate::model::sample::Moment;
+use crate::model::settings::{Eviction, usual_pressure_thresholds};
+use crate::model::snapshot::{Averages, Snapshot};
+use crate::model::threshold::{Amount, Threshold};
+use crate::model::units::Bytes;
+
+const MIB: u64 = 1 << 20;
+
+fn seconds(n: u64) -> Nanos {
+    Nanos(n * Nanos::SECOND.0)
+}
+
+/// What a node of 1,000 MiB is like at a second, in MiB.
+#[derive(Debug, Clone, Copy, Default)]
+struct Course {
+    available: u64,
+    free: u64,
+    anon: u64,
+    file: u64,
+    inactive_file: u64,
+    swapped: u64,
+    scanned: u64,
+    reclaimed: u64,
+    refaults: u64,
+    disk_read_at: Option<u64>,
+}
+
+fn sample(second: u64, course: Course) -> Sample {
+    let mut sample = Sample { tick: second + 1, ..Sample::default() };
+    sample.at = Moment { boot: seconds(second), wall: seconds(second) };
+    let mib = |n: u64| Bytes(n * MIB);
+    sample.node.memory = Some(Meminfo {
+        total: mib(1_000),
+        free: mib(course.free),
+        available: mib(course.available),
+        swap_total: mib(1_000),
+        swap_free: mib(1_000 - course.swapped),
+    });
+    let Course { scanned, reclaimed, refaults, .. } = course;
+    sample.node.reclaim = Some(Reclaim { scanned, reclaimed, refaults });
+    sample.node.filesystems.at = seconds(course.disk_read_at.unwrap_or(0));
+    let disk =
+        Filesystem { device: 1, available: mib(1), capacity: mib(100), ..Filesystem::default() };
+    sample.node.filesystems.nodefs = course.disk_read_at.map(|_| disk);
+    let stat = MemoryStat {
+        anon: mib(course.anon),
+        file: mib(course.file),
+        inactive_file: mib(course.inactive_file),
+        ..MemoryStat::default()
+    };
+    let memory = MemoryFiles { stat: Some(stat), ..MemoryFiles::default() };
+    let root = Cgroup { path: CgroupPath::root(), memory, ..Cgroup::default() };
+    sample.cgroups = BTreeMap::from([(CgroupId(1), root)]);
+    sample
+}
+
+fn threshold(signal: Signal, mib: u64) -> Threshold {
+    let value = Amount::Quantity(Quantity::bytes(mib * MIB));
+    Threshold { signal, value, grace: Nanos(0), min_reclaim: None }
+}
+
+fn settings(thresholds: Vec<Threshold>, pressure: Vec<PressureThreshold>) -> Settings {
+    let eviction = Eviction { thresholds, pressure, ..Eviction::default() };
+    Settings { eviction, ..Settings::default() }
+}
+
+/// Judges second after second.
+struct Bench {
+    settings: Settings,
+    before: Option<Sample>,
+    averages: Averages,
+    standing: AssessStanding,
+}
+
+impl Bench {
+    fn new(settings: Settings) -> Self {
+        let (averages, standing) = (Averages::new(2), AssessStanding::default());
+        Self { settings, before: None, averages, standing }
+    }
+
+    fn tick(&mut self, second: u64, course: Course) -> Assessment {
+        let sample = sample(second, course);
+        let snapshot = Snapshot::between(self.before.as_ref(), &sample, &mut self.averages);
+        // What is remembered goes through a recording each time: nothing may be lost there.
+        let json = serde_json::to_string(&self.standing).unwrap();
+        self.standing = serde_json::from_str(&json).unwrap();
+        let got = assess(&self.settings, &sample, &snapshot, &mut self.standing);
+        self.before = Some(sample);
+        got
+    }
+}
+
+fn names(met: &[Met]) -> Vec<String> {
+    met.iter().map(|met| met.threshold.name()).collect()
+}
+
+fn reasons(assessment: &Assessment) -> Vec<&str> {
+    assessment.events.iter().map(|event| event.reason.as_str()).collect()
+}
+
+#[test]
+fn memory_comes_first_and_the_kubelets_before_ours() {
+    let disk = threshold(Signal::NodefsAvailable, 10);
+    let memory = threshold(Signal::MemoryAvailable, 100);
+    let mut bench = Bench::new(settings(vec![disk, memory], usual_pressure_thresholds()));
+    let mut got = Assessment::default();
+    for second in 0..=10 {
+        let left = 60 - 5 * second;
+        let course =
+            Course { available: left, free: left, anon: 1_000 - left, ..Course::default() };
+        let disk_read_at = Some(second);
+        got = bench.tick(second, Course { disk_read_at, ..course });
+    }
+    assert_eq!(
+        names(&got.met),
+        ["memory.available", "system.memory.exhaustion", "nodefs.available"]
+    );
+    assert_eq!(got.first, Some(got.met[0]));
+    assert_eq!(got.node_pressure, [NodePressure::MemoryPressure, NodePressure::DiskPressure]);
+    assert_eq!(got.refused, [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort]);
+    assert!(!got.is_stale);
+}
+
+#[test]
+fn a_reading_that_was_acted_on_before_is_stale_until_it_is_read_anew() {
+    let mut bench = Bench::new(settings(vec![threshold(Signal::NodefsAvailable, 10)], Vec::new()));
+    let begins = &["NodeHasDiskPressure", "EvictionThresholdMet"][..];
+    #[rustfmt::skip]
+    let table = [
+        // second, disk read at, is stale, events
+        (5,  Some(5),  false, begins),
+        (6,  Some(5),  true,  &[]),
+        (14, Some(5),  true,  &[]),
+        (15, Some(15), false, &[]), // the same shortage: told once
+    ];
+    for (second, disk_read_at, is_stale, events) in table {
+        let got = bench.tick(second, Course { disk_read_at, ..Course::default() });
+        assert_eq!(names(&got.met), ["nodefs.available"], "second {second}");
+        assert_eq!(got.is_stale, is_stale, "second {second}");
+        assert!(got.first.is_some_and(|met| met.is_due), "second {second}");
+        let told: Vec<_> =
+            reasons(&got).into_iter().filter(|r| !r.starts_with("Pressure")).collect();
+        assert_eq!(told, events, "second {second}");
+    }
+}
+
+#[test]
+fn what_is_watched_and_says_nothing_is_named() {
+    let thresholds = vec![
+        threshold(Signal::ImagefsAvailable, 10),
+        threshold(Signal::AllocatableMemoryAvailable, 10),
+        threshold(Signal::MemoryAvailable, 10),
+    ];
+    let got = Bench::new(settings(thresholds, Vec::new())).tick(1, Course::default());
+    let named: Vec<_> = got.unobserved.iter().map(|missing| missing.signal).collect();
+    assert_eq!(named, [Signal::AllocatableMemoryAvailable, Signal::ImagefsAvailable]);
+    let seen: Vec<_> = got.observations.iter().map(|seen| seen.signal).collect();
+    assert_eq!(seen, [Signal::MemoryAvailable]);
+    assert_eq!((got.met, got.first, got.node_pressure), (Vec::new(), None, Vec::new()));
+}
+
+/// The first second at which something is due, and what. No pressure file exists in any of these.
+fn first_due(settings: Settings, course: impl Fn(u64) -> Course) -> Option<(u64, String)> {
+    let mut bench = Bench::new(settings);
+    (0..200).find_map(|second| {
+        let got = bench.tick(second, course(second));
+        got.first.map(|met| (second, met.threshold.name()))
+    })
+}
+
+/// 5 MiB a second, from 800 MiB.
+fn leak(second: u64) -> Course {
+    let left = 800_u64.saturating_sub(5 * second);
+    Course { available: left, free: left, anon: 1_000 - left, ..Course::default() }
+}
+
+/// No room, and what is taken goes to swap: pressure can stay low if the disk is fast.
+fn into_swap(second: u64) -> Course {
+    let swapped = 10 * second.min(100);
+    Course { available: 50, free: 20, anon: 900, swapped, ..Course::default() }
+}
+
+/// A working set of mapped files, larger than memory, read again and again. What is available
+/// hardly falls.
+fn thrash(second: u64) -> Course {
+    let anon = 100 + second;
+    Course {
+        available: 800 - second,
+        free: 8,
+        anon,
+        file: 880,
+        inactive_file: 700,
+        scanned: 100_000 * second,
+        reclaimed: 4_000 * second,
+        refaults: 4_000 * second,
+        ..Course::default()
+    }
+}
+
+/// A file of two gibibytes, read once: cache fills and goes as fast as it comes.
+fn read_once(second: u64) -> Course {
+    let cache = (100 * second).min(700);
+    let pages = 25_600 * second;
+    Course {
+        available: 780,
+        free: 800 - cache,
+        anon: 200,
+        file: cache,
+        inactive_file: cache,
+        scanned: pages,
+        reclaimed: pages,
+        ..Course::default()
+    }
+}
+
+/// 50 MiB a second for eight seconds, then all of it given back.
+fn spike(second: u64) -> Course {
+    let taken = if (20..28).contains(&second) { 50 * (second - 19) } else { 0 };
+    let left = 800 - taken;
+    Course { available: left, free: left, anon: 1_000 - left, ..Course::default() }
+}
+
+#[test]
+fn a_freeze_is_seen_coming_without_any_pressure() {
+    let refaults = PressureThreshold {
+        scope: crate::model::condition::ScopeName::System,
+        on: PressureSignal::Refaults(2_000),
+        grace: seconds(10),
+    };
+    let usual = usual_pressure_thresholds();
+    let exhaustion = "system.memory.exhaustion";
+    type Row =
+        (&'static str, fn(u64) -> Course, Vec<PressureThreshold>, Option<(u64, &'static str)>);
+    #[rustfmt::skip]
+    let table: [Row; 6] = [
+        // what, course, thresholds, due at and by what
+        ("leak",      leak,      usual.clone(),  Some((152, exhaustion))),
+        ("swap",      into_swap, usual.clone(),  Some((4, exhaustion))),
+        ("thrash",    thrash,    usual.clone(),  Some((4, exhaustion))), // cache counts for nothing
+        ("refaults",  thrash,    vec![refaults], Some((12, "system.memory.refaults"))),
+        ("read once", read_once, usual.clone(),  None),
+        ("spike",     spike,     usual,          None),
+    ];
+    for (what, course, thresholds, want) in table {
+        let got = first_due(settings(Vec::new(), thresholds), course);
+        assert_eq!(got, want.map(|(second, name)| (second, name.to_owned())), "{what}");
+    }
+}
+
+#[test]
+fn relief_by_pressure_is_told_with_its_numbers() {
+    let mut bench = Bench::new(settings(Vec::new(), usual_pressure_thresholds()));
+    let told: Vec<_> = (0..20)
+        .flat_map(|second| bench.tick(second, into_swap(second)).events)
+        .filter(|event| event.reason == "PressureThresholdMet")
+        .map(|event| event.message)
+        .collect();
+    let want = "Attempting to relieve system.memory.exhaustion: 5s, the threshold is 10s for 2s";
+    assert_eq!(told, [want]);
+}
+
+#[test]
+fn file_systems_that_come_and_go_take_their_thresholds_along() {
+    let mut bench = Bench::new(settings(vec![threshold(Signal::NodefsAvailable, 10)], Vec::new()));
+    let with = bench.tick(1, Course { disk_read_at: Some(1), ..Course::default() });
+    assert_eq!(names(&with.met), ["nodefs.available"]);
+    let without = bench.tick(2, Course::default());
+    assert_eq!(names(&without.met), Vec::<String>::new());
+    assert_eq!(without.unobserved.len(), 1, "{:?}", without.unobserved);
+    assert_eq!(without.node_pressure, [NodePressure::DiskPressure], "within the transition period");
+}

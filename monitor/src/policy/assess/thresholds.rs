@@ -1,0 +1,172 @@
+//! Which eviction thresholds are met, since when, and which of them is to be relieved: the
+//! kubelet's `synchronize`, steps 5 to 11 and 13, as functions of what was observed.
+//! In: thresholds, observations, the moment and what was remembered. Out: a `Verdict`.
+//! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go` and `helpers.go`.
+//! Deviations: docs/policy.md, "Eviction signals".
+
+mod containerfs;
+mod events;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::containerfs::rewritten;
+use crate::model::decision::{Event, Met, NodePressure, Observation, Trigger};
+use crate::model::settings::Eviction;
+use crate::model::threshold::{Signal, Threshold};
+use crate::model::units::Nanos;
+
+/// What is remembered of thresholds from tick to tick.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ThresholdStanding {
+    /// Since when each threshold that is met has been met.
+    first_observed: Vec<(Threshold, Nanos)>,
+    /// Those that were met for their grace period at the last tick: `thresholdsMet`. They stay met
+    /// until their minimum reclaim is there as well.
+    met: Vec<Threshold>,
+    /// When each node condition was last seen.
+    last_observed: BTreeMap<NodePressure, Nanos>,
+    /// The node conditions that held at the last tick.
+    held: BTreeSet<NodePressure>,
+    /// When each signal was read that was judged at the last tick.
+    read: BTreeMap<Signal, Nanos>,
+}
+
+/// What one tick came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Thresholds that are met, in the order in which they are relieved.
+    pub met: Vec<Met>,
+    /// Node conditions that hold.
+    pub pressure: Vec<NodePressure>,
+    /// Signals that were read anew since the last tick.
+    pub fresh: BTreeSet<Signal>,
+    /// Node conditions that changed.
+    pub events: Vec<Event>,
+}
+
+/// Judges all `thresholds`, whose containerfs entries are [`rewritten`].
+#[must_use]
+pub fn judge(
+    settings: &Eviction,
+    thresholds: &[Threshold],
+    observations: &[Observation],
+    now: Nanos,
+    standing: &mut ThresholdStanding,
+) -> Verdict {
+    let seen = |signal| observations.iter().find(|seen| seen.signal == signal);
+    let is_met =
+        |threshold: &&Threshold| seen(threshold.signal).is_some_and(|s| below(threshold, s));
+    let mut met: Vec<Threshold> = thresholds.iter().filter(is_met).copied().collect();
+
+    // A threshold that the configuration has dropped is not waited for.
+    let still = |threshold: &&Threshold| thresholds.iter().any(|t| is_same(t, threshold));
+    for threshold in standing.met.iter().filter(still) {
+        let unresolved = seen(threshold.signal).is_some_and(|s| unreclaimed(threshold, s));
+        if unresolved && !met.iter().any(|t| is_same(t, threshold)) {
+            met.push(*threshold);
+        }
+    }
+
+    let since = |threshold: &Threshold| {
+        let known = standing.first_observed.iter().find(|(t, _)| is_same(t, threshold));
+        known.map_or(now, |(_, since)| *since).min(now)
+    };
+    let first_observed: Vec<_> = met.iter().map(|t| (*t, since(t))).collect();
+    let pressure = pressure(&met, settings.transition_period, now, &mut standing.last_observed);
+    let events = events::of(&standing.held, &pressure, &first_observed, observations);
+
+    let mut all: Vec<Met> = first_observed
+        .iter()
+        .filter_map(|&(threshold, since)| {
+            let seen = seen(threshold.signal)?;
+            let is_due = now.since(since) >= threshold.grace;
+            Some(Met {
+                threshold: Trigger::Eviction(threshold),
+                since,
+                is_due,
+                measured: seen.available,
+                missing: Some(wanted(&threshold, seen).saturating_sub(seen.available)),
+            })
+        })
+        .collect();
+    // Stable, so that of equals the one that was configured first comes first.
+    all.sort_by_key(|met| !is_memory(met));
+    let is_fresh =
+        |seen: &&Observation| is_newer(seen.at, standing.read.get(&seen.signal).copied());
+    let fresh = observations.iter().filter(is_fresh).map(|seen| seen.signal).collect();
+
+    let due = first_observed.iter().filter(|(t, since)| now.since(*since) >= t.grace);
+    standing.met = due.map(|(threshold, _)| *threshold).collect();
+    standing.first_observed = first_observed;
+    standing.held.clone_from(&pressure);
+    standing.read = observations.iter().map(|seen| (seen.signal, seen.at)).collect();
+    Verdict { met: all, pressure: pressure.into_iter().collect(), fresh, events }
+}
+
+/// Strictly less is left than the threshold says: `thresholdsMet`.
+fn below(threshold: &Threshold, seen: &Observation) -> bool {
+    threshold.value.of(seen.capacity) > seen.available
+}
+
+/// The same with the minimum reclaim on top.
+fn unreclaimed(threshold: &Threshold, seen: &Observation) -> bool {
+    wanted(threshold, seen) > seen.available
+}
+
+/// What must be left before a threshold that was due counts as left; a minimum reclaim in percent
+/// is of the same capacity.
+fn wanted(threshold: &Threshold, seen: &Observation) -> u64 {
+    let min_reclaim = threshold.min_reclaim.map_or(0, |amount| amount.of(seen.capacity));
+    threshold.value.of(seen.capacity).saturating_add(min_reclaim)
+}
+
+/// The kubelet compares signal, operator, grace period and value.
+fn is_same(one: &Threshold, other: &Threshold) -> bool {
+    let key = |t: &Threshold| (t.signal, t.grace, t.value);
+    key(one) == key(other)
+}
+
+/// The kubelet's condition for a signal.
+#[must_use]
+pub fn condition(signal: Signal) -> NodePressure {
+    match signal {
+        Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => {
+            NodePressure::MemoryPressure
+        }
+        Signal::PidAvailable => NodePressure::PidPressure,
+        _ => NodePressure::DiskPressure,
+    }
+}
+
+/// Conditions of thresholds that are met, in grace or not, and those that were within the
+/// transition period (strictly less).
+fn pressure(
+    met: &[Threshold],
+    transition: Nanos,
+    now: Nanos,
+    last_observed: &mut BTreeMap<NodePressure, Nanos>,
+) -> BTreeSet<NodePressure> {
+    last_observed.extend(met.iter().map(|threshold| (condition(threshold.signal), now)));
+    // A moment still to come was another clock's: it would hold the condition until then.
+    last_observed.retain(|_, last| *last <= now && now.since(*last) < transition);
+    let met = met.iter().map(|threshold| condition(threshold.signal));
+    last_observed.keys().copied().chain(met).collect()
+}
+
+/// The kubelet's `thresholdsUpdatedStats`: never seen before, undated, or strictly newer.
+fn is_newer(read: Nanos, last: Option<Nanos>) -> bool {
+    read == Nanos(0) || last.is_none_or(|last| read > last)
+}
+
+fn is_memory(met: &Met) -> bool {
+    match met.threshold {
+        Trigger::Eviction(threshold) => condition(threshold.signal) == NodePressure::MemoryPressure,
+        Trigger::Pressure(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Thresholds on containerfs, which nobody sets: they follow from where images are kept.
+//! Source: kubelet `pkg/kubelet/eviction/helpers.go`, `UpdateContainerFsThresholds`.
+
+use crate::model::node::{Filesystem, Filesystems};
+use crate::model::threshold::{Signal, Threshold};
+
+/// `thresholds` with those on containerfs taken from nodefs or, where images and writable layers
+/// share a file system of their own, from imagefs. Without a containerfs there are none.
+#[must_use]
+pub fn rewritten(thresholds: &[Threshold], filesystems: &Filesystems) -> Vec<Threshold> {
+    let is_ours =
+        |signal| !matches!(signal, Signal::ContainerfsAvailable | Signal::ContainerfsInodesFree);
+    let mut all: Vec<_> = thresholds.iter().filter(|t| is_ours(t.signal)).copied().collect();
+    if filesystems.containerfs.is_none() {
+        return all;
+    }
+    let is_with_images = is_dedicated(filesystems);
+    let copies: Vec<_> = all
+        .iter()
+        .filter_map(|threshold| {
+            let signal = match (threshold.signal, is_with_images) {
+                (Signal::NodefsAvailable, false) | (Signal::ImagefsAvailable, true) => {
+                    Signal::ContainerfsAvailable
+                }
+                (Signal::NodefsInodesFree, false) | (Signal::ImagefsInodesFree, true) => {
+                    Signal::ContainerfsInodesFree
+                }
+                _ => return None,
+            };
+            Some(Threshold { signal, ..*threshold })
+        })
+        .collect();
+    all.extend(copies);
+    all
+}
+
+/// Images and writable layers together, apart from the kubelet's directory.
+fn is_dedicated(filesystems: &Filesystems) -> bool {
+    let device = |file: Option<Filesystem>| file.map(|file| file.device);
+    let (node, image) = (device(filesystems.nodefs), device(filesystems.imagefs));
+    image.is_some() && image != node && image == device(filesystems.containerfs)
+}

@@ -1,0 +1,52 @@
+//! Changes of the kubelet's node conditions, in its own words.
+//! Source: kubelet `pkg/kubelet/nodestatus/setters.go`.
+
+use std::collections::BTreeSet;
+
+use super::condition;
+use crate::model::decision::{Event, NodePressure, Observation};
+use crate::model::threshold::Threshold;
+use crate::model::units::Nanos;
+
+/// What changed from `before` to `now`, with the threshold that did it. Where the kubelet's message
+/// has the node's name, ours has the numbers: the event is about the node anyway.
+pub(super) fn of(
+    before: &BTreeSet<NodePressure>,
+    now: &BTreeSet<NodePressure>,
+    met: &[(Threshold, Nanos)],
+    observations: &[Observation],
+) -> Vec<Event> {
+    let raised = now.difference(before).map(|pressure| {
+        let reason = reason(*pressure, true);
+        let threshold = met.iter().find(|(t, _)| condition(t.signal) == *pressure);
+        let numbers = threshold.and_then(|(threshold, _)| numbers(threshold, observations));
+        event(reason, &numbers.map_or_else(String::new, |numbers| format!(": {numbers}")))
+    });
+    let left = before.difference(now).map(|pressure| event(reason(*pressure, false), ""));
+    raised.chain(left).collect()
+}
+
+fn event(reason: &str, numbers: &str) -> Event {
+    let message = format!("Node status is now: {reason}{numbers}");
+    Event { reason: reason.into(), message, is_warning: false }
+}
+
+fn reason(pressure: NodePressure, holds: bool) -> &'static str {
+    match (pressure, holds) {
+        (NodePressure::MemoryPressure, true) => "NodeHasInsufficientMemory",
+        (NodePressure::MemoryPressure, false) => "NodeHasSufficientMemory",
+        (NodePressure::DiskPressure, true) => "NodeHasDiskPressure",
+        (NodePressure::DiskPressure, false) => "NodeHasNoDiskPressure",
+        (NodePressure::PidPressure, true) => "NodeHasInsufficientPID",
+        (NodePressure::PidPressure, false) => "NodeHasSufficientPID",
+    }
+}
+
+/// What is left, and what should be.
+fn numbers(threshold: &Threshold, observations: &[Observation]) -> Option<String> {
+    let seen = observations.iter().find(|seen| seen.signal == threshold.signal)?;
+    let signal = threshold.signal;
+    let amount = |n| signal.quantity(n);
+    let limit = threshold.value.of(seen.capacity);
+    Some(format!("{signal} is {}, the threshold is {}", amount(seen.available), amount(limit)))
+}

@@ -1,0 +1,104 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// What the world does between two ticks.
+#[derive(Debug, Clone)]
+enum Turn {
+    /// Nothing is short.
+    Calm,
+    /// Something is, and is due.
+    Short(usize),
+    /// Something is, and is in its grace.
+    Grace,
+    /// Whoever acts reports on the last action.
+    Hear(OutcomeResult),
+    /// A pod ends.
+    End(usize),
+    /// So many seconds pass; none also happens.
+    Wait(u64),
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    prop_oneof![
+        1 => Just(Turn::Calm),
+        6 => (0_usize..5).prop_map(Turn::Short),
+        1 => Just(Turn::Grace),
+        1 => prop_oneof![
+            Just(OutcomeResult::Done),
+            Just(OutcomeResult::Refused),
+            Just(OutcomeResult::Failed)
+        ].prop_map(Turn::Hear),
+        1 => (0_usize..3).prop_map(Turn::End),
+        3 => (0_u64..40).prop_map(Turn::Wait),
+    ]
+}
+
+fn triggers() -> [Trigger; 5] {
+    [
+        threshold(Signal::MemoryAvailable, Nanos(0)),
+        threshold(Signal::MemoryAvailable, seconds(30)),
+        threshold(Signal::PidAvailable, Nanos(0)),
+        pressure(PressureSignal::Cpu(Percent(60_00))),
+        pressure(PressureSignal::Exhaustion(seconds(10))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn one_victim_at_a_time_within_the_budget_and_never_without_a_reason(
+        turns in proptest::collection::vec(turn(), 1..200),
+        is_enforced: bool,
+        budget in 1_u32..4,
+    ) {
+        let mut node = Node::new();
+        node.relief.budget = budget;
+        if !is_enforced {
+            node.relief.enforce.clear();
+        }
+        let (mut second, mut is_met) = (1, None);
+        let mut last: Option<Action> = None;
+        let mut was_refused = false;
+        let mut ended: Vec<(Nanos, String)> = Vec::new();
+        for turn in turns {
+            match turn {
+                Turn::Calm => is_met = None,
+                Turn::Short(which) => is_met = Some(met(triggers()[which])),
+                Turn::Grace => is_met = Some(Met { is_due: false, ..met(triggers()[1]) }),
+                Turn::Hear(result) => {
+                    let id = last.as_ref().map_or(9, |action| action.id);
+                    was_refused |= result != OutcomeResult::Done;
+                    node.hear(id, result);
+                }
+                Turn::End(which) => node.end(["a", "b", "c"][which]),
+                Turn::Wait(n) => second += n,
+            }
+            let list: Vec<Met> = is_met.into_iter().collect();
+            let verdict = node.at(second, &list);
+            let now = seconds(second);
+
+            prop_assert!(verdict.action.is_none() || verdict.held.is_none());
+            let Some(action) = verdict.action else { continue };
+            prop_assert!(is_met.is_some_and(|met| met.is_due), "{action:?} for no reason");
+            prop_assert_eq!(action.is_enforced, is_enforced);
+            prop_assert!(action.deadline > now);
+            if let Some(before) = &last {
+                prop_assert!(action.id > before.id);
+                let is_other = before.target.name != action.target.name;
+                let is_there = node.sample.cgroups.values().any(|g| g.path.0.ends_with(&before.target.uid));
+                let has_time = now < before.deadline && !was_refused;
+                prop_assert!(
+                    !(before.step.is_final() && is_other && is_there && has_time),
+                    "{action:?} while {before:?} has time"
+                );
+            }
+            if action.step.is_final() && !ended.iter().any(|(_, name)| *name == action.target.name) {
+                ended.push((now, action.target.name.clone()));
+            }
+            let window = node.relief.budget_window;
+            let lately = ended.iter().filter(|(at, _)| now.since(*at) < window).count();
+            prop_assert!(lately <= usize::try_from(budget).unwrap(), "{ended:?}");
+            (last, was_refused) = (Some(action), false);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+use proptest::prelude::*;
+
+use super::*;
+use Version::{V1, V2, V3, V4};
+
+/// The kubelet's own test machine: 12 CPUs, of which 0 and 6 are reserved.
+fn plan(strict: bool) -> Plan {
+    let set = |text: &str| text.parse::<CpuSet>().unwrap();
+    let (online, reserved) = (set("0-11"), set("0,6"));
+    let default = if strict { set("1-5,7-11") } else { online.clone() };
+    Plan { online, reserved, default, strict }
+}
+
+/// A state file of the static policy without a checksum.
+fn unsigned(default: &str, entries: &str) -> String {
+    format!(r#"{{"policyName":"static","defaultCpuSet":"{default}","entries":{entries}}}"#)
+}
+
+#[test]
+fn checksums_are_those_that_the_kubelet_writes() {
+    let two = r#""entries":{"pod":{"container1":"4-6","container2":"1-3"}}"#;
+    let ids = r#""entries":{"containerID1":"4-6","containerID2":"1-3"}"#;
+    let pods = r#""entries":{"pod1":{"container1":"5-6","container2":"3-4"}},"podEntries":{"pod2":{"cpuSet":"7-9"}}"#;
+    #[rustfmt::skip]
+    let table = [
+        // row, form, policy, default set, the rest, checksum
+        ("C1",  V2, "static", "0-79",                        "",   1_241_370_203_u64),
+        ("C2",  V2, "static", "2-15,17-31,34-47,49-63",      "",   4_141_502_832),
+        ("C3",  V2, "none",   "4-6",                         "",     354_655_845),
+        ("C4",  V2, "none",   "1-3",                         two,  3_610_638_499),
+        ("C8",  V1, "none",   "1-3",                         "",   1_694_838_852),
+        ("C9",  V1, "none",   "1-3",                         ids,  3_680_390_589),
+        ("C13", V2, "static", "0-7",                         "",      14_413_152),
+        ("C14", V2, "static", "0,2-7",                       "",     538_968_834),
+        ("C17", V2, "none",   "",                            "",   1_353_318_690),
+        ("with pods", V3, "static", "1-2",                   pods, 2_284_712_151),
+    ];
+    for (row, version, policy, default, rest, checksum) in table {
+        let comma = if rest.is_empty() { "" } else { "," };
+        let text = |checksum| {
+            format!(
+                r#"{{"policyName":"{policy}","defaultCPUSet":"{default}"{comma}{rest},"checksum":{checksum}}}"#
+            )
+        };
+        let state = State::read(&text(checksum));
+        assert!(state.is_intact, "{row}: {:?}", state.problems);
+        assert_eq!(state.version, Some(version), "{row}");
+        assert_eq!(state.policy.as_deref(), Some(policy), "{row}");
+        assert_eq!(state.default, Some(default.parse().unwrap()), "{row}");
+        assert_eq!(state.problems, Vec::<String>::new(), "{row}");
+
+        let spoilt = State::read(&text(checksum + 1));
+        assert_eq!(spoilt.problems, ["checkpoint is corrupted"], "{row}");
+        let without = State::read(&text(0));
+        assert_eq!(without.is_intact, version != V3, "{row} without a checksum");
+    }
+    assert_eq!(State::read(&text_c11()).problems, ["checkpoint is corrupted"], "C11");
+}
+
+fn text_c11() -> String {
+    r#"{"policyName":"none","defaultCpuSet":"4-6","checksum":1337}"#.into()
+}
+
+#[test]
+fn a_document_in_a_string_is_read_too() {
+    let document = |data: &str, checksum: u64| {
+        serde_json::json!({ "data": data, "checksum": checksum }).to_string()
+    };
+    let plain = r#"{"policyName":"none","defaultCPUSet":"4-6"}"#;
+    let two = r#"{"policyName":"static","defaultCPUSet":"7-9","entries":{"pod":{"container1":"4-6","container2":"1-3"}}}"#;
+    let pods = r#"{"policyName":"static","defaultCPUSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"7-9"}},"podEntries":{"pod":{"cpuSet":"4-10"}}}"#;
+    #[rustfmt::skip]
+    let table = [
+        // document, checksum, CPUs that somebody has
+        (plain, 657_950_972,   ""),
+        (two,   1_420_829_534, "1-6"),
+        (pods,  2_328_898_362, "4-10"),
+    ];
+    for (data, checksum, exclusive) in table {
+        let state = State::read(&document(data, checksum));
+        assert_eq!((state.version, state.is_intact), (Some(V4), true), "{data}");
+        assert_eq!(state.exclusive().to_string(), exclusive, "{data}");
+        assert!(!State::read(&document(data, 0)).is_intact, "{data}");
+    }
+}
+
+#[test]
+fn what_the_kubelet_cannot_read_is_told_in_its_words() {
+    #[rustfmt::skip]
+    let table = [
+        // text, what is said
+        ("{",                                        "unexpected end of JSON input"), // C12
+        ("",                                         "unexpected end of JSON input"),
+        ("{\"policyName\":\"no",                     "unexpected end of JSON input"),
+        ("nonsense",                                 "invalid JSON"),
+        ("[]",                                       "cannot unmarshal array"),
+        (r#"{"policyName":7}"#,                      "cannot unmarshal number into Go struct field CPUManagerCheckpoint.policyName of type string"),
+        (r#"{"checksum":-1}"#,                       "CPUManagerCheckpoint.checksum of type uint64"),
+        (r#"{"entries":{"a":{"b":1}}}"#,             "CPUManagerCheckpoint.entries of type string"),
+        (r#"{"defaultCpuSet":"1-"}"#,                "could not parse default cpu set \"1-\": "),
+        (r#"{"entries":{"p":{"c":"x"}}}"#,           "could not parse cpuset \"x\" for container \"c\" in pod \"p\": "),
+        (r#"{"podEntries":{"p":{"cpuSet":"x"}}}"#,   "could not parse cpuset \"x\" of pod \"p\": "),
+    ];
+    for (text, want) in table {
+        let state = State::read(text);
+        assert!(state.problems.iter().any(|p| p.contains(want)), "{text}: {:?}", state.problems);
+        assert_eq!(state.exclusive(), CpuSet::default(), "{text}");
+    }
+}
+
+#[test]
+fn null_is_no_empty_list_to_the_checksum() {
+    // Nothing of the kubelet's writes it, but Go prints it as `<nil>`.
+    let text = r#"{"policyName":"none","defaultCpuSet":"4-6","entries":null,"checksum":354655845}"#;
+    assert_eq!(State::read(text).problems, ["checkpoint is corrupted"]);
+}
+
+#[test]
+fn the_static_policy_starts_only_with_a_state_that_agrees() {
+    let rest = r#"{"fakePod":{"0":"0-2"}}"#;
+    let matching = r#"{"fakePod":{"0":"1-2"}}"#;
+    #[rustfmt::skip]
+    let table = [
+        // strict, default set, entries, what is said first
+        (false, "0-1",      "{}",     Some("not all reserved cpus: \"0,6\" are present in defaultCpuSet: \"0-1\"")),
+        (true,  "0-1",      "{}",     Some("some of strictly reserved cpus: \"0\" are present in defaultCpuSet: \"0-1\"")),
+        (true,  "2-5,7-11", rest,     Some("pod: fakePod, container: 0 cpuset: \"0-2\" overlaps with default cpuset \"2-5,7-11\"")),
+        (false, "0,3-11",   matching, None),
+        (true,  "3-5,7-11", matching, None),
+        (false, "0-11",     "{}",     None),
+        (false, "0-10",     "{}",     Some("current set of available CPUs \"0-11\" doesn't match with CPUs in state \"0-10\"")),
+        (true,  "1-5,7-10", "{}",     Some("current set of available CPUs \"1-5,7-11\" doesn't match with CPUs in state \"1-5,7-10\"")),
+        (false, "",         "{}",     None), // it becomes all
+        (false, "",         matching, Some("default cpuset cannot be empty")),
+    ];
+    for (strict, default, entries, want) in table {
+        let state = State::read(&unsigned(default, entries));
+        let got = state.refusals(Some("static"), &plan(strict));
+        assert_eq!(got.first().map(String::as_str), want, "{strict} {default:?} {entries}");
+    }
+    // Of the kubelet's own test, both that it stops at and what comes after.
+    let got = State::read(&unsigned("2-11", rest)).refusals(Some("static"), &plan(false));
+    let overlap =
+        "pod: fakePod, container: 0 cpuset: \"0-2\" overlaps with default cpuset \"2-11\"";
+    assert!(got.iter().any(|said| said == overlap), "{got:?}");
+}
+
+#[test]
+fn another_policys_state_is_refused_only_if_the_policy_is_known() {
+    let none = State::read(r#"{"policyName":"none","defaultCpuSet":""}"#);
+    let differs = "configured policy \"static\" differs from state checkpoint policy \"none\"";
+    assert_eq!(none.refusals(Some("static"), &plan(false)), [differs]);
+    assert_eq!(none.refusals(Some("none"), &plan(false)), Vec::<String>::new());
+    let strict = State::read(&unsigned("1-5,7-11", "{}"));
+    assert_eq!(strict.refusals(None, &Plan::default()), Vec::<String>::new());
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in ".{0,200}") {
+        let state = State::read(&text);
+        prop_assert!(state.version.is_some() || state.problems.len() == 1);
+    }
+
+    #[test]
+    fn what_was_read_once_reads_the_same_without_its_spaces(
+        default in "[0-9]{1,2}(-[0-9]{1,2})?", pod in "[a-z]{1,4}", container in "[a-z]{1,4}",
+    ) {
+        let text = unsigned(&default, &format!(r#"{{"{pod}":{{"{container}":"{default}"}}}}"#));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let spaced = serde_json::to_string_pretty(&value).unwrap();
+        prop_assert_eq!(State::read(&text), State::read(&spaced));
+    }
+}

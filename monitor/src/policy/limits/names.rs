@@ -1,0 +1,123 @@
+//! Where a cgroup of the kubelet's is: its internal name, a list of components, spelled as the
+//! cgroup driver spells it. Source: kubelet `pkg/kubelet/cm/cgroup_manager_linux.go`.
+
+use crate::model::cgroup::CgroupPath;
+use crate::model::settings::{CgroupDriver, Node};
+
+/// The cgroup of all pods, as its internal name has it.
+const KUBEPODS: &str = "kubepods";
+const SLICE: &str = ".slice";
+
+/// The path of the cgroup with these components; none is the root.
+#[must_use]
+pub fn path(driver: CgroupDriver, components: &[&str]) -> CgroupPath {
+    match driver {
+        _ if components.is_empty() => CgroupPath::root(),
+        CgroupDriver::Cgroupfs => CgroupPath(format!("/{}", components.join("/"))),
+        CgroupDriver::Systemd => {
+            let mut path = CgroupPath::root();
+            let mut slice = String::new();
+            for component in components {
+                if !slice.is_empty() {
+                    slice.push('-');
+                }
+                // A dash parts a slice from the one above it, so one of its own gives way.
+                slice.push_str(&component.replace('-', "_"));
+                path = path.child(&format!("{slice}{SLICE}"));
+            }
+            path
+        }
+    }
+}
+
+/// The cgroup of all pods.
+#[must_use]
+pub fn kubepods(node: &Node) -> CgroupPath {
+    let above = node.cgroup_root.split('/').filter(|part| !part.is_empty());
+    let components: Vec<_> = above.chain([KUBEPODS]).collect();
+    path(node.cgroup_driver, &components)
+}
+
+/// The cgroup that `kubeReservedCgroup` or `systemReservedCgroup` names; `None` if it names none.
+///
+/// With the systemd driver the kubelet looks at the last part of the name alone, as the name of a
+/// slice: `/a/b.slice` is `/b.slice`, and `/kubelet.service` is `/kubelet.service.slice`.
+#[must_use]
+pub fn reserved(driver: CgroupDriver, name: &str) -> Option<CgroupPath> {
+    let parts: Vec<_> = name.split('/').filter(|part| !part.is_empty()).collect();
+    let last = parts.last()?;
+    match driver {
+        CgroupDriver::Cgroupfs => Some(path(driver, &parts)),
+        CgroupDriver::Systemd => {
+            let slice = last.strip_suffix(SLICE).unwrap_or(last);
+            let components: Vec<_> = slice.split('-').map(|part| part.replace('_', "-")).collect();
+            let components: Vec<_> = components.iter().map(String::as_str).collect();
+            Some(path(driver, &components))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use CgroupDriver::{Cgroupfs, Systemd};
+
+    #[test]
+    fn components_are_spelled_as_the_driver_spells_them() {
+        let uid = "pod-6c1a4e95-6bb6-11e6-bc26-28d2444e470d";
+        #[rustfmt::skip]
+        let table: &[(CgroupDriver, &[&str], &str)] = &[
+            // driver, components, path
+            (Systemd,  &[],                               "/"),
+            (Cgroupfs, &[],                               "/"),
+            (Systemd,  &["kubepods"],                     "/kubepods.slice"),
+            (Systemd,  &["Burstable", "pod-123"],         "/Burstable.slice/Burstable-pod_123.slice"),
+            (Systemd,  &["BestEffort", uid],              "/BestEffort.slice/BestEffort-pod_6c1a4e95_6bb6_11e6_bc26_28d2444e470d.slice"),
+            (Systemd,  &["test", "a", "b", "Burstable"],  "/test.slice/test-a.slice/test-a-b.slice/test-a-b-Burstable.slice"),
+            (Cgroupfs, &["kubepods", "burstable", "pod1-2"], "/kubepods/burstable/pod1-2"),
+        ];
+        for (driver, components, want) in table {
+            assert_eq!(path(*driver, components).0, *want, "{driver:?} {components:?}");
+        }
+    }
+
+    #[test]
+    fn the_cgroup_of_all_pods_lies_below_the_cgroup_root() {
+        #[rustfmt::skip]
+        let table = [
+            // driver, cgroupRoot, path
+            (Cgroupfs, "",          "/kubepods"),
+            (Cgroupfs, "/",         "/kubepods"),
+            (Cgroupfs, "/a/b",      "/a/b/kubepods"),
+            (Systemd,  "",          "/kubepods.slice"),
+            (Systemd,  "/kubelet",  "/kubelet.slice/kubelet-kubepods.slice"),
+            (Systemd,  "/a-b",      "/a_b.slice/a_b-kubepods.slice"),
+        ];
+        for (driver, root, want) in table {
+            let node = Node { cgroup_driver: driver, cgroup_root: root.into(), ..Node::default() };
+            assert_eq!(kubepods(&node).0, want, "{driver:?} {root:?}");
+        }
+    }
+
+    #[test]
+    fn with_systemd_a_reserved_cgroup_is_found_by_the_last_part_of_its_name() {
+        #[rustfmt::skip]
+        let table = [
+            // driver, name, path
+            (Systemd,  "/system.slice",     Some("/system.slice")),
+            (Systemd,  "system",            Some("/system.slice")),
+            (Systemd,  "/a/b.slice",        Some("/b.slice")),
+            (Systemd,  "/kubelet.service",  Some("/kubelet.service.slice")),
+            (Systemd,  "/kube-system.slice", Some("/kube.slice/kube-system.slice")),
+            (Systemd,  "/kube_system.slice", Some("/kube_system.slice")),
+            (Cgroupfs, "/a/b.slice",        Some("/a/b.slice")),
+            (Cgroupfs, "kube",              Some("/kube")),
+            (Cgroupfs, "",                  None),
+            (Systemd,  "/",                 None),
+        ];
+        for (driver, name, want) in table {
+            let got = reserved(driver, name).map(|path| path.0);
+            assert_eq!(got.as_deref(), want, "{driver:?} {name:?}");
+        }
+    }
+}

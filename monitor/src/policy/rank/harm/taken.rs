@@ -1,0 +1,113 @@
+//! Waiting laid on each by its share of what was taken.
+
+use std::collections::BTreeMap;
+
+use super::{Doings, Entry, Party, Tree};
+use crate::model::cgroup::Cgroup;
+use crate::model::pod::Place;
+use crate::model::sample::Sample;
+use crate::model::snapshot::Scope;
+use crate::model::stall::MemoryCause;
+use crate::model::units::{Nanos, Percent};
+use crate::policy::rank::contender::Harm;
+
+/// What each took and how long each waited in one interval.
+#[derive(Debug, Default)]
+pub(super) struct Share(BTreeMap<Party, Part>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    /// Of what is waited for.
+    taken: u64,
+    /// For it.
+    waited: Nanos,
+    /// At limits of its own, which are nobody else's doing.
+    limited: Nanos,
+}
+
+impl Share {
+    /// Memory: growth of `memory.current`, and time in which the node or its allocatable was short.
+    ///
+    /// A cgroup that was not there before has charged all that it has. One that shrank has taken
+    /// nothing: what it gives back relieves nobody of having waited.
+    pub(super) fn of_memory(tree: &Tree<'_>, before: &Sample) -> Self {
+        let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
+        Self::of(tree, before, current, |scope| {
+            let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
+            Part {
+                waited: of_interval(shortage, tree.snapshot.interval),
+                limited: limited(scope),
+                taken: 0,
+            }
+        })
+    }
+
+    /// Disks: bytes read and written, and task time asleep in IO wait.
+    pub(super) fn of_io(tree: &Tree<'_>, before: &Sample) -> Self {
+        let moved = |files: &Cgroup| files.io.map(|io| io.read.0.saturating_add(io.written.0));
+        Self::of(tree, before, moved, |scope| {
+            let waited = scope.io_wait.map(|wait| wait.now).unwrap_or_default();
+            Part { waited, ..Part::default() }
+        })
+    }
+
+    /// By pods, and by the cgroups outside pods that have none below them: each is counted once.
+    fn of(
+        tree: &Tree<'_>,
+        before: &Sample,
+        counter: fn(&Cgroup) -> Option<u64>,
+        waits: impl Fn(&Scope) -> Part,
+    ) -> Self {
+        let mut share = Self::default();
+        for (id, scope) in &tree.snapshot.scopes {
+            let Some(party) = tree.parties.get(id) else { continue };
+            let counts = match party {
+                Party::Pod(_) => matches!(scope.place, Place::Pod { .. }),
+                Party::Outside(_) => !tree.parents.contains(id),
+            };
+            if !counts {
+                continue;
+            }
+            let now = scope.files.as_ref().and_then(counter);
+            let earlier = before.cgroups.get(id).map_or(Some(0), counter);
+            let grown = now.zip(earlier).map_or(0, |(now, earlier)| now.saturating_sub(earlier));
+            let part = share.0.entry(party.clone()).or_default();
+            let Part { waited, limited, .. } = waits(scope);
+            part.taken = part.taken.saturating_add(grown);
+            (part.waited, part.limited) = (part.waited.plus(waited), part.limited.plus(limited));
+        }
+        share
+    }
+
+    /// Each one's share of the others' waiting, and of its own.
+    pub(super) fn doings(self) -> Doings {
+        let total = |of: fn(&Part) -> u64| self.0.values().map(|part| u128::from(of(part))).sum();
+        let (taken, waited): (u128, u128) = (total(|part| part.taken), total(|part| part.waited.0));
+        let doings = self.0.iter().map(|(party, part)| {
+            let by_share = |time: u128| {
+                let shared = time.saturating_mul(u128::from(part.taken)) / taken.max(1);
+                Nanos(u64::try_from(shared).unwrap_or(u64::MAX))
+            };
+            let own = u128::from(part.waited.0);
+            let harm =
+                Harm { others: by_share(waited - own), own: by_share(own).plus(part.limited) };
+            (party.clone(), Entry { harm, taken: part.taken })
+        });
+        doings.collect()
+    }
+}
+
+/// Stall at limits of the pod's own.
+fn limited(scope: &Scope) -> Nanos {
+    let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
+    let own = causes.filter(|(cause, _)| {
+        matches!(cause, MemoryCause::OwnLimit | MemoryCause::OwnHigh | MemoryCause::AncestorLimit)
+    });
+    own.fold(Nanos(0), |sum, (_, cause)| sum.plus(cause.union.now))
+}
+
+/// A share of the interval as time.
+fn of_interval(share: Percent, interval: Nanos) -> Nanos {
+    let time = u128::from(interval.0) * u128::from(share.0) / u128::from(Percent::FULL.0);
+    Nanos(u64::try_from(time).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,232 @@
+//! How two pods compare: as numbers that are quick to sort, and as keys that people can read.
+//! Both come from the same figures, in the same order.
+
+use super::contender::{Contender, Harm};
+use super::need::Need;
+use crate::model::decision::{Candidate, Key, KeyValue, MeritKey, Order};
+use crate::model::pod::QosClass;
+use crate::model::quantity::Quantity;
+
+/// By which figures pods are compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    order: Order,
+    need: Need,
+    /// There is somebody without statistics, so that having them decides.
+    some_lack_stats: bool,
+}
+
+/// A pod's place in the order: the smaller goes first. Fields decide from the first to the last.
+///
+/// Made once a pod, so that comparing two looks at nothing but numbers.
+#[derive(Debug, Clone, Copy)]
+struct Merit {
+    /// Class and request in the upper half, priority in the lower.
+    rank: u64,
+    /// Harm, larger first.
+    harm: u64,
+    /// How much is known of its use.
+    known: u8,
+    /// Use, larger first, in billionths.
+    amount: i128,
+    /// Start, youngest first.
+    started: i64,
+    /// Where it is in the list that is sorted.
+    at: u32,
+}
+
+/// Whether something is so; what is not known lies between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Answer {
+    /// It is.
+    Yes,
+    /// Not known.
+    Unknown,
+    /// It is not.
+    No,
+}
+
+impl Scale {
+    pub(super) fn new(contenders: &[Contender], order: Order, need: Need) -> Self {
+        let some_lack_stats = contenders.iter().any(|contender| contender.usage.is_none());
+        Self { order, need, some_lack_stats }
+    }
+
+    /// By which keys.
+    pub(super) fn order(self) -> Order {
+        self.order
+    }
+
+    /// What is short.
+    pub(super) fn need(self) -> Need {
+        self.need
+    }
+
+    /// Places in `contenders`, who goes first first. The order is total: where all figures are
+    /// equal the uid decides, and among the nameless (two of one uid) the name.
+    pub(super) fn sorted(self, contenders: &[&Contender]) -> impl Iterator<Item = usize> {
+        let merit = |(at, contender): (usize, &&Contender)| {
+            self.merit(contender, u32::try_from(at).unwrap_or(u32::MAX))
+        };
+        let mut merits: Vec<Merit> = contenders.iter().enumerate().map(merit).collect();
+        merits.sort_unstable_by(|a, b| {
+            let name = |merit: &Merit| {
+                let contender = contenders[merit.at as usize];
+                (&contender.uid, &contender.namespace, &contender.name)
+            };
+            a.figures().cmp(&b.figures()).then_with(|| name(a).cmp(&name(b)))
+        });
+        merits.into_iter().map(|merit| merit.at as usize)
+    }
+
+    fn merit(self, contender: &Contender, at: u32) -> Merit {
+        let priority = u64::from(contender.priority.cast_unsigned() ^ (1 << 31));
+        let has_stats = contender.usage.is_some();
+        let excess = self.excess(contender);
+        let amount = excess.or(contender.usage).unwrap_or(Quantity::ZERO);
+        let place = |class: u64| (class << 32) | priority;
+        let amount = -amount.nanos();
+        let exceeds = self.exceeds(contender).map_or(0, |answer| answer as u64);
+        match (self.order, self.has_requests()) {
+            // Each of the kubelet's comparators that looks at statistics has those without first;
+            // the first of them decides it.
+            (Order::Kubelet, true) => Merit {
+                rank: place(u64::from(has_stats) << 2 | exceeds),
+                harm: 0,
+                known: u8::from(excess.is_none()),
+                amount,
+                started: 0,
+                at,
+            },
+            (Order::Kubelet, false) => Merit {
+                rank: place(0),
+                harm: 0,
+                known: u8::from(has_stats),
+                amount,
+                started: 0,
+                at,
+            },
+            (Order::Qos, _) => Merit {
+                rank: place(match contender.class {
+                    QosClass::BestEffort => 0,
+                    QosClass::Burstable => 1 + exceeds,
+                    QosClass::Guaranteed => 4,
+                }),
+                harm: u64::MAX - contender.harm.map_or(0, |harm| harm.millis().saturating_add(1)),
+                known: match (has_stats, excess) {
+                    (true, Some(_)) => 0,
+                    (true, None) => 1,
+                    (false, _) => 2,
+                },
+                amount,
+                started: contender.started.map_or(i64::MAX, |started| -started.max(-i64::MAX)),
+                at,
+            },
+        }
+    }
+
+    /// The same in words and numbers, in the order in which they decide.
+    pub(super) fn keys(self, contender: &Contender) -> Vec<MeritKey> {
+        let stats = self.some_lack_stats.then(|| {
+            let has_stats = contender.usage.is_some();
+            (Key::HasStats, KeyValue::Bool(has_stats))
+        });
+        let exceeds = self.exceeds(contender).map(|answer| {
+            let value = match answer {
+                Answer::Yes => KeyValue::Bool(true),
+                Answer::Unknown => KeyValue::Unknown,
+                Answer::No => KeyValue::Bool(false),
+            };
+            (Key::ExceedsRequest, value)
+        });
+        let priority = Some((Key::Priority, KeyValue::Number(contender.priority.into())));
+        let uid = Some((Key::Uid, KeyValue::Text(contender.uid.clone())));
+        let [amount, usage] = self.amounts(contender);
+        let keys = match (self.order, self.has_requests()) {
+            (Order::Kubelet, true) => vec![stats, exceeds, priority, amount, usage, uid],
+            (Order::Kubelet, false) => vec![priority, stats, amount, uid],
+            (Order::Qos, _) => {
+                let qos = Some((Key::Qos, KeyValue::Class(contender.class)));
+                // It parts Burstable pods alone.
+                let exceeds = exceeds.filter(|_| contender.class == QosClass::Burstable);
+                let harm = number(contender.harm.map(Harm::millis));
+                let harm = Some((Key::Harm, harm));
+                let started = contender.started.map_or(KeyValue::Unknown, KeyValue::Number);
+                let started = Some((Key::Started, started));
+                vec![qos, exceeds, priority, harm, stats, amount, usage, started, uid]
+            }
+        };
+        keys.into_iter().flatten().map(|(key, value)| MeritKey { key, value }).collect()
+    }
+
+    /// Excess, or use where there is no request to compare it with.
+    fn amounts(self, contender: &Contender) -> [Option<(Key, KeyValue)>; 2] {
+        let usage = contender.usage.map_or(KeyValue::Unknown, KeyValue::Quantity);
+        match self.need {
+            Need::Pids => {
+                let count = contender.usage.map(Quantity::to_u64);
+                [Some((Key::Processes, number(count))), None]
+            }
+            Need::Io => [Some((Key::Usage, usage)), None],
+            _ => {
+                let excess = self.excess(contender);
+                let value = excess.map_or(KeyValue::Unknown, KeyValue::Quantity);
+                let is_all = excess.is_some() || contender.usage.is_none();
+                [Some((Key::Excess, value)), (!is_all).then_some((Key::Usage, usage))]
+            }
+        }
+    }
+
+    /// Whether use is strictly above the request; `None` where there are no requests.
+    ///
+    /// Nobody can ask for inodes, so whoever uses one exceeds.
+    pub(super) fn exceeds(self, contender: &Contender) -> Option<Answer> {
+        self.has_requests().then(|| {
+            let request = match self.need {
+                Need::Inodes => Some(Quantity::ZERO),
+                _ => contender.request,
+            };
+            match contender.usage.zip(request) {
+                None => Answer::Unknown,
+                Some((usage, request)) if usage > request => Answer::Yes,
+                Some(_) => Answer::No,
+            }
+        })
+    }
+
+    /// Use above the request. The kubelet subtracts the request for bytes from a count of inodes,
+    /// so its order does.
+    fn excess(self, contender: &Contender) -> Option<Quantity> {
+        let request = match (self.need, self.order) {
+            (Need::Pids | Need::Io, _) | (Need::Inodes, Order::Qos) => Some(Quantity::ZERO),
+            _ => contender.request,
+        };
+        contender.usage.zip(request).map(|(usage, request)| usage.minus(request))
+    }
+
+    fn has_requests(self) -> bool {
+        !matches!(self.need, Need::Pids | Need::Io)
+    }
+}
+
+impl Merit {
+    fn figures(&self) -> (u64, u64, u8, i128, i64) {
+        (self.rank, self.harm, self.known, self.amount, self.started)
+    }
+}
+
+fn number(n: Option<u64>) -> KeyValue {
+    n.map_or(KeyValue::Unknown, |n| KeyValue::Number(i64::try_from(n).unwrap_or(i64::MAX)))
+}
+
+/// The first key in which two candidates of one ranking differ, with both values: what spared the
+/// later one. `None` if they are the same in all.
+#[must_use]
+pub fn first_difference<'a>(
+    a: &'a Candidate,
+    b: &'a Candidate,
+) -> Option<(Key, &'a KeyValue, &'a KeyValue)> {
+    let pairs = a.keys.iter().zip(&b.keys);
+    let mut apart = pairs.filter(|(a, b)| a.key == b.key && a.value != b.value);
+    apart.next().map(|(a, b)| (a.key, &a.value, &b.value))
+}

@@ -1,0 +1,52 @@
+mod order;
+mod presets;
+mod upstream;
+
+use super::*;
+use crate::model::decision::{Key, KeyValue, SparedReason};
+use crate::model::pod::QosClass;
+use crate::model::quantity::Quantity;
+use crate::model::units::Nanos;
+use crate::model::workload::Owner;
+
+fn purpose(signal: &str) -> Purpose {
+    Purpose::named(signal).unwrap_or_else(|| panic!("{signal} is no signal"))
+}
+
+fn quantity(text: &str) -> Quantity {
+    text.parse().unwrap()
+}
+
+/// A pod; a use of `-` is no statistics, a request of `-` one that is not known.
+fn pod(name: &str, class: QosClass, priority: i32, request: &str, usage: &str) -> Contender {
+    let given = |text: &str| (text != "-").then(|| quantity(text));
+    Contender {
+        priority,
+        request: given(request),
+        usage: given(usage),
+        ..Contender::unknown(name, class)
+    }
+}
+
+fn harm(others_ms: u64, own_ms: u64) -> Option<Harm> {
+    let ms = |n: u64| Nanos(n * 1_000_000);
+    Some(Harm { others: ms(others_ms), own: ms(own_ms) })
+}
+
+fn ranking(pods: &[Contender], signal: &str, order: Order) -> Ranking {
+    rank_all(pods, purpose(signal), order, &settings::Ranking::default())
+}
+
+/// Names of candidates, first to go first.
+fn names(ranking: &Ranking) -> Vec<&str> {
+    ranking.candidates.iter().map(|candidate| candidate.name.as_str()).collect()
+}
+
+/// Keys as `key=value`, as JSON has them but without quotes.
+fn keys(candidate: &Candidate) -> String {
+    let keys = candidate.keys.iter().map(|merit| {
+        let json = serde_json::to_value(merit).unwrap();
+        format!("{}={}", json["key"], json["value"]).replace('"', "")
+    });
+    keys.collect::<Vec<_>>().join(" ")
+}

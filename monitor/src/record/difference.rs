@@ -1,0 +1,84 @@
+//! Where two JSON documents differ, in words for people.
+
+use serde_json::Value;
+
+/// One place that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The JSON pointer to it (RFC 6901); empty for the whole.
+    pub path: String,
+    /// What is there on the one side; `None` for nothing.
+    pub left: Option<Value>,
+    /// And on the other.
+    pub right: Option<Value>,
+}
+
+/// The first place that differs within each field of two objects, in the order of their names;
+/// of anything else the first place alone.
+#[must_use]
+pub fn by_field(left: &Value, right: &Value) -> Vec<Difference> {
+    let (Value::Object(a), Value::Object(b)) = (left, right) else {
+        return first(left, right).into_iter().collect();
+    };
+    let mut fields: Vec<_> = a.keys().chain(b.keys()).collect();
+    fields.sort();
+    fields.dedup();
+    let differences = fields.into_iter().filter_map(|field| {
+        let found = between(a.get(field), b.get(field))?;
+        Some(Difference { path: format!("/{}{}", escaped(field), found.path), ..found })
+    });
+    differences.collect()
+}
+
+/// The first place that differs: deepest, in the order of names and positions.
+#[must_use]
+pub fn first(left: &Value, right: &Value) -> Option<Difference> {
+    between(Some(left), Some(right))
+}
+
+fn between(left: Option<&Value>, right: Option<&Value>) -> Option<Difference> {
+    match (left, right) {
+        (Some(Value::Object(_)), Some(Value::Object(_))) => {
+            by_field(left?, right?).into_iter().next()
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => (0..a.len().max(b.len())).find_map(|i| {
+            let found = between(a.get(i), b.get(i))?;
+            Some(Difference { path: format!("/{i}{}", found.path), ..found })
+        }),
+        _ if left == right => None,
+        _ => Some(Difference { path: String::new(), left: left.cloned(), right: right.cloned() }),
+    }
+}
+
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_place_that_differs_is_named_with_both_sides() {
+        #[rustfmt::skip]
+        let table = [
+            // left, right, path, left there, right there
+            (json!({"a": 1}),          json!({"a": 2}),       "/a",    Some(json!(1)), Some(json!(2))),
+            (json!({"a": [1, {"b": 2}]}), json!({"a": [1, {"b": 3}]}), "/a/1/b", Some(json!(2)), Some(json!(3))),
+            (json!({"a": [1]}),        json!({"a": [1, 2]}),  "/a/1",  None,           Some(json!(2))),
+            (json!({"a": null}),       json!({}),             "/a",    Some(json!(null)), None), // null is not nothing
+            (json!({"a/b": 1}),        json!({"a/b": 2}),     "/a~1b", Some(json!(1)), Some(json!(2))),
+            (json!([1]),               json!({"a": 1}),       "",      Some(json!([1])), Some(json!({"a": 1}))),
+        ];
+        for (left, right, path, there, and_there) in table {
+            let want = Difference { path: path.into(), left: there, right: and_there };
+            assert_eq!(first(&left, &right), Some(want), "{left} and {right}");
+            assert_eq!(first(&left, &left), None, "{left}");
+        }
+        let (a, b) = (json!({"z": [1, 1], "a": 1, "same": 0}), json!({"z": [2, 2], "same": 0}));
+        let paths: Vec<_> = by_field(&a, &b).into_iter().map(|d| d.path).collect();
+        assert_eq!(paths, ["/a", "/z/0"], "one for each field");
+    }
+}

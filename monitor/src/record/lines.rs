@@ -1,0 +1,199 @@
+//! The lines of one segment: out of zstd frames, or plain. Whatever was torn is told, never fatal:
+//! the next frame that can be found goes on.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
+use std::path::Path;
+
+use serde::de::IgnoredAny;
+use zstd::stream::read::Decoder;
+
+/// How a zstd frame begins (RFC 8878, 3.1.1).
+pub(super) const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
+/// A line longer than this is none of ours: 10,000 cgroups on 256 CPUs stay below.
+const LONGEST: u64 = 1 << 30;
+
+/// What was found next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// A line, without its end.
+    Line(Vec<u8>),
+    /// Something is missing here: why.
+    Torn(String),
+}
+
+type Frame = BufReader<Decoder<'static, BufReader<File>>>;
+
+#[derive(Debug)]
+enum Input {
+    /// In front of a frame, or of the end.
+    Between(BufReader<File>),
+    /// Within a frame that begins at this byte.
+    Frame(Box<FrameInput>),
+    /// Not compressed.
+    Plain(BufReader<File>),
+    /// At the end.
+    Done,
+}
+
+struct FrameInput {
+    from: u64,
+    text: Frame,
+}
+
+impl std::fmt::Debug for FrameInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameInput").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+/// The lines of one segment.
+#[derive(Debug)]
+pub(super) struct Lines {
+    input: Input,
+}
+
+impl Lines {
+    /// `None` if there is nothing in it.
+    pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
+        let mut file = BufReader::new(File::open(path)?);
+        let start = file.fill_buf()?;
+        if start.is_empty() {
+            return Ok(None);
+        }
+        let n = start.len().min(MAGIC.len());
+        let is_frame = start[..n] == MAGIC[..n];
+        let input = if is_frame { Input::Between(file) } else { Input::Plain(file) };
+        Ok(Some(Self { input }))
+    }
+
+    /// True if it is not compressed.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.input, Input::Plain(_))
+    }
+
+    /// The next piece; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Piece>> {
+        loop {
+            let piece = match std::mem::replace(&mut self.input, Input::Done) {
+                Input::Done => return Ok(None),
+                Input::Between(file) => self.enter(file)?,
+                Input::Frame(frame) => self.within(frame)?,
+                Input::Plain(file) => self.plain(file)?,
+            };
+            if piece.is_some() {
+                return Ok(piece);
+            }
+        }
+    }
+
+    /// Steps into the frame that begins here.
+    fn enter(&mut self, mut file: BufReader<File>) -> io::Result<Option<Piece>> {
+        // A pipe has no position: what is damaged there cannot be passed over.
+        let from = file.stream_position().unwrap_or_default();
+        let start = file.fill_buf()?;
+        if start.is_empty() {
+            return Ok(None);
+        }
+        let n = start.len().min(MAGIC.len());
+        if start[..n] != MAGIC[..n] {
+            return self.seek_frame(file, from, "something that is no zstd frame");
+        }
+        let text = BufReader::new(Decoder::with_buffer(file)?.single_frame());
+        self.input = Input::Frame(Box::new(FrameInput { from, text }));
+        Ok(None)
+    }
+
+    fn within(&mut self, mut frame: Box<FrameInput>) -> io::Result<Option<Piece>> {
+        let mut line = Vec::new();
+        match read_line(&mut frame.text, &mut line) {
+            Ok(0) => {
+                self.input = Input::Between(frame.text.into_inner().finish());
+                Ok(None)
+            }
+            Ok(_) => {
+                let piece = whole(line);
+                self.input = Input::Frame(frame);
+                Ok(Some(piece))
+            }
+            Err(error) => {
+                let FrameInput { from, text } = *frame;
+                let mut file = text.into_inner().finish();
+                if error.kind() == io::ErrorKind::UnexpectedEof && file.fill_buf()?.is_empty() {
+                    return Ok(Some(cut_off(&line)));
+                }
+                self.seek_frame(file, from + 1, &format!("a damaged frame ({error})"))
+            }
+        }
+    }
+
+    fn plain(&mut self, mut file: BufReader<File>) -> io::Result<Option<Piece>> {
+        let mut line = Vec::new();
+        match read_line(&mut file, &mut line) {
+            Ok(0) => Ok(None),
+            Ok(_) => {
+                self.input = Input::Plain(file);
+                Ok(Some(whole(line)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Ok(Some(Piece::Torn(error.to_string())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks for the next frame at byte `from` or later.
+    fn seek_frame(
+        &mut self,
+        mut file: BufReader<File>,
+        from: u64,
+        what: &str,
+    ) -> io::Result<Option<Piece>> {
+        if file.seek(SeekFrom::Start(from)).is_err() {
+            return Ok(Some(Piece::Torn(what.into())));
+        }
+        let mut seen = [0; MAGIC.len()];
+        let mut at = from;
+        for byte in file.by_ref().bytes() {
+            seen.rotate_left(1);
+            seen[MAGIC.len() - 1] = byte?;
+            at += 1;
+            if at - from >= MAGIC.len() as u64 && seen == MAGIC {
+                file.seek(SeekFrom::Start(at - MAGIC.len() as u64))?;
+                self.input = Input::Between(file);
+                return Ok(Some(Piece::Torn(format!("{what} at byte {from}"))));
+            }
+        }
+        Ok(Some(Piece::Torn(format!("{what} at byte {from}, and no other after it"))))
+    }
+}
+
+/// Reads to the end of a line; what was read stays in `line` if that fails.
+fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    let n = from.by_ref().take(LONGEST).read_until(b'\n', line)?;
+    if n as u64 == LONGEST {
+        let text = "a line of more than a gibibyte";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(n)
+}
+
+/// A line, or why it is none.
+fn whole(mut line: Vec<u8>) -> Piece {
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        return Piece::Line(line);
+    }
+    if serde_json::from_slice::<IgnoredAny>(&line).is_ok() {
+        return Piece::Line(line);
+    }
+    cut_off(&line)
+}
+
+fn cut_off(line: &[u8]) -> Piece {
+    Piece::Torn(if line.is_empty() {
+        "it ends without having been closed: the agent was killed, or still writes".into()
+    } else {
+        "its last line is cut off: the agent was killed, or still writes".into()
+    })
+}

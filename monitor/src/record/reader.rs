@@ -1,0 +1,278 @@
+//! Reads a recording, segment after segment: headers, samples, and decisions as they were written.
+//! What was lost is told in its place, and reading goes on at the next header.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::apply::{Misfit, State, unknown};
+use super::format::{FORMAT, Header, Opening, Tick, VERSION};
+use super::lines::{Lines, Piece};
+use super::segments::existing;
+use crate::model::sample::Sample;
+
+/// Why a recording cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is no such file, or it cannot be read.
+    #[error("cannot read {path}")]
+    Io {
+        /// The segment.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Nothing was ever written to it.
+    #[error("{0} is empty: nothing was recorded")]
+    Empty(PathBuf),
+    /// It is something else.
+    #[error("{0} is no recording: `isobar run --record FILE` makes one")]
+    NotARecording(PathBuf),
+    /// It is one, but nothing of it can be read.
+    #[error("nothing in {path} can be read: {why}")]
+    Unreadable {
+        /// The recording.
+        path: PathBuf,
+        /// What was seen.
+        why: String,
+    },
+    /// A later isobar wrote it.
+    #[error(
+        "{path} has format version {version}, this isobar reads version {VERSION}: use the isobar \
+         that wrote it, or a later one"
+    )]
+    Newer {
+        /// The segment.
+        path: PathBuf,
+        /// What its header says.
+        version: u32,
+    },
+}
+
+impl ReadError {
+    /// The file is there, but is not what it should be.
+    #[must_use]
+    pub fn is_invalid_input(&self) -> bool {
+        let Self::Io { source, .. } = self else { return true };
+        matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory)
+    }
+}
+
+/// What comes next in a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A chapter begins.
+    Header(Box<Header>),
+    /// One tick.
+    Frame(Box<Recorded>),
+    /// Something is missing here, in words.
+    Lost(String),
+    /// Something to know, in words.
+    Notice(String),
+}
+
+/// One tick as it was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// What was read.
+    pub sample: Sample,
+    /// What was decided, in the bytes in which it was written.
+    pub decision: String,
+}
+
+/// A recording, from its first entry that can be read.
+#[derive(Debug)]
+pub struct Recording {
+    path: PathBuf,
+    segments: VecDeque<PathBuf>,
+    lines: Option<(PathBuf, Lines)>,
+    /// `None` until a header is read, and after damage.
+    state: Option<State>,
+    /// Ticks without a header that would explain them.
+    n_skipped: u64,
+    has_begun: bool,
+    /// What this version does not know was told.
+    told_unknown: bool,
+    waiting: VecDeque<Entry>,
+    is_over: bool,
+}
+
+impl Recording {
+    /// Opens `path` and, if they exist, `path.1`, `path.2` .. after it.
+    ///
+    /// # Errors
+    /// [`ReadError`]: there is nothing in it that could be read.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let mut segments: VecDeque<_> =
+            existing(path).unwrap_or_default().into_iter().map(|(_, path)| path).collect();
+        if segments.is_empty() {
+            segments.push_back(path.into());
+        }
+        let mut recording = Self {
+            path: path.into(),
+            segments,
+            lines: None,
+            state: None,
+            n_skipped: 0,
+            has_begun: false,
+            told_unknown: false,
+            waiting: VecDeque::new(),
+            is_over: false,
+        };
+        if !recording.next_segment()? {
+            return Err(ReadError::Empty(path.into()));
+        }
+        recording.find_first()?;
+        Ok(recording)
+    }
+
+    /// Reads on to the first header, and keeps what it passed.
+    fn find_first(&mut self) -> Result<(), ReadError> {
+        let mut passed = VecDeque::new();
+        while let Some(entry) = self.read()? {
+            let is_header = matches!(entry, Entry::Header(_));
+            passed.push_back(entry);
+            if is_header {
+                passed.append(&mut self.waiting);
+                self.waiting = passed;
+                return Ok(());
+            }
+        }
+        let lost = passed.into_iter().find_map(|entry| match entry {
+            Entry::Lost(why) => Some(why),
+            _ => None,
+        });
+        let why = lost.unwrap_or_else(|| "it has no header".into());
+        Err(ReadError::Unreadable { path: self.path.clone(), why })
+    }
+
+    /// Opens the next segment that holds anything; false if there is none.
+    fn next_segment(&mut self) -> Result<bool, ReadError> {
+        self.lines = None;
+        while let Some(path) = self.segments.pop_front() {
+            let lines = Lines::open(&path);
+            let lines = lines.map_err(|source| ReadError::Io { path: path.clone(), source })?;
+            if let Some(lines) = lines {
+                self.lines = Some((path, lines));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn read(&mut self) -> Result<Option<Entry>, ReadError> {
+        loop {
+            if let Some(entry) = self.waiting.pop_front() {
+                return Ok(Some(entry));
+            }
+            let Some((path, lines)) = &mut self.lines else { return Ok(None) };
+            let (path, is_plain) = (path.clone(), lines.is_plain());
+            let piece = lines.next();
+            let piece = piece.map_err(|source| ReadError::Io { path: path.clone(), source })?;
+            let is_first = !std::mem::replace(&mut self.has_begun, true);
+            match piece {
+                Some(Piece::Line(line)) => self.take(&line, &path, is_first)?,
+                Some(Piece::Torn(_)) if is_first && is_plain => {
+                    return Err(ReadError::NotARecording(path));
+                }
+                Some(Piece::Torn(why)) => self.lose(&path, &why),
+                None => {
+                    self.tell_skipped();
+                    self.next_segment()?;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, line: &[u8], path: &Path, is_first: bool) -> Result<(), ReadError> {
+        let opening = serde_json::from_slice::<Opening>(line).unwrap_or_default();
+        let is_header = opening.kind == "header" && opening.format == FORMAT;
+        if is_first && !is_header {
+            return Err(ReadError::NotARecording(path.into()));
+        }
+        if is_header && opening.version > VERSION {
+            return Err(ReadError::Newer { path: path.into(), version: opening.version });
+        }
+        let taken = match opening.kind.as_str() {
+            _ if is_header => self.begin(line),
+            "tick" if self.state.is_none() => {
+                self.n_skipped += 1;
+                Ok(())
+            }
+            "tick" => self.tick(line),
+            "" => Err(Misfit("no line of a recording".into())),
+            other => {
+                let text = format!("lines of kind {other:?} are passed over");
+                self.tell_unknown(&text);
+                Ok(())
+            }
+        };
+        if let Err(Misfit(why)) = taken {
+            self.lose(path, &format!("a line does not fit: {why}"));
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, line: &[u8]) -> Result<(), Misfit> {
+        self.tell_skipped();
+        self.state = None;
+        let mut value: Value = serde_json::from_slice(line)?;
+        let header: Header = serde::Deserialize::deserialize(&value)?;
+        if let Some(field) = unknown::<Header>(&value)? {
+            self.tell_unknown(&format!("{field} is passed over"));
+        }
+        let before = value.pointer_mut("/standing/before").map(Value::take);
+        self.state = Some(State::begin(before.unwrap_or_default())?);
+        self.waiting.push_back(Entry::Header(Box::new(header)));
+        Ok(())
+    }
+
+    fn tick(&mut self, line: &[u8]) -> Result<(), Misfit> {
+        let Some(state) = &mut self.state else { return Ok(()) };
+        let tick: Tick<Option<Box<RawValue>>> = serde_json::from_slice(line)?;
+        let decision = state.apply(tick)?.ok_or_else(|| Misfit("no decision".into()))?;
+        let recorded = Recorded { sample: state.sample()?, decision: decision.get().into() };
+        if let Some(field) = state.unknown.take() {
+            self.tell_unknown(&format!("{field} of an object is passed over"));
+        }
+        self.waiting.push_back(Entry::Frame(Box::new(recorded)));
+        Ok(())
+    }
+
+    /// Once: another version may have recorded many.
+    fn tell_unknown(&mut self, what: &str) {
+        if !std::mem::replace(&mut self.told_unknown, true) {
+            let text = format!("recorded by an isobar that knows more than this one: {what}");
+            self.waiting.push_back(Entry::Notice(text));
+        }
+    }
+
+    fn tell_skipped(&mut self) {
+        let n = std::mem::take(&mut self.n_skipped);
+        if n > 0 {
+            let text = format!("{n} ticks after that cannot be read, for want of those before");
+            self.waiting.push_back(Entry::Lost(text));
+        }
+    }
+
+    fn lose(&mut self, path: &Path, why: &str) {
+        self.state = None;
+        self.waiting.push_back(Entry::Lost(format!("{}: {why}", path.display())));
+    }
+}
+
+impl Iterator for Recording {
+    type Item = Result<Entry, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let entry = self.read().transpose();
+        self.is_over = !matches!(entry, Some(Ok(_)));
+        entry
+    }
+}

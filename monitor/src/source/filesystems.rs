@@ -1,0 +1,201 @@
+//! Reads how full the file systems are that eviction signals are about.
+//!
+//! A `statfs` of a network file system can hang. Only the directories named here are asked, which
+//! lie on local disks on every node known, and on the sampler's thread: if one hangs, `/livez`
+//! says so.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, fstat, fstatvfs, open};
+use rustix::io::Errno;
+
+use super::gap::{Gaps, ReadError};
+use crate::model::node::{Filesystem, Filesystems};
+use crate::model::sample::Gap;
+use crate::model::units::{Bytes, Nanos};
+
+/// Where the file systems are found. Of each list the first directory that exists counts; where
+/// none exists there is no reading and no gap, for there is no such file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directories {
+    /// The kubelet's directory.
+    pub nodefs: Vec<PathBuf>,
+    /// Where a container runtime keeps images.
+    pub imagefs: Vec<PathBuf>,
+    /// Where it keeps writable layers.
+    pub containerfs: Vec<PathBuf>,
+}
+
+impl Default for Directories {
+    /// containerd, CRI-O and docker keep images and writable layers in one place.
+    fn default() -> Self {
+        let runtimes = [
+            "/var/lib/containerd",
+            "/var/lib/containers/storage",
+            "/var/lib/containers",
+            "/var/lib/docker",
+        ];
+        let images: Vec<PathBuf> = runtimes.map(PathBuf::from).into();
+        Self {
+            nodefs: vec!["/var/lib/kubelet".into()],
+            imagefs: images.clone(),
+            containerfs: images,
+        }
+    }
+}
+
+impl Directories {
+    /// Nowhere.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { nodefs: Vec::new(), imagefs: Vec::new(), containerfs: Vec::new() }
+    }
+}
+
+/// The file systems from tick to tick.
+#[derive(Debug)]
+pub(crate) struct Disks {
+    directories: Directories,
+    /// What they said last, and what could not be read.
+    last: Option<(Filesystems, Vec<Gap>)>,
+}
+
+impl Disks {
+    /// Disks fill slowly; the kubelet asks as often.
+    const READ_EVERY: Nanos = Nanos(10 * Nanos::SECOND.0);
+
+    pub(crate) fn new(directories: Directories) -> Self {
+        Self { directories, last: None }
+    }
+
+    /// The last reading, or a new one if it is old.
+    pub(crate) fn read(&mut self, now: Nanos, gaps: &mut Gaps) -> Filesystems {
+        let is_new = |read: &Filesystems| read.at <= now && now.since(read.at) < Self::READ_EVERY;
+        let last = self.last.take().filter(|(read, _)| is_new(read));
+        let (read, failed) = self.last.insert(last.unwrap_or_else(|| self.directories.read(now)));
+        failed.iter().cloned().for_each(|gap| gaps.tell(gap));
+        *read
+    }
+}
+
+impl Directories {
+    fn read(&self, at: Nanos) -> (Filesystems, Vec<Gap>) {
+        let mut gaps = Vec::new();
+        let mut first = |paths: &[PathBuf]| {
+            let found = paths.iter().find_map(|path| read(path).transpose())?;
+            found.map_err(|error| gaps.push(error.gap())).ok()
+        };
+        let nodefs = first(&self.nodefs);
+        let imagefs = first(&self.imagefs);
+        let containerfs =
+            if self.containerfs == self.imagefs { imagefs } else { first(&self.containerfs) };
+        (Filesystems { at, nodefs, imagefs, containerfs }, gaps)
+    }
+}
+
+/// The file system of one directory; `None` if there is no such directory.
+pub(crate) fn read(path: &Path) -> Result<Option<Filesystem>, ReadError> {
+    let failed = |errno: Errno| ReadError::io(path, errno);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = match open(path, flags, Mode::empty()) {
+        Ok(dir) => dir,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(failed(errno)),
+    };
+    // Both from one descriptor: a mount that comes in between would mix two file systems.
+    let device = fstat(&dir).map_err(failed)?.st_dev;
+    let stat = fstatvfs(&dir).map_err(failed)?;
+    let bytes = |blocks: u64| Bytes(blocks.saturating_mul(stat.f_frsize));
+    Ok(Some(Filesystem {
+        device,
+        available: bytes(stat.f_bavail),
+        capacity: bytes(stat.f_blocks),
+        inodes_free: stat.f_ffree,
+        inodes: stat.f_files,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(n: u64) -> Nanos {
+        Nanos(n * Nanos::SECOND.0)
+    }
+
+    #[test]
+    fn the_first_directory_that_exists_is_read_and_no_other() {
+        let here = tempfile::tempdir().unwrap();
+        let file = here.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let (dir, missing) = (here.path().to_owned(), here.path().join("missing"));
+        #[rustfmt::skip]
+        let table = [
+            // directories, is read, gaps
+            (vec![],                                false, 0),
+            (vec![missing.clone()],                 false, 0),
+            (vec![missing.clone(), dir.clone()],    true,  0),
+            (vec![dir.clone(), missing.clone()],    true,  0),
+            (vec![file.clone(), dir.clone()],       false, 1), // there, and cannot be used
+        ];
+        for (directories, is_read, n_gaps) in table {
+            let text = format!("{directories:?}");
+            let directories = Directories { nodefs: directories, ..Directories::none() };
+            let (read, gaps) = directories.read(Nanos(5));
+            assert_eq!(read.nodefs.is_some(), is_read, "{text}");
+            assert_eq!(gaps.len(), n_gaps, "{text}: {gaps:?}");
+            assert_eq!((read.imagefs, read.at), (None, Nanos(5)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_what_the_file_system_says() {
+        let here = tempfile::tempdir().unwrap();
+        let all = vec![here.path().to_owned()];
+        let directories =
+            Directories { nodefs: all.clone(), imagefs: all.clone(), containerfs: all };
+        let (read, gaps) = directories.read(Nanos(0));
+        assert_eq!(gaps, []);
+        let nodefs = read.nodefs.unwrap();
+        assert!(nodefs.capacity >= nodefs.available && nodefs.capacity > Bytes(0), "{nodefs:?}");
+        assert!(nodefs.inodes >= nodefs.inodes_free, "{nodefs:?}");
+        assert_eq!(read.imagefs, read.containerfs);
+        assert_eq!(read.imagefs.map(|f| f.device), Some(nodefs.device));
+    }
+
+    #[test]
+    fn file_systems_are_read_once_in_ten_seconds() {
+        let here = tempfile::tempdir().unwrap();
+        let nodefs = vec![here.path().to_owned()];
+        let mut disks = Disks::new(Directories { nodefs, ..Directories::none() });
+        #[rustfmt::skip]
+        let table = [
+            // second, read at second
+            (5,  5),
+            (6,  5),
+            (14, 5),
+            (15, 15),
+            (3,  3), // a clock that ran backwards
+        ];
+        for (now, at) in table {
+            let read = disks.read(seconds(now), &mut Gaps::default());
+            assert_eq!(read.at, seconds(at), "second {now}");
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_be_read_is_told_in_every_tick() {
+        let here = tempfile::tempdir().unwrap();
+        let file = here.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let mut disks =
+            Disks::new(Directories { imagefs: vec![file.clone()], ..Directories::none() });
+        for second in [1, 2] {
+            let mut gaps = Gaps::default();
+            assert_eq!(disks.read(seconds(second), &mut gaps).imagefs, None);
+            let gaps = gaps.finish();
+            assert_eq!(gaps.len(), 1, "{gaps:?}");
+            assert_eq!(gaps[0].object, file.display().to_string());
+        }
+    }
+}

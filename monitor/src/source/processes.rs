@@ -1,0 +1,220 @@
+//! Reads what runs in cgroups: once, for a person who asks. Keeps nothing open.
+//!
+//! A process may leave, and its number be taken by another, between being listed in
+//! `cgroup.procs` and being read. What has gone is left out; what could not be read is a gap.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::gap::{Gaps, ReadError};
+use super::lines::{Torn, lines, number, only_line};
+use super::mounts::Root;
+use super::{OpenError, Roots};
+use crate::model::cgroup::CgroupPath;
+use crate::model::cpuset::CpuSet;
+use crate::model::sample::{Gap, GapReason};
+use crate::model::units::Bytes;
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its number, as this process's own PID namespace has it.
+    pub pid: u32,
+    /// `Name` in `/proc/PID/status`: the beginning of its program's name, or what it calls itself.
+    pub name: String,
+    /// `/proc/PID/oom_score_adj`: -1000, never killed, to 1000, killed first.
+    pub oom_score_adj: i32,
+    /// `Cpus_allowed_list` of its first thread; other threads may have others.
+    pub cpus_allowed: CpuSet,
+    /// `VmRSS`: resident memory, what it shares included; `None` for what has none, as a zombie.
+    pub memory: Option<Bytes>,
+    /// It runs in the kernel alone: `kthreadd`, or a child of it.
+    pub is_kernel_thread: bool,
+}
+
+/// A cgroup that is not empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Members {
+    /// Where it is.
+    pub path: CgroupPath,
+    /// What runs in it itself, not below it, in the order of their numbers; never none.
+    pub processes: Vec<Process>,
+}
+
+/// The processes of a cgroup tree.
+#[derive(Debug)]
+pub struct Processes {
+    proc: PathBuf,
+    root: Root,
+}
+
+impl Processes {
+    /// Finds the tree.
+    ///
+    /// # Errors
+    /// If there is no cgroup v2 tree.
+    pub fn open(roots: &Roots) -> Result<Self, OpenError> {
+        let root = match &roots.cgroup {
+            Some(path) => Root::open(path)?,
+            None => Root::find(&roots.proc.join("self/mountinfo"))?,
+        };
+        Ok(Self { proc: roots.proc.clone(), root })
+    }
+
+    /// Reads the cgroups that are `wanted` and not empty, in the order of their paths, and what
+    /// could not be read.
+    #[must_use]
+    pub fn read(&self, wanted: impl Fn(&CgroupPath) -> bool) -> (Vec<Members>, Vec<Gap>) {
+        let (mut found, mut gaps) = (Vec::new(), Gaps::default());
+        let mut to_visit = vec![CgroupPath::root()];
+        while let Some(path) = to_visit.pop() {
+            match children(&self.root.path_of(&path, ""), &mut gaps) {
+                Ok(names) => to_visit.extend(names.iter().map(|name| path.child(name))),
+                Err(error) => note(&mut gaps, "cgroup", &error),
+            }
+            if !wanted(&path) {
+                continue;
+            }
+            let processes = self.members(&path, &mut gaps);
+            if !processes.is_empty() {
+                found.push(Members { path, processes });
+            }
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        (found, gaps.finish())
+    }
+
+    fn members(&self, path: &CgroupPath, gaps: &mut Gaps) -> Vec<Process> {
+        let file = self.root.path_of(path, "cgroup.procs");
+        let mut pids = match pids(&file) {
+            Ok(pids) => pids,
+            Err(error) => {
+                note(gaps, "cgroup.procs", &error);
+                return Vec::new();
+            }
+        };
+        pids.sort_unstable();
+        // A process in several threads' cgroups may be listed more than once: cgroup-v2.rst.
+        pids.dedup();
+        if pids.first() == Some(&0) {
+            pids.remove(0);
+            let detail =
+                "holds processes of another PID namespace: run in the node's own (hostPID)";
+            let object = file.display().to_string();
+            gaps.note("namespace", Gap { object, why: GapReason::Denied, detail: detail.into() });
+        }
+        let read = |pid| match self.process(pid) {
+            Ok(process) => Some(process),
+            Err(error) => {
+                note(gaps, "process", &error);
+                None
+            }
+        };
+        pids.into_iter().filter_map(read).collect()
+    }
+
+    fn process(&self, pid: u32) -> Result<Process, ReadError> {
+        let dir = self.proc.join(pid.to_string());
+        let Status { name, cpus_allowed, memory, parent } = parsed(&dir.join("status"), status)?;
+        let oom_score_adj = parsed(&dir.join("oom_score_adj"), oom_score_adj)?;
+        // Started by the kernel itself, so its number is the same on every node.
+        let kthreadd = 2_u32;
+        let is_kernel_thread =
+            memory.is_none() && (pid == kthreadd || parent == Some(kthreadd.into()));
+        Ok(Process { pid, name, oom_score_adj, cpus_allowed, memory, is_kernel_thread })
+    }
+}
+
+/// Notes what could not be read, but not what has gone.
+fn note(gaps: &mut Gaps, kind: &'static str, error: &ReadError) {
+    let errno = match error {
+        ReadError::Io { source, .. } => Errno::from_io_error(source),
+        _ => None,
+    };
+    // A threaded cgroup has no list: its processes are in that of its domain.
+    let is_routine = [Errno::NOENT, Errno::NODEV, Errno::SRCH, Errno::OPNOTSUPP];
+    if !errno.is_some_and(|errno| is_routine.contains(&errno)) {
+        gaps.note(kind, error.gap());
+    }
+}
+
+/// The names of the directories below `dir`.
+fn children(dir: &Path, gaps: &mut Gaps) -> Result<Vec<String>, ReadError> {
+    let failed = |error: io::Error| ReadError::io(dir, error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        match entry.file_name().into_string() {
+            Ok(name) => names.push(name),
+            Err(_) => {
+                let object = entry.path().display().to_string();
+                let detail = "its name is no text, so it and what lies below is left out".into();
+                gaps.note("name", Gap { object, why: GapReason::Unsupported, detail });
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn parsed<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T, Torn>) -> Result<T, ReadError> {
+    let text = fs::read(path).map_err(|error| ReadError::io(path, error))?;
+    parse(&text).map_err(|torn| ReadError::torn(path, torn))
+}
+
+fn pids(path: &Path) -> Result<Vec<u32>, ReadError> {
+    parsed(path, |text| {
+        let pid = |(n, line)| {
+            let pid = number(line).and_then(|pid| u32::try_from(pid).ok());
+            pid.ok_or_else(|| Torn::new(n, "the number of a process", line))
+        };
+        lines(text).map(|line| line.and_then(pid)).collect()
+    })
+}
+
+fn oom_score_adj(text: &[u8]) -> Result<i32, Torn> {
+    let line = only_line(text)?;
+    let number = str::from_utf8(line).ok().and_then(|line| line.parse().ok());
+    number.ok_or_else(|| Torn::new(1, "a number, perhaps negative", line))
+}
+
+/// What of `/proc/PID/status` is used.
+#[derive(Debug)]
+struct Status {
+    name: String,
+    cpus_allowed: CpuSet,
+    memory: Option<Bytes>,
+    parent: Option<u64>,
+}
+
+fn status(text: &[u8]) -> Result<Status, Torn> {
+    let (mut name, mut cpus, mut last) = (None, None, 1);
+    let (mut memory, mut parent) = (None, None);
+    for line in lines(text) {
+        let (n, line) = line?;
+        last = n;
+        if let Some(rest) = line.strip_prefix(b"Name:\t") {
+            name = Some(String::from_utf8_lossy(rest).into_owned());
+        } else if let Some(rest) = line.strip_prefix(b"Cpus_allowed_list:\t") {
+            let set = str::from_utf8(rest).ok().and_then(|list| list.parse().ok());
+            cpus = Some(set.ok_or_else(|| Torn::new(n, "a list of CPUs", line))?);
+        } else if let Some(rest) = line.strip_prefix(b"PPid:\t") {
+            parent = number(rest);
+        } else if let Some(rest) = line.strip_prefix(b"VmRSS:\t") {
+            let kib = rest.strip_suffix(b" kB").and_then(|kib| number(kib.trim_ascii_start()));
+            let kib = kib.ok_or_else(|| Torn::new(n, "an amount in kB", line))?;
+            memory = Some(Bytes(kib.saturating_mul(1 << 10)));
+        }
+    }
+    let name = name.ok_or_else(|| Torn::new(last, "a line with Name", b""))?;
+    let cpus_allowed = cpus.ok_or_else(|| Torn::new(last, "a line with Cpus_allowed_list", b""))?;
+    Ok(Status { name, cpus_allowed, memory, parent })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! `isobar replay`, run on recordings.
