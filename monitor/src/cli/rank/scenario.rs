@@ -50,13 +50,14 @@ const CLASSES: [(&str, i32); 2] =
 
 /// Reads `file`, or standard input for `-`.
 pub(super) fn read(file: &str) -> Result<Scenario> {
-    let text = if file == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(file)
+    let mut bytes = Vec::new();
+    let read = match file {
+        "-" => io::stdin().read_to_end(&mut bytes).map(drop),
+        file => fs::read(file).map(|all| bytes = all),
     };
-    Ok(parse(file, &text.with_context(|| format!("cannot read {file}"))?)?)
+    read.with_context(|| format!("cannot read {file}"))?;
+    let text = yaml::utf8(&bytes).map_err(|problem| Invalid::one(file, problem))?;
+    Ok(parse(file, text)?)
 }
 
 /// Reads the text of `file`, which its problems are named after.
