@@ -10,6 +10,8 @@ pub(crate) mod exit;
 mod explain;
 mod node;
 mod output;
+mod plan;
+mod qos;
 mod rank;
 mod replay;
 mod run;
@@ -50,6 +52,8 @@ enum Verb {
     Allocatable(allocatable::Args),
     /// Say which CPUs are reserved, shared and handed out, and check the CPU manager's state.
     Cpus(cpus::Args),
+    /// Say which class of service and OOM scores pods have, and whether those here differ.
+    Qos(qos::Args),
     /// Check what this node offers isobar, and what to do about the rest.
     Doctor(doctor::Args),
     /// Check a configuration, and print what it comes to.
@@ -72,6 +76,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Replay(args) => replay::run(&args),
         Verb::Allocatable(args) => allocatable::run(&args),
         Verb::Cpus(args) => cpus::run(&args),
+        Verb::Qos(args) => qos::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Config(args) => config::run(&args),
         Verb::Version(args) => version::run(&args),

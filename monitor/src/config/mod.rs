@@ -6,6 +6,7 @@ mod found;
 mod keys;
 mod load;
 mod node;
+pub mod pods;
 mod pressure;
 mod print;
 mod problem;
