@@ -132,10 +132,13 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
             continue;
         }
         let (recorded, otherwise) = (parsed(&judged.recorded), parsed(&judged.text));
+        let found = difference::by_field(&judgement(&recorded), &judgement(&otherwise));
+        if found.is_empty() {
+            continue;
+        }
         match form {
             Form::Table => {
-                for Difference { path, left, right } in difference::by_field(&recorded, &otherwise)
-                {
+                for Difference { path, left, right } in found {
                     table.row([judged.tick.to_string(), path, shown(&left), shown(&right)]);
                 }
             }
@@ -155,6 +158,18 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
         table.write(out, None)?;
     }
     Ok(Code::Ok)
+}
+
+/// A decision without the lines that its conditions were judged by: those are other ones wherever
+/// the configuration has others, and what matters is what came of them.
+fn judgement(decision: &Value) -> Value {
+    let mut decision = decision.clone();
+    let conditions = decision.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        condition.remove("threshold");
+        condition.remove("measure");
+    }
+    decision
 }
 
 fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
