@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         // Whoever read our output has gone, as `head` does: nothing is wrong.
         Err(error) if cli::exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("isobar: {error:#}");
+            eprintln!("{}", cli::exit::text_of(&error));
             cli::exit::code_of(&error).into()
         }
     }

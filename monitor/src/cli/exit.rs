@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use isobar::agent::{AgentError, OpenError};
+use isobar::config::Invalid;
 use isobar::record::reader::ReadError;
 use isobar::source::OpenError as SourceError;
 
@@ -45,7 +46,7 @@ pub(crate) struct Refused(pub(crate) String);
 /// The code that an error chain ends in.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
-        if cause.is::<InvalidAnswer>() || cause.is::<Refused>() {
+        if cause.is::<InvalidAnswer>() || cause.is::<Refused>() || cause.is::<Invalid>() {
             return Code::InvalidInput;
         }
         if cause.downcast_ref::<ReadError>().is_some_and(ReadError::is_invalid_input) {
@@ -58,6 +59,14 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
         }
     }
     Code::Failure
+}
+
+/// What is printed of an error. Problems of a file stand alone, so that editors find their places.
+pub(crate) fn text_of(error: &anyhow::Error) -> String {
+    match error.chain().find_map(|cause| cause.downcast_ref::<Invalid>()) {
+        Some(invalid) => invalid.to_string(),
+        None => format!("isobar: {error:#}"),
+    }
 }
 
 /// True if the reader of our output has gone.

@@ -3,6 +3,7 @@
 mod allocatable;
 mod ask;
 mod completion;
+mod config;
 mod cpus;
 mod doctor;
 pub(crate) mod exit;
@@ -48,6 +49,8 @@ enum Verb {
     Cpus(cpus::Args),
     /// Check what this node offers isobar, and what to do about the rest.
     Doctor(doctor::Args),
+    /// Check a configuration, and print what it comes to.
+    Config(config::Args),
     /// Print the version, and what this binary was built for.
     Version(version::Args),
     /// Print a completion script for a shell.
@@ -66,6 +69,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Allocatable(args) => allocatable::run(&args),
         Verb::Cpus(args) => cpus::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
+        Verb::Config(args) => config::run(&args),
         Verb::Version(args) => version::run(&args),
         Verb::Completion(args) => completion::run(&args),
         Verb::Man => completion::man(),

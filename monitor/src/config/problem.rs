@@ -70,10 +70,10 @@ impl Problems {
         self.0.borrow().is_empty()
     }
 
-    /// In the order of their places, each once.
+    /// All of them, in the order of their places, each once.
     #[must_use]
-    pub fn into_sorted(self) -> Vec<Problem> {
-        let mut all = self.0.into_inner();
+    pub fn take_sorted(&self) -> Vec<Problem> {
+        let mut all = self.0.take();
         all.sort();
         all.dedup();
         all
@@ -84,7 +84,7 @@ impl Problems {
     /// # Errors
     /// With all that was found, if anything was.
     pub fn unless_any<T>(self, file: &str, made: T) -> Result<T, Invalid> {
-        let problems = self.into_sorted();
+        let problems = self.take_sorted();
         if problems.is_empty() {
             return Ok(made);
         }

@@ -235,6 +235,8 @@ pub struct Node {
     pub pods_per_core: u32,
     /// Where the kubelet keeps its files.
     pub kubelet_root: String,
+    /// `pods`: a file with the pods of this node; empty for none.
+    pub pods_file: String,
 }
 
 impl Default for Node {
@@ -256,6 +258,7 @@ impl Default for Node {
             max_pods: 110,
             pods_per_core: 0,
             kubelet_root: "/var/lib/kubelet".into(),
+            pods_file: String::new(),
         }
     }
 }

@@ -1,0 +1,186 @@
+//! `isobar config`: checks a configuration, prints what it comes to, its defaults and its schema.
+
+use std::io::{self, Read as _, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::{Subcommand, ValueEnum};
+use isobar::config::{self, Effective, Invalid, Problem};
+use isobar::model::duration::GoDuration;
+use isobar::model::fraction::Fraction;
+use isobar::model::quantity::Quantity;
+use isobar::model::threshold::{Amount, Signal, Threshold};
+use isobar::serve::document::API_VERSION;
+use serde::Serialize;
+
+use super::exit::Code;
+use super::output::{Plain, pretty};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Say everything that is wrong with a file, each with its line and column.
+    Check {
+        #[command(flatten)]
+        file: FileArgs,
+        /// In which form.
+        #[arg(short, long, value_enum, default_value_t = Plain::Table)]
+        output: Plain,
+    },
+    /// Print what holds in the end: a file, the kubelet's that it names, and the defaults.
+    View {
+        #[command(flatten)]
+        file: FileArgs,
+        /// In which form.
+        #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
+        output: Form,
+    },
+    /// Print a file with every key, its default and what it is for.
+    Defaults,
+    /// Print the format as a JSON Schema.
+    Schema,
+}
+
+/// Which file; without any, the defaults.
+#[derive(Debug, clap::Args)]
+struct FileArgs {
+    /// A MonitorConfiguration, or the kubelet's KubeletConfiguration; - for standard input.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The same, as `isobar run` takes it.
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// The whole configuration, as a file that means the same.
+    Yaml,
+    /// The eviction thresholds, as the kubelet parses them.
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Code> {
+    let mut out = io::stdout().lock();
+    match &args.what {
+        What::Check { file, output } => return check(&mut out, file, *output),
+        What::View { file, output: Form::Yaml } => {
+            out.write_all(file.read()?.yaml.as_bytes())?;
+        }
+        What::View { file, output: Form::Json } => {
+            let thresholds = file.read()?.settings.eviction.thresholds;
+            pretty(&mut out, &thresholds.iter().map(Parsed::of).collect::<Vec<_>>())?;
+        }
+        What::Defaults => out.write_all(config::default_file().as_bytes())?,
+        What::Schema => pretty(&mut out, &config::schema())?,
+    }
+    Ok(Code::Ok)
+}
+
+impl FileArgs {
+    fn path(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.config.as_deref())
+    }
+
+    fn read(&self) -> Result<Effective> {
+        match self.path() {
+            None => Ok(config::defaults()),
+            Some(path) if path == Path::new("-") => {
+                let mut bytes = Vec::new();
+                io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+                Ok(config::effective(&bytes, "-", Path::new(""))?)
+            }
+            Some(path) => Ok(config::read(path)?),
+        }
+    }
+}
+
+/// A check for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Checked<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    file: &'a str,
+    valid: bool,
+    problems: Vec<Told<'a>>,
+}
+
+/// One problem.
+#[derive(Serialize)]
+struct Told<'a> {
+    line: usize,
+    column: usize,
+    path: &'a str,
+    message: &'a str,
+}
+
+impl<'a> Told<'a> {
+    fn of(problem: &'a Problem) -> Self {
+        let Problem { at, path, message } = problem;
+        Self { line: at.line, column: at.column, path, message }
+    }
+}
+
+fn check(out: &mut impl Write, file: &FileArgs, output: Plain) -> Result<Code> {
+    let name = file.path().map_or_else(|| "defaults".into(), |path| path.display().to_string());
+    let read = file.read();
+    let problems = match &read {
+        Ok(_) => &[],
+        Err(error) => match error.downcast_ref::<Invalid>() {
+            Some(invalid) => invalid.problems.as_slice(),
+            None => return read.map(|_| Code::Ok),
+        },
+    };
+    if output == Plain::Json {
+        let problems: Vec<Told<'_>> = problems.iter().map(Told::of).collect();
+        let (valid, kind) = (problems.is_empty(), "ConfigurationCheck");
+        let checked = Checked { api_version: API_VERSION, kind, file: &name, valid, problems };
+        pretty(out, &checked)?;
+        return Ok(if valid { Code::Ok } else { Code::InvalidInput });
+    }
+    read?;
+    writeln!(out, "{name}: ok")?;
+    Ok(Code::Ok)
+}
+
+/// A threshold as the kubelet holds it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Parsed {
+    signal: Signal,
+    operator: &'static str,
+    #[serde(flatten)]
+    value: Amount,
+    grace_period: GoDuration,
+    min_reclaim: MinReclaim,
+}
+
+/// An amount without its kind: a quantity is a text, a share a number.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum MinReclaim {
+    Quantity(Quantity),
+    Percentage(Fraction),
+}
+
+impl Parsed {
+    fn of(threshold: &Threshold) -> Self {
+        Self {
+            signal: threshold.signal,
+            operator: "LessThan",
+            value: threshold.value,
+            grace_period: threshold.grace.into(),
+            min_reclaim: match threshold.min_reclaim {
+                None => MinReclaim::Quantity(Quantity::ZERO),
+                Some(Amount::Quantity(quantity)) => MinReclaim::Quantity(quantity),
+                Some(Amount::Percentage(fraction)) => MinReclaim::Percentage(fraction),
+            },
+        }
+    }
+}

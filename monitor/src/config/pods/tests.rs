@@ -1,0 +1,236 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::workload::ContainerKind::{Ephemeral, Init, Regular, Sidecar};
+
+#[track_caller]
+fn read_all(text: &str) -> Manifest {
+    read("f.yaml", text).unwrap_or_else(|invalid| panic!("{invalid}"))
+}
+
+#[track_caller]
+fn one(text: &str) -> Pod {
+    let mut found = read_all(text);
+    assert_eq!((found.pods.len(), &found.others), (1, &vec![]));
+    found.pods.remove(0)
+}
+
+/// What is wrong, a line each.
+fn wrong(text: &str) -> Vec<String> {
+    let Err(invalid) = read("f.yaml", text) else { return Vec::new() };
+    invalid.to_string().lines().map(Into::into).collect()
+}
+
+/// As `kubectl get pod -o yaml` prints it, shortened.
+const PRINTED: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata:
+  annotations:
+    kubernetes.io/config.source: api
+    empty:
+  creationTimestamp: "2026-01-31T12:00:00Z"
+  generateName: web-7d4b9c-
+  labels: {app: web}
+  name: web-7d4b9c-x2x7p
+  namespace: shop
+  ownerReferences:
+  - {apiVersion: v1, kind: Note, name: other, uid: 0-1, controller: false}
+  - {apiVersion: apps/v1, blockOwnerDeletion: true, controller: true, kind: ReplicaSet, name: web-7d4b9c, uid: 0-2}
+  resourceVersion: "4711"
+  uid: 7a1e5b1c-9d3f-4c58-8a86-2f0d4b7c6e19
+spec:
+  initContainers:
+  - name: migrate
+    image: web
+    resources: {requests: {memory: 1Gi}}
+  - name: proxy
+    image: proxy
+    restartPolicy: Always
+    resources: {}
+  containers:
+  - name: web
+    image: web
+    ports: [{containerPort: 80}]
+    resources:
+      limits: {cpu: 2, memory: 1.5Gi}
+      requests: {cpu: 500m, memory: " 1Gi ", ephemeral-storage: 1e9}
+  ephemeralContainers:
+  - {name: look, image: busybox, targetContainerName: web}
+  overhead: {memory: 64Mi}
+  priority: 1000
+  priorityClassName: shop
+  restartPolicy: Always
+  terminationGracePeriodSeconds: 30
+  tolerations:
+  - {effect: NoExecute, key: node.kubernetes.io/not-ready, operator: Exists, tolerationSeconds: 300}
+  - {operator: Exists}
+status:
+  containerStatuses:
+  - containerID: containerd://0f3c9d51
+    name: web
+    ready: true
+  initContainerStatuses:
+  - {containerID: "containerd://aaaa", name: migrate}
+  - {name: proxy}
+  ephemeralContainerStatuses: [{containerID: "", name: look}]
+  hostIP: 10.0.0.1
+  phase: Running
+  qosClass: Burstable
+  startTime: "2026-01-31T12:00:05Z"
+"#;
+
+#[test]
+fn a_pod_is_read_as_kubectl_prints_it() {
+    let pod = one(PRINTED);
+    assert_eq!((pod.namespace.as_str(), pod.name.as_str()), ("shop", "web-7d4b9c-x2x7p"));
+    assert_eq!(pod.uid, "7a1e5b1c-9d3f-4c58-8a86-2f0d4b7c6e19");
+    assert_eq!(pod.labels["app"], "web");
+    assert_eq!(pod.annotations["kubernetes.io/config.source"], "api");
+    assert_eq!(pod.annotations["empty"], "", "null is empty");
+    let owner = Owner { kind: "ReplicaSet".into(), name: "web-7d4b9c".into(), uid: "0-2".into() };
+    assert_eq!(pod.owner, Some(owner));
+    assert_eq!((pod.priority, pod.priority_class.as_str()), (Some(1_000), "shop"));
+    assert_eq!((pod.termination_grace, pod.qos_class), (Some(30), Some(QosClass::Burstable)));
+    assert_eq!(
+        pod.started,
+        Some(1_769_860_805),
+        "started is later than made, and nearer the truth"
+    );
+    assert_eq!(pod.overhead["memory"].to_string(), "64Mi");
+    assert_eq!(pod.resources, None);
+    let first = &pod.tolerations[0];
+    assert_eq!((first.key.as_str(), &*first.operator), ("node.kubernetes.io/not-ready", "Exists"));
+    assert_eq!((first.value.as_str(), first.effect.as_str()), ("", "NoExecute"));
+    assert_eq!(pod.tolerations.len(), 2);
+    let containers: Vec<_> =
+        pod.containers.iter().map(|c| (c.name.as_str(), c.kind, c.id.as_deref())).collect();
+    #[rustfmt::skip]
+    let want = [
+        ("migrate", Init,      Some("aaaa")),
+        ("proxy",   Sidecar,   None),
+        ("web",     Regular,   Some("0f3c9d51")),
+        ("look",    Ephemeral, None),
+    ];
+    assert_eq!(containers, want);
+    let web = &pod.containers[2].resources;
+    assert_eq!(web.limits["cpu"].to_string(), "2");
+    assert_eq!(web.limits["memory"].to_string(), "1536Mi");
+    assert_eq!(web.requests["memory"].to_string(), "1Gi");
+    assert_eq!(web.requests["ephemeral-storage"].to_string(), "1e9");
+}
+
+#[test]
+fn json_is_read_as_well() {
+    let list = r#"{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":""},"items":[
+        {"kind":"Pod","metadata":{"name":"a","creationTimestamp":null},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":0.5}}}]}},
+        {"kind":"Pod","metadata":{"name":"b"},"spec":{"resources":{},"containers":[{"name":"c"}]}}]}"#;
+    let found = read_all(list);
+    let names: Vec<_> = found.pods.iter().map(|pod| pod.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(found.pods[0].containers[0].resources.requests["cpu"].to_string(), "500m");
+    assert!(found.pods[1].resources.is_some(), "an empty one is there, and the kubelet goes by it");
+}
+
+#[test]
+fn whatever_makes_pods_is_read_by_its_template() {
+    let template = "metadata: {name: ignored, labels: {app: web}}, spec: {containers: [{name: c}]}";
+    #[rustfmt::skip]
+    let table = [
+        // kind, the rest
+        ("Deployment",            format!("spec: {{replicas: 3, template: {{{template}}}}}")),
+        ("DaemonSet",             format!("spec: {{template: {{{template}}}}}")),
+        ("StatefulSet",           format!("spec: {{template: {{{template}}}}}")),
+        ("ReplicaSet",            format!("spec: {{template: {{{template}}}}}")),
+        ("ReplicationController", format!("spec: {{template: {{{template}}}}}")),
+        ("Job",                   format!("spec: {{template: {{{template}}}}}")),
+        ("CronJob",               format!("spec: {{jobTemplate: {{spec: {{template: {{{template}}}}}}}}}")),
+        ("PodTemplate",           format!("template: {{{template}}}")),
+    ];
+    for (kind, rest) in table {
+        let metadata = "metadata: {name: web, namespace: shop, uid: the-makers, labels: {a: b}}";
+        let pod = one(&format!("{{kind: {kind}, {metadata}, {rest}}}"));
+        assert_eq!((pod.namespace.as_str(), pod.name.as_str()), ("shop", "web"), "{kind}");
+        assert_eq!((pod.uid.as_str(), pod.labels.len()), ("", 1), "{kind}");
+        assert_eq!(pod.labels["app"], "web", "{kind}");
+        assert_eq!(pod.containers.len(), 1, "{kind}");
+    }
+}
+
+#[test]
+fn several_documents_are_read_and_what_has_no_pods_is_told() {
+    let text = "kind: Service\nmetadata: {name: web}\n---\nkind: Pod\nspec: {containers: [{name: c}]}\n---\n---\nkind: Deploymnet\n";
+    let found = read_all(text);
+    assert_eq!(found.pods.len(), 1);
+    let others: Vec<_> = found.others.iter().map(ToString::to_string).collect();
+    let want = [
+        "1:7: kind: passed over: \"Service\" is no kind that has pods",
+        "8:7: kind: passed over: \"Deploymnet\" is no kind that has pods",
+    ];
+    assert_eq!(others, want);
+    let none = read_all("{kind: PodList, items: []}");
+    assert_eq!(none, Manifest::default(), "a node without pods is no mistake");
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once_with_its_place() {
+    let text = "\
+kind: Pod
+metadata: {name: 5, creationTimestamp: yesterday}
+spec:
+  priority: high
+  resources: [1]
+  containers:
+  - name: a
+    resources:
+      requests: {cpu: 1KB, memory: -1Gi}
+      limits: {cpu: , memory: [1Gi]}
+  - name: a
+  - image: b
+status: {qosClass: Gold}
+";
+    let want = [
+        "f.yaml:2:18: metadata.name: expected a text, found the number 5; put it in quotes",
+        "f.yaml:2:40: metadata.creationTimestamp: expected a time as 2026-01-31T12:00:00Z, found \"yesterday\"",
+        "f.yaml:4:13: spec.priority: expected a whole number, found the text \"high\"",
+        "f.yaml:5:14: spec.resources: expected a mapping, found a list",
+        "f.yaml:9:23: spec.containers[0].resources.requests.cpu: expected a quantity such as 500m or 2Gi, found \"1KB\": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        "f.yaml:9:36: spec.containers[0].resources.requests.memory: expected a quantity that is not negative, found \"-1Gi\"",
+        "f.yaml:10:19: spec.containers[0].resources.limits.cpu: expected a quantity such as 500m or 2Gi, found nothing",
+        "f.yaml:10:31: spec.containers[0].resources.limits.memory: expected a quantity such as 500m or 2Gi, found a list",
+        "f.yaml:11:5: spec.containers[1]: a second container is named \"a\"",
+        "f.yaml:12:5: spec.containers[2].name: expected this key, it is missing",
+        "f.yaml:13:20: status.qosClass: expected one of Guaranteed, Burstable, BestEffort, found the text \"Gold\"",
+    ];
+    assert_eq!(wrong(text), want);
+}
+
+#[test]
+fn what_is_no_pod_is_told_as_such() {
+    #[rustfmt::skip]
+    let table = [
+        // text, the first that is wrong
+        ("",                              "f.yaml:1:1: the file holds no document"),
+        ("[]",                            "f.yaml:1:1: expected a mapping, found a list"),
+        ("spec: {}",                      "f.yaml:1:1: kind: expected this key, it is missing"),
+        ("kind: Service",                 "f.yaml:1:1: expected a pod, or something that makes pods"),
+        ("kind: Pod",                     "f.yaml:1:1: spec: expected this key, it is missing"),
+        ("{kind: Pod, spec: {}}",         "f.yaml:1:19: spec.containers: expected this key, it is missing"),
+        ("{kind: Pod, spec: {containers: []}}", "f.yaml:1:32: spec.containers: expected at least one container"),
+        ("{kind: Pod, kind: Pod, spec: {containers: [{name: c}]}}", "f.yaml:1:13: kind: this key stands here twice"),
+        ("{kind: List}",                  "f.yaml:1:1: items: expected this key, it is missing"),
+        ("{kind: List, items: [{}]}",     "f.yaml:1:22: items[0].kind: expected this key, it is missing"),
+        ("{kind: CronJob, spec: {}}",     "f.yaml:1:23: spec.jobTemplate: expected this key, it is missing"),
+        ("{kind: Job, spec: {template: {}}}", "f.yaml:1:30: spec.template.spec: expected this key, it is missing"),
+    ];
+    for (text, want) in table {
+        assert_eq!(wrong(text).first().map(String::as_str), Some(want), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "(kind: (Pod|List|Job)\n|spec:|items:| |\n|- |\\{|\\}|\\[|\\]|name: a|containers:|resources:|requests:|cpu: 1|\\PC){0,30}") {
+        let _ = read("f.yaml", &text);
+    }
+}

@@ -1,0 +1,122 @@
+//! Conditions, and thresholds on pressure: what the kubelet does not have.
+
+use std::collections::BTreeMap;
+
+use crate::model::condition::{ConditionName, Measure, Resource, ScopeName};
+use crate::model::duration::GoDuration;
+use crate::model::settings::{ConditionRule, Conditions, TaintEffect};
+use crate::model::threshold::{PressureSignal, PressureThreshold};
+use crate::model::units::{Nanos, Percent};
+
+use super::found::{Item, Layers};
+use super::keys::Share;
+
+pub(super) fn conditions(layers: &Layers<'_>) -> Conditions {
+    let rules = ConditionName::ALL
+        .into_iter()
+        .filter_map(|name| Some((name.name().to_owned(), rule(layers, name)?)));
+    Conditions {
+        prefix: layers.text("conditions.prefix").into(),
+        taint_effect: match layers.text("conditions.taintEffect") {
+            "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
+            _ => TaintEffect::NoSchedule,
+        },
+        rules: rules.collect::<BTreeMap<_, _>>(),
+        raise_after: layers.time("conditions.raiseAfter"),
+        clear_after: layers.time("conditions.clearAfter"),
+        stale_after: layers.time("conditions.staleAfter"),
+    }
+}
+
+/// What one condition is judged on; `None` if it is not judged.
+fn rule(layers: &Layers<'_>, name: ConditionName) -> Option<ConditionRule> {
+    let scope = match name.scope {
+        ScopeName::System => "system",
+        ScopeName::Kubepods => "kubepods",
+    };
+    let resource = match name.resource {
+        Resource::Cpu => "cpu",
+        Resource::Memory => "memory",
+        Resource::Disk => "disk",
+    };
+    let path = |key: &str| format!("conditions.{scope}.{resource}.{key}");
+    let word = layers.text(&path("measure"));
+    let line = layers.text(&path("line"));
+    let measure = match measure(name, word, line) {
+        Ok(measure) => measure,
+        Err((key, why)) => {
+            if let Some(field) = layers.given(&path(key)).or_else(|| layers.given(&path("line"))) {
+                field.problem(why);
+            }
+            Measure::RawSome
+        }
+    };
+    let Share(threshold) = layers.text(&path("threshold")).parse().unwrap_or(Share(Percent::FULL));
+    layers.flag(&path("enabled")).then_some(ConditionRule { measure, threshold })
+}
+
+/// The figure, or the key that makes it impossible and why.
+fn measure(
+    name: ConditionName,
+    word: &str,
+    line: &str,
+) -> Result<Measure, (&'static str, &'static str)> {
+    match (word, name.resource, line) {
+        ("contention", Resource::Cpu, "" | "some") => Ok(Measure::Contention),
+        ("contention", Resource::Cpu, _) => {
+            Err(("line", "contention is the time in which somebody waits: it has no line full"))
+        }
+        ("contention", _, _) => {
+            Err(("measure", "contention is measured for cpu alone: use shortage or raw"))
+        }
+        ("shortage", Resource::Memory, "" | "some") => Ok(Measure::Shortage),
+        ("shortage", Resource::Memory, _) => {
+            Err(("line", "shortage is the time in which somebody waits: it has no line full"))
+        }
+        ("shortage", _, _) => {
+            Err(("measure", "shortage is measured for memory alone: use contention or raw"))
+        }
+        (_, Resource::Cpu, "full") if name.scope == ScopeName::System => Err((
+            "line",
+            "the line full of the node's CPU pressure is always 0: a node whose CPUs are all \
+             kept waiting has somebody running; use some",
+        )),
+        (_, Resource::Cpu, "") | (_, _, "some") => Ok(Measure::RawSome),
+        _ => Ok(Measure::RawFull),
+    }
+}
+
+/// `evictionPressure`.
+pub(super) fn thresholds(layers: &Layers<'_>) -> Vec<PressureThreshold> {
+    layers.items("evictionPressure").iter().filter_map(threshold).collect()
+}
+
+fn threshold(item: &Item<'_>) -> Option<PressureThreshold> {
+    let scope = match item.get("scope")?.scalar("a scope")? {
+        "system" => ScopeName::System,
+        _ => ScopeName::Kubepods,
+    };
+    let at = item.get("threshold")?;
+    let share = || Some(at.parse::<Share>("a percentage such as 60%")?.0);
+    let on = match item.get("signal")?.scalar("a signal")? {
+        "cpu" => PressureSignal::Cpu(share()?),
+        "memory" => PressureSignal::Memory(share()?),
+        "disk" => PressureSignal::Disk(share()?),
+        "exhaustion" => {
+            let time = at.duration()?;
+            if time.0 <= 0 {
+                at.problem("expected a length of time of more than 0s");
+            }
+            PressureSignal::Exhaustion(time.nanos())
+        }
+        _ => {
+            let pages: u64 = at.number()?;
+            if pages == 0 {
+                at.problem("expected at least 1 page a second: 0 is always met");
+            }
+            PressureSignal::Refaults(pages)
+        }
+    };
+    let grace = item.get("gracePeriod").and_then(|field| field.duration());
+    Some(PressureThreshold { scope, on, grace: grace.map_or(Nanos(0), GoDuration::nanos) })
+}
