@@ -85,7 +85,7 @@ fn assert_same(frames: &[Recorded], samples: &[Sample]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn any_sequence_of_samples_is_read_as_it_was_written(
@@ -234,14 +234,14 @@ fn names(dir: &TempDir) -> Vec<String> {
 
 #[test]
 fn no_more_is_kept_than_was_asked_for_and_what_is_kept_is_whole() {
-    let samples = noisy(400);
+    let samples = noisy(240);
     let (mib, hour) = (Bytes(1 << 20), Nanos(3_600 * Nanos::SECOND.0));
     #[rustfmt::skip]
     let table = [
         // bytes, age, ticks that may be kept
-        (mib,               hour,                        360_u64), // bytes decide
+        (mib,               hour,                        200_u64), // bytes decide
         (Bytes(1 << 30),    Nanos(hour.0 / 10),          37),      // age decides
-        (Bytes(1 << 30),    Nanos(hour.0 * 24),          400),     // neither
+        (Bytes(1 << 30),    Nanos(hour.0 * 24),          240),     // neither
     ];
     for (size, age, most) in table {
         let dir = TempDir::new().unwrap();

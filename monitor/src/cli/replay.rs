@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use isobar::config;
 use isobar::model::condition::Status;
 use isobar::model::decision::Decision;
 use isobar::record::difference::{self, Difference};
@@ -47,7 +48,7 @@ enum Form {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let other = args.config.as_deref().map(settings_of).transpose()?;
+    let other = args.config.as_deref().map(config::load).transpose()?;
     let recording = Recording::open(&args.file)?;
     let is_other = other.is_some();
     let ticks = Ticks { replay: Replay::new(recording, other), from: args.from, to: args.to };
@@ -225,8 +226,4 @@ fn parsed(text: &str) -> Value {
 
 fn shown(value: &Option<Value>) -> String {
     value.as_ref().map_or_else(|| "-".into(), |value| super::terminal::harmless(&value.to_string()))
-}
-
-fn settings_of(path: &std::path::Path) -> Result<isobar::model::settings::Settings> {
-    Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?)
 }
