@@ -10,7 +10,9 @@ pub(crate) mod exit;
 mod explain;
 mod node;
 mod output;
+mod plan;
 mod qos;
+mod rank;
 mod replay;
 mod run;
 mod status;
@@ -42,6 +44,8 @@ enum Verb {
     Status(status::Args),
     /// Say why the node is judged as it is, who would go first, and what would change that.
     Explain(explain::Args),
+    /// Say who would be evicted first, and why not the others.
+    Rank(rank::Args),
     /// Judge a recording again: by what it was judged by, or by another configuration.
     Replay(replay::Args),
     /// Say what of a node is left for pods, which limits see to it, and whether they are in place.
@@ -68,6 +72,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Top(args) => top::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Rank(args) => rank::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Allocatable(args) => allocatable::run(&args),
         Verb::Cpus(args) => cpus::run(&args),
