@@ -2,10 +2,9 @@
 //! In: YAML or JSON. Out: a [`Scenario`], or all that is wrong with the file.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read as _};
+use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use isobar::config::yaml::{Node, Value};
 use isobar::config::{Field, Fields, Invalid, Problems, yaml};
 use isobar::model::decision::{Order, SparedReason};
@@ -17,6 +16,8 @@ use isobar::model::workload::{Owner, Pod};
 use isobar::policy::rank::{Contender, Harm, Need, Purpose};
 use isobar::serve::document::API_VERSION;
 use jiff::fmt::temporal::DateTimeParser;
+
+use crate::cli::input;
 
 /// What a file asks.
 #[derive(Debug)]
@@ -49,14 +50,10 @@ const CLASSES: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// Reads `file`, or standard input for `-`.
-pub(super) fn read(file: &str) -> Result<Scenario> {
-    let text = if file == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(file)
-    };
-    Ok(parse(file, &text.with_context(|| format!("cannot read {file}"))?)?)
+pub(super) fn read(file: &Path) -> Result<Scenario> {
+    let (name, bytes) = input::read(file)?;
+    let text = yaml::utf8(&bytes).map_err(|problem| Invalid::one(&name, problem))?;
+    Ok(parse(&name, text)?)
 }
 
 /// Reads the text of `file`, which its problems are named after.
