@@ -6,12 +6,10 @@ mod live;
 mod print;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
-use isobar::config::{Invalid, pods, yaml};
+use anyhow::Result;
 use isobar::model::quantity::ResourceList;
 use isobar::model::settings::Settings;
 use isobar::model::threshold::Signal;
@@ -27,6 +25,7 @@ use isobar::serve::document::API_VERSION;
 use serde::Serialize;
 
 use super::exit::{Code, Refused};
+use super::input;
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Plain, pretty};
 use capacity::Capacity;
@@ -100,16 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
 
 /// The pods in a file, as the API server would have them, and what of it was passed over.
 fn read_pods(file: &Path) -> Result<(Vec<Pod>, Vec<String>)> {
-    let name = file.display().to_string();
-    let bytes = if name == "-" {
-        let mut bytes = Vec::new();
-        io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-        bytes
-    } else {
-        fs::read(file).with_context(|| format!("cannot read {name}"))?
-    };
-    let text = yaml::utf8(&bytes).map_err(|problem| Invalid::one(&name, problem))?;
-    let manifest = pods::read(&name, text)?;
+    let (name, manifest) = input::pods(file)?;
     let others = manifest.others.iter().map(|problem| format!("{name}:{problem}")).collect();
     Ok((manifest.pods.iter().map(admitted).collect(), others))
 }

@@ -98,6 +98,7 @@ mod tests {
             (anyhow::Error::new(OpenError::Agent(AgentError::Denied(port))),    Code::NotPermitted),
             (anyhow::Error::new(OpenError::Agent(AgentError::Taken(port))),     Code::Failure),
             (anyhow::Error::new(InvalidAnswer { address: "a".into(), source: no_json }), Code::InvalidInput),
+            (anyhow::Error::new(invalid()),                                     Code::InvalidInput),
             (anyhow::Error::new(ReadError::Empty("r".into())),                  Code::InvalidInput),
             (anyhow::Error::new(Refused("no".into())),                          Code::InvalidInput),
             (anyhow::anyhow!("anything else"),                                  Code::Failure),
@@ -107,6 +108,17 @@ mod tests {
             let deeper = Err::<(), _>(error).context("further out").unwrap_err();
             assert_eq!(code_of(&deeper), want, "{text}");
         }
+    }
+
+    fn invalid() -> Invalid {
+        isobar::config::settings("", "f.yaml", std::path::Path::new("")).unwrap_err()
+    }
+
+    #[test]
+    fn problems_of_a_file_stand_alone() {
+        let deeper = Err::<(), _>(invalid()).context("further out").unwrap_err();
+        assert_eq!(text_of(&deeper), "f.yaml:1:1: the file holds no document");
+        assert_eq!(text_of(&anyhow::anyhow!("anything else")), "isobar: anything else");
     }
 
     #[test]

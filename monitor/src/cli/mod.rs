@@ -8,6 +8,7 @@ mod cpus;
 mod doctor;
 pub(crate) mod exit;
 mod explain;
+mod input;
 mod node;
 mod output;
 mod plan;

@@ -1,12 +1,14 @@
 //! `--config` and `--pods`: what to judge by, for an agent and for `explain` on its own.
 
 use std::error::Error;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::Result;
 use isobar::agent::Plan;
-use isobar::config::{self, Invalid, Place, Problem, pods};
-use isobar::model::workload::Pod;
+use isobar::config;
+use isobar::config::pods::Manifest;
+
+use super::input;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PlanArgs {
@@ -20,7 +22,7 @@ pub(crate) struct PlanArgs {
 
 impl PlanArgs {
     /// Reads the files; what is not given is the default.
-    pub(crate) fn plan(&self) -> Result<Plan, Invalid> {
+    pub(crate) fn plan(&self) -> Result<Plan> {
         let settings = match &self.config {
             Some(file) => config::load(file)?,
             None => config::defaults().settings,
@@ -29,7 +31,9 @@ impl PlanArgs {
             Some(Path::new(&settings.node.pods_file)).filter(|file| !file.as_os_str().is_empty());
         let pods = match self.pods.as_deref().or(configured) {
             Some(file) => {
-                Some(read_pods(file)?.into_iter().map(|pod| (pod.uid.clone(), pod)).collect())
+                let (name, Manifest { pods, others, .. }) = input::pods(file)?;
+                others.iter().for_each(|other| tracing::warn!("{name}:{other}"));
+                Some(pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect())
             }
             None => None,
         };
@@ -40,18 +44,4 @@ impl PlanArgs {
     pub(crate) fn again(self) -> impl FnMut() -> Result<Plan, Box<dyn Error>> {
         move || self.plan().map_err(Into::into)
     }
-}
-
-/// The pods of a file. What in it makes no pods is told.
-pub(crate) fn read_pods(file: &Path) -> Result<Vec<Pod>, Invalid> {
-    let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|error| {
-        let message = format!("cannot read: {error}");
-        Invalid::one(&name, Problem { at: Place::START, path: String::new(), message })
-    })?;
-    let pods::Manifest { pods, others } = pods::read(&name, &text)?;
-    for Problem { at, message, .. } in others {
-        tracing::warn!("{name}:{}:{}: {message}", at.line, at.column);
-    }
-    Ok(pods)
 }

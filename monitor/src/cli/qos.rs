@@ -4,15 +4,12 @@
 mod live;
 mod report;
 
-use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use isobar::config::Invalid;
-use isobar::config::pods::{self, Manifest};
-use isobar::config::yaml;
+use isobar::config::pods::Manifest;
 use isobar::model::quantity::{Quantity, QuantityError};
 use isobar::model::workload::Pod;
 use isobar::policy::limits::admitted::admitted;
@@ -20,6 +17,7 @@ use isobar::policy::limits::qos;
 use isobar::source;
 
 use super::exit::{Code, Refused};
+use super::input;
 use super::output::Plain;
 use super::terminal::harmless;
 
@@ -38,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "from")]
     admitted: bool,
     /// Memory of the node that the pods would run on; this one's if not given.
-    #[arg(long, value_name = "QUANTITY")]
+    #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
     node_memory: Option<String>,
     /// In which form.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
@@ -79,17 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
 impl Args {
     /// Reads a file, says what it passes over and what the API server would change.
     fn read(&self, file: &PathBuf) -> Result<Manifest> {
-        let (name, bytes) = if file.as_os_str() == "-" {
-            let mut bytes = Vec::new();
-            io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-            ("-".into(), bytes)
-        } else {
-            let bytes =
-                fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-            (file.display().to_string(), bytes)
-        };
-        let text = yaml::utf8(&bytes).map_err(|problem| Invalid::one(&name, problem))?;
-        let mut found = pods::read(&name, text)?;
+        let (name, mut found) = input::pods(file)?;
         for other in &found.others {
             eprintln!("{}", harmless(&format!("{name}:{other}")));
         }
@@ -128,9 +116,10 @@ impl Args {
 
 /// `NAMESPACE/NAME`.
 fn full_name(pod: &Pod) -> String {
-    match pod.namespace.as_str() {
-        "" => pod.name.clone(),
-        namespace => format!("{namespace}/{}", pod.name),
+    match (pod.namespace.as_str(), pod.name.as_str()) {
+        (_, "") => "(no name)".into(),
+        ("", name) => name.into(),
+        (namespace, name) => format!("{namespace}/{name}"),
     }
 }
 

@@ -1,14 +1,16 @@
 //! `isobar rank`: who would go first, of the pods in a file or of this node now.
 
-use std::fs;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::ValueEnum;
-use isobar::agent::{Live, Sampler as _};
+use isobar::agent::{Live, Plan, Sampler as _};
+use isobar::config::{Invalid, yaml};
 use isobar::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
+use isobar::model::sample::Sample;
 use isobar::model::settings::Settings;
 use isobar::policy::engine::{Engine, Standing};
 use isobar::policy::rank::{self, Purpose, contenders};
@@ -17,7 +19,9 @@ use isobar::serve::document::API_VERSION;
 use serde::Serialize;
 
 use super::exit::Code;
+use super::input;
 use super::output::{Plain, pretty};
+use super::plan::PlanArgs;
 use super::run::SourceArgs;
 use super::table::{Set, Table};
 use super::terminal::{harmless, width};
@@ -27,7 +31,7 @@ use super::terminal::{harmless, width};
 pub(crate) struct Args {
     /// Rank the pods in this file, `-` for standard input; without one, those of this node now.
     #[arg(short, long, value_name = "FILE")]
-    file: Option<String>,
+    file: Option<PathBuf>,
     /// What is short, such as memory.available or kubepods.cpu.pressure.
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     signal: Option<Purpose>,
@@ -37,6 +41,8 @@ pub(crate) struct Args {
     /// In which form.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
+    #[command(flatten)]
+    plan: PlanArgs,
     #[command(flatten)]
     sources: SourceArgs,
 }
@@ -72,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let order = args.order.map(Order::from);
     let ranking = match &args.file {
         Some(file) => of_file(file, args.signal, order)?,
-        None => of_node(&args.sources, args.signal, order)?,
+        None => of_node(args, order)?,
     };
     let mut out = io::stdout().lock();
     match args.output {
@@ -96,17 +102,13 @@ fn usual() -> Purpose {
 }
 
 /// Reads `file`, or standard input for `-`.
-fn read(file: &str) -> Result<Scenario> {
-    let text = if file == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(file)
-    };
-    Ok(scenario::parse(file, &text.with_context(|| format!("cannot read {file}"))?)?)
+fn read(file: &Path) -> Result<Scenario> {
+    let (name, bytes) = input::read(file)?;
+    let text = yaml::utf8(&bytes).map_err(|problem| Invalid::one(&name, problem))?;
+    Ok(scenario::parse(&name, text)?)
 }
 
-fn of_file(file: &str, purpose: Option<Purpose>, order: Option<Order>) -> Result<Ranking> {
+fn of_file(file: &Path, purpose: Option<Purpose>, order: Option<Order>) -> Result<Ranking> {
     let scenario = read(file)?;
     let purpose = purpose.or(scenario.purpose).unwrap_or_else(usual);
     let order = order.or(scenario.order).unwrap_or_default();
@@ -116,17 +118,15 @@ fn of_file(file: &str, purpose: Option<Purpose>, order: Option<Order>) -> Result
 }
 
 /// Two samples a second apart, judged by an engine of our own.
-fn of_node(
-    sources: &SourceArgs,
-    purpose: Option<Purpose>,
-    order: Option<Order>,
-) -> Result<Ranking> {
-    let (purpose, order) = (purpose.unwrap_or_else(usual), order.unwrap_or_default());
-    let mut node = Live::open(&sources.options())?;
-    let mut engine = Engine::new(Settings::default(), Standing::new(node.facts().n_cpus));
+fn of_node(args: &Args, order: Option<Order>) -> Result<Ranking> {
+    let Plan { settings, pods } = args.plan.plan()?;
+    let order = order.unwrap_or(settings.ranking.order);
+    let purpose = args.signal.unwrap_or_else(usual);
+    let mut node = Live::open(&args.sources.options(&settings.node.kubelet_root))?;
+    let mut engine = Engine::new(settings, Standing::new(node.facts().n_cpus));
     engine.step(node.sample().sample);
     sleep(Duration::from_secs(1));
-    let sample = node.sample().sample;
+    let sample = Sample { pods, ..node.sample().sample };
     let step = engine.step(sample.clone());
     let (harm, rules) = (&engine.standing().harm, &engine.settings().ranking);
     let pods = contenders::of_node(&sample, &step.snapshot, harm, (purpose, order), rules);

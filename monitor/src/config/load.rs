@@ -1,8 +1,11 @@
 //! From files to settings: ours, the kubelet's that it names, and the defaults, in layers.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::model::decision::{Order, StepKind};
@@ -36,13 +39,27 @@ pub fn load(path: &Path) -> Result<Settings, Invalid> {
     read(path).map(|effective| effective.settings)
 }
 
+/// Reads the file again, for an agent that was told to. `settings` stay as they are if anything is
+/// wrong with it.
+///
+/// # Errors
+/// As [`load`]. The caller tells it, and goes on.
+pub fn reload(path: &Path, settings: &mut Settings) -> Result<(), Invalid> {
+    let new = load(path)?;
+    *settings = Settings { generation: settings.generation.saturating_add(1), ..new };
+    Ok(())
+}
+
 /// Like [`load`], with the text that it comes to.
 ///
 /// # Errors
 /// As [`load`].
 pub fn read(path: &Path) -> Result<Effective, Invalid> {
-    let name = path.display().to_string();
-    effective(&contents(path)?, &name, path.parent().unwrap_or(Path::new("")))
+    effective(&contents(path)?, &path.display().to_string(), directory(path))
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }
 
 /// What holds without any file.
@@ -61,13 +78,24 @@ pub fn settings(text: &str, file: &str, dir: &Path) -> Result<Settings, Invalid>
     effective(text.as_bytes(), file, dir).map(|effective| effective.settings)
 }
 
-/// Reads the kubelet's own configuration: its file, or what its `/configz` answers. A file of
-/// ours is taken as well. Fields that are not used here are ignored.
+/// Reads the kubelet's own configuration: its file, what its `/configz` answers, or fields without
+/// a head. A file of ours is taken as well. Fields that are not used here are ignored.
 ///
 /// # Errors
 /// With everything that is wrong with the fields that are used.
 pub fn kubelet(path: &Path) -> Result<Settings, Invalid> {
-    load(path)
+    let (bytes, name) = (contents(path)?, path.display().to_string());
+    let effective = merged(&bytes, &name, directory(path), Headless::Kubelets);
+    effective.map(|effective| effective.settings)
+}
+
+/// What a file without `apiVersion` and `kind` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Headless {
+    /// No configuration.
+    Nobodys,
+    /// The kubelet's.
+    Kubelets,
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, Invalid> {
@@ -75,12 +103,12 @@ fn contents(path: &Path) -> Result<Vec<u8>, Invalid> {
         let problem = Problem { at: Place::START, path: String::new(), message };
         Invalid::one(&path.display().to_string(), problem)
     };
+    let cannot = |error: io::Error| failed(format!("cannot read: {error}"));
     let mut bytes = Vec::new();
-    // A pipe or a device does not tell how much it has.
-    let read =
-        File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes));
-    read.map_err(|error| failed(format!("cannot read: {error}")))?;
-    if bytes.len() as u64 > LARGEST_FILE {
+    // Not by the length that it claims: a device has none, and no end either.
+    let file = File::open(path).map_err(cannot)?;
+    let n = file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if n as u64 > LARGEST_FILE {
         return Err(failed(format!("larger than {} MiB", LARGEST_FILE >> 20)));
     }
     Ok(bytes)
@@ -102,6 +130,10 @@ fn document(bytes: &[u8], file: &str) -> Result<Node, Invalid> {
 /// # Errors
 /// As [`load`].
 pub fn effective(bytes: &[u8], file: &str, dir: &Path) -> Result<Effective, Invalid> {
+    merged(bytes, file, dir, Headless::Nobodys)
+}
+
+fn merged(bytes: &[u8], file: &str, dir: &Path, headless: Headless) -> Result<Effective, Invalid> {
     let ours = document(bytes, file)?;
     let problems = Problems::default();
     let defaults = document(print::defaults().as_bytes(), "defaults")?;
@@ -115,9 +147,9 @@ pub fn effective(bytes: &[u8], file: &str, dir: &Path) -> Result<Effective, Inva
         layers.defaults.take(&mut fields, KUBELET, "");
     }
     let mut found = Found::default();
-    if is_kubelets(&mut fields) {
-        let fields = fields.lenient();
-        take_kubelets(&mut found, fields);
+    let has_head = fields.node("apiVersion").is_some() || fields.node("kind").is_some();
+    if is_kubelets(&mut fields) || (!has_head && headless == Headless::Kubelets) {
+        take_kubelets(&mut found, fields.lenient());
         layers.files.push(found);
         let made = make(&layers, None);
         return problems.unless_any(file, made);

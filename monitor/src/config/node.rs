@@ -119,9 +119,9 @@ const ENFORCE: &str = "enforceNodeAllocatable (--enforce-node-allocatable)";
 
 fn enforcement(layers: &Layers<'_>) -> BTreeSet<Enforcement> {
     let path = "enforceNodeAllocatable";
-    let items = layers.list(path);
-    let values: Vec<&str> = items.iter().filter_map(Field::text).collect();
-    let has = |value: &str| values.contains(&value);
+    let items = layers.list(path).into_iter();
+    let items: Vec<_> = items.filter_map(|item| Some((item.text()?, item))).collect();
+    let has = |value: &str| items.iter().any(|(item, _)| *item == value);
     if let Some(field) = layers.given(path) {
         for daemons in ["system-reserved", "kube-reserved"] {
             let compressible = format!("{daemons}-compressible");
@@ -134,7 +134,7 @@ fn enforcement(layers: &Layers<'_>) -> BTreeSet<Enforcement> {
                 );
             }
         }
-        let is_none_mixed = has("none") && values.len() > 1;
+        let is_none_mixed = has("none") && items.len() > 1;
         if is_none_mixed {
             let what = "may not contain additional enforcements when";
             invalid(field, &format!("{ENFORCE} {what} \"none\" is specified"));
@@ -142,7 +142,7 @@ fn enforcement(layers: &Layers<'_>) -> BTreeSet<Enforcement> {
     }
     let mut enforce = BTreeSet::new();
     let mut seen = BTreeSet::new();
-    for (item, value) in items.iter().zip(&values) {
+    for (value, item) in &items {
         if !seen.insert(*value) {
             invalid(item, &format!("duplicated enforcements {value:?} in {ENFORCE}"));
             continue;
@@ -262,7 +262,8 @@ fn cpu_options(layers: &Layers<'_>) -> bool {
             continue;
         }
         // Go's ParseBool.
-        let is_on = match field.scalar("true or false").unwrap_or_default() {
+        let Some(text) = field.scalar("true or false") else { continue };
+        let is_on = match text {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
             "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
             other => {

@@ -8,6 +8,7 @@ use crate::model::settings::{ConditionRule, Conditions, TaintEffect};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Nanos, Percent};
 
+use super::fields::Field;
 use super::found::{Item, Layers};
 use super::keys::Share;
 
@@ -117,6 +118,6 @@ fn threshold(item: &Item<'_>) -> Option<PressureThreshold> {
             PressureSignal::Refaults(pages)
         }
     };
-    let grace = item.get("gracePeriod").and_then(|field| field.duration());
+    let grace = item.get("gracePeriod").and_then(Field::duration);
     Some(PressureThreshold { scope, on, grace: grace.map_or(Nanos(0), GoDuration::nanos) })
 }

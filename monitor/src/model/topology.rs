@@ -127,6 +127,8 @@ fn place(line: &str) -> Option<(u32, CpuPlace)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -154,6 +156,17 @@ mod tests {
         for (text, want) in table {
             let got = text.parse::<Topology>().unwrap_err().to_string();
             assert!(got.contains(want), "{text:?}: {got}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_names_only_cpus_that_are_there(text in "([0-9]{1,2},?){0,9}\n?.{0,20}") {
+            if let Ok(topology) = text.parse::<Topology>() {
+                let all = topology.all();
+                prop_assert!(topology.cpus.values().all(|place| all.0.contains(&place.core)));
+                prop_assert_eq!(topology.only(&all), topology);
+            }
         }
     }
 }

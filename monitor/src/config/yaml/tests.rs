@@ -136,7 +136,7 @@ fn a_scalar_is_typed_by_the_core_schema() {
 #[test]
 fn a_reader_tells_everything_that_is_wrong_and_where() {
     let text = "name: x\ncuont: 3\nflag: yes\nsize: 1.5Gi\nwait: 5\nname: y\nn: 1.5\n\
-                list: [a, 5]\nbelow:\n  orders: a\n  order: z\nlabels: {a.b/c: 1, d: e}\nq: 10KB\n";
+                list: [a, 5]\nbelow:\n  orders: a\n  order: z\nlabels: {a.b/c: 1, d: e}\nq: 10Mb\n";
     let documents = parse(text).unwrap();
     let problems = Problems::default();
     let mut fields = Fields::of(&documents[0], &problems).unwrap();

@@ -1,0 +1,333 @@
+use std::fs;
+
+use proptest::prelude::*;
+
+use crate::config::{self, keys, schema};
+use crate::model::condition::Measure;
+use crate::model::settings::TaintEffect;
+use crate::model::threshold::PressureSignal;
+use crate::model::units::{Nanos, Percent};
+
+use super::*;
+
+const HEAD: &str = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\n";
+
+fn of(fields: &str) -> Result<Effective, Invalid> {
+    effective(format!("{HEAD}{fields}\n").as_bytes(), "f", Path::new(""))
+}
+
+/// Every problem with these fields, which begin in line 3.
+fn problems(fields: &str) -> String {
+    of(fields).expect_err(fields).to_string()
+}
+
+#[test]
+fn without_a_file_the_defaults_hold_and_the_kubelets_thresholds() {
+    let mut settings = defaults().settings;
+    assert_eq!(settings.eviction.thresholds.len(), 6);
+    settings.eviction.thresholds.clear();
+    assert_eq!(settings, Settings::default());
+    let file = config::default_file();
+    assert_eq!(effective(file.as_bytes(), "f", Path::new("")), Ok(defaults()));
+}
+
+const MANY: &str = "
+minSharedCPUs: 2
+pods: pods.yaml
+conditions:
+  prefix: isobar.example/
+  taintEffect: PreferNoSchedule
+  raiseAfter: 10s
+  system:
+    cpu: {measure: raw, threshold: 12.34%}
+    memory: {measure: raw, line: some, threshold: 50}
+    disk: {enabled: false}
+  kubepods:
+    cpu: {measure: contention, line: some, threshold: \"75%\"}
+evictionPressure:
+- {scope: kubepods, signal: memory, threshold: 60%, gracePeriod: 30s}
+- {scope: system, signal: exhaustion, threshold: 1m}
+- {scope: system, signal: refaults, threshold: 1000}
+ranking: {order: kubelet, groupBelow: 0}
+relief: {enforce: [evict], steps: [reclaim, evict], deadlines: {evict: 1m}, budget: 2, budgetWindow: 1h}
+kubeReserved: {cpu: 100m, memory: \"1Gi\"}
+systemReserved: {memory: 0.5Gi}
+reservedSystemCPUs: \"0\"
+evictionHard: {memory.available: 25.5%, nodefs.available: 0%}
+evictionSoft: {memory.available: 1Gi}
+evictionSoftGracePeriod: {memory.available: 1m30s}
+evictionMinimumReclaim: {memory.available: 100Mi}
+evictionPressureTransitionPeriod: 0s
+cgroupDriver: systemd
+podPidsLimit: 4096
+featureGates: {MemoryQoS: true}
+memoryReservationPolicy: TieredReservation
+";
+
+#[test]
+fn every_field_reaches_the_settings() {
+    let settings = of(MANY).unwrap().settings;
+    let conditions = &settings.conditions;
+    let rule = |name: &str| conditions.rules.get(name).map(|r| (r.measure, r.threshold));
+    assert_eq!(conditions.taint_effect, TaintEffect::PreferNoSchedule);
+    #[rustfmt::skip]
+    let table = [
+        // condition, what it is judged on
+        ("SystemCPUContentionPressure",      Some((Measure::RawSome, Percent(12_34)))),
+        ("SystemMemoryContentionPressure",   Some((Measure::RawSome, Percent(50_00)))),
+        ("SystemDiskContentionPressure",     None),
+        ("KubepodsCPUContentionPressure",    Some((Measure::Contention, Percent(75_00)))),
+        ("KubepodsMemoryContentionPressure", Some((Measure::Shortage, Percent(40_00)))),
+        ("KubepodsDiskContentionPressure",   Some((Measure::RawFull, Percent(60_00)))),
+    ];
+    for (condition, want) in table {
+        assert_eq!(rule(condition), want, "{condition}");
+    }
+    let pressure: Vec<_> = settings.eviction.pressure.iter().map(|t| (t.on, t.grace.0)).collect();
+    let minute = Nanos(60 * Nanos::SECOND.0);
+    #[rustfmt::skip]
+    let want = [
+        (PressureSignal::Memory(Percent(60_00)), 30 * Nanos::SECOND.0),
+        (PressureSignal::Exhaustion(minute),      0),
+        (PressureSignal::Refaults(1000),          0),
+    ];
+    assert_eq!(pressure, want);
+    assert_eq!(settings.ranking.order, Order::Kubelet);
+    assert_eq!(settings.ranking.group_below, Bytes(0));
+    assert_eq!(settings.relief.deadlines[&StepKind::Evict], minute);
+    assert_eq!(settings.relief.deadlines[&StepKind::Reclaim], Nanos(2 * Nanos::SECOND.0));
+    assert_eq!(settings.relief.steps.len(), 2);
+    assert_eq!(settings.eviction.transition_period, Nanos(300 * Nanos::SECOND.0));
+    assert_eq!(settings.node.pods_file, "pods.yaml");
+}
+
+#[test]
+fn what_is_printed_means_the_same_again() {
+    for fields in ["", MANY, "evictionHard: {}", "conditions:\nranking: {optOutLabel: \"a: 'b'\"}"]
+    {
+        let first = of(fields).unwrap();
+        let again = effective(first.yaml.as_bytes(), "f", Path::new(""));
+        assert_eq!(again, Ok(first), "{fields}");
+    }
+}
+
+#[test]
+fn rules_of_ours_are_told_with_their_reason() {
+    let pressure = |item: &str| format!("evictionPressure:\n- {{{item}}}");
+    #[rustfmt::skip]
+    let table = [
+        // fields, problem
+        ("conditions: {system: {cpu: {threshold: 101%}}}".into(),
+            "f:3:40: conditions.system.cpu.threshold: expected a percentage such as 60%: it must be at most 100 %"),
+        ("conditions: {system: {cpu: {measure: raw, line: full}}}".into(),
+            "f:3:49: conditions.system.cpu.line: the line full of the node's CPU pressure is always 0: \
+             a node whose CPUs are all kept waiting has somebody running; use some"),
+        ("conditions: {kubepods: {disk: {measure: contention}}}".into(),
+            "f:3:41: conditions.kubepods.disk.measure: contention is measured for cpu alone: use shortage or raw"),
+        ("conditions: {kubepods: {cpu: {measure: shortage}}}".into(),
+            "f:3:40: conditions.kubepods.cpu.measure: shortage is measured for memory alone: use contention or raw"),
+        ("conditions: {kubepods: {memory: {line: full}}}".into(),
+            "f:3:40: conditions.kubepods.memory.line: shortage is the time in which somebody waits: it has no line full"),
+        ("conditions: {raiseAfter: -1s}".into(),
+            "f:3:26: conditions.raiseAfter: expected a length of time such as 1m30s: -1s is negative"),
+        (pressure("scope: system, signal: cpu"), "f:4:3: evictionPressure[0].threshold: expected this key, it is missing"),
+        (pressure("scope: system, signal: disk, threshold: 0%"),
+            "f:4:44: evictionPressure[0].threshold: expected a percentage such as 60%: it must be more than 0 %"),
+        (pressure("scope: system, signal: exhaustion, threshold: 0s"),
+            "f:4:50: evictionPressure[0].threshold: expected a length of time of more than 0s"),
+        (pressure("scope: system, signal: refaults, threshold: 60%"),
+            "f:4:48: evictionPressure[0].threshold: expected a whole number, found the text \"60%\""),
+        ("relief: {budget: 0}".into(), "f:3:18: relief.budget: expected a whole number from 1 to 1000000"),
+        ("relief: {enforce: [kill]}".into(),
+            "f:3:20: relief.enforce[0]: expected one of reclaim, squeeze, evict, stopContainers, \
+             killContainers, releaseMemory, found the text \"kill\""),
+        ("relief: {enforce: [evict], steps: [reclaim]}".into(),
+            "f:3:20: relief.enforce[0]: this step is not among relief.steps, so it is never taken"),
+        ("relief: {deadlines: {evict: 0s}}".into(),
+            "f:3:29: relief.deadlines.evict: expected a length of time of more than 0s"),
+        ("ranking: {groupBelow: -1}".into(), "f:3:23: ranking.groupBelow: expected a quantity: -1 is negative"),
+        ("evictonHard: {}".into(), "f:3:1: evictonHard: unknown key, did you mean evictionHard?"),
+        ("a: 1\n---\nb: 1".into(), "f:5:1: expected one document, this is the second"),
+    ];
+    for (fields, want) in table {
+        assert_eq!(problems(&fields), want, "{fields}");
+    }
+}
+
+#[test]
+fn what_is_no_configuration_is_refused() {
+    #[rustfmt::skip]
+    let table = [
+        // text, problems
+        ("", "f:1:1: the file holds no document"),
+        ("[]", "f:1:1: expected a mapping, found a list"),
+        ("a: 1", "f:1:1: a: unknown key\nf:1:1: apiVersion: expected this key, it is missing\n\
+                  f:1:1: kind: expected this key, it is missing"),
+        ("apiVersion: isobar/v2\nkind: MonitorConfiguration",
+            "f:1:13: apiVersion: expected one of isobar/v1alpha1, found the text \"isobar/v2\""),
+        ("kubeReserved: {cpu: 1}", "f:1:1: apiVersion: expected this key, it is missing\n\
+                  f:1:1: kind: expected this key, it is missing"),
+    ];
+    for (text, want) in table {
+        let invalid = settings(text, "f", Path::new("")).expect_err(text);
+        assert_eq!(invalid.to_string(), want, "{text}");
+    }
+}
+
+#[test]
+fn a_reload_counts_and_a_file_with_errors_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f.yaml");
+    fs::write(&file, format!("{HEAD}maxPods: 10\n")).unwrap();
+    let mut settings = load(&file).unwrap();
+    assert_eq!((settings.generation, settings.node.max_pods), (0, 10));
+    fs::write(&file, format!("{HEAD}maxPods: ten\n")).unwrap();
+    assert!(reload(&file, &mut settings).is_err());
+    assert_eq!((settings.generation, settings.node.max_pods), (0, 10));
+    fs::write(&file, format!("{HEAD}maxPods: 20\n")).unwrap();
+    assert_eq!(reload(&file, &mut settings), Ok(()));
+    assert_eq!((settings.generation, settings.node.max_pods), (1, 20));
+}
+
+const KUBELETS: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+clusterDNS: [10.96.0.10]
+authentication: {anonymous: {enabled: false}}
+evictionHard: {memory.available: 200Mi}
+kubeReserved: {memory: 1Gi}
+systemReserved: {memory: 2Gi}
+maxPods: 250
+";
+
+#[test]
+fn the_kubelets_file_fills_what_ours_leaves_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    write("kubelet.yaml", KUBELETS);
+    write(
+        "ours.yaml",
+        &format!("{HEAD}kubeletConfig: kubelet.yaml\nsystemReserved: {{memory: 3Gi}}\n"),
+    );
+    let settings = load(&dir.path().join("ours.yaml")).unwrap();
+    assert_eq!(settings.node.kube_reserved["memory"].to_string(), "1Gi");
+    assert_eq!(settings.node.system_reserved["memory"].to_string(), "3Gi");
+    assert_eq!(settings.node.max_pods, 250);
+    assert_eq!(settings.eviction.thresholds.len(), 2);
+    let theirs = kubelet(&dir.path().join("kubelet.yaml")).unwrap();
+    assert_eq!(theirs.node.system_reserved["memory"].to_string(), "2Gi");
+
+    // The same as an answer of its /configz, and without a head.
+    write("configz.json", "{\"kubeletconfig\":{\"maxPods\":250,\"port\":10250}}");
+    write("headless.yaml", "maxPods: 250\n");
+    for name in ["configz.json", "headless.yaml"] {
+        assert_eq!(kubelet(&dir.path().join(name)).unwrap().node.max_pods, 250, "{name}");
+    }
+    assert!(load(&dir.path().join("headless.yaml")).is_err());
+}
+
+#[test]
+fn problems_of_the_kubelets_file_are_told_with_its_name_beside_those_of_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let (theirs, ours) = (dir.path().join("k.yaml"), dir.path().join("o.yaml"));
+    let text = "evictionHard: {memory.available: 2x}\nmaxPods: many\nenforceNodeAllocatable: [system-reserved]\n";
+    fs::write(
+        &theirs,
+        format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{text}"),
+    )
+    .unwrap();
+    fs::write(&ours, format!("{HEAD}kubeletConfig: k.yaml\nbudget: 1\n")).unwrap();
+    let told = load(&ours).unwrap_err().to_string();
+    let (ours, theirs) = (ours.display().to_string(), theirs.display().to_string());
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 4, "{told}");
+    for (line, place) in lines.iter().zip(["3:34", "4:10", "5:26"]) {
+        assert!(
+            line.starts_with(&format!("{ours}:3:16: kubeletConfig: {theirs}:{place}: ")),
+            "{line}"
+        );
+    }
+    assert!(lines[3].starts_with(&format!("{ours}:4:1: budget: unknown key")), "{told}");
+    let gone = settings(&format!("{HEAD}kubeletConfig: gone.yaml"), "f", dir.path()).unwrap_err();
+    assert!(gone.to_string().contains("gone.yaml:1:1: cannot read: No such file"), "{gone}");
+}
+
+/// The paths of all keys, with `[]` for the items of a list.
+fn key_paths(keys: &[keys::Key], above: &str, out: &mut Vec<String>) {
+    for key in keys {
+        let path = format!("{above}{}", key.name);
+        match key.kind {
+            keys::Kind::Map(below) => key_paths(below, &format!("{path}."), out),
+            keys::Kind::List(below) => key_paths(below, &format!("{path}[]."), out),
+            _ => {}
+        }
+        out.push(path);
+    }
+}
+
+fn all_paths() -> Vec<String> {
+    let mut paths = Vec::new();
+    key_paths(OURS, "", &mut paths);
+    key_paths(KUBELET, "", &mut paths);
+    paths
+}
+
+#[test]
+fn the_schema_has_every_key_and_no_other() {
+    fn properties(schema: &serde_json::Value, above: &str, out: &mut Vec<String>) {
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{above}{name}");
+            properties(property, &format!("{path}."), out);
+            properties(&property["items"], &format!("{path}[]."), out);
+            out.push(path);
+        }
+    }
+    let mut found = Vec::new();
+    properties(&schema(), "", &mut found);
+    let mut want = all_paths();
+    found.sort();
+    want.sort();
+    assert_eq!(found, want);
+}
+
+#[test]
+fn every_key_is_taken_by_the_reader_and_named_in_the_documentation() {
+    let documented = include_str!("../../../../docs/configuration.md");
+    for path in all_paths() {
+        // A list is no value of any key but of lists: refused, but not as unknown.
+        let (above, name) = path.rsplit_once('.').unwrap_or(("", &path));
+        let nested = match above {
+            "" => format!("{name}: 5.5"),
+            "evictionPressure[]" => format!("evictionPressure: [{{{name}: [[]]}}]"),
+            _ => {
+                let open: String = above.split('.').map(|key| format!("{key}: {{")).collect();
+                format!("{open}{name}: [[]]{}", "}".repeat(above.split('.').count()))
+            }
+        };
+        let text = if matches!(name, "apiVersion" | "kind") {
+            nested.clone()
+        } else {
+            format!("{HEAD}{nested}")
+        };
+        let told = effective(text.as_bytes(), "f", Path::new(""))
+            .map_or_else(|e| e.to_string(), |_| String::new());
+        assert!(!told.contains("unknown key"), "{path}: {told}");
+        let row = format!("`{}`", path.replace("system.", "SCOPE.").replace("kubepods.", "SCOPE."));
+        assert!(documented.contains(&row), "docs/configuration.md does not name {row}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_file_is_refused_or_read_but_never_a_panic(
+        at in 0..MANY.len(),
+        n_cut in 0..40_usize,
+        put in "[a-z0-9:{}\\[\\],%\\-\n \"'&*.]{0,6}",
+    ) {
+        let end = (at + n_cut).min(MANY.len());
+        let damaged = format!("{HEAD}{}{put}{}", &MANY[..at], &MANY[end..]);
+        let read = effective(damaged.as_bytes(), "f", Path::new(""));
+        if let Ok(first) = read {
+            prop_assert_eq!(effective(first.yaml.as_bytes(), "f", Path::new("")), Ok(first));
+        }
+    }
+}
