@@ -240,7 +240,7 @@ fn started(field: &Field<'_>) -> Option<i64> {
     let text = field.scalar(WHAT)?;
     let seconds = text.parse().ok();
     let moment = || DateTimeParser::new().parse_timestamp(text).ok();
-    let started = seconds.or_else(|| moment().map(|moment| moment.as_second()));
+    let started = seconds.or_else(|| moment().map(jiff::Timestamp::as_second));
     if started.is_none() {
         field.problem(format!("expected {WHAT}, found {text:?}"));
     }
