@@ -4,6 +4,7 @@
 mod agent;
 mod host;
 mod progress;
+mod rank;
 mod rig;
 mod sample;
 mod switch;
@@ -45,6 +46,8 @@ enum What {
     Agent,
     /// How long a tick takes, and what each program takes of each event.
     Sample,
+    /// How long it takes to rank all pods of a node.
+    Rank,
 }
 
 /// Everything that was measured.
@@ -55,13 +58,34 @@ struct Figures {
     switch: Option<switch::Figures>,
     agent: Option<agent::Figures>,
     sample: Option<sample::Figures>,
+    rank: Option<rank::Figures>,
 }
 
 impl Bench {
     pub(crate) fn run(self) -> Result<ExitCode> {
         // Before the build, which keeps the machine busy.
         let host = Host::look()?;
-        let wants = |what| self.what.is_empty() || self.what.contains(&what);
+        let wants = |what| self.wants(what);
+        println!("{host}");
+        let mut figures = Figures { host, switch: None, agent: None, sample: None, rank: None };
+        if wants(What::Rank) {
+            let measured = rank::measure()?;
+            println!("\n{measured}");
+            figures.rank = Some(measured);
+        }
+        if [What::Switch, What::Agent, What::Sample].into_iter().any(wants) {
+            self.with_an_agent(&mut figures)?;
+        }
+        let file = self.json.unwrap_or_else(|| root().join("target/bench.json"));
+        fs::write(&file, serde_json::to_string_pretty(&figures)? + "\n")
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("figures as JSON: {}", file.display());
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// What is measured on an agent that runs.
+    fn with_an_agent(&self, figures: &mut Figures) -> Result<()> {
+        let wants = |what| self.wants(what);
         let isobar = build::agent(&build::object(&setup::toolchain()?)?)?;
         let mut expected = 0.0;
         if wants(What::Switch) {
@@ -76,8 +100,6 @@ impl Bench {
         }
         let mut rig = Rig::new(isobar, expected)?;
 
-        println!("{host}");
-        let mut figures = Figures { host, switch: None, agent: None, sample: None };
         if wants(What::Switch) {
             let measured = switch::measure(&mut rig, self.rounds)?;
             println!("\n{measured}");
@@ -93,10 +115,10 @@ impl Bench {
             println!("\n{measured}");
             figures.sample = Some(measured);
         }
-        let file = self.json.unwrap_or_else(|| root().join("target/bench.json"));
-        fs::write(&file, serde_json::to_string_pretty(&figures)? + "\n")
-            .with_context(|| format!("cannot write {}", file.display()))?;
-        eprintln!("figures as JSON: {}", file.display());
-        Ok(ExitCode::SUCCESS)
+        Ok(())
+    }
+
+    fn wants(&self, what: What) -> bool {
+        self.what.is_empty() || self.what.contains(&what)
     }
 }

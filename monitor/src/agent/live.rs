@@ -12,7 +12,7 @@ use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Gap, GapReason, Sample};
 use crate::model::stall::{Coverage, Lost};
 use crate::source::kernel::{self, Kernel, Probes};
-use crate::source::{self, Roots};
+use crate::source::{self, Directories, Roots};
 
 /// What to read, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct SourceOptions {
     pub kernel: kernel::Options,
     /// Where cgroup v2 is mounted; `None` finds it.
     pub cgroup_root: Option<PathBuf>,
+    /// Where the kubelet keeps its files.
+    pub kubelet_root: PathBuf,
 }
 
 /// Why the sources could not be opened at all. Whatever can be done without is a capability that
@@ -51,7 +53,10 @@ impl Live {
     /// # Errors
     /// Only if nothing at all can be measured: no cgroup v2 tree, or no `/proc`.
     pub fn open(options: &SourceOptions) -> Result<Self, OpenError> {
-        let roots = Roots { cgroup: options.cgroup_root.clone(), ..Roots::default() };
+        let nodefs = vec![options.kubelet_root.clone()];
+        let filesystems = Directories { nodefs, ..Directories::default() };
+        let cgroup = options.cgroup_root.clone();
+        let roots = Roots { cgroup, filesystems, ..Roots::default() };
         let sources = source::Sampler::open(&roots)?;
         sources.check_is_cgroup2()?;
         let (kernel, programs) = attach(options.kernel, &sources);

@@ -7,20 +7,25 @@ mod print;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use isobar::model::quantity::ResourceList;
 use isobar::model::settings::Settings;
 use isobar::model::threshold::Signal;
+use isobar::model::workload::Pod;
+use isobar::policy::limits::admitted::admitted;
 use isobar::policy::limits::allocatable::{
     Reservation, Resolved, hard_thresholds, signal_capacities,
 };
 use isobar::policy::limits::capacity as counted;
 use isobar::policy::limits::enforce::{self, Enforced};
+use isobar::policy::limits::fit::{Fit, fit};
 use isobar::serve::document::API_VERSION;
 use serde::Serialize;
 
 use super::exit::{Code, Refused};
+use super::input;
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Plain, pretty};
 use capacity::Capacity;
@@ -35,6 +40,10 @@ pub(crate) struct Args {
     /// pods=110,pid=32768; this machine, with its live limits, if not given.
     #[arg(long, value_name = "LIST")]
     capacity: Option<String>,
+    /// Pods of which to say whether they fit together: manifests, or what kubectl prints of pods
+    /// that have not ended; - for standard input.
+    #[arg(long, value_name = "FILE")]
+    pods: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]
@@ -55,6 +64,9 @@ struct Document {
     reservation: ResourceList,
     allocatable: ResourceList,
     enforced: Enforced,
+    /// What the pods that were given ask for; `None` if none were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fit: Option<Vec<Fit>>,
     /// What this machine looks like; `None` for a capacity that was given.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     standing: Option<Standing>,
@@ -64,7 +76,7 @@ struct Document {
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
     let settings = args.config.settings()?;
-    let document = match &args.capacity {
+    let mut document = match &args.capacity {
         Some(text) => {
             let Capacity(capacity) = text.parse().map_err(Refused)?;
             let known = signal_capacities(&capacity);
@@ -72,12 +84,24 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         }
         None => this_machine(&args.machine, &settings)?,
     };
+    if let Some(file) = &args.pods {
+        let (pods, passed_over) = read_pods(file)?;
+        document.fit = Some(fit(&pods, &document.allocatable));
+        document.problems.extend(passed_over);
+    }
     let mut out = io::stdout().lock();
     match args.output {
         Plain::Table => print::write(&mut out, &document)?,
         Plain::Json => pretty(&mut out, &document)?,
     }
     Ok(Code::Ok)
+}
+
+/// The pods in a file, as the API server would have them, and what of it was passed over.
+fn read_pods(file: &Path) -> Result<(Vec<Pod>, Vec<String>)> {
+    let (name, manifest) = input::pods(file)?;
+    let others = manifest.others.iter().map(|problem| format!("{name}:{problem}")).collect();
+    Ok((manifest.pods.iter().map(admitted).collect(), others))
 }
 
 fn document(
@@ -105,6 +129,7 @@ fn document(
         kube_reserved: reservation.kube,
         system_reserved: reservation.system,
         capacity,
+        fit: None,
         standing: None,
         problems,
     })

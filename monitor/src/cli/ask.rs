@@ -6,11 +6,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use isobar::agent::{LISTEN, Live, Observer, Plan};
+use isobar::agent::{LISTEN, Live, Observer};
 use isobar::serve::document;
 use isobar::serve::view::View;
 
 use super::exit::InvalidAnswer;
+use super::plan::PlanArgs;
 use super::run::SourceArgs;
 
 /// A loopback answer takes milliseconds; an agent that needs longer is in trouble, and so is the
@@ -24,6 +25,8 @@ pub(crate) struct AgentArgs {
     /// Ask the agent that listens here; without one at the default address, sample here and now.
     #[arg(long, value_name = "ADDR", env = "ISOBAR_AGENT")]
     agent: Option<SocketAddr>,
+    #[command(flatten)]
+    plan: PlanArgs,
     #[command(flatten)]
     sources: SourceArgs,
 }
@@ -43,10 +46,11 @@ impl Eye {
         match from_agent(&address)? {
             Some(view) => Ok(Self::Agent { address, found: Some(Box::new(view)) }),
             None if args.agent.is_some() => bail!(no_agent(&address)),
-            None => Ok(Self::Own(Box::new(Observer::new(
-                Live::open(&args.sources.options())?,
-                Plan::default(),
-            )))),
+            None => {
+                let plan = args.plan.plan()?;
+                let sources = args.sources.options(&plan.settings.node.kubelet_root);
+                Ok(Self::Own(Box::new(Observer::new(Live::open(&sources)?, plan))))
+            }
         }
     }
 

@@ -1,9 +1,9 @@
 //! `isobar config`: checks a configuration, prints what it comes to, its defaults and its schema.
 
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
 use isobar::config::{self, Effective, Invalid, Problem};
 use isobar::model::duration::GoDuration;
@@ -14,6 +14,7 @@ use isobar::serve::document::API_VERSION;
 use serde::Serialize;
 
 use super::exit::Code;
+use super::input;
 use super::output::{Plain, pretty};
 
 #[derive(Debug, clap::Args)]
@@ -91,9 +92,8 @@ impl FileArgs {
         match self.path() {
             None => Ok(config::defaults()),
             Some(path) if path == Path::new("-") => {
-                let mut bytes = Vec::new();
-                io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-                Ok(config::effective(&bytes, "-", Path::new(""))?)
+                let (name, bytes) = input::read(path)?;
+                Ok(config::effective(&bytes, &name, Path::new(""))?)
             }
             Some(path) => Ok(config::read(path)?),
         }

@@ -8,8 +8,12 @@ mod cpus;
 mod doctor;
 pub(crate) mod exit;
 mod explain;
+mod input;
 mod node;
 mod output;
+mod plan;
+mod qos;
+mod rank;
 mod replay;
 mod run;
 mod status;
@@ -41,12 +45,16 @@ enum Verb {
     Status(status::Args),
     /// Say why the node is judged as it is, who would go first, and what would change that.
     Explain(explain::Args),
+    /// Say who would be evicted first, and why not the others.
+    Rank(rank::Args),
     /// Judge a recording again: by what it was judged by, or by another configuration.
     Replay(replay::Args),
     /// Say what of a node is left for pods, which limits see to it, and whether they are in place.
     Allocatable(allocatable::Args),
     /// Say which CPUs are reserved, shared and handed out, and check the CPU manager's state.
     Cpus(cpus::Args),
+    /// Say which class of service and OOM scores pods have, and whether those here differ.
+    Qos(qos::Args),
     /// Check what this node offers isobar, and what to do about the rest.
     Doctor(doctor::Args),
     /// Check a configuration, and print what it comes to.
@@ -65,9 +73,11 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
         Verb::Top(args) => top::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Explain(args) => explain::run(&args),
+        Verb::Rank(args) => rank::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Allocatable(args) => allocatable::run(&args),
         Verb::Cpus(args) => cpus::run(&args),
+        Verb::Qos(args) => qos::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Config(args) => config::run(&args),
         Verb::Version(args) => version::run(&args),

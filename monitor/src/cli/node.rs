@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use isobar::config;
 use isobar::model::machine::Machine;
 use isobar::model::settings::Settings;
 use isobar::source::machine::{self, Groups};
@@ -12,18 +13,22 @@ use isobar::source::{OpenError, Roots};
 /// The files that configure a node.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigArgs {
-    /// isobar's configuration.
-    #[arg(long, value_name = "FILE", env = "ISOBAR_CONFIG")]
-    config: Option<PathBuf>,
-    /// The kubelet's configuration.
+    /// isobar's configuration, which may name the kubelet's itself, by `kubeletConfig`.
     #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The kubelet's configuration, or what its /configz answers.
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
     kubelet_config: Option<PathBuf>,
 }
 
 impl ConfigArgs {
     /// What the files say; the kubelet's own defaults without any.
     pub(crate) fn settings(&self) -> Result<Settings> {
-        Ok(Settings::default())
+        Ok(match (&self.config, &self.kubelet_config) {
+            (Some(ours), _) => config::load(ours)?,
+            (None, Some(kubelets)) => config::kubelet(kubelets)?,
+            (None, None) => config::defaults().settings,
+        })
     }
 
     /// True if a file says how this node is configured.

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use isobar::agent::{self, LISTEN, Live, OpenError, Options, Orders, Plan, SourceOptions};
+use isobar::agent::{self, LISTEN, Live, OpenError, Options, Orders, SourceOptions};
+use isobar::model::quantity::Quantity;
+use isobar::model::units::{Bytes, Nanos};
+use isobar::record::journal::Bounds;
 use isobar::source::kernel::{self, Probes};
 
 use super::exit::Code;
+use super::plan::PlanArgs;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,7 +27,33 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Mode::Observe)]
     mode: Mode,
     #[command(flatten)]
+    plan: PlanArgs,
+    #[command(flatten)]
+    record: RecordArgs,
+    #[command(flatten)]
     sources: SourceArgs,
+}
+
+/// What to keep for a replay.
+#[derive(Debug, clap::Args)]
+struct RecordArgs {
+    /// Record every tick, to be judged again by `isobar replay`. Goes on in a new segment where a
+    /// recording exists.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Keep so much of it: the oldest goes.
+    #[arg(long, value_name = "SIZE", default_value = "512Mi", requires = "record")]
+    record_max_size: Quantity,
+    /// Keep it for so long.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration, requires = "record")]
+    record_max_age: Duration,
+}
+
+impl RecordArgs {
+    fn bounds(&self) -> Bounds {
+        let age = Nanos(u64::try_from(self.record_max_age.as_nanos()).unwrap_or(u64::MAX));
+        Bounds { size: Bytes(self.record_max_size.to_u64()), age }
+    }
 }
 
 /// What to read: the same for an agent and for `top` on its own.
@@ -59,7 +89,8 @@ enum ProbesArg {
 }
 
 impl SourceArgs {
-    pub(crate) fn options(&self) -> SourceOptions {
+    /// What to read on a node whose kubelet keeps its files in `kubelet_root`.
+    pub(crate) fn options(&self, kubelet_root: &str) -> SourceOptions {
         let probes = match self.probes {
             ProbesArg::All => Probes::All,
             ProbesArg::Tracepoints => Probes::Tracepoints,
@@ -69,15 +100,21 @@ impl SourceArgs {
         SourceOptions {
             kernel: kernel::Options { probes, max_cgroups: self.max_cgroups },
             cgroup_root: self.cgroup_root.clone(),
+            kubelet_root: kubelet_root.into(),
         }
     }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
     let Mode::Observe = args.mode;
-    let orders = Orders::new(Plan::default(), || Ok(Plan::default()));
+    let plan = args.plan.plan()?;
+    let sources = args.sources.options(&plan.settings.node.kubelet_root);
+    let mut orders = Orders::new(plan, args.plan.clone().again());
+    if let Some(path) = &args.record.record {
+        orders = orders.recording(path.clone(), args.record.bounds());
+    }
     let options = Options { listen: args.listen, duration: args.duration, orders };
-    agent::run::<Live, OpenError>(options, || Live::open(&args.sources.options()))?;
+    agent::run::<Live, OpenError>(options, || Live::open(&sources))?;
     Ok(Code::Ok)
 }
 

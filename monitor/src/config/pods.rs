@@ -25,6 +25,8 @@ pub struct Manifest {
     /// Objects that make no pods, and were passed over: to be told, because a kind may be
     /// mistyped.
     pub others: Vec<Problem>,
+    /// It has a list, or several documents: there is one pod only by chance.
+    pub is_list: bool,
 }
 
 /// Kinds with a template of pods, and the keys that lead to it.
@@ -47,7 +49,7 @@ const MAKERS: [(&str, &[&str]); 8] = [
 pub fn read(file: &str, text: &str) -> Result<Manifest, Invalid> {
     let documents = yaml::parse(text).map_err(|problem| Invalid::one(file, problem))?;
     let problems = Problems::default();
-    let mut found = Manifest::default();
+    let mut found = Manifest { is_list: documents.len() > 1, ..Manifest::default() };
     for document in &documents {
         if let Some(object) = Fields::of(document, &problems) {
             found.object(object.lenient(), None);
@@ -88,6 +90,7 @@ impl Manifest {
     }
 
     fn list(&mut self, list: &mut Fields<'_>, usual: Option<&str>) {
+        self.is_list = true;
         for item in list.required("items").and_then(|items| items.list()).unwrap_or_default() {
             if let Some(object) = item.map() {
                 self.object(object, usual);

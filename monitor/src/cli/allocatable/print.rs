@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use isobar::model::quantity::ResourceList;
+use isobar::model::quantity::{Quantity, ResourceList};
+use isobar::policy::limits::fit::Fit;
 use isobar::policy::limits::layout::{Layout, Outgrown, Resident};
 
 use super::Document;
@@ -18,6 +19,10 @@ pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()>
     }
     writeln!(out)?;
     limits(document).write(out, width())?;
+    if let Some(fit) = &document.fit {
+        writeln!(out)?;
+        requests(fit).write(out, width())?;
+    }
     if let Some(standing) = &document.standing {
         layout(out, &standing.layout)?;
     }
@@ -43,6 +48,30 @@ fn amounts(document: &Document) -> Table {
         let lists = [capacity, kube_reserved, system_reserved, allocatable];
         let cells = lists.map(|list| cell(list, name));
         table.row(std::iter::once(name.clone()).chain(cells));
+    }
+    table
+}
+
+/// What the pods ask for, and whether it is there.
+fn requests(fit: &[Fit]) -> Table {
+    let mut table = Table::new([
+        ("REQUESTED", Set::Left),
+        ("BY-PODS", Set::Right),
+        ("ALLOCATABLE", Set::Right),
+        ("FREE", Set::Right),
+        ("FITS", Set::Left),
+    ]);
+    for Fit { resource, requested, allocatable, free, fits } in fit {
+        let known = |amount: &Option<Quantity>| {
+            amount.as_ref().map_or_else(|| "-".into(), ToString::to_string)
+        };
+        table.row([
+            resource.clone(),
+            requested.to_string(),
+            known(allocatable),
+            known(free),
+            if *fits { "yes".into() } else { "no".into() },
+        ]);
     }
     table
 }

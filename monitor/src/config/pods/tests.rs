@@ -161,7 +161,7 @@ fn whatever_makes_pods_is_read_by_its_template() {
 fn several_documents_are_read_and_what_has_no_pods_is_told() {
     let text = "kind: Service\nmetadata: {name: web}\n---\nkind: Pod\nspec: {containers: [{name: c}]}\n---\n---\nkind: Deploymnet\n";
     let found = read_all(text);
-    assert_eq!(found.pods.len(), 1);
+    assert_eq!((found.pods.len(), found.is_list), (1, true));
     let others: Vec<_> = found.others.iter().map(ToString::to_string).collect();
     let want = [
         "1:7: kind: passed over: \"Service\" is no kind that has pods",
@@ -169,7 +169,8 @@ fn several_documents_are_read_and_what_has_no_pods_is_told() {
     ];
     assert_eq!(others, want);
     let none = read_all("{kind: PodList, items: []}");
-    assert_eq!(none, Manifest::default(), "a node without pods is no mistake");
+    let want = Manifest { is_list: true, ..Manifest::default() };
+    assert_eq!(none, want, "a node without pods is no mistake");
 }
 
 #[test]

@@ -86,17 +86,17 @@ pub fn shared_pool_millicores(default: &CpuSet, reserved: &CpuSet) -> u64 {
 #[must_use]
 pub fn warnings(node: &Node, plan: &Plan, shared_millicores: u64) -> Vec<String> {
     let mut warnings = Vec::new();
-    if !node.static_cpus && plan.strict {
-        warnings.push(
-            "strict-cpu-reservation needs cpuManagerPolicy static: without it pods run on \
-             reserved CPUs"
-                .into(),
-        );
+    if !node.static_cpus && !plan.reserved.0.is_empty() {
+        warnings.push(format!(
+            "cpuManagerPolicy is none, so pods run on reserved CPUs: {} are those that static \
+             would keep",
+            plan.reserved
+        ));
     }
     let shared = shared_millicores / 1_000;
     if shared < u64::from(node.min_shared_cpus) {
         warnings.push(format!(
-            "the shared pool has {shared} CPUs, and minSharedCpus wants {}",
+            "the shared pool has {shared} CPUs, and minSharedCPUs wants {}",
             node.min_shared_cpus
         ));
     }

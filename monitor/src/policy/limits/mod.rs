@@ -7,6 +7,7 @@ pub mod checkpoint;
 pub mod cpus;
 pub mod drift;
 pub mod enforce;
+pub mod expected;
 pub mod fit;
 pub mod layout;
 pub mod names;

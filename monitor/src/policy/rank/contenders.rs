@@ -164,7 +164,7 @@ impl Uses<'_> {
             let rest = path.strip_prefix(other.path.0.as_str());
             rest.is_some_and(|rest| rest.starts_with('/'))
         };
-        !self.containers.iter().any(|other| is_above(other))
+        !self.containers.iter().any(is_above)
     }
 }
 

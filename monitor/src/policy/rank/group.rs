@@ -92,7 +92,7 @@ fn group(kin: &[Kin<'_>]) -> Group {
         Some(Harm { others: sum.others.plus(one.others), own: sum.own.plus(one.own) })
     });
     let sum = Contender {
-        name: format!("{}/{} ({} pods)", owner.kind, owner.name, kin.len()),
+        name: format!("{}/{}", owner.kind, owner.name),
         request: total(|pod| pod.request),
         usage: total(|pod| pod.usage),
         harm,

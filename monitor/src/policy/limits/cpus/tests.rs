@@ -113,7 +113,7 @@ fn a_shared_pool_below_what_was_asked_for_is_warned_of() {
     let plan = Plan::of(&settings, &machine(8, 1, 1, 2)).unwrap();
     let said = |millicores| warnings(&settings.node, &plan, millicores);
     assert_eq!(said(4_000), Vec::<String>::new());
-    assert_eq!(said(3_000), ["the shared pool has 3 CPUs, and minSharedCpus wants 4"]);
+    assert_eq!(said(3_000), ["the shared pool has 3 CPUs, and minSharedCPUs wants 4"]);
     settings.node.static_cpus = false;
     assert_eq!(warnings(&settings.node, &plan, 4_000).len(), 1);
 }

@@ -1,1 +1,224 @@
+use super::*;
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
+use crate::model::decision::SparedReason;
+use crate::model::units::{MilliCpu, Nanos};
+use crate::model::workload::{Container, Resources};
+use crate::policy::rank::harm::Entry;
+use crate::policy::rank::{Harm, rank_all};
 
+const ID: &str = "0f3c9d51e6a84b27c0d1f2e3948576a1b2c3d4e5f60718293a4b5c6d7e8f901";
+
+fn mib(n: u64) -> Bytes {
+    Bytes(n << 20)
+}
+
+/// A cgroup with this use of memory (if its files could be read), pids and processes.
+fn scope(path: &str, memory: Option<u64>, pids: Option<u64>, procs: Option<u64>) -> Scope {
+    let stat = MemoryStat { inactive_file: mib(1), ..MemoryStat::default() };
+    let path = CgroupPath(path.into());
+    let files = Cgroup {
+        path: path.clone(),
+        memory: MemoryFiles {
+            current: memory.map(|n| mib(n + 1)),
+            stat: Some(stat),
+            ..MemoryFiles::default()
+        },
+        pids_current: pids,
+        n_procs: procs,
+        ..Cgroup::default()
+    };
+    Scope { place: Place::of(&path), path, files: Some(files), ..Scope::default() }
+}
+
+fn snapshot(scopes: impl IntoIterator<Item = Scope>) -> Snapshot {
+    let scopes = (1..).map(CgroupId).zip(scopes).collect();
+    Snapshot { scopes, interval: Nanos::SECOND, ..Snapshot::default() }
+}
+
+fn pod(uid: &str, name: &str, requests: &[(&str, &str)]) -> Pod {
+    let requests = requests.iter().map(|(name, q)| ((*name).into(), q.parse().unwrap()));
+    let resources = Resources { requests: requests.collect(), ..Resources::default() };
+    let containers = vec![Container { resources, ..Container::default() }];
+    Pod { uid: uid.into(), name: name.into(), containers, ..Pod::default() }
+}
+
+fn sample(pods: impl IntoIterator<Item = Pod>) -> Sample {
+    let pods = pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect();
+    Sample { pods: Some(pods), ..Sample::default() }
+}
+
+fn of(sample: &Sample, snapshot: &Snapshot, signal: &str, order: Order) -> Vec<Contender> {
+    let purpose = Purpose::named(signal).unwrap();
+    let rules = settings::Ranking::default();
+    of_node(sample, snapshot, &HarmStanding::default(), (purpose, order), &rules)
+}
+
+fn text(quantity: Option<Quantity>) -> String {
+    quantity.map_or_else(|| "-".into(), |quantity| quantity.to_string())
+}
+
+#[test]
+fn use_is_that_of_the_pods_cgroup_or_the_sum_of_its_containers() {
+    let pod = "/kubepods/burstable/podu";
+    let (one, two) = (format!("{pod}/{ID}1"), format!("{pod}/{ID}2"));
+    let below = format!("{one}/below");
+    let all = |whole: (Option<u64>, Option<u64>)| {
+        snapshot([
+            scope(pod, whole.0, whole.1, Some(0)),
+            scope(&one, Some(300), Some(30), Some(3)),
+            scope(&below, Some(200), Some(20), Some(2)),
+            scope(&two, Some(100), Some(10), Some(1)),
+        ])
+    };
+    let read = all((Some(450), Some(45)));
+    let unread = all((None, None));
+    let nothing = snapshot([scope(pod, None, None, None)]);
+    #[rustfmt::skip]
+    let table = [
+        // snapshot, signal, order, use
+        (&read,    "memory.available",      Order::Qos,     "450Mi"),
+        (&unread,  "memory.available",      Order::Qos,     "400Mi"), // what a container made is part of it
+        (&nothing, "memory.available",      Order::Qos,     "-"),
+        (&read,    "pid.available",         Order::Qos,     "45"),    // threads, which are what runs out
+        (&unread,  "pid.available",         Order::Qos,     "40"),
+        (&read,    "pid.available",         Order::Kubelet, "6"),     // processes, as the kubelet counts
+        (&nothing, "pid.available",         Order::Kubelet, "-"),
+        (&read,    "nodefs.available",      Order::Qos,     "-"),     // not measured
+        (&read,    "nodefs.inodesFree",     Order::Qos,     "-"),
+        (&read,    "kubepods.disk.pressure", Order::Qos,    "-"),
+        (&read,    "kubepods.cpu.pressure", Order::Qos,     "-"),     // a first sample
+    ];
+    for (snapshot, signal, order, want) in table {
+        let got = of(&Sample::default(), snapshot, signal, order);
+        assert_eq!(got.len(), 1, "{signal}: one contender for the pod and all that is in it");
+        assert_eq!(text(got[0].usage), want, "{signal} {order:?}");
+    }
+}
+
+#[test]
+fn cpu_use_is_a_rate() {
+    let mut snapshot = snapshot([scope("/kubepods/podu", None, None, None)]);
+    let scope = snapshot.scopes.values_mut().next().unwrap();
+    scope.cpu_usage = Some(MilliCpu(1_500));
+    let sample = sample([pod("u", "web", &[("cpu", "500m")])]);
+    let got = of(&sample, &snapshot, "kubepods.cpu.pressure", Order::Qos);
+    assert_eq!((text(got[0].usage), text(got[0].request)), ("1500m".into(), "500m".into()));
+}
+
+#[test]
+fn without_the_api_a_request_is_not_known_but_that_of_best_effort() {
+    let snapshot = snapshot([
+        scope("/kubepods/podguaranteed", Some(1), None, None),
+        scope("/kubepods/burstable/podburstable", Some(1), None, None),
+        scope("/kubepods/besteffort/podbest", Some(1), None, None),
+    ]);
+    #[rustfmt::skip]
+    let table = [
+        // signal, requests of best, burstable, guaranteed
+        ("memory.available",      ["0", "-", "-"]),
+        ("kubepods.cpu.pressure", ["0", "-", "-"]),
+        ("nodefs.available",      ["-", "-", "-"]),
+        ("pid.available",         ["-", "-", "-"]),
+    ];
+    for (signal, want) in table {
+        let got = of(&Sample::default(), &snapshot, signal, Order::Qos);
+        let names: Vec<_> = got.iter().map(|contender| contender.name.as_str()).collect();
+        assert_eq!(names, ["best", "burstable", "guaranteed"], "the uid stands in for the name");
+        let requests: Vec<_> = got.iter().map(|contender| text(contender.request)).collect();
+        assert_eq!(requests, want, "{signal}");
+    }
+}
+
+#[test]
+fn the_api_tells_who_a_pod_is_and_what_it_asked_for() {
+    let told = Pod {
+        namespace: "shop".into(),
+        priority: Some(7),
+        started: Some(1_700_000_000),
+        labels: [("pod-template-hash".into(), "5d8f".into())].into(),
+        ..pod("u", "web-1", &[("memory", "100Mi"), ("ephemeral-storage", "1Gi")])
+    };
+    let snapshot = snapshot([scope("/kubepods/burstable/podu", Some(300), None, None)]);
+    let got = of(&sample([told]), &snapshot, "memory.available", Order::Qos);
+    let owner = Owner { kind: "Template".into(), name: "5d8f".into(), uid: String::new() };
+    let want = Contender {
+        name: "web-1".into(),
+        namespace: "shop".into(),
+        uid: "u".into(),
+        class: QosClass::Burstable,
+        priority: 7,
+        request: Some(Quantity::bytes(100 << 20)),
+        usage: Some(Quantity::bytes(300 << 20)),
+        harm: None,
+        started: Some(1_700_000_000),
+        owner: Some(owner),
+        spared: None,
+    };
+    assert_eq!(got, [want]);
+    let got = of(
+        &sample([pod("u", "w", &[("ephemeral-storage", "1Gi")])]),
+        &snapshot,
+        "nodefs.inodesFree",
+        Order::Kubelet,
+    );
+    assert_eq!(text(got[0].request), "1Gi");
+}
+
+#[test]
+fn a_static_pod_is_known_by_the_hash_that_its_cgroup_is_named_after() {
+    const HASHED: &str = "3f1a9c0e8b7d6a5f4e3d2c1b0a998877";
+    let mut mirror = pod("6c1a4e95-6bb6", "etcd-node", &[]);
+    for key in ["kubernetes.io/config.hash", "kubernetes.io/config.mirror"] {
+        mirror.annotations.insert(key.into(), HASHED.into());
+    }
+    let snapshot =
+        snapshot([scope(&format!("/kubepods/burstable/pod{HASHED}"), Some(1), None, None)]);
+    let got = of(&sample([mirror]), &snapshot, "memory.available", Order::Qos);
+    assert_eq!((got[0].name.as_str(), got[0].uid.as_str()), ("etcd-node", HASHED));
+    assert_eq!(got[0].spared, Some(SparedReason::Mirror));
+}
+
+#[test]
+fn a_pod_without_a_cgroup_is_no_contender() {
+    let got =
+        of(&sample([pod("u", "ended", &[])]), &snapshot([]), "memory.available", Order::Kubelet);
+    assert_eq!(got, []);
+}
+
+#[test]
+fn pods_that_opted_out_and_our_own_are_spared() {
+    #[rustfmt::skip]
+    let table = [
+        // label, value, spared as
+        ("isobar/never-evict",     "true",   Some(SparedReason::OptedOut)),
+        ("isobar/never-evict",     "false",  None),
+        ("app.kubernetes.io/name", "isobar", Some(SparedReason::Isobar)),
+        ("app.kubernetes.io/name", "web",    None),
+    ];
+    for (label, value, want) in table {
+        let mut pod = pod("u", "w", &[]);
+        pod.labels.insert(label.into(), value.into());
+        let got = Contender::of(&pod, QosClass::BestEffort, &settings::Ranking::default());
+        assert_eq!(got.spared, want, "{label}={value}");
+    }
+}
+
+/// Scenario S8 on a node without an API server: owners are not known, harm is.
+#[test]
+fn small_hogs_of_unknown_owners_are_one_candidate_where_each_does_harm() {
+    let uids: Vec<_> = (0..40).map(|i| format!("hog{i:02}")).collect();
+    let path = |uid: &str| format!("/kubepods/besteffort/pod{uid}");
+    let hogs = uids.iter().map(|uid| scope(&path(uid), Some(20), None, None));
+    let snapshot = snapshot(hogs.chain([scope(&path("still"), Some(30), None, None)]));
+    let entry =
+        |ms: u64| Entry { harm: Harm { others: Nanos(ms * 1_000_000), own: Nanos(0) }, taken: 1 };
+    let mut standing = HarmStanding::default();
+    standing.memory.is_measured = true;
+    standing.memory.pods = uids.iter().map(|uid| (uid.clone(), entry(2))).collect();
+    let purpose = Purpose::named("memory.available").unwrap();
+    let rules = settings::Ranking::default();
+    let pods = of_node(&Sample::default(), &snapshot, &standing, (purpose, Order::Qos), &rules);
+    let got = rank_all(&pods, purpose, Order::Qos, &rules);
+    let names: Vec<_> = got.candidates.iter().map(|c| (c.name.as_str(), c.members.len())).collect();
+    assert_eq!(names, [("UnknownOwner/BestEffort", 40), ("still", 0)]);
+}

@@ -1,1 +1,279 @@
+use super::*;
+use crate::model::cgroup::{Cgroup, IoStat};
+use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Scope, Union, Waited};
+use crate::model::stall::{KernelStalls, MemoryCause};
+use crate::model::units::{Bytes, Percent};
 
+const MS: u64 = 1_000_000;
+const POD_A: &str = "/kubepods/burstable/poda";
+const IN_A: &str =
+    "/kubepods/burstable/poda/0f3c9d51e6a84b27c0d1f2e3948576a1b2c3d4e5f60718293a4b5c6d7e8f9012";
+const BESIDE_A: &str = "/kubepods/burstable/poda/crio-conmon";
+const POD_B: &str = "/kubepods/podb";
+const DAEMON: &str = "/system.slice/daemon.service";
+
+/// A node at two moments, and what is remembered of it.
+struct Node {
+    before: Sample,
+    sample: Sample,
+    snapshot: Snapshot,
+    standing: HarmStanding,
+}
+
+impl Node {
+    /// Two pods, one of them with a container and its monitor, and a daemon; ids from 1 in the
+    /// order of the list. Everything is covered, and nobody waits.
+    fn new() -> Self {
+        let paths = ["/kubepods", POD_A, IN_A, BESIDE_A, POD_B, "/system.slice", DAEMON];
+        let id = |path: &str| {
+            let at = paths.iter().position(|p| *p == path);
+            at.map(|at| CgroupId(at as u64 + 1))
+        };
+        let scope = |path: &&str| {
+            let above = path.rsplit_once('/').map(|(above, _)| above);
+            let path = CgroupPath((*path).into());
+            let parent = above.and_then(id);
+            let files = Some(Cgroup { path: path.clone(), parent, ..Cgroup::default() });
+            Scope { place: Place::of(&path), path, parent, files, ..Scope::default() }
+        };
+        let scopes = paths.iter().map(|path| (id(path).unwrap(), scope(path))).collect();
+        let covers = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
+        let kernel = Some(KernelStalls { covers, ..KernelStalls::default() });
+        let sample = Sample { kernel, ..Sample::default() };
+        let snapshot = Snapshot { interval: Nanos::SECOND, scopes, covers, ..Snapshot::default() };
+        Self { before: sample.clone(), sample, snapshot, standing: HarmStanding::default() }
+    }
+
+    fn id(&self, path: &str) -> CgroupId {
+        let found = self.snapshot.scopes.iter().find(|(_, scope)| scope.path.0 == path);
+        // Of the idle task, and of what came and went between two samples.
+        let other = CgroupId(if path == "idle" { 0 } else { 99 });
+        found.map_or(other, |(id, _)| *id)
+    }
+
+    fn scope(&mut self, path: &str) -> &mut Scope {
+        let id = self.id(path);
+        self.snapshot.scopes.get_mut(&id).unwrap()
+    }
+
+    fn blame(&mut self, victim: &str, aggressor: &str, ms: u64) {
+        let named = |path: &str| (path != "idle").then(|| CgroupPath(path.into()));
+        let blame = Blame {
+            victim: self.id(victim),
+            victim_path: named(victim),
+            aggressor: self.id(aggressor),
+            aggressor_path: named(aggressor),
+            time: Waited { now: Nanos(ms * MS), total: Nanos(0) },
+        };
+        self.snapshot.aggressions.push(blame);
+    }
+
+    /// `memory.current` before and now, and the share of the second in which memory was short.
+    fn charges(&mut self, path: &str, before: Option<u64>, now: u64, short: Percent) {
+        let id = self.id(path);
+        let scope = self.scope(path);
+        scope.shortage = Some(Union { now: short, ..Union::default() });
+        let files = scope.files.as_mut().unwrap();
+        files.memory.current = Some(Bytes(now << 20));
+        let mut earlier = files.clone();
+        earlier.memory.current = before.map(|mib| Bytes(mib << 20));
+        if before.is_some() {
+            self.before.cgroups.insert(id, earlier);
+        }
+    }
+
+    fn update(&mut self) {
+        self.standing.update(Some(&self.before), &self.sample, &self.snapshot);
+    }
+
+    /// Milliseconds a second of others' waiting and of its own.
+    fn harm(&self, need: Need, who: &str) -> (u64, u64) {
+        let ledger = self.standing.ledger(need).unwrap();
+        let outside = || ledger.outside.get(&CgroupPath(who.into()));
+        let entry = ledger.pods.get(who).or_else(outside).copied().unwrap_or_default();
+        (entry.harm.others.0 / MS, entry.harm.own.0 / MS)
+    }
+}
+
+#[test]
+fn run_queue_waits_are_laid_on_the_pod_whose_container_ran() {
+    let mut node = Node::new();
+    node.blame(POD_B, IN_A, 300);
+    node.blame(DAEMON, IN_A, 50);
+    node.blame(IN_A, IN_A, 7); // its own threads queue for each other
+    node.blame(IN_A, BESIDE_A, 2); // the runtime's monitor is the pod's, too
+    node.blame(POD_B, DAEMON, 40);
+    node.blame(POD_B, "idle", 90); // nobody ran: the latency of a wake-up
+    node.blame("/gone", IN_A, 1); // a cgroup that came and went within the tick
+    node.blame(IN_A, "/kubepods/podc", 5); // the same, as the one that ran
+    node.update();
+    #[rustfmt::skip]
+    let table = [
+        // who, others wait, it waits itself
+        ("a",    351, 9),
+        ("b",    0,   0),
+        ("c",    5,   0),
+        (DAEMON, 40,  0),
+    ];
+    for (who, others, own) in table {
+        assert_eq!(node.harm(Need::Cpu, who), (others, own), "{who}");
+    }
+    let told = node.standing.cpu.outsiders(3);
+    let want = Outsider { path: CgroupPath(DAEMON.into()), harm: Nanos(40 * MS) };
+    assert_eq!(told, [want]);
+}
+
+#[test]
+fn a_throttled_pod_harms_itself() {
+    let mut node = Node::new();
+    let throttled = Some(Waited { now: Nanos(800 * MS), total: Nanos(0) });
+    for path in [POD_A, IN_A] {
+        node.scope(path).cpu = Some(CpuWait { throttled_own: throttled, ..CpuWait::default() });
+    }
+    node.update();
+    assert_eq!(node.harm(Need::Cpu, "a"), (0, 800), "counted once, at the pod");
+    let harm = node.standing.cpu.pods["a"].harm;
+    assert!(harm.is_own_alone());
+}
+
+#[test]
+fn others_shortage_is_laid_on_each_by_its_share_of_what_was_charged() {
+    let mut node = Node::new();
+    node.charges(POD_A, Some(100), 400, Percent(10_00)); // the hog
+    node.charges(IN_A, Some(100), 400, Percent(10_00)); // is in the pod already
+    node.charges(POD_B, Some(500), 450, Percent(80_00)); // the sufferer
+    node.charges(DAEMON, Some(10), 110, Percent(20_00));
+    node.update();
+    #[rustfmt::skip]
+    let table = [
+        // who, others wait, it waits itself
+        ("a",    750, 75), // three quarters of 1000 and of 100
+        ("b",    0,   0),  // shrank
+        (DAEMON, 225, 50), // a quarter of 900 and of 200
+    ];
+    for (who, others, own) in table {
+        assert_eq!(node.harm(Need::Memory, who), (others, own), "{who}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_new_has_charged_all_that_it_has() {
+    let mut node = Node::new();
+    node.charges(POD_A, None, 400, Percent(0));
+    node.charges(POD_B, Some(100), 100, Percent(50_00));
+    node.update();
+    assert_eq!(node.harm(Need::Memory, "a"), (500, 0));
+}
+
+#[test]
+fn a_pod_at_its_own_limit_harms_itself() {
+    let wait = |ms| MemoryCauseWait {
+        union: Waited { now: Nanos(ms * MS), total: Nanos(0) },
+        ..MemoryCauseWait::default()
+    };
+    let mut node = Node::new();
+    node.charges(POD_A, Some(100), 100, Percent(0));
+    let causes = [
+        (MemoryCause::OwnLimit, wait(300)),
+        (MemoryCause::OwnHigh, wait(20)),
+        (MemoryCause::AncestorLimit, wait(4)), // of a container: the pod's
+        (MemoryCause::AllocatableLimit, wait(999)),
+        (MemoryCause::Refault, wait(999)),
+    ];
+    node.scope(POD_A).memory = Some(MemoryWait { causes: causes.into(), ..MemoryWait::default() });
+    node.update();
+    assert_eq!(node.harm(Need::Memory, "a"), (0, 324));
+}
+
+#[test]
+fn waits_for_disks_are_laid_on_each_by_what_it_moved() {
+    let mut node = Node::new();
+    for (path, mib, waited) in [(POD_A, 30_u64, 100), (POD_B, 10, 500)] {
+        let (id, scope) = (node.id(path), node.scope(path));
+        scope.io_wait = Some(Waited { now: Nanos(waited * MS), total: Nanos(0) });
+        let files = scope.files.as_mut().unwrap();
+        files.io = Some(IoStat { read: Bytes(mib << 20), ..IoStat::default() });
+        let earlier = Cgroup { io: Some(IoStat::default()), ..files.clone() };
+        node.before.cgroups.insert(id, earlier);
+    }
+    node.update();
+    assert_eq!(node.harm(Need::Io, "a"), (375, 75));
+    assert_eq!(node.harm(Need::Io, "b"), (25, 125));
+    assert_eq!(node.standing.io.pods["a"].taken, 30 << 20, "bytes a second");
+}
+
+#[test]
+fn harm_is_remembered_for_ten_seconds_and_a_late_tick_weighs_more() {
+    let mut node = Node::new();
+    node.blame(POD_B, POD_A, 1000);
+    node.update();
+    assert_eq!(node.harm(Need::Cpu, "a"), (1000, 0), "the first interval is all that is known");
+    node.snapshot.aggressions.clear();
+    node.update();
+    assert_eq!(node.harm(Need::Cpu, "a"), (909, 0), "ten elevenths");
+    node.snapshot.interval = Nanos(10 * Nanos::SECOND.0);
+    node.update();
+    assert_eq!(node.harm(Need::Cpu, "a"), (454, 0), "a half");
+
+    // Who begins now has not done so for long.
+    node.snapshot.interval = Nanos::SECOND;
+    node.blame(POD_A, POD_B, 1100);
+    node.update();
+    assert_eq!(node.harm(Need::Cpu, "b"), (100, 0), "an eleventh");
+}
+
+#[test]
+fn what_is_not_measured_is_unknown_and_forgotten() {
+    let mut node = Node::new();
+    node.blame(POD_B, POD_A, 1000);
+    node.update();
+    assert!(node.standing.ledger(Need::Cpu).is_some());
+    assert!(node.standing.ledger(Need::Pids).is_none(), "nobody waits for a pid");
+
+    let covered = node.sample.kernel.clone();
+    node.sample.kernel.as_mut().unwrap().covers.waits = false;
+    node.update();
+    let known = [Need::Cpu, Need::Io, Need::Memory].map(|n| node.standing.ledger(n).is_some());
+    assert_eq!(known, [false, false, true]);
+    node.sample.kernel = None;
+    node.update();
+    assert_eq!(node.standing, HarmStanding::default());
+
+    // No interval, no news: a first sample, or a clock that stood still.
+    node.sample.kernel = covered;
+    node.update();
+    let before = node.standing.clone();
+    node.snapshot.interval = Nanos(0);
+    node.update();
+    node.standing.update(None, &node.sample, &node.snapshot);
+    assert_eq!(node.standing, before);
+}
+
+#[test]
+fn who_is_gone_is_forgotten_and_whoever_stops_is_forgotten_in_time() {
+    let mut node = Node::new();
+    node.blame(POD_A, POD_B, 1000);
+    node.blame(POD_B, POD_A, 1000);
+    node.update();
+    node.snapshot.aggressions.clear();
+    node.snapshot.scopes.retain(|_, scope| scope.path.0 != POD_B);
+    node.update();
+    let known: Vec<_> = node.standing.cpu.pods.keys().collect();
+    assert_eq!(known, ["a"]);
+    for _ in 0..200 {
+        node.update();
+    }
+    assert!(node.standing.cpu.pods.is_empty(), "{:?}", node.standing.cpu);
+}
+
+#[test]
+fn a_standing_comes_back_from_json_as_it_was() {
+    let mut node = Node::new();
+    node.blame(POD_B, POD_A, 300);
+    node.blame(POD_B, DAEMON, 300);
+    node.charges(POD_A, Some(1), 9, Percent(10_00));
+    node.update();
+    let json = serde_json::to_string(&node.standing).unwrap();
+    let back: HarmStanding = serde_json::from_str(&json).unwrap();
+    assert_eq!(back, node.standing, "{json}");
+}

@@ -1,0 +1,47 @@
+//! `--config` and `--pods`: what to judge by, for an agent and for `explain` on its own.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use isobar::agent::Plan;
+use isobar::config;
+use isobar::config::pods::Manifest;
+
+use super::input;
+
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct PlanArgs {
+    /// Judge by this MonitorConfiguration (or the kubelet's own file); see `isobar config`.
+    #[arg(long, value_name = "FILE", env = "ISOBAR_CONFIG")]
+    config: Option<PathBuf>,
+    /// The pods of this node: manifests, or what `kubectl get pods -o yaml` printed.
+    #[arg(long, value_name = "FILE")]
+    pods: Option<PathBuf>,
+}
+
+impl PlanArgs {
+    /// Reads the files; what is not given is the default.
+    pub(crate) fn plan(&self) -> Result<Plan> {
+        let settings = match &self.config {
+            Some(file) => config::load(file)?,
+            None => config::defaults().settings,
+        };
+        let configured =
+            Some(Path::new(&settings.node.pods_file)).filter(|file| !file.as_os_str().is_empty());
+        let pods = match self.pods.as_deref().or(configured) {
+            Some(file) => {
+                let (name, Manifest { pods, others, .. }) = input::pods(file)?;
+                others.iter().for_each(|other| tracing::warn!("{name}:{other}"));
+                Some(pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect())
+            }
+            None => None,
+        };
+        Ok(Plan { settings, pods })
+    }
+
+    /// The same, for SIGHUP.
+    pub(crate) fn again(self) -> impl FnMut() -> Result<Plan, Box<dyn Error>> {
+        move || self.plan().map_err(Into::into)
+    }
+}

@@ -1,0 +1,95 @@
+//! What pods would have: their class, and each container's score.
+
+use std::io::Write;
+use std::num::NonZeroU64;
+
+use anyhow::Result;
+use isobar::config::pods::Manifest;
+use isobar::model::pod::QosClass;
+use isobar::model::quantity::Quantity;
+use isobar::model::workload::Pod;
+use isobar::policy::limits::{oom, qos};
+use isobar::serve::document::API_VERSION;
+use serde::Serialize;
+
+use super::{Args, full_name};
+use crate::cli::output::{Plain, pretty};
+use crate::cli::table::{Set, Table};
+use crate::cli::terminal;
+
+/// One pod.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    qos_class: QosClass,
+    /// What the scores are shares of.
+    node_memory: Quantity,
+    /// In the order of the spec, init containers first.
+    containers: Vec<Scored<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Scored<'a> {
+    name: &'a str,
+    oom_score_adj: i32,
+}
+
+impl<'a> Report<'a> {
+    fn of(pod: &'a Pod, capacity: NonZeroU64) -> Self {
+        let Pod { namespace, name, uid, containers, .. } = pod;
+        let scored = containers.iter().map(|container| Scored {
+            name: &container.name,
+            oom_score_adj: oom::score(pod, container, capacity),
+        });
+        Self {
+            api_version: API_VERSION,
+            kind: "QosReport",
+            namespace,
+            name,
+            uid,
+            qos_class: qos::class(pod),
+            node_memory: Quantity::bytes(capacity.get()),
+            containers: scored.collect(),
+        }
+    }
+}
+
+pub(super) fn write(out: &mut impl Write, args: &Args, manifest: &Manifest) -> Result<()> {
+    let capacity = args.capacity()?;
+    let reports: Vec<_> = manifest.pods.iter().map(|pod| Report::of(pod, capacity)).collect();
+    match (args.output, reports.as_slice()) {
+        // A list stays a list, however many there are in it: scripts go by that.
+        (Plain::Json, [one]) if !manifest.is_list => pretty(out, one),
+        (Plain::Json, all) => pretty(out, &all),
+        (Plain::Table, all) => table(out, &manifest.pods, all),
+    }
+}
+
+fn table(out: &mut impl Write, pods: &[Pod], reports: &[Report<'_>]) -> Result<()> {
+    let columns = [
+        ("POD", Set::Name),
+        ("QOS", Set::Left),
+        ("CONTAINER", Set::Name),
+        ("OOM_SCORE_ADJ", Set::Right),
+    ];
+    let mut table = Table::new(columns);
+    for (pod, report) in pods.iter().zip(reports) {
+        for container in &report.containers {
+            table.row([
+                full_name(pod),
+                format!("{:?}", report.qos_class),
+                container.name.to_owned(),
+                container.oom_score_adj.to_string(),
+            ]);
+        }
+    }
+    Ok(table.write(out, terminal::width())?)
+}
