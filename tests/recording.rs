@@ -9,13 +9,16 @@ mod busy;
 mod ticks;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use busy::Node;
+use isobar::model::capability::CapabilityState;
 use isobar::model::decision::{Decision, Event};
 use isobar::model::node::NodeFacts;
-use isobar::model::sample::Sample;
+use isobar::model::sample::{Gap, GapReason, Sample};
 use isobar::model::settings::Settings;
+use isobar::model::units::{Bytes, Nanos};
 use isobar::policy::engine::{Engine, Standing};
 use isobar::record::journal::{Bounds, Journal, Start};
 use isobar::record::reader::{Entry, Recorded, Recording};
@@ -82,7 +85,7 @@ fn assert_same(frames: &[Recorded], samples: &[Sample]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn any_sequence_of_samples_is_read_as_it_was_written(
@@ -173,6 +176,8 @@ fn of_a_chapter_that_is_damaged_the_others_are_read() {
 
 /// 512 MiB a day.
 const BYTES_PER_TICK: u64 = (512 << 20) / 86_400;
+/// A header comes once in as many.
+const CHAPTER: u64 = 600;
 
 #[test]
 fn a_node_of_500_cgroups_fills_no_more_than_it_may() {
@@ -180,23 +185,152 @@ fn a_node_of_500_cgroups_fills_no_more_than_it_may() {
     let path = dir.path().join("r");
     let mut node = Node::new();
     let mut engine = Engine::new(Settings::default(), Standing::new(8));
-    // What is written before there is something to compare with is not what a day is made of.
-    for _ in 0..20 {
+    // A day is made of cgroups that have been seen before, and of pairs that have met.
+    for _ in 0..40 {
         engine.step(node.tick());
     }
+    let size = || fs::metadata(&path).unwrap().len();
     let mut journal =
         Journal::create(&path, start(engine.standing().clone()), Bounds::default()).unwrap();
-    let (n, mut used) = (610, 0);
+    let (n, begun) = (60, size());
     for _ in 0..n {
         let sample = node.tick();
         let decision = engine.step(sample.clone()).decision;
-        let begun = isobar::clock::used_by_this_process();
         journal.write(&sample, &decision, engine.standing()).unwrap();
-        used += isobar::clock::used_by_this_process().since(begun).0;
     }
-    drop(journal);
-    // One header in 600 ticks is what a day has.
-    let size = fs::metadata(&path).unwrap().len() / n;
-    eprintln!("{size} bytes and {} us of CPU time for a tick", used / n / 1_000);
-    assert!(size <= BYTES_PER_TICK, "{size} bytes for a tick, {BYTES_PER_TICK} may be");
+    let ticks = size() - begun;
+    let at = engine.standing().before.as_ref().unwrap().at;
+    journal.reload(Settings::default(), engine.standing(), at).unwrap();
+    let header = size() - begun - ticks;
+    let tick = ticks / n + header / CHAPTER;
+    assert!(tick <= BYTES_PER_TICK, "{tick} bytes for a tick, {BYTES_PER_TICK} may be");
+}
+
+/// Ticks ten seconds apart, each of which changes everything.
+fn noisy(n: u64) -> Vec<Sample> {
+    let mut samples = anything_for(1, 11);
+    let mut dice = Dice(12);
+    for tick in 2..=n {
+        let mut sample = samples[0].clone();
+        sample.tick = tick;
+        sample.at.boot = Nanos(tick * 10 * Nanos::SECOND.0);
+        let noise = |dice: &mut Dice| format!("{:x}", dice.throw());
+        let detail = (0..1_200).map(|_| noise(&mut dice)).collect();
+        sample.gaps = vec![Gap { object: "/x".into(), why: GapReason::Failed, detail }];
+        samples.push(sample);
+    }
+    for sample in &mut samples {
+        sample.at.wall = Nanos(1_790_000_000_000_000_000 + sample.at.boot.0);
+    }
+    samples
+}
+
+fn names(dir: &TempDir) -> Vec<String> {
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string();
+    let mut all: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| name(e).unwrap()).collect();
+    all.sort_by_key(|name| (name.len(), name.clone()));
+    all
+}
+
+#[test]
+fn no_more_is_kept_than_was_asked_for_and_what_is_kept_is_whole() {
+    let samples = noisy(240);
+    let (mib, hour) = (Bytes(1 << 20), Nanos(3_600 * Nanos::SECOND.0));
+    #[rustfmt::skip]
+    let table = [
+        // bytes, age, ticks that may be kept
+        (mib,               hour,                        200_u64), // bytes decide
+        (Bytes(1 << 30),    Nanos(hour.0 / 10),          37),      // age decides
+        (Bytes(1 << 30),    Nanos(hour.0 * 24),          240),     // neither
+    ];
+    for (size, age, most) in table {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("r");
+        let bounds = Bounds { size, age };
+        let begun = Start { at: samples[0].at, ..start(Standing::default()) };
+        let mut journal = Journal::create(&path, begun, bounds).unwrap();
+        let mut largest = 0;
+        for sample in &samples {
+            journal.write(sample, &decision(sample), &after(sample)).unwrap();
+            let files = fs::read_dir(dir.path()).unwrap();
+            let total = files.map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>();
+            largest = largest.max(total);
+        }
+        drop(journal);
+        assert!(largest <= size.0, "{largest} bytes were there at once, {size:?} may be");
+        let (frames, told) = read(&path);
+        let n = frames.len() as u64;
+        assert!(n <= most && n >= most.min(80) / 2, "{n} ticks are kept under {bounds:?}");
+        assert!(told.is_empty(), "{told:?}");
+        assert_same(&frames, &samples[samples.len() - frames.len()..]);
+        let only = names(&dir).pop().unwrap();
+        let (last, _) = read(&dir.path().join(only));
+        assert!(frames.ends_with(&last), "a segment is read by itself, too");
+    }
+}
+
+#[test]
+fn what_is_there_is_never_overwritten() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("r");
+    let samples = noisy(6);
+    record(&path, &samples[..3], &[]);
+    let before = fs::read(&path).unwrap();
+    record(&path, &samples[3..], &[]);
+    assert_eq!(names(&dir), ["r", "r.1"]);
+    assert_eq!(fs::read(&path).unwrap(), before, "a later run has a segment of its own");
+    assert_same(&read(&path).0, &samples);
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "names and annotations of pods are not for everybody");
+
+    let plain = zstd::decode_all(&before[..]).unwrap();
+    #[rustfmt::skip]
+    let table: [(&str, &[u8], bool); 6] = [
+        // name, what is in it, whether recording goes on beside it
+        ("r.2",     b"",          true),  // killed before the first byte
+        ("r.3",     &before[..9], true),  // or soon after
+        ("r.backup", b"mine",     true),  // no name of ours
+        ("r.07",    b"mine",      true),
+        ("r.4",     b"mine",      false),
+        ("r.5",     &plain,       false), // ours would not be plain
+    ];
+    for (name, bytes, goes_on) in table {
+        fs::write(dir.path().join(name), bytes).unwrap();
+        let made = Journal::create(&path, start(Standing::default()), Bounds::default());
+        assert_eq!(made.is_ok(), goes_on, "{name}");
+        assert_eq!(fs::read(dir.path().join(name)).unwrap(), bytes, "{name}");
+        if let Err(error) = made {
+            let want = format!("{} exists and is no recording", dir.path().join(name).display());
+            assert!(error.to_string().starts_with(&want), "{error}");
+            fs::remove_file(dir.path().join(name)).unwrap();
+        }
+        for n in 4..20 {
+            let _ = fs::remove_file(dir.path().join(format!("r.{n}")));
+        }
+    }
+    let little = Bounds { size: Bytes(1_000), ..Bounds::default() };
+    let too_small = Journal::create(&path, start(Standing::default()), little).unwrap_err();
+    assert_eq!(too_small.to_string(), "a recording needs at least 1 MiB and 60 s");
+    let nowhere = Path::new("/nonexistent/dir/r");
+    let made = Journal::create(nowhere, start(Standing::default()), Bounds::default());
+    assert_eq!(made.unwrap_err().to_string(), "cannot record to /nonexistent/dir/r");
+}
+
+#[test]
+fn when_it_cannot_be_written_any_more_recording_stops_and_says_so_once() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("gone/r");
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    let bounds = Bounds { age: Bounds::LEAST_AGE, ..Bounds::default() };
+    let mut journal = Journal::create(&path, start(Standing::default()), bounds).unwrap();
+    assert_eq!(journal.capability().state, CapabilityState::Attached);
+    fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    let samples = noisy(8);
+    let write = |sample| journal.write(sample, &decision(sample), &after(sample));
+    let failures: Vec<_> = samples.iter().map(write).filter_map(Result::err).collect();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    let capability = journal.capability();
+    assert_eq!(capability.state, CapabilityState::Off);
+    assert!(capability.detail.starts_with("stopped: cannot write to"), "{capability:?}");
+    assert!(capability.remedy.is_some());
 }

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "from")]
     admitted: bool,
     /// Memory of the node that the pods would run on; this one's if not given.
-    #[arg(long, value_name = "QUANTITY")]
+    #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
     node_memory: Option<String>,
     /// In which form.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
@@ -116,9 +116,10 @@ impl Args {
 
 /// `NAMESPACE/NAME`.
 fn full_name(pod: &Pod) -> String {
-    match pod.namespace.as_str() {
-        "" => pod.name.clone(),
-        namespace => format!("{namespace}/{}", pod.name),
+    match (pod.namespace.as_str(), pod.name.as_str()) {
+        (_, "") => "(no name)".into(),
+        ("", name) => name.into(),
+        (namespace, name) => format!("{namespace}/{name}"),
     }
 }
 

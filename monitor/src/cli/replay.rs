@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use isobar::config;
 use isobar::model::condition::Status;
 use isobar::model::decision::Decision;
 use isobar::record::difference::{self, Difference};
@@ -47,7 +48,7 @@ enum Form {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let other = args.config.as_deref().map(settings_of).transpose()?;
+    let other = args.config.as_deref().map(config::load).transpose()?;
     let recording = Recording::open(&args.file)?;
     let is_other = other.is_some();
     let ticks = Ticks { replay: Replay::new(recording, other), from: args.from, to: args.to };
@@ -132,10 +133,13 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
             continue;
         }
         let (recorded, otherwise) = (parsed(&judged.recorded), parsed(&judged.text));
+        let found = difference::by_field(&judgement(&recorded), &judgement(&otherwise));
+        if found.is_empty() {
+            continue;
+        }
         match form {
             Form::Table => {
-                for Difference { path, left, right } in difference::by_field(&recorded, &otherwise)
-                {
+                for Difference { path, left, right } in found {
                     table.row([judged.tick.to_string(), path, shown(&left), shown(&right)]);
                 }
             }
@@ -155,6 +159,18 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
         table.write(out, None)?;
     }
     Ok(Code::Ok)
+}
+
+/// A decision without the lines that its conditions were judged by: those are other ones wherever
+/// the configuration has others, and what matters is what came of them.
+fn judgement(decision: &Value) -> Value {
+    let mut decision = decision.clone();
+    let conditions = decision.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        condition.remove("threshold");
+        condition.remove("measure");
+    }
+    decision
 }
 
 fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
@@ -210,8 +226,4 @@ fn parsed(text: &str) -> Value {
 
 fn shown(value: &Option<Value>) -> String {
     value.as_ref().map_or_else(|| "-".into(), |value| super::terminal::harmless(&value.to_string()))
-}
-
-fn settings_of(path: &std::path::Path) -> Result<isobar::model::settings::Settings> {
-    Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?)
 }

@@ -215,8 +215,11 @@ fn running(status: &mut Fields<'_>, key: &'static str, containers: &mut [Contain
 /// Seconds since 1970 of a time as RFC 3339 has it.
 fn seconds(field: &Field<'_>) -> Option<i64> {
     let text = field.text()?;
-    let time = DateTimeParser::new().parse_timestamp(text);
-    let expected =
-        |_| field.problem(format!("expected a time as 2026-01-31T12:00:00Z, found {text:?}"));
-    time.map_err(expected).ok().map(|time| time.as_second())
+    match DateTimeParser::new().parse_timestamp(text) {
+        Ok(time) => Some(time.as_second()),
+        Err(_) => {
+            field.problem(format!("expected a time as 2026-01-31T12:00:00Z, found {text:?}"));
+            None
+        }
+    }
 }

@@ -120,7 +120,7 @@ impl Lines {
                 let FrameInput { from, text } = *frame;
                 let mut file = text.into_inner().finish();
                 if error.kind() == io::ErrorKind::UnexpectedEof && file.fill_buf()?.is_empty() {
-                    return Ok(Some(cut_off(&line)));
+                    return Ok(Some(cut_off()));
                 }
                 self.seek_frame(file, from + 1, &format!("a damaged frame ({error})"))
             }
@@ -187,13 +187,13 @@ fn whole(mut line: Vec<u8>) -> Piece {
     if serde_json::from_slice::<IgnoredAny>(&line).is_ok() {
         return Piece::Line(line);
     }
-    cut_off(&line)
+    cut_off()
 }
 
-fn cut_off(line: &[u8]) -> Piece {
-    Piece::Torn(if line.is_empty() {
-        "it ends without having been closed: the agent was killed, or still writes".into()
-    } else {
-        "its last line is cut off: the agent was killed, or still writes".into()
-    })
+/// What a killed agent leaves. A cut within a block hides what it held, so nobody can say whether
+/// a tick is missing.
+fn cut_off() -> Piece {
+    let text =
+        "it ends in the middle: the agent still writes, or was killed and one tick may be lost";
+    Piece::Torn(text.into())
 }

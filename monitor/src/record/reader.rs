@@ -32,13 +32,8 @@ pub enum ReadError {
     #[error("{0} is no recording: `isobar run --record FILE` makes one")]
     NotARecording(PathBuf),
     /// It is one, but nothing of it can be read.
-    #[error("nothing in {path} can be read: {why}")]
-    Unreadable {
-        /// The recording.
-        path: PathBuf,
-        /// What was seen.
-        why: String,
-    },
+    #[error("nothing of it can be read: {0}")]
+    Unreadable(String),
     /// A later isobar wrote it.
     #[error(
         "{path} has format version {version}, this isobar reads version {VERSION}: use the isobar \
@@ -145,8 +140,8 @@ impl Recording {
             Entry::Lost(why) => Some(why),
             _ => None,
         });
-        let why = lost.unwrap_or_else(|| "it has no header".into());
-        Err(ReadError::Unreadable { path: self.path.clone(), why })
+        let why = lost.unwrap_or_else(|| format!("{} has no header", self.path.display()));
+        Err(ReadError::Unreadable(why))
     }
 
     /// Opens the next segment that holds anything; false if there is none.
