@@ -49,7 +49,7 @@ pub(crate) fn read_pods(file: &Path) -> Result<Vec<Pod>, Invalid> {
         let message = format!("cannot read: {error}");
         Invalid::one(&name, Problem { at: Place::START, path: String::new(), message })
     })?;
-    let pods::Manifest { pods, others } = pods::read(&name, &text)?;
+    let pods::Manifest { pods, others, .. } = pods::read(&name, &text)?;
     for Problem { at, message, .. } in others {
         tracing::warn!("{name}:{}:{}: {message}", at.line, at.column);
     }
