@@ -245,7 +245,8 @@ pub struct Stall {
     pub cause: u32,
     /// With PSI switched off, how often it was entered.
     pub depth: u32,
-    /// The scopes that were opened for it, [`NODE`] first; 0 ends the list.
+    /// The scopes that were opened for it, [`NODE`] first; 0 ends the list. Where there was no room
+    /// for one, all bits are set.
     pub scopes: [u64; LEVELS + 1],
 }
 

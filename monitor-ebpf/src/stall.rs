@@ -9,7 +9,7 @@
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::ptr::write_volatile;
+use core::ptr::{read_volatile, write_volatile};
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
@@ -23,13 +23,15 @@ use isobar_ebpf::{ANY, Caller, Cause, NODE, Open, PATTERNS, SHORTAGE, SLOTS, Sta
 
 use crate::layout::{HAS_PSI, Object, TASK_IN_MEMSTALL, TASK_IN_MEMSTALL_MASK, at, has, load};
 use crate::limit::whose_high;
-use crate::maps::{CALLER_PATTERNS, CALLERS, STALLS, count_lost, fetch_add, memory};
+use crate::maps::{CALLER_PATTERNS, CALLERS, MEMORY, STALLS, count_lost, fetch_add, memory};
 
 /// Frames above the caller of a traced function: the program, its trampoline, the function.
 const SKIP: u64 = 3;
 /// In `.rodata`, where `bpf_snprintf` wants its format.
 #[unsafe(no_mangle)]
 static SYMBOL_FORMAT: [u8; 4] = *b"%ps\0";
+/// In [`Stall::scopes`]: here lay a scope whose unions were not opened. No cgroup has this number.
+const LEFT_OUT: u64 = u64::MAX;
 /// Bytes that `bpf_snprintf` may write: more than are kept.
 const NAME: usize = 64;
 
@@ -185,12 +187,13 @@ pub(crate) fn begin(pid: u32, cause: Cause) {
         count_lost(|cpu| &raw mut cpu.lost_stalls);
         return;
     }
-    for scope in stall.scopes {
+    for (level, scope) in stall.scopes.into_iter().enumerate() {
         if scope == 0 {
             break;
         }
         let Some(memory) = memory(scope) else {
             count_lost(|cpu| &raw mut cpu.lost_stalls);
+            leave_out(pid, level);
             continue;
         };
         // SAFETY: a map value.
@@ -203,6 +206,16 @@ pub(crate) fn begin(pid: u32, cause: Cause) {
                 open(&raw mut (*memory).unions, SHORTAGE, now);
             }
         }
+    }
+}
+
+/// A scope that there was no room for is not this stall's to close, even if another stall finds
+/// room for it meanwhile.
+#[inline(always)]
+fn leave_out(pid: u32, level: usize) {
+    if let Some(stall) = STALLS.get_ptr_mut(pid) {
+        // SAFETY: a map value; `level` counts the same array.
+        unsafe { (&raw mut (*stall).scopes).cast::<u64>().add(level).write(LEFT_OUT) };
     }
 }
 
@@ -223,8 +236,11 @@ pub(crate) fn end(pid: u32) {
         if scope == 0 {
             break;
         }
+        if scope == LEFT_OUT {
+            continue;
+        }
         leaf = scope;
-        let Some(memory) = memory(scope) else { continue };
+        let Some(memory) = MEMORY.get_ptr_mut(scope) else { continue };
         // SAFETY: a map value; the slot is masked.
         unsafe {
             close(&raw mut (*memory).unions, slot, now);
@@ -257,7 +273,7 @@ pub(crate) unsafe fn change_cause(stall: *mut Stall, to: Cause) {
         if scope == 0 {
             break;
         }
-        let Some(memory) = memory(scope) else { continue };
+        let Some(memory) = MEMORY.get_ptr_mut(scope) else { continue };
         // SAFETY: a map value; both slots are inside.
         unsafe {
             close(&raw mut (*memory).unions, slot, start);
@@ -289,11 +305,17 @@ unsafe fn open(unions: *mut [Open; SLOTS], slot: usize, now: u64) {
     }
 }
 
+/// What is not open stays closed: the agent drops the entries of cgroups that it cannot see, and one
+/// that is made anew knows nothing of the stalls before. Counted below nothing, it would be open
+/// for ever.
 #[inline(always)]
 unsafe fn close(unions: *mut [Open; SLOTS], slot: usize, now: u64) {
     // SAFETY: the caller's slot is masked or a constant.
     unsafe {
         let union = unions.cast::<Open>().add(slot);
+        if read_volatile(&raw const (*union).open) == 0 {
+            return;
+        }
         if fetch_add(&raw mut (*union).open, u64::MAX) == 1 {
             fetch_add(&raw mut (*union).sum, now);
         }

@@ -6,6 +6,7 @@ mod cache;
 mod check;
 mod clock;
 mod demo;
+mod fuzz;
 mod guest;
 mod load;
 mod run;
@@ -33,6 +34,7 @@ enum Errand {
     Demo(demo::Demo),
     Load(load::Load),
     Bench(bench::Bench),
+    Fuzz(fuzz::Fuzz),
     #[command(hide = true)]
     Guest(guest::Guest),
 }
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Errand::Demo(verb) => verb.run(),
         Errand::Load(verb) => verb.run(),
         Errand::Bench(verb) => verb.run(),
+        Errand::Fuzz(verb) => verb.run(),
         Errand::Guest(verb) => verb.run(),
     };
     match done {

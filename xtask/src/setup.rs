@@ -4,6 +4,7 @@
 mod apt;
 mod archive;
 pub(crate) mod ebpf;
+mod fuzzer;
 pub(crate) mod kernels;
 mod machine;
 mod modules;
@@ -15,6 +16,7 @@ use anyhow::Result;
 use crate::cache::Cache;
 
 pub(crate) use ebpf::Toolchain;
+pub(crate) use fuzzer::Fuzzer;
 pub(crate) use kernels::{Kernel, Series};
 pub(crate) use machine::Machine;
 
@@ -46,6 +48,11 @@ pub(crate) fn toolchain() -> Result<Toolchain> {
 /// A browser and its driver.
 pub(crate) fn browser() -> Result<()> {
     apt::install(&["chromium", "chromium-driver"], "the page is tested in a real browser")
+}
+
+/// What builds the fuzz targets.
+pub(crate) fn fuzzer() -> Result<Fuzzer> {
+    fuzzer::ready(&Cache::open()?)
 }
 
 /// The tools that a context switch's price is compared with, installed.

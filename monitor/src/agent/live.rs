@@ -10,8 +10,8 @@ use crate::clock;
 use crate::model::capability::{Capability, CapabilityState};
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Gap, GapReason, Sample};
-use crate::model::stall::{Coverage, Lost};
-use crate::source::kernel::{self, Kernel, Probes};
+use crate::model::stall::{Coverage, KernelStalls, Lost};
+use crate::source::kernel::{self, Kernel, Probes, Unread};
 use crate::source::{self, Directories, Roots};
 
 /// What to read, and from where.
@@ -72,7 +72,8 @@ impl Sampler for Live {
     fn sample(&mut self) -> Reading {
         self.tick += 1;
         let mut sample = self.sources.sample(self.tick, Cause::Timer);
-        sample.kernel = self.kernel.as_mut().map(|kernel| kernel.read(&sample.cgroups));
+        let read = self.kernel.as_mut().map(|kernel| kernel.read(&sample.cgroups));
+        sample.kernel = or_gap(read, &mut sample.gaps);
         let blind = self.agreement.check(&sample);
         if let Some(kernel) = &mut sample.kernel {
             blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
@@ -87,6 +88,12 @@ impl Sampler for Live {
         let kernel = self.kernel.as_mut().map(|kernel| kernel.cost(self.tick, now));
         Reading { sample, capabilities, kernel: kernel.unwrap_or_default() }
     }
+}
+
+/// The kernel side's counters or, if they could not be read, the gap that says so: then all that
+/// they would tell is unknown for this tick.
+fn or_gap(read: Option<Result<KernelStalls, Unread>>, gaps: &mut Vec<Gap>) -> Option<KernelStalls> {
+    read?.map_err(|unread| gaps.push(unread.gap())).ok()
 }
 
 /// What a blind program says is not used: unknown, rather than a calm that nobody saw.
@@ -194,4 +201,22 @@ fn pressure_files(sample: &Sample) -> Vec<Capability> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::units::Nanos;
+
+    #[test]
+    fn counters_that_cannot_be_read_are_unknown_and_the_sample_says_why() {
+        let mut gaps = Vec::new();
+        assert_eq!(or_gap(None, &mut gaps), None, "no kernel side is told by a capability");
+        let read = KernelStalls { clock: Nanos(1), ..KernelStalls::default() };
+        assert_eq!(or_gap(Some(Ok(read.clone())), &mut gaps), Some(read));
+        assert!(gaps.is_empty());
+        assert_eq!(or_gap(Some(Err(Unread::of("MEMORY", "gone"))), &mut gaps), None);
+        let told: Vec<_> = gaps.iter().map(|gap| (gap.why, gap.detail.as_str())).collect();
+        assert_eq!(told, [(GapReason::Failed, "cannot read the map MEMORY: gone")]);
+    }
 }

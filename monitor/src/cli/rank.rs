@@ -1,7 +1,5 @@
 //! `isobar rank`: who would go first, of the pods in a file or of this node now.
 
-mod scenario;
-
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -10,15 +8,18 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar::agent::{Live, Plan, Sampler as _};
+use isobar::config::{Invalid, yaml};
 use isobar::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
 use isobar::model::sample::Sample;
 use isobar::model::settings;
 use isobar::policy::engine::{Engine, Standing};
 use isobar::policy::rank::{self, Purpose, contenders};
+use isobar::scenario::{self, Scenario, signals};
 use isobar::serve::document::API_VERSION;
 use serde::Serialize;
 
 use super::exit::Code;
+use super::input;
 use super::output::{Plain, pretty};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
@@ -95,19 +96,21 @@ fn signal(name: &str) -> Result<Purpose, String> {
     Purpose::named(name).ok_or_else(|| format!("expected one of {}", signals()))
 }
 
-/// Every signal's name, for messages.
-fn signals() -> String {
-    Purpose::all().map(Purpose::name).collect::<Vec<_>>().join(", ")
-}
-
 /// The usual first question: who would go if memory ran out?
 fn usual() -> Purpose {
     Purpose::of_signal(isobar::model::threshold::Signal::MemoryAvailable)
 }
 
+/// Reads `file`, or standard input for `-`.
+fn read(file: &Path) -> Result<Scenario> {
+    let (name, bytes) = input::read(file)?;
+    let text = yaml::utf8(&bytes).map_err(|problem| Invalid::one(&name, problem))?;
+    Ok(scenario::parse(&name, text)?)
+}
+
 /// A flag wins over the file, and that over the configuration.
 fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Ranking> {
-    let scenario = scenario::read(file)?;
+    let scenario = read(file)?;
     let purpose = args.signal.or(scenario.purpose).unwrap_or_else(usual);
     let order = args.order.map(Order::from).or(scenario.order).unwrap_or(rules.order);
     let contenders = scenario.contenders(purpose, rules);

@@ -30,7 +30,7 @@ impl FromStr for CpuSet {
     type Err = CpuSetError;
 
     fn from_str(text: &str) -> Result<Self, CpuSetError> {
-        let mut cpus = BTreeSet::new();
+        let mut ranges = Vec::new();
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let number = |n: &str| {
                 let number = n.parse::<u32>().ok().filter(|n| *n < TOO_LARGE);
@@ -41,7 +41,15 @@ impl FromStr for CpuSet {
             if first > last {
                 return Err(CpuSetError::Backwards(part.into()));
             }
-            cpus.extend(first..=last);
+            ranges.push((first, last));
+        }
+        // Each CPU once, however often a long text names them all.
+        ranges.sort_unstable();
+        let mut cpus = BTreeSet::new();
+        let mut next = 0;
+        for (first, last) in ranges {
+            cpus.extend(first.max(next)..=last);
+            next = next.max(last + 1);
         }
         Ok(Self(cpus))
     }

@@ -6,7 +6,7 @@
 //! known; it is found dead when it is read, and its parent is then listed. Where the count means
 //! something else (btrfs and overlay say 1) it never fits, and each directory is listed each tick.
 
-mod files;
+pub(super) mod files;
 mod group;
 mod kept;
 mod lacking;

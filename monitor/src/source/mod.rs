@@ -25,6 +25,7 @@ pub mod kernel;
 mod lines;
 pub mod machine;
 mod mounts;
+pub(crate) mod outside;
 mod pressure;
 mod proc;
 pub mod processes;

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use procfs::process::MountInfo;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fstatfs, openat, statat};
 
 use super::OpenError;
@@ -108,21 +107,28 @@ impl Root {
 pub(crate) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
-/// Where cgroup2 is mounted, topmost mount last. Other mounts' lines are not even parsed, so that
-/// an odd one cannot hide it.
-fn cgroup2_mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
-    let text = String::from_utf8_lossy(mountinfo);
-    let lines = text.lines().filter(|line| line.contains(" - cgroup2 "));
-    let mounts = lines.filter_map(|line| MountInfo::from_line(line).ok());
-    mounts.map(|mount| unescape(mount.mount_point)).collect()
+/// Where cgroup2 is mounted, topmost mount last. Other mounts' lines are passed over, so that an
+/// odd one cannot hide it. A path is bytes: its name need not be UTF-8.
+pub(super) fn cgroup2_mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
+    let lines = mountinfo.split(|byte| *byte == b'\n');
+    lines.filter_map(cgroup2_mount).map(unescape).collect()
+}
+
+/// `id parent major:minor root mount-point options [optional..] - type source options`:
+/// `show_mountinfo`, fs/proc_namespace.c.
+fn cgroup2_mount(line: &[u8]) -> Option<&[u8]> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let point = fields.nth(4).filter(|point| point.starts_with(b"/"))?;
+    fields.next()?;
+    fields.find(|field| *field == b"-")?;
+    (fields.next() == Some(b"cgroup2")).then_some(point)
 }
 
 /// A mount point with the kernel's octal escapes (`\040` for a space, ..) undone: `mangle`,
 /// fs/proc_namespace.c.
-fn unescape(path: PathBuf) -> PathBuf {
-    let bytes = path.into_os_string().into_vec();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut rest = bytes.as_slice();
+fn unescape(path: &[u8]) -> PathBuf {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut rest = path;
     while let Some((byte, after)) = rest.split_first() {
         let escaped = after.first_chunk().filter(|_| *byte == b'\\').and_then(octal);
         plain.push(escaped.unwrap_or(*byte));
@@ -138,29 +144,34 @@ fn octal(digits: &[u8; 3]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     #[test]
     fn cgroup2_is_found_wherever_it_is_mounted() {
         #[rustfmt::skip]
-        let table: [(&[u8], &[&str]); 6] = [
+        let table: [(&[u8], &[&[u8]]); 7] = [
             // all v2
-            (b"31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n", &["/sys/fs/cgroup"]),
+            (b"31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n", &[b"/sys/fs/cgroup"]),
             // hybrid: below the v1 mounts
             (b"31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
                32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
-               41 31 0:38 / /sys/fs/cgroup/unified rw shared:5 - cgroup2 cgroup2 rw\n", &["/sys/fs/cgroup/unified"]),
+               41 31 0:38 / /sys/fs/cgroup/unified rw shared:5 - cgroup2 cgroup2 rw\n", &[b"/sys/fs/cgroup/unified"]),
             // a container with the host's tree mounted in
             (b"900 23 0:28 /../.. /sys/fs/cgroup ro master:9 - cgroup2 cgroup rw\n\
-               901 23 0:28 / /host/cgroup ro - cgroup2 cgroup rw\n", &["/sys/fs/cgroup", "/host/cgroup"]),
-            (b"31 23 0:28 / /mnt/a\\040b\\134c rw - cgroup2 none rw\n", &["/mnt/a b\\c"]),
+               901 23 0:28 / /host/cgroup ro - cgroup2 cgroup rw\n", &[b"/sys/fs/cgroup", b"/host/cgroup"]),
+            (b"31 23 0:28 / /mnt/a\\040b\\134c rw - cgroup2 none rw\n", &[b"/mnt/a b\\c"]),
+            // a name of another encoding
+            (b"31 23 0:28 / /mnt/gr\xfc\\337e rw - cgroup2 none rw\n", &[b"/mnt/gr\xfc\xdfe"]),
             // others' lines, however odd, hide nothing
-            (b"\xff\xfe\nx - cgroup2 \n31 23 0:28 / /a rw - cgroup2 cgroup2 rw\n", &["/a"]),
+            (b"\xff\xfe\nx - cgroup2 \n31 23 0:28 / /a rw - cgroup2 cgroup2 rw\n", &[b"/a"]),
             (b"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n", &[]),
         ];
         for (text, want) in table {
-            let want: Vec<_> = want.iter().map(PathBuf::from).collect();
-            assert_eq!(cgroup2_mounts(text), want, "{}", String::from_utf8_lossy(text));
+            let found = cgroup2_mounts(text);
+            let found: Vec<&[u8]> = found.iter().map(|path| path.as_os_str().as_bytes()).collect();
+            assert_eq!(found, want, "{}", String::from_utf8_lossy(text));
         }
     }
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use procfs::prelude::{FromBufRead, FromBufReadSI, FromRead};
-use procfs::{KernelStats, LoadAverage, ProcError, ProcResult};
+use procfs::prelude::{FromBufReadSI, FromRead};
+use procfs::{KernelStats, LoadAverage, ProcResult};
 
 use super::gap::{Gaps, ReadError, unknown_line};
 use super::lines::{Torn, lines, number, value, words};
@@ -100,19 +100,9 @@ impl Node {
     }
 
     pub(crate) fn meminfo(&self) -> Result<Meminfo, ReadError> {
-        let read = |text: &[u8]| {
-            let meminfo = procfs::Meminfo::from_buf_read(text)?;
-            let available = meminfo.mem_available;
-            let available = available.ok_or_else(|| ProcError::Other("no MemAvailable".into()))?;
-            Ok(Meminfo {
-                total: Bytes(meminfo.mem_total),
-                free: Bytes(meminfo.mem_free),
-                available: Bytes(available),
-                swap_total: Bytes(meminfo.swap_total),
-                swap_free: Bytes(meminfo.swap_free),
-            })
-        };
-        self.parse("meminfo", read)
+        let path = self.proc.join("meminfo");
+        let text = fs::read(&path).map_err(|error| ReadError::io(&path, error))?;
+        meminfo(&text).map_err(|torn| ReadError::torn(&path, torn))
     }
 
     fn vmstat(&self) -> Result<Reclaim, ReadError> {
@@ -122,12 +112,11 @@ impl Node {
     }
 
     fn stat(&self) -> Result<KernelStats, ReadError> {
-        let host = procfs::current_system_info();
-        self.parse("stat", |text| KernelStats::from_buf_read(text, host))
+        self.parse("stat", stat)
     }
 
     fn loadavg(&self) -> Result<LoadAverage, ReadError> {
-        self.parse("loadavg", |text| LoadAverage::from_read(text))
+        self.parse("loadavg", loadavg)
     }
 
     /// A thread needs a pid and a place among `threads-max`, so the smaller one binds.
@@ -171,8 +160,40 @@ impl Noted<'_> {
     }
 }
 
+/// `/proc/meminfo`: `MemTotal:  16316412 kB`. Lines that are not needed are not looked at.
+/// Source: `meminfo_proc_show`, fs/proc/meminfo.c; `MemAvailable` since Linux 3.14.
+pub(super) fn meminfo(text: &[u8]) -> Result<Meminfo, Torn> {
+    const NAMES: [&str; 5] = ["MemTotal", "MemFree", "MemAvailable", "SwapTotal", "SwapFree"];
+    let mut found = [None; NAMES.len()];
+    for numbered in lines(text) {
+        let (n, line) = numbered?;
+        let mut words = words(line);
+        let name = words.next().and_then(|word| word.strip_suffix(b":"));
+        let slot = name.and_then(|name| NAMES.iter().position(|known| known.as_bytes() == name));
+        let Some(slot) = slot else { continue };
+        let kib = words.next().and_then(number).filter(|_| words.next() == Some(b"kB"));
+        let bytes = kib.and_then(|kib| kib.checked_mul(1024)).map(Bytes);
+        found[slot] = Some(bytes.ok_or_else(|| Torn::new(n, "`name: number kB`", line))?);
+    }
+    let [Some(total), Some(free), Some(available), Some(swap_total), Some(swap_free)] = found
+    else {
+        return Err(Torn::new(1, "MemTotal, MemFree, MemAvailable, SwapTotal and SwapFree", text));
+    };
+    Ok(Meminfo { total, free, available, swap_total, swap_free })
+}
+
+/// `/proc/stat`.
+pub(super) fn stat(text: &[u8]) -> ProcResult<KernelStats> {
+    KernelStats::from_buf_read(text, procfs::current_system_info())
+}
+
+/// `/proc/loadavg`.
+pub(super) fn loadavg(text: &[u8]) -> ProcResult<LoadAverage> {
+    LoadAverage::from_read(text)
+}
+
 /// `/proc/vmstat`. What `memory.reclaim` has taken (`_proactive`) says nothing about a shortage.
-fn vmstat(text: &[u8]) -> Result<Reclaim, Torn> {
+pub(super) fn vmstat(text: &[u8]) -> Result<Reclaim, Torn> {
     let mut reclaim = Reclaim::default();
     let mut n_known = 0;
     for numbered in lines(text) {
@@ -202,20 +223,57 @@ fn vmstat(text: &[u8]) -> Result<Reclaim, Torn> {
 }
 
 /// Guests' time is part of `user` and `nice` already (`account_guest_time`, kernel/sched/cputime.c).
-fn cpu_time(total: &procfs::CpuTime) -> CpuTime {
+pub(super) fn cpu_time(total: &procfs::CpuTime) -> CpuTime {
     let tick = Nanos::SECOND.0 / procfs::ticks_per_second().max(1);
-    let time = |ticks: u64| Nanos(ticks.saturating_mul(tick));
-    let interrupts = total.irq.unwrap_or(0) + total.softirq.unwrap_or(0);
+    let time = |all: &[u64]| {
+        let ticks = all.iter().fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
+        Nanos(ticks.saturating_mul(tick))
+    };
+    let or_0 = Option::unwrap_or_default;
+    let interrupts = [or_0(total.irq), or_0(total.softirq)];
     CpuTime {
-        busy: time(total.user + total.nice + total.system + interrupts),
-        idle: time(total.idle + total.iowait.unwrap_or(0)),
-        steal: time(total.steal.unwrap_or(0)),
+        busy: time(&[total.user, total.nice, total.system, interrupts[0], interrupts[1]]),
+        idle: time(&[total.idle, or_0(total.iowait)]),
+        steal: time(&[or_0(total.steal)]),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_read_in_full_or_not_at_all() {
+        let whole = "MemTotal: 16 kB\nMemFree:  8 kB\nMemAvailable: 12 kB\nBuffers: 1 kB\n\
+                     SwapTotal: 4 kB\nSwapFree: 2 kB\nHugePages_Total:       0\n";
+        let read = meminfo(whole.as_bytes()).unwrap();
+        assert_eq!((read.total, read.free), (Bytes(16 << 10), Bytes(8 << 10)));
+        assert_eq!(read.available, Bytes(12 << 10));
+        assert_eq!((read.swap_total, read.swap_free), (Bytes(4 << 10), Bytes(2 << 10)));
+        #[rustfmt::skip]
+        let table = [
+            // what, becomes, torn in line
+            ("MemFree:  8 kB", "MemFree:  8",                    2),
+            ("MemFree:  8 kB", "MemFree:  8 MB",                 2),
+            ("MemFree:  8 kB", "MemFree: -8 kB",                 2),
+            ("MemFree:  8 kB", "MemFree: 18446744073709551615 kB", 2), // more bytes than a u64 holds
+            ("MemAvailable: 12 kB\n", "",                        1),
+            ("0\n",            "0",                              7), // cut off
+        ];
+        for (what, becomes, line) in table {
+            let text = whole.replace(what, becomes);
+            let torn = meminfo(text.as_bytes()).unwrap_err();
+            assert_eq!(torn.line, line, "{becomes:?}: {torn:?}");
+        }
+    }
+
+    #[test]
+    fn cpu_time_ends_at_what_a_number_holds() {
+        let line = |user| format!("cpu  {user} 1 1 1 1 1 1 1 1 1\nctxt 1\nbtime 1\nprocesses 1\n");
+        let busy = |user| cpu_time(&stat(line(user).as_bytes()).unwrap().total).busy;
+        assert_eq!(busy(u64::MAX), Nanos(u64::MAX));
+        assert_eq!(busy(96), Nanos::SECOND);
+    }
 
     #[test]
     fn reclaim_of_the_node_is_summed_and_what_is_torn_is_told() {

@@ -89,7 +89,7 @@ impl Processes {
 
     fn members(&self, path: &CgroupPath, gaps: &mut Gaps) -> Vec<Process> {
         let file = self.root.path_of(path, "cgroup.procs");
-        let mut pids = match pids(&file) {
+        let mut pids = match parsed(&file, pids) {
             Ok(pids) => pids,
             Err(error) => {
                 note(gaps, "cgroup.procs", &error);
@@ -167,17 +167,15 @@ fn parsed<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T, Torn>) -> Resul
     parse(&text).map_err(|torn| ReadError::torn(path, torn))
 }
 
-fn pids(path: &Path) -> Result<Vec<u32>, ReadError> {
-    parsed(path, |text| {
-        let pid = |(n, line)| {
-            let pid = number(line).and_then(|pid| u32::try_from(pid).ok());
-            pid.ok_or_else(|| Torn::new(n, "the number of a process", line))
-        };
-        lines(text).map(|line| line.and_then(pid)).collect()
-    })
+pub(super) fn pids(text: &[u8]) -> Result<Vec<u32>, Torn> {
+    let pid = |(n, line)| {
+        let pid = number(line).and_then(|pid| u32::try_from(pid).ok());
+        pid.ok_or_else(|| Torn::new(n, "the number of a process", line))
+    };
+    lines(text).map(|line| line.and_then(pid)).collect()
 }
 
-fn oom_score_adj(text: &[u8]) -> Result<i32, Torn> {
+pub(super) fn oom_score_adj(text: &[u8]) -> Result<i32, Torn> {
     let line = only_line(text)?;
     let number = str::from_utf8(line).ok().and_then(|line| line.parse().ok());
     number.ok_or_else(|| Torn::new(1, "a number, perhaps negative", line))
@@ -185,14 +183,14 @@ fn oom_score_adj(text: &[u8]) -> Result<i32, Torn> {
 
 /// What of `/proc/PID/status` is used.
 #[derive(Debug)]
-struct Status {
+pub(super) struct Status {
     name: String,
     cpus_allowed: CpuSet,
     memory: Option<Bytes>,
     parent: Option<u64>,
 }
 
-fn status(text: &[u8]) -> Result<Status, Torn> {
+pub(super) fn status(text: &[u8]) -> Result<Status, Torn> {
     let (mut name, mut cpus, mut last) = (None, None, 1);
     let (mut memory, mut parent) = (None, None);
     for line in lines(text) {

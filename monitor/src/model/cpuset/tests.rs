@@ -63,6 +63,12 @@ fn what_is_no_set_is_refused_with_the_part_that_is_wrong() {
 }
 
 #[test]
+fn a_text_that_names_all_cpus_many_times_is_no_work() {
+    let text = vec!["0-65535"; 2_000].join(",");
+    assert_eq!(text.parse::<CpuSet>().unwrap().to_string(), "0-65535");
+}
+
+#[test]
 fn json_has_it_as_text() {
     let cpus: CpuSet = "0-3,8".parse().unwrap();
     assert_eq!(serde_json::to_string(&cpus).unwrap(), "\"0-3,8\"");

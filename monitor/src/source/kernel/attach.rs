@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use std::{fs, io, thread};
 
-use super::btf::{Btf, BtfError};
+use super::btf::BtfError;
 use super::fold::Ledger;
-use super::layout::{Host, Layout, resolve};
+use super::layout::{self, Host, Layout};
 use super::loader::{AttachFailure, LoadError, Loader, Sizes};
 use super::meter::Meter;
 use super::programs::{Hook, PLANS, Plan, Set};
+use super::unread::Unread;
 use super::{Kernel, Options, Probes};
 use crate::model::capability::{Capability, CapabilityState};
 use crate::model::stall::Coverage;
@@ -58,7 +59,7 @@ pub(super) fn attach(
     }
     let layout = {
         let bytes = fs::read(BTF_FILE).map_err(AttachError::NoBtf)?;
-        resolve(&Btf::parse(&bytes)?, host)
+        layout::read(&bytes, host)?
     };
     let sizes = Sizes {
         cgroups: options.max_cgroups,
@@ -199,8 +200,9 @@ fn prove(loader: &Loader, host: Host) -> Result<(), String> {
     for _ in 0..4 {
         thread::sleep(Duration::from_millis(1));
     }
-    let switches: u64 = loader.cpus().iter().map(|cpu| cpu.switches).sum();
-    let seen = loader.groups().iter().any(|(id, cpus)| {
+    let unread = |unread: Unread| unread.to_string();
+    let switches: u64 = loader.cpus().map_err(unread)?.iter().map(|cpu| cpu.switches).sum();
+    let seen = loader.groups().map_err(unread)?.iter().any(|(id, cpus)| {
         host.own_cgroup.is_none_or(|own| own == *id) && cpus.iter().any(|cpu| cpu.n_waits != 0)
     });
     match (switches, seen) {

@@ -39,6 +39,10 @@ const DECL_TAG: u32 = 17;
 const TYPE_TAG: u32 = 18;
 const ENUM64: u32 = 19;
 
+/// Members that are looked at for one path. The kernel's largest structs have some hundreds; the
+/// bound is for damaged input, where structs that hold each other would be walked for ever.
+const MOST_MEMBERS: u32 = 1 << 16;
+
 /// Where a member lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Member {
@@ -166,8 +170,9 @@ impl<'a> Btf<'a> {
     pub(super) fn member(&self, of: &str, path: &str) -> Option<Member> {
         let mut record = self.of(*self.structs.get(of.as_bytes())?)?;
         let (mut bits, mut size) = (0u32, 0u32);
+        let mut left = MOST_MEMBERS;
         for name in path.split('.') {
-            let (offset, width, id) = self.find(record, name.as_bytes(), 8)?;
+            let (offset, width, id) = self.find(record, name.as_bytes(), 8, &mut left)?;
             bits = bits.checked_add(offset)?;
             size = width;
             record = self.bare(id).unwrap_or(record);
@@ -177,11 +182,18 @@ impl<'a> Btf<'a> {
     }
 
     /// Offset and width in bits, and the type, of a direct member or one of an anonymous struct.
-    fn find(&self, record: Record, name: &[u8], depth: u32) -> Option<(u32, u32, u32)> {
+    fn find(
+        &self,
+        record: Record,
+        name: &[u8],
+        depth: u32,
+        left: &mut u32,
+    ) -> Option<(u32, u32, u32)> {
         if !matches!(record.kind, STRUCT | UNION) || depth == 0 {
             return None;
         }
         for i in 0..record.n {
+            *left = left.checked_sub(1)?;
             let at = record.members + 12 * i;
             let (member, id) = (word(self.types, at)?, word(self.types, at + 4)?);
             let place = word(self.types, at + 8)?;
@@ -192,7 +204,7 @@ impl<'a> Btf<'a> {
             }
             if member == 0
                 && let Some(inner) = self.bare(id)
-                && let Some((more, width, id)) = self.find(inner, name, depth - 1)
+                && let Some((more, width, id)) = self.find(inner, name, depth - 1, left)
             {
                 return Some((offset.checked_add(more)?, width, id));
             }
@@ -308,6 +320,19 @@ mod tests {
         let mut unknown = data.clone();
         unknown[24 + 7] = 31;
         assert_eq!(Btf::parse(&unknown).err(), Some(BtfError::Kind(31)));
+    }
+
+    #[test]
+    fn structs_that_hold_each_other_come_to_an_end() {
+        let strings = b"\0task\0";
+        let mut types = vec![1, (STRUCT << 24) | 500, 8];
+        // 500 members without a name, each of the struct itself.
+        types.extend([0, 1, 0].repeat(500));
+        let lengths = [24, 0, 4 * types.len() as u32, 4 * types.len() as u32, strings.len() as u32];
+        let mut data = vec![0x9f, 0xeb, 1, 0];
+        data.extend(lengths.iter().chain(&types).flat_map(|word| word.to_le_bytes()));
+        data.extend(strings);
+        assert_eq!(Btf::parse(&data).unwrap().member("task", "pid"), None);
     }
 
     proptest! {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::btf::Btf;
+use super::btf::{Btf, BtfError};
 
 /// A member and the alternatives that other kernels have in its place.
 type Ways = &'static [(&'static str, &'static str)];
@@ -69,7 +69,7 @@ pub struct Host {
 
 /// The globals' values, and what is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(in crate::source) struct Layout {
     /// What to write into the object before it is loaded.
     pub globals: Vec<(&'static str, u32)>,
     /// Global to member, for every member that this kernel lacks.
@@ -81,9 +81,15 @@ pub(super) struct Layout {
 /// A wait shorter than this is nobody's fault, ns: keeps the aggressor matrix off the hot path.
 const BLAME_FROM: u32 = 100_000;
 
-/// Finds every member in the kernel's BTF.
-#[must_use]
-pub(super) fn resolve(btf: &Btf<'_>, host: Host) -> Layout {
+/// Finds every member in `btf`, the bytes of `/sys/kernel/btf/vmlinux`.
+///
+/// # Errors
+/// If no offset in it can be trusted: see [`Btf::parse`].
+pub(in crate::source) fn read(btf: &[u8], host: Host) -> Result<Layout, BtfError> {
+    Ok(resolve(&Btf::parse(btf)?, host))
+}
+
+fn resolve(btf: &Btf<'_>, host: Host) -> Layout {
     let mut globals = vec![("BLAME_FROM", BLAME_FROM)];
     let mut missing = BTreeMap::new();
     for &(global, ways) in MEMBERS {

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use super::batch;
 use super::layout::Layout;
 use super::programs::{CALLERS, Hook, Plan, pattern};
+use super::unread::{Unread, either};
 
 const EPERM: i32 = Errno::PERM.raw_os_error();
 const ENOENT: i32 = Errno::NOENT.raw_os_error();
@@ -233,39 +234,34 @@ impl Loader {
     }
 
     /// Each CPU's state, by CPU number.
-    #[must_use]
-    pub(super) fn cpus(&self) -> Vec<Cpu> {
-        self.cpus.get(&0, 0).map(|values| values.to_vec()).unwrap_or_default()
+    pub(super) fn cpus(&self) -> Result<Vec<Cpu>, Unread> {
+        let read = self.cpus.get(&0, 0).map_err(|why| Unread::of("CPUS", why))?;
+        Ok(read.to_vec())
     }
 
     /// Each cgroup's state on each CPU. An entry that goes away meanwhile is left out.
-    #[must_use]
-    pub(super) fn groups(&self) -> Vec<(u64, Vec<Group>)> {
+    pub(super) fn groups(&self) -> Result<Vec<(u64, Vec<Group>)>, Unread> {
         let n_cpus = self.n_possible_cpus;
-        match batch::entries::<u64, Group>(self.groups_fd.as_fd(), n_cpus) {
-            Ok((ids, values)) => {
-                ids.into_iter().zip(values.chunks(n_cpus).map(<[Group]>::to_vec)).collect()
-            }
-            Err(_) => self.groups.iter().flatten().map(|(id, v)| (id, v.to_vec())).collect(),
-        }
+        let batch = batch::entries::<u64, Group>(self.groups_fd.as_fd(), n_cpus);
+        let batch = batch.map(|(ids, values)| {
+            ids.into_iter().zip(values.chunks(n_cpus).map(<[Group]>::to_vec)).collect()
+        });
+        let singly = self.groups.iter().map(|entry| entry.map(|(id, v)| (id, v.to_vec())));
+        either("GROUPS", batch, || singly.collect::<Result<_, _>>())
     }
 
     /// The aggressor matrix.
-    #[must_use]
-    pub(super) fn matrix(&self) -> Vec<(Pair, u64)> {
-        match batch::entries(self.matrix_fd.as_fd(), 1) {
-            Ok((pairs, times)) => pairs.into_iter().zip(times).collect(),
-            Err(_) => self.matrix.iter().flatten().collect(),
-        }
+    pub(super) fn matrix(&self) -> Result<Vec<(Pair, u64)>, Unread> {
+        let batch = batch::entries(self.matrix_fd.as_fd(), 1);
+        let batch = batch.map(|(pairs, times)| pairs.into_iter().zip(times).collect());
+        either("MATRIX", batch, || self.matrix.iter().collect::<Result<_, _>>())
     }
 
     /// Each scope's memory stall.
-    #[must_use]
-    pub(super) fn memory(&self) -> Vec<(u64, Memory)> {
-        match batch::entries(self.memory_fd.as_fd(), 1) {
-            Ok((scopes, stalls)) => scopes.into_iter().zip(stalls).collect(),
-            Err(_) => self.memory.iter().flatten().collect(),
-        }
+    pub(super) fn memory(&self) -> Result<Vec<(u64, Memory)>, Unread> {
+        let batch = batch::entries(self.memory_fd.as_fd(), 1);
+        let batch = batch.map(|(scopes, stalls)| scopes.into_iter().zip(stalls).collect());
+        either("MEMORY", batch, || self.memory.iter().collect::<Result<_, _>>())
     }
 
     /// Drops what is kept of a cgroup that is no more. What never was there is no error.

@@ -8,10 +8,11 @@ mod attach;
 mod batch;
 mod btf;
 mod fold;
-mod layout;
+pub(super) mod layout;
 mod loader;
 mod meter;
 mod programs;
+mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,7 @@ use self::fold::{Ledger, Maps};
 pub use self::layout::Host;
 use self::loader::Loader;
 use self::meter::Meter;
+pub use self::unread::Unread;
 use crate::clock;
 use crate::model::capability::Capability;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
@@ -78,17 +80,20 @@ impl Kernel {
     }
 
     /// Reads everything. `tree` is this tick's cgroup tree: what is no longer in it is dropped.
-    pub fn read(&mut self, tree: &BTreeMap<CgroupId, Cgroup>) -> KernelStalls {
+    ///
+    /// # Errors
+    /// If a map cannot be read. Nothing was dropped then, and events wait for the next call.
+    pub fn read(&mut self, tree: &BTreeMap<CgroupId, Cgroup>) -> Result<KernelStalls, Unread> {
         self.loader.flush_log();
-        let events = self.loader.events();
         let maps = Maps {
-            cpus: self.loader.cpus(),
-            groups: self.loader.groups(),
-            matrix: self.loader.matrix(),
-            memory: self.loader.memory(),
+            cpus: self.loader.cpus()?,
+            groups: self.loader.groups()?,
+            matrix: self.loader.matrix()?,
+            memory: self.loader.memory()?,
             now: clock::monotonic().0,
             has_unions: self.host.cpu_on_v2,
         };
+        let events = self.loader.events();
         for (id, cgroup) in tree {
             self.ledger.learn(id.0, cgroup.parent.map_or(0, |parent| parent.0));
         }
@@ -100,7 +105,7 @@ impl Kernel {
         stalls.lost.recursions =
             self.attached.iter().filter_map(|name| self.loader.runs(name)).map(|r| r.skipped).sum();
         self.tidy(&maps, tree);
-        stalls
+        Ok(stalls)
     }
 
     /// What the programs cost, measured for a second once a minute, and the maps' memory.

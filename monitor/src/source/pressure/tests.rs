@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::source::outside::psi_text;
 
 fn line(avg10: u16, avg60: u16, avg300: u16, total: u64) -> Line {
     Line {
@@ -9,16 +10,6 @@ fn line(avg10: u16, avg60: u16, avg300: u16, total: u64) -> Line {
         avg300: Percent(avg300),
         total: Micros(total),
     }
-}
-
-/// A pressure file as `psi_show` prints it.
-fn print(pressure: &Pressure) -> String {
-    let named = [("some", pressure.some), ("full", pressure.full)];
-    let text = named.into_iter().filter_map(|(name, line)| Some((name, line?)));
-    text.map(|(name, Line { avg10, avg60, avg300, total })| {
-        format!("{name} avg10={avg10} avg60={avg60} avg300={avg300} total={}\n", total.0)
-    })
-    .collect()
 }
 
 #[test]
@@ -100,14 +91,14 @@ proptest! {
         prop_assume!(some.is_some() || full.is_some());
         let pressure = Pressure { some, full };
         let want = Parsed { pressure, unknown: None };
-        prop_assert_eq!(parse(print(&pressure).as_bytes()), Ok(want));
+        prop_assert_eq!(parse(psi_text(pressure).as_bytes()), Ok(want));
     }
 
     #[test]
     fn foreign_lines_cost_no_known_line(some in any_line(), foreign in "[a-rt-z][a-z0-9 =.]{0,40}") {
         prop_assume!(!foreign.starts_with("full"));
         let pressure = Pressure { some: Some(some), full: None };
-        let known = print(&pressure);
+        let known = psi_text(pressure);
         for text in [format!("{foreign}\n{known}"), format!("{known}{foreign}\n")] {
             let parsed = parse(text.as_bytes());
             prop_assert_eq!(parsed.as_ref().map(|p| p.pressure), Ok(pressure), "{:?}", text);
@@ -117,7 +108,7 @@ proptest! {
 
     #[test]
     fn a_file_cut_short_is_never_taken_for_whole(some in any_line(), cut in 1_usize..40) {
-        let text = print(&Pressure { some: Some(some), full: None });
+        let text = psi_text(Pressure { some: Some(some), full: None });
         prop_assert!(parse(&text.as_bytes()[..text.len().saturating_sub(cut)]).is_err());
     }
 

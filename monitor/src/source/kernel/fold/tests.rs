@@ -105,6 +105,40 @@ fn unions_of_memory_stall_include_the_open_one() {
 }
 
 #[test]
+fn each_cause_has_one_number_in_the_kernel_and_here() {
+    use isobar_ebpf::Cause;
+    #[rustfmt::skip]
+    let table = [
+        // in the kernel, here
+        (Cause::OwnLimit,         MemoryCause::OwnLimit),
+        (Cause::OwnHigh,          MemoryCause::OwnHigh),
+        (Cause::AncestorLimit,    MemoryCause::AncestorLimit),
+        (Cause::AllocatableLimit, MemoryCause::AllocatableLimit),
+        (Cause::SomeLimit,        MemoryCause::SomeLimit),
+        (Cause::Global,           MemoryCause::Global),
+        (Cause::Compaction,       MemoryCause::Compaction),
+        (Cause::Refault,          MemoryCause::Refault),
+        (Cause::SwapIn,           MemoryCause::SwapIn),
+        (Cause::KernelThread,     MemoryCause::KernelThread),
+        (Cause::Other,            MemoryCause::Other),
+    ];
+    assert_eq!(table.map(|(_, here)| here), MemoryCause::ALL);
+    for (kernel, here) in table {
+        let slot = kernel as usize;
+        assert!(slot < ANY, "{here:?} would be taken for a union of several");
+        let mut memory = Memory::default();
+        (memory.time[slot], memory.count[slot]) = (5, 1);
+        memory.unions[slot].sum = 3;
+        let maps = Maps { memory: vec![(NODE, memory), (LEFT, memory)], ..Maps::default() };
+        let stalls = Ledger::default().fold(&maps, |_| true);
+        let stall = CauseStall { union: Nanos(3), time: Nanos(5), count: 1 };
+        let want = BTreeMap::from([(here, stall)]);
+        assert_eq!(stalls.memory.causes, want, "of the node: {kernel:?}");
+        assert_eq!(stalls.groups[&CgroupId(LEFT)].memory.causes, want, "of a cgroup: {kernel:?}");
+    }
+}
+
+#[test]
 fn parents_that_go_in_a_circle_do_not_hang_it() {
     let mut ledger = Ledger::default();
     ledger.learn(LEFT, RIGHT);

@@ -2,30 +2,26 @@
 //! In: YAML or JSON. Out: a [`Scenario`], or all that is wrong with the file.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use anyhow::Result;
-use isobar::config::yaml::{Node, Value};
-use isobar::config::{Field, Fields, Invalid, Problems, yaml};
-use isobar::model::decision::{Order, SparedReason};
-use isobar::model::pod::QosClass;
-use isobar::model::quantity::{Quantity, ResourceList};
-use isobar::model::settings;
-use isobar::model::units::Nanos;
-use isobar::model::workload::{Owner, Pod};
-use isobar::policy::rank::{Contender, Harm, Need, Purpose};
-use isobar::serve::document::API_VERSION;
 use jiff::fmt::temporal::DateTimeParser;
 
-use crate::cli::input;
+use crate::config::yaml::{Node, Value};
+use crate::config::{API_VERSION, Field, Fields, Invalid, Problems, yaml};
+use crate::model::decision::{Order, SparedReason};
+use crate::model::pod::QosClass;
+use crate::model::quantity::{Quantity, ResourceList};
+use crate::model::settings;
+use crate::model::units::Nanos;
+use crate::model::workload::{Owner, Pod};
+use crate::policy::rank::{Contender, Harm, Need, Purpose};
 
 /// What a file asks.
 #[derive(Debug)]
-pub(super) struct Scenario {
+pub struct Scenario {
     /// What is short; `None` if the file does not say.
-    pub(super) purpose: Option<Purpose>,
+    pub purpose: Option<Purpose>,
     /// By which keys; `None` if the file does not say.
-    pub(super) order: Option<Order>,
+    pub order: Option<Order>,
     pods: Vec<Described>,
 }
 
@@ -49,15 +45,11 @@ const USES: [&str; 6] = ["cpu", "memory", "ephemeral-storage", "inodes", "pids",
 const CLASSES: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Reads `file`, or standard input for `-`.
-pub(super) fn read(file: &Path) -> Result<Scenario> {
-    let (name, bytes) = input::read(file)?;
-    let text = yaml::utf8(&bytes).map_err(|problem| Invalid::one(&name, problem))?;
-    Ok(parse(&name, text)?)
-}
-
 /// Reads the text of `file`, which its problems are named after.
-pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Invalid> {
+///
+/// # Errors
+/// With everything that is wrong with it.
+pub fn parse(file: &str, text: &str) -> Result<Scenario, Invalid> {
     let documents = yaml::parse(text).map_err(|problem| Invalid::one(file, problem))?;
     let problems = Problems::default();
     if let [_, second, ..] = &documents[..] {
@@ -81,7 +73,7 @@ fn scenario(document: &Node, problems: &Problems) -> Option<Scenario> {
         let name = field.scalar("a signal")?;
         let purpose = Purpose::named(name);
         if purpose.is_none() {
-            let expected = super::signals();
+            let expected = signals();
             field.problem(format!("unsupported signal {name:?}, expected one of {expected}"));
         }
         purpose
@@ -102,6 +94,12 @@ fn scenario(document: &Node, problems: &Problems) -> Option<Scenario> {
     let pods = pods.collect();
     fields.finish();
     Some(Scenario { purpose, order, pods })
+}
+
+/// Every signal's name, for messages.
+#[must_use]
+pub fn signals() -> String {
+    Purpose::all().map(Purpose::name).collect::<Vec<_>>().join(", ")
 }
 
 fn described(field: &Field<'_>) -> Option<Described> {
@@ -265,7 +263,8 @@ impl Scenario {
     ///
     /// A pod without `usage` has no statistics; one with it uses nothing of what it does not name,
     /// as in the kubelet's. Where one pod's harm is given, those without do none.
-    pub(super) fn contenders(&self, purpose: Purpose, rules: &settings::Ranking) -> Vec<Contender> {
+    #[must_use]
+    pub fn contenders(&self, purpose: Purpose, rules: &settings::Ranking) -> Vec<Contender> {
         let (used, asked) = match purpose.need() {
             Need::Memory => ("memory", "memory"),
             Need::Cpu => ("cpu", "cpu"),

@@ -1,0 +1,108 @@
+//! Files of an operator's and of the kubelet's, and what is then computed from them.
+
+use std::fmt::Debug;
+use std::num::NonZeroU64;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::config::{self, pods as manifest};
+use crate::model::cpuset::CpuSet;
+use crate::model::decision::Order;
+use crate::model::quantity::{Quantity, ResourceList};
+use crate::model::settings::Settings;
+use crate::model::topology::Topology;
+use crate::policy::limits::admitted::admitted;
+use crate::policy::limits::checkpoint::State;
+use crate::policy::limits::cpus::{Plan, take};
+use crate::policy::limits::{fit, oom, qos};
+use crate::policy::rank::{self, Purpose};
+use crate::scenario as described;
+
+/// Files that a file names are looked for here, and not found.
+const NOWHERE: &str = "/nonexistent";
+/// Memory of the node that pods are judged on.
+const MEMORY: NonZeroU64 = NonZeroU64::new(32 << 30).expect("not 0");
+
+/// A configuration of ours. What it comes to, written out in full, must mean the same.
+pub(super) fn config(bytes: &[u8]) -> bool {
+    let Ok(read) = config::effective(bytes, "config", Path::new(NOWHERE)) else { return false };
+    let again = config::effective(read.yaml.as_bytes(), "again", Path::new(NOWHERE));
+    let again = again.unwrap_or_else(|invalid| panic!("not read again: {invalid}\n{}", read.yaml));
+    assert_eq!(read, again, "{}", read.yaml);
+    true
+}
+
+/// The kubelet's own configuration, below its kind.
+pub(super) fn kubelet(bytes: &[u8]) -> bool {
+    let kind = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    config(&[kind, bytes].concat())
+}
+
+/// Manifests, and what follows from them.
+pub(super) fn pods(bytes: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(bytes) else { return false };
+    let Ok(read) = manifest::read("pods", text) else { return false };
+    for pod in read.pods.iter().flat_map(|pod| [pod.clone(), admitted(pod)]) {
+        let _ = qos::class(&pod);
+        for container in &pod.containers {
+            let score = oom::score(&pod, container, MEMORY);
+            assert!((-1_000..=1_000).contains(&score), "oom_score_adj {score}");
+        }
+        same_as_json(&pod);
+    }
+    let memory = Quantity::bytes(MEMORY.get());
+    let _ = fit::fit(&read.pods, &ResourceList::from([("memory".into(), memory)]));
+    !read.pods.is_empty()
+}
+
+/// `cpu_manager_state`.
+pub(super) fn checkpoint(bytes: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(bytes) else { return false };
+    let state = State::read(text);
+    let cpus = CpuSet((0..8).collect());
+    let plan = Plan { online: cpus.clone(), default: cpus, ..Plan::default() };
+    let refusals = [None, Some("none"), Some("static")].map(|of| state.refusals(of, &plan).len());
+    assert!(refusals.iter().all(|n| *n >= state.problems.len()), "{state:?}");
+    let _ = state.exclusive();
+    state.problems.is_empty()
+}
+
+/// `lscpu -p=CPU,Core,Socket,Node`. Whatever is taken of it is there.
+pub(super) fn lscpu(bytes: &[u8]) -> bool {
+    let Some(topology) = str::from_utf8(bytes).ok().and_then(|text| text.parse::<Topology>().ok())
+    else {
+        return false;
+    };
+    let all = topology.all();
+    for n in 0..=all.0.len().min(8) {
+        let taken = take(&topology, n);
+        assert!(taken.0.len() == n && taken.0.is_subset(&all.0), "{n} of {all}: {taken}");
+        assert_eq!(topology.only(&taken).all(), taken);
+    }
+    assert!(topology.n_cores() <= all.0.len());
+    true
+}
+
+/// A scenario, ranked by everything that can be short.
+pub(super) fn scenario(bytes: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(bytes) else { return false };
+    let Ok(scenario) = described::parse("scenario", text) else { return false };
+    let rules = Settings::default().ranking;
+    for purpose in Purpose::all() {
+        let contenders = scenario.contenders(purpose, &rules);
+        for order in [Order::Qos, Order::Kubelet] {
+            let ranking = rank::rank_all(&contenders, purpose, order, &rules);
+            same_as_json(&ranking.candidates);
+        }
+    }
+    true
+}
+
+/// What is recorded and served must be read as it was written.
+pub(super) fn same_as_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
+    let text = serde_json::to_string(value).unwrap_or_else(|why| panic!("{value:?}: {why}"));
+    let again = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{text}: {why}"));
+    assert_eq!(*value, again, "{text}");
+}

@@ -1,0 +1,32 @@
+//! A recording, and what is judged from it.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::files::same_as_json;
+use crate::record::reader::Recording;
+use crate::record::replay::{Judged, Replay, Replayed};
+
+/// A recording, plain or compressed. Whatever was recorded is judged, and twice the same.
+pub(super) fn recording(bytes: &[u8]) -> bool {
+    let memory = memfd_create("recording", MemfdFlags::CLOEXEC).expect("no memory for a file");
+    let mut file = File::from(memory);
+    file.write_all(bytes).expect("no memory for a file");
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let once = judged(Path::new(&path));
+    assert!(once == judged(Path::new(&path)), "judged twice, decided otherwise");
+    !once.is_empty()
+}
+
+fn judged(path: &Path) -> Vec<Judged> {
+    let Ok(recording) = Recording::open(path) else { return Vec::new() };
+    let ticks = Replay::new(recording, None).filter_map(|entry| match entry {
+        Ok(Replayed::Tick(judged)) => Some(*judged),
+        Ok(Replayed::Notice(_)) | Err(_) => None,
+    });
+    ticks.inspect(|judged| same_as_json(&judged.decision)).collect()
+}

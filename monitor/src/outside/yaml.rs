@@ -1,0 +1,70 @@
+//! YAML written out again, with its every text in quotes.
+
+use crate::config::yaml::{self, Node, Value};
+
+/// A file as a tree. Written out as one line a document, with every text in quotes and every odd
+/// character escaped, it must be the same tree.
+pub(super) fn yaml(bytes: &[u8]) -> bool {
+    let Ok(text) = yaml::utf8(bytes) else { return false };
+    let documents = match yaml::parse(text) {
+        Ok(documents) => documents,
+        Err(problem) => {
+            assert!(problem.at.line >= 1 && problem.at.column >= 1, "{problem}");
+            return false;
+        }
+    };
+    let written = written(&documents);
+    let again = yaml::parse(&written);
+    let again = again.unwrap_or_else(|problem| panic!("{written:?} is not read again: {problem}"));
+    assert_eq!(written, self::written(&again));
+    true
+}
+
+fn written(documents: &[Node]) -> String {
+    let mut text = String::new();
+    for document in documents {
+        text += "--- ";
+        write(document, &mut text);
+        text += "\n";
+    }
+    text
+}
+
+fn write(node: &Node, to: &mut String) {
+    assert!(node.at.line >= 1 && node.at.column >= 1, "{:?}", node.at);
+    assert!(!node.describe().is_empty());
+    match &node.value {
+        Value::Scalar(scalar) => quote(&scalar.text, to),
+        Value::List(nodes) => {
+            *to += "[";
+            for node in nodes {
+                write(node, to);
+                *to += ",";
+            }
+            *to += "]";
+        }
+        Value::Map(entries) => {
+            *to += "{";
+            for entry in entries {
+                // Marked as a key: a long text would not be taken for one.
+                *to += "? ";
+                quote(&entry.key, to);
+                *to += " : ";
+                write(&entry.value, to);
+                *to += ",";
+            }
+            *to += "}";
+        }
+    }
+}
+
+fn quote(text: &str, to: &mut String) {
+    *to += "\"";
+    for c in text.chars() {
+        match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | ' ' => to.push(c),
+            c => *to += &format!("\\U{:08x}", u32::from(c)),
+        }
+    }
+    *to += "\"";
+}
