@@ -79,16 +79,6 @@ impl std::fmt::Debug for Journal {
     }
 }
 
-/// The last chapter is ended where the agent leaves in good order, so that a reader can tell that
-/// from an agent that was killed.
-impl Drop for Journal {
-    fn drop(&mut self) {
-        if let Some(Err(why)) = self.chapter.take().map(Encoder::finish) {
-            tracing::warn!("the end of {} could not be written: {why}", self.path.display());
-        }
-    }
-}
-
 impl Journal {
     /// Begins a recording at `path`, or goes on with the one that is there in a new segment.
     /// Nothing that exists is overwritten.
