@@ -175,6 +175,17 @@ fn both_signals_end_the_agent_in_good_order_within_a_second() {
 }
 
 #[test]
+fn a_verb_that_looks_once_leaves_missing_probes_to_its_answer() {
+    let got = output(&["status", "-o", "json"]);
+    let stderr = String::from_utf8_lossy(&got.stderr);
+    if !matches!(got.status.code(), Some(0 | 10)) {
+        println!("skipped: nothing can be sampled here: {stderr}");
+        return;
+    }
+    assert!(!stderr.contains("INFO") && !stderr.contains("WARN"), "{stderr}");
+}
+
+#[test]
 fn a_running_agent_is_asked_by_top_and_status() {
     let agent = Agent::start();
     let address = agent.address.to_string();

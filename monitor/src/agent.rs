@@ -24,7 +24,8 @@ use crate::model::node::NodeFacts;
 use crate::model::sample::Sample;
 use crate::record::journal::JournalError;
 use crate::serve;
-use crate::serve::view::{Publisher, View};
+use crate::serve::publish::Publisher;
+use crate::serve::view::View;
 
 pub use live::{Live, OpenError, SourceOptions};
 pub use watch::{Orders, Plan};

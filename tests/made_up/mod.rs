@@ -17,7 +17,7 @@ use isobar::model::snapshot::{
 use isobar::model::stall::{MemoryCause, OomKill};
 use isobar::model::units::{Bytes, Micros, MilliCpu, Nanos, Percent};
 use isobar::policy::engine::Step;
-use isobar::serve::view::{Latest, Publisher};
+use isobar::serve::publish::{Latest, Publisher};
 
 /// A name that a browser or a terminal would act upon if it were not taken as text.
 pub(crate) const HOSTILE: &str = "/<img src=x onerror=alert(1)>.service";

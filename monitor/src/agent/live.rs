@@ -62,6 +62,23 @@ impl Live {
         let (kernel, programs) = attach(options.kernel, &sources);
         Ok(Self { sources, kernel, programs, agreement: Agreement::default(), tick: 0 })
     }
+
+    /// Tells in the log which programs are not attached: an agent's first lines. A verb that looks
+    /// once has better ways to say what it could not see.
+    pub fn tell(&self) {
+        let lacking = |program: &&Capability| program.state != CapabilityState::Attached;
+        for Capability { name, state, detail, remedy } in self.programs.iter().filter(lacking) {
+            let state = state.word();
+            match remedy {
+                Some(remedy) if self.kernel.is_none() => {
+                    tracing::warn!(
+                        "no kernel side, only pressure and files: {detail}; to have it: {remedy}"
+                    );
+                }
+                _ => tracing::info!(%name, state, "{detail}"),
+            }
+        }
+    }
 }
 
 impl Sampler for Live {
@@ -112,7 +129,7 @@ fn tell_blind(capabilities: &mut [Capability], blind: Blind) {
     }
 }
 
-/// Attaches what the kernel allows. A refusal is told once, here and in the capabilities.
+/// Attaches what the kernel allows. A refusal is told in the capabilities.
 fn attach(
     options: kernel::Options,
     sources: &source::Sampler,
@@ -122,16 +139,9 @@ fn attach(
         return (None, vec![kernel_side(state, "switched off by --probes none", None)]);
     }
     match Kernel::attach(options, sources.host()) {
-        Ok((kernel, programs)) => {
-            for program in programs.iter().filter(|p| p.state != CapabilityState::Attached) {
-                let (name, state) = (&program.name, program.state.word());
-                tracing::info!(%name, state, "{}", program.detail);
-            }
-            (Some(kernel), programs)
-        }
+        Ok((kernel, programs)) => (Some(kernel), programs),
         Err(error) => {
             let (what, remedy) = (chain(&error), error.remedy());
-            tracing::warn!("no kernel side, only pressure and files: {what}; to have it: {remedy}");
             (None, vec![kernel_side(CapabilityState::Absent, &what, Some(remedy))])
         }
     }

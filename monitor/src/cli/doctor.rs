@@ -8,10 +8,12 @@ use anyhow::Result;
 use isobar::model::capability::{Capability, CapabilityState};
 use isobar::serve::document::API_VERSION;
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr as _;
 
+use super::ask;
 use super::exit::Code;
 use super::output::{Plain, pretty};
-use super::{ask, terminal};
+use super::terminal::{harmless, width, wrapped};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -71,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let probes = ask::Eye::open(&args.ask).and_then(|mut eye| eye.look()).map(|v| v.capabilities);
     let mut out = io::stdout().lock();
     match args.output {
-        Plain::Table => write(&mut out, &findings, &probes)?,
+        Plain::Table => write(&mut out, &findings, &probes, width())?,
         Plain::Json => pretty(
             &mut out,
             &serde_json::json!({
@@ -86,46 +88,108 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     Ok(if fault { Code::Failure } else { Code::Ok })
 }
 
+/// What is printed of one thing: how it stands, its name, what was seen, what to do.
+struct Line<'a> {
+    sign: &'a str,
+    name: &'a str,
+    detail: String,
+    remedy: Option<&'a str>,
+}
+
 fn write(
     out: &mut impl Write,
     findings: &[Finding],
     probes: &Result<Vec<Capability>>,
+    width: Option<usize>,
 ) -> io::Result<()> {
-    for finding in findings {
-        let sign = match (finding.state, finding.needed) {
-            (State::Ok, _) => "ok",
-            (State::Missing, true) => "MISSING",
-            (State::Missing, false) => "absent",
-            (State::Unknown, _) => "unknown",
-        };
-        line(out, sign, finding.name, &finding.detail, finding.remedy)?;
-    }
+    let of_finding = |finding: &'_ Finding| match (finding.state, finding.needed) {
+        (State::Ok, _) => "ok",
+        (State::Missing, true) => "MISSING",
+        (State::Missing, false) => "absent",
+        (State::Unknown, _) => "unknown",
+    };
+    let mut lines: Vec<_> = findings
+        .iter()
+        .map(|finding| Line {
+            sign: of_finding(finding),
+            name: finding.name,
+            detail: finding.detail.clone(),
+            remedy: finding.remedy,
+        })
+        .collect();
     match probes {
-        Ok(probes) => {
-            for probe in probes {
-                let sign = match probe.state {
-                    CapabilityState::Attached => "ok",
-                    other => other.word(),
-                };
-                line(out, sign, &probe.name, &probe.detail, probe.remedy.as_deref())?;
-            }
-            Ok(())
+        Ok(probes) => lines.extend(probes.iter().map(|probe| Line {
+            sign: match probe.state {
+                CapabilityState::Attached => "ok",
+                other => other.word(),
+            },
+            name: &probe.name,
+            detail: probe.detail.clone(),
+            remedy: probe.remedy.as_deref(),
+        })),
+        Err(why) => {
+            let detail = format!("{why:#}");
+            lines.push(Line { sign: "unknown", name: "probes", detail, remedy: None });
         }
-        Err(why) => line(out, "unknown", "probes", &format!("{why:#}"), None),
     }
+    aligned(out, &lines, width)
 }
 
-fn line(
-    out: &mut impl Write,
-    sign: &str,
-    name: &str,
-    detail: &str,
-    remedy: Option<&str>,
-) -> io::Result<()> {
-    let [name, detail] = [name, detail].map(terminal::harmless);
-    writeln!(out, "{sign:<8} {name:<22} {detail}")?;
-    if let Some(remedy) = remedy {
-        writeln!(out, "{:<8} {:<22} try: {}", "", "", terminal::harmless(remedy))?;
+/// Three columns, the last of which goes on below itself where the terminal ends.
+fn aligned(out: &mut impl Write, lines: &[Line<'_>], width: Option<usize>) -> io::Result<()> {
+    const SIGN: usize = 8;
+    /// Narrower than this, text is no longer read but spelled.
+    const NARROWEST: usize = 30;
+    let names = lines.iter().map(|line| line.name.width()).max().unwrap_or(0);
+    let room =
+        width.map_or(usize::MAX, |width| width.saturating_sub(SIGN + 1 + names + 1).max(NARROWEST));
+    for Line { sign, name, detail, remedy } in lines {
+        let (name, detail) = (harmless(name), harmless(detail));
+        let pad = " ".repeat(names.saturating_sub(name.width()));
+        let remedy = remedy.map(|remedy| format!("try: {}", harmless(remedy)));
+        let mut texts = wrapped(&detail, room);
+        texts.extend(remedy.iter().flat_map(|remedy| wrapped(remedy, room)));
+        let below = " ".repeat(names);
+        for (n, text) in texts.iter().enumerate() {
+            let line = match n {
+                0 => format!("{sign:<SIGN$} {name}{pad} {text}"),
+                _ => format!("{:<SIGN$} {below} {text}", ""),
+            };
+            writeln!(out, "{}", line.trim_end())?;
+        }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_moves_the_column_and_long_text_stays_within_the_terminal() {
+        let long = "it counts stalls by tracepoint alone: the cause of a limit is unknown";
+        let line = |name, detail: &str, remedy| Line {
+            sign: "absent",
+            name,
+            detail: detail.into(),
+            remedy,
+        };
+        let lines = [
+            line("cgroup v2", "/sys/fs/cgroup", None),
+            line("mm_vmscan_memcg_reclaim_begin", long, Some("boot a newer kernel")),
+        ];
+        let printed = |width| {
+            let mut out = Vec::new();
+            aligned(&mut out, &lines, width).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let narrow = "\
+absent   cgroup v2                     /sys/fs/cgroup
+absent   mm_vmscan_memcg_reclaim_begin it counts stalls by tracepoint alone: the
+                                       cause of a limit is unknown
+                                       try: boot a newer kernel
+";
+        assert_eq!(printed(Some(80)), narrow);
+        assert!(printed(None).contains(long), "nobody's terminal, nobody's lines");
+    }
 }

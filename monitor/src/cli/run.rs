@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         orders = orders.recording(path.clone(), args.record.bounds());
     }
     let options = Options { listen: args.listen, duration: args.duration, orders };
-    agent::run::<Live, OpenError>(options, || Live::open(&sources))?;
+    agent::run::<Live, OpenError>(options, || Live::open(&sources).inspect(Live::tell))?;
     Ok(Code::Ok)
 }
 

@@ -65,6 +65,22 @@ fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> String {
         .collect()
 }
 
+/// `text` in lines of at most `width` columns, parted between words; a longer word stays whole.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().expect("there is always one");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.width().saturating_add(word.width()) < width {
+            last.extend([" ", word]);
+        } else {
+            lines.push(word.into());
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +116,23 @@ mod tests {
         ];
         for (name, want) in table {
             assert_eq!(harmless(name), want, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn text_is_wrapped_between_words() {
+        #[rustfmt::skip]
+        let table: [(&str, usize, &[&str]); 6] = [
+            // text, columns, lines
+            ("one two three", 7,          &["one two", "three"]),
+            ("one two three", 13,         &["one two three"]),
+            ("one two three", usize::MAX, &["one two three"]),
+            ("immeasurable x", 4,         &["immeasurable", "x"]),
+            ("四五 六",        6,          &["四五", "六"]),
+            ("",              4,          &[""]),
+        ];
+        for (text, width, want) in table {
+            assert_eq!(wrapped(text, width), want, "{text:?} in {width}");
         }
     }
 }

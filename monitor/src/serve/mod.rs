@@ -8,6 +8,7 @@ mod guard;
 pub mod headline;
 mod health;
 mod page;
+pub mod publish;
 mod stream;
 pub mod verdict;
 pub mod view;
@@ -23,7 +24,7 @@ use serde_json::json;
 
 use crate::clock;
 use crate::model::sample::Moment;
-use view::Latest;
+use publish::Latest;
 
 /// What every handler may see.
 #[derive(Clone)]

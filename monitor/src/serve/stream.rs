@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
-use super::view::Published;
+use super::publish::Published;
 use super::{Shared, refuse};
 
 /// Streams at a time. Each costs a socket and a copy of the brief view every second.

@@ -1,18 +1,11 @@
 //! What there is to show: one view for each tick, handed over by a watch.
 //! In: a snapshot and what goes with it, from the agent. Out: an immutable [`View`].
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, OnceLock};
-
-use axum::body::Bytes as Body;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 
-use super::document;
-use super::headline::headline;
-use super::verdict::{Verdict, judge};
+use super::verdict::Verdict;
 use crate::model::capability::Capability;
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::cgroup::CgroupPath;
 use crate::model::cost::Cost;
 use crate::model::decision::Decision;
 use crate::model::node::NodeFacts;
@@ -20,8 +13,7 @@ use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
 use crate::model::stall::OomKill;
 use crate::model::units::Nanos;
-use crate::policy::engine::Step;
-use crate::policy::explain::{Explanation, explain};
+use crate::policy::explain::Explanation;
 
 /// How many OOM kills are remembered.
 pub const OOM_KILLS_KEPT: usize = 64;
@@ -68,96 +60,4 @@ pub struct OomRecord {
     pub trigger_path: Option<CgroupPath>,
     /// As the kernel side reported it.
     pub kill: OomKill,
-}
-
-/// The reading end: `None` before the first sample.
-pub type Latest = watch::Receiver<Option<Arc<Published>>>;
-
-/// A view, and its JSON once somebody asked for it: rendered at most once for each tick, however
-/// many clients there are, and not at all if nobody looks.
-#[derive(Debug, Default)]
-pub struct Published {
-    /// The view.
-    pub view: View,
-    full: OnceLock<Body>,
-    brief: OnceLock<Body>,
-}
-
-impl Published {
-    /// The JSON of everything.
-    pub(super) fn full(&self) -> Body {
-        self.full.get_or_init(|| document::render(&self.view)).clone()
-    }
-
-    /// The JSON of what fits on a page: see [`document::brief`].
-    pub(super) fn brief(&self) -> Body {
-        self.brief.get_or_init(|| document::render(&document::brief(&self.view))).clone()
-    }
-}
-
-/// The writing end. It remembers what must outlive one tick.
-#[derive(Debug)]
-pub struct Publisher {
-    facts: NodeFacts,
-    started: Moment,
-    kills: VecDeque<OomRecord>,
-    /// The paths of the snapshot before: a kill often takes its cgroup with it.
-    paths: BTreeMap<CgroupId, CgroupPath>,
-    to: watch::Sender<Option<Arc<Published>>>,
-}
-
-impl Publisher {
-    /// Both ends of a new watch.
-    #[must_use]
-    pub fn new(facts: NodeFacts, started: Moment) -> (Self, Latest) {
-        let (to, latest) = watch::channel(None);
-        let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
-        (Self { facts, started, kills, paths: BTreeMap::new(), to }, latest)
-    }
-
-    /// Shows one tick to whoever looks. Never waits.
-    pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
-        let view = self.view(step, capabilities, cost);
-        // `send` would refuse while nobody looks; the next to look must find this one all the same.
-        self.to.send_replace(Some(Arc::new(Published { view, ..Published::default() })));
-    }
-
-    /// The view of one tick.
-    pub fn view(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) -> View {
-        let Step { snapshot, decision } = step;
-        self.remember_kills(&snapshot);
-        let verdict = judge(&snapshot);
-        View {
-            facts: self.facts.clone(),
-            started: self.started,
-            headline: headline(&snapshot, &verdict),
-            verdict,
-            recent_oom_kills: self.kills.iter().cloned().collect(),
-            capabilities,
-            cost,
-            snapshot,
-            explanation: explain(&decision),
-            decision,
-        }
-    }
-
-    fn remember_kills(&mut self, snapshot: &Snapshot) {
-        let path_of = |id: CgroupId| {
-            let now = snapshot.scopes.get(&id).map(|scope| &scope.path);
-            now.or_else(|| self.paths.get(&id)).cloned()
-        };
-        for kill in &snapshot.oom_kills {
-            let ago = snapshot.at.boot.since(kill.at);
-            let record = OomRecord {
-                wall: snapshot.at.wall.since(ago),
-                victim_path: path_of(kill.victim),
-                limit_path: kill.limit.and_then(path_of),
-                trigger_path: path_of(kill.trigger),
-                kill: kill.clone(),
-            };
-            self.kills.push_front(record);
-        }
-        self.kills.truncate(OOM_KILLS_KEPT);
-        self.paths = snapshot.scopes.iter().map(|(id, s)| (*id, s.path.clone())).collect();
-    }
 }
