@@ -238,9 +238,8 @@ fn owner(field: &Field<'_>) -> Option<Owner> {
 fn started(field: &Field<'_>) -> Option<i64> {
     const WHAT: &str = "a time such as 2026-01-31T12:00:00Z, or seconds since 1970";
     let text = field.scalar(WHAT)?;
-    let seconds = text.parse().ok();
-    let moment = || DateTimeParser::new().parse_timestamp(text).ok();
-    let started = seconds.or_else(|| moment().map(jiff::Timestamp::as_second));
+    let moment = || Some(DateTimeParser::new().parse_timestamp(text).ok()?.as_second());
+    let started = text.parse().ok().or_else(moment);
     if started.is_none() {
         field.problem(format!("expected {WHAT}, found {text:?}"));
     }

@@ -26,7 +26,7 @@ pub(crate) fn skip(why: &str) {
 pub(crate) fn isobar(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
     command.args(arguments).stdin(Stdio::null());
-    for name in ["ISOBAR_AGENT", "ISOBAR_LISTEN", "ISOBAR_PROBES", "ISOBAR_LOG"] {
+    for name in ["ISOBAR_AGENT", "ISOBAR_CONFIG", "ISOBAR_LISTEN", "ISOBAR_PROBES", "ISOBAR_LOG"] {
         command.env_remove(name);
     }
     command
@@ -138,6 +138,11 @@ impl Agent {
 
     pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(self.dir.path().join("stderr")).unwrap()
+    }
+
+    /// Asks it to read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::HUP).unwrap();
     }
 
     /// Asks it to leave, and waits until it has left.

@@ -6,7 +6,7 @@ mod report;
 
 use std::io::{self, Write as _};
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use isobar::config::pods::Manifest;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
 
 impl Args {
     /// Reads a file, says what it passes over and what the API server would change.
-    fn read(&self, file: &PathBuf) -> Result<Manifest> {
+    fn read(&self, file: &Path) -> Result<Manifest> {
         let (name, mut found) = input::pods(file)?;
         for other in &found.others {
             eprintln!("{}", harmless(&format!("{name}:{other}")));

@@ -11,7 +11,7 @@ use isobar::agent::{Live, Plan, Sampler as _};
 use isobar::config::{Invalid, yaml};
 use isobar::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
 use isobar::model::sample::Sample;
-use isobar::model::settings::Settings;
+use isobar::model::settings;
 use isobar::policy::engine::{Engine, Standing};
 use isobar::policy::rank::{self, Purpose, contenders};
 use isobar::scenario::{self, Scenario, signals};
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// What is short, such as memory.available or kubepods.cpu.pressure.
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     signal: Option<Purpose>,
-    /// By which keys; without it, by the file's, or by qos.
+    /// By which keys; without it, as the file or the configuration says.
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
     /// In which form.
@@ -75,10 +75,10 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let order = args.order.map(Order::from);
+    let plan = args.plan.plan()?;
     let ranking = match &args.file {
-        Some(file) => of_file(file, args.signal, order)?,
-        None => of_node(args, order)?,
+        Some(file) => of_file(file, args, &plan.settings.ranking)?,
+        None => of_node(args, plan)?,
     };
     let mut out = io::stdout().lock();
     match args.output {
@@ -108,20 +108,20 @@ fn read(file: &Path) -> Result<Scenario> {
     Ok(scenario::parse(&name, text)?)
 }
 
-fn of_file(file: &Path, purpose: Option<Purpose>, order: Option<Order>) -> Result<Ranking> {
+/// A flag wins over the file, and that over the configuration.
+fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Ranking> {
     let scenario = read(file)?;
-    let purpose = purpose.or(scenario.purpose).unwrap_or_else(usual);
-    let order = order.or(scenario.order).unwrap_or_default();
-    let rules = Settings::default().ranking;
-    let contenders = scenario.contenders(purpose, &rules);
-    Ok(rank::rank_all(&contenders, purpose, order, &rules))
+    let purpose = args.signal.or(scenario.purpose).unwrap_or_else(usual);
+    let order = args.order.map(Order::from).or(scenario.order).unwrap_or(rules.order);
+    let contenders = scenario.contenders(purpose, rules);
+    Ok(rank::rank_all(&contenders, purpose, order, rules))
 }
 
 /// Two samples a second apart, judged by an engine of our own.
-fn of_node(args: &Args, order: Option<Order>) -> Result<Ranking> {
-    let Plan { settings, pods } = args.plan.plan()?;
-    let order = order.unwrap_or(settings.ranking.order);
+fn of_node(args: &Args, plan: Plan) -> Result<Ranking> {
+    let Plan { settings, pods } = plan;
     let purpose = args.signal.unwrap_or_else(usual);
+    let order = args.order.map_or(settings.ranking.order, Order::from);
     let mut node = Live::open(&args.sources.options(&settings.node.kubelet_root))?;
     let mut engine = Engine::new(settings, Standing::new(node.facts().n_cpus));
     engine.step(node.sample().sample);
@@ -241,7 +241,7 @@ mod tests {
 
     fn printed(scenario: &str) -> String {
         let scenario = scenario::parse("-", scenario).unwrap();
-        let rules = Settings::default().ranking;
+        let rules = settings::Ranking::default();
         let purpose = usual();
         let pods = scenario.contenders(purpose, &rules);
         let ranking = rank::rank_all(&pods, purpose, Order::Qos, &rules);

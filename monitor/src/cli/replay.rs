@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use isobar::config;
 use isobar::model::condition::Status;
-use isobar::model::decision::Decision;
+use isobar::model::decision::{Action, Decision};
 use isobar::record::difference::{self, Difference};
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Judged, Replay, Replayed};
@@ -127,33 +127,37 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
         ("OTHERWISE", Set::Left),
     ];
     let mut table = Table::new(columns);
+    let mut before = Vec::new();
     for judged in ticks {
         let judged = judged?;
-        if judged.recorded == judged.text {
-            continue;
-        }
-        let (recorded, otherwise) = (parsed(&judged.recorded), parsed(&judged.text));
-        let found = difference::by_field(&judgement(&recorded), &judgement(&otherwise));
-        if found.is_empty() {
-            continue;
-        }
+        let found = difference::by_field(&verdict(&judged.recorded), &verdict(&judged.text));
         match form {
+            // A difference that lasts is shown where it begins.
             Form::Table => {
-                for Difference { path, left, right } in found {
-                    table.row([judged.tick.to_string(), path, shown(&left), shown(&right)]);
+                for Difference { path, left, right } in &found {
+                    if before
+                        .iter()
+                        .any(|last: &Difference| last.path == *path && last.right == *right)
+                    {
+                        continue;
+                    }
+                    let what = path.trim_start_matches('/').to_owned();
+                    table.row([judged.tick.to_string(), what, shown(left), shown(right)]);
                 }
             }
+            Form::Ndjson if found.is_empty() => {}
             Form::Ndjson => {
                 let line = json!({
                     "apiVersion": API_VERSION,
                     "kind": "Difference",
                     "tick": judged.tick,
-                    "recorded": recorded,
-                    "otherwise": otherwise,
+                    "recorded": parsed(&judged.recorded),
+                    "otherwise": parsed(&judged.text),
                 });
                 writeln!(out, "{line}")?;
             }
         }
+        before = found;
     }
     if form == Form::Table {
         table.write(out, None)?;
@@ -161,16 +165,23 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     Ok(Code::Ok)
 }
 
-/// A decision without the lines that its conditions were judged by: those are other ones wherever
-/// the configuration has others, and what matters is what came of them.
-fn judgement(decision: &Value) -> Value {
-    let mut decision = decision.clone();
-    let conditions = decision.get_mut("conditions").and_then(Value::as_array_mut);
-    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
-        condition.remove("threshold");
-        condition.remove("measure");
+/// What a decision comes to: which conditions hold, what is due, what is done. The figures that
+/// it rests on are other ones wherever the configuration measures something else.
+fn verdict(text: &str) -> Value {
+    let Ok(decision) = serde_json::from_str::<Decision>(text) else { return parsed(text) };
+    let due = decision.met.iter().filter(|met| met.is_due).map(|met| met.threshold.name());
+    let act = |action: &Action| json!({"step": action.step, "target": action.target.full_name()});
+    let mut verdict = json!({
+        "actions": decision.actions.iter().map(act).collect::<Vec<_>>(),
+        "due": due.collect::<Vec<_>>(),
+        "held": decision.held,
+        "nodePressure": decision.node_pressure,
+        "taints": decision.taints.iter().map(|taint| &taint.key).collect::<Vec<_>>(),
+    });
+    for condition in decision.conditions {
+        verdict[condition.kind] = json!(condition.status);
     }
-    decision
+    verdict
 }
 
 fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {

@@ -62,20 +62,31 @@ impl Scale {
         self.need
     }
 
-    /// Places in `contenders`, who goes first first. The order is total: where all figures are
-    /// equal the uid decides, and among the nameless (two of one uid) the name.
-    pub(super) fn sorted(self, contenders: &[&Contender]) -> impl Iterator<Item = usize> {
+    /// The first `head` places in `contenders`, who goes first first. The order is total: where all
+    /// figures are equal the uid decides, and among the nameless (two of one uid) the name.
+    ///
+    /// What lies beyond the head is told from it and not sorted: it is most of a large node.
+    pub(super) fn sorted(
+        self,
+        contenders: &[&Contender],
+        head: usize,
+    ) -> impl Iterator<Item = usize> {
         let merit = |(at, contender): (usize, &&Contender)| {
             self.merit(contender, u32::try_from(at).unwrap_or(u32::MAX))
         };
         let mut merits: Vec<Merit> = contenders.iter().enumerate().map(merit).collect();
-        merits.sort_unstable_by(|a, b| {
-            let name = |merit: &Merit| {
-                let contender = contenders[merit.at as usize];
-                (&contender.uid, &contender.namespace, &contender.name)
-            };
+        let name = |merit: &Merit| {
+            let contender = contenders[merit.at as usize];
+            (&contender.uid, &contender.namespace, &contender.name)
+        };
+        let by_merit = |a: &Merit, b: &Merit| {
             a.figures().cmp(&b.figures()).then_with(|| name(a).cmp(&name(b)))
-        });
+        };
+        if head < merits.len() {
+            merits.select_nth_unstable_by(head, by_merit);
+            merits.truncate(head);
+        }
+        merits.sort_unstable_by(by_merit);
         merits.into_iter().map(|merit| merit.at as usize)
     }
 

@@ -64,7 +64,7 @@ fn ranked(
     let groups = group::take_out(&mut open, scale, rules.group_below);
     let (n_single, n_candidates) = (open.len(), open.len() + groups.len());
     open.extend(groups.iter().map(|group| &group.sum));
-    let candidates = scale.sorted(&open).take(head).map(|at| Candidate {
+    let candidates = scale.sorted(&open, head).map(|at| Candidate {
         members: at.checked_sub(n_single).map_or_else(Vec::new, |at| groups[at].members.clone()),
         name: open[at].name.clone(),
         namespace: open[at].namespace.clone(),
@@ -74,7 +74,7 @@ fn ranked(
     let candidates = candidates.collect();
     // In the order in which they would have gone, so that the first tell most.
     let order_of_spared: Vec<_> = spared.iter().map(|(contender, _)| *contender).collect();
-    let named = scale.sorted(&order_of_spared).take(head).map(|at| {
+    let named = scale.sorted(&order_of_spared, head).map(|at| {
         let (contender, why) = spared[at];
         Spared { name: contender.name.clone(), uid: contender.uid.clone(), why }
     });
