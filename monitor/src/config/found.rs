@@ -103,7 +103,8 @@ impl<'a> Layers<'a> {
 
     /// The items of a list of mappings.
     pub(super) fn items(&self, path: &str) -> &[Item<'a>] {
-        self.files.iter().find_map(|layer| layer.items.get(path)).map_or(&[], Vec::as_slice)
+        let given = self.files.iter().find_map(|layer| layer.items.get(path));
+        given.or_else(|| self.defaults.items.get(path)).map_or(&[], Vec::as_slice)
     }
 
     /// The text of a scalar; empty if there is none.

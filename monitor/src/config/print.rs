@@ -31,7 +31,10 @@ fn print_defaults(out: &mut String, keys: &[Key], indent: &str) {
                 out.push_str(&format!("{indent}{name}:\n"));
                 print_defaults(out, below, &format!("{indent}  "));
             }
-            (_, Some(default)) => out.push_str(&format!("{indent}{name}: {default}\n")),
+            (_, Some(default)) => {
+                let blank = if default.starts_with('\n') { "" } else { " " };
+                out.push_str(&format!("{indent}{name}:{blank}{default}\n"));
+            }
             (kind, None) => out.push_str(&format!("{indent}# {name}: {}\n", example(kind))),
         }
     }

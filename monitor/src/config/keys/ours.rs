@@ -14,7 +14,7 @@ pub(in crate::config) const OURS: &[Key] = &[
     Key { name: "kubeletRoot",   kind: Kind::Text,   default: Some("/var/lib/kubelet"), about: "Where the kubelet keeps its files" },
     Key { name: "minSharedCPUs", kind: Kind::Number(0, 65_535), default: Some("0"), about: "CPUs that exclusive ones must leave to all other pods" },
     Key { name: "conditions",    kind: Kind::Map(CONDITIONS), default: None, about: "When the node is called contended" },
-    Key { name: "evictionPressure", kind: Kind::List(PRESSURE), default: Some("[]"), about: "Pressure that starts relief, beside the kubelet's signals" },
+    Key { name: "evictionPressure", kind: Kind::List(PRESSURE), default: Some(USUAL_PRESSURE), about: "Pressure that starts relief, beside the kubelet's signals" },
     Key { name: "ranking",       kind: Kind::Map(RANKING), default: None, about: "Who goes first" },
     Key { name: "relief",        kind: Kind::Map(RELIEF), default: None, about: "How the node is relieved" },
 ];
@@ -72,6 +72,13 @@ const DISK: &[Key] = &[
     Key { name: "line",      kind: Kind::Word(LINES), default: None, about: "Line of the pressure file: some, or full, which it is if not given" },
     Key { name: "threshold", kind: Kind::Percent, default: Some("60%"), about: THRESHOLD },
 ];
+
+/// `settings::usual_pressure_thresholds`, as a file has it; a test holds the two together.
+const USUAL_PRESSURE: &str = "
+- {scope: system, signal: memory, threshold: 60%, gracePeriod: 20s}
+- {scope: system, signal: exhaustion, threshold: 10s, gracePeriod: 2s}
+- {scope: kubepods, signal: memory, threshold: 60%, gracePeriod: 20s}
+- {scope: kubepods, signal: exhaustion, threshold: 10s, gracePeriod: 2s}";
 
 #[rustfmt::skip]
 const PRESSURE: &[Key] = &[

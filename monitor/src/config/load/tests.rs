@@ -26,6 +26,7 @@ fn without_a_file_the_defaults_hold_and_the_kubelets_thresholds() {
     let mut settings = defaults().settings;
     assert_eq!(settings.eviction.thresholds.len(), 6);
     settings.eviction.thresholds.clear();
+    settings.eviction.pressure.clear();
     assert_eq!(settings, Settings::default());
     let file = config::default_file();
     assert_eq!(effective(file.as_bytes(), "f", Path::new("")), Ok(defaults()));
@@ -330,4 +331,12 @@ proptest! {
             prop_assert_eq!(effective(first.yaml.as_bytes(), "f", Path::new("")), Ok(first));
         }
     }
+}
+
+#[test]
+fn without_a_file_pressure_starts_relief_as_the_policy_recommends() {
+    let usual = defaults().settings;
+    assert_eq!(usual.eviction.pressure, crate::model::settings::usual_pressure_thresholds());
+    let none = of("evictionPressure: []").unwrap().settings;
+    assert_eq!(none.eviction.pressure, []);
 }
