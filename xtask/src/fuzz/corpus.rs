@@ -2,6 +2,7 @@
 //! name that tells what they are, and stay; those that were found are named by their hash, and are
 //! replaced by whatever now covers most with least.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,9 @@ use anyhow::{Context as _, Result};
 const MOST_FILES: usize = 100;
 /// Bytes of one corpus.
 const MOST_BYTES: u64 = 32 << 10;
+
+/// A large input.
+const LARGE: u64 = 400;
 
 /// What is in the repository now.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,8 +63,9 @@ pub(super) fn copy_named(kept: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Replaces what was found before, in `kept`, by what was found in `covering`: the small ones
-/// first, because several of them say more than one large one, and are read by people.
+/// Replaces what was found before, in `kept`, by what was found in `covering`. Where there is no
+/// room for all of it, the larger ones come first, because one goes more ways than one of a few
+/// bytes; but those of more than [`LARGE`] bytes last, because one of them costs as much as many.
 pub(super) fn replace_found(kept: &Path, covering: &Path) -> Result<Kept> {
     for old in files(kept)?.iter().filter(|file| is_found(file)) {
         fs::remove_file(old)?;
@@ -72,7 +77,7 @@ pub(super) fn replace_found(kept: &Path, covering: &Path) -> Result<Kept> {
     let found = files(covering)?.into_iter().filter(|file| is_found(file));
     let sized = found.map(|file| Ok((fs::metadata(&file)?.len(), file)));
     let mut sized = sized.collect::<Result<Vec<_>>>()?;
-    sized.sort_unstable();
+    sized.sort_unstable_by_key(|(size, _)| (*size > LARGE, Reverse(*size)));
     for (size, file) in sized {
         if now.files == MOST_FILES || now.bytes + size > MOST_BYTES {
             now.n_left_out += 1;
@@ -105,7 +110,9 @@ mod tests {
         let now = replace_found(&kept, &covering).unwrap();
         assert_eq!((now.files, now.n_left_out), (100, 2));
         assert!(kept.join("as-linux-6.1-prints-it").exists() && !kept.join(hash(1)).exists());
-        assert!(kept.join(hash(2)).exists() && !kept.join(hash(102)).exists());
+        // Of a hundred the smallest finds no room, nor the one that would fill it alone.
+        assert!(kept.join(hash(3)).exists() && !kept.join(hash(2)).exists());
+        assert!(!kept.join(hash(102)).exists());
         fs::remove_dir_all(dir).unwrap();
     }
 }
