@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ladder::cgroups_of;
 use crate::model::decision::{Action, Met, OutcomeResult, StepReason};
-use crate::model::sample::Sample;
+use crate::model::sample::{GapReason, Sample};
 use crate::model::units::{Bytes, Nanos};
 
 /// A victim's memory is back when less than this part of it is left.
@@ -19,6 +19,8 @@ pub(super) struct Pending {
     pub(super) held: Option<Bytes>,
     /// Who took it said that it could not be done.
     pub(super) is_refused: bool,
+    /// It could not, because somebody who may do so said no.
+    pub(super) is_forbidden: bool,
     /// Its time is over and it stays: nothing more is to be tried on this target.
     pub(super) is_last: bool,
 }
@@ -37,15 +39,16 @@ pub(super) enum Progress {
 impl Pending {
     pub(super) fn new(action: Action, sample: &Sample) -> Self {
         let held = held(&action, sample);
-        Self { action, held, is_refused: false, is_last: false }
+        Self { action, held, is_refused: false, is_forbidden: false, is_last: false }
     }
 
     /// Takes note of what whoever acted reports.
     pub(super) fn hear(&mut self, sample: &Sample) {
         let own = sample.outcomes.iter().filter(|outcome| outcome.action == self.action.id);
-        self.is_refused |= own
-            .into_iter()
-            .any(|o| matches!(o.result, OutcomeResult::Refused | OutcomeResult::Failed));
+        for outcome in own {
+            self.is_refused |= outcome.result != OutcomeResult::Done;
+            self.is_forbidden |= outcome.result == OutcomeResult::Refused;
+        }
     }
 
     pub(super) fn progress(&self, sample: &Sample, met: &[Met], now: Nanos) -> Progress {
@@ -60,16 +63,28 @@ impl Pending {
     }
 
     /// True if the victim is gone, or all but a rest of its memory is back.
-    fn is_back(&self, sample: &Sample) -> bool {
+    pub(super) fn is_back(&self, sample: &Sample) -> bool {
         let mut left = cgroups_of(&self.action.target, sample).peekable();
         if left.peek().is_none() {
-            return true;
+            return !self.is_unread(sample);
         }
         let is_empty = left.all(|(_, group)| group.pids_current == Some(0));
         let (Some(before), Some(now)) = (self.held, held(&self.action, sample)) else {
             return is_empty;
         };
         is_empty || now.0 <= before.0 / LEFT
+    }
+}
+
+impl Pending {
+    /// True if this tick could not read the target: that says nothing about it.
+    fn is_unread(&self, sample: &Sample) -> bool {
+        let target = &self.action.target;
+        let path = target.path.as_ref().map(|path| path.0.as_str());
+        let names: Vec<&str> =
+            path.into_iter().chain(target.members.iter().map(String::as_str)).collect();
+        let unread = sample.gaps.iter().filter(|gap| gap.why != GapReason::Gone);
+        unread.into_iter().any(|gap| names.iter().any(|name| gap.object.contains(name)))
     }
 }
 

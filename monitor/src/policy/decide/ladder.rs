@@ -1,6 +1,7 @@
 //! The steps of relief for each kind of shortage, gentlest first: a table, and which row of it
 //! somebody stands on.
 
+use super::Question;
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers,
@@ -56,6 +57,15 @@ impl Kind {
         }
     }
 
+    pub(super) fn is_memory(self) -> bool {
+        matches!(self, Self::Memory | Self::MemoryNow | Self::MemoryEmergency)
+    }
+
+    /// There is no time to be told no.
+    pub(super) fn is_pressing(self) -> bool {
+        matches!(self, Self::MemoryNow | Self::MemoryEmergency)
+    }
+
     /// The ladder.
     ///
     /// Nothing is evicted for want of CPU: a weight gives it back at once and ends nothing.
@@ -80,12 +90,20 @@ pub(super) struct Able<'a> {
     pub(super) sample: &'a Sample,
     pub(super) target: &'a Target,
     pub(super) want: Option<Bytes>,
+    /// The budget has room for a step that ends work.
+    pub(super) may_end: bool,
 }
 
-impl Able<'_> {
+impl<'a> Able<'a> {
+    /// Whatever the budget says.
+    pub(super) fn of(question: &Question<'a>, target: &'a Target, want: Option<Bytes>) -> Self {
+        Self { relief: question.relief, sample: question.sample, target, want, may_end: true }
+    }
+
     fn can(&self, step: StepKind) -> bool {
         let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
         self.relief.steps.contains(&step)
+            && (self.may_end || !step.is_final())
             && match step {
                 // A part of what is wanted would cost its deadline and leave the shortage.
                 Reclaim => group
@@ -114,7 +132,10 @@ impl Able<'_> {
             Some(after) => steps.iter().position(|step| *step == after)? + 1,
             None => 0,
         };
-        let step = *steps[from..].iter().find(|step| self.can(**step))?;
+        // The living give nothing back: only who was killed before can be hurried.
+        let is_dead = after.is_some_and(StepKind::is_final);
+        let fits = |step: &StepKind| self.can(*step) && (*step != ReleaseMemory || is_dead);
+        let step = *steps[from..].iter().find(|step| fits(step))?;
         let why = match kind {
             Kind::MemoryEmergency => StepReason::Emergency,
             _ if steps.len() == 1 => StepReason::OnlyOne,

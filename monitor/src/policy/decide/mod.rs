@@ -6,54 +6,25 @@
 mod effect;
 mod grace;
 mod ladder;
+mod standing;
 mod tell;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-
-use serde::{Deserialize, Serialize};
-
 use self::effect::{Pending, Progress};
 use self::ladder::{Able, Kind};
+pub use self::standing::ReliefStanding;
+use self::standing::{Proposal, Told};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::{
-    Action, Candidate, Event, Hold, Key, KeyValue, Met, Observation, Ranking, StepKind, StepReason,
-    Target, Trigger,
+    Action, Candidate, Event, Hold, Key, KeyValue, Met, Observation, Ranking, StepKind, Target,
+    Trigger,
 };
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{Eviction, Relief};
 use crate::model::units::{Bytes, Nanos};
-use crate::policy::explain::message;
-
-/// What is remembered of the relief so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ReliefStanding {
-    /// Actions so far.
-    n_actions: u64,
-    pending: Option<Pending>,
-    /// Steps that were tried on whom, since the shortage began.
-    tried: BTreeSet<(String, StepKind)>,
-    /// When work was ended, as far back as the budget looks.
-    ended: Vec<Nanos>,
-    /// Nothing is done before.
-    cool_until: Nanos,
-    /// Since when nothing has been met.
-    calm_since: Option<Nanos>,
-    /// The last reason for doing nothing that was told.
-    told: Option<Told>,
-}
-
-/// Reasons for doing nothing that want attention, each told once for each shortage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Told {
-    BudgetSpent,
-    NobodyLeft,
-    NothingHelps,
-}
+use crate::policy::rank::Purpose;
 
 /// What a decision is made from.
 #[derive(Debug, Clone, Copy)]
@@ -97,29 +68,57 @@ impl From<Hold> for Verdict {
 pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict {
     let now = question.sample.at.boot;
     standing.forget(question, now);
-    if let Some(mut pending) = standing.pending.take() {
-        pending.hear(question.sample);
-        if let Some(verdict) = follow(question, standing, pending, now) {
-            return verdict;
+    let mut events = Vec::new();
+    let verdict = match standing.pending.take() {
+        None => None,
+        Some(mut pending) => {
+            pending.hear(question.sample);
+            hurry(question, standing, &pending, now)
+                .or_else(|| follow(question, standing, pending, now, &mut events))
         }
-    }
+    };
+    let mut verdict = verdict.unwrap_or_else(|| anew(question, standing, now));
+    verdict.events.splice(0..0, events);
+    verdict
+}
+
+/// Nothing is pending.
+fn anew(question: &Question<'_>, standing: &mut ReliefStanding, now: Nanos) -> Verdict {
     let Some(first) = question.first else {
         return if question.met.is_empty() { Verdict::default() } else { Hold::InGrace.into() };
     };
     if question.is_stale {
         return Hold::StaleReadings.into();
     }
-    if now < standing.cool_until {
+    let is_emergency = Kind::of(&first.threshold, first.measured) == Kind::MemoryEmergency;
+    if now < standing.cool_until && !is_emergency {
         return Hold::CoolingDown { until: standing.cool_until }.into();
     }
-    if let Some(until) = standing.budget_again(question.relief) {
-        let text = format!(
-            "{} evictions within the budget's window are done; nothing more before it has room",
-            question.relief.budget
-        );
-        return standing.tell(Told::BudgetSpent, Hold::BudgetSpent { until }, text);
-    }
     begin(question, standing, first, now)
+}
+
+/// An emergency does not wait for a gentler step to run out of time: who is to go goes now.
+fn hurry(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    pending: &Pending,
+    now: Nanos,
+) -> Option<Verdict> {
+    let first = question.first?;
+    let action = &pending.action;
+    let is_at_it = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
+    let is_emergency = Kind::of(&first.threshold, first.measured) == Kind::MemoryEmergency;
+    if !is_emergency || is_at_it || pending.is_back(question.sample) {
+        return None;
+    }
+    if !action.step.is_final() {
+        return Some(begin(question, standing, first, now));
+    }
+    // A victim is chosen already, for whatever reason: a second one would die for its memory.
+    let able = Able { may_end: true, ..Able::of(question, &action.target, None) };
+    let (step, why) = able.next(Kind::MemoryEmergency, None)?;
+    let new = Proposal { step, why, target: action.target.clone(), reason: first, want: None };
+    Some(standing.take(question, new, now))
 }
 
 /// What follows from a step that was pending; `None` if it is over and there is a new start.
@@ -128,35 +127,39 @@ fn follow(
     standing: &mut ReliefStanding,
     mut pending: Pending,
     now: Nanos,
+    events: &mut Vec<Event>,
 ) -> Option<Verdict> {
     let id = pending.action.id;
+    let reason = pending.action.reason.threshold;
+    let is_due = question.met.iter().any(|met| met.threshold == reason && met.is_due);
     let why = match pending.progress(question.sample, question.met, now) {
-        Progress::Worked => {
-            standing.cool_until = now.plus(question.relief.cool_down);
-            return None;
-        }
         Progress::Running => {
             let until = pending.action.deadline;
             standing.pending = Some(pending);
             return Some(Hold::Settling { action: id, until }.into());
         }
-        // Over its time, and nothing is short any more.
-        Progress::Stuck(_) if question.first.is_none() => return None,
+        // What it was for is over, by it or without it.
+        progress if progress == Progress::Worked || !is_due => {
+            standing.cool_until = now.plus(question.relief.cool_down);
+            return None;
+        }
         // What was only observed never happened, so its failure says nothing about the next victim.
-        Progress::Stuck(_) if !pending.action.is_enforced && pending.is_last => {
+        _ if !pending.action.is_enforced && pending.is_last => {
             standing.pending = Some(pending);
             return Some(Hold::Observed { action: id }.into());
         }
         Progress::Stuck(why) => why,
+        Progress::Worked => return None,
     };
     let action = &pending.action;
-    let kind = Kind::of(&action.reason.threshold, action.reason.measured);
-    let able = Able {
-        relief: question.relief,
-        sample: question.sample,
-        target: &action.target,
-        want: action.want,
-    };
+    let kind = Kind::of(&reason, action.reason.measured);
+    // Somebody who may say no has said it, and there is time to ask the next.
+    if pending.is_forbidden && !kind.is_pressing() {
+        standing.leave_alone(&action.target, &reason);
+        return None;
+    }
+    let may_end = standing.may_end(question) || standing.has_ended(&action.target);
+    let able = Able { may_end, ..Able::of(question, &action.target, action.want) };
     match able.next(kind, Some(action.step)) {
         Some((step, _)) if action.is_enforced || !action.step.is_final() => {
             let (target, reason, want) = (action.target.clone(), action.reason, action.want);
@@ -164,14 +167,12 @@ fn follow(
             Some(standing.take(question, new, now))
         }
         _ if action.is_enforced => {
-            let text = format!(
+            let message = format!(
                 "no step has helped against {}: going on with the next candidate",
-                action.target.name
+                action.target.full_name()
             );
-            standing.calm_since = None;
-            let hold = Hold::NothingHelps;
-            let event = Event { reason: "ReliefFailed".into(), message: text, is_warning: true };
-            Some(Verdict { held: Some(hold), events: vec![event], action: None })
+            events.push(Event { reason: "ReliefFailed".into(), message, is_warning: true });
+            None
         }
         _ => {
             pending.is_last = true;
@@ -179,15 +180,6 @@ fn follow(
             Some(Hold::Observed { action: id }.into())
         }
     }
-}
-
-/// A step before it is written down as an action.
-struct Proposal {
-    step: StepKind,
-    why: StepReason,
-    target: Target,
-    reason: Met,
-    want: Option<Bytes>,
 }
 
 /// Chooses a victim and the first step.
@@ -198,23 +190,24 @@ fn begin(
     now: Nanos,
 ) -> Verdict {
     let kind = Kind::of(&first.threshold, first.measured);
-    let want = wanted(&first);
+    let (name, want) = (first.threshold.name(), wanted(&first));
     let candidates = question.ranking.map(|ranking| &ranking.candidates[..]).unwrap_or_default();
     if candidates.is_empty() {
-        let text = format!("nobody may be chosen to relieve {}", first.threshold.name());
+        let text = format!("nobody may be chosen to relieve {name}");
         return standing.tell(Told::NobodyLeft, Hold::NobodyLeft, text);
     }
-    let mut is_harmless = false;
+    let (may_end, mut is_harmless) = (standing.may_end(question), false);
+    let floor = harm_floor(&first.threshold, candidates, question.relief);
     for candidate in candidates {
-        if is_below_harm_budget(&first.threshold, candidate, question.relief) {
+        if harm(candidate).is_some_and(|harm| harm < floor) {
             is_harmless = true;
             continue;
         }
         let target = target_of(candidate, question.sample);
-        let able = Able { relief: question.relief, sample: question.sample, target: &target, want };
+        let able = Able { may_end, ..Able::of(question, &target, want) };
         let mut next = able.next(kind, None);
         while let Some((step, _)) = next
-            && standing.tried.contains(&(target.uid.clone(), step))
+            && standing.has_tried(&name, &target, step)
         {
             next = able.next(kind, Some(step));
         }
@@ -223,31 +216,44 @@ fn begin(
             return standing.take(question, Proposal { step, why, target, reason, want }, now);
         }
     }
+    if let Some(until) = standing.budget_again(question.relief) {
+        let text = format!(
+            "{} evictions within the budget's window are done; nothing more before it has room",
+            question.relief.budget
+        );
+        return standing.tell(Told::BudgetSpent, Hold::BudgetSpent { until }, text);
+    }
     if is_harmless {
         return Hold::BelowHarmBudget.into();
     }
-    let text = format!("every step was tried on everybody; {} stays", first.threshold.name());
+    let n = candidates.len();
+    let text = format!("every step was tried on the first {n} candidates; {name} stays");
     standing.tell(Told::NothingHelps, Hold::NothingHelps, text)
 }
 
 /// Work that waits is no reason to end the work of somebody who makes hardly anybody wait. What
-/// runs out does so whoever waits, as for the kubelet.
-fn is_below_harm_budget(trigger: &Trigger, candidate: &Candidate, relief: &Relief) -> bool {
-    let Trigger::Pressure(_) = trigger else { return false };
-    let harm = candidate.keys.iter().find(|key| key.key == Key::Harm);
-    match harm.map(|key| &key.value) {
-        Some(KeyValue::Number(ms)) => {
-            let harm = u64::try_from(*ms).unwrap_or(0).saturating_mul(1_000_000);
-            harm < relief.harm_budget.0
-        }
-        _ => false,
+/// runs out does so whoever waits, as for the kubelet. Memory that is thrashed grows in nobody's
+/// hands: where nobody is known to do harm, use decides.
+fn harm_floor(trigger: &Trigger, candidates: &[Candidate], relief: &Relief) -> Nanos {
+    let is_known = candidates.iter().filter_map(harm).any(|harm| harm > Nanos(0));
+    let is_memory = Kind::of(trigger, u64::MAX).is_memory();
+    match Purpose::of(trigger).is_about_waiting() {
+        true if is_known || !is_memory => relief.harm_budget,
+        _ => Nanos(0),
     }
 }
 
-/// How much is missing until the threshold is no longer met, where it is an amount.
+/// For how long others wait because of it, per second; `None` if that is not known.
+fn harm(candidate: &Candidate) -> Option<Nanos> {
+    let harm = candidate.keys.iter().find(|key| key.key == Key::Harm)?;
+    let KeyValue::Number(ms) = harm.value else { return None };
+    Some(Nanos(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000)))
+}
+
+/// How much memory is missing until the threshold is no longer met.
 fn wanted(met: &Met) -> Option<Bytes> {
-    let Trigger::Eviction(_) = met.threshold else { return None };
-    met.missing.map(Bytes)
+    let Trigger::Eviction(threshold) = met.threshold else { return None };
+    met.missing.filter(|_| threshold.signal.resource() == "memory").map(Bytes)
 }
 
 fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
@@ -256,92 +262,14 @@ fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
             matches!(Place::of(&group.path), Place::Pod { uid, .. } if uid == candidate.uid);
         is_it.then(|| (*id, group.path.clone()))
     });
-    let (cgroup, path) = found.unzip();
+    // A group has cgroups of its own accord: those of its members.
+    let (cgroup, path) = found.filter(|_| candidate.members.is_empty()).unzip();
     Target {
         name: candidate.name.clone(),
         namespace: candidate.namespace.clone(),
         uid: candidate.uid.clone(),
         members: candidate.members.clone(),
-        cgroup: if candidate.members.is_empty() { cgroup } else { None },
+        cgroup,
         path,
-    }
-}
-
-impl ReliefStanding {
-    /// Writes a step down, and remembers it.
-    fn take(&mut self, question: &Question<'_>, new: Proposal, now: Nanos) -> Verdict {
-        let Proposal { step, why, target, reason, want } = new;
-        let kind = Kind::of(&reason.threshold, reason.measured);
-        let able = Able { relief: question.relief, sample: question.sample, target: &target, want };
-        let escalates_to = able.next(kind, Some(step)).map(|(step, _)| step);
-        let grace = step
-            .is_final()
-            .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
-        let seen = question.observations;
-        let shortage = step
-            .is_final()
-            .then(|| tell::shortage(&reason, &target, seen, question.sample))
-            .flatten();
-        let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
-        self.n_actions += 1;
-        let action = Action {
-            id: self.n_actions,
-            step,
-            message: shortage.as_ref().map(message::message).unwrap_or_default(),
-            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
-            deadline: now.plus(given).plus(grace.unwrap_or_default()),
-            target,
-            reason,
-            why,
-            want,
-            grace,
-            escalates_to,
-            is_enforced: question.relief.enforce.contains(&step),
-        };
-        self.tried.insert((action.target.uid.clone(), step));
-        if step.is_final() && !self.has_ended(&action.target) {
-            self.ended.push(now);
-        }
-        self.pending = Some(Pending::new(action.clone(), question.sample));
-        Verdict { action: Some(action), ..Verdict::default() }
-    }
-
-    /// True if an eviction of this target is counted already: the steps after it are the same one.
-    fn has_ended(&self, target: &Target) -> bool {
-        let tried = |step: &StepKind| self.tried.contains(&(target.uid.clone(), *step));
-        StepKind::ALL.iter().filter(|step| step.is_final()).filter(|step| tried(step)).count() > 1
-    }
-
-    /// When the budget has room again; `None` if it has.
-    fn budget_again(&self, relief: &Relief) -> Option<Nanos> {
-        let spent = usize::try_from(relief.budget).is_ok_and(|most| self.ended.len() >= most);
-        let oldest = self.ended.first()?;
-        spent.then(|| oldest.plus(relief.budget_window))
-    }
-
-    /// Drops what is too old to matter: a shortage that is over for as long as the cool-down, and
-    /// evictions that the budget no longer counts.
-    fn forget(&mut self, question: &Question<'_>, now: Nanos) {
-        let window = question.relief.budget_window;
-        self.ended.retain(|moment| now.since(*moment) < window);
-        if !question.met.is_empty() {
-            self.calm_since = None;
-            return;
-        }
-        let since = *self.calm_since.get_or_insert(now);
-        if now.since(since) >= question.relief.cool_down && self.pending.is_none() {
-            self.tried.clear();
-            self.told = None;
-        }
-    }
-
-    /// Does nothing for a reason that people should hear of, once.
-    fn tell(&mut self, what: Told, hold: Hold, message: String) -> Verdict {
-        let mut verdict = Verdict::from(hold);
-        if self.told.replace(what) != Some(what) {
-            let event = Event { reason: "ReliefHeldBack".into(), message, is_warning: true };
-            verdict.events.push(event);
-        }
-        verdict
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::model::cgroup::{Cgroup, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
-use crate::model::decision::{MeritKey, Order, Outcome, OutcomeResult};
+use crate::model::decision::{MeritKey, Order, Outcome, OutcomeResult, StepReason};
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
 use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
@@ -258,6 +258,88 @@ fn nobody_is_evicted_for_pressure_who_harms_hardly_anybody() {
     }
     assert_eq!(node.at(1, &stalled).held, Some(Hold::BelowHarmBudget));
     assert_eq!(short(&node.at(2, &short_of)), Some(("a", Squeeze)), "what runs out runs out");
+}
+
+#[test]
+fn memory_that_runs_out_is_relieved_although_nobody_waits_yet() {
+    let mut node = Node::new();
+    for candidate in &mut node.ranking.candidates {
+        candidate.keys[0].value = KeyValue::Number(0);
+    }
+    let soon =
+        Met { measured: seconds(8).0, ..met(pressure(PressureSignal::Exhaustion(seconds(10)))) };
+    let verdict = node.at(1, &[soon]);
+    assert_eq!(short(&verdict), Some(("a", Evict)));
+    // A step that outlasts the memory would come too late.
+    assert_eq!(verdict.action.unwrap().deadline, seconds(9));
+}
+
+#[test]
+fn memory_that_is_thrashed_is_relieved_although_it_grows_in_nobodys_hands() {
+    let stalled = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
+    let mut node = Node::new();
+    for candidate in &mut node.ranking.candidates {
+        candidate.keys[0].value = KeyValue::Number(0);
+    }
+    assert_eq!(short(&node.at(1, &stalled)), Some(("a", Squeeze)));
+}
+
+#[test]
+fn an_emergency_hurries_the_victim_that_was_chosen_and_takes_no_second() {
+    let trigger = pressure(PressureSignal::Exhaustion(seconds(10)));
+    let left = |n| [Met { measured: seconds(n).0, ..met(trigger) }];
+    let mut node = Node::new();
+    assert_eq!(short(&node.at(1, &left(8))), Some(("a", Evict)));
+    assert!(matches!(node.at(2, &left(5)).held, Some(Hold::Settling { .. })));
+    let verdict = node.at(5, &left(2));
+    assert_eq!(short(&verdict), Some(("a", KillContainers)));
+    assert_eq!(verdict.action.unwrap().why, StepReason::Emergency);
+    assert_eq!(node.standing.ended.len(), 1, "one eviction");
+    assert!(matches!(node.at(6, &left(1)).held, Some(Hold::Settling { .. })));
+}
+
+#[test]
+fn an_emergency_does_not_wait_for_what_was_begun_for_another_reason() {
+    let mut node = Node::new();
+    let cpu = [met(pressure(PressureSignal::Cpu(Percent(60_00))))];
+    assert_eq!(short(&node.at(1, &cpu)), Some(("a", Squeeze)));
+    let gone =
+        [Met { measured: seconds(1).0, ..met(pressure(PressureSignal::Exhaustion(seconds(10)))) }];
+    assert_eq!(short(&node.at(2, &gone)), Some(("a", KillContainers)));
+}
+
+#[test]
+fn a_disruption_budget_is_respected_while_there_is_time() {
+    let soft = [met(threshold(Signal::PidAvailable, seconds(30)))];
+    let mut node = Node::new();
+    assert_eq!(short(&node.at(1, &soft)), Some(("a", Evict)));
+    node.hear(1, OutcomeResult::Refused);
+    assert_eq!(short(&node.at(2, &soft)), Some(("b", Evict)));
+}
+
+#[test]
+fn a_victim_that_could_not_be_read_is_not_taken_for_dead() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    node.at(1, &hard);
+    let (object, detail) = ("/kubepods/besteffort/poda/memory.current".into(), String::new());
+    let why = crate::model::sample::GapReason::Failed;
+    node.sample.gaps.push(crate::model::sample::Gap { object, why, detail });
+    node.end("a");
+    assert!(matches!(node.at(2, &hard).held, Some(Hold::Settling { .. })));
+    node.sample.gaps.clear();
+    assert!(matches!(node.at(3, &hard).held, Some(Hold::CoolingDown { .. })));
+}
+
+#[test]
+fn what_was_tried_against_one_shortage_is_new_against_another() {
+    let cpu = met(pressure(PressureSignal::Cpu(Percent(60_00))));
+    let memory = met(pressure(PressureSignal::Memory(Percent(60_00))));
+    let mut node = Node::new();
+    assert_eq!(short(&node.at(1, &[cpu])), Some(("a", Squeeze)));
+    // The squeeze has worked; memory is another matter, also on the same pod.
+    node.at(2, &[memory]);
+    assert_eq!(short(&node.at(13, &[memory])), Some(("a", Squeeze)));
 }
 
 #[test]

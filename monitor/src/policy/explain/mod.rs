@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Decision, Met, Trigger};
 use crate::model::duration::GoDuration;
-use crate::model::quantity::Quantity;
 use crate::model::threshold::{Amount, PressureSignal, Threshold};
 use crate::model::units::{Nanos, Percent};
 
@@ -76,11 +75,9 @@ fn told_met(met: &Met, now: Nanos) -> String {
 /// What would end it.
 fn end_of(met: &Met) -> Option<String> {
     let name = met.threshold.name();
-    if let Some(missing) = met.missing {
-        return Some(format!(
-            "with {} more left, {name} is no longer met",
-            Quantity::bytes(missing)
-        ));
+    if let (Some(missing), Trigger::Eviction(threshold)) = (met.missing, &met.threshold) {
+        let missing = threshold.signal.quantity(missing);
+        return Some(format!("with {missing} more left, {name} is no longer met"));
     }
     let line = line(&met.threshold);
     match &met.threshold {
@@ -114,7 +111,7 @@ fn line(trigger: &Trigger) -> String {
 /// A measured figure in the trigger's own unit.
 fn measured(trigger: &Trigger, measured: u64) -> String {
     match trigger {
-        Trigger::Eviction(_) => Quantity::bytes(measured).to_string(),
+        Trigger::Eviction(threshold) => threshold.signal.quantity(measured).to_string(),
         Trigger::Pressure(threshold) => match threshold.on {
             PressureSignal::Cpu(_) | PressureSignal::Memory(_) | PressureSignal::Disk(_) => {
                 let share = Percent(u16::try_from(measured).unwrap_or(u16::MAX));

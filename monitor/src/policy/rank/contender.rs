@@ -103,9 +103,15 @@ impl Contender {
             harm: None,
             started: None,
             owner: None,
-            spared: None,
+            spared: is_static(uid).then_some(SparedReason::Static),
         }
     }
+}
+
+/// A static pod's uid is a bare hash: 32 hex digits without dashes, where the API gives UUIDs.
+/// Source: kubelet `pkg/kubelet/config/common.go`, `applyDefaults`.
+fn is_static(uid: &str) -> bool {
+    uid.len() == 32 && uid.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn template(pod: &Pod) -> Option<Owner> {

@@ -1,0 +1,188 @@
+//! What is remembered of the relief so far, and what is forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::effect::Pending;
+use super::ladder::{Able, Kind};
+use super::{Question, Verdict, grace, tell};
+use crate::model::decision::{Action, Event, Hold, Met, StepKind, StepReason, Target, Trigger};
+use crate::model::pod::Place;
+use crate::model::settings::Relief;
+use crate::model::threshold::PressureSignal;
+use crate::model::units::{Bytes, Nanos};
+use crate::policy::explain::message;
+
+/// What is remembered of the relief so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ReliefStanding {
+    /// Actions so far.
+    n_actions: u64,
+    pub(super) pending: Option<Pending>,
+    /// Steps that were tried against what, on whom, since that shortage began.
+    tried: BTreeSet<(String, String, StepKind)>,
+    /// Since when something that was acted upon has not been met.
+    calm: BTreeMap<String, Nanos>,
+    /// When work was ended, as far back as the budget looks.
+    pub(super) ended: Vec<Nanos>,
+    /// Nothing is done before.
+    pub(super) cool_until: Nanos,
+    /// Reasons for doing nothing that were told.
+    told: BTreeSet<Told>,
+    /// Since when nothing has been met.
+    calm_since: Option<Nanos>,
+}
+
+/// Reasons for doing nothing that want attention, each told once for each shortage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Told {
+    BudgetSpent,
+    NobodyLeft,
+    NothingHelps,
+}
+
+/// A step before it is written down as an action.
+pub(super) struct Proposal {
+    pub(super) step: StepKind,
+    pub(super) why: StepReason,
+    pub(super) target: Target,
+    pub(super) reason: Met,
+    pub(super) want: Option<Bytes>,
+}
+
+impl ReliefStanding {
+    /// Writes a step down, and remembers it.
+    pub(super) fn take(&mut self, question: &Question<'_>, new: Proposal, now: Nanos) -> Verdict {
+        let Proposal { step, why, target, reason, want } = new;
+        let kind = Kind::of(&reason.threshold, reason.measured);
+        let able = Able { may_end: true, ..Able::of(question, &target, want) };
+        let escalates_to = able.next(kind, Some(step)).map(|(step, _)| step);
+        let grace = step
+            .is_final()
+            .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
+        let seen = question.observations;
+        let shortage = step
+            .is_final()
+            .then(|| tell::shortage(&reason, &target, seen, question.sample))
+            .flatten();
+        let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
+        let given = given.plus(grace.unwrap_or_default());
+        self.n_actions += 1;
+        let action = Action {
+            id: self.n_actions,
+            step,
+            message: shortage.as_ref().map(message::message).unwrap_or_default(),
+            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
+            deadline: now.plus(given.min(time_left(&reason))),
+            target,
+            reason,
+            why,
+            want,
+            grace,
+            escalates_to,
+            is_enforced: question.relief.enforce.contains(&step),
+        };
+        if step.is_final() && !self.has_ended(&action.target) {
+            self.ended.push(now);
+        }
+        self.try_on(&action.target, &action.reason.threshold, step);
+        self.pending = Some(Pending::new(action.clone(), question.sample));
+        Verdict { action: Some(action), ..Verdict::default() }
+    }
+
+    fn try_on(&mut self, target: &Target, against: &Trigger, step: StepKind) {
+        self.tried.insert((against.name(), target.uid.clone(), step));
+    }
+
+    /// True if this step was tried on it against this.
+    pub(super) fn has_tried(&self, against: &str, target: &Target, step: StepKind) -> bool {
+        self.tried.contains(&(against.to_owned(), target.uid.clone(), step))
+    }
+
+    /// Tries nothing more on it against this.
+    pub(super) fn leave_alone(&mut self, target: &Target, against: &Trigger) {
+        StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));
+    }
+
+    /// True if an eviction of this target is counted already: the steps after it are the same one.
+    pub(super) fn has_ended(&self, target: &Target) -> bool {
+        self.tried.iter().any(|(_, uid, step)| *uid == target.uid && step.is_final())
+    }
+
+    /// True if the budget has room for one more eviction.
+    pub(super) fn may_end(&self, question: &Question<'_>) -> bool {
+        self.budget_again(question.relief).is_none()
+    }
+
+    /// When the budget has room again; `None` if it has.
+    pub(super) fn budget_again(&self, relief: &Relief) -> Option<Nanos> {
+        let spent = usize::try_from(relief.budget).is_ok_and(|most| self.ended.len() >= most);
+        let oldest = self.ended.first()?;
+        spent.then(|| oldest.plus(relief.budget_window))
+    }
+
+    /// Drops what is too old to matter: what was tried against a shortage that has been over for
+    /// as long as the cool-down, or on pods that are gone, and evictions that the budget no longer
+    /// counts.
+    pub(super) fn forget(&mut self, question: &Question<'_>, now: Nanos) {
+        let window = question.relief.budget_window;
+        self.ended.retain(|moment| now.since(*moment) < window);
+        let cool_down = question.relief.cool_down;
+        if question.met.is_empty() {
+            let since = *self.calm_since.get_or_insert(now);
+            if now.since(since) >= cool_down {
+                self.told.clear();
+            }
+        } else {
+            self.calm_since = None;
+        }
+        if self.tried.is_empty() {
+            return;
+        }
+        let met: BTreeSet<_> = question.met.iter().map(|met| met.threshold.name()).collect();
+        let pending = self.pending.as_ref().map(|pending| &pending.action);
+        let pending = pending.map(|action| (action.reason.threshold.name(), &action.target.uid));
+        let acted_upon: BTreeSet<_> = self.tried.iter().map(|(name, ..)| name.clone()).collect();
+        self.calm.retain(|name, _| acted_upon.contains(name) && !met.contains(name));
+        for name in acted_upon.difference(&met) {
+            self.calm.entry(name.clone()).or_insert(now);
+        }
+        let there: BTreeSet<_> = question.sample.cgroups.values().filter_map(uid).collect();
+        let calm = &self.calm;
+        self.tried.retain(|(name, uid, _)| {
+            let is_over = calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
+            let is_pending = pending.as_ref().is_some_and(|(n, u)| n == name && *u == uid);
+            is_pending || (!is_over && there.contains(uid))
+        });
+    }
+
+    /// Does nothing for a reason that people should hear of, once.
+    pub(super) fn tell(&mut self, what: Told, hold: Hold, message: String) -> Verdict {
+        let mut verdict = Verdict::from(hold);
+        if self.told.insert(what) {
+            let event = Event { reason: "ReliefHeldBack".into(), message, is_warning: true };
+            verdict.events.push(event);
+        }
+        verdict
+    }
+}
+
+fn uid(group: &crate::model::cgroup::Cgroup) -> Option<String> {
+    match Place::of(&group.path) {
+        Place::Pod { uid, .. } => Some(uid),
+        _ => None,
+    }
+}
+
+/// A step against memory that ends has no longer than that memory lasts, but a second.
+fn time_left(reason: &Met) -> Nanos {
+    match reason.threshold {
+        Trigger::Pressure(threshold) if matches!(threshold.on, PressureSignal::Exhaustion(_)) => {
+            Nanos(reason.measured).max(Nanos::SECOND)
+        }
+        _ => Nanos(u64::MAX),
+    }
+}
