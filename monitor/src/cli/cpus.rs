@@ -192,7 +192,10 @@ fn document(
     let policy = if settings.node.static_cpus { "static" } else { "none" };
     let configured = args.config.is_given().then_some(policy);
     let read = state.map(|(file, text)| (file, State::read(&text)));
-    let exclusive = read.as_ref().map(|(_, state)| state.exclusive()).unwrap_or_default();
+    // A state that the kubelet would refuse hands out nothing.
+    let counts = |state: &State| state.refusals(configured, plan).is_empty();
+    let accepted = read.as_ref().filter(|(_, state)| counts(state));
+    let exclusive = accepted.map(|(_, state)| state.exclusive()).unwrap_or_default();
     let default = cpus::minus(&plan.default, &exclusive);
     let shared = cpus::shared_pool_millicores(&default, &plan.reserved);
     Document {

@@ -57,7 +57,8 @@ impl Plan {
             Some(cpus) => cpus.clone(),
             None => take(topology, usize::try_from(reservation.div_ceil(1_000)).unwrap_or(0)),
         };
-        let strict = node.strict_cpu_reservation;
+        // An option of the static policy; without it nothing keeps pods away.
+        let strict = node.strict_cpu_reservation && node.static_cpus;
         let default = if strict { minus(&online, &reserved) } else { online.clone() };
         Ok(Self { online, reserved, default, strict })
     }
