@@ -20,6 +20,7 @@ pub(super) struct Pending {
     /// Who took it said that it could not be done.
     pub(super) is_refused: bool,
     /// It could not, because somebody who may do so said no.
+    #[serde(default)]
     pub(super) is_forbidden: bool,
     /// Its time is over and it stays: nothing more is to be tried on this target.
     pub(super) is_last: bool,

@@ -30,7 +30,7 @@ pub struct ReliefStanding {
     /// Nothing is done before.
     pub(super) cool_until: Nanos,
     /// Reasons for doing nothing that were told.
-    told: BTreeSet<Told>,
+    held_back: BTreeSet<Told>,
     /// Since when nothing has been met.
     calm_since: Option<Nanos>,
 }
@@ -134,7 +134,7 @@ impl ReliefStanding {
         if question.met.is_empty() {
             let since = *self.calm_since.get_or_insert(now);
             if now.since(since) >= cool_down {
-                self.told.clear();
+                self.held_back.clear();
             }
         } else {
             self.calm_since = None;
@@ -162,7 +162,7 @@ impl ReliefStanding {
     /// Does nothing for a reason that people should hear of, once.
     pub(super) fn tell(&mut self, what: Told, hold: Hold, message: String) -> Verdict {
         let mut verdict = Verdict::from(hold);
-        if self.told.insert(what) {
+        if self.held_back.insert(what) {
             let event = Event { reason: "ReliefHeldBack".into(), message, is_warning: true };
             verdict.events.push(event);
         }
