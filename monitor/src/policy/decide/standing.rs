@@ -25,8 +25,8 @@ pub struct ReliefStanding {
     tried: BTreeSet<(String, String, StepKind)>,
     /// Since when something that was acted upon has not been met.
     calm: BTreeMap<String, Nanos>,
-    /// When work was ended, as far back as the budget looks.
-    pub(super) ended: Vec<Nanos>,
+    /// Whose work was ended and when, as far back as the budget looks.
+    pub(super) victims: Vec<(Nanos, String)>,
     /// Nothing is done before.
     pub(super) cool_until: Nanos,
     /// Reasons for doing nothing that were told.
@@ -86,7 +86,7 @@ impl ReliefStanding {
             is_enforced: question.relief.enforce.contains(&step),
         };
         if step.is_final() && !self.has_ended(&action.target) {
-            self.ended.push(now);
+            self.victims.push((now, action.target.uid.clone()));
         }
         self.try_on(&action.target, &action.reason.threshold, step);
         self.pending = Some(Pending::new(action.clone(), question.sample));
@@ -109,7 +109,7 @@ impl ReliefStanding {
 
     /// True if an eviction of this target is counted already: the steps after it are the same one.
     pub(super) fn has_ended(&self, target: &Target) -> bool {
-        self.tried.iter().any(|(_, uid, step)| *uid == target.uid && step.is_final())
+        self.victims.iter().any(|(_, uid)| *uid == target.uid)
     }
 
     /// True if the budget has room for one more eviction.
@@ -119,8 +119,8 @@ impl ReliefStanding {
 
     /// When the budget has room again; `None` if it has.
     pub(super) fn budget_again(&self, relief: &Relief) -> Option<Nanos> {
-        let spent = usize::try_from(relief.budget).is_ok_and(|most| self.ended.len() >= most);
-        let oldest = self.ended.first()?;
+        let spent = usize::try_from(relief.budget).is_ok_and(|most| self.victims.len() >= most);
+        let (oldest, _) = self.victims.first()?;
         spent.then(|| oldest.plus(relief.budget_window))
     }
 
@@ -129,7 +129,7 @@ impl ReliefStanding {
     /// counts.
     pub(super) fn forget(&mut self, question: &Question<'_>, now: Nanos) {
         let window = question.relief.budget_window;
-        self.ended.retain(|moment| now.since(*moment) < window);
+        self.victims.retain(|(moment, _)| now.since(*moment) < window);
         let cool_down = question.relief.cool_down;
         if question.met.is_empty() {
             let since = *self.calm_since.get_or_insert(now);

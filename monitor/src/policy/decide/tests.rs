@@ -245,7 +245,7 @@ fn steps_of_one_eviction_count_as_one() {
     node.relief.budget = 1;
     node.at(1, &hard);
     assert_eq!(short(&node.at(32, &hard)), Some(("a", StopContainers)));
-    assert_eq!(node.standing.ended.len(), 1);
+    assert_eq!(node.standing.victims.len(), 1);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn an_emergency_hurries_the_victim_that_was_chosen_and_takes_no_second() {
     let verdict = node.at(5, &left(2));
     assert_eq!(short(&verdict), Some(("a", KillContainers)));
     assert_eq!(verdict.action.unwrap().why, StepReason::Emergency);
-    assert_eq!(node.standing.ended.len(), 1, "one eviction");
+    assert_eq!(node.standing.victims.len(), 1, "one eviction");
     assert!(matches!(node.at(6, &left(1)).held, Some(Hold::Settling { .. })));
 }
 
