@@ -36,10 +36,13 @@ impl Fuzz {
         let mut n_findings = 0;
         for name in &names {
             let target = Target::new(name, &fuzzer.triple);
-            for fixed in target.drop_what_is_fixed()? {
+            for fixed in target.drop_what_passes()? {
                 println!("{name}: no longer fails: {}", fixed.display());
             }
             let seen = target.feed(self.minutes)?;
+            for slow in target.drop_what_passes()? {
+                println!("{name}: failed, and passes now that it is alone: {}", slow.display());
+            }
             let kept = target.keep()?;
             println!("{name}: {seen}, corpus {kept}");
             for finding in target.findings()? {
