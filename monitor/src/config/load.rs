@@ -39,17 +39,6 @@ pub fn load(path: &Path) -> Result<Settings, Invalid> {
     read(path).map(|effective| effective.settings)
 }
 
-/// Reads the file again, for an agent that was told to. `settings` stay as they are if anything is
-/// wrong with it.
-///
-/// # Errors
-/// As [`load`]. The caller tells it, and goes on.
-pub fn reload(path: &Path, settings: &mut Settings) -> Result<(), Invalid> {
-    let new = load(path)?;
-    *settings = Settings { generation: settings.generation.saturating_add(1), ..new };
-    Ok(())
-}
-
 /// Like [`load`], with the text that it comes to.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ pub mod yaml;
 
 pub use fields::{Field, Fields};
 pub use keys::{API_VERSION, KIND};
-pub use load::{Effective, defaults, effective, kubelet, load, read, reload, settings};
+pub use load::{Effective, defaults, effective, kubelet, load, read, settings};
 pub use print::defaults as default_file;
 pub use problem::{Invalid, Place, Problem, Problems};
 pub use schema::schema;

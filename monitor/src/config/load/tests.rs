@@ -175,21 +175,6 @@ fn what_is_no_configuration_is_refused() {
     }
 }
 
-#[test]
-fn a_reload_counts_and_a_file_with_errors_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("f.yaml");
-    fs::write(&file, format!("{HEAD}maxPods: 10\n")).unwrap();
-    let mut settings = load(&file).unwrap();
-    assert_eq!((settings.generation, settings.node.max_pods), (0, 10));
-    fs::write(&file, format!("{HEAD}maxPods: ten\n")).unwrap();
-    assert!(reload(&file, &mut settings).is_err());
-    assert_eq!((settings.generation, settings.node.max_pods), (0, 10));
-    fs::write(&file, format!("{HEAD}maxPods: 20\n")).unwrap();
-    assert_eq!(reload(&file, &mut settings), Ok(()));
-    assert_eq!((settings.generation, settings.node.max_pods), (1, 20));
-}
-
 const KUBELETS: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 clusterDNS: [10.96.0.10]
