@@ -7,17 +7,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Whom a module of the agent's library may name. `main` and `cli` stand above and may name all.
-const IMPORTS: [(&str, &[&str]); 10] = [
+const IMPORTS: [(&str, &[&str]); 11] = [
     ("model", &["model"]),
     ("clock", &["clock", "model"]),
     ("source", &["source", "clock", "model"]),
     ("config", &["config", "model"]),
+    ("act", &["act", "clock", "model"]),
     ("policy", &["policy", "model"]),
     ("record", &["record", "policy", "model"]),
     ("serve", &["serve", "record", "policy", "clock", "model"]),
     ("scenario", &["policy", "config", "model"]),
     ("outside", &["outside", "scenario", "record", "policy", "config", "source", "model"]),
-    ("agent", &["agent", "serve", "record", "policy", "config", "source", "clock", "model"]),
+    ("agent", &["agent", "act", "serve", "record", "policy", "config", "source", "clock", "model"]),
 ];
 
 /// The only file that knows aya.

@@ -1,5 +1,6 @@
 //! isobar: who waits on this node, for what, and because of whom.
 
+pub mod act;
 pub mod agent;
 pub mod clock;
 pub mod config;

@@ -97,6 +97,7 @@ impl Node {
             pids_max: Some(Limit::At(4_096)),
             io: Some(IoStat::default()),
             n_procs: Some(2),
+            preference: None,
         };
         self.sample.cgroups.insert(CgroupId(id), cgroup);
         let cpu = CpuStall { nonidle: Nanos(self.dice.below(1 << 45)), ..CpuStall::default() };

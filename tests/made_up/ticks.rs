@@ -234,5 +234,6 @@ fn any_gap(d: &mut Dice) -> Gap {
 fn any_outcome(d: &mut Dice) -> Outcome {
     let freed = d.maybe(|d| Bytes(d.any()));
     let (result, took) = (OutcomeResult::Done, Nanos(d.any()));
-    Outcome { action: d.any(), result, detail: d.text(), took, freed }
+    let ended = d.maybe(Dice::any);
+    Outcome { action: d.any(), result, detail: d.text(), took, freed, ended }
 }

@@ -222,6 +222,7 @@ fn make(layers: &Layers<'_>, pods: Option<PathBuf>) -> Effective {
         ranking: ranking(layers),
         relief: relief(layers),
         node,
+        workloads: Vec::new(),
     };
     let yaml = print::effective(layers, &settings);
     Effective { settings, yaml }
@@ -276,5 +277,6 @@ fn relief(layers: &Layers<'_>) -> Relief {
         budget_window: layers.time("relief.budgetWindow"),
         cool_down: layers.time("relief.coolDown"),
         harm_budget: layers.time("relief.harmBudget"),
+        never_touch: Vec::new(),
     }
 }

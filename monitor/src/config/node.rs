@@ -51,6 +51,7 @@ pub(super) fn settings(layers: &Layers<'_>) -> Node {
         pods_per_core: count(layers, "podsPerCore", "--pods-per-core"),
         kubelet_root: layers.text("kubeletRoot").into(),
         pods_file: String::new(),
+        write_limits: BTreeSet::new(),
     }
 }
 

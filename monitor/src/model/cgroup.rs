@@ -94,6 +94,23 @@ pub struct Cgroup {
     pub io: Option<IoStat>,
     /// Processes listed in `cgroup.procs`, this cgroup alone.
     pub n_procs: Option<u64>,
+    /// What its owner says of it by an extended attribute; `None` if nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preference: Option<Preference>,
+}
+
+/// What the extended attributes of a cgroup's directory say about killing it.
+///
+/// Source: systemd.exec(5), `ManagedOOMPreference=`; oomd documents the same attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Preference {
+    /// `user.oomd_prefer`: before all others.
+    Prefer,
+    /// `user.oomd_avoid`: only if nobody else is left.
+    Avoid,
+    /// `user.oomd_omit`: never.
+    Omit,
 }
 
 /// `cpu.stat`, `cpu.max`, `cpu.weight`.

@@ -13,7 +13,10 @@ use super::sample::{Moment, Sample};
 use super::threshold::{PressureThreshold, Signal, Threshold};
 use super::units::Nanos;
 
-pub use action::{Action, Hold, Outcome, OutcomeResult, StepKind, StepReason, Target};
+pub use action::{
+    Action, Effect, Hold, Outcome, OutcomeResult, Release, ReleaseReason, StepKind, StepReason,
+    Target, TargetGroup,
+};
 pub use assessment::{Outlook, Taint, Unobserved};
 pub use ranking::{
     Candidate, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Spared, SparedReason,
@@ -53,6 +56,12 @@ pub struct Decision {
     pub actions: Vec<Action>,
     /// Why nothing is done although a threshold is met.
     pub held: Option<Hold>,
+    /// Squeezes that are to be taken back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub releases: Vec<Release>,
+    /// What earlier actions have come to by now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effect>,
 }
 
 /// A sample and what was made of it: what is recorded.

@@ -1,11 +1,11 @@
 //! One tick's raw input: everything that any later judgement may depend on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Cgroup, CgroupId};
-use super::decision::Outcome;
+use super::decision::{Outcome, StepKind};
 use super::node::NodeReading;
 use super::stall::KernelStalls;
 use super::units::Nanos;
@@ -28,6 +28,10 @@ pub enum Cause {
     /// The second was over.
     #[default]
     Timer,
+    /// A PSI trigger fired: somebody waits more than is usual.
+    Pressure,
+    /// The kernel side reported something urgent: an OOM kill.
+    Event,
 }
 
 /// One tick's raw input.
@@ -52,6 +56,13 @@ pub struct Sample {
     /// What came of earlier actions.
     #[serde(default)]
     pub outcomes: Vec<Outcome>,
+    /// Steps that whoever acts here is able to take; `None` if nobody was asked, and then none is
+    /// ruled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub means: Option<BTreeSet<StepKind>>,
+    /// The agent's own cgroup, which is never a victim's; `None` if the tree does not show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<CgroupId>,
     /// The configuration that holds from this tick on.
     #[serde(default)]
     pub generation: u64,

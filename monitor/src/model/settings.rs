@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::condition::{ConditionName, Measure, Resource, ScopeName};
 use super::cpuset::CpuSet;
 use super::decision::{Order, StepKind};
+use super::pattern::PathPattern;
+use super::pod::QosClass;
 use super::quantity::ResourceList;
 use super::threshold::{PressureSignal, PressureThreshold, Threshold};
 use super::units::{Bytes, Nanos, Percent};
@@ -28,6 +30,22 @@ pub struct Settings {
     pub relief: Relief,
     /// What is set aside on this node, and how it is enforced.
     pub node: Node,
+    /// Cgroups that are no pods and may be chosen all the same; the first rule that fits counts.
+    pub workloads: Vec<WorkloadRule>,
+}
+
+/// What a cgroup outside pods counts as: a service, a slice, or a cgroup of somebody's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadRule {
+    /// Which cgroups, by path.
+    pub path: PathPattern,
+    /// As which class of service they count.
+    pub qos_class: QosClass,
+    /// As which priority.
+    pub priority: i32,
+    /// What they ask for; where nothing is given, `memory.low` is what they ask for of memory.
+    pub requests: ResourceList,
 }
 
 /// When to evict, as the kubelet has it, and by pressure.
@@ -179,6 +197,9 @@ pub struct Relief {
     pub cool_down: Nanos,
     /// Harm to others, per second, below which nobody is evicted for pressure alone.
     pub harm_budget: Nanos,
+    /// Cgroups that nothing is ever done to, beside those that nobody can take off this list: the
+    /// root, the agent's own and those above it, the system's and Kubernetes' reserved ones.
+    pub never_touch: Vec<PathPattern>,
 }
 
 impl Default for Relief {
@@ -195,6 +216,7 @@ impl Default for Relief {
             budget_window: seconds(600),
             cool_down: seconds(10),
             harm_budget: Nanos(50_000_000),
+            never_touch: Vec::new(),
         }
     }
 }
@@ -237,6 +259,18 @@ pub struct Node {
     pub kubelet_root: String,
     /// `pods`: a file with the pods of this node; empty for none.
     pub pods_file: String,
+    /// Ours: limits that the agent writes, and keeps written.
+    pub write_limits: BTreeSet<WrittenLimit>,
+}
+
+/// Limits of the node that the agent may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WrittenLimit {
+    /// Those that `enforceNodeAllocatable` names.
+    Allocatable,
+    /// `cpuset.cpus` of kubepods and its slices, without the reserved CPUs.
+    ReservedCpus,
 }
 
 impl Default for Node {
@@ -259,6 +293,7 @@ impl Default for Node {
             pods_per_core: 0,
             kubelet_root: "/var/lib/kubelet".into(),
             pods_file: String::new(),
+            write_limits: BTreeSet::new(),
         }
     }
 }

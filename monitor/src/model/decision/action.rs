@@ -104,6 +104,23 @@ pub struct Target {
     pub cgroup: Option<CgroupId>,
     /// The cgroup's path.
     pub path: Option<CgroupPath>,
+    /// The cgroups of a group's pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<TargetGroup>,
+    /// The runtime's ids of its containers, as the API has them: whatever else lies in the pod's
+    /// cgroup is not the pod's work. Empty if nobody told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<String>,
+}
+
+/// One cgroup of a target that has several.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetGroup {
+    /// Which: a path can be used again, an id cannot.
+    pub id: CgroupId,
+    /// Where.
+    pub path: CgroupPath,
 }
 
 impl Target {
@@ -190,6 +207,51 @@ pub struct Outcome {
     pub took: Nanos,
     /// Memory that came back, where it was measured.
     pub freed: Option<Bytes>,
+    /// Processes that were seen to end; `None` where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
+}
+
+/// A squeeze that is to be taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Release {
+    /// The squeeze's action.
+    pub action: u64,
+    /// Whom it held.
+    pub target: Target,
+    /// Why now.
+    pub why: ReleaseReason,
+    /// It is really done; else it is only recorded.
+    pub is_enforced: bool,
+}
+
+/// Why a squeeze is taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ReleaseReason {
+    /// What it was for has been over for the cool-down.
+    Over,
+    /// It did not help.
+    NoEffect,
+    /// It has lasted as long as any squeeze may.
+    Expired,
+}
+
+/// What an action had come to, some time after it was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Effect {
+    /// Which action.
+    pub action: u64,
+    /// After how long: 1, 5 and 30 seconds, or the first tick after that.
+    pub after: Nanos,
+    /// What the target held less than when it was decided.
+    pub freed: Option<Bytes>,
+    /// Processes of the target that are left.
+    pub left: Option<u64>,
+    /// What the threshold that it was for measures now; `None` if it is no longer met.
+    pub measured: Option<u64>,
 }
 
 /// How an action went.

@@ -271,5 +271,6 @@ fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
         members: candidate.members.clone(),
         cgroup,
         path,
+        ..Target::default()
     }
 }

@@ -99,7 +99,7 @@ impl Node {
 
     fn hear(&mut self, action: u64, result: OutcomeResult) {
         let (detail, took, freed) = (String::new(), Nanos(0), None);
-        self.sample.outcomes.push(Outcome { action, result, detail, took, freed });
+        self.sample.outcomes.push(Outcome { action, result, detail, took, freed, ended: None });
     }
 
     fn end(&mut self, uid: &str) {

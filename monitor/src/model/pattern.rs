@@ -1,0 +1,88 @@
+//! Cgroup paths by pattern: `/system.slice/*.service`, `/batch/**`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::cgroup::CgroupPath;
+
+/// A pattern of cgroup paths: `*` and `?` stay within a name, `**` stands for any number of names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathPattern(glob::Pattern);
+
+/// Why a text is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// It could fit nothing.
+    #[error("a pattern of cgroup paths begins with /")]
+    NoSlash,
+    /// Its wildcards are not understood.
+    #[error("{0}")]
+    Wildcards(String),
+}
+
+impl PathPattern {
+    /// True if `path` fits as a whole.
+    #[must_use]
+    pub fn fits(&self, path: &CgroupPath) -> bool {
+        let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
+        self.0.matches_with(&path.0, options)
+    }
+}
+
+impl FromStr for PathPattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        if !text.starts_with('/') {
+            return Err(PatternError::NoSlash);
+        }
+        glob::Pattern::new(text).map(Self).map_err(|why| PatternError::Wildcards(why.msg.into()))
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+impl Serialize for PathPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PathPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stays_within_a_name_and_two_go_deeper() {
+        #[rustfmt::skip]
+        let table = [
+            // pattern, path, fits
+            ("/system.slice/*.service", "/system.slice/cron.service",        true),
+            ("/system.slice/*.service", "/system.slice/a.slice/b.service",   false),
+            ("/batch/**",               "/batch/a/b",                        true),
+            ("/batch/**",               "/batches/a",                        false),
+            ("/a",                      "/a",                                true),
+            ("/a",                      "/a/b",                              false),
+        ];
+        for (pattern, path, want) in table {
+            let parsed: PathPattern = pattern.parse().unwrap();
+            assert_eq!(parsed.fits(&CgroupPath(path.into())), want, "{pattern} {path}");
+            assert_eq!(parsed.to_string(), pattern);
+        }
+        for text in ["", "system.slice", "/a***", "/a[", "**"] {
+            assert!(text.parse::<PathPattern>().is_err(), "{text:?}");
+        }
+    }
+}
