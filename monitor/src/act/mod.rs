@@ -3,12 +3,17 @@
 //! each. It never judges: it refuses what may never be touched, does what it is told as far as it
 //! is enforced, and says what it saw.
 
+pub mod limits;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::clock;
 use crate::model::decision::{Action, Outcome, Release, StepKind, Target};
 use crate::model::limit::{LimitState, LimitWrite};
 use crate::model::pattern::PathPattern;
+use crate::model::settings::WrittenLimit;
+use limits::Limits;
 
 /// Where to act, and where nothing is done.
 #[derive(Debug, Clone)]
@@ -31,6 +36,7 @@ pub enum OpenError {}
 #[derive(Debug)]
 pub struct Actor {
     options: Options,
+    limits: Limits,
 }
 
 impl Actor {
@@ -39,7 +45,7 @@ impl Actor {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(options: Options) -> Result<Self, OpenError> {
-        Ok(Self { options })
+        Ok(Self { limits: Limits::new(&options), options })
     }
 
     /// The steps that can be taken here.
@@ -73,12 +79,11 @@ impl Actor {
 
     /// Writes limits that do not stand as they should; `is_enforced` false only looks.
     pub fn limits(&mut self, writes: &[LimitWrite], is_enforced: bool) -> Vec<LimitState> {
-        let _ = (writes, is_enforced);
-        unimplemented!("limits")
+        self.limits.hold(writes, is_enforced, clock::now().boot)
     }
 
-    /// Takes every limit back that was written, also by an agent before this one.
-    pub fn roll_back(&mut self) -> Vec<LimitState> {
-        unimplemented!("limits")
+    /// Takes every limit back that was written because of `what`, also by an agent before this one.
+    pub fn roll_back(&mut self, what: WrittenLimit) -> Vec<LimitState> {
+        self.limits.roll_back(what)
     }
 }
