@@ -86,9 +86,13 @@ impl Sampler for Live {
         self.sources.facts().clone()
     }
 
-    fn sample(&mut self) -> Reading {
+    fn cgroup_root(&self) -> Option<PathBuf> {
+        Some(self.sources.cgroup_root().into())
+    }
+
+    fn sample(&mut self, cause: Cause) -> Reading {
         self.tick += 1;
-        let mut sample = self.sources.sample(self.tick, Cause::Timer);
+        let mut sample = self.sources.sample(self.tick, cause);
         let read = self.kernel.as_mut().map(|kernel| kernel.read(&sample.cgroups));
         sample.kernel = or_gap(read, &mut sample.gaps);
         let blind = self.agreement.check(&sample);

@@ -6,12 +6,15 @@ use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::acting::Heard;
 use super::live::chain;
+use super::mode::Warrant;
 use super::{Reading, Sampler};
 use crate::clock;
 use crate::model::capability::Capability;
 use crate::model::cost::Cost;
 use crate::model::decision::Decision;
+use crate::model::sample::Cause;
 use crate::model::settings::Settings;
 use crate::model::units::{Bytes, MilliCpu, Nanos};
 use crate::model::workload::Pod;
@@ -74,16 +77,27 @@ pub(super) struct Watch<S> {
     sampler: S,
     engine: Engine,
     journal: Option<Journal>,
+    /// What may be done; `None` for one that only looks.
+    warrant: Option<Warrant>,
     pods: Option<BTreeMap<String, Pod>>,
     /// Boot clock and CPU time at the end of the tick before.
     before: Option<(Nanos, Nanos)>,
 }
 
 impl<S: Sampler> Watch<S> {
-    pub(super) fn new(sampler: S, plan: Plan) -> Self {
-        let standing = Standing::new(sampler.facts().n_cpus);
-        let engine = Engine::new(plan.settings, standing);
-        Self { sampler, engine, journal: None, pods: plan.pods, before: None }
+    /// With a warrant, goes on with what an agent before this one had under way.
+    pub(super) fn new(sampler: S, plan: Plan, mut warrant: Option<Warrant>) -> Self {
+        let Plan { mut settings, pods } = plan;
+        let facts = sampler.facts();
+        let mut standing = Standing::new(facts.n_cpus);
+        match &mut warrant {
+            Some(warrant) => {
+                standing.relief = warrant.state.restore(&facts.boot_id).unwrap_or_default();
+            }
+            None => settings.relief.enforce.clear(),
+        }
+        let engine = Engine::new(settings, standing);
+        Self { sampler, engine, journal: None, warrant, pods, before: None }
     }
 
     /// Writes down every tick from now on.
@@ -101,13 +115,18 @@ impl<S: Sampler> Watch<S> {
         Ok(())
     }
 
-    /// One tick.
-    pub(super) fn look(&mut self) -> Seen {
+    /// One tick. When it returns, what follows from it is remembered and not yet done.
+    pub(super) fn look(&mut self, cause: Cause, heard: Heard) -> Seen {
         let begun = clock::now().boot;
-        let Reading { mut sample, mut capabilities, kernel } = self.sampler.sample();
+        let Reading { mut sample, mut capabilities, kernel } = self.sampler.sample(cause);
         sample.pods.clone_from(&self.pods);
         sample.generation = self.engine.settings().generation;
+        (sample.outcomes, sample.means) = (heard.outcomes, heard.means);
         let step = self.engine.step(sample);
+        if let Some(warrant) = &mut self.warrant {
+            warrant.state.keep(&self.engine.standing().relief);
+            capabilities.extend(warrant.capabilities(self.engine.settings()));
+        }
         self.write_down(&step.decision);
         capabilities.extend(self.journal.as_ref().map(Journal::capability));
         let (now, used) = (clock::now().boot, clock::used_by_this_process());
@@ -129,7 +148,11 @@ impl<S: Sampler> Watch<S> {
         match read {
             Ok(Plan { mut settings, pods }) => {
                 settings.generation = self.engine.settings().generation + 1;
-                tracing::info!(generation = settings.generation, "configuration read again");
+                let words = self.bind(&mut settings);
+                tracing::info!(
+                    generation = settings.generation,
+                    "configuration read again: {words}"
+                );
                 if let Some(journal) = &mut self.journal {
                     let (standing, now) = (self.engine.standing(), clock::now());
                     tell(journal.reload(settings.clone(), standing, now));
@@ -141,6 +164,21 @@ impl<S: Sampler> Watch<S> {
                 tracing::error!("the configuration stays as it was; what was read is wrong: {why}");
             }
         }
+    }
+
+    /// Goes by what may be enforced of new settings. Returns it in words.
+    fn bind(&mut self, settings: &mut Settings) -> String {
+        let Some(warrant) = &mut self.warrant else { return "observing".into() };
+        if let Err(why) = warrant.bind(settings) {
+            tracing::error!("{why}");
+            warrant.only_observe(settings);
+        }
+        warrant.words().into()
+    }
+
+    /// What is enforced, for the log.
+    pub(super) fn words(&self) -> &str {
+        self.warrant.as_ref().map_or("observing", Warrant::words)
     }
 }
 

@@ -42,6 +42,7 @@ pub use self::gap::ReadError;
 use self::mounts::{Extent, Root};
 use self::proc::Node;
 use crate::clock;
+use crate::model::cgroup::CgroupId;
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Moment, Sample};
 use crate::model::units::Bytes;
@@ -160,7 +161,9 @@ impl Sampler {
         node.filesystems = self.disks.read(at.boot, &mut gaps);
         let turn = Turn { tick, now: at.boot, node: node.pressure };
         let cgroups = self.tree.read(&turn, &mut gaps);
-        Sample { tick, at, cause, node, cgroups, gaps: gaps.finish(), ..Sample::default() }
+        let own = own_cgroup(self.tree.root()).map(CgroupId);
+        let gaps = gaps.finish();
+        Sample { tick, at, cause, node, cgroups, own, gaps, ..Sample::default() }
     }
 
     /// What stays true of the node.
