@@ -10,7 +10,6 @@ mod suspects;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::Options;
 use crate::model::cgroup::CgroupPath;
 use crate::model::limit::{LimitResult, LimitState, LimitWrite};
 use crate::model::settings::WrittenLimit;
@@ -24,12 +23,21 @@ const WATCHED: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// last word would write for ever.
 const TOO_OFTEN: usize = 3;
 
+/// Where limits are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Where cgroup v2 is mounted.
+    pub cgroup_root: PathBuf,
+    /// Where procfs is mounted.
+    pub proc: PathBuf,
+    /// Where it is remembered what stood there before.
+    pub state: PathBuf,
+}
+
 /// Who writes limits.
 #[derive(Debug)]
 pub struct Limits {
-    cgroup_root: PathBuf,
-    proc: PathBuf,
-    state: PathBuf,
+    places: Places,
     /// When somebody else wrote over what is ours, file by file.
     contested: BTreeMap<LimitWrite, Contest>,
 }
@@ -51,11 +59,10 @@ enum Step {
 }
 
 impl Limits {
-    /// Acts where `options` say, and reads nothing yet.
+    /// Acts there, and reads nothing yet.
     #[must_use]
-    pub fn new(options: &Options) -> Self {
-        let Options { cgroup_root, proc, state, .. } = options.clone();
-        Self { cgroup_root, proc, state, contested: BTreeMap::new() }
+    pub fn new(places: Places) -> Self {
+        Self { places, contested: BTreeMap::new() }
     }
 
     /// Sees to it that `writes` stand; looks alone if they are not enforced.
@@ -67,21 +74,22 @@ impl Limits {
     ) -> Vec<LimitState> {
         // What was given up and is no longer wanted starts anew if it ever is again.
         self.contested.retain(|write, _| writes.contains(write));
-        let mut remembered = match Remembered::open(&self.state, &self.proc, is_enforced) {
-            Ok(remembered) => remembered,
-            Err(why) => {
-                let failed = |write: &LimitWrite| LimitState {
-                    live: self.cgroup(&write.cgroup).read(&write.file).ok(),
-                    ..state(write, LimitResult::Failed, why.to_string())
-                };
-                return writes.iter().map(failed).collect();
-            }
-        };
+        let mut remembered =
+            match Remembered::open(&self.places.state, &self.places.proc, is_enforced) {
+                Ok(remembered) => remembered,
+                Err(why) => {
+                    let failed = |write: &LimitWrite| LimitState {
+                        live: self.cgroup(&write.cgroup).read(&write.file).ok(),
+                        ..state(write, LimitResult::Failed, why.to_string())
+                    };
+                    return writes.iter().map(failed).collect();
+                }
+            };
         writes.iter().map(|write| self.one(write, is_enforced, now, &mut remembered)).collect()
     }
 
     fn cgroup(&self, path: &CgroupPath) -> Cgroup {
-        Cgroup::new(&self.cgroup_root, path)
+        Cgroup::new(&self.places.cgroup_root, path)
     }
 
     fn one(
@@ -178,7 +186,7 @@ impl Limits {
         if !contest.is_lost {
             return Step::Write(LimitResult::Drifted, format!("{detail}; it was written again"));
         }
-        let who = suspects::suspects(&self.proc, write);
+        let who = suspects::suspects(&self.places.proc, write);
         let times = format!("{TOO_OFTEN} times within a minute and is left to them");
         Step::Leave(LimitResult::Failed, format!("{detail}, {times}: {who}"))
     }
@@ -187,7 +195,7 @@ impl Limits {
     /// stands.
     pub fn roll_back(&mut self, what: WrittenLimit) -> Vec<LimitState> {
         self.contested.retain(|write, _| write.what != what);
-        let mut remembered = match Remembered::open(&self.state, &self.proc, true) {
+        let mut remembered = match Remembered::open(&self.places.state, &self.places.proc, true) {
             Ok(remembered) => remembered,
             Err(why) => {
                 let cgroup = CgroupPath::root();

@@ -8,12 +8,8 @@ pub mod limits;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::clock;
 use crate::model::decision::{Action, Outcome, Release, StepKind, Target};
-use crate::model::limit::{LimitState, LimitWrite};
 use crate::model::pattern::PathPattern;
-use crate::model::settings::WrittenLimit;
-use limits::Limits;
 
 /// Where to act, and where nothing is done.
 #[derive(Debug, Clone)]
@@ -36,7 +32,6 @@ pub enum OpenError {}
 #[derive(Debug)]
 pub struct Actor {
     options: Options,
-    limits: Limits,
 }
 
 impl Actor {
@@ -45,7 +40,7 @@ impl Actor {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(options: Options) -> Result<Self, OpenError> {
-        Ok(Self { limits: Limits::new(&options), options })
+        Ok(Self { options })
     }
 
     /// The steps that can be taken here.
@@ -75,15 +70,5 @@ impl Actor {
     /// ended, memory that came back.
     pub fn news(&mut self) -> Vec<Outcome> {
         Vec::new()
-    }
-
-    /// Writes limits that do not stand as they should; `is_enforced` false only looks.
-    pub fn limits(&mut self, writes: &[LimitWrite], is_enforced: bool) -> Vec<LimitState> {
-        self.limits.hold(writes, is_enforced, clock::now().boot)
-    }
-
-    /// Takes every limit back that was written because of `what`, also by an agent before this one.
-    pub fn roll_back(&mut self, what: WrittenLimit) -> Vec<LimitState> {
-        self.limits.roll_back(what)
     }
 }

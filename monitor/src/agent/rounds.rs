@@ -9,6 +9,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::acting::Acting;
+use super::limits::{Keeping, Places};
 use super::live::chain;
 use super::mode::Warrant;
 use super::watch::{Again, Orders, Seen, Watch};
@@ -23,6 +24,8 @@ use crate::serve::publish::Publisher;
 pub(super) struct Rounds {
     /// Who acts, or why nobody can.
     acting: Result<Acting, String>,
+    /// Who keeps limits written; `None` if nobody can.
+    keeping: Option<Keeping>,
     publisher: Publisher,
     hangup: Signal,
     again: Again,
@@ -42,6 +45,7 @@ impl Rounds {
         let Orders { mut plan, again, record } = orders;
         let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
         let acting = begin(&sampler, &plan.settings, warrant.state.dir());
+        let keeping = keep(&sampler, warrant.state.dir());
         if let Err(why) = &acting {
             warrant.unable = Some(why.clone());
             warrant.bind(&mut plan.settings)?;
@@ -50,7 +54,7 @@ impl Rounds {
         if let Some((path, bounds)) = record {
             watch.record(&path, bounds).map_err(AgentError::Record)?;
         }
-        Ok((Self { acting, publisher, hangup, again }, watch))
+        Ok((Self { acting, keeping, publisher, hangup, again }, watch))
     }
 
     /// Looks, has done, shows, for ever.
@@ -81,9 +85,25 @@ impl Rounds {
                 acting.hand_over(&step.decision);
             }
             capabilities.push(capability(&self.acting));
+            if let Some(keeping) = &mut self.keeping {
+                let (settings, is_enforced) = watch.settings();
+                let (states, lacking) = keeping.look(step.snapshot.tick, settings, is_enforced);
+                self.publisher.note_limits(states);
+                capabilities.extend(lacking);
+            }
             self.publisher.publish(step, capabilities, cost);
         }
     }
+}
+
+/// Somebody who keeps limits written, where the sampler reads.
+fn keep<S: Sampler>(sampler: &S, state: &Path) -> Option<Keeping> {
+    let cgroup_root = sampler.cgroup_root()?;
+    let places =
+        Places { proc: "/proc".into(), sys: "/sys".into(), cgroup_root: Some(cgroup_root.clone()) };
+    let acts = act::limits::Places { cgroup_root, proc: places.proc.clone(), state: state.into() };
+    let failed = |why: &std::io::Error| tracing::error!("limits are not written: no thread: {why}");
+    Keeping::begin(places, acts).inspect_err(failed).ok()
 }
 
 /// Somebody who acts where the sampler reads.

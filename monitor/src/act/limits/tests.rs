@@ -44,11 +44,10 @@ impl Node {
     }
 
     fn limits(&self) -> Limits {
-        Limits::new(&Options {
+        Limits::new(Places {
             cgroup_root: self.at("cgroup"),
             proc: self.at("proc"),
             state: self.at("state"),
-            never_touch: Vec::new(),
         })
     }
 }
