@@ -18,7 +18,7 @@ use crate::model::units::Nanos;
 use crate::policy::limits::writes::{Refusal, Writes};
 
 pub use intruders::{Intruder, intruders};
-pub use survey::{CPU_STATE, Places, Survey, live, spelled};
+pub use survey::{CPU_STATE, Places, Survey, look, spelled};
 
 /// Ticks from one look to the next.
 const EVERY: u64 = 10;

@@ -56,7 +56,7 @@ impl Survey {
         let plan = Plan::of(&settings, &machine.cpus).unwrap_or_default();
         let ground = Ground {
             capacity: capacity::capacity(&machine, node),
-            live: live(&groups, node, &mut Vec::new()),
+            live: look(&groups, node, &mut Vec::new()),
             offered: groups.controllers(),
             exclusive: exclusive(node, &plan),
             topology: machine.cpus,
@@ -87,10 +87,10 @@ pub fn spelled(groups: &Groups, node: &Node) -> Node {
 }
 
 /// The cgroups that the kubelet limits.
-pub fn live(groups: &Groups, node: &Node, gaps: &mut Vec<Gap>) -> Live {
-    let mut look = |path: CgroupPath| groups.look(&path, gaps);
-    let pods = look(names::kubepods(node));
-    let mut reserved = |name: &str| names::reserved(node.cgroup_driver, name).map(&mut look);
+pub fn look(groups: &Groups, node: &Node, gaps: &mut Vec<Gap>) -> Live {
+    let mut one = |path: CgroupPath| groups.look(&path, gaps);
+    let pods = one(names::kubepods(node));
+    let mut reserved = |name: &str| names::reserved(node.cgroup_driver, name).map(&mut one);
     Live {
         pods,
         kube_reserved: reserved(&node.kube_reserved_cgroup),
