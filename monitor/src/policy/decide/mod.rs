@@ -256,7 +256,9 @@ fn wanted(met: &Met) -> Option<Bytes> {
     met.missing.filter(|_| threshold.signal.resource() == "memory").map(Bytes)
 }
 
-fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
+/// The candidate as an action names it.
+#[must_use]
+pub fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
     let found: Option<(CgroupId, CgroupPath)> = sample.cgroups.iter().find_map(|(id, group)| {
         let is_it =
             matches!(Place::of(&group.path), Place::Pod { uid, .. } if uid == candidate.uid);
