@@ -108,7 +108,7 @@ fn each_way_to_call_it_ends_in_the_documented_code() {
         (&["status", "--agent", &made_up],              0, ""),
         (&[],                                           2, "Usage"),
         (&["evict"],                                    2, "unrecognized"),
-        (&["run", "--mode", "enforce"],                 2, "observe"),
+        (&["run", "--mode", "evict"],                   2, "enforce"),
         (&["run", "--duration", "soon"],                2, "--duration"),
         (&["run", "--duration", "0s"],                  2, "longer than nothing"),
         (&["run", "--listen", "here"],                  2, "--listen"),
