@@ -7,6 +7,7 @@ mod agreement;
 pub mod limits;
 mod live;
 mod mode;
+mod pace;
 mod rounds;
 mod state;
 mod watch;
@@ -25,6 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::clock;
 use crate::model::capability::Capability;
+use crate::model::cgroup::CgroupId;
 use crate::model::cost::KernelCost;
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Sample};
@@ -37,15 +39,14 @@ use self::acting::Heard;
 pub use self::live::{Live, OpenError, SourceOptions};
 pub use self::mode::Mode;
 use self::mode::Warrant;
+pub use self::pace::Alarms;
+use self::pace::TICK;
 use self::rounds::Rounds;
 use self::state::State;
 pub use self::state::StateError;
 pub use self::watch::{Orders, Plan};
 use self::watch::{Seen, Watch};
 
-/// Pressure files must not be read more often: each read throws away stall below a jiffy, for
-/// every reader on the node.
-const TICK: Duration = Duration::from_secs(1);
 /// What is remembered beyond the agent's life lies here; gone when the node restarts, and so is
 /// what it is about.
 pub const STATE_DIR: &str = "/run/isobar";
@@ -60,6 +61,10 @@ pub trait Sampler: Send + 'static {
     fn facts(&self) -> NodeFacts;
     /// Reads everything once, because of `cause`.
     fn sample(&mut self, cause: Cause) -> Reading;
+    /// What calls for a sooner tick; asked for once, before the first.
+    fn alarms(&mut self) -> Alarms;
+    /// Names who may be to blame, so that it is watched more closely until the next call.
+    fn suspect(&mut self, suspects: Vec<CgroupId>);
     /// Where what it reads can be acted upon: the top of the cgroup v2 tree; `None` for nowhere.
     fn cgroup_root(&self) -> Option<PathBuf>;
 }
@@ -192,7 +197,7 @@ impl<S: Sampler> Observer<S> {
     /// Waits for a tick, and shows what happened in it.
     pub fn observe(&mut self) -> View {
         std::thread::sleep(TICK);
-        let Seen { step, capabilities, cost } = self.watch.look(Cause::Timer, Heard::default());
+        let Seen { step, capabilities, cost, .. } = self.watch.look(Cause::Timer, Heard::default());
         self.publisher.view(step, capabilities, cost)
     }
 }

@@ -6,17 +6,16 @@ use std::path::Path;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::acting::Acting;
 use super::limits::{Keeping, Places};
 use super::live::chain;
 use super::mode::Warrant;
+use super::pace::Pace;
 use super::watch::{Again, Orders, Seen, Watch};
-use super::{AgentError, Sampler, TICK};
+use super::{AgentError, Sampler};
 use crate::act::{self, Actor};
 use crate::model::capability::{Capability, CapabilityState};
-use crate::model::sample::Cause;
 use crate::model::settings::Settings;
 use crate::serve::publish::Publisher;
 
@@ -26,6 +25,7 @@ pub(super) struct Rounds {
     acting: Result<Acting, String>,
     /// Who keeps limits written; `None` if nobody can.
     keeping: Option<Keeping>,
+    pace: Pace,
     publisher: Publisher,
     hangup: Signal,
     again: Again,
@@ -37,13 +37,14 @@ impl Rounds {
     /// # Errors
     /// If the recording cannot be made that was asked for.
     pub(super) fn new<S: Sampler>(
-        sampler: S,
+        mut sampler: S,
         orders: Orders,
         mut warrant: Warrant,
         publisher: Publisher,
     ) -> Result<(Self, Watch<S>), AgentError> {
         let Orders { mut plan, again, record } = orders;
         let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
+        let pace = Pace::new(sampler.alarms()).map_err(AgentError::Start)?;
         let acting = begin(&sampler, &plan.settings, warrant.state.dir());
         let keeping = keep(&sampler, warrant.state.dir());
         if let Err(why) = &acting {
@@ -54,40 +55,38 @@ impl Rounds {
         if let Some((path, bounds)) = record {
             watch.record(&path, bounds).map_err(AgentError::Record)?;
         }
-        Ok((Self { acting, keeping, publisher, hangup, again }, watch))
+        Ok((Self { acting, keeping, pace, publisher, hangup, again }, watch))
     }
 
     /// Looks, has done, shows, for ever.
     pub(super) async fn go<S: Sampler>(&mut self, mut watch: Watch<S>) -> Result<(), AgentError> {
-        let mut ticks = interval(TICK);
-        // After a stall (or a suspended laptop) go on from now: a burst of ticks would read
-        // pressure files more than once a second.
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
+            let cause = tokio::select! {
+                cause = self.pace.due() => cause,
                 Some(()) = self.hangup.recv() => {
                     watch.reload((self.again)());
                     continue;
                 }
-            }
+            };
             let heard = self.acting.as_mut().map(Acting::heard).unwrap_or_default();
             // On a thread of its own: a read can hang, and then /livez has to say so.
             let (back, seen) = spawn_blocking(move || {
-                let seen = watch.look(Cause::Timer, heard);
+                let seen = watch.look(cause, heard);
                 (watch, seen)
             })
             .await
             .map_err(AgentError::Sampler)?;
             watch = back;
-            let Seen { step, mut capabilities, cost } = seen;
+            let Seen { step, mut capabilities, cost, likely } = seen;
             if let Ok(acting) = &mut self.acting {
                 acting.hand_over(&step.decision);
+                acting.prepare(likely);
             }
+            self.pace.saw(cause, &step.decision);
             capabilities.push(capability(&self.acting));
             if let Some(keeping) = &mut self.keeping {
                 let (settings, is_enforced) = watch.settings();
-                let (states, lacking) = keeping.look(step.snapshot.tick, settings, is_enforced);
+                let (states, lacking) = keeping.look(step.snapshot.at.boot, settings, is_enforced);
                 self.publisher.note_limits(states);
                 capabilities.extend(lacking);
             }

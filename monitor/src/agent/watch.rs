@@ -12,14 +12,19 @@ use super::mode::Warrant;
 use super::{Reading, Sampler};
 use crate::clock;
 use crate::model::capability::Capability;
+use crate::model::cgroup::CgroupId;
 use crate::model::cost::Cost;
-use crate::model::decision::Decision;
+use crate::model::decision::{Decision, Target};
 use crate::model::sample::Cause;
 use crate::model::settings::Settings;
 use crate::model::units::{Bytes, MilliCpu, Nanos};
 use crate::model::workload::Pod;
+use crate::policy::decide::target_of;
 use crate::policy::engine::{Engine, Standing, Step};
 use crate::record::journal::{Bounds, Journal, JournalError, Start};
+
+/// So many of the ranking's head are made ready for: the victim after the next is another tick's.
+const LIKELY: usize = 3;
 
 /// What an operator configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,6 +74,8 @@ pub(super) struct Seen {
     pub(super) step: Step,
     pub(super) capabilities: Vec<Capability>,
     pub(super) cost: Cost,
+    /// Who may be next.
+    pub(super) likely: Vec<Target>,
 }
 
 /// Reads and judges.
@@ -123,6 +130,8 @@ impl<S: Sampler> Watch<S> {
         sample.generation = self.engine.settings().generation;
         (sample.outcomes, sample.means) = (heard.outcomes, heard.means);
         let step = self.engine.step(sample);
+        let likely = self.likely(&step.decision);
+        self.sampler.suspect(likely.iter().flat_map(cgroups).collect());
         if let Some(warrant) = &mut self.warrant {
             warrant.state.keep(&self.engine.standing().relief);
             capabilities.extend(warrant.capabilities(self.engine.settings()));
@@ -133,7 +142,17 @@ impl<S: Sampler> Watch<S> {
         let cpu = self.before.map(|(then, had)| MilliCpu::rate(used.since(had), now.since(then)));
         self.before = Some((now, used));
         let cost = Cost { cpu, resident: resident(), tick: now.since(begun), kernel };
-        Seen { step, capabilities, cost }
+        Seen { step, capabilities, cost, likely }
+    }
+
+    /// Those at the head of the ranking, as an action would name them.
+    fn likely(&self, decision: &Decision) -> Vec<Target> {
+        let (Some(ranking), Some(sample)) = (&decision.ranking, &self.engine.standing().before)
+        else {
+            return Vec::new();
+        };
+        let head = ranking.candidates.iter().take(LIKELY);
+        head.map(|candidate| target_of(candidate, sample)).collect()
     }
 
     fn write_down(&mut self, decision: &Decision) {
@@ -186,6 +205,11 @@ impl<S: Sampler> Watch<S> {
     pub(super) fn words(&self) -> &str {
         self.warrant.as_ref().map_or("observing", Warrant::words)
     }
+}
+
+/// The cgroups of a target.
+fn cgroups(target: &Target) -> impl Iterator<Item = CgroupId> {
+    target.cgroup.into_iter().chain(target.groups.iter().map(|group| group.id))
 }
 
 /// A recording that ends is told, and ends nothing else.

@@ -29,6 +29,7 @@ pub(crate) mod outside;
 mod pressure;
 mod proc;
 pub mod processes;
+pub mod triggers;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
