@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::model::duration::GoDuration;
+use crate::model::pattern::PathPattern;
 use crate::model::quantity::Quantity;
 use crate::model::units::Percent;
 
@@ -61,6 +62,10 @@ pub(super) enum Kind {
     Words(&'static [&'static str]),
     /// A list of texts, judged by the kubelet's rules.
     Texts,
+    /// A pattern of cgroup paths.
+    Pattern,
+    /// A list of them.
+    Patterns,
     /// Scalars by free keys, judged by the kubelet's rules.
     Scalars,
     /// Truth values by free keys.
@@ -99,6 +104,8 @@ impl Kind {
             Self::Scalar => field.scalar("a text or number").is_some(),
             Self::Word(words) => word(field, words).is_some(),
             Self::Words(words) => are_words(field, words),
+            Self::Pattern => pattern(field).is_some(),
+            Self::Patterns => are_patterns(field),
             // Who reads the single values says what is wrong with them.
             Self::Texts => field.list().is_some(),
             Self::Scalars | Self::Flags => is_free_map(field),
@@ -124,6 +131,16 @@ fn are_words(field: &Field<'_>, words: &'static [&'static str]) -> bool {
         seen.push(word);
     }
     true
+}
+
+/// The pattern in `field`, with a problem if it is none.
+pub(super) fn pattern(field: &Field<'_>) -> Option<PathPattern> {
+    field.parse("a pattern of cgroup paths such as /system.slice/*.service")
+}
+
+fn are_patterns(field: &Field<'_>) -> bool {
+    let Some(items) = field.list() else { return false };
+    items.iter().filter(|item| pattern(item).is_none()).count() == 0
 }
 
 /// A mapping with free keys, none of them twice.

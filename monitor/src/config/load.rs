@@ -14,10 +14,10 @@ use crate::model::units::Bytes;
 
 use super::fields::Fields;
 use super::found::{Found, Layers};
-use super::keys::{API_VERSION, KIND, KUBELET, OURS};
+use super::keys::{API_VERSION, KIND, KUBELET, OURS, pattern};
 use super::problem::{Invalid, Place, Problem, Problems};
 use super::yaml::{self, Node};
-use super::{eviction, node, pressure, print};
+use super::{eviction, node, pressure, print, workload};
 
 /// A configuration: what it means, and how it would be written out in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,7 +222,7 @@ fn make(layers: &Layers<'_>, pods: Option<PathBuf>) -> Effective {
         ranking: ranking(layers),
         relief: relief(layers),
         node,
-        workloads: Vec::new(),
+        workloads: workload::rules(layers),
     };
     let yaml = print::effective(layers, &settings);
     Effective { settings, yaml }
@@ -277,6 +277,6 @@ fn relief(layers: &Layers<'_>) -> Relief {
         budget_window: layers.time("relief.budgetWindow"),
         cool_down: layers.time("relief.coolDown"),
         harm_budget: layers.time("relief.harmBudget"),
-        never_touch: Vec::new(),
+        never_touch: layers.list("relief.neverTouch").iter().filter_map(pattern).collect(),
     }
 }

@@ -11,6 +11,7 @@ mod pressure;
 mod print;
 mod problem;
 mod schema;
+mod workload;
 pub mod yaml;
 
 pub use fields::{Field, Fields};

@@ -57,6 +57,10 @@ fn of(kind: &Kind) -> Value {
         Kind::Words(words) => json!({
             "type": ["array", "null"], "uniqueItems": true, "items": {"enum": words},
         }),
+        Kind::Pattern => json!({"type": "string", "pattern": "^/"}),
+        Kind::Patterns => json!({
+            "type": ["array", "null"], "items": {"type": "string", "pattern": "^/"},
+        }),
         Kind::Texts => json!({"type": ["array", "null"], "items": {"type": "string"}}),
         Kind::Scalars => json!({
             "type": ["object", "null"],

@@ -135,7 +135,7 @@ fn written_down(
         ranking,
         actions: verdict.action.into_iter().collect(),
         held: verdict.held,
-        releases: Vec::new(),
-        effects: Vec::new(),
+        releases: verdict.releases,
+        effects: verdict.effects,
     }
 }

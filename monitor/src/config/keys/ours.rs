@@ -17,6 +17,7 @@ pub(in crate::config) const OURS: &[Key] = &[
     Key { name: "evictionPressure", kind: Kind::List(PRESSURE), default: Some(USUAL_PRESSURE), about: "Pressure that starts relief, beside the kubelet's signals" },
     Key { name: "ranking",       kind: Kind::Map(RANKING), default: None, about: "Who goes first" },
     Key { name: "relief",        kind: Kind::Map(RELIEF), default: None, about: "How the node is relieved" },
+    Key { name: "workloads",     kind: Kind::List(WORKLOAD), default: Some("[]"), about: "Cgroups that are no pods and may be chosen all the same, such as services; the first rule that fits counts" },
 ];
 
 #[rustfmt::skip]
@@ -104,6 +105,21 @@ const RELIEF: &[Key] = &[
     Key { name: "budgetWindow", kind: Kind::Duration, default: Some("10m"), about: "See budget" },
     Key { name: "coolDown",     kind: Kind::Duration, default: Some("10s"), about: "How long nothing is done after a victim's memory is back" },
     Key { name: "harmBudget",   kind: Kind::Duration, default: Some("50ms"), about: "Waiting caused to others, each second, below which nobody is evicted for pressure alone" },
+    Key { name: "neverTouch",   kind: Kind::Patterns, default: Some("[]"), about: "Cgroups, by path, that nothing is ever done to, nor to anything below or above them; what is built in stays" },
+];
+
+#[rustfmt::skip]
+const WORKLOAD: &[Key] = &[
+    Key { name: "path",     kind: Kind::Pattern, default: None, about: "Which cgroups: * and ? stay within a name, ** stands for any number of names" },
+    Key { name: "qosClass", kind: Kind::Word(&["Guaranteed", "Burstable", "BestEffort"]), default: Some("Burstable"), about: "As which class of service they count" },
+    Key { name: "priority", kind: Kind::Number(-2_147_483_648, 1_000_000_000), default: Some("0"), about: "As which priority they count; the lower goes first" },
+    Key { name: "requests", kind: Kind::Map(REQUESTS), default: Some("{}"), about: "What each of them asks for" },
+];
+
+#[rustfmt::skip]
+const REQUESTS: &[Key] = &[
+    Key { name: "cpu",    kind: Kind::Quantity, default: None, about: "CPUs; without it, what its cpu.weight comes to" },
+    Key { name: "memory", kind: Kind::Quantity, default: None, about: "Memory; without it, its memory.low" },
 ];
 
 #[rustfmt::skip]

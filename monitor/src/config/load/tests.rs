@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::config::{self, keys, schema};
 use crate::model::condition::Measure;
-use crate::model::settings::TaintEffect;
+use crate::model::pod::QosClass;
+use crate::model::settings::{TaintEffect, WorkloadRule};
 use crate::model::threshold::PressureSignal;
 use crate::model::units::{Nanos, Percent};
 
@@ -50,7 +51,10 @@ evictionPressure:
 - {scope: system, signal: exhaustion, threshold: 1m}
 - {scope: system, signal: refaults, threshold: 1000}
 ranking: {order: kubelet, groupBelow: 0}
-relief: {enforce: [evict], steps: [reclaim, evict], deadlines: {evict: 1m}, budget: 2, budgetWindow: 1h}
+relief: {enforce: [evict], steps: [reclaim, evict], deadlines: {evict: 1m}, budget: 2, budgetWindow: 1h, neverTouch: [/vault, \"/system.slice/sshd*\"]}
+workloads:
+- {path: \"/batch/**\", qosClass: BestEffort, priority: -5, requests: {cpu: 1500m}}
+- path: /system.slice/web.service
 kubeReserved: {cpu: 100m, memory: \"1Gi\"}
 systemReserved: {memory: 0.5Gi}
 reservedSystemCPUs: \"0\"
@@ -100,6 +104,19 @@ fn every_field_reaches_the_settings() {
     assert_eq!(settings.relief.steps.len(), 2);
     assert_eq!(settings.eviction.transition_period, Nanos(300 * Nanos::SECOND.0));
     assert_eq!(settings.node.pods_file, "pods.yaml");
+    let never: Vec<_> = settings.relief.never_touch.iter().map(ToString::to_string).collect();
+    assert_eq!(never, ["/vault", "/system.slice/sshd*"]);
+    let rule = |rule: &WorkloadRule| {
+        let cpu = rule.requests.get("cpu").map(ToString::to_string);
+        (rule.path.to_string(), rule.qos_class, rule.priority, cpu, rule.requests.len())
+    };
+    let rules: Vec<_> = settings.workloads.iter().map(rule).collect();
+    #[rustfmt::skip]
+    let want = [
+        ("/batch/**".into(),                 QosClass::BestEffort, -5, Some("1500m".into()), 1),
+        ("/system.slice/web.service".into(), QosClass::Burstable,   0, None,                 0),
+    ];
+    assert_eq!(rules, want);
 }
 
 #[test]
@@ -146,6 +163,15 @@ fn rules_of_ours_are_told_with_their_reason() {
             "f:3:20: relief.enforce[0]: this step is not among relief.steps, so it is never taken"),
         ("relief: {deadlines: {evict: 0s}}".into(),
             "f:3:29: relief.deadlines.evict: expected a length of time of more than 0s"),
+        ("relief: {neverTouch: [/a, b]}".into(),
+            "f:3:27: relief.neverTouch[1]: expected a pattern of cgroup paths such as \
+             /system.slice/*.service: a pattern of cgroup paths begins with /"),
+        ("workloads: [{priority: 1}]".into(), "f:3:13: workloads[0].path: expected this key, it is missing"),
+        ("workloads: [{path: \"/a[\"}]".into(),
+            "f:3:20: workloads[0].path: expected a pattern of cgroup paths such as \
+             /system.slice/*.service: invalid range pattern"),
+        ("workloads: [{path: /a, requests: {memory: -1}}]".into(),
+            "f:3:43: workloads[0].requests.memory: expected a quantity: -1 is negative"),
         ("ranking: {groupBelow: -1}".into(), "f:3:23: ranking.groupBelow: expected a quantity: -1 is negative"),
         ("evictonHard: {}".into(), "f:3:1: evictonHard: unknown key, did you mean evictionHard?"),
         ("a: 1\n---\nb: 1".into(), "f:5:1: expected one document, this is the second"),
@@ -283,11 +309,12 @@ fn every_key_is_taken_by_the_reader_and_named_in_the_documentation() {
         let (above, name) = path.rsplit_once('.').unwrap_or(("", &path));
         let nested = match above {
             "" => format!("{name}: 5.5"),
-            "evictionPressure[]" => format!("evictionPressure: [{{{name}: [[]]}}]"),
-            _ => {
-                let open: String = above.split('.').map(|key| format!("{key}: {{")).collect();
-                format!("{open}{name}: [[]]{}", "}".repeat(above.split('.').count()))
-            }
+            _ => above.rsplit('.').fold(format!("{name}: [[]]"), |below, key| {
+                match key.strip_suffix("[]") {
+                    Some(list) => format!("{list}: [{{{below}}}]"),
+                    None => format!("{key}: {{{below}}}"),
+                }
+            }),
         };
         let text = if matches!(name, "apiVersion" | "kind") {
             nested.clone()

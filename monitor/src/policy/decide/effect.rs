@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ladder::cgroups_of;
-use crate::model::decision::{Action, Met, OutcomeResult, StepReason};
+use crate::model::decision::{Action, Met, OutcomeResult, StepReason, Target};
 use crate::model::sample::{GapReason, Sample};
 use crate::model::units::{Bytes, Nanos};
 
@@ -39,7 +39,7 @@ pub(super) enum Progress {
 
 impl Pending {
     pub(super) fn new(action: Action, sample: &Sample) -> Self {
-        let held = held(&action, sample);
+        let held = held(&action.target, sample);
         Self { action, held, is_refused: false, is_forbidden: false, is_last: false }
     }
 
@@ -67,30 +67,32 @@ impl Pending {
     pub(super) fn is_back(&self, sample: &Sample) -> bool {
         let mut left = cgroups_of(&self.action.target, sample).peekable();
         if left.peek().is_none() {
-            return !self.is_unread(sample);
+            return !is_unread(&self.action.target, sample);
         }
         let is_empty = left.all(|(_, group)| group.pids_current == Some(0));
-        let (Some(before), Some(now)) = (self.held, held(&self.action, sample)) else {
+        let (Some(before), Some(now)) = (self.held, held(&self.action.target, sample)) else {
             return is_empty;
         };
         is_empty || now.0 <= before.0 / LEFT
     }
 }
 
-impl Pending {
-    /// True if this tick could not read the target: that says nothing about it.
-    fn is_unread(&self, sample: &Sample) -> bool {
-        let target = &self.action.target;
-        let path = target.path.as_ref().map(|path| path.0.as_str());
-        let names: Vec<&str> =
-            path.into_iter().chain(target.members.iter().map(String::as_str)).collect();
-        let unread = sample.gaps.iter().filter(|gap| gap.why != GapReason::Gone);
-        unread.into_iter().any(|gap| names.iter().any(|name| gap.object.contains(name)))
-    }
+/// True if none of the target's cgroups is there.
+pub(super) fn is_gone(target: &Target, sample: &Sample) -> bool {
+    cgroups_of(target, sample).next().is_none()
+}
+
+/// True if this tick could not read the target: that says nothing about it.
+pub(super) fn is_unread(target: &Target, sample: &Sample) -> bool {
+    let path = target.path.as_ref().map(|path| path.0.as_str());
+    let names: Vec<&str> =
+        path.into_iter().chain(target.members.iter().map(String::as_str)).collect();
+    let mut unread = sample.gaps.iter().filter(|gap| gap.why != GapReason::Gone);
+    unread.any(|gap| names.iter().any(|name| gap.object.contains(name)))
 }
 
 /// What the target's cgroups hold; `None` where memory is not accounted.
-fn held(action: &Action, sample: &Sample) -> Option<Bytes> {
-    let each = cgroups_of(&action.target, sample).filter_map(|(_, group)| group.memory.current);
+pub(super) fn held(target: &Target, sample: &Sample) -> Option<Bytes> {
+    let each = cgroups_of(target, sample).filter_map(|(_, group)| group.memory.current);
     each.reduce(|a, b| Bytes(a.0.saturating_add(b.0)))
 }

@@ -1,7 +1,10 @@
 //! The steps of relief for each kind of shortage, gentlest first: a table, and which row of it
 //! somebody stands on.
 
+use serde::{Deserialize, Serialize};
+
 use super::Question;
+use super::squeeze::Squeezes;
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers,
@@ -17,7 +20,8 @@ use crate::model::units::{Bytes, Nanos};
 pub(super) const EMERGENCY: Nanos = Nanos(2 * Nanos::SECOND.0);
 
 /// What kind of thing is short, as far as the way to relieve it goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum Kind {
     /// Memory, with time to try.
     Memory,
@@ -92,17 +96,28 @@ pub(super) struct Able<'a> {
     pub(super) want: Option<Bytes>,
     /// The budget has room for a step that ends work.
     pub(super) may_end: bool,
+    /// Squeezes in force: nobody is held back twice for want of the same thing.
+    pub(super) squeezes: &'a Squeezes,
 }
 
 impl<'a> Able<'a> {
     /// Whatever the budget says.
-    pub(super) fn of(question: &Question<'a>, target: &'a Target, want: Option<Bytes>) -> Self {
-        Self { relief: question.relief, sample: question.sample, target, want, may_end: true }
+    pub(super) fn of(
+        question: &Question<'a>,
+        target: &'a Target,
+        want: Option<Bytes>,
+        squeezes: &'a Squeezes,
+    ) -> Self {
+        let Question { relief, sample, .. } = *question;
+        Self { relief, sample, target, want, may_end: true, squeezes }
     }
 
-    fn can(&self, step: StepKind) -> bool {
+    fn can(&self, step: StepKind, kind: Kind) -> bool {
         let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
+        // Nobody to take it: it would cost its deadline and do nothing.
+        let has_means = self.sample.means.as_ref().is_none_or(|means| means.contains(&step));
         self.relief.steps.contains(&step)
+            && has_means
             && (self.may_end || !step.is_final())
             && match step {
                 // A part of what is wanted would cost its deadline and leave the shortage.
@@ -110,10 +125,13 @@ impl<'a> Able<'a> {
                     .is_some_and(|group| self.want.is_some_and(|want| reclaimable(group) >= want)),
                 // Nobody can ask the API for a pod whose name is not known.
                 Evict => self.is_known_by_name(),
-                Squeeze | StopContainers | KillContainers | ReleaseMemory => {
-                    group.is_some() || !self.target.members.is_empty()
-                }
+                Squeeze => self.has_cgroups(group) && !self.squeezes.hold(self.target, kind),
+                StopContainers | KillContainers | ReleaseMemory => self.has_cgroups(group),
             }
+    }
+
+    fn has_cgroups(&self, own: Option<&Cgroup>) -> bool {
+        own.is_some() || !self.target.members.is_empty()
     }
 
     fn is_known_by_name(&self) -> bool {
@@ -134,7 +152,7 @@ impl<'a> Able<'a> {
         };
         // The living give nothing back: only who was killed before can be hurried.
         let is_dead = after.is_some_and(StepKind::is_final);
-        let fits = |step: &StepKind| self.can(*step) && (*step != ReleaseMemory || is_dead);
+        let fits = |step: &StepKind| self.can(*step, kind) && (*step != ReleaseMemory || is_dead);
         let step = *steps[from..].iter().find(|step| fits(step))?;
         let why = match kind {
             Kind::MemoryEmergency => StepReason::Emergency,

@@ -3,10 +3,13 @@
 //! In: what is met, who would go first, and what came of the step before. Out: at most one
 //! `Action`, or the reason for doing nothing. Observing and enforcing are the same decision.
 
+mod after;
 mod effect;
 mod grace;
 mod ladder;
+mod squeeze;
 mod standing;
+mod target;
 mod tell;
 #[cfg(test)]
 mod tests;
@@ -15,12 +18,11 @@ use self::effect::{Pending, Progress};
 use self::ladder::{Able, Kind};
 pub use self::standing::ReliefStanding;
 use self::standing::{Proposal, Told};
-use crate::model::cgroup::{CgroupId, CgroupPath};
+pub use self::target::target_of;
 use crate::model::decision::{
-    Action, Candidate, Event, Hold, Key, KeyValue, Met, Observation, Ranking, StepKind, Target,
-    Trigger,
+    Action, Candidate, Effect, Event, Hold, Key, KeyValue, Met, Observation, Ranking, Release,
+    StepKind, Trigger,
 };
-use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{Eviction, Relief};
 use crate::model::units::{Bytes, Nanos};
@@ -56,6 +58,10 @@ pub struct Verdict {
     pub held: Option<Hold>,
     /// What people should know.
     pub events: Vec<Event>,
+    /// Squeezes that are to be taken back.
+    pub releases: Vec<Release>,
+    /// What earlier actions have come to.
+    pub effects: Vec<Effect>,
 }
 
 impl From<Hold> for Verdict {
@@ -67,7 +73,9 @@ impl From<Hold> for Verdict {
 /// Decides. Cannot fail.
 pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict {
     let now = question.sample.at.boot;
+    standing.enforce(question.relief);
     standing.forget(question, now);
+    let effects = standing.watched.look(question);
     let mut events = Vec::new();
     let verdict = match standing.pending.take() {
         None => None,
@@ -79,7 +87,8 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
     };
     let mut verdict = verdict.unwrap_or_else(|| anew(question, standing, now));
     verdict.events.splice(0..0, events);
-    verdict
+    let releases = standing.squeezes.due(question);
+    Verdict { releases, effects, ..verdict }
 }
 
 /// Nothing is pending.
@@ -115,7 +124,7 @@ fn hurry(
         return Some(begin(question, standing, first, now));
     }
     // A victim is chosen already, for whatever reason: a second one would die for its memory.
-    let able = Able { may_end: true, ..Able::of(question, &action.target, None) };
+    let able = Able::of(question, &action.target, None, &standing.squeezes);
     let (step, why) = able.next(Kind::MemoryEmergency, None)?;
     let new = Proposal { step, why, target: action.target.clone(), reason: first, want: None };
     Some(standing.take(question, new, now))
@@ -151,6 +160,7 @@ fn follow(
         Progress::Stuck(why) => why,
         Progress::Worked => return None,
     };
+    standing.squeezes.give_up(id);
     let action = &pending.action;
     let kind = Kind::of(&reason, action.reason.measured);
     // Somebody who may say no has said it, and there is time to ask the next.
@@ -159,8 +169,11 @@ fn follow(
         return None;
     }
     let may_end = standing.may_end(question) || standing.has_ended(&action.target);
-    let able = Able { may_end, ..Able::of(question, &action.target, action.want) };
-    match able.next(kind, Some(action.step)) {
+    let next = {
+        let able = Able::of(question, &action.target, action.want, &standing.squeezes);
+        Able { may_end, ..able }.next(kind, Some(action.step))
+    };
+    match next {
         Some((step, _)) if action.is_enforced || !action.step.is_final() => {
             let (target, reason, want) = (action.target.clone(), action.reason, action.want);
             let new = Proposal { step, why, target, reason, want };
@@ -204,7 +217,8 @@ fn begin(
             continue;
         }
         let target = target_of(candidate, question.sample);
-        let able = Able { may_end, ..Able::of(question, &target, want) };
+        let able = Able::of(question, &target, want, &standing.squeezes);
+        let able = Able { may_end, ..able };
         let mut next = able.next(kind, None);
         while let Some((step, _)) = next
             && standing.has_tried(&name, &target, step)
@@ -254,23 +268,4 @@ fn harm(candidate: &Candidate) -> Option<Nanos> {
 fn wanted(met: &Met) -> Option<Bytes> {
     let Trigger::Eviction(threshold) = met.threshold else { return None };
     met.missing.filter(|_| threshold.signal.resource() == "memory").map(Bytes)
-}
-
-fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
-    let found: Option<(CgroupId, CgroupPath)> = sample.cgroups.iter().find_map(|(id, group)| {
-        let is_it =
-            matches!(Place::of(&group.path), Place::Pod { uid, .. } if uid == candidate.uid);
-        is_it.then(|| (*id, group.path.clone()))
-    });
-    // A group has cgroups of its own accord: those of its members.
-    let (cgroup, path) = found.filter(|_| candidate.members.is_empty()).unzip();
-    Target {
-        name: candidate.name.clone(),
-        namespace: candidate.namespace.clone(),
-        uid: candidate.uid.clone(),
-        members: candidate.members.clone(),
-        cgroup,
-        path,
-        ..Target::default()
-    }
 }

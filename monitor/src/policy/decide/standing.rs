@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::after::Watched;
 use super::effect::Pending;
 use super::ladder::{Able, Kind};
+use super::squeeze::Squeezes;
 use super::{Question, Verdict, grace, tell};
 use crate::model::decision::{Action, Event, Hold, Met, StepKind, StepReason, Target, Trigger};
 use crate::model::pod::Place;
@@ -33,6 +35,13 @@ pub struct ReliefStanding {
     held_back: BTreeSet<Told>,
     /// Since when nothing has been met.
     calm_since: Option<Nanos>,
+    #[serde(skip_serializing_if = "Squeezes::is_empty")]
+    pub(super) squeezes: Squeezes,
+    #[serde(skip_serializing_if = "Watched::is_empty")]
+    pub(super) watched: Watched,
+    /// Steps that were really taken at the last tick.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    enforced: BTreeSet<StepKind>,
 }
 
 /// Reasons for doing nothing that want attention, each told once for each shortage.
@@ -58,7 +67,7 @@ impl ReliefStanding {
     pub(super) fn take(&mut self, question: &Question<'_>, new: Proposal, now: Nanos) -> Verdict {
         let Proposal { step, why, target, reason, want } = new;
         let kind = Kind::of(&reason.threshold, reason.measured);
-        let able = Able { may_end: true, ..Able::of(question, &target, want) };
+        let able = Able::of(question, &target, want, &self.squeezes);
         let escalates_to = able.next(kind, Some(step)).map(|(step, _)| step);
         let grace = step
             .is_final()
@@ -89,6 +98,8 @@ impl ReliefStanding {
             self.victims.push((now, action.target.uid.clone()));
         }
         self.try_on(&action.target, &action.reason.threshold, step);
+        self.squeezes.note(&action, now);
+        self.watched.note(&action, question.sample);
         self.pending = Some(Pending::new(action.clone(), question.sample));
         Verdict { action: Some(action), ..Verdict::default() }
     }
@@ -122,6 +133,22 @@ impl ReliefStanding {
         let spent = usize::try_from(relief.budget).is_ok_and(|most| self.victims.len() >= most);
         let (oldest, _) = self.victims.first()?;
         spent.then(|| oldest.plus(relief.budget_window))
+    }
+
+    /// Steps that were only recorded so far and are taken from now on were never tried: what was
+    /// recorded of them stands in nobody's way.
+    pub(super) fn enforce(&mut self, relief: &Relief) {
+        let new: BTreeSet<_> = relief.enforce.difference(&self.enforced).copied().collect();
+        self.enforced.clone_from(&relief.enforce);
+        if new.is_empty() {
+            return;
+        }
+        self.tried.retain(|(.., step)| !new.contains(step));
+        let is_new =
+            |pending: &Pending| !pending.action.is_enforced && new.contains(&pending.action.step);
+        let Some(pending) = self.pending.take_if(|pending| is_new(pending)) else { return };
+        self.squeezes.give_up(pending.action.id);
+        self.victims.retain(|(_, uid)| *uid != pending.action.target.uid);
     }
 
     /// Drops what is too old to matter: what was tried against a shortage that has been over for

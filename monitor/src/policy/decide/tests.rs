@@ -1,11 +1,12 @@
 mod properties;
+mod undone;
 
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::cgroup::{Cgroup, MemoryFiles, MemoryStat};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
-use crate::model::decision::{MeritKey, Order, Outcome, OutcomeResult, StepReason};
+use crate::model::decision::{MeritKey, Order, Outcome, OutcomeResult, StepReason, Target};
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
 use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};

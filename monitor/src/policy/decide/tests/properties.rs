@@ -102,3 +102,75 @@ proptest! {
         }
     }
 }
+
+/// How a squeeze ended that was seen in a verdict.
+fn note_squeezes(verdict: &Verdict, squeezed: &mut BTreeMap<u64, u32>) {
+    let new = verdict.action.iter().filter(|action| action.step == Squeeze);
+    squeezed.extend(new.map(|action| (action.id, 0)));
+    for release in &verdict.releases {
+        *squeezed.get_mut(&release.action).expect("only what was squeezed is released") += 1;
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_squeeze_ends_once_and_none_outlives_the_shortage(
+        turns in proptest::collection::vec(turn(), 1..150),
+        is_enforced: bool,
+    ) {
+        let mut node = Node::new();
+        if !is_enforced {
+            node.relief.enforce.clear();
+        }
+        let pods: Vec<_> = node.sample.cgroups.keys().copied().collect();
+        let (mut second, mut is_met, mut last) = (1, None, 0);
+        let mut squeezed = BTreeMap::new();
+        for turn in turns {
+            match turn {
+                Turn::Calm => is_met = None,
+                // Of all that is short, what a squeeze is for.
+                Turn::Short(which) => is_met = Some(met([triggers()[1], triggers()[3]][which % 2])),
+                Turn::Grace => is_met = Some(Met { is_due: false, ..met(triggers()[3]) }),
+                Turn::Hear(result) => node.hear(last, result),
+                Turn::End(_) => {}
+                Turn::Wait(n) => second += n,
+            }
+            let verdict = node.at(second, &is_met.into_iter().collect::<Vec<_>>());
+            last = verdict.action.as_ref().map_or(last, |action| action.id);
+            note_squeezes(&verdict, &mut squeezed);
+        }
+        prop_assert!(node.sample.cgroups.keys().copied().eq(pods), "nobody ended");
+        for _ in 0..3 {
+            second += 10;
+            note_squeezes(&node.at(second, &[]), &mut squeezed);
+        }
+        prop_assert!(squeezed.values().all(|n| *n == 1), "{squeezed:?}");
+        prop_assert!(node.standing.squeezes.is_empty());
+    }
+
+    #[test]
+    fn no_step_is_tried_twice_against_a_shortage_that_lasts(
+        means in proptest::collection::btree_set(proptest::sample::select(&StepKind::ALL[..]), 0..6),
+        results in proptest::collection::vec(proptest::option::of(prop_oneof![
+            Just(OutcomeResult::Done),
+            Just(OutcomeResult::Refused),
+            Just(OutcomeResult::Failed)
+        ]), 300),
+        which in 0_usize..5,
+    ) {
+        let mut node = Node::new();
+        node.sample.means = Some(means.clone());
+        let short_of = [met(triggers()[which])];
+        let mut seen = Vec::new();
+        for (second, result) in (1..).zip(results) {
+            let Some(action) = node.at(second, &short_of).action else { continue };
+            prop_assert!(means.contains(&action.step), "{action:?}");
+            let step = (action.target.uid.clone(), action.step);
+            prop_assert!(!seen.contains(&step), "{step:?} again");
+            seen.push(step);
+            if let Some(result) = result {
+                node.hear(action.id, result);
+            }
+        }
+    }
+}
