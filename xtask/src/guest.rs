@@ -17,6 +17,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 use crate::clock::Since;
+use crate::relief;
 use crate::scenario::judge::{Evidence, judge};
 use crate::scenario::report::{Line, Report};
 use crate::scenario::{self, Scenario};
@@ -53,6 +54,10 @@ impl Guest {
             .append(true)
             .open(&self.results)
             .with_context(|| format!("cannot write to {}", self.results.display()))?;
+        if self.scenarios.join("plan").exists() {
+            relief::play_all(&self.scenarios, &mut results)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut say = |line: &Line| -> Result<()> {
             Ok(writeln!(results, "{}", serde_json::to_string(line)?)?)
         };

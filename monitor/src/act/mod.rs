@@ -3,6 +3,7 @@
 //! each. It never judges: it refuses what may never be touched, does what it is told as far as it
 //! is enforced, and says what it saw.
 
+mod aside;
 mod cgroup;
 mod failure;
 mod guard;
@@ -187,6 +188,12 @@ impl Actor {
             None => true,
         });
         news
+    }
+
+    /// True while there is somebody whose end is awaited: `news` has to be asked for.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.running.is_empty()
     }
 }
 

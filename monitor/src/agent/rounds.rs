@@ -23,9 +23,9 @@ use crate::serve::publish::Publisher;
 pub(super) struct Rounds {
     /// Who acts, or why nobody can.
     acting: Result<Acting, String>,
+    pace: Pace,
     /// Who keeps limits written; `None` if nobody can.
     keeping: Option<Keeping>,
-    pace: Pace,
     publisher: Publisher,
     hangup: Signal,
     again: Again,
@@ -55,7 +55,7 @@ impl Rounds {
         if let Some((path, bounds)) = record {
             watch.record(&path, bounds).map_err(AgentError::Record)?;
         }
-        Ok((Self { acting, keeping, pace, publisher, hangup, again }, watch))
+        Ok((Self { acting, pace, keeping, publisher, hangup, again }, watch))
     }
 
     /// Looks, has done, shows, for ever.
