@@ -10,6 +10,7 @@ use crate::model::snapshot::{Averages, Snapshot};
 use crate::policy::assess::{AssessStanding, Assessment, assess};
 use crate::policy::decide::{Question, ReliefStanding, Verdict, decide};
 use crate::policy::rank::harm::HarmStanding;
+use crate::policy::rank::workload::Workloads;
 use crate::policy::rank::{Purpose, contenders, rank};
 
 /// What the policy remembers. Stored at the head of a recording, so that a replay can start in
@@ -70,15 +71,17 @@ impl Engine {
     pub fn step(&mut self, sample: Sample) -> Step {
         let standing = &mut self.standing;
         let snapshot = Snapshot::between(standing.before.as_ref(), &sample, &mut standing.averages);
-        standing.harm.update(standing.before.as_ref(), &sample, &snapshot);
+        let workloads = Workloads::of(&self.settings.workloads, &snapshot);
+        standing.harm.update(standing.before.as_ref(), &sample, &snapshot, &workloads);
         let assessment = assess(&self.settings, &sample, &snapshot, &mut standing.assess);
         let ranking = assessment.first.as_ref().map(|first| {
             let purpose = Purpose::of(&first.threshold);
             let rules = &self.settings.ranking;
             let kind = (purpose, rules.order);
-            let all = contenders::of_node(&sample, &snapshot, &standing.harm, kind, rules);
+            let all = contenders::of_node(&sample, &snapshot, &standing.harm, kind, &self.settings);
             let ranking = rank(&all, purpose, rules.order, rules);
-            Ranking { outsiders: contenders::outsiders(&standing.harm, purpose), ..ranking }
+            let outsiders = contenders::outsiders(&standing.harm, purpose, &all);
+            Ranking { outsiders, ..ranking }
         });
         let question = Question {
             relief: &self.settings.relief,

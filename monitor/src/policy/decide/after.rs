@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Question;
 use super::effect::{held, is_gone, is_unread};
-use super::ladder::cgroups_of;
+use super::target::cgroups_of;
 use crate::model::decision::{Action, Effect, Target};
 use crate::model::sample::Sample;
 use crate::model::units::{Bytes, Nanos};

@@ -8,9 +8,10 @@ use super::after::Watched;
 use super::effect::Pending;
 use super::ladder::{Able, Kind};
 use super::squeeze::Squeezes;
+use super::target::present;
 use super::{Question, Verdict, grace, tell};
 use crate::model::decision::{Action, Event, Hold, Met, StepKind, StepReason, Target, Trigger};
-use crate::model::pod::Place;
+use crate::model::sample::GapReason;
 use crate::model::settings::Relief;
 use crate::model::threshold::PressureSignal;
 use crate::model::units::{Bytes, Nanos};
@@ -177,12 +178,17 @@ impl ReliefStanding {
         for name in acted_upon.difference(&met) {
             self.calm.entry(name.clone()).or_insert(now);
         }
-        let there: BTreeSet<_> = question.sample.cgroups.values().filter_map(uid).collect();
+        let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
+        let there = present(&uids, question.sample);
+        let is_unread = |uid: &str| {
+            let mut gaps = question.sample.gaps.iter().filter(|gap| gap.why != GapReason::Gone);
+            gaps.any(|gap| gap.object.contains(uid))
+        };
         let calm = &self.calm;
         self.tried.retain(|(name, uid, _)| {
             let is_over = calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
             let is_pending = pending.as_ref().is_some_and(|(n, u)| n == name && *u == uid);
-            is_pending || (!is_over && there.contains(uid))
+            is_pending || (!is_over && (there.contains(uid) || is_unread(uid)))
         });
     }
 
@@ -194,13 +200,6 @@ impl ReliefStanding {
             verdict.events.push(event);
         }
         verdict
-    }
-}
-
-fn uid(group: &crate::model::cgroup::Cgroup) -> Option<String> {
-    match Place::of(&group.path) {
-        Place::Pod { uid, .. } => Some(uid),
-        _ => None,
     }
 }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contender::Harm;
 use super::need::Need;
+use super::workload::Workloads;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
@@ -79,15 +80,22 @@ pub(super) enum Party {
 type Doings = BTreeMap<Party, Entry>;
 
 impl HarmStanding {
-    /// Adds what happened from `before` to `sample`, which `snapshot` has compared.
-    pub fn update(&mut self, before: Option<&Sample>, sample: &Sample, snapshot: &Snapshot) {
+    /// Adds what happened from `before` to `sample`, which `snapshot` has compared. What a workload
+    /// does is the doing of all of it.
+    pub fn update(
+        &mut self,
+        before: Option<&Sample>,
+        sample: &Sample,
+        snapshot: &Snapshot,
+        workloads: &Workloads<'_>,
+    ) {
         let Some(before) = before.filter(|_| snapshot.interval > Nanos(0)) else { return };
         let covered = |of: fn(&Coverage) -> bool| {
             [before, sample].iter().all(|s| s.kernel.as_ref().is_some_and(|k| of(&k.covers)))
         };
         let waits = covered(|covers| covers.waits);
         let memory = covered(|covers| covers.memory);
-        let tree = Tree::new(snapshot);
+        let tree = Tree::new(snapshot, workloads);
         let there = tree.parties();
         let interval = snapshot.interval;
         self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
@@ -111,10 +119,12 @@ impl HarmStanding {
 }
 
 impl Ledger {
-    /// Those outside pods that harm others most, at most `n`; nobody below a millisecond a second.
+    /// Those outside pods that harm others most, at most `n` of those that `counts` picks; nobody
+    /// below a millisecond a second.
     #[must_use]
-    pub fn outsiders(&self, n: usize) -> Vec<Outsider> {
-        let harmful = self.outside.iter().filter(|(_, entry)| entry.harm.millis() > 0);
+    pub fn outsiders(&self, n: usize, counts: impl Fn(&CgroupPath) -> bool) -> Vec<Outsider> {
+        let outside = self.outside.iter().filter(|(path, _)| counts(path));
+        let harmful = outside.filter(|(_, entry)| entry.harm.millis() > 0);
         let mut all: Vec<Outsider> = harmful
             .map(|(path, entry)| Outsider { path: path.clone(), harm: entry.harm.others })
             .collect();
@@ -189,24 +199,29 @@ pub(super) struct Tree<'a> {
     /// Cgroups with others below them.
     parents: BTreeSet<CgroupId>,
     snapshot: &'a Snapshot,
+    workloads: &'a Workloads<'a>,
 }
 
 impl<'a> Tree<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
-        let parties = snapshot.scopes.keys().map(|&id| (id, Self::party(snapshot, id))).collect();
+    fn new(snapshot: &'a Snapshot, workloads: &'a Workloads<'a>) -> Self {
+        let party = |&id: &CgroupId| (id, Self::party(snapshot, workloads, id));
+        let parties = snapshot.scopes.keys().map(party).collect();
         let parents = snapshot.scopes.values().filter_map(|scope| scope.parent).collect();
-        Self { parties, parents, snapshot }
+        Self { parties, parents, snapshot, workloads }
     }
 
-    /// The pod that the cgroup is, or lies in; else itself. CRI-O's monitor beside the containers
-    /// is the pod's, too.
-    fn party(snapshot: &Snapshot, id: CgroupId) -> Party {
+    /// The pod or workload that the cgroup is, or lies in; else itself. CRI-O's monitor beside the
+    /// containers is the pod's, too.
+    fn party(snapshot: &Snapshot, workloads: &Workloads<'_>, id: CgroupId) -> Party {
         let mut at = Some(id);
         for _ in 0..DEPTH {
             let Some(scope) = at.and_then(|id| snapshot.scopes.get(&id)) else { break };
             match &scope.place {
                 Place::Pod { uid, .. } | Place::Container { pod: uid, .. } => {
                     return Party::Pod(uid.clone());
+                }
+                Place::Other if at.is_some_and(|id| workloads.has(id)) => {
+                    return Party::Outside(scope.path.clone());
                 }
                 Place::Other => at = scope.parent,
                 Place::Node | Place::Kubepods | Place::Qos { .. } => break,
@@ -247,7 +262,8 @@ impl<'a> Tree<'a> {
         for (id, scope) in &snapshot.scopes {
             let throttled = scope.cpu.as_ref().and_then(|cpu| cpu.throttled_own);
             let Some(throttled) = throttled.filter(|time| time.now > Nanos(0)) else { continue };
-            if let (Place::Pod { .. }, Some(party)) = (&scope.place, self.parties.get(id)) {
+            let is_whole = matches!(scope.place, Place::Pod { .. }) || self.workloads.has(*id);
+            if let Some(party) = self.parties.get(id).filter(|_| is_whole) {
                 let harm = &mut doings.entry(party.clone()).or_default().harm;
                 harm.own = harm.own.plus(throttled.now);
             }

@@ -5,12 +5,14 @@
 
 pub mod contenders;
 pub mod harm;
+pub mod workload;
 
 mod contender;
 mod group;
 mod merit;
 mod need;
 mod spare;
+mod untouchable;
 
 pub use contender::{Contender, Harm};
 pub use merit::first_difference;

@@ -51,7 +51,8 @@ impl Share {
         })
     }
 
-    /// By pods, and by the cgroups outside pods that have none below them: each is counted once.
+    /// By pods and workloads, and by the other cgroups that have none below them: each is counted
+    /// once.
     fn of(
         tree: &Tree<'_>,
         before: &Sample,
@@ -63,7 +64,8 @@ impl Share {
             let Some(party) = tree.parties.get(id) else { continue };
             let counts = match party {
                 Party::Pod(_) => matches!(scope.place, Place::Pod { .. }),
-                Party::Outside(_) => !tree.parents.contains(id),
+                _ if tree.workloads.has(*id) => true,
+                Party::Outside(path) => *path == scope.path && !tree.parents.contains(id),
             };
             if !counts {
                 continue;

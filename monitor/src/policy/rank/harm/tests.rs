@@ -83,7 +83,8 @@ impl Node {
     }
 
     fn update(&mut self) {
-        self.standing.update(Some(&self.before), &self.sample, &self.snapshot);
+        let none = Workloads::default();
+        self.standing.update(Some(&self.before), &self.sample, &self.snapshot, &none);
     }
 
     /// Milliseconds a second of others' waiting and of its own.
@@ -118,7 +119,7 @@ fn run_queue_waits_are_laid_on_the_pod_whose_container_ran() {
     for (who, others, own) in table {
         assert_eq!(node.harm(Need::Cpu, who), (others, own), "{who}");
     }
-    let told = node.standing.cpu.outsiders(3);
+    let told = node.standing.cpu.outsiders(3, |_| true);
     let want = Outsider { path: CgroupPath(DAEMON.into()), harm: Nanos(40 * MS) };
     assert_eq!(told, [want]);
 }
@@ -245,7 +246,7 @@ fn what_is_not_measured_is_unknown_and_forgotten() {
     let before = node.standing.clone();
     node.snapshot.interval = Nanos(0);
     node.update();
-    node.standing.update(None, &node.sample, &node.snapshot);
+    node.standing.update(None, &node.sample, &node.snapshot, &Workloads::default());
     assert_eq!(node.standing, before);
 }
 
