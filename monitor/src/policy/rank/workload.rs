@@ -81,8 +81,9 @@ mod tests {
             "/nested/kubepods",
             "/nested/kubepods/podu2",
         ];
+        type Row<'a> = (&'a [&'a str], &'a [(&'a str, i32)]);
         #[rustfmt::skip]
-        let table: [(&[&str], &[(&str, i32)]); 6] = [
+        let table: [Row<'_>; 6] = [
             // rules, workloads and by which rule
             (&["/system.slice/*.service"],                     &[("/system.slice/web.service", 0)]),
             (&["/system.slice/*.service/*", "/system.slice/**"], &[("/system.slice/web.service", 1)]),
