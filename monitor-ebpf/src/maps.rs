@@ -6,7 +6,9 @@
 use core::ffi::c_void;
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
-use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST};
+use aya_ebpf::bindings::{
+    BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP,
+};
 use aya_ebpf::helpers::generated::bpf_map_lookup_percpu_elem;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, RingBuf};
@@ -157,12 +159,23 @@ pub(crate) fn blame(victim: u64, aggressor: u64, time: u64) -> bool {
     MATRIX.insert(pair, time, BPF_NOEXIST.into()).is_ok()
 }
 
+/// Whether the agent is to hear of an event at once: an OOM kill cannot wait, and a node on which
+/// cgroups come and go all the time must not keep the agent awake.
+#[derive(Clone, Copy)]
+pub(crate) enum Haste {
+    AtOnce,
+    WithTheNextTick,
+}
+
 /// Sends an event, or counts it as lost. `fill` writes what is particular to it.
 #[inline(always)]
-pub(crate) fn send(fill: impl FnOnce(*mut Event)) {
+pub(crate) fn send(haste: Haste, fill: impl FnOnce(*mut Event)) {
     if let Some(mut slot) = EVENTS.reserve::<Event>(0) {
         fill(slot.as_mut_ptr());
-        slot.submit(0);
+        slot.submit(match haste {
+            Haste::AtOnce => BPF_RB_FORCE_WAKEUP.into(),
+            Haste::WithTheNextTick => BPF_RB_NO_WAKEUP.into(),
+        });
     } else {
         count_lost(|cpu| &raw mut cpu.lost_events);
     }

@@ -17,7 +17,7 @@ use crate::layout::{
     CGROUP_ROOT, CGROUP_ROOT_HIERARCHY, MEMCG_CSS_CGROUP, OOM_MEMCG, Object, VICTIM_IS_TASK,
     cgroup_of_task, has, id, load, pid,
 };
-use crate::maps::{OOM_LIMITS, send};
+use crate::maps::{Haste, OOM_LIMITS, send};
 use crate::stall::{end, thread};
 
 /// `out_of_memory(oc)`: the OOM killer is called, for one cgroup's limit or for the node.
@@ -54,7 +54,7 @@ pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: a helper without arguments.
     let trigger = unsafe { bpf_get_current_cgroup_id() };
     let kind = if limit.is_some() { OOM_LIMIT_KNOWN } else { OOM };
-    send(|event| {
+    send(Haste::AtOnce, |event| {
         // SAFETY: the slot is ours until it is submitted.
         unsafe { head(event, kind, victim, [limit.unwrap_or(0), trigger], victim_pid) };
     });
@@ -84,7 +84,7 @@ unsafe fn lifecycle(cgroup: Object, path: *const u8, kind: u32) -> i32 {
             return 0;
         }
         let key = id(cgroup);
-        send(|event| {
+        send(Haste::WithTheNextTick, |event| {
             head(event, kind, key, [0, 0], 0);
             let text = (&raw mut (*event).path).cast();
             // An unreadable path stays empty.

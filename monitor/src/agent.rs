@@ -1,39 +1,54 @@
 //! The event loop; the only place that knows everyone.
-//! Ticks once a second: has the sampler read and the watch judge, publishes the view. Reads its
-//! configuration again on SIGHUP, and leaves in good order on SIGTERM, SIGINT or when its time is up.
+//! Opens everything, runs its rounds beside the server, and leaves in good order on SIGTERM, SIGINT
+//! or when its time is up.
 
+mod acting;
 mod agreement;
 mod live;
+mod mode;
+mod pace;
+mod rounds;
+mod state;
 mod watch;
 
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::{JoinError, spawn_blocking};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::task::JoinError;
+use tokio::time::{Instant, sleep_until};
 
 use crate::clock;
 use crate::model::capability::Capability;
+use crate::model::cgroup::CgroupId;
 use crate::model::cost::KernelCost;
 use crate::model::node::NodeFacts;
-use crate::model::sample::Sample;
+use crate::model::sample::{Cause, Sample};
 use crate::record::journal::JournalError;
 use crate::serve;
 use crate::serve::publish::Publisher;
 use crate::serve::view::View;
 
-pub use live::{Live, OpenError, SourceOptions};
-pub use watch::{Orders, Plan};
-use watch::{Seen, Watch};
+use self::acting::Heard;
+pub use self::live::{Live, OpenError, SourceOptions};
+pub use self::mode::Mode;
+use self::mode::Warrant;
+pub use self::pace::Alarms;
+use self::pace::TICK;
+use self::rounds::Rounds;
+use self::state::State;
+pub use self::state::StateError;
+pub use self::watch::{Orders, Plan};
+use self::watch::{Seen, Watch};
 
-/// Pressure files must not be read more often: each read throws away stall below a jiffy, for
-/// every reader on the node.
-const TICK: Duration = Duration::from_secs(1);
+/// What is remembered beyond the agent's life lies here; gone when the node restarts, and so is
+/// what it is about.
+pub const STATE_DIR: &str = "/run/isobar";
 /// Where the agent listens, and where `top` and `status` look for it.
 pub const LISTEN: &str = "127.0.0.1:9797";
 /// A read that hangs (a dying disk below a cgroup's lock) must not hold up the exit for longer.
@@ -43,8 +58,14 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub trait Sampler: Send + 'static {
     /// What is true for as long as the node is up.
     fn facts(&self) -> NodeFacts;
-    /// Reads everything once.
-    fn sample(&mut self) -> Reading;
+    /// Reads everything once, because of `cause`.
+    fn sample(&mut self, cause: Cause) -> Reading;
+    /// What calls for a sooner tick; asked for once, before the first.
+    fn alarms(&mut self) -> Alarms;
+    /// Names who may be to blame, so that it is watched more closely until the next call.
+    fn suspect(&mut self, suspects: Vec<CgroupId>);
+    /// Where what it reads can be acted upon: the top of the cgroup v2 tree; `None` for nowhere.
+    fn cgroup_root(&self) -> Option<PathBuf>;
 }
 
 /// What one tick gives.
@@ -67,6 +88,10 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// What to judge by.
     pub orders: Orders,
+    /// What may be done on the node.
+    pub mode: Mode,
+    /// Where to remember what is done: see [`STATE_DIR`].
+    pub state_dir: PathBuf,
 }
 
 /// Why the agent could not run.
@@ -78,6 +103,9 @@ pub enum AgentError {
     /// A port below 1024 without the capability.
     #[error("not permitted to listen on {0}: missing CAP_NET_BIND_SERVICE")]
     Denied(SocketAddr),
+    /// Another agent acts on this node.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// Any other failure to listen: no such address, as a rule.
     #[error("cannot listen on {address}; choose another address with --listen")]
     Listen {
@@ -100,12 +128,13 @@ pub enum AgentError {
     Sampler(#[source] JoinError),
 }
 
-/// Runs until a signal comes or the time is up. `open` is called once the port is ours, so that a
-/// second agent attaches nothing to the kernel before it finds out that it is one too many.
+/// Runs until a signal comes or the time is up. `open` is called once the port is ours, and nobody
+/// else enforces if we do, so that a second agent attaches nothing to the kernel before it finds
+/// out that it is one too many.
 ///
 /// # Errors
 /// See [`AgentError`]; what `open` fails with is passed on.
-pub fn run<S, E>(options: Options, open: impl FnOnce() -> Result<S, E>) -> Result<(), E>
+pub fn run<S, E>(mut options: Options, open: impl FnOnce() -> Result<S, E>) -> Result<(), E>
 where
     S: Sampler,
     E: From<AgentError>,
@@ -116,8 +145,10 @@ where
     let result = runtime.block_on(async {
         let leave = Leave::catch().map_err(AgentError::Start)?;
         let listener = listen(options.listen).await?;
+        let mut warrant = Warrant::new(options.mode, State::at(&options.state_dir));
+        warrant.bind(&mut options.orders.plan.settings).map_err(AgentError::State)?;
         let sampler = open()?;
-        live_on(sampler, listener, options, leave).await.map_err(E::from)
+        live_on(sampler, listener, warrant, options, leave).await.map_err(E::from)
     });
     runtime.shutdown_timeout(PATIENCE);
     result
@@ -126,57 +157,22 @@ where
 async fn live_on<S: Sampler>(
     sampler: S,
     listener: TcpListener,
+    warrant: Warrant,
     options: Options,
     leave: Leave,
 ) -> Result<(), AgentError> {
-    let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
+    let Options { listen, duration, orders, .. } = options;
     let (publisher, latest) = Publisher::new(sampler.facts(), clock::now());
-    let Orders { plan, again, record } = options.orders;
-    let mut watch = Watch::new(sampler, plan);
-    if let Some((path, bounds)) = record {
-        watch.record(&path, bounds).map_err(AgentError::Record)?;
-    }
+    let (mut rounds, watch) = Rounds::new(sampler, orders, warrant, publisher)?;
     let server = axum::serve(listener, serve::router(latest));
-    tracing::info!(listen = %options.listen, "observing; the page is at http://{}/", options.listen);
+    tracing::info!(%listen, "{}; the page is at http://{listen}/", watch.words());
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.
     tokio::select! {
         ended = server.into_future() => ended.map_err(AgentError::Serve),
-        ended = tick(watch, publisher, hangup, again) => ended,
+        ended = rounds.go(watch) => ended,
         why = leave.asked() => { tracing::info!("leaving: {why}"); Ok(()) }
-        () = timer(options.duration) => Ok(()),
-    }
-}
-
-/// Samples and judges for ever.
-async fn tick<S: Sampler>(
-    mut watch: Watch<S>,
-    mut publisher: Publisher,
-    mut hangup: Signal,
-    mut again: watch::Again,
-) -> Result<(), AgentError> {
-    let mut ticks = interval(TICK);
-    // After a stall (or a suspended laptop) go on from now: a burst of ticks would read pressure
-    // files more than once a second.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            Some(()) = hangup.recv() => {
-                watch.reload(again());
-                continue;
-            }
-        }
-        // On a thread of its own: a read can hang, and then /livez has to say so.
-        let (back, seen) = spawn_blocking(move || {
-            let seen = watch.look();
-            (watch, seen)
-        })
-        .await
-        .map_err(AgentError::Sampler)?;
-        watch = back;
-        let Seen { step, capabilities, cost } = seen;
-        publisher.publish(step, capabilities, cost);
+        () = timer(duration) => Ok(()),
     }
 }
 
@@ -192,15 +188,15 @@ impl<S: Sampler> Observer<S> {
     /// Takes the first sample, which the first observation is compared with.
     pub fn new(sampler: S, plan: Plan) -> Self {
         let (publisher, _) = Publisher::new(sampler.facts(), clock::now());
-        let mut watch = Watch::new(sampler, plan);
-        watch.look();
+        let mut watch = Watch::new(sampler, plan, None);
+        watch.look(Cause::Timer, Heard::default());
         Self { watch, publisher }
     }
 
     /// Waits for a tick, and shows what happened in it.
     pub fn observe(&mut self) -> View {
         std::thread::sleep(TICK);
-        let Seen { step, capabilities, cost } = self.watch.look();
+        let Seen { step, capabilities, cost, .. } = self.watch.look(Cause::Timer, Heard::default());
         self.publisher.view(step, capabilities, cost)
     }
 }

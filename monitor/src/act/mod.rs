@@ -3,12 +3,45 @@
 //! each. It never judges: it refuses what may never be touched, does what it is told as far as it
 //! is enforced, and says what it saw.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+mod cgroup;
+mod failure;
+mod guard;
+mod journal;
+mod kill;
+mod means;
+mod mrelease;
+mod process;
+mod reclaim;
+mod running;
+mod scene;
+mod squeeze;
+mod steps;
+mod work;
 
-use crate::model::decision::{Action, Outcome, Release, StepKind, Target};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use self::cgroup::{Group, Root};
+use self::guard::Guard;
+use self::journal::Journal;
+pub use self::journal::JournalError;
+use self::mrelease::Releaser;
+use self::running::Running;
+use self::scene::{Scene, Stage};
+use crate::model::decision::{Action, Outcome, Release, ReleaseReason, StepKind, Target};
 use crate::model::limit::{LimitState, LimitWrite};
 use crate::model::pattern::PathPattern;
+use crate::model::units::Bytes;
+
+/// Targets that are kept open.
+const LIKELY: usize = 16;
+/// Processes of all of them that are held, at most.
+const LIKELY_HELD: usize = 128;
 
 /// Where to act, and where nothing is done.
 #[derive(Debug, Clone)]
@@ -25,12 +58,38 @@ pub struct Options {
 
 /// Why nothing can be done at all.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {}
+pub enum OpenError {
+    /// There is no such directory, or it may not be read.
+    #[error("cannot open {path}, where cgroup v2 should be mounted")]
+    Root {
+        /// Which directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// procfs is not mounted there.
+    #[error("cannot read {path}: is procfs mounted there?")]
+    Boot {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// What was written before cannot be known.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
 
 /// Who acts.
 #[derive(Debug)]
 pub struct Actor {
     options: Options,
+    root: Root,
+    guard: Guard,
+    journal: Journal,
+    likely: Vec<Scene>,
+    running: Vec<Running>,
+    releaser: Releaser,
 }
 
 impl Actor {
@@ -39,36 +98,95 @@ impl Actor {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(options: Options) -> Result<Self, OpenError> {
-        Ok(Self { options })
+        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, &options.cgroup_root, directory, Mode::empty());
+        let root: Root = Arc::new(root.map_err(|why| {
+            let path = options.cgroup_root.clone();
+            OpenError::Root { path, source: why.into() }
+        })?);
+        let path = options.proc.join("sys/kernel/random/boot_id");
+        let boot = fs::read_to_string(&path).map_err(|source| OpenError::Boot { path, source })?;
+        let journal = Journal::open(&options.state, boot.trim_end().into(), |entry| {
+            Group::open(&root, &entry.path, entry.cgroup).is_ok()
+        })?;
+        let guard = Guard::new(&options.proc, options.never_touch.clone());
+        let (likely, running, releaser) = Default::default();
+        Ok(Self { options, root, guard, journal, likely, running, releaser })
     }
 
-    /// The steps that can be taken here.
+    /// The steps that can be taken here. Never the API's eviction, which is no matter of the node.
     #[must_use]
     pub fn means(&self) -> BTreeSet<StepKind> {
-        BTreeSet::new()
+        means::of(&self.root)
+    }
+
+    /// Squeezes that an agent before this one left in force, each as a release that undoes it.
+    #[must_use]
+    pub fn left_over(&self) -> Vec<Release> {
+        let mut releases: Vec<Release> = Vec::new();
+        for entry in self.journal.inherited() {
+            for action in &entry.actions {
+                let target = Target {
+                    name: entry.path.0.clone(),
+                    cgroup: Some(entry.cgroup),
+                    path: Some(entry.path.clone()),
+                    ..Target::default()
+                };
+                let why = ReleaseReason::Expired;
+                let release = Release { action: *action, target, why, is_enforced: true };
+                if !releases.contains(&release) {
+                    releases.push(release);
+                }
+            }
+        }
+        releases
     }
 
     /// Opens the cgroups of those who may be next, so that nothing has to be looked up then.
     pub fn prepare(&mut self, likely: &[Target]) {
-        let _ = likely;
+        self.guard.find_own(&self.options.proc);
+        let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
+        let mut before = std::mem::take(&mut self.likely);
+        let mut n_held = 0;
+        for target in likely.iter().take(LIKELY) {
+            let most = LIKELY_HELD - n_held;
+            let known = before.iter().position(|scene| scene.is_of(stage, target));
+            let scene = match known.map(|i| before.swap_remove(i)) {
+                Some(mut scene) => scene.look(stage, most).map(|()| scene),
+                None => Scene::open(stage, target, most),
+            };
+            // Who cannot be opened now is told so when it is to be done.
+            if let Ok(scene) = scene {
+                n_held += scene.held.len();
+                self.likely.push(scene);
+            }
+        }
     }
 
     /// Takes one step. One that is not enforced goes the same way up to the last write.
     pub fn take(&mut self, action: &Action) -> Outcome {
-        let _ = (action, &self.options);
-        unimplemented!("the ladder")
+        self.step(action)
     }
 
     /// Takes a squeeze back.
     pub fn release(&mut self, release: &Release) -> Outcome {
-        let _ = release;
-        unimplemented!("the ladder")
+        self.undo(release)
     }
 
     /// What has come since the last call of actions whose end was not awaited: processes that
-    /// ended, memory that came back.
+    /// ended, memory that came back. Each such action is told of once more, and here the grace of
+    /// those who were asked to end runs out.
     pub fn news(&mut self) -> Vec<Outcome> {
-        Vec::new()
+        let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
+        let mut news = Vec::new();
+        self.running.retain_mut(|running| match running.look(stage) {
+            Some(outcome) => {
+                news.push(outcome);
+                false
+            }
+            None => true,
+        });
+        news
     }
 
     /// Writes limits that do not stand as they should; `is_enforced` false only looks.
@@ -80,5 +198,14 @@ impl Actor {
     /// Takes every limit back that was written, also by an agent before this one.
     pub fn roll_back(&mut self) -> Vec<LimitState> {
         unimplemented!("limits")
+    }
+}
+
+/// An amount of memory for people.
+fn size(bytes: Bytes) -> String {
+    match bytes.0 {
+        n if n >= 10 << 20 => format!("{} MiB", n >> 20),
+        n if n >= 10 << 10 => format!("{} KiB", n >> 10),
+        n => format!("{n} bytes"),
     }
 }

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::agreement::{Agreement, Blind};
-use super::{AgentError, Reading, Sampler};
+use super::{AgentError, Alarms, Reading, Sampler};
 use crate::clock;
 use crate::model::capability::{Capability, CapabilityState};
+use crate::model::cgroup::CgroupId;
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Gap, GapReason, Sample};
 use crate::model::stall::{Coverage, KernelStalls, Lost};
 use crate::source::kernel::{self, Kernel, Probes, Unread};
+use crate::source::triggers::Triggers;
 use crate::source::{self, Directories, Roots};
 
 /// What to read, and from where.
@@ -44,6 +46,8 @@ pub struct Live {
     /// What attaching said of each program; it does not change while the agent runs.
     programs: Vec<Capability>,
     agreement: Agreement,
+    /// Only an agent asks for them.
+    triggers: Option<Triggers>,
     tick: u64,
 }
 
@@ -60,7 +64,7 @@ impl Live {
         let sources = source::Sampler::open(&roots)?;
         sources.check_is_cgroup2()?;
         let (kernel, programs) = attach(options.kernel, &sources);
-        Ok(Self { sources, kernel, programs, agreement: Agreement::default(), tick: 0 })
+        Ok(Self { sources, kernel, programs, agreement: Agreement::default(), triggers: None, tick: 0 })
     }
 
     /// Tells in the log which programs are not attached: an agent's first lines. A verb that looks
@@ -86,9 +90,33 @@ impl Sampler for Live {
         self.sources.facts().clone()
     }
 
-    fn sample(&mut self) -> Reading {
+    fn alarms(&mut self) -> Alarms {
+        let none = |what: &str, why: std::io::Error| {
+            tracing::warn!("ticks will not come sooner because of {what}: {why}");
+        };
+        let triggers = Triggers::new(Path::new("/proc"), self.sources.cgroup_root());
+        self.triggers = triggers.map_err(|why| none("pressure", why)).ok();
+        let pressure = self.triggers.as_ref().map(Triggers::alarm);
+        let event = self.kernel.as_ref().map(Kernel::urgent);
+        Alarms {
+            pressure: pressure.and_then(|alarm| alarm.map_err(|why| none("pressure", why)).ok()),
+            event: event.and_then(|alarm| alarm.map_err(|why| none("OOM kills", why)).ok()),
+        }
+    }
+
+    fn suspect(&mut self, suspects: Vec<CgroupId>) {
+        if let Some(triggers) = &mut self.triggers {
+            triggers.suspect(suspects, clock::now().boot);
+        }
+    }
+
+    fn cgroup_root(&self) -> Option<PathBuf> {
+        Some(self.sources.cgroup_root().into())
+    }
+
+    fn sample(&mut self, cause: Cause) -> Reading {
         self.tick += 1;
-        let mut sample = self.sources.sample(self.tick, Cause::Timer);
+        let mut sample = self.sources.sample(self.tick, cause);
         let read = self.kernel.as_mut().map(|kernel| kernel.read(&sample.cgroups));
         sample.kernel = or_gap(read, &mut sample.gaps);
         let blind = self.agreement.check(&sample);
@@ -98,6 +126,10 @@ impl Sampler for Live {
         let lost = sample.kernel.as_ref().map(|kernel| kernel.lost).unwrap_or_default();
         sample.gaps.extend(losses(lost));
         let mut capabilities = pressure_files(&sample);
+        if let Some(triggers) = &mut self.triggers {
+            triggers.follow(&sample);
+            capabilities.push(triggers.capability());
+        }
         capabilities.extend_from_slice(&self.programs);
         blind.into_iter().for_each(|blind| tell_blind(&mut capabilities, blind));
         // What ended with this tick is metered by the clock, not by when the tick was due.

@@ -14,7 +14,17 @@ impl Sampler for Counted {
         NodeFacts::default()
     }
 
-    fn sample(&mut self) -> Reading {
+    fn alarms(&mut self) -> Alarms {
+        Alarms::default()
+    }
+
+    fn suspect(&mut self, _: Vec<CgroupId>) {}
+
+    fn cgroup_root(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn sample(&mut self, _: Cause) -> Reading {
         let tick = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         Reading { sample: Sample { tick, ..Sample::default() }, ..Reading::default() }
     }
@@ -31,8 +41,10 @@ fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
     (Counted { asked: Arc::clone(&asked), dropped: Arc::clone(&dropped) }, asked, dropped)
 }
 
-fn orders() -> Orders {
-    Orders::new(Plan::default(), || Ok(Plan::default()))
+/// Observing, so the directory is never made.
+fn options(listen: SocketAddr, duration: Option<Duration>) -> Options {
+    let orders = Orders::new(Plan::default(), || Ok(Plan::default()));
+    Options { listen, duration, orders, mode: Mode::Configured, state_dir: "/nowhere".into() }
 }
 
 fn any_port() -> SocketAddr {
@@ -42,11 +54,7 @@ fn any_port() -> SocketAddr {
 #[test]
 fn the_agent_ticks_once_a_second_until_its_time_is_up_and_then_detaches() {
     let (sampler, asked, dropped) = counted();
-    let options = Options {
-        listen: any_port(),
-        duration: Some(Duration::from_millis(1_300)),
-        orders: orders(),
-    };
+    let options = options(any_port(), Some(Duration::from_millis(1_300)));
     run(options, || Ok::<_, AgentError>(sampler)).unwrap();
     // The first at once, the second after a second.
     assert_eq!(asked.load(Ordering::SeqCst), 2);
@@ -57,7 +65,7 @@ fn the_agent_ticks_once_a_second_until_its_time_is_up_and_then_detaches() {
 fn a_taken_port_is_told_before_any_source_is_opened() {
     let holder = std::net::TcpListener::bind(any_port()).unwrap();
     let listen = holder.local_addr().unwrap();
-    let options = Options { listen, duration: None, orders: orders() };
+    let options = options(listen, None);
     let result = run(options, || -> Result<Counted, AgentError> { panic!("opened") });
     let told = result.unwrap_err().to_string();
     assert!(told.contains("--listen") && told.contains(&listen.to_string()), "{told}");

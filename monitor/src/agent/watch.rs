@@ -6,17 +6,25 @@ use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::acting::Heard;
 use super::live::chain;
+use super::mode::Warrant;
 use super::{Reading, Sampler};
 use crate::clock;
 use crate::model::capability::Capability;
+use crate::model::cgroup::CgroupId;
 use crate::model::cost::Cost;
-use crate::model::decision::Decision;
+use crate::model::decision::{Decision, Target};
+use crate::model::sample::Cause;
 use crate::model::settings::Settings;
 use crate::model::units::{Bytes, MilliCpu, Nanos};
 use crate::model::workload::Pod;
+use crate::policy::decide::target_of;
 use crate::policy::engine::{Engine, Standing, Step};
 use crate::record::journal::{Bounds, Journal, JournalError, Start};
+
+/// So many of the ranking's head are made ready for: the victim after the next is another tick's.
+const LIKELY: usize = 3;
 
 /// What an operator configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -66,6 +74,8 @@ pub(super) struct Seen {
     pub(super) step: Step,
     pub(super) capabilities: Vec<Capability>,
     pub(super) cost: Cost,
+    /// Who may be next.
+    pub(super) likely: Vec<Target>,
 }
 
 /// Reads and judges.
@@ -74,16 +84,27 @@ pub(super) struct Watch<S> {
     sampler: S,
     engine: Engine,
     journal: Option<Journal>,
+    /// What may be done; `None` for one that only looks.
+    warrant: Option<Warrant>,
     pods: Option<BTreeMap<String, Pod>>,
     /// Boot clock and CPU time at the end of the tick before.
     before: Option<(Nanos, Nanos)>,
 }
 
 impl<S: Sampler> Watch<S> {
-    pub(super) fn new(sampler: S, plan: Plan) -> Self {
-        let standing = Standing::new(sampler.facts().n_cpus);
-        let engine = Engine::new(plan.settings, standing);
-        Self { sampler, engine, journal: None, pods: plan.pods, before: None }
+    /// With a warrant, goes on with what an agent before this one had under way.
+    pub(super) fn new(sampler: S, plan: Plan, mut warrant: Option<Warrant>) -> Self {
+        let Plan { mut settings, pods } = plan;
+        let facts = sampler.facts();
+        let mut standing = Standing::new(facts.n_cpus);
+        match &mut warrant {
+            Some(warrant) => {
+                standing.relief = warrant.state.restore(&facts.boot_id).unwrap_or_default();
+            }
+            None => settings.relief.enforce.clear(),
+        }
+        let engine = Engine::new(settings, standing);
+        Self { sampler, engine, journal: None, warrant, pods, before: None }
     }
 
     /// Writes down every tick from now on.
@@ -101,20 +122,37 @@ impl<S: Sampler> Watch<S> {
         Ok(())
     }
 
-    /// One tick.
-    pub(super) fn look(&mut self) -> Seen {
+    /// One tick. When it returns, what follows from it is remembered and not yet done.
+    pub(super) fn look(&mut self, cause: Cause, heard: Heard) -> Seen {
         let begun = clock::now().boot;
-        let Reading { mut sample, mut capabilities, kernel } = self.sampler.sample();
+        let Reading { mut sample, mut capabilities, kernel } = self.sampler.sample(cause);
         sample.pods.clone_from(&self.pods);
         sample.generation = self.engine.settings().generation;
+        (sample.outcomes, sample.means) = (heard.outcomes, heard.means);
         let step = self.engine.step(sample);
+        let likely = self.likely(&step.decision);
+        self.sampler.suspect(likely.iter().flat_map(cgroups).collect());
+        if let Some(warrant) = &mut self.warrant {
+            warrant.state.keep(&self.engine.standing().relief);
+            capabilities.extend(warrant.capabilities(self.engine.settings()));
+        }
         self.write_down(&step.decision);
         capabilities.extend(self.journal.as_ref().map(Journal::capability));
         let (now, used) = (clock::now().boot, clock::used_by_this_process());
         let cpu = self.before.map(|(then, had)| MilliCpu::rate(used.since(had), now.since(then)));
         self.before = Some((now, used));
         let cost = Cost { cpu, resident: resident(), tick: now.since(begun), kernel };
-        Seen { step, capabilities, cost }
+        Seen { step, capabilities, cost, likely }
+    }
+
+    /// Those at the head of the ranking, as an action would name them.
+    fn likely(&self, decision: &Decision) -> Vec<Target> {
+        let (Some(ranking), Some(sample)) = (&decision.ranking, &self.engine.standing().before)
+        else {
+            return Vec::new();
+        };
+        let head = ranking.candidates.iter().take(LIKELY);
+        head.map(|candidate| target_of(candidate, sample)).collect()
     }
 
     fn write_down(&mut self, decision: &Decision) {
@@ -129,7 +167,11 @@ impl<S: Sampler> Watch<S> {
         match read {
             Ok(Plan { mut settings, pods }) => {
                 settings.generation = self.engine.settings().generation + 1;
-                tracing::info!(generation = settings.generation, "configuration read again");
+                let words = self.bind(&mut settings);
+                tracing::info!(
+                    generation = settings.generation,
+                    "configuration read again: {words}"
+                );
                 if let Some(journal) = &mut self.journal {
                     let (standing, now) = (self.engine.standing(), clock::now());
                     tell(journal.reload(settings.clone(), standing, now));
@@ -142,6 +184,26 @@ impl<S: Sampler> Watch<S> {
             }
         }
     }
+
+    /// Goes by what may be enforced of new settings. Returns it in words.
+    fn bind(&mut self, settings: &mut Settings) -> String {
+        let Some(warrant) = &mut self.warrant else { return "observing".into() };
+        if let Err(why) = warrant.bind(settings) {
+            tracing::error!("{why}");
+            warrant.only_observe(settings);
+        }
+        warrant.words().into()
+    }
+
+    /// What is enforced, for the log.
+    pub(super) fn words(&self) -> &str {
+        self.warrant.as_ref().map_or("observing", Warrant::words)
+    }
+}
+
+/// The cgroups of a target.
+fn cgroups(target: &Target) -> impl Iterator<Item = CgroupId> {
+    target.cgroup.into_iter().chain(target.groups.iter().map(|group| group.id))
 }
 
 /// A recording that ends is told, and ends nothing else.

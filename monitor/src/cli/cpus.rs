@@ -3,10 +3,10 @@
 
 mod print;
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use isobar::model::cgroup::CgroupPath;
 use isobar::model::cpuset::CpuSet;
 use isobar::model::pod::Place;
@@ -19,6 +19,7 @@ use isobar::source::processes::{Members, Process};
 use serde::Serialize;
 
 use super::exit::{Code, Refused};
+use super::input;
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Plain, pretty};
 
@@ -149,7 +150,11 @@ impl Args {
             return Ok(machine.cpus);
         }
         let Some(file) = &self.topology else {
-            return Ok(Topology::flat(self.online.as_ref().unwrap_or(&CpuSet::default())));
+            let online = self.online.clone().unwrap_or_default();
+            if online.0.is_empty() {
+                return Err(Refused("--online names no CPU: give them as 0-79".into()).into());
+            }
+            return Ok(Topology::flat(&online));
         };
         let text = read(file)?;
         let named = |error| Refused(format!("{}: {error}", file.display()));
@@ -179,7 +184,7 @@ impl Args {
 
 /// The text of a file; bytes that are no text stand out as such.
 fn read(file: &Path) -> Result<String> {
-    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let (_, bytes) = input::read(file)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -7,7 +7,6 @@ use anyhow::Result;
 use isobar::agent::Plan;
 use isobar::config;
 use isobar::config::pods::Manifest;
-use isobar::model::settings::Settings;
 
 use super::input;
 
@@ -28,7 +27,6 @@ impl PlanArgs {
             Some(file) => config::load(file)?,
             None => config::defaults().settings,
         };
-        let settings = only_observed(settings);
         let configured =
             Some(Path::new(&settings.node.pods_file)).filter(|file| !file.as_os_str().is_empty());
         let pods = match self.pods.as_deref().or(configured) {
@@ -46,13 +44,4 @@ impl PlanArgs {
     pub(crate) fn again(self) -> impl FnMut() -> Result<Plan, Box<dyn Error>> {
         move || self.plan().map_err(Into::into)
     }
-}
-
-/// What nobody can do yet is not recorded as done.
-fn only_observed(mut settings: Settings) -> Settings {
-    if !settings.relief.enforce.is_empty() {
-        tracing::warn!("relief.enforce: this version only observes; nothing of it is done");
-        settings.relief.enforce.clear();
-    }
-    settings
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use isobar::agent::{self, LISTEN, Live, OpenError, Options, Orders, SourceOptions};
+use isobar::agent::{
+    self, LISTEN, Live, Mode, OpenError, Options, Orders, STATE_DIR, SourceOptions,
+};
 use isobar::model::quantity::Quantity;
 use isobar::model::units::{Bytes, Nanos};
 use isobar::record::journal::Bounds;
@@ -23,9 +25,13 @@ pub(crate) struct Args {
     /// Leave after this long, such as 10s or 5m.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// What the agent may do: observing changes nothing on the node.
-    #[arg(long, value_enum, default_value_t = Mode::Observe)]
-    mode: Mode,
+    /// What the agent may do on the node; without it, what the configuration names in
+    /// `relief.enforce`, and that is nothing by default.
+    #[arg(long, value_enum)]
+    mode: Option<ModeArg>,
+    /// Remember here what is done, beyond the agent's life.
+    #[arg(long, value_name = "DIR", default_value = STATE_DIR, env = "ISOBAR_STATE_DIR")]
+    state_dir: PathBuf,
     #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]
@@ -71,9 +77,12 @@ pub(crate) struct SourceArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Mode {
-    /// Look, and touch nothing.
+enum ModeArg {
+    /// Look, and touch nothing, whatever the configuration names.
     Observe,
+    /// Take the steps that the configuration names in `relief.enforce`, or every step if it names
+    /// none.
+    Enforce,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -106,14 +115,23 @@ impl SourceArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let Mode::Observe = args.mode;
     let plan = args.plan.plan()?;
     let sources = args.sources.options(&plan.settings.node.kubelet_root);
     let mut orders = Orders::new(plan, args.plan.clone().again());
     if let Some(path) = &args.record.record {
         orders = orders.recording(path.clone(), args.record.bounds());
     }
-    let options = Options { listen: args.listen, duration: args.duration, orders };
+    let options = Options {
+        listen: args.listen,
+        duration: args.duration,
+        orders,
+        mode: match args.mode {
+            None => Mode::Configured,
+            Some(ModeArg::Observe) => Mode::Observe,
+            Some(ModeArg::Enforce) => Mode::Enforce,
+        },
+        state_dir: args.state_dir.clone(),
+    };
     agent::run::<Live, OpenError>(options, || Live::open(&sources).inspect(Live::tell))?;
     Ok(Code::Ok)
 }

@@ -29,6 +29,7 @@ pub(crate) mod outside;
 mod pressure;
 mod proc;
 pub mod processes;
+pub mod triggers;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,7 @@ pub use self::gap::ReadError;
 use self::mounts::{Extent, Root};
 use self::proc::Node;
 use crate::clock;
+use crate::model::cgroup::CgroupId;
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Cause, Moment, Sample};
 use crate::model::units::Bytes;
@@ -160,7 +162,9 @@ impl Sampler {
         node.filesystems = self.disks.read(at.boot, &mut gaps);
         let turn = Turn { tick, now: at.boot, node: node.pressure };
         let cgroups = self.tree.read(&turn, &mut gaps);
-        Sample { tick, at, cause, node, cgroups, gaps: gaps.finish(), ..Sample::default() }
+        let own = own_cgroup(self.tree.root()).map(CgroupId);
+        let gaps = gaps.finish();
+        Sample { tick, at, cause, node, cgroups, own, gaps, ..Sample::default() }
     }
 
     /// What stays true of the node.

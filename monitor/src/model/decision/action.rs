@@ -37,6 +37,19 @@ impl StepKind {
         Self::ReleaseMemory,
     ];
 
+    /// Its name, as configurations have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reclaim => "reclaim",
+            Self::Squeeze => "squeeze",
+            Self::Evict => "evict",
+            Self::StopContainers => "stopContainers",
+            Self::KillContainers => "killContainers",
+            Self::ReleaseMemory => "releaseMemory",
+        }
+    }
+
     /// How long a step has by default to show an effect.
     #[must_use]
     pub fn usual_deadline_seconds(self) -> u64 {

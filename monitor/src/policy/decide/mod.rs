@@ -18,7 +18,7 @@ use self::effect::{Pending, Progress};
 use self::ladder::{Able, Kind};
 pub use self::standing::ReliefStanding;
 use self::standing::{Proposal, Told};
-use self::target::target_of;
+pub use self::target::target_of;
 use crate::model::decision::{
     Action, Candidate, Effect, Event, Hold, Key, KeyValue, Met, Observation, Ranking, Release,
     StepKind, Trigger,

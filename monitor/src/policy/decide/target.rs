@@ -9,7 +9,8 @@ use crate::model::sample::Sample;
 
 /// Where the candidate's work runs. Its cgroups are told by id as well: a path can be used again
 /// by somebody else until something is done.
-pub(super) fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
+#[must_use]
+pub fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
     let is_group = !candidate.members.is_empty();
     let own = std::slice::from_ref(&candidate.uid);
     let uids = if is_group { &candidate.members[..] } else { own };

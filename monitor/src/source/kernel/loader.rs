@@ -304,6 +304,11 @@ impl Loader {
         events
     }
 
+    /// Becomes readable when an event is urgent.
+    pub(super) fn urgent(&self) -> io::Result<OwnedFd> {
+        self.events.as_fd().try_clone_to_owned()
+    }
+
     /// Passes on what the programs logged.
     pub(super) fn flush_log(&mut self) {
         if let Some(log) = &mut self.log {

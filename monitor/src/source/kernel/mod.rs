@@ -15,6 +15,8 @@ mod programs;
 mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::OwnedFd;
 
 use isobar_ebpf::{BORN, DIED, Event, OOM, OOM_LIMIT_KNOWN};
 
@@ -106,6 +108,14 @@ impl Kernel {
             self.attached.iter().filter_map(|name| self.loader.runs(name)).map(|r| r.skipped).sum();
         self.tidy(&maps, tree);
         Ok(stalls)
+    }
+
+    /// A descriptor that becomes readable when something urgent happens: an OOM kill.
+    ///
+    /// # Errors
+    /// If this process may have no more descriptors.
+    pub fn urgent(&self) -> io::Result<OwnedFd> {
+        self.loader.urgent()
     }
 
     /// What the programs cost, measured for a second once a minute, and the maps' memory.

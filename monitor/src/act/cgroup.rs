@@ -1,0 +1,225 @@
+//! A cgroup that something is done to, held by its directory: whatever is written reaches it or
+//! nobody. A path can be used again by a stranger; the inode number, the kernel's id, cannot.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, OFlags, RawDir, accessat, fstat, openat, statat,
+};
+use rustix::io::{Errno, pread, write};
+
+use super::failure::Failure;
+use crate::model::cgroup::{CgroupId, CgroupPath, Limit};
+
+const DIRECTORY: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The directory that all paths begin at.
+pub(super) type Root = Arc<OwnedFd>;
+
+/// A cgroup, by its directory.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) path: CgroupPath,
+    pub(super) id: CgroupId,
+    dir: OwnedFd,
+    root: Root,
+}
+
+impl Group {
+    /// Opens the cgroup at `path`, if it is still the one with this id.
+    pub(super) fn open(root: &Root, path: &CgroupPath, id: CgroupId) -> Result<Self, Failure> {
+        let group = Self::at(root, path)?;
+        if group.id != id {
+            return Err(Failure::Stranger { path: path.clone(), found: group.id, want: id });
+        }
+        Ok(group)
+    }
+
+    /// The cgroups directly below the root, which is none to act on itself.
+    pub(super) fn children_of_root(root: &Root) -> Result<Vec<Self>, Failure> {
+        Self::at(root, &CgroupPath::root())?.children()
+    }
+
+    fn at(root: &Root, path: &CgroupPath) -> Result<Self, Failure> {
+        let dir = openat(root, relative(path)?, DIRECTORY, Mode::empty());
+        let dir = dir.map_err(|why| opening(path, why))?;
+        let id = fstat(&dir).map_err(|why| opening(path, why))?.st_ino;
+        Ok(Self { path: path.clone(), id: CgroupId(id), dir, root: root.clone() })
+    }
+
+    /// True if it has been removed, whatever stands at its path now.
+    pub(super) fn is_gone(&self) -> bool {
+        let Ok(path) = relative(&self.path) else { return true };
+        let found = statat(&*self.root, path, AtFlags::SYMLINK_NOFOLLOW);
+        found.map_or(true, |stat| stat.st_ino != self.id.0)
+    }
+
+    /// The cgroups directly below.
+    pub(super) fn children(&self) -> Result<Vec<Self>, Failure> {
+        let names = self.names().map_err(|why| self.unread("", why))?;
+        let found = names.iter().map(|name| Self::at(&self.root, &self.path.child(name)));
+        // One that went away while the directory was read is none.
+        found.filter(|child| !matches!(child, Err(Failure::Gone(_)))).collect()
+    }
+
+    fn names(&self) -> Result<Vec<String>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(&self.dir, c".", flags, Mode::empty())?;
+        let mut buffer = [MaybeUninit::uninit(); 8 * 1024];
+        let mut entries = RawDir::new(&dir, &mut buffer);
+        let mut names = Vec::new();
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if is_child(&self.dir, name, entry.file_type()) {
+                names.push(name.to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// True if it has this file, and it may be written to.
+    pub(super) fn can_write(&self, file: &'static str) -> bool {
+        accessat(&self.dir, file, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    }
+
+    /// Opens a file of it.
+    pub(super) fn file(&self, file: &'static str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        openat(&self.dir, file, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
+    }
+
+    /// What a file says, without the line end.
+    pub(super) fn read(&self, file: &'static str) -> Result<String, Failure> {
+        let mut text = Vec::new();
+        let read = self.file(file, OFlags::RDONLY).and_then(|fd| read_all(&fd, &mut text));
+        read.map_err(|why| self.unread(file, why))?;
+        Ok(String::from_utf8_lossy(&text).trim_end().into())
+    }
+
+    /// What a file with one number in it says.
+    pub(super) fn limit(&self, file: &'static str) -> Result<Limit, Failure> {
+        let text = self.read(file)?;
+        match text.as_str() {
+            "max" => Ok(Limit::Max),
+            digits => digits.parse().map(Limit::At).map_err(|_| Failure::Text {
+                path: self.path.clone(),
+                file,
+                expected: "a number or `max`",
+                found: text,
+            }),
+        }
+    }
+
+    /// The bytes that a file counts; `None` if it cannot be read: the controller is off, as a rule.
+    pub(super) fn bytes(&self, file: &'static str) -> Option<u64> {
+        match self.limit(file) {
+            Ok(Limit::At(n)) => Some(n),
+            Ok(Limit::Max) | Err(_) => None,
+        }
+    }
+
+    /// Writes to a file. It waits for nothing that the kernel can leave for later: `memory.high`
+    /// is in force at once, and from Linux 6.16 on `O_NONBLOCK` leaves the reclaim to its owner.
+    pub(super) fn write(&self, file: &'static str, text: &str) -> Result<(), Failure> {
+        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK;
+        let written = self.file(file, flags).and_then(|fd| write_all(&fd, text));
+        written.map_err(|why| self.unwritten(file, text, why))
+    }
+
+    /// Adds the processes in it and below it to `pids`; how many are there that cannot be seen
+    /// from this PID namespace.
+    pub(super) fn pids(&self, pids: &mut Vec<u32>) -> Result<u64, Failure> {
+        let text = match self.read("cgroup.procs") {
+            Ok(text) => text,
+            Err(Failure::Read { why: Errno::NODEV, .. } | Failure::Gone(_)) => return Ok(0),
+            Err(failure) => return Err(failure),
+        };
+        let listed = text.lines().filter_map(|line| line.parse::<u32>().ok());
+        let mut hidden = 0;
+        for pid in listed {
+            match pid {
+                0 => hidden += 1,
+                pid => pids.push(pid),
+            }
+        }
+        for child in self.children()? {
+            hidden += child.pids(pids)?;
+        }
+        Ok(hidden)
+    }
+
+    pub(super) fn unread(&self, file: &'static str, why: Errno) -> Failure {
+        let path = self.path.clone();
+        match why {
+            Errno::NOENT | Errno::NODEV if self.is_gone() => Failure::Gone(path),
+            Errno::NOENT => Failure::Lacking { path, file },
+            why => Failure::Read { path, file, why },
+        }
+    }
+
+    pub(super) fn unwritten(&self, file: &'static str, text: &str, why: Errno) -> Failure {
+        let path = self.path.clone();
+        match why {
+            Errno::NOENT | Errno::NODEV if self.is_gone() => Failure::Gone(path),
+            Errno::NOENT => Failure::Lacking { path, file },
+            why => Failure::Write { path, file, text: text.into(), why },
+        }
+    }
+}
+
+/// The path as the kernel wants it below the root's descriptor.
+fn relative(path: &CgroupPath) -> Result<&str, Failure> {
+    let names = path.0.strip_prefix('/').ok_or_else(|| Failure::Path(path.clone()))?;
+    let is_plain = names.split('/').all(|name| !matches!(name, "" | "." | ".."));
+    match (path.is_root(), is_plain) {
+        (true, _) => Ok("."),
+        (false, true) => Ok(names),
+        (false, false) => Err(Failure::Path(path.clone())),
+    }
+}
+
+fn opening(path: &CgroupPath, why: Errno) -> Failure {
+    match why {
+        Errno::NOENT | Errno::NODEV => Failure::Gone(path.clone()),
+        why => Failure::Read { path: path.clone(), file: "", why },
+    }
+}
+
+fn is_child(dir: &OwnedFd, name: &CStr, listed: FileType) -> bool {
+    let kind = match listed {
+        // Some file systems (not kernfs) leave it out.
+        FileType::Unknown => statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+        known => known,
+    };
+    kind == FileType::Directory && name != c"." && name != c".."
+}
+
+/// Reads a file from its start to its end.
+pub(super) fn read_all(fd: impl AsFd, text: &mut Vec<u8>) -> Result<(), Errno> {
+    text.clear();
+    let mut piece = [0; 4096];
+    loop {
+        match pread(&fd, &mut piece, text.len() as u64) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Ok(()),
+            Ok(n) => text.extend_from_slice(&piece[..n]),
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// Writes in one call: the kernel takes each as a whole.
+pub(super) fn write_all(fd: impl AsFd, text: &str) -> Result<(), Errno> {
+    loop {
+        match write(&fd, text.as_bytes()) {
+            Err(Errno::INTR) => {}
+            written => return written.map(drop),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What can be done on this node at all: what its kernel has and what this process may.
+
+use std::collections::BTreeSet;
+
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use super::cgroup::{Group, Root};
+use super::mrelease;
+use crate::model::decision::StepKind;
+
+/// The steps that can be taken.
+///
+/// Source: `cgroup.kill` Linux 5.14, `memory.reclaim` 5.19, `process_mrelease` 5.15,
+/// Documentation/admin-guide/cgroup-v2.rst.
+pub(super) fn of(root: &Root) -> BTreeSet<StepKind> {
+    // The root itself has none of the files; a controller that any child has is on.
+    let children = Group::children_of_root(root).unwrap_or_default();
+    let can_write = |file| children.iter().any(|child| child.can_write(file));
+    let has_pidfds = pidfd_open(getpid(), PidfdFlags::empty()).is_ok();
+    let is_there = |step: &StepKind| match step {
+        StepKind::Reclaim => can_write("memory.reclaim"),
+        StepKind::Squeeze => can_write("memory.high") || can_write("cpu.weight"),
+        StepKind::StopContainers => has_pidfds,
+        StepKind::KillContainers => has_pidfds || can_write("cgroup.kill"),
+        StepKind::ReleaseMemory => has_pidfds && mrelease::is_there(),
+        StepKind::Evict => false,
+    };
+    StepKind::ALL.into_iter().filter(is_there).collect()
+}

@@ -1,0 +1,230 @@
+//! Each step, from the action to what came of it.
+
+use rustix::io::Errno;
+
+use super::failure::Failure;
+use super::mrelease::Tally;
+use super::reclaim::{self, Reclaimed};
+use super::running::{Running, ask};
+use super::scene::{Scene, Stage};
+use super::{Actor, Group, size, squeeze, work};
+use crate::clock;
+use crate::model::decision::{Action, Outcome, OutcomeResult, Release, StepKind, Target};
+use crate::model::units::{Bytes, Nanos};
+
+/// A kill is waited for so long; what has not ended then is told later.
+const PATIENCE: Nanos = Nanos(200_000_000);
+/// Processes that are held while they end, at most.
+const HELD: usize = 512;
+/// Of a step's time, reclaim takes no more than this part, so that its effect is seen in time.
+const PART: u64 = 2;
+
+/// What a step that is over came to.
+struct Done {
+    detail: String,
+    freed: Option<Bytes>,
+}
+
+impl From<String> for Done {
+    fn from(detail: String) -> Self {
+        Self { detail, freed: None }
+    }
+}
+
+impl Actor {
+    pub(super) fn step(&mut self, action: &Action) -> Outcome {
+        let began = clock::now().boot;
+        let done = match action.step {
+            StepKind::Reclaim => self.reclaim(action, began),
+            StepKind::Squeeze => self.squeeze(action).map(Done::from),
+            StepKind::Evict => Err(Failure::Told(
+                "nobody here speaks to the API server, who alone can evict".into(),
+            )),
+            StepKind::StopContainers => match self.stop(action, began) {
+                Ok(outcome) => return outcome,
+                Err(failure) => Err(failure),
+            },
+            StepKind::KillContainers => match self.kill(action, began) {
+                Ok(outcome) => return outcome,
+                Err(failure) => Err(failure),
+            },
+            StepKind::ReleaseMemory => self.release_memory(action),
+        };
+        outcome(action.id, began, done)
+    }
+
+    /// The cgroups of a target, each as a whole: for steps that end nothing.
+    fn wholes(&mut self, target: &Target) -> Result<Vec<Group>, Failure> {
+        self.guard.find_own(&self.options.proc);
+        let mut groups = Vec::new();
+        for (id, path) in work::cgroups(target)? {
+            let group = work::open(&self.root, &self.guard, id, path)?;
+            self.guard.allows_below(&group)?;
+            groups.push(group);
+        }
+        Ok(groups)
+    }
+
+    fn reclaim(&mut self, action: &Action, began: Nanos) -> Result<Done, Failure> {
+        let groups = self.wholes(&action.target)?;
+        let until = began.plus(Nanos(action.deadline.since(began).0 / PART));
+        let (mut told, mut freed, mut want) = (Vec::new(), None, action.want);
+        for group in groups {
+            let asked = reclaim::wanted(&group, want)?;
+            if !action.is_enforced {
+                told.push(format!("would take {} back from {}", size(asked), group.path));
+                continue;
+            }
+            let Reclaimed { freed: part, detail } = reclaim::reclaim(&group, asked, until)?;
+            told.push(detail);
+            freed = freed.into_iter().chain(part).reduce(|a: Bytes, b| Bytes(a.0 + b.0));
+            want = want.map(|want| Bytes(want.0.saturating_sub(part.unwrap_or_default().0)));
+            if want == Some(Bytes(0)) {
+                break;
+            }
+        }
+        Ok(Done { detail: told.join("; "), freed })
+    }
+
+    fn squeeze(&mut self, action: &Action) -> Result<String, Failure> {
+        let mut told = Vec::new();
+        for group in self.wholes(&action.target)? {
+            told.push(squeeze::squeeze(&group, action, &mut self.journal)?);
+        }
+        Ok(told.join("; "))
+    }
+
+    /// The target, opened before or now.
+    fn scene(&mut self, target: &Target) -> Result<Scene, Failure> {
+        let ids: Vec<_> = work::cgroups(target)?.into_iter().map(|(id, _)| id).collect();
+        let known = self.likely.iter().position(|scene| scene.ids().eq(ids.iter().copied()));
+        if let Some(known) = known {
+            return Ok(self.likely.swap_remove(known));
+        }
+        self.guard.find_own(&self.options.proc);
+        let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
+        Scene::open(stage, target, HELD)
+    }
+
+    fn kill(&mut self, action: &Action, began: Nanos) -> Result<Outcome, Failure> {
+        let mut scene = self.scene(&action.target)?;
+        let (n, who) = (scene.n_work(), action.target.full_name());
+        let n_before = scene.n_before;
+        if !action.is_enforced {
+            let would = format!("would end {n_before} processes in {n} cgroups of {who}");
+            return Ok(outcome(action.id, began, Ok(Done::from(would))));
+        }
+        let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
+        let how = scene.kill(stage)?;
+        let left = scene.wait(PATIENCE);
+        let story = format!("{how}: {n_before} processes in {n} cgroups of {who}");
+        Ok(self.follow(Running::new(action.id, scene, None, story), &left, began))
+    }
+
+    fn stop(&mut self, action: &Action, began: Nanos) -> Result<Outcome, Failure> {
+        self.guard.find_own(&self.options.proc);
+        let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
+        let mut scene = Scene::open(stage, &action.target, HELD)?;
+        let (n, who) = (scene.n_work(), action.target.full_name());
+        let grace = action.grace.unwrap_or_default();
+        let seconds = grace.0 / Nanos::SECOND.0;
+        if !action.is_enforced {
+            let would = format!(
+                "would send SIGTERM in {n} cgroups of {who}, and SIGKILL to whoever of {} \
+                 processes is left after {seconds} s",
+                scene.n_before
+            );
+            return Ok(outcome(action.id, began, Ok(Done::from(would))));
+        }
+        let n_asked = ask(stage.proc, &scene)?;
+        let story = format!("SIGTERM to {n_asked} processes in {n} cgroups of {who}");
+        let left = scene.left();
+        let due = Some(began.plus(grace));
+        Ok(self.follow(Running::new(action.id, scene, due, story), &left, began))
+    }
+
+    /// Hurries those who were killed before, and where nobody was, whoever is dying.
+    fn release_memory(&mut self, action: &Action) -> Result<Done, Failure> {
+        let ids: Vec<_> = work::cgroups(&action.target)?.into_iter().map(|(id, _)| id).collect();
+        let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
+        let is_it = |running: &Running| running.scene.ids().eq(ids.iter().copied());
+        let mut opened = None;
+        let scene = match self.running.iter_mut().position(|running| is_it(running)) {
+            Some(i) => &mut self.running[i].scene,
+            None => opened.insert(Scene::open(stage, &action.target, HELD)?),
+        };
+        let who = action.target.full_name();
+        let dying: Result<Vec<_>, _> = scene.held.iter().map(|held| held.fd.try_clone()).collect();
+        let dying = dying.map_err(|why| Failure::Told(format!("cannot hold a process: {why}")))?;
+        let n = dying.len();
+        if !action.is_enforced {
+            return Ok(Done::from(format!("would take back the memory of {n} processes of {who}")));
+        }
+        let held = scene.memory();
+        let tally = self.releaser.release(dying)?;
+        let freed = held.zip(scene.memory()).map(|(a, b)| Bytes(a.0.saturating_sub(b.0)));
+        match tally {
+            None => Ok(Done { detail: format!("the kernel still works on {n} processes"), freed }),
+            Some(Tally { refused: Some(why), .. }) => {
+                Err(Failure::Told(format!("process_mrelease is refused: {}", refused(why))))
+            }
+            Some(tally) => Ok(Done { detail: tally.to_string(), freed }),
+        }
+    }
+
+    /// Tells what is known of a step by now, and follows it if it is not over.
+    fn follow(&mut self, mut running: Running, left: &[u32], began: Nanos) -> Outcome {
+        let first = running.first(&self.options.proc, left, began);
+        // The same victims are watched once: the later step has them.
+        self.running.retain(|old| !old.scene.ids().eq(running.scene.ids()));
+        if !left.is_empty() {
+            self.running.push(running);
+        }
+        first
+    }
+
+    pub(super) fn undo(&mut self, release: &Release) -> Outcome {
+        let began = clock::now().boot;
+        let done = self.put_back(release).map(Done::from);
+        outcome(release.action, began, done)
+    }
+
+    fn put_back(&mut self, release: &Release) -> Result<String, Failure> {
+        let target = work::cgroups(&release.target).unwrap_or_default();
+        let is_its = |id| target.is_empty() || target.iter().any(|(own, _)| *own == id);
+        let entries = self.journal.entries().iter();
+        let entries = entries.filter(|e| e.actions.contains(&release.action) && is_its(e.cgroup));
+        let entries: Vec<_> = entries.cloned().collect();
+        let mut told = Vec::new();
+        for entry in entries {
+            told.push(match Group::open(&self.root, &entry.path, entry.cgroup) {
+                Ok(group) => squeeze::release(&group, entry, release, &mut self.journal)?,
+                Err(failure @ (Failure::Gone(_) | Failure::Stranger { .. })) => {
+                    squeeze::forget(&mut self.journal, &entry)?;
+                    failure.to_string()
+                }
+                Err(failure) => return Err(failure),
+            });
+        }
+        match told.is_empty() {
+            true => Ok(format!("nothing that action {} wrote is in force", release.action)),
+            false => Ok(told.join("; ")),
+        }
+    }
+}
+
+fn refused(why: Errno) -> String {
+    match why {
+        Errno::NOSYS => "Linux is older than 5.15".into(),
+        Errno::PERM => "not permitted: missing CAP_SYS_PTRACE or CAP_SYS_NICE".into(),
+        why => why.to_string(),
+    }
+}
+
+fn outcome(action: u64, began: Nanos, done: Result<Done, Failure>) -> Outcome {
+    let (result, detail, freed) = match done {
+        Ok(Done { detail, freed }) => (OutcomeResult::Done, detail, freed),
+        Err(failure) => (OutcomeResult::Failed, failure.to_string(), None),
+    };
+    Outcome { action, result, detail, took: clock::now().boot.since(began), freed, ended: None }
+}

@@ -1,0 +1,129 @@
+use std::sync::mpsc::channel;
+
+use super::*;
+use crate::model::condition::ScopeName;
+use crate::model::decision::{Met, StepReason, Trigger};
+use crate::model::threshold::{PressureSignal, PressureThreshold};
+use crate::model::units::Percent;
+
+fn action(id: u64) -> Action {
+    let threshold = PressureThreshold {
+        scope: ScopeName::System,
+        on: PressureSignal::Memory(Percent(60_00)),
+        grace: Nanos(0),
+    };
+    let threshold = Trigger::Pressure(threshold);
+    Action {
+        id,
+        step: StepKind::Squeeze,
+        target: Target { name: format!("pod-{id}"), ..Target::default() },
+        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
+        why: StepReason::Gentlest,
+        want: None,
+        grace: None,
+        deadline: Nanos(0),
+        escalates_to: None,
+        is_enforced: false,
+        message: String::new(),
+        annotations: Default::default(),
+    }
+}
+
+fn decision(ids: std::ops::RangeInclusive<u64>) -> Decision {
+    Decision { actions: ids.map(action).collect(), ..Decision::default() }
+}
+
+fn outcome(action: &Action) -> Outcome {
+    let detail = action.target.name.clone();
+    let (took, result) = (Nanos(1), OutcomeResult::Done);
+    Outcome { action: action.id, result, detail, took, freed: None, ended: None }
+}
+
+/// What is heard within five seconds, as soon as there are `n` outcomes.
+#[track_caller]
+fn wait_for(acting: &mut Acting, n: usize) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    for _ in 0..500 {
+        all.extend(acting.heard().outcomes);
+        if all.len() >= n {
+            return all;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{n} outcomes were expected: {all:?}");
+}
+
+#[test]
+fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_why() {
+    let (go, gate) = channel::<()>();
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
+        let Some(Order::Take(action)) = order else { return Default::default() };
+        let _ = gate.recv();
+        (vec![outcome(&action)], BTreeSet::from([StepKind::Squeeze]))
+    })
+    .unwrap();
+    // One is being carried out, or will be, and as many wait as there is room for.
+    acting.hand_over(&decision(1..=1));
+    thread::sleep(Duration::from_millis(50));
+    acting.hand_over(&decision(2..=12));
+    let failed = wait_for(&mut acting, 3);
+    let told: Vec<_> = failed.iter().map(|o| (o.action, o.result, o.detail.as_str())).collect();
+    let why = "not begun: still busy with squeeze of pod-1";
+    let want = [10, 11, 12].map(|id| (id, OutcomeResult::Failed, why));
+    assert_eq!(told, want);
+    (0..9).for_each(|_| go.send(()).unwrap());
+    let done: Vec<_> = wait_for(&mut acting, 9).iter().map(|outcome| outcome.action).collect();
+    assert_eq!(done, (1..=9).collect::<Vec<_>>());
+    assert_eq!(acting.heard().means, Some(BTreeSet::from([StepKind::Squeeze])));
+}
+
+#[test]
+fn news_is_heard_without_anything_being_asked() {
+    let mut acting = Acting::spawn(BTreeSet::new(), |order| match order {
+        Some(_) => Default::default(),
+        None => (vec![outcome(&action(7))], BTreeSet::new()),
+    })
+    .unwrap();
+    acting.hand_over(&decision(7..=7));
+    assert_eq!(wait_for(&mut acting, 1)[0].action, 7);
+}
+
+#[test]
+fn an_actor_that_has_ended_is_told_of_by_each_outcome() {
+    let mut acting =
+        Acting::spawn(BTreeSet::from([StepKind::Squeeze]), |_| panic!("a defect")).unwrap();
+    acting.hand_over(&decision(1..=1));
+    // The first order reaches it, and is never answered.
+    for _ in 0..500 {
+        acting.hand_over(&decision(2..=2));
+        if acting.has_ended {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let last = acting.heard().outcomes.pop().unwrap();
+    assert!(last.detail.contains("has ended"), "{last:?}");
+    assert_eq!(acting.heard().means, Some(BTreeSet::new()));
+    assert_eq!(acting.capability().state, CapabilityState::Absent);
+}
+
+#[test]
+fn who_may_be_next_is_said_once_and_never_in_the_way_of_an_order() {
+    let (tell, told) = channel();
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
+        if let Some(Order::Prepare(likely)) = order {
+            tell.send(likely.len()).unwrap();
+        }
+        Default::default()
+    })
+    .unwrap();
+    let likely = |n| vec![Target::default(); n];
+    acting.prepare(likely(1));
+    assert_eq!(told.recv().unwrap(), 1);
+    while !acting.given.is_empty() {
+        acting.heard();
+    }
+    acting.prepare(likely(1));
+    acting.prepare(likely(2));
+    assert_eq!(told.recv().unwrap(), 2);
+}

@@ -1,0 +1,151 @@
+//! When the next tick comes: after a second, sooner while memory is being exhausted or something
+//! is under way, and at once when the kernel says that work has begun to wait.
+
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, sleep_until};
+
+use crate::model::decision::{Decision, Hold, Met, Trigger};
+use crate::model::sample::Cause;
+use crate::model::threshold::{PressureSignal, Signal};
+
+/// Between two ticks when nothing is the matter.
+pub(super) const TICK: Duration = Duration::from_secs(1);
+/// Between two ticks while seconds count.
+const URGENT: Duration = Duration::from_millis(250);
+/// Between two ticks, at the least.
+const CLOSEST: Duration = Duration::from_millis(100);
+/// What work waits for may be nobody's emergency: a cgroup at its own limit waits all the time. An
+/// alarm that came to nothing doubles the distance of the next, up to this many times.
+const DOUBLINGS: u32 = 3;
+
+/// Descriptors that become readable when the next tick should come sooner.
+#[derive(Debug, Default)]
+pub struct Alarms {
+    /// Work waits for memory.
+    pub pressure: Option<OwnedFd>,
+    /// The kernel side has something urgent to tell.
+    pub event: Option<OwnedFd>,
+}
+
+/// Waits for what is due.
+#[derive(Debug)]
+pub(super) struct Pace {
+    pressure: Option<AsyncFd<OwnedFd>>,
+    event: Option<AsyncFd<OwnedFd>>,
+    /// When the last tick began.
+    last: Option<Instant>,
+    is_urgent: bool,
+    /// Alarms in a row that came to nothing.
+    n_false: u32,
+}
+
+impl Pace {
+    /// The first tick is due at once.
+    ///
+    /// # Errors
+    /// If the alarms cannot be waited for.
+    pub(super) fn new(alarms: Alarms) -> io::Result<Self> {
+        Ok(Self {
+            pressure: alarms.pressure.map(readable).transpose()?,
+            event: alarms.event.map(readable).transpose()?,
+            last: None,
+            is_urgent: false,
+            n_false: 0,
+        })
+    }
+
+    /// Waits until the next tick is due, and says why it is. Nothing is lost if it is dropped
+    /// before.
+    pub(super) async fn due(&mut self) -> Cause {
+        let cause = match self.last {
+            None => Cause::Timer,
+            // After a stall (or a suspended laptop) it goes on from now: a burst of ticks would
+            // see nothing new.
+            Some(last) => {
+                let due = last + if self.is_urgent { URGENT } else { TICK };
+                let cause = tokio::select! {
+                    () = sleep_until(due) => Cause::Timer,
+                    () = rings(self.event.as_ref()) => Cause::Event,
+                    () = rings(self.pressure.as_ref()) => Cause::Pressure,
+                };
+                sleep_until((last + self.spacing(cause)).min(due)).await;
+                cause
+            }
+        };
+        self.last = Some(Instant::now());
+        cause
+    }
+
+    /// From the last tick, at the least.
+    fn spacing(&self, cause: Cause) -> Duration {
+        match cause {
+            Cause::Timer => Duration::ZERO,
+            Cause::Event => CLOSEST,
+            Cause::Pressure => CLOSEST * 2_u32.pow(self.n_false),
+        }
+    }
+
+    /// Goes by what a tick came to.
+    pub(super) fn saw(&mut self, cause: Cause, decision: &Decision) {
+        self.is_urgent = is_urgent(decision);
+        self.n_false = match cause {
+            _ if self.is_urgent => 0,
+            Cause::Timer => 0,
+            Cause::Event => self.n_false,
+            Cause::Pressure => (self.n_false + 1).min(DOUBLINGS),
+        };
+    }
+}
+
+fn readable(alarm: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the descriptor is owned, so it stays open and the same until it is dropped with what
+    // it is registered with.
+    Ok(unsafe { AsyncFd::register_with_interest(alarm, Interest::READABLE) }?)
+}
+
+/// Waits until the alarm rings, for ever if there is none. What it rings for is read in the tick.
+async fn rings(alarm: Option<&AsyncFd<OwnedFd>>) {
+    let Some(alarm) = alarm else { return pending().await };
+    match alarm.readable().await {
+        Ok(mut guard) => guard.clear_ready(),
+        // The runtime is ending.
+        Err(_) => pending().await,
+    }
+}
+
+/// Memory is running out, or something is under way, and there is something that can be done.
+fn is_urgent(decision: &Decision) -> bool {
+    match &decision.held {
+        Some(Hold::Settling { .. }) => true,
+        None => !decision.actions.is_empty() || decision.met.iter().any(runs_out),
+        Some(Hold::CoolingDown { .. } | Hold::InGrace | Hold::StaleReadings) => {
+            decision.met.iter().any(runs_out)
+        }
+        Some(
+            Hold::BudgetSpent { .. }
+            | Hold::Observed { .. }
+            | Hold::NobodyLeft
+            | Hold::BelowHarmBudget
+            | Hold::NothingHelps,
+        ) => false,
+    }
+}
+
+fn runs_out(met: &Met) -> bool {
+    match met.threshold {
+        Trigger::Pressure(threshold) => matches!(threshold.on, PressureSignal::Exhaustion(_)),
+        Trigger::Eviction(threshold) => {
+            let memory = [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable];
+            threshold.is_hard() && memory.contains(&threshold.signal)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+
+use tokio::runtime;
+use tokio::time::timeout;
+
+use super::*;
+use crate::model::condition::ScopeName;
+use crate::model::threshold::PressureThreshold;
+use crate::model::units::{Nanos, Percent};
+
+fn met(on: PressureSignal) -> Met {
+    let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
+    let threshold = Trigger::Pressure(threshold);
+    Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None }
+}
+
+fn exhaustion() -> Decision {
+    let met = vec![met(PressureSignal::Exhaustion(Nanos::SECOND))];
+    Decision { met, ..Decision::default() }
+}
+
+#[test]
+fn seconds_count_while_memory_runs_out_or_something_is_under_way_and_can_be_helped() {
+    let waiting = met(PressureSignal::Memory(Percent(60_00)));
+    let until = Nanos(0);
+    #[rustfmt::skip]
+    let table = [
+        // held, memory runs out, urgent
+        (None,                                      false, false),
+        (None,                                      true,  true),
+        (Some(Hold::InGrace),                       false, false),
+        (Some(Hold::InGrace),                       true,  true),
+        (Some(Hold::Settling { action: 1, until }), false, true),
+        (Some(Hold::CoolingDown { until }),         false, false),
+        (Some(Hold::CoolingDown { until }),         true,  true),
+        (Some(Hold::Observed { action: 1 }),        true,  false), // nothing will follow
+        (Some(Hold::NobodyLeft),                    true,  false),
+        (Some(Hold::BudgetSpent { until }),         true,  false),
+    ];
+    for (held, runs_out, want) in table {
+        let decision = match runs_out {
+            true => exhaustion(),
+            false => Decision { met: vec![waiting], ..Decision::default() },
+        };
+        let decision = Decision { held, ..decision };
+        assert_eq!(is_urgent(&decision), want, "{:?} {runs_out}", decision.held);
+    }
+}
+
+#[test]
+fn an_alarm_that_comes_to_nothing_makes_the_next_one_wait_and_a_quiet_second_forgives() {
+    let mut pace = Pace::new_silent();
+    let calm = Decision::default();
+    #[rustfmt::skip]
+    let table = [
+        // cause of a tick, what it saw, spacing of the next alarm in ms
+        (Cause::Pressure, &calm,         200),
+        (Cause::Pressure, &calm,         400),
+        (Cause::Event,    &calm,         400),
+        (Cause::Pressure, &calm,         800),
+        (Cause::Pressure, &calm,         800), // sooner than the next tick all the same
+        (Cause::Timer,    &calm,         100),
+        (Cause::Pressure, &calm,         200),
+        (Cause::Pressure, &exhaustion(), 100),
+    ];
+    for (step, (cause, decision, want)) in table.into_iter().enumerate() {
+        pace.saw(cause, decision);
+        let got = pace.spacing(Cause::Pressure);
+        assert_eq!(got, Duration::from_millis(want), "step {step}");
+        assert_eq!(pace.spacing(Cause::Event), CLOSEST, "step {step}");
+    }
+}
+
+impl Pace {
+    fn new_silent() -> Self {
+        Self { pressure: None, event: None, last: None, is_urgent: false, n_false: 0 }
+    }
+}
+
+/// What `due` says and after how many milliseconds, of a tick that follows one just done.
+async fn next(pace: &mut Pace) -> (Cause, u128) {
+    let begun = Instant::now();
+    let cause = timeout(Duration::from_secs(5), pace.due()).await.unwrap();
+    (cause, begun.elapsed().as_millis())
+}
+
+#[test]
+fn a_tick_comes_sooner_when_it_is_called_for_and_never_at_once_after_another() {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (mut ring, alarm) = UnixStream::pair().unwrap();
+        alarm.set_nonblocking(true).unwrap();
+        let alarms = Alarms { pressure: None, event: Some(alarm.into()) };
+        let mut pace = Pace::new(alarms).unwrap();
+        assert_eq!(next(&mut pace).await.0, Cause::Timer);
+        ring.write_all(b"!").unwrap();
+        let (cause, after) = next(&mut pace).await;
+        assert_eq!(cause, Cause::Event);
+        assert!((90..500).contains(&after), "after {after} ms");
+        // It rang once.
+        let (cause, after) = next(&mut pace).await;
+        assert_eq!(cause, Cause::Timer);
+        assert!((900..2_000).contains(&after), "after {after} ms");
+        pace.saw(cause, &exhaustion());
+        let (cause, after) = next(&mut pace).await;
+        assert_eq!(cause, Cause::Timer);
+        assert!((200..900).contains(&after), "after {after} ms");
+    });
+}
