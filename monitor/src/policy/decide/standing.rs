@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::after::Watched;
 use super::effect::Pending;
+use super::kernel::KernelKills;
 use super::ladder::{Able, Kind};
 use super::squeeze::Squeezes;
 use super::target::present;
@@ -40,6 +41,8 @@ pub struct ReliefStanding {
     pub(super) squeezes: Squeezes,
     #[serde(skip_serializing_if = "Watched::is_empty")]
     pub(super) watched: Watched,
+    #[serde(skip_serializing_if = "KernelKills::is_empty")]
+    pub(super) kernel_kills: KernelKills,
     /// Steps that were really taken at the last tick.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     enforced: BTreeSet<StepKind>,
@@ -112,6 +115,12 @@ impl ReliefStanding {
     /// True if this step was tried on it against this.
     pub(super) fn has_tried(&self, against: &str, target: &Target, step: StepKind) -> bool {
         self.tried.contains(&(against.to_owned(), target.uid.clone(), step))
+    }
+
+    /// On whom anything was tried against this.
+    pub(super) fn begun(&self, against: &str) -> BTreeSet<&str> {
+        let its = self.tried.iter().filter(|(name, ..)| name == against);
+        its.map(|(_, uid, _)| uid.as_str()).collect()
     }
 
     /// Tries nothing more on it against this.

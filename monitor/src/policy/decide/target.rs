@@ -1,6 +1,6 @@
 //! A candidate as somebody to act upon: its cgroups, by id and path, and its containers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::{Candidate, Target, TargetGroup};
@@ -11,26 +11,45 @@ use crate::model::sample::Sample;
 /// by somebody else until something is done.
 #[must_use]
 pub fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
-    let is_group = !candidate.members.is_empty();
-    let own = std::slice::from_ref(&candidate.uid);
-    let uids = if is_group { &candidate.members[..] } else { own };
-    let its = sample.cgroups.iter().filter(|(_, group)| uids.contains(&uid(group)));
-    let mut groups: Vec<_> =
-        its.map(|(id, group)| TargetGroup { id: *id, path: group.path.clone() }).collect();
-    let one = if is_group { None } else { groups.drain(..).next() };
-    let (cgroup, path) = one.map(|one| (one.id, one.path)).unzip();
-    let pods = uids.iter().filter_map(|uid| sample.pods.as_ref()?.get(uid));
-    let containers = pods.flat_map(|pod| &pod.containers);
-    Target {
-        name: candidate.name.clone(),
-        namespace: candidate.namespace.clone(),
-        uid: candidate.uid.clone(),
-        members: candidate.members.clone(),
-        cgroup,
-        path,
-        groups,
-        containers: containers.filter_map(|container| container.id.clone()).collect(),
+    targets_of(&[candidate], sample).pop().unwrap_or_default()
+}
+
+/// The same for several, in their order, at one pass through the tree.
+pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Target> {
+    let wanted: BTreeSet<&str> = candidates.iter().flat_map(|one| uids(one)).collect();
+    let mut found: BTreeMap<String, Vec<TargetGroup>> = BTreeMap::new();
+    for (id, group) in &sample.cgroups {
+        if let Some(uid) = uid(group).filter(|uid| wanted.contains(uid.as_str())) {
+            found.entry(uid).or_default().push(TargetGroup { id: *id, path: group.path.clone() });
+        }
     }
+    let one = |candidate: &&Candidate| {
+        let its = uids(candidate).filter_map(|uid| found.get(uid)).flatten();
+        let mut groups: Vec<TargetGroup> = its.cloned().collect();
+        groups.sort_by_key(|group| group.id);
+        let is_group = !candidate.members.is_empty();
+        let own = if is_group { None } else { groups.drain(..).next() };
+        let (cgroup, path) = own.map(|own| (own.id, own.path)).unzip();
+        let pods = uids(candidate).filter_map(|uid| sample.pods.as_ref()?.get(uid));
+        let containers = pods.flat_map(|pod| &pod.containers);
+        Target {
+            name: candidate.name.clone(),
+            namespace: candidate.namespace.clone(),
+            uid: candidate.uid.clone(),
+            members: candidate.members.clone(),
+            cgroup,
+            path,
+            groups,
+            containers: containers.filter_map(|container| container.id.clone()).collect(),
+        }
+    };
+    candidates.iter().map(one).collect()
+}
+
+/// Of a group all its pods', else its own.
+fn uids(candidate: &Candidate) -> impl Iterator<Item = &str> {
+    let own = candidate.members.is_empty().then_some(&candidate.uid);
+    candidate.members.iter().chain(own).map(String::as_str)
 }
 
 /// The cgroups of a target that are there: its own, or those of the pods of a group.
@@ -44,13 +63,14 @@ pub(super) fn cgroups_of<'a>(
 
 /// Those of `uids` that are still there.
 pub(super) fn present(uids: &BTreeSet<String>, sample: &Sample) -> BTreeSet<String> {
-    sample.cgroups.values().map(uid).filter(|uid| uids.contains(uid)).collect()
+    sample.cgroups.values().filter_map(uid).filter(|uid| uids.contains(uid)).collect()
 }
 
-/// A pod's uid; of what is no pod's cgroup, its path.
-fn uid(group: &Cgroup) -> String {
+/// A pod's uid; of what is no pod's, its path. `None` for what lies in a pod.
+fn uid(group: &Cgroup) -> Option<String> {
     match Place::of(&group.path) {
-        Place::Pod { uid, .. } => uid,
-        _ => group.path.0.clone(),
+        Place::Pod { uid, .. } => Some(uid),
+        Place::Other => Some(group.path.0.clone()),
+        _ => None,
     }
 }

@@ -65,6 +65,10 @@ fn held(hold: &Hold, decision: &Decision) -> String {
         Hold::CoolingDown { until } => {
             format!("nothing new for {}: the last victim's memory has just come back", left(*until))
         }
+        Hold::KernelKilled { until } => format!(
+            "nothing new for {}: the kernel has just killed, and that memory is on its way back",
+            left(*until)
+        ),
         Hold::BudgetSpent { until } => {
             format!("nothing more for {}: the budget of evictions is spent", left(*until))
         }

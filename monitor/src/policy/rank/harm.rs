@@ -18,7 +18,7 @@ use super::workload::Workloads;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
-use crate::model::sample::Sample;
+use crate::model::sample::{GapReason, Sample};
 use crate::model::snapshot::{Blame, Snapshot};
 use crate::model::stall::Coverage;
 use crate::model::units::Nanos;
@@ -42,6 +42,10 @@ pub struct HarmStanding {
     pub memory: Ledger,
     /// Asleep in IO wait.
     pub io: Ledger,
+    /// Cgroups that could not be read lately: when they are back, nobody can say how much of what
+    /// they hold was taken in the last interval.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    unread: BTreeSet<CgroupId>,
 }
 
 /// Harm of one kind, by who does it.
@@ -99,10 +103,25 @@ impl HarmStanding {
         let there = tree.parties();
         let interval = snapshot.interval;
         self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
-        let share = memory.then(|| Share::of_memory(&tree, before).doings());
+        let unread = &self.unread;
+        let share = memory.then(|| Share::of_memory(&tree, before, unread).doings());
         self.memory.add(share, &there, interval);
-        let share = waits.then(|| Share::of_io(&tree, before).doings());
+        let share = waits.then(|| Share::of_io(&tree, before, unread).doings());
         self.io.add(share, &there, interval);
+        self.forget_unread(before, sample);
+    }
+
+    /// Cgroups that were there and are not stay in mind as long as anything fails to be read.
+    fn forget_unread(&mut self, before: &Sample, sample: &Sample) {
+        let mut gaps = sample.gaps.iter();
+        let any = [GapReason::Denied, GapReason::Torn, GapReason::Failed, GapReason::Full];
+        if !gaps.any(|gap| any.contains(&gap.why)) {
+            self.unread.clear();
+            return;
+        }
+        let missing = before.cgroups.keys().filter(|id| !sample.cgroups.contains_key(id));
+        self.unread.extend(missing);
+        self.unread.retain(|id| !sample.cgroups.contains_key(id));
     }
 
     /// The ledger for what is short; `None` where nobody waits for it, or it is not measured.
