@@ -1,4 +1,5 @@
 mod properties;
+mod reach;
 mod undone;
 
 use std::collections::BTreeMap;
