@@ -14,5 +14,7 @@ mod place;
 mod pods;
 #[path = "act/refused.rs"]
 mod refused;
+#[path = "act/restricted.rs"]
+mod restricted;
 #[path = "act/stuck.rs"]
 mod stuck;

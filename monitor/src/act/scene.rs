@@ -95,16 +95,18 @@ impl Scene {
         self.parts.iter().map(|part| part.whole.id)
     }
 
-    /// True if it was opened for this target, and no container has come or gone since.
-    pub(super) fn is_of(&self, stage: Stage<'_>, target: &Target) -> bool {
-        let same =
-            |cgroups: Vec<(CgroupId, _)>| cgroups.into_iter().map(|(id, _)| id).eq(self.ids());
-        self.containers == target.containers
-            && work::cgroups(target).is_ok_and(same)
-            && self.parts.iter().all(|part| {
-                let now = work::of(stage.root, stage.proc, &part.whole, &self.containers);
-                now.is_ok_and(|now| now.iter().map(|group| group.id).eq(part.work_ids()))
-            })
+    /// True if it was opened for this target.
+    pub(super) fn is_of(&self, target: &Target) -> bool {
+        let cgroups = work::cgroups(target).unwrap_or_default();
+        self.containers == target.containers && cgroups.iter().map(|(id, _)| *id).eq(self.ids())
+    }
+
+    /// True if no container has come or gone since.
+    pub(super) fn is_fresh(&self, stage: Stage<'_>) -> bool {
+        self.parts.iter().all(|part| {
+            let now = work::of(stage.root, stage.proc, &part.whole, &self.containers);
+            now.is_ok_and(|now| now.iter().map(|group| group.id).eq(part.work_ids()))
+        })
     }
 
     /// How many cgroups are ended with it.
