@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "act/controllers.rs"]
+mod controllers;
 #[path = "act/ends.rs"]
 mod ends;
 #[path = "act/files.rs"]

@@ -71,7 +71,7 @@ fn where_cgroups_are_read_only_each_process_is_ended_by_itself_however_it_forks(
     let Some(group) = Cgroup::new("erofs") else { return };
     let below = group.child("below");
     below.spawn("exec sleep 100");
-    group.spawn("while :; do sleep 0.01 & done");
+    group.spawn("while :; do sleep 5 & done");
     group.wait_for(20);
     let outcome = with_less(lose_write, || {
         let state = tempfile::tempdir().unwrap();

@@ -79,7 +79,7 @@ impl Scene {
         for group in self.parts.iter().flat_map(|part| &part.work) {
             stage.guard.allows(&group.path)?;
             stage.guard.allows_below(group)?;
-            let Listed { pids, hidden, refused } = hold(stage.proc, group, &mut self.held, most)?;
+            let Listed { pids, hidden, refused } = hold(group, &mut self.held, most)?;
             stage.guard.allows_pids(&group.path, &pids)?;
             self.n_before += pids.len() as u64 + hidden;
             let path = group.path.clone();
@@ -119,9 +119,8 @@ impl Scene {
         self.parts.iter().flat_map(|part| &part.work)
     }
 
-    /// Ends all of it; how, in words. What is open is ended first, and only then it is looked who
-    /// has come meanwhile.
-    pub(super) fn kill(&mut self, stage: Stage<'_>) -> Result<&'static str, Failure> {
+    /// Ends what is open; how, in words.
+    pub(super) fn kill(&self, stage: Stage<'_>) -> Result<&'static str, Failure> {
         for group in self.work() {
             stage.guard.allows_below(group)?;
         }
@@ -131,9 +130,16 @@ impl Scene {
                 how = worse(how, kill::kill(stage.proc, group, door.as_ref()));
             }
         }
+        how
+    }
+
+    /// Ends what was begun since it was opened.
+    pub(super) fn kill_new(&mut self, stage: Stage<'_>) -> Result<(), Failure> {
+        let mut how = Ok("");
         for part in &mut self.parts {
             let now = work::of(stage.root, stage.proc, &part.whole, &self.containers);
             let known: BTreeSet<_> = part.work_ids().collect();
+            // What cannot be listed any more is gone.
             for new in now.unwrap_or_default() {
                 if !known.contains(&new.id) && stage.guard.allows(&new.path).is_ok() {
                     how = worse(how, kill::kill(stage.proc, &new, None));
@@ -142,16 +148,16 @@ impl Scene {
                 }
             }
         }
-        self.catch(stage);
-        how
+        self.catch();
+        how.map(drop)
     }
 
     /// Holds who came since it was last looked, as far as they have not ended.
-    fn catch(&mut self, stage: Stage<'_>) {
+    fn catch(&mut self) {
         let before = self.held.len();
         for group in self.parts.iter().flat_map(|part| &part.work) {
             // What cannot be read any more is gone.
-            let _ = hold(stage.proc, group, &mut self.held, before + CAUGHT);
+            let _ = hold(group, &mut self.held, before + CAUGHT);
         }
         self.n_before = self.n_before.max(self.held.len() as u64);
     }
@@ -185,7 +191,7 @@ impl Scene {
                 let _ = kill::kill(stage.proc, group, door.as_ref());
             }
         }
-        self.catch(stage);
+        self.catch();
     }
 
     /// True if somebody has frozen a part of it.

@@ -122,6 +122,7 @@ impl Actor {
         let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
         let how = scene.kill(stage)?;
         let issued = clock::now().boot.since(began).0 / 1000;
+        scene.kill_new(stage)?;
         let left = scene.wait(stage, PATIENCE);
         let n_before = scene.n_before;
         let story =
