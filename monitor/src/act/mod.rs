@@ -9,6 +9,7 @@ mod failure;
 mod guard;
 mod journal;
 mod kill;
+pub mod limits;
 mod means;
 mod mrelease;
 mod process;
@@ -35,7 +36,6 @@ use self::mrelease::Releaser;
 use self::running::Running;
 use self::scene::{Scene, Stage};
 use crate::model::decision::{Action, Outcome, Release, ReleaseReason, StepKind, Target};
-use crate::model::limit::{LimitState, LimitWrite};
 use crate::model::pattern::PathPattern;
 use crate::model::units::Bytes;
 
@@ -196,17 +196,6 @@ impl Actor {
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.running.is_empty()
-    }
-
-    /// Writes limits that do not stand as they should; `is_enforced` false only looks.
-    pub fn limits(&mut self, writes: &[LimitWrite], is_enforced: bool) -> Vec<LimitState> {
-        let _ = (writes, is_enforced);
-        unimplemented!("limits")
-    }
-
-    /// Takes every limit back that was written, also by an agent before this one.
-    pub fn roll_back(&mut self) -> Vec<LimitState> {
-        unimplemented!("limits")
     }
 }
 
