@@ -4,23 +4,28 @@ use isobar::model::decision::OutcomeResult::{Done, Failed};
 use isobar::model::decision::StepKind::{KillContainers, StopContainers};
 use isobar::model::decision::{Target, TargetGroup};
 
-use crate::place::{Cgroup, Pod, actor, enforced};
+use crate::place::{Cgroup, Pod, actor, enforced, wait};
 
 #[test]
 fn the_sandbox_is_spared_whether_or_not_the_api_names_the_containers() {
-    for names in [vec![], vec![format!("containerd://{}", Pod::CONTAINER)]] {
+    let named = || vec![format!("containerd://{}", Pod::CONTAINER)];
+    #[rustfmt::skip]
+    let table = [
+        // step, containers that the API names
+        (StopContainers, vec![]),
+        (StopContainers, named()),
+        (KillContainers, vec![]),
+        (KillContainers, named()),
+    ];
+    for (step, containers) in table {
         let Some(root) = Cgroup::new("pod") else { return };
         let pod = Pod::new(&root);
         let (mut actor, _state) = actor();
-        for (step, target) in [
-            (StopContainers, Target { containers: names.clone(), ..pod.target() }),
-            (KillContainers, Target { containers: names.clone(), ..pod.target() }),
-        ] {
-            let outcome = actor.take(&enforced(step, target));
-            assert_eq!(outcome.result, Done, "{names:?} {outcome:?}");
-        }
-        assert_eq!(pod.container.pids().len(), 0, "{names:?}");
-        assert_eq!(pod.sandbox.pids().len(), 1, "{names:?}");
+        let target = Target { containers: containers.clone(), ..pod.target() };
+        let outcome = actor.take(&enforced(step, target));
+        assert_eq!(outcome.result, Done, "{step:?} {containers:?} {outcome:?}");
+        wait("its container is empty", || pod.container.pids().is_empty());
+        assert_eq!(pod.sandbox.pids().len(), 1, "{step:?} {containers:?}");
     }
 }
 

@@ -121,11 +121,12 @@ impl Actor {
         means::of(&self.root)
     }
 
-    /// Squeezes that an agent before this one left in force, each as a release that undoes it.
+    /// Squeezes in force that nobody may remember, each as a release that undoes it: an agent before
+    /// this one left them, or taking them back has failed.
     #[must_use]
     pub fn left_over(&self) -> Vec<Release> {
         let mut releases: Vec<Release> = Vec::new();
-        for entry in self.journal.inherited() {
+        for entry in self.journal.orphans() {
             for action in &entry.actions {
                 let target = Target {
                     name: entry.path.0.clone(),
@@ -151,7 +152,8 @@ impl Actor {
         let mut n_held = 0;
         for target in likely.iter().take(LIKELY) {
             let most = LIKELY_HELD - n_held;
-            let known = before.iter().position(|scene| scene.is_of(stage, target));
+            let known =
+                before.iter().position(|scene| scene.is_of(target) && scene.is_fresh(stage));
             let scene = match known.map(|i| before.swap_remove(i)) {
                 Some(mut scene) => scene.look(stage, most).map(|()| scene),
                 None => Scene::open(stage, target, most),
