@@ -138,9 +138,9 @@ impl Triggers {
                 );
                 match is_denied {
                     true => self.refused = Some(why),
-                    false => drop(
-                        self.failed.insert(id, Failed { again_at: now.plus(AGAIN), why }),
-                    ),
+                    false => {
+                        drop(self.failed.insert(id, Failed { again_at: now.plus(AGAIN), why }))
+                    }
                 }
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
@@ -12,6 +12,9 @@ use toml::Spanned;
 use super::amount::{Cpu, Memory, Seconds};
 use super::pods;
 use crate::scenario::Only;
+
+/// The configuration for scenarios that have none of their own.
+const USUAL: &str = "usual.yaml";
 
 /// One scenario.
 #[derive(Debug, Clone)]
@@ -48,7 +51,7 @@ pub(crate) struct Form {
     pub(crate) kernels: Option<Only>,
     /// `memory.max` of kubepods.slice; what the node has, less 100 MiB, without it.
     pub(crate) kubepods: Option<Memory>,
-    /// A configuration for agents that take isobar's.
+    /// A configuration for agents that take isobar's; that of usual.yaml without it.
     pub(crate) config: Option<String>,
     #[serde(default)]
     pub(crate) pod: Vec<Pod>,
@@ -165,8 +168,11 @@ pub(crate) struct Churn {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Order {
-    /// Since the onset; negative is before it.
+    /// Since the onset, or the first kill; negative is before the onset.
     pub(crate) after: Seconds,
+    /// It counts from the first death of a victim, whenever that is.
+    #[serde(default)]
+    pub(crate) since_kill: bool,
     #[serde(rename = "do")]
     pub(crate) what: What,
 }
@@ -197,6 +203,8 @@ pub(crate) struct Expect {
     pub(crate) no_kill: bool,
     /// By when the first must be dead, since the onset.
     pub(crate) within: Option<Seconds>,
+    /// Of those who lose processes nobody is left in the end.
+    pub(crate) whole: bool,
     /// How many may lose processes.
     pub(crate) victims: Option<usize>,
     /// How many kills by the kernel there may be.
@@ -338,10 +346,15 @@ pub(crate) fn read_all(dir: &Path) -> Result<Vec<Scenario>> {
         }
     }
     files.sort();
-    let read = |file: &std::path::PathBuf| {
+    let usual = dir.join(USUAL);
+    let usual = fs::read_to_string(&usual).with_context(|| usual.display().to_string())?;
+    let read = |file: &PathBuf| {
         let text = fs::read_to_string(file)?;
         let name = file.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        Scenario::parse(&name, &text).with_context(|| file.display().to_string())
+        let mut scenario =
+            Scenario::parse(&name, &text).with_context(|| file.display().to_string())?;
+        scenario.form.config.get_or_insert_with(|| usual.clone());
+        Ok(scenario)
     };
     let all: Result<Vec<Scenario>> = files.iter().map(read).collect();
     let all = all?;
