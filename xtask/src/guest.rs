@@ -2,6 +2,7 @@
 //! reports each to the host in a line of JSON.
 
 pub(crate) mod agent;
+mod answer;
 mod stage;
 
 use std::fs::{self, File};
@@ -109,7 +110,8 @@ impl Guest {
         let probes = &scenario.form.probes;
         let mount = v2::mount()?;
         let form = &scenario.form;
-        let is_alone = form.record || form.config.is_some() || form.pods.is_some();
+        let is_alone =
+            form.record || form.config.is_some() || form.pods.is_some() || form.mode.is_some();
         // One agent for as many scenarios as possible: that is how it will live.
         let is_other = |agent: &mut Agent| agent.probes() != probes || !agent.is_up();
         if is_alone || running.as_mut().is_some_and(is_other) {
@@ -139,6 +141,9 @@ impl Guest {
         let form = &scenario.form;
         let mut isobar = Command::new(&self.isobar);
         isobar.arg("run");
+        if let Some(mode) = &form.mode {
+            isobar.args(["--mode", mode]);
+        }
         let files = [("--config", CONFIG, &form.config), ("--pods", PODS, &form.pods)];
         for (option, file, text) in files {
             if let Some(text) = text {
@@ -179,7 +184,10 @@ fn measure(scenario: &Scenario, agent: &mut Agent) -> Result<Evidence> {
     if snapshots.len() < 2 {
         bail!("the agent took no sample in {limit:?}");
     }
-    Ok(Evidence(snapshots))
+    let questions = scenario.expect.iter().flat_map(|expected| expected.meaning.questions());
+    let mount = v2::mount()?;
+    let answers = questions.map(|asked| (asked.clone(), answer::answer(asked, &mount))).collect();
+    Ok(Evidence { snapshots, answers })
 }
 
 /// The first snapshot that has every cgroup of the scenario.

@@ -11,7 +11,7 @@ mod pingpong;
 mod read;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -75,6 +75,16 @@ enum Work {
     Pingpong(pingpong::Pingpong),
     /// A process that does nothing.
     Sleep,
+    /// Write a text to a file, once, as somebody else may do.
+    Write {
+        file: PathBuf,
+        text: String,
+    },
+    /// Run a program to its end.
+    Run {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        words: Vec<String>,
+    },
 }
 
 /// When to end.
@@ -152,6 +162,17 @@ impl Load {
             Work::Sleep => {
                 until.sleep(until.limit);
                 json!({ "load": "sleep" })
+            }
+            Work::Write { file, text } => {
+                std::fs::write(&file, &text)
+                    .with_context(|| format!("cannot write {text:?} to {}", file.display()))?;
+                json!({ "load": "write" })
+            }
+            Work::Run { words } => {
+                let (program, arguments) = words.split_first().context("no program is named")?;
+                let status = Command::new(program).args(arguments).status();
+                let status = status.with_context(|| format!("cannot run {program}"))?;
+                json!({ "load": "run", "status": status.code() })
             }
         };
         done["seconds"] = json!(until.since.elapsed().as_secs_f64());

@@ -8,6 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 
 use super::acting::Acting;
+use super::limits::{Keeping, Places};
 use super::live::chain;
 use super::mode::Warrant;
 use super::pace::Pace;
@@ -23,6 +24,8 @@ pub(super) struct Rounds {
     /// Who acts, or why nobody can.
     acting: Result<Acting, String>,
     pace: Pace,
+    /// Who keeps limits written; `None` if nobody can.
+    keeping: Option<Keeping>,
     publisher: Publisher,
     hangup: Signal,
     again: Again,
@@ -43,6 +46,7 @@ impl Rounds {
         let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
         let pace = Pace::new(sampler.alarms()).map_err(AgentError::Start)?;
         let acting = begin(&sampler, &plan.settings, warrant.state.dir());
+        let keeping = keep(&sampler, warrant.state.dir());
         if let Err(why) = &acting {
             warrant.unable = Some(why.clone());
             warrant.bind(&mut plan.settings)?;
@@ -51,7 +55,7 @@ impl Rounds {
         if let Some((path, bounds)) = record {
             watch.record(&path, bounds).map_err(AgentError::Record)?;
         }
-        Ok((Self { acting, pace, publisher, hangup, again }, watch))
+        Ok((Self { acting, pace, keeping, publisher, hangup, again }, watch))
     }
 
     /// Looks, has done, shows, for ever.
@@ -80,9 +84,25 @@ impl Rounds {
             }
             self.pace.saw(cause, &step.decision);
             capabilities.push(capability(&self.acting));
+            if let Some(keeping) = &mut self.keeping {
+                let (settings, is_enforced) = watch.settings();
+                let (states, lacking) = keeping.look(step.snapshot.tick, settings, is_enforced);
+                self.publisher.note_limits(states);
+                capabilities.extend(lacking);
+            }
             self.publisher.publish(step, capabilities, cost);
         }
     }
+}
+
+/// Somebody who keeps limits written, where the sampler reads.
+fn keep<S: Sampler>(sampler: &S, state: &Path) -> Option<Keeping> {
+    let cgroup_root = sampler.cgroup_root()?;
+    let places =
+        Places { proc: "/proc".into(), sys: "/sys".into(), cgroup_root: Some(cgroup_root.clone()) };
+    let acts = act::limits::Places { cgroup_root, proc: places.proc.clone(), state: state.into() };
+    let failed = |why: &std::io::Error| tracing::error!("limits are not written: no thread: {why}");
+    Keeping::begin(places, acts).inspect_err(failed).ok()
 }
 
 /// Somebody who acts where the sampler reads.

@@ -195,6 +195,12 @@ impl<S: Sampler> Watch<S> {
         warrant.words().into()
     }
 
+    /// What is judged by, and whether the limits that it names are written.
+    pub(super) fn settings(&self) -> (&Settings, bool) {
+        let writes = self.warrant.as_ref().is_some_and(Warrant::writes_limits);
+        (self.engine.settings(), writes)
+    }
+
     /// What is enforced, for the log.
     pub(super) fn words(&self) -> &str {
         self.warrant.as_ref().map_or("observing", Warrant::words)
