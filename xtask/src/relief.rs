@@ -134,7 +134,7 @@ pub(crate) fn quick(lab: &Lab, kernel: &Kernel, tell: &mut dyn FnMut(&str, bool)
         }
     });
     host::play(lab, kernel, &scenarios, &again, &mut |one| {
-        tell(&one.line(), one.counts_as_failed())
+        tell(&one.line(), one.counts_as_failed());
     });
     Ok(())
 }
