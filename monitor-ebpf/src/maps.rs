@@ -6,9 +6,7 @@
 use core::ffi::c_void;
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
-use aya_ebpf::bindings::{
-    BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP,
-};
+use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::generated::bpf_map_lookup_percpu_elem;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, RingBuf};

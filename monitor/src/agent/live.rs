@@ -64,7 +64,14 @@ impl Live {
         let sources = source::Sampler::open(&roots)?;
         sources.check_is_cgroup2()?;
         let (kernel, programs) = attach(options.kernel, &sources);
-        Ok(Self { sources, kernel, programs, agreement: Agreement::default(), triggers: None, tick: 0 })
+        Ok(Self {
+            sources,
+            kernel,
+            programs,
+            agreement: Agreement::default(),
+            triggers: None,
+            tick: 0,
+        })
     }
 
     /// Tells in the log which programs are not attached: an agent's first lines. A verb that looks
