@@ -82,6 +82,11 @@ impl Pace {
         cause
     }
 
+    /// The next tick is due as soon as may be.
+    pub(super) fn at_once(&mut self) {
+        self.is_urgent = true;
+    }
+
     /// From the last tick, at the least.
     fn spacing(&self, cause: Cause) -> Duration {
         match cause {

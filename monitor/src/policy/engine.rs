@@ -1,6 +1,8 @@
 //! One sample in, one decision out, and what is remembered from tick to tick.
 //! The same samples, settings and standing give the same decisions, byte for byte.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Decision, Ranking};
@@ -112,6 +114,16 @@ impl Engine {
     #[must_use]
     pub fn standing(&self) -> &Standing {
         &self.standing
+    }
+
+    /// Goes on with the relief that another one had under way.
+    pub fn resume(&mut self, relief: ReliefStanding) {
+        self.standing.relief = relief;
+    }
+
+    /// Learns which squeezes are in force, from who knows.
+    pub fn learn_squeezed(&mut self, in_force: &BTreeSet<u64>) {
+        self.standing.relief.learn_squeezed(in_force);
     }
 
     /// Goes by other settings from the next sample on, and forgets nothing.

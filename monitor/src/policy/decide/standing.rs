@@ -67,6 +67,17 @@ pub(super) struct Proposal {
 }
 
 impl ReliefStanding {
+    /// The actions of squeezes that it takes to be in force.
+    #[must_use]
+    pub fn squeezed(&self) -> BTreeSet<u64> {
+        self.squeezes.actions()
+    }
+
+    /// Learns which squeezes are: whoever ended in good order has taken all of its own back.
+    pub fn learn_squeezed(&mut self, in_force: &BTreeSet<u64>) {
+        self.squeezes.keep(in_force);
+    }
+
     /// Writes a step down, and remembers it.
     pub(super) fn take(&mut self, question: &Question<'_>, new: Proposal, now: Nanos) -> Verdict {
         let Proposal { step, why, target, reason, want } = new;
