@@ -10,7 +10,7 @@ use isobar::model::decision::{Action, Release, ReleaseReason};
 use isobar::model::threshold::PressureSignal;
 use isobar::model::units::{Bytes, Nanos, Percent};
 
-use crate::place::{Cgroup, actor, against, enforced, mount, wait};
+use crate::place::{Cgroup, actor, against, enforced, mount, settle, wait};
 
 const MIB: u64 = 1 << 20;
 const MEMORY: PressureSignal = PressureSignal::Memory(Percent(40_00));
@@ -65,6 +65,7 @@ fn memory_of_who_is_killed_comes_back_and_is_told() {
     let (mut actor, _state) = actor();
     actor.prepare(&[group.target()]);
     let outcome = actor.take(&enforced(KillContainers, group.target()));
+    let outcome = settle(&mut actor, outcome);
     assert_eq!((outcome.result, outcome.ended), (Done, Some(1)), "{outcome:?}");
     assert!(outcome.freed.unwrap() >= Bytes(60 * MIB), "{outcome:?}");
     println!("{}", outcome.detail);
