@@ -20,8 +20,8 @@ use crate::policy::limits::writes::{Refusal, Writes};
 pub use intruders::{Intruder, intruders};
 pub use survey::{CPU_STATE, Places, Survey, look, spelled};
 
-/// Ticks from one look to the next.
-const EVERY: u64 = 10;
+/// From one look to the next.
+const EVERY: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// How often it is counted who still may run on reserved CPUs: every process of a pod is read.
 const COUNTED: Nanos = Nanos(60 * Nanos::SECOND.0);
 
@@ -45,8 +45,8 @@ pub(super) struct Keeping {
     orders: SyncSender<Order>,
     reports: Receiver<Report>,
     last: Report,
-    /// The tick and the generation of the last order.
-    asked: Option<(u64, u64)>,
+    /// When the last order was given, and by which generation of the settings.
+    asked: Option<(Nanos, u64)>,
 }
 
 impl Keeping {
@@ -73,7 +73,7 @@ impl Keeping {
     /// were found to stand, and what could not be done.
     pub(super) fn look(
         &mut self,
-        tick: u64,
+        now: Nanos,
         settings: &Settings,
         is_enforced: bool,
     ) -> (&[LimitState], Vec<Capability>) {
@@ -86,12 +86,12 @@ impl Keeping {
             return (&[], Vec::new());
         }
         let is_due = self.asked.is_none_or(|(then, generation)| {
-            generation != settings.generation || tick >= then.saturating_add(EVERY)
+            generation != settings.generation || now.since(then) >= EVERY
         });
         // One that is still busy is asked again at the next tick.
         if is_due && self.orders.try_send(Order { settings: settings.clone(), is_enforced }).is_ok()
         {
-            self.asked = Some((tick, settings.generation));
+            self.asked = Some((now, settings.generation));
         }
         (&self.last.states, self.last.capabilities())
     }

@@ -158,6 +158,36 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_written_where_they_are_named_unless_the_agent_observes_or_cannot_act() {
+        use crate::model::settings::WrittenLimit::{Allocatable, ReservedCpus};
+        let both = "observing, and writing limits (allocatable, reservedCpus)";
+        #[rustfmt::skip]
+        let table = [
+            // mode, named, nothing can be done, told
+            (Mode::Configured, true,  false, Some(both)),
+            (Mode::Configured, false, false, None),
+            (Mode::Observe,    true,  false, None),
+            (Mode::Configured, true,  true,  None),
+        ];
+        for (mode, is_named, is_unable, told) in table {
+            let dir = tempfile::tempdir().unwrap();
+            let mut warrant = Warrant::new(mode, State::at(dir.path()));
+            warrant.unable = is_unable.then(|| "no".into());
+            let mut settings = Settings::default();
+            if is_named {
+                settings.node.write_limits = [Allocatable, ReservedCpus].into();
+            }
+            warrant.bind(&mut settings).unwrap();
+            let row = format!("{mode:?} {is_named} {is_unable}");
+            assert_eq!(warrant.writes_limits(), told.is_some(), "{row}");
+            assert_eq!(warrant.words(), told.unwrap_or("observing"), "{row}");
+            assert_eq!(dir.path().join("lock").exists(), told.is_some(), "one agent alone: {row}");
+            warrant.only_observe(&mut settings);
+            assert!(!warrant.writes_limits(), "{row}");
+        }
+    }
+
+    #[test]
     fn what_is_told_is_what_will_be_done() {
         #[rustfmt::skip]
         let table: [(&[StepKind], &[StepKind], &str); 4] = [

@@ -86,7 +86,7 @@ impl Rounds {
             capabilities.push(capability(&self.acting));
             if let Some(keeping) = &mut self.keeping {
                 let (settings, is_enforced) = watch.settings();
-                let (states, lacking) = keeping.look(step.snapshot.tick, settings, is_enforced);
+                let (states, lacking) = keeping.look(step.snapshot.at.boot, settings, is_enforced);
                 self.publisher.note_limits(states);
                 capabilities.extend(lacking);
             }

@@ -38,18 +38,22 @@ fn settings(what: &[WrittenLimit]) -> Settings {
     settings
 }
 
-/// What it says once it has carried out what was asked at `tick`.
+fn seconds(n: u64) -> Nanos {
+    Nanos(n * Nanos::SECOND.0)
+}
+
+/// What it says once it has carried out what was asked at that second.
 fn seen(
     keeping: &mut Keeping,
-    tick: u64,
+    second: u64,
     settings: &Settings,
     is_enforced: bool,
 ) -> (Vec<LimitState>, Vec<Capability>) {
-    keeping.look(tick, settings, is_enforced);
+    keeping.look(seconds(second), settings, is_enforced);
     for _ in 0..500 {
         sleep(Duration::from_millis(10));
         let before = keeping.last.clone();
-        let (states, lacking) = keeping.look(tick, settings, is_enforced);
+        let (states, lacking) = keeping.look(seconds(second), settings, is_enforced);
         let got = (states.to_vec(), lacking);
         if keeping.last != before {
             return got;
@@ -77,7 +81,7 @@ fn reserved_cpus_are_kept_from_pods_and_who_is_there_all_the_same_is_named() {
     assert!(states[2].detail.contains("/kubepods/besteffort is not there"), "{:?}", states[2]);
 
     fs::write(dir.path().join("cgroup/kubepods/cpuset.cpus"), "0-1\n").unwrap();
-    let (states, _) = keeping.look(20, &settings, true);
+    let (states, _) = keeping.look(seconds(20), &settings, true);
     assert_eq!(results(states)[0], Written, "not looked at before it is time");
     let (states, _) = seen(&mut keeping, 21, &settings, true);
     assert_eq!((states[0].result, set().trim()), (Drifted, "1"));
@@ -105,7 +109,7 @@ fn what_is_not_written_is_a_capability_with_a_remedy_and_another_configuration_c
     let (states, lacking) = seen(&mut keeping, 2, &settings, true);
     assert_eq!((states[0].write.value.as_str(), lacking.len()), ("0", 0));
     settings.node.write_limits.clear();
-    assert_eq!(keeping.look(3, &settings, true), (&[][..], Vec::new()));
+    assert_eq!(keeping.look(seconds(3), &settings, true), (&[][..], Vec::new()));
 }
 
 #[test]

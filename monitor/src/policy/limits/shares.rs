@@ -1,4 +1,4 @@
-//! CPU requests as the kernel is told of them: shares, weights and quotas.
+//! CPU requests as the kernel is told of them: shares and weights.
 //! In: thousandths of a CPU. Out: what the kubelet or the runtime writes.
 //! Source: kubelet `pkg/kubelet/cm/helpers_linux.go`; opencontainers/cgroups `utils.go`.
 
@@ -8,11 +8,6 @@ pub const MIN_SHARES: u64 = 2;
 pub const MAX_SHARES: u64 = 262_144;
 /// The largest `cpu.weight`.
 const MAX_WEIGHT: u64 = 10_000;
-/// `cpu.max`'s period, in microseconds: the kubelet's default `cpuCFSQuotaPeriod`.
-pub const QUOTA_PERIOD: u64 = 100_000;
-/// The shortest quota that the kernel takes, in microseconds.
-const MIN_QUOTA: u64 = 1_000;
-
 /// Shares of a request in thousandths of a CPU: `MilliCPUToShares`.
 #[must_use]
 pub fn shares(milli: u64) -> u64 {
@@ -21,17 +16,6 @@ pub fn shares(milli: u64) -> u64 {
     }
     let shares = u128::from(milli) * 1_024 / 1_000;
     u64::try_from(shares).unwrap_or(u64::MAX).clamp(MIN_SHARES, MAX_SHARES)
-}
-
-/// `cpu.max`'s quota, in microseconds per period, of a limit in thousandths of a CPU:
-/// `MilliCPUToQuota`. 0 leaves it unset.
-#[must_use]
-pub fn quota(milli: u64, period: u64) -> u64 {
-    if milli == 0 {
-        return 0;
-    }
-    let quota = u128::from(milli) * u128::from(period) / 1_000;
-    u64::try_from(quota).unwrap_or(u64::MAX).max(MIN_QUOTA)
 }
 
 /// `cpu.weight` of the cgroups that the kubelet itself writes (kubepods, the QoS slices, pods,

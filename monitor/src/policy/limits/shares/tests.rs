@@ -63,26 +63,6 @@ fn nothing_but_equals_is_taken_for_equal() {
 }
 
 #[test]
-fn limits_become_quotas_of_at_least_a_millisecond() {
-    #[rustfmt::skip]
-    let table = [
-        // milli CPUs, microseconds in 100 ms
-        (0,            0),
-        (5,        1_000),
-        (9,        1_000),
-        (10,       1_000),
-        (200,     20_000),
-        (500,     50_000),
-        (1_000,  100_000),
-        (1_500,  150_000),
-    ];
-    for (milli, want) in table {
-        assert_eq!(quota(milli, QUOTA_PERIOD), want, "{milli}m");
-    }
-    assert_eq!(quota(u64::MAX, u64::MAX), u64::MAX);
-}
-
-#[test]
 fn a_weight_that_was_written_reads_back_as_about_the_shares_it_came_from() {
     for written in [2, 102, 1_024, 65_536, MAX_SHARES] {
         let read = shares_of_weight(weight(written));
