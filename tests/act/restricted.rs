@@ -11,7 +11,7 @@ use isobar::model::decision::OutcomeResult::{Done, Failed};
 use isobar::model::decision::StepKind::{self, KillContainers, StopContainers};
 use isobar::model::decision::Target;
 
-use crate::place::{Cgroup, enforced, mount, options, wait};
+use crate::place::{Cgroup, enforced, mount, options, settle, wait};
 
 /// Does `work` on a thread that has given up its rights by `give_up`.
 fn with_less<T: Send>(give_up: fn() -> bool, work: impl FnOnce() -> T + Send) -> T {
@@ -76,7 +76,8 @@ fn where_cgroups_are_read_only_each_process_is_ended_by_itself_however_it_forks(
     let outcome = with_less(lose_write, || {
         let state = tempfile::tempdir().unwrap();
         let mut actor = Actor::open(options(&mount().unwrap(), state.path())).unwrap();
-        actor.take(&enforced(KillContainers, group.target()))
+        let outcome = actor.take(&enforced(KillContainers, group.target()));
+        settle(&mut actor, outcome)
     });
     assert_eq!(outcome.result, Done, "{outcome:?}");
     assert!(outcome.detail.starts_with("SIGKILL to each after "), "{outcome:?}");
