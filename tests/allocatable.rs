@@ -352,13 +352,13 @@ fn limits_are_written_once_and_taken_back_where_they_still_stand() {
     machine.write("cgroup/kubepods.slice/pids.max", "5000\n");
     let back = json(&ask(&["--roll-back"]));
     let want = [
-        "/system.slice memory.max max: written",
-        "/system.slice hugetlb.2MB.max max: written",
-        "/system.slice cpu.weight 100: written",
-        "/kubepods.slice hugetlb.2MB.max max: written",
-        "/kubepods.slice pids.max 5000: drifted",
-        "/kubepods.slice cpu.weight 100: written",
         "/kubepods.slice memory.max max: written",
+        "/kubepods.slice cpu.weight 100: written",
+        "/kubepods.slice pids.max 5000: drifted",
+        "/kubepods.slice hugetlb.2MB.max max: written",
+        "/system.slice cpu.weight 100: written",
+        "/system.slice hugetlb.2MB.max max: written",
+        "/system.slice memory.max max: written",
     ];
     assert_eq!(limits(&back), want);
     assert_eq!(limits(&json(&ask(&["--roll-back"]))), [""; 0]);

@@ -203,13 +203,12 @@ impl Limits {
                 return vec![state(&write, LimitResult::Failed, why.to_string())];
             }
         };
-        // The newest first, as it was built up.
-        let mut entries: Vec<_> = remembered.of(what).rev().cloned().collect();
+        // As it was built up, from the top: a set of CPUs can have what the one above it has.
+        let mut entries: Vec<_> = remembered.of(what).cloned().collect();
         let states = entries.iter().map(|entry| self.back(entry)).collect::<Vec<_>>();
         entries.retain(|entry| {
             states.iter().any(|s| entry.is_of(&s.write) && s.result == LimitResult::Failed)
         });
-        entries.reverse();
         match remembered.leave(what, entries) {
             Ok(()) => states,
             Err(why) => {
@@ -249,7 +248,15 @@ impl Limits {
         if let Some(why) = cgroup.cannot_bear(&write.file, &write.value) {
             return end(LimitResult::Failed, &live, why);
         }
+        let is_emptied = write.file == "cpuset.cpus" && write.value.is_empty();
         match cgroup.write(&write.file, &write.value) {
+            Err(_) if is_emptied => match cgroup.write_all_cpus(&write.file) {
+                Ok(after) => {
+                    let why = "no empty set is taken where something runs, so it has all CPUs";
+                    end(LimitResult::Written, &after, why.into())
+                }
+                Err(why) => end(LimitResult::Failed, &live, why),
+            },
             Ok(after) if normal(&write.file, &after) == normal(&write.file, &write.value) => {
                 end(LimitResult::Written, &after, String::new())
             }

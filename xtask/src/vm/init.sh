@@ -13,7 +13,7 @@ mount -t cgroup2 cgroup /sys/fs/cgroup
 for module in $(cat "/lib/modules/$(uname -r)/load"); do modprobe "$module" 2>/dev/null; done
 
 # One by one: a kernel that lacks a controller would refuse the whole line.
-for controller in cpu memory io pids cpuset; do
+for controller in cpu memory io pids cpuset hugetlb; do
     echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control
 done
 

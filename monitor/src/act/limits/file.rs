@@ -55,6 +55,15 @@ impl Cgroup {
         self.read(file)
     }
 
+    /// Gives a set of CPUs all those of the cgroup above, which is what an empty set means. The
+    /// kernel takes no empty one where something runs (`validate_change`, kernel/cgroup/cpuset.c).
+    pub(super) fn write_all_cpus(&self, file: &str) -> Result<String, String> {
+        let above = self.dir.join("../cpuset.cpus.effective");
+        let all = fs::read_to_string(&above);
+        let all = all.map_err(|why| format!("cannot read {}: {why}", above.display()))?;
+        self.write(file, all.trim_end())
+    }
+
     fn cannot(&self, what: &str, file: &str, why: &io::Error) -> String {
         refusal::words(what, &self.path, file, why)
     }

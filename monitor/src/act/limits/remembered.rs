@@ -114,7 +114,7 @@ impl Remembered {
     }
 
     /// Those that were written because of `what`, in the order in which they first were.
-    pub(super) fn of(&self, what: WrittenLimit) -> impl DoubleEndedIterator<Item = &Entry> {
+    pub(super) fn of(&self, what: WrittenLimit) -> impl Iterator<Item = &Entry> {
         self.content.limits.iter().filter(move |entry| entry.what == what)
     }
 

@@ -65,8 +65,9 @@ mod tests {
 
     #[test]
     fn who_may_have_written_is_told_by_who_runs() {
+        type Runs = &'static [(u32, &'static str)];
         #[rustfmt::skip]
-        let table: [(&[(u32, &str)], &str, &str, &str); 5] = [
+        let table: [(Runs, &str, &str, &str); 5] = [
             // who runs, cgroup, file, what is said
             (&[(1, "init")],                   "/kubepods",       "memory.max",      "who it is cannot be told"),
             (&[(1, "systemd"), (7, "kubelet")], "/kubepods",      "memory.max",      "it may be the kubelet (7), by"),

@@ -95,7 +95,7 @@ fn a_limit_is_written_read_back_and_taken_back_by_a_process_that_knows_only_the_
     assert_eq!(node.get("cpu.weight"), "39", "another limit's are left");
     let back = node.limits().roll_back(WrittenLimit::Allocatable);
     let files: Vec<_> = back.iter().map(|s| (s.write.file.as_str(), s.result)).collect();
-    assert_eq!(files, [("cpu.weight", Written), ("memory.max", Written)]);
+    assert_eq!(files, [("memory.max", Written), ("cpu.weight", Written)]);
     assert_eq!((node.get("memory.max"), node.get("cpu.weight")), ("max".into(), "100".into()));
     assert_eq!(node.limits().roll_back(WrittenLimit::Allocatable), [], "only once");
 }

@@ -127,9 +127,11 @@ fn huge_pages_are_written_only_where_the_root_has_their_controller() {
 #[test]
 fn what_the_kubelet_would_not_start_with_is_not_written_and_the_way_out_is_named() {
     type Change = fn(&mut Node, &mut Ground);
+    type Row =
+        (&'static str, Change, &'static [&'static str], &'static str, &'static str, &'static str);
     let enforced = [Pods, SystemReserved, KubeReserved];
     #[rustfmt::skip]
-    let table: [(&str, Change, &[&str], &str, &str, &str); 9] = [
+    let table: [Row; 9] = [
         // row, what is wrong, cgroups that are written all the same, level, why, way out
         ("too much", |_, g| { g.capacity.insert("memory".into(), Quantity::bytes(GIB)); }, &[],
             "allocatable", "Resource \"memory\" has a reservation of 3Gi but capacity of 1Gi", "reserve less"),
