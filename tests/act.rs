@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "act/controllers.rs"]
+mod controllers;
 #[path = "act/ends.rs"]
 mod ends;
 #[path = "act/files.rs"]
@@ -14,5 +16,7 @@ mod place;
 mod pods;
 #[path = "act/refused.rs"]
 mod refused;
+#[path = "act/restricted.rs"]
+mod restricted;
 #[path = "act/stuck.rs"]
 mod stuck;

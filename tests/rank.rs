@@ -309,7 +309,7 @@ fn each_way_to_call_it_ends_in_the_documented_code() {
         (&["-f", "-"],                       "",              3, "no document"),
         (&["-f", "-"],                       "pods: {",       3, "-:2:1: not valid YAML"),
         (&["-f", "-"],                       "pods: []\n---\npods: []", 3, "one document"),
-        (&["-f", "/nonexistent"],            "",              1, "/nonexistent"),
+        (&["-f", "/nonexistent"],            "",              3, "/nonexistent"),
         (&["--signal", "swap.available"],    "",              2, "memory.available"),
         (&["--order", "size"],               "",              2, "kubelet"),
     ];

@@ -7,9 +7,11 @@ mod agreement;
 pub mod limits;
 mod live;
 mod mode;
+mod notify;
 mod pace;
 mod rounds;
 mod state;
+mod survive;
 mod watch;
 
 use std::future::pending;
@@ -44,6 +46,7 @@ use self::pace::TICK;
 use self::rounds::Rounds;
 use self::state::State;
 pub use self::state::StateError;
+pub use self::survive::Survival;
 pub use self::watch::{Orders, Plan};
 use self::watch::{Seen, Watch};
 
@@ -93,6 +96,8 @@ pub struct Options {
     pub mode: Mode,
     /// Where to remember what is done: see [`STATE_DIR`].
     pub state_dir: PathBuf,
+    /// What was had to survive a node without memory; `None` if nothing was asked for.
+    pub survival: Option<Survival>,
 }
 
 /// Why the agent could not run.
@@ -149,6 +154,9 @@ where
         let mut warrant = Warrant::new(options.mode, State::at(&options.state_dir));
         warrant.bind(&mut options.orders.plan.settings).map_err(AgentError::State)?;
         let sampler = open()?;
+        if let Some(survival) = &mut options.survival {
+            survival.lock();
+        }
         live_on(sampler, listener, warrant, options, leave).await.map_err(E::from)
     });
     runtime.shutdown_timeout(PATIENCE);
@@ -162,19 +170,21 @@ async fn live_on<S: Sampler>(
     options: Options,
     leave: Leave,
 ) -> Result<(), AgentError> {
-    let Options { listen, duration, orders, .. } = options;
+    let Options { listen, duration, orders, survival, .. } = options;
     let (publisher, latest) = Publisher::new(sampler.facts(), clock::now());
-    let (mut rounds, watch) = Rounds::new(sampler, orders, warrant, publisher)?;
+    let (mut rounds, watch) = Rounds::new(sampler, orders, warrant, survival, publisher)?;
     let server = axum::serve(listener, serve::router(latest));
     tracing::info!(%listen, "{}; the page is at http://{listen}/", watch.words());
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.
-    tokio::select! {
+    let ended = tokio::select! {
         ended = server.into_future() => ended.map_err(AgentError::Serve),
         ended = rounds.go(watch) => ended,
         why = leave.asked() => { tracing::info!("leaving: {why}"); Ok(()) }
         () = timer(duration) => Ok(()),
-    }
+    };
+    rounds.leave();
+    ended
 }
 
 /// Samples without an agent: for `top` and `status`. It serves nothing, and dropping it leaves

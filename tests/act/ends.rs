@@ -1,16 +1,17 @@
 //! Ending work, at once or by asking first.
 
+use isobar::model::decision::Action;
 use isobar::model::decision::OutcomeResult::Done;
 use isobar::model::decision::StepKind::{KillContainers, StopContainers};
 use isobar::model::units::Nanos;
 
-use crate::place::{Cgroup, action, actor, enforced, wait};
+use crate::place::{Cgroup, action, actor, enforced, settle, wait};
 
 #[test]
 fn a_victim_that_forks_while_it_dies_is_ended_with_all_its_children() {
     for is_prepared in [false, true] {
         let Some(group) = Cgroup::new("forks") else { return };
-        group.spawn("while :; do sleep 0.01 & done");
+        group.spawn("while :; do sleep 5 & done");
         group.wait_for(20);
         let (mut actor, _state) = actor();
         assert!(actor.means().contains(&KillContainers), "{:?}", actor.means());
@@ -18,11 +19,13 @@ fn a_victim_that_forks_while_it_dies_is_ended_with_all_its_children() {
             actor.prepare(&[group.target()]);
         }
         let outcome = actor.take(&enforced(KillContainers, group.target()));
+        let outcome = settle(&mut actor, outcome);
         assert_eq!(outcome.result, Done, "{outcome:?}");
         assert!(outcome.detail.starts_with("cgroup.kill after "), "{outcome:?}");
         assert!(outcome.ended.unwrap() >= 20, "{outcome:?}");
         assert!(group.pids().is_empty(), "{outcome:?}");
         assert!(!actor.is_waiting() && actor.news().is_empty(), "what is over is told once");
+        println!("{}", outcome.detail);
     }
 }
 
@@ -39,6 +42,7 @@ fn who_came_after_it_was_prepared_is_ended_with_the_others() {
     below.wait_for(1);
     group.wait_for(2);
     let outcome = actor.take(&enforced(KillContainers, group.target()));
+    let outcome = settle(&mut actor, outcome);
     assert_eq!(outcome.result, Done, "{outcome:?}");
     assert!(group.pids().is_empty() && below.pids().is_empty(), "{outcome:?}");
 }
@@ -52,6 +56,7 @@ fn a_frozen_cgroup_is_ended_as_it_is() {
     wait("it is frozen", || group.read("cgroup.events").contains("frozen 1"));
     let (mut actor, _state) = actor();
     let outcome = actor.take(&enforced(KillContainers, group.target()));
+    let outcome = settle(&mut actor, outcome);
     assert_eq!((outcome.result, outcome.ended), (Done, Some(1)), "{outcome:?}");
     assert!(group.pids().is_empty());
 }
@@ -107,15 +112,13 @@ fn who_ends_when_asked_is_left_to_end() {
     ));
     wait("it listens", || group.pids().len() == 2);
     let (mut actor, _state) = actor();
-    let first = actor.take(&enforced(StopContainers, group.target()));
-    assert_eq!(first.result, Done, "{first:?}");
-    let mut news = Vec::new();
-    wait("it has ended", || {
-        news.extend(actor.news());
-        !news.is_empty()
-    });
-    assert!(news[0].detail.ends_with("all has ended"), "{news:?}");
-    assert!(!news[0].detail.contains("its time was over"), "{news:?}");
+    let grace = Some(Nanos(60 * Nanos::SECOND.0));
+    let asked = Action { grace, ..enforced(StopContainers, group.target()) };
+    let first = actor.take(&asked);
+    assert!(actor.is_waiting(), "{first:?}");
+    let last = settle(&mut actor, first);
+    assert!(last.detail.contains("; all has ended"), "{last:?}");
+    assert!(!last.detail.contains("its time was over"), "{last:?}");
     assert_eq!(std::fs::read_to_string(left.path()).unwrap(), "bye\n");
 }
 
@@ -127,6 +130,7 @@ fn a_kill_takes_over_from_a_stop_that_takes_too_long() {
     let (mut actor, _state) = actor();
     actor.take(&enforced(StopContainers, group.target()));
     let outcome = actor.take(&enforced(KillContainers, group.target()));
+    let outcome = settle(&mut actor, outcome);
     assert_eq!(outcome.result, Done, "{outcome:?}");
     assert!(group.pids().is_empty() && !actor.is_waiting() && actor.news().is_empty());
 }

@@ -245,6 +245,21 @@ fn nothing_is_written_that_could_not_be_undone() {
 }
 
 #[test]
+fn what_could_not_be_undone_is_left_over_and_not_forgotten() {
+    let tree = Tree::new(&[("cpu.weight", "100")]);
+    let (mut actor, _state) = actor_of(tree.root.path());
+    actor.take(&tree.squeeze(7, CPU, None));
+    let (file, aside) = (tree.dir.join("cpu.weight"), tree.dir.join("aside"));
+    fs::rename(&file, &aside).unwrap();
+    assert_eq!(tree.release(&mut actor, 7).result, Failed);
+    let left = actor.left_over();
+    assert_eq!(left.iter().map(|release| release.action).collect::<Vec<_>>(), [7]);
+    fs::rename(&aside, &file).unwrap();
+    assert_eq!(actor.release(&left[0]).result, Done);
+    assert_eq!((tree.says("cpu.weight"), actor.left_over()), ("100".into(), vec![]));
+}
+
+#[test]
 fn a_cgroup_that_is_gone_is_forgotten() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, state) = actor_of(tree.root.path());
@@ -261,19 +276,19 @@ fn a_cgroup_that_is_gone_is_forgotten() {
 #[test]
 fn means_are_what_the_files_of_some_cgroup_offer() {
     #[rustfmt::skip]
-    let table: [(&[(&str, &str)], StepKind, bool); 5] = [
-        // files, step, it can be taken
-        (&[("memory.high", "max")],   StepKind::Squeeze, true),
-        (&[("cpu.weight", "100")],    StepKind::Squeeze, true),
-        (&[("memory.current", "1")],  StepKind::Squeeze, false),
-        (&[("memory.reclaim", "")],   StepKind::Reclaim, true),
-        (&[("memory.current", "1")],  StepKind::Reclaim, false),
+    let table = [
+        // the file that is there, step, it can be taken
+        ("memory.high",    StepKind::Squeeze, true),
+        ("cpu.weight",     StepKind::Squeeze, true),
+        ("memory.current", StepKind::Squeeze, false),
+        ("memory.reclaim", StepKind::Reclaim, true),
+        ("memory.current", StepKind::Reclaim, false),
     ];
-    for (files, step, want) in table {
-        let tree = Tree::new(files);
+    for (file, step, want) in table {
+        let tree = Tree::new(&[(file, "1")]);
         let (actor, _state) = actor_of(tree.root.path());
         let means = actor.means();
-        assert_eq!(means.contains(&step), want, "{files:?} {step:?} {means:?}");
+        assert_eq!(means.contains(&step), want, "{file} {step:?} {means:?}");
         assert!(!means.contains(&StepKind::Evict), "{means:?}");
     }
 }

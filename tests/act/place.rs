@@ -15,7 +15,7 @@ use isobar::act::{Actor, Options};
 use isobar::clock;
 use isobar::model::cgroup::{CgroupId, CgroupPath};
 use isobar::model::condition::ScopeName;
-use isobar::model::decision::{Action, Met, StepKind, StepReason, Target, Trigger};
+use isobar::model::decision::{Action, Met, Outcome, StepKind, StepReason, Target, Trigger};
 use isobar::model::threshold::{PressureSignal, PressureThreshold};
 use isobar::model::units::Nanos;
 use rustix::process::geteuid;
@@ -173,6 +173,20 @@ pub(crate) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
         sleep(Duration::from_millis(10));
     }
     panic!("waited ten seconds in vain: {what}");
+}
+
+/// What a step comes to in the end, on a machine that is slow as well: what is told at once and
+/// what is told later.
+#[track_caller]
+pub(crate) fn settle(actor: &mut Actor, first: Outcome) -> Outcome {
+    let mut told = vec![first];
+    wait("it is over", || {
+        told.extend(actor.news());
+        !actor.is_waiting()
+    });
+    assert!(told.len() <= 2, "told more than once: {told:?}");
+    let ended = told.iter().filter_map(|outcome| outcome.ended).reduce(|a, b| a + b);
+    Outcome { ended, ..told.pop().unwrap() }
 }
 
 /// An actor for this host, and the directory that it remembers things in.

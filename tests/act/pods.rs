@@ -4,23 +4,28 @@ use isobar::model::decision::OutcomeResult::{Done, Failed};
 use isobar::model::decision::StepKind::{KillContainers, StopContainers};
 use isobar::model::decision::{Target, TargetGroup};
 
-use crate::place::{Cgroup, Pod, actor, enforced};
+use crate::place::{Cgroup, Pod, actor, enforced, settle, wait};
 
 #[test]
 fn the_sandbox_is_spared_whether_or_not_the_api_names_the_containers() {
-    for names in [vec![], vec![format!("containerd://{}", Pod::CONTAINER)]] {
+    let named = || vec![format!("containerd://{}", Pod::CONTAINER)];
+    #[rustfmt::skip]
+    let table = [
+        // step, containers that the API names
+        (StopContainers, vec![]),
+        (StopContainers, named()),
+        (KillContainers, vec![]),
+        (KillContainers, named()),
+    ];
+    for (step, containers) in table {
         let Some(root) = Cgroup::new("pod") else { return };
         let pod = Pod::new(&root);
         let (mut actor, _state) = actor();
-        for (step, target) in [
-            (StopContainers, Target { containers: names.clone(), ..pod.target() }),
-            (KillContainers, Target { containers: names.clone(), ..pod.target() }),
-        ] {
-            let outcome = actor.take(&enforced(step, target));
-            assert_eq!(outcome.result, Done, "{names:?} {outcome:?}");
-        }
-        assert_eq!(pod.container.pids().len(), 0, "{names:?}");
-        assert_eq!(pod.sandbox.pids().len(), 1, "{names:?}");
+        let target = Target { containers: containers.clone(), ..pod.target() };
+        let outcome = actor.take(&enforced(step, target));
+        assert_eq!(outcome.result, Done, "{step:?} {containers:?} {outcome:?}");
+        wait("its container is empty", || pod.container.pids().is_empty());
+        assert_eq!(pod.sandbox.pids().len(), 1, "{step:?} {containers:?}");
     }
 }
 
@@ -35,6 +40,7 @@ fn the_pods_of_a_group_are_ended_together() {
     let (mut actor, _state) = actor();
     actor.prepare(std::slice::from_ref(&target));
     let outcome = actor.take(&enforced(KillContainers, target));
+    let outcome = settle(&mut actor, outcome);
     assert_eq!((outcome.result, outcome.ended), (Done, Some(2)), "{outcome:?}");
     for pod in &pods {
         assert_eq!((pod.container.pids().len(), pod.sandbox.pids().len()), (0, 1), "{outcome:?}");
@@ -46,7 +52,8 @@ fn where_nothing_can_be_told_from_a_sandbox_nothing_is_ended() {
     let Some(root) = Cgroup::new("lone") else { return };
     let pod = Pod::new(&root);
     let (mut actor, _state) = actor();
-    actor.take(&enforced(KillContainers, pod.target()));
+    let outcome = actor.take(&enforced(KillContainers, pod.target()));
+    settle(&mut actor, outcome);
     let named = Target { containers: vec!["containerd://0123".into()], ..pod.target() };
     #[rustfmt::skip]
     let table = [

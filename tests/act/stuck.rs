@@ -12,7 +12,7 @@ use isobar::model::decision::OutcomeResult::Done;
 use isobar::model::decision::StepKind::{KillContainers, ReleaseMemory};
 use isobar::model::units::Nanos;
 
-use crate::place::{Cgroup, actor, enforced, skip, wait};
+use crate::place::{Cgroup, actor, enforced, settle, skip, wait};
 
 /// `FUSE_INIT`, include/uapi/linux/fuse.h.
 const INIT: u32 = 26;
@@ -93,6 +93,7 @@ fn a_victim_that_cannot_end_yet_is_told_of_at_once_and_again_when_it_has() {
     group.wait_for(2);
 
     let (mut actor, _state) = actor();
+    wait("the other one is asleep", || group.states() == "SS");
     let first = actor.take(&enforced(KillContainers, group.target()));
     assert_eq!((first.result, first.ended, first.freed), (Done, Some(1), None), "{first:?}");
     assert!(first.detail.contains("1 left: "), "{first:?}");
@@ -138,6 +139,7 @@ fn a_victim_that_waits_for_its_child_to_begin_is_ended_at_once() {
     wait("it waits for its child", || group.states().contains('D'));
     let (mut actor, _state) = actor();
     let outcome = actor.take(&enforced(KillContainers, group.target()));
+    let outcome = settle(&mut actor, outcome);
     assert_eq!((outcome.result, outcome.ended), (Done, Some(2)), "{outcome:?}");
     assert!(group.pids().is_empty(), "{outcome:?}");
 }

@@ -266,6 +266,8 @@ fn cost() -> Cost {
         cpu: Some(MilliCpu(7)),
         resident: Some(Bytes(18_300_000)),
         tick: Nanos(3_400_000),
+        longest_gap: Nanos(1_001_000_000),
+        major_faults: Some(0),
         kernel: KernelCost {
             programs: vec![program("sched_switch", 41_200, 312), program("throttle", 38, 540)],
             map_bytes: Some(Bytes(9_437_184)),

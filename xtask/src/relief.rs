@@ -23,10 +23,10 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::ValueEnum as _;
 
-use crate::setup::{self, Series};
+use crate::setup::{self, Kernel, Series};
 use crate::shell::root;
 use crate::vm::Lab;
-use agents::Agent;
+use agents::{AGENTS, Agent};
 pub(crate) use facts::Play;
 use file::Scenario;
 use host::Played;
@@ -115,6 +115,28 @@ impl Verb {
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Plays the quick ones with isobar, and tells of each in a line and whether it failed. An
+/// emulated machine stands still whenever the host has something else to do, so what fails is
+/// played once more; the first time is told all the same.
+pub(crate) fn quick(lab: &Lab, kernel: &Kernel, tell: &mut dyn FnMut(&str, bool)) -> Result<()> {
+    let mut scenarios = scenarios()?;
+    scenarios.retain(|s| s.form.quick && s.not_on(&kernel.series.to_string()).is_none());
+    let isobar: Vec<Agent> = AGENTS.into_iter().filter(|agent| agent.is_judged).collect();
+    let mut again = Vec::new();
+    host::play(lab, kernel, &scenarios, &plays(&scenarios, &isobar, 1), &mut |one| {
+        if one.counts_as_failed() {
+            println!("{}\n(is played once more)", one.line());
+            again.push(one.play);
+        } else {
+            tell(&one.line(), false);
+        }
+    });
+    host::play(lab, kernel, &scenarios, &again, &mut |one| {
+        tell(&one.line(), one.counts_as_failed());
+    });
+    Ok(())
 }
 
 /// The repository's scenarios.

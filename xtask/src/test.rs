@@ -7,9 +7,10 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::thread;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 
 use crate::build;
+use crate::relief;
 use crate::scenario::Scenario;
 use crate::setup::{self, Kernel, Series};
 use crate::shell::{loudly, spelled};
@@ -114,13 +115,23 @@ impl Tally {
                 Err(why) => self.missing(&format!("kernel {series}"), &format!("{why:#}")),
             }
         }
+        let overloaded = kernels.iter().find(|kernel| kernel.series == Series::V6_12).cloned();
         let (queue, tally) = (Mutex::new(kernels), Mutex::new(self));
         thread::scope(|scope| {
             for _ in 0..MACHINES {
                 scope.spawn(|| play(&lab, &scenarios, &queue, &tally));
             }
         });
-        Ok(())
+        let Some(kernel) = overloaded else { return Ok(()) };
+        // By itself: what users of an overloaded node see is measured in milliseconds.
+        let tally = tally.into_inner().map_err(|_| anyhow!("a machine's thread panicked"))?;
+        relief::quick(&lab, &kernel, &mut |line, failed| {
+            println!("test {line}");
+            match failed {
+                true => tally.n_failed += 1,
+                false => tally.n_passed += 1,
+            }
+        })
     }
 
     fn told(&mut self, told: &Told) {

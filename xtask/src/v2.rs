@@ -36,6 +36,11 @@ impl Group {
         Ok(Self { dir })
     }
 
+    /// Takes over the directory `dir`, which is there.
+    pub(crate) fn there(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
     /// Its directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir

@@ -307,6 +307,15 @@ impl Lab {
         guest.boot(&self.machine, limit, hear)
     }
 
+    /// Removes what a guest needed only while it ran: its disks hold gigabytes.
+    pub(crate) fn clear(&self, guest: &Guest) -> Result<()> {
+        for file in ["initramfs", "disk", "swap"] {
+            let file = guest.dir.join(file);
+            fs::remove_file(&file).with_context(|| file.display().to_string())?;
+        }
+        Ok(())
+    }
+
     /// What a guest said last.
     pub(crate) fn last_words(&self, guest: &Guest) -> String {
         guest.last_words()

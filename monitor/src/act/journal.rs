@@ -71,8 +71,9 @@ pub(super) struct Journal {
     path: PathBuf,
     pub(super) boot: String,
     entries: Vec<Entry>,
-    /// Those that an agent before this one left, by cgroup and file.
-    inherited: BTreeSet<(CgroupId, String)>,
+    /// Those that nobody will ask to undo, by cgroup and file: an agent before this one left them,
+    /// or undoing them has failed.
+    orphans: BTreeSet<(CgroupId, String)>,
 }
 
 impl Journal {
@@ -95,8 +96,8 @@ impl Journal {
         };
         let mut entries = document.squeezes;
         entries.retain(|entry| entry.boot == boot && is_there(entry));
-        let inherited = entries.iter().map(Entry::key).collect();
-        Ok(Self { path, boot, entries, inherited })
+        let orphans = entries.iter().map(Entry::key).collect();
+        Ok(Self { path, boot, entries, orphans })
     }
 
     /// What is remembered.
@@ -104,9 +105,9 @@ impl Journal {
         &self.entries
     }
 
-    /// What an agent before this one left, and nobody has asked for since.
-    pub(super) fn inherited(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| self.inherited.contains(&entry.key()))
+    /// What nobody will ask to undo.
+    pub(super) fn orphans(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| self.orphans.contains(&entry.key()))
     }
 
     /// The entry of one file.
@@ -118,16 +119,21 @@ impl Journal {
     pub(super) fn keep(&mut self, entry: Entry) -> Result<(), JournalError> {
         let mut entries = self.entries.clone();
         entries.retain(|old| !old.is_of(entry.cgroup, &entry.file));
-        self.inherited.remove(&entry.key());
+        self.orphans.remove(&entry.key());
         entries.push(entry);
         self.put(entries)
+    }
+
+    /// What could not be undone when it was asked for is nobody's from then on.
+    pub(super) fn orphan(&mut self, entry: &Entry) {
+        self.orphans.insert(entry.key());
     }
 
     /// Forgets one file.
     pub(super) fn drop(&mut self, cgroup: CgroupId, file: &str) -> Result<(), JournalError> {
         let mut entries = self.entries.clone();
         entries.retain(|old| !old.is_of(cgroup, file));
-        self.inherited.remove(&(cgroup, file.into()));
+        self.orphans.remove(&(cgroup, file.into()));
         self.put(entries)
     }
 
@@ -193,7 +199,7 @@ mod tests {
             journal.keep(entry("a", cgroup)).unwrap();
         }
         journal.drop(CgroupId(3), "cpu.weight").unwrap();
-        assert_eq!(journal.inherited().count(), 0, "its own are not inherited");
+        assert_eq!(journal.orphans().count(), 0, "its own are none");
         #[rustfmt::skip]
         let table = [
             // boot, dead cgroup, left
@@ -203,7 +209,7 @@ mod tests {
         ];
         for (boot, dead, want) in table {
             let journal = open(&below, boot, dead).unwrap();
-            let left: Vec<_> = journal.inherited().map(|entry| entry.cgroup.0).collect();
+            let left: Vec<_> = journal.orphans().map(|entry| entry.cgroup.0).collect();
             assert_eq!(left, want, "boot {boot}, dead {dead}");
         }
     }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::cgroup::{Group, write_all};
 use super::failure::Failure;
-use super::process::{Held, hold};
+use super::process::{Held, Stat, hold};
 
 /// Rounds of signals in which a cgroup that forks must become empty.
 const ROUNDS: usize = 32;
@@ -58,12 +58,13 @@ fn one_by_one(proc: &Path, group: &Group) -> Result<&'static str, Failure> {
     for _ in 0..ROUNDS {
         dying.retain(|held| !held.has_ended());
         let known = dying.len();
-        let listed = hold(proc, group, &mut dying, known + MOST)?;
+        let listed = hold(group, &mut dying, known + MOST)?;
         if listed.hidden > 0 {
             return Err(Failure::Hidden { path: group.path.clone(), n: listed.hidden });
         }
         let mut refused = listed.refused.filter(|_| dying.len() == known);
-        for held in &dying[known..] {
+        let is_kernel = |pid| Stat::of(proc, pid).is_some_and(|stat| stat.is_kernel_thread);
+        for held in dying[known..].iter().filter(|held| !is_kernel(held.pid)) {
             if let Err(why) = held.send(Signal::KILL) {
                 refused = Some(Failure::Signal { path: group.path.clone(), pid: held.pid, why });
             }

@@ -8,6 +8,10 @@ use super::cgroup::{Group, Root};
 use super::mrelease;
 use crate::model::decision::StepKind;
 
+/// Children of the root that are looked at: a controller is on for all of them or for none, but
+/// for those that are threaded.
+const LOOKED_AT: usize = 8;
+
 /// The steps that can be taken.
 ///
 /// Source: `cgroup.kill` Linux 5.14, `memory.reclaim` 5.19, `process_mrelease` 5.15,
@@ -15,7 +19,8 @@ use crate::model::decision::StepKind;
 pub(super) fn of(root: &Root) -> BTreeSet<StepKind> {
     // The root itself has none of the files; a controller that any child has is on.
     let children = Group::children_of_root(root).unwrap_or_default();
-    let can_write = |file| children.iter().any(|child| child.can_write(file));
+    let children = children.iter().take(LOOKED_AT);
+    let can_write = |file| children.clone().any(|child| child.can_write(file));
     let has_pidfds = pidfd_open(getpid(), PidfdFlags::empty()).is_ok();
     let is_there = |step: &StepKind| match step {
         StepKind::Reclaim => can_write("memory.reclaim"),

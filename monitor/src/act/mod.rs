@@ -30,8 +30,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use self::cgroup::{Group, Root};
 use self::guard::Guard;
-use self::journal::Journal;
 pub use self::journal::JournalError;
+use self::journal::{Entry, Journal};
 use self::mrelease::Releaser;
 use self::running::Running;
 use self::scene::{Scene, Stage};
@@ -121,26 +121,17 @@ impl Actor {
         means::of(&self.root)
     }
 
-    /// Squeezes that an agent before this one left in force, each as a release that undoes it.
+    /// Squeezes in force that nobody may remember, each as a release that undoes it: an agent before
+    /// this one left them, or taking them back has failed.
     #[must_use]
     pub fn left_over(&self) -> Vec<Release> {
-        let mut releases: Vec<Release> = Vec::new();
-        for entry in self.journal.inherited() {
-            for action in &entry.actions {
-                let target = Target {
-                    name: entry.path.0.clone(),
-                    cgroup: Some(entry.cgroup),
-                    path: Some(entry.path.clone()),
-                    ..Target::default()
-                };
-                let why = ReleaseReason::Expired;
-                let release = Release { action: *action, target, why, is_enforced: true };
-                if !releases.contains(&release) {
-                    releases.push(release);
-                }
-            }
-        }
-        releases
+        releases(self.journal.orphans())
+    }
+
+    /// All squeezes in force, those that were left over too, each as a release that undoes it.
+    #[must_use]
+    pub fn in_force(&self) -> Vec<Release> {
+        releases(self.journal.entries().iter())
     }
 
     /// Opens the cgroups of those who may be next, so that nothing has to be looked up then.
@@ -151,7 +142,8 @@ impl Actor {
         let mut n_held = 0;
         for target in likely.iter().take(LIKELY) {
             let most = LIKELY_HELD - n_held;
-            let known = before.iter().position(|scene| scene.is_of(stage, target));
+            let known =
+                before.iter().position(|scene| scene.is_of(target) && scene.is_fresh(stage));
             let scene = match known.map(|i| before.swap_remove(i)) {
                 Some(mut scene) => scene.look(stage, most).map(|()| scene),
                 None => Scene::open(stage, target, most),
@@ -195,6 +187,27 @@ impl Actor {
     pub fn is_waiting(&self) -> bool {
         !self.running.is_empty()
     }
+}
+
+/// What undoes these.
+fn releases<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Release> {
+    let mut releases: Vec<Release> = Vec::new();
+    for entry in entries {
+        for action in &entry.actions {
+            let target = Target {
+                name: entry.path.0.clone(),
+                cgroup: Some(entry.cgroup),
+                path: Some(entry.path.clone()),
+                ..Target::default()
+            };
+            let why = ReleaseReason::Expired;
+            let release = Release { action: *action, target, why, is_enforced: true };
+            if !releases.contains(&release) {
+                releases.push(release);
+            }
+        }
+    }
+    releases
 }
 
 /// An amount of memory for people.

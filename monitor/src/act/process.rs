@@ -86,18 +86,12 @@ pub(super) fn wait_for(ends: &mut [PollFd<'_>], milliseconds: i64) -> bool {
     poll(ends, Some(&timeout)).is_ok_and(|n| n > 0)
 }
 
-/// Holds the processes in and below `group` that are not held yet, `most` in all; kernel threads
-/// are left out. Where descriptors are short, or not permitted, those there are must do.
+/// Holds the processes in and below `group` that are not held yet, `most` in all. Where descriptors are short, or not permitted, those there are must do.
 ///
 /// A number may be given to a stranger between being listed and being opened, so what was opened
 /// counts only if it is still listed afterwards: then the number was the group's all the time, or
 /// the descriptor is of somebody who has ended.
-pub(super) fn hold(
-    proc: &Path,
-    group: &Group,
-    held: &mut Vec<Held>,
-    most: usize,
-) -> Result<Listed, Failure> {
+pub(super) fn hold(group: &Group, held: &mut Vec<Held>, most: usize) -> Result<Listed, Failure> {
     let mut listed = Listed::default();
     listed.hidden = group.pids(&mut listed.pids)?;
     let known = held.len();
@@ -117,11 +111,14 @@ pub(super) fn hold(
     if held.len() == known {
         return Ok(listed);
     }
-    let mut still = Vec::new();
+    let mut still = Vec::with_capacity(listed.pids.len());
     group.pids(&mut still)?;
-    let is_kernel = |pid| Stat::of(proc, pid).is_some_and(|stat| stat.is_kernel_thread);
-    let new = held.split_off(known);
-    held.extend(new.into_iter().filter(|new| still.contains(&new.pid) && !is_kernel(new.pid)));
+    still.sort_unstable();
+    let mut i = 0;
+    held.retain(|held| {
+        i += 1;
+        i <= known || still.binary_search(&held.pid).is_ok()
+    });
     Ok(listed)
 }
 

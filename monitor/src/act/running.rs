@@ -60,7 +60,9 @@ impl Running {
         if is_due {
             self.due = None;
             let who = told(stage.proc, &left);
-            self.story = match self.scene.kill(stage) {
+            let killed = self.scene.kill(stage);
+            let killed = killed.and_then(|how| self.scene.kill_new(stage).map(|()| how));
+            self.story = match killed {
                 Ok(how) => format!("{}; its time was over with {who}; then {how}", self.story),
                 Err(failure) => return Some(self.outcome(Err(failure), &left, now)),
             };
@@ -94,11 +96,15 @@ pub(super) fn ask(proc: &Path, scene: &Scene) -> Result<usize, Failure> {
     if let Some(unseen) = &scene.unseen {
         return Err(unseen.clone());
     }
-    let is_within = |pid: u32| scene.held.iter().any(|held| held.pid == pid);
-    let parent = |pid| Stat::of(proc, pid).map(|stat| stat.parent);
+    let known = scene.held.iter().filter_map(|held| Some((held, Stat::of(proc, held.pid)?)));
+    let known: Vec<_> = known.filter(|(_, stat)| !stat.is_kernel_thread).collect();
+    let is_first = |stat: &Stat| !known.iter().any(|(held, _)| held.pid == stat.parent);
     let first: Vec<_> =
-        scene.held.iter().filter(|held| !parent(held.pid).is_some_and(is_within)).collect();
-    let asked = if first.is_empty() { scene.held.iter().collect() } else { first };
+        known.iter().filter(|(_, stat)| is_first(stat)).map(|(held, _)| *held).collect();
+    let asked = match first.is_empty() {
+        true => known.iter().map(|(held, _)| *held).collect(),
+        false => first,
+    };
     for held in &asked {
         held.send(Signal::TERM).map_err(|why| {
             let path = scene.work().next().map(|group| group.path.clone()).unwrap_or_default();

@@ -79,7 +79,7 @@ impl Scene {
         for group in self.parts.iter().flat_map(|part| &part.work) {
             stage.guard.allows(&group.path)?;
             stage.guard.allows_below(group)?;
-            let Listed { pids, hidden, refused } = hold(stage.proc, group, &mut self.held, most)?;
+            let Listed { pids, hidden, refused } = hold(group, &mut self.held, most)?;
             stage.guard.allows_pids(&group.path, &pids)?;
             self.n_before += pids.len() as u64 + hidden;
             let path = group.path.clone();
@@ -95,16 +95,18 @@ impl Scene {
         self.parts.iter().map(|part| part.whole.id)
     }
 
-    /// True if it was opened for this target, and no container has come or gone since.
-    pub(super) fn is_of(&self, stage: Stage<'_>, target: &Target) -> bool {
-        let same =
-            |cgroups: Vec<(CgroupId, _)>| cgroups.into_iter().map(|(id, _)| id).eq(self.ids());
-        self.containers == target.containers
-            && work::cgroups(target).is_ok_and(same)
-            && self.parts.iter().all(|part| {
-                let now = work::of(stage.root, stage.proc, &part.whole, &self.containers);
-                now.is_ok_and(|now| now.iter().map(|group| group.id).eq(part.work_ids()))
-            })
+    /// True if it was opened for this target.
+    pub(super) fn is_of(&self, target: &Target) -> bool {
+        let cgroups = work::cgroups(target).unwrap_or_default();
+        self.containers == target.containers && cgroups.iter().map(|(id, _)| *id).eq(self.ids())
+    }
+
+    /// True if no container has come or gone since.
+    pub(super) fn is_fresh(&self, stage: Stage<'_>) -> bool {
+        self.parts.iter().all(|part| {
+            let now = work::of(stage.root, stage.proc, &part.whole, &self.containers);
+            now.is_ok_and(|now| now.iter().map(|group| group.id).eq(part.work_ids()))
+        })
     }
 
     /// How many cgroups are ended with it.
@@ -117,9 +119,8 @@ impl Scene {
         self.parts.iter().flat_map(|part| &part.work)
     }
 
-    /// Ends all of it; how, in words. What is open is ended first, and only then it is looked who
-    /// has come meanwhile.
-    pub(super) fn kill(&mut self, stage: Stage<'_>) -> Result<&'static str, Failure> {
+    /// Ends what is open; how, in words.
+    pub(super) fn kill(&self, stage: Stage<'_>) -> Result<&'static str, Failure> {
         for group in self.work() {
             stage.guard.allows_below(group)?;
         }
@@ -129,9 +130,16 @@ impl Scene {
                 how = worse(how, kill::kill(stage.proc, group, door.as_ref()));
             }
         }
+        how
+    }
+
+    /// Ends what was begun since it was opened.
+    pub(super) fn kill_new(&mut self, stage: Stage<'_>) -> Result<(), Failure> {
+        let mut how = Ok("");
         for part in &mut self.parts {
             let now = work::of(stage.root, stage.proc, &part.whole, &self.containers);
             let known: BTreeSet<_> = part.work_ids().collect();
+            // What cannot be listed any more is gone.
             for new in now.unwrap_or_default() {
                 if !known.contains(&new.id) && stage.guard.allows(&new.path).is_ok() {
                     how = worse(how, kill::kill(stage.proc, &new, None));
@@ -140,16 +148,16 @@ impl Scene {
                 }
             }
         }
-        self.catch(stage);
-        how
+        self.catch();
+        how.map(drop)
     }
 
     /// Holds who came since it was last looked, as far as they have not ended.
-    fn catch(&mut self, stage: Stage<'_>) {
+    fn catch(&mut self) {
         let before = self.held.len();
         for group in self.parts.iter().flat_map(|part| &part.work) {
             // What cannot be read any more is gone.
-            let _ = hold(stage.proc, group, &mut self.held, before + CAUGHT);
+            let _ = hold(group, &mut self.held, before + CAUGHT);
         }
         self.n_before = self.n_before.max(self.held.len() as u64);
     }
@@ -183,7 +191,7 @@ impl Scene {
                 let _ = kill::kill(stage.proc, group, door.as_ref());
             }
         }
-        self.catch(stage);
+        self.catch();
     }
 
     /// True if somebody has frozen a part of it.

@@ -154,20 +154,21 @@ fn no(group: &Group, file: &'static str, expected: &'static str, found: &str) ->
 /// Takes a squeeze back that no other action needs; what was done, in words.
 pub(super) fn release(
     group: &Group,
-    mut entry: Entry,
+    entry: &Entry,
     action: u64,
     is_enforced: bool,
     journal: &mut Journal,
 ) -> Result<String, Failure> {
-    entry.actions.remove(&action);
-    if let Some(other) = entry.actions.first() {
+    if let Some(other) = entry.actions.iter().find(|other| **other != action) {
         let told = format!("{}/{} is still held for action {other}", entry.path, entry.file);
         if is_enforced {
+            let mut entry = entry.clone();
+            entry.actions.remove(&action);
             remember(journal, entry)?;
         }
         return Ok(told);
     }
-    undo(group, &entry, is_enforced, journal)
+    undo(group, entry, is_enforced, journal)
 }
 
 /// Puts one file back; what was done, in words.

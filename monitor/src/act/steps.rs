@@ -102,9 +102,7 @@ impl Actor {
 
     /// The target, opened before or now.
     fn scene(&mut self, target: &Target) -> Result<Scene, Failure> {
-        let ids: Vec<_> = work::cgroups(target)?.into_iter().map(|(id, _)| id).collect();
-        let known = self.likely.iter().position(|scene| scene.ids().eq(ids.iter().copied()));
-        if let Some(known) = known {
+        if let Some(known) = self.likely.iter().position(|scene| scene.is_of(target)) {
             return Ok(self.likely.swap_remove(known));
         }
         self.guard.find_own(&self.options.proc);
@@ -124,6 +122,7 @@ impl Actor {
         let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
         let how = scene.kill(stage)?;
         let issued = clock::now().boot.since(began).0 / 1000;
+        scene.kill_new(stage)?;
         let left = scene.wait(stage, PATIENCE);
         let n_before = scene.n_before;
         let story =
@@ -213,12 +212,20 @@ impl Actor {
         if entries.is_empty() {
             return Ok(format!("nothing that action {action} wrote is in force"));
         }
-        let one = |entry: Entry| match Group::open(&self.root, &entry.path, entry.cgroup) {
-            Ok(group) => squeeze::release(&group, entry, action, is_enforced, &mut self.journal),
-            Err(failure @ (Failure::Gone(_) | Failure::Stranger { .. })) if is_enforced => {
-                squeeze::forget(&mut self.journal, &entry).map(|()| failure.to_string())
+        let one = |entry: Entry| {
+            let done = match Group::open(&self.root, &entry.path, entry.cgroup) {
+                Ok(group) => {
+                    squeeze::release(&group, &entry, action, is_enforced, &mut self.journal)
+                }
+                Err(failure @ (Failure::Gone(_) | Failure::Stranger { .. })) if is_enforced => {
+                    squeeze::forget(&mut self.journal, &entry).map(|()| failure.to_string())
+                }
+                Err(failure) => Err(failure),
+            };
+            if done.is_err() {
+                self.journal.orphan(&entry);
             }
-            Err(failure) => Err(failure),
+            done
         };
         let told: Vec<Result<String, Failure>> = entries.into_iter().map(one).collect();
         Ok(told.into_iter().collect::<Result<Vec<_>, _>>()?.join("; "))

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::act::Actor;
+use crate::clock;
 use crate::model::capability::{Capability, CapabilityState};
 use crate::model::decision::{Action, Decision, Outcome, OutcomeResult, Release, StepKind, Target};
 use crate::model::units::Nanos;
@@ -17,7 +18,9 @@ use crate::model::units::Nanos;
 const ROOM: usize = 8;
 /// How often news is looked for while some may come.
 const LISTEN: Duration = Duration::from_millis(100);
-/// For so many times after an order: effects are looked at until half a minute after it.
+/// And when none is expected.
+const DOZE: Duration = Duration::from_secs(1);
+/// News is expected for so many times after an order: who is asked to end mostly does by then.
 const TIMES: u32 = 400;
 
 /// What is asked of whoever acts.
@@ -26,6 +29,8 @@ enum Order {
     Take(Box<Action>),
     Release(Box<Release>),
     Prepare(Vec<Target>),
+    /// Takes back all that would be nobody's once the agent is gone.
+    Leave,
 }
 
 /// What comes back.
@@ -49,6 +54,10 @@ pub(super) struct Acting {
     failed: Vec<Outcome>,
     prepared: Vec<Target>,
     has_ended: bool,
+    /// What an agent before this one left in force.
+    left_over: Vec<Release>,
+    /// Something may be in force that is this agent's.
+    has_hold: bool,
 }
 
 /// What was heard since the tick before.
@@ -65,16 +74,21 @@ impl Acting {
     /// # Errors
     /// If no thread can be made.
     pub(super) fn begin(mut actor: Actor) -> io::Result<Self> {
-        let means = actor.means();
-        Self::spawn(means, move |order| match order {
+        let (means, left_over) = (actor.means(), actor.left_over());
+        let acting = Self::spawn(means, move |order| match order {
             Some(Order::Take(action)) => (vec![actor.take(&action)], actor.means()),
             Some(Order::Release(release)) => (vec![actor.release(&release)], actor.means()),
             Some(Order::Prepare(likely)) => {
                 actor.prepare(&likely);
                 (Vec::new(), actor.means())
             }
+            Some(Order::Leave) => {
+                let all = actor.in_force();
+                (all.iter().map(|squeeze| actor.release(squeeze)).collect(), actor.means())
+            }
             None => (actor.news(), actor.means()),
-        })
+        });
+        acting.map(|acting| Self { left_over, ..acting })
     }
 
     fn spawn(
@@ -85,13 +99,10 @@ impl Acting {
         // So many that whoever acts waits for the loop only if the loop has stopped.
         let (outbox, reports) = sync_channel(8 * ROOM);
         thread::Builder::new().name("act".into()).spawn(move || {
-            let mut times = 0;
+            let mut times = 0_u32;
             loop {
-                let order = match times {
-                    0 => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                    _ => inbox.recv_timeout(LISTEN),
-                };
-                let order = match order {
+                let wait = if times == 0 { DOZE } else { LISTEN };
+                let order = match inbox.recv_timeout(wait) {
                     Ok(order) => Some(order),
                     Err(RecvTimeoutError::Timeout) => None,
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -99,7 +110,7 @@ impl Acting {
                 times = match &order {
                     Some(Order::Prepare(_)) => times,
                     Some(_) => TIMES,
-                    None => times - 1,
+                    None => times.saturating_sub(1),
                 };
                 let is_done = order.is_some();
                 let (outcomes, means) = carry_out(order);
@@ -117,7 +128,60 @@ impl Acting {
             failed: Vec::new(),
             prepared: Vec::new(),
             has_ended: false,
+            left_over: Vec::new(),
+            has_hold: false,
         })
+    }
+
+    /// Makes what an agent before this one left this agent's own: what `known` names stays in
+    /// force, the rest is taken back. Returns what it left.
+    pub(super) fn take_over(&mut self, known: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let left_over = std::mem::take(&mut self.left_over);
+        let in_force = left_over.iter().map(|release| release.action).collect();
+        for release in left_over {
+            self.has_hold = true;
+            if !known.contains(&release.action) {
+                tracing::info!("taking back what an earlier agent held: {}", release.target.name);
+                self.release(&release);
+            }
+        }
+        in_force
+    }
+
+    /// What an agent before this one left and nobody has taken over.
+    pub(super) fn left_over(&self) -> &[Release] {
+        &self.left_over
+    }
+
+    /// True if nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.given.is_empty()
+    }
+
+    /// Takes back what is in force, and waits for that, but not for longer than `within`.
+    pub(super) fn leave(mut self, within: Duration) {
+        if !self.has_hold {
+            return;
+        }
+        let end = clock::now().boot.plus(nanos(within));
+        let left = || Duration::from_nanos(end.since(clock::now().boot).0);
+        let mut order = Order::Leave;
+        while let Err(TrySendError::Full(back)) = self.orders.try_send(order) {
+            if left().is_zero() {
+                return tracing::error!("squeezes stay in force: still busy with {}", self.busy());
+            }
+            thread::sleep(Duration::from_millis(10));
+            order = back;
+        }
+        self.given.push_back("leaving".into());
+        while !self.given.is_empty() {
+            let Ok(report) = self.reports.recv_timeout(left()) else {
+                return tracing::error!("squeezes may stay in force: busy with {}", self.busy());
+            };
+            for Outcome { result, detail, .. } in self.note(report) {
+                tracing::info!(?result, "{detail}");
+            }
+        }
     }
 
     /// What has come since the last call.
@@ -140,13 +204,20 @@ impl Acting {
     /// Hands over what was decided. Never waits.
     pub(super) fn hand_over(&mut self, decision: &Decision) {
         for action in &decision.actions {
+            self.has_hold |= action.is_enforced && action.step == StepKind::Squeeze;
             let text = format!("{} of {}", action.step.name(), action.target.full_name());
             self.give(action.id, text, Order::Take(Box::new(action.clone())));
         }
-        for release in &decision.releases {
-            let text = format!("release of {}", release.target.full_name());
-            self.give(release.action, text, Order::Release(Box::new(release.clone())));
-        }
+        decision.releases.iter().for_each(|release| self.release(release));
+    }
+
+    fn release(&mut self, release: &Release) {
+        let text = format!("release of {}", release.target.full_name());
+        self.give(release.action, text, Order::Release(Box::new(release.clone())));
+    }
+
+    fn busy(&self) -> &str {
+        self.given.front().map_or("earlier orders", String::as_str)
     }
 
     /// Names who may be next. What has not changed is not said again, and nothing that matters
@@ -165,8 +236,7 @@ impl Acting {
         let why = match self.orders.try_send(order) {
             Ok(()) => return self.given.push_back(text),
             Err(TrySendError::Full(_)) => {
-                let busy = self.given.front().map_or("earlier orders", String::as_str);
-                format!("not begun: still busy with {busy}")
+                format!("not begun: still busy with {}", self.busy())
             }
             Err(TrySendError::Disconnected(_)) => {
                 if !self.has_ended {
@@ -206,6 +276,10 @@ impl Acting {
         };
         Capability { name: "actor".into(), state, detail, remedy }
     }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

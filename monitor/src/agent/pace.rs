@@ -82,6 +82,11 @@ impl Pace {
         cause
     }
 
+    /// The next tick is due as soon as may be.
+    pub(super) fn at_once(&mut self) {
+        self.is_urgent = true;
+    }
+
     /// From the last tick, at the least.
     fn spacing(&self, cause: Cause) -> Duration {
         match cause {
@@ -122,7 +127,7 @@ async fn rings(alarm: Option<&AsyncFd<OwnedFd>>) {
 /// Memory is running out, or something is under way, and there is something that can be done.
 fn is_urgent(decision: &Decision) -> bool {
     match &decision.held {
-        Some(Hold::Settling { .. }) => true,
+        Some(Hold::Settling { .. } | Hold::KernelKilled { .. }) => true,
         None => !decision.actions.is_empty() || decision.met.iter().any(runs_out),
         Some(Hold::CoolingDown { .. } | Hold::InGrace | Hold::StaleReadings) => {
             decision.met.iter().any(runs_out)

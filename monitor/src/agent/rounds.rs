@@ -2,7 +2,8 @@
 //! Owns everything that lives from one tick to the next, but the watch, which looks on a thread of
 //! its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
@@ -11,7 +12,9 @@ use super::acting::Acting;
 use super::limits::{Keeping, Places};
 use super::live::chain;
 use super::mode::Warrant;
+use super::notify::Notify;
 use super::pace::Pace;
+use super::survive::Survival;
 use super::watch::{Again, Orders, Seen, Watch};
 use super::{AgentError, Sampler};
 use crate::act::{self, Actor};
@@ -19,14 +22,22 @@ use crate::model::capability::{Capability, CapabilityState};
 use crate::model::settings::Settings;
 use crate::serve::publish::Publisher;
 
+/// How long the exit may be held up.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// What is needed from tick to tick.
 pub(super) struct Rounds {
     /// Who acts, or why nobody can.
     acting: Result<Acting, String>,
+    /// They must know of something that they were not told when they began.
+    is_outdated: bool,
+    site: Site,
     pace: Pace,
     /// Who keeps limits written; `None` if nobody can.
     keeping: Option<Keeping>,
+    survival: Option<Survival>,
     publisher: Publisher,
+    notify: Notify,
     hangup: Signal,
     again: Again,
 }
@@ -40,22 +51,65 @@ impl Rounds {
         mut sampler: S,
         orders: Orders,
         mut warrant: Warrant,
+        survival: Option<Survival>,
         publisher: Publisher,
     ) -> Result<(Self, Watch<S>), AgentError> {
         let Orders { mut plan, again, record } = orders;
         let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
         let pace = Pace::new(sampler.alarms()).map_err(AgentError::Start)?;
-        let acting = begin(&sampler, &plan.settings, warrant.state.dir());
         let keeping = keep(&sampler, warrant.state.dir());
+        let site = Site { cgroup_root: sampler.cgroup_root(), state: warrant.state.dir().into() };
+        let mut acting = site.begin(&plan.settings);
         if let Err(why) = &acting {
             warrant.unable = Some(why.clone());
             warrant.bind(&mut plan.settings)?;
         }
         let mut watch = Watch::new(sampler, plan, Some(warrant));
+        if let Ok(acting) = &mut acting {
+            watch.take_over(acting);
+        }
         if let Some((path, bounds)) = record {
             watch.record(&path, bounds).map_err(AgentError::Record)?;
         }
-        Ok((Self { acting, pace, keeping, publisher, hangup, again }, watch))
+        Ok((
+            Self {
+                acting,
+                is_outdated: false,
+                site,
+                pace,
+                keeping,
+                survival,
+                publisher,
+                notify: Notify::from_environment(),
+                hangup,
+                again,
+            },
+            watch,
+        ))
+    }
+
+    /// Takes back what would be nobody's once the agent is gone.
+    pub(super) fn leave(self) {
+        self.notify.stopping();
+        if let Ok(acting) = self.acting {
+            acting.leave(FAREWELL);
+        }
+    }
+
+    /// Once nothing is under way, goes on with somebody who knows what now holds.
+    fn begin_anew<S: Sampler>(&mut self, watch: &mut Watch<S>) {
+        let is_idle = self.acting.as_ref().is_ok_and(Acting::is_idle);
+        if !self.is_outdated || !is_idle {
+            return;
+        }
+        self.is_outdated = false;
+        match self.site.begin(watch.settings()) {
+            Ok(mut acting) => {
+                watch.take_over(&mut acting);
+                self.acting = Ok(acting);
+            }
+            Err(why) => tracing::error!("the one who acts stays as it was: {why}"),
+        }
     }
 
     /// Looks, has done, shows, for ever.
@@ -64,10 +118,13 @@ impl Rounds {
             let cause = tokio::select! {
                 cause = self.pace.due() => cause,
                 Some(()) = self.hangup.recv() => {
-                    watch.reload((self.again)());
+                    self.notify.reloading();
+                    self.is_outdated |= watch.reload((self.again)());
+                    self.pace.at_once();
                     continue;
                 }
             };
+            self.begin_anew(&mut watch);
             let heard = self.acting.as_mut().map(Acting::heard).unwrap_or_default();
             // On a thread of its own: a read can hang, and then /livez has to say so.
             let (back, seen) = spawn_blocking(move || {
@@ -85,11 +142,19 @@ impl Rounds {
             self.pace.saw(cause, &step.decision);
             capabilities.push(capability(&self.acting));
             if let Some(keeping) = &mut self.keeping {
-                let (settings, is_enforced) = watch.settings();
+                let (settings, is_enforced) = (watch.settings(), watch.writes_limits());
                 let (states, lacking) = keeping.look(step.snapshot.at.boot, settings, is_enforced);
                 self.publisher.note_limits(states);
                 capabilities.extend(lacking);
             }
+            capabilities.extend_from_slice(
+                self.survival.as_ref().map(Survival::capabilities).unwrap_or_default(),
+            );
+            self.notify.ticked(&format!(
+                "{}; {} thresholds are met",
+                watch.words(),
+                step.decision.met.len()
+            ));
             self.publisher.publish(step, capabilities, cost);
         }
     }
@@ -105,19 +170,27 @@ fn keep<S: Sampler>(sampler: &S, state: &Path) -> Option<Keeping> {
     Keeping::begin(places, acts).inspect_err(failed).ok()
 }
 
-/// Somebody who acts where the sampler reads.
-fn begin<S: Sampler>(sampler: &S, settings: &Settings, state: &Path) -> Result<Acting, String> {
-    let Some(cgroup_root) = sampler.cgroup_root() else {
-        return Err("there is no cgroup tree".into());
-    };
-    let options = act::Options {
-        cgroup_root,
-        proc: "/proc".into(),
-        state: state.into(),
-        never_touch: settings.relief.never_touch.clone(),
-    };
-    let actor = Actor::open(options).map_err(|why| chain(&why))?;
-    Acting::begin(actor).map_err(|why| format!("no thread can be made: {why}"))
+/// Where to act, and where to remember it.
+struct Site {
+    cgroup_root: Option<PathBuf>,
+    state: PathBuf,
+}
+
+impl Site {
+    /// Somebody who acts, or why nobody can.
+    fn begin(&self, settings: &Settings) -> Result<Acting, String> {
+        let Some(cgroup_root) = self.cgroup_root.clone() else {
+            return Err("there is no cgroup tree".into());
+        };
+        let options = act::Options {
+            cgroup_root,
+            proc: "/proc".into(),
+            state: self.state.clone(),
+            never_touch: settings.relief.never_touch.clone(),
+        };
+        let actor = Actor::open(options).map_err(|why| chain(&why))?;
+        Acting::begin(actor).map_err(|why| format!("no thread can be made: {why}"))
+    }
 }
 
 fn capability(acting: &Result<Acting, String>) -> Capability {

@@ -44,7 +44,8 @@ fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
 /// Observing, so the directory is never made.
 fn options(listen: SocketAddr, duration: Option<Duration>) -> Options {
     let orders = Orders::new(Plan::default(), || Ok(Plan::default()));
-    Options { listen, duration, orders, mode: Mode::Configured, state_dir: "/nowhere".into() }
+    let (mode, state_dir) = (Mode::Configured, "/nowhere".into());
+    Options { listen, duration, orders, mode, state_dir, survival: None }
 }
 
 fn any_port() -> SocketAddr {

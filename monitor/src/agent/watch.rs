@@ -6,9 +6,10 @@ use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::acting::Heard;
+use super::acting::{Acting, Heard};
 use super::live::chain;
 use super::mode::Warrant;
+use super::survive::Protected;
 use super::{Reading, Sampler};
 use crate::clock;
 use crate::model::capability::Capability;
@@ -87,24 +88,65 @@ pub(super) struct Watch<S> {
     /// What may be done; `None` for one that only looks.
     warrant: Option<Warrant>,
     pods: Option<BTreeMap<String, Pod>>,
+    /// When the tick before began.
+    begun: Option<Nanos>,
+    longest_gap: Nanos,
+    /// Memory that is kept for the agent, once it was asked for.
+    protected: Option<(Option<Protected>, Capability)>,
     /// Boot clock and CPU time at the end of the tick before.
     before: Option<(Nanos, Nanos)>,
 }
 
 impl<S: Sampler> Watch<S> {
     /// With a warrant, goes on with what an agent before this one had under way.
-    pub(super) fn new(sampler: S, plan: Plan, mut warrant: Option<Warrant>) -> Self {
+    pub(super) fn new(sampler: S, plan: Plan, warrant: Option<Warrant>) -> Self {
         let Plan { mut settings, pods } = plan;
-        let facts = sampler.facts();
-        let mut standing = Standing::new(facts.n_cpus);
-        match &mut warrant {
-            Some(warrant) => {
-                standing.relief = warrant.state.restore(&facts.boot_id).unwrap_or_default();
-            }
-            None => settings.relief.enforce.clear(),
+        if warrant.is_none() {
+            settings.relief.enforce.clear();
         }
-        let engine = Engine::new(settings, standing);
-        Self { sampler, engine, journal: None, warrant, pods, before: None }
+        let engine = Engine::new(settings, Standing::new(sampler.facts().n_cpus));
+        let mut this = Self {
+            sampler,
+            engine,
+            journal: None,
+            warrant,
+            pods,
+            begun: None,
+            longest_gap: Nanos(0),
+            protected: None,
+            before: None,
+        };
+        this.resume();
+        this
+    }
+
+    /// Goes on with what an agent before this one had under way, if this one enforces.
+    fn resume(&mut self) {
+        let boot_id = self.sampler.facts().boot_id;
+        let state = self.warrant.as_mut().map(|warrant| &mut warrant.state);
+        if let Some(relief) = state.and_then(|state| state.restore(&boot_id)) {
+            self.engine.resume(relief);
+        }
+    }
+
+    /// True if this agent is the one who enforces.
+    fn is_ours(&self) -> bool {
+        self.warrant.as_ref().is_some_and(|warrant| warrant.state.is_ours())
+    }
+
+    /// Takes over what was in force when `acting` began, if this agent enforces. Once for each.
+    pub(super) fn take_over(&mut self, acting: &mut Acting) {
+        if self.is_ours() {
+            let in_force = acting.take_over(&self.engine.standing().relief.squeezed());
+            self.engine.learn_squeezed(&in_force);
+        } else if let Some(one) = acting.left_over().first() {
+            let n = acting.left_over().len();
+            tracing::warn!(
+                "{n} squeezes of another agent are in force, the first on {}; if none runs, one \
+                 with --mode enforce takes them back",
+                one.target.name
+            );
+        }
     }
 
     /// Writes down every tick from now on.
@@ -136,13 +178,28 @@ impl<S: Sampler> Watch<S> {
             warrant.state.keep(&self.engine.standing().relief);
             capabilities.extend(warrant.capabilities(self.engine.settings()));
         }
+        capabilities.extend(self.protect());
         self.write_down(&step.decision);
         capabilities.extend(self.journal.as_ref().map(Journal::capability));
         let (now, used) = (clock::now().boot, clock::used_by_this_process());
         let cpu = self.before.map(|(then, had)| MilliCpu::rate(used.since(had), now.since(then)));
         self.before = Some((now, used));
-        let cost = Cost { cpu, resident: resident(), tick: now.since(begun), kernel };
+        self.longest_gap = self.longest_gap.max(begun.since(self.begun.unwrap_or(begun)));
+        self.begun = Some(begun);
+        let (resident, major_faults) = own_memory();
+        let (tick, longest_gap) = (now.since(begun), self.longest_gap);
+        let cost = Cost { cpu, resident, tick, longest_gap, major_faults, kernel };
         Seen { step, capabilities, cost, likely }
+    }
+
+    /// Has the agent's own cgroup keep its memory while it enforces.
+    fn protect(&mut self) -> Option<Capability> {
+        let root = self.sampler.cgroup_root()?;
+        let sample = self.engine.standing().before.as_ref()?;
+        if self.protected.is_none() && !self.settings().relief.enforce.is_empty() {
+            self.protected = Some(Protected::begin(&root, sample));
+        }
+        self.protected.as_ref().map(|(_, capability)| capability.clone())
     }
 
     /// Those at the head of the ranking, as an action would name them.
@@ -162,12 +219,17 @@ impl<S: Sampler> Watch<S> {
         }
     }
 
-    /// Goes by another configuration from the next tick on. A bad one changes nothing.
-    pub(super) fn reload(&mut self, read: Result<Plan, Box<dyn Error>>) {
+    /// Goes by another configuration from the next tick on. A bad one changes nothing. Returns
+    /// whether whoever acts has to begin anew, because it must know of something else.
+    pub(super) fn reload(&mut self, read: Result<Plan, Box<dyn Error>>) -> bool {
+        let (was_ours, never) = (self.is_ours(), self.settings().relief.never_touch.clone());
         match read {
             Ok(Plan { mut settings, pods }) => {
                 settings.generation = self.engine.settings().generation + 1;
                 let words = self.bind(&mut settings);
+                if !was_ours {
+                    self.resume();
+                }
                 tracing::info!(
                     generation = settings.generation,
                     "configuration read again: {words}"
@@ -183,6 +245,12 @@ impl<S: Sampler> Watch<S> {
                 tracing::error!("the configuration stays as it was; what was read is wrong: {why}");
             }
         }
+        was_ours != self.is_ours() || never != self.settings().relief.never_touch
+    }
+
+    /// What it goes by.
+    pub(super) fn settings(&self) -> &Settings {
+        self.engine.settings()
     }
 
     /// Goes by what may be enforced of new settings. Returns it in words.
@@ -195,10 +263,9 @@ impl<S: Sampler> Watch<S> {
         warrant.words().into()
     }
 
-    /// What is judged by, and whether the limits that it names are written.
-    pub(super) fn settings(&self) -> (&Settings, bool) {
-        let writes = self.warrant.as_ref().is_some_and(Warrant::writes_limits);
-        (self.engine.settings(), writes)
+    /// Whether the limits that the settings name are written.
+    pub(super) fn writes_limits(&self) -> bool {
+        self.warrant.as_ref().is_some_and(Warrant::writes_limits)
     }
 
     /// What is enforced, for the log.
@@ -219,8 +286,11 @@ fn tell(written: Result<(), JournalError>) {
     }
 }
 
-/// Memory of this process that is in RAM; `None` if `/proc` does not say.
-fn resident() -> Option<Bytes> {
-    let statm = procfs::process::Process::myself().and_then(|me| me.statm()).ok()?;
-    Some(Bytes(statm.resident.saturating_mul(procfs::page_size())))
+/// Memory of this process that is in RAM, and pages that had to be read from a disk; `None` if
+/// `/proc` does not say.
+fn own_memory() -> (Option<Bytes>, Option<u64>) {
+    let Ok(me) = procfs::process::Process::myself() else { return (None, None) };
+    let resident = me.statm().ok().map(|statm| statm.resident);
+    let resident = resident.map(|pages| Bytes(pages.saturating_mul(procfs::page_size())));
+    (resident, me.stat().ok().map(|stat| stat.majflt))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar::agent::{
-    self, LISTEN, Live, Mode, OpenError, Options, Orders, STATE_DIR, SourceOptions,
+    self, LISTEN, Live, Mode, OpenError, Options, Orders, STATE_DIR, SourceOptions, Survival,
 };
 use isobar::model::quantity::Quantity;
 use isobar::model::units::{Bytes, Nanos};
@@ -131,6 +131,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             Some(ModeArg::Enforce) => Mode::Enforce,
         },
         state_dir: args.state_dir.clone(),
+        survival: Some(Survival::begin()),
     };
     agent::run::<Live, OpenError>(options, || Live::open(&sources).inspect(Live::tell))?;
     Ok(Code::Ok)

@@ -101,7 +101,7 @@ pub struct Cgroup {
 
 /// What the extended attributes of a cgroup's directory say about killing it.
 ///
-/// Source: systemd.exec(5), `ManagedOOMPreference=`; oomd documents the same attributes.
+/// Source: systemd.resource-control(5), `ManagedOOMPreference=`, has the latter two; oomd all three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Preference {

@@ -14,6 +14,14 @@ pub struct Cost {
     pub resident: Option<Bytes>,
     /// From the start of the last sample until it could be published.
     pub tick: Nanos,
+    /// The longest time from the start of one tick to the start of the next, since the agent
+    /// started: how long it was blind at worst.
+    #[serde(default)]
+    pub longest_gap: Nanos,
+    /// Pages of the agent's own that had to be read from a disk, since it started
+    /// (`/proc/self/stat`, `majflt`); `None` if that is not known.
+    #[serde(default)]
+    pub major_faults: Option<u64>,
     /// The kernel side.
     pub kernel: KernelCost,
 }

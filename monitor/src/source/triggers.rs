@@ -136,11 +136,10 @@ impl Triggers {
                     error.kind(),
                     io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
                 );
-                match is_denied {
-                    true => self.refused = Some(why),
-                    false => {
-                        drop(self.failed.insert(id, Failed { again_at: now.plus(AGAIN), why }))
-                    }
+                if is_denied {
+                    self.refused = Some(why);
+                } else {
+                    self.failed.insert(id, Failed { again_at: now.plus(AGAIN), why });
                 }
             }
         }

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -21,6 +22,9 @@ pub(super) struct Map {
     /// How much of it.
     #[arg(long)]
     mib: usize,
+    /// Rest so long after every 256 pages.
+    #[arg(long, default_value_t = 0)]
+    rest_ms: u64,
 }
 
 impl Map {
@@ -48,6 +52,9 @@ impl Map {
             // the file.
             sum += u64::from(unsafe { memory.cast::<u8>().add(page * PAGE).read_volatile() });
             n_touched += 1;
+            if self.rest_ms > 0 && n_touched % 256 == 0 {
+                until.sleep(Duration::from_millis(self.rest_ms));
+            }
         }
         Ok(json!({ "load": "map", "mib": self.mib, "pagesTouched": n_touched, "sum": sum }))
     }

@@ -29,6 +29,12 @@ pub(super) struct Memory {
     /// Write to each page once, as a leak does, and not over and over.
     #[arg(long)]
     once: bool,
+    /// Rest so long after each round, as a working set is used now and then.
+    #[arg(long, default_value_t = 0, conflicts_with = "once")]
+    rest_ms: u64,
+    /// Half of each page is noise, so that it compresses as real memory does.
+    #[arg(long, conflicts_with = "same")]
+    noise: bool,
     /// The same in every page, so that it compresses to nothing.
     #[arg(long)]
     same: bool,
@@ -45,6 +51,8 @@ struct Plan {
     /// Bytes a second.
     step: Option<usize>,
     once: bool,
+    rest: Duration,
+    noise: bool,
     same: bool,
 }
 
@@ -59,6 +67,8 @@ impl Memory {
             start: each(self.start_mib),
             step: self.step_mib_per_s.map(each),
             once: self.once,
+            rest: Duration::from_millis(self.rest_ms),
+            noise: self.noise,
             same: self.same,
         };
         let mut until = until.clone();
@@ -91,10 +101,15 @@ impl Plan {
                 // A page that never changes would be stored once by compressed swap.
                 let mark = if self.same { 1 } else { n_touched };
                 page[..8].copy_from_slice(&mark.to_ne_bytes());
+                if self.noise {
+                    fill(&mut page[..PAGE / 2], n_touched);
+                }
             }
             if self.once {
                 done = grown;
                 until.sleep(Duration::from_millis(if grown == self.size { 100 } else { 5 }));
+            } else if !self.rest.is_zero() {
+                until.sleep(self.rest);
             }
         }
         n_touched
@@ -105,5 +120,14 @@ impl Plan {
         let Some(step) = self.step else { return self.size };
         let so_far = self.start + until.since.elapsed().as_millis() as usize * (step / 1000);
         (so_far / PAGE * PAGE).clamp(PAGE.min(self.size), self.size)
+    }
+}
+
+/// Numbers that no compressor finds a pattern in.
+fn fill(bytes: &mut [u8], seed: u64) {
+    let mut random = seed;
+    for word in bytes.chunks_exact_mut(8) {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        word.copy_from_slice(&random.to_ne_bytes());
     }
 }

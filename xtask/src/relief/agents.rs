@@ -20,6 +20,8 @@ pub(crate) struct Agent {
     line: Option<&'static [&'static str]>,
     /// More arguments if the scenario has a configuration, and if it has pods.
     config: &'static [&'static str],
+    /// What it remembers beyond its life: gone before each play.
+    pub(super) state: Option<&'static str>,
     pods: &'static [&'static str],
     ready: Ready,
     /// Answers questions about itself as isobar does.
@@ -47,6 +49,7 @@ const STATE: &str = "/tmp/isobar";
 pub(crate) const AGENTS: [Agent; 4] = [
     Agent {
         name: "none",
+        state: None,
         line: None,
         config: &[],
         pods: &[],
@@ -56,6 +59,7 @@ pub(crate) const AGENTS: [Agent; 4] = [
     },
     Agent {
         name: "isobar",
+        state: Some(STATE),
         line: Some(&[
             ISOBAR,
             "run",
@@ -75,6 +79,7 @@ pub(crate) const AGENTS: [Agent; 4] = [
     // What the kernel side is worth.
     Agent {
         name: "isobar-no-ebpf",
+        state: Some(STATE),
         line: Some(&[
             ISOBAR,
             "run",
@@ -96,6 +101,7 @@ pub(crate) const AGENTS: [Agent; 4] = [
     // What it would have said, and what watching costs.
     Agent {
         name: "isobar-observe",
+        state: None,
         line: Some(&[ISOBAR, "run", "--listen", ADDRESS, "--mode", "observe"]),
         config: WITH_CONFIG,
         pods: WITH_PODS,

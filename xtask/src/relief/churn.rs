@@ -1,10 +1,11 @@
 //! Pods that come and go while something else is the matter.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Child;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -16,6 +17,13 @@ use crate::v2::Group;
 /// How many live at a time.
 const ALIVE: usize = 10;
 
+/// Whose end is whose: processes of pods that live, and of those that are being removed.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) alive: BTreeSet<u32>,
+    pub(super) ending: BTreeSet<u32>,
+}
+
 /// The coming and going.
 pub(super) struct Churn {
     stop: Arc<AtomicBool>,
@@ -24,7 +32,7 @@ pub(super) struct Churn {
 
 impl Churn {
     /// Makes and removes so many pods a second.
-    pub(super) fn start(per_second: u32, set: &Set) -> Result<Self> {
+    pub(super) fn start(per_second: u32, set: &Set, known: Arc<Mutex<Known>>) -> Result<Self> {
         let slice = set.below("/kubepods.slice/kubepods-besteffort.slice");
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
@@ -37,15 +45,20 @@ impl Churn {
                     break;
                 }
                 match pod(&slice, number) {
-                    Ok(pod) => alive.push(pod),
+                    Ok(pod) => {
+                        if let Ok(mut known) = known.lock() {
+                            known.alive.insert(pod.1.id());
+                        }
+                        alive.push(pod);
+                    }
                     Err(why) => troubles.push(format!("{why:#}")),
                 }
                 if alive.len() > ALIVE {
-                    // Removes it and all in it; the orphan is reaped by whoever watches.
-                    drop(alive.remove(0));
+                    remove(alive.remove(0), &known);
                 }
                 thread::sleep(pause);
             }
+            alive.into_iter().for_each(|pod| remove(pod, &known));
             troubles
         })?;
         Ok(Self { stop, thread })
@@ -55,6 +68,19 @@ impl Churn {
     pub(super) fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|_| vec!["the coming and going of pods panicked".into()])
+    }
+}
+
+/// Removes a pod and all in it; who watches reaps it, and can tell that it was we.
+fn remove((group, process): (Group, Child), known: &Mutex<Known>) {
+    if let Ok(mut known) = known.lock() {
+        known.ending.insert(process.id());
+    }
+    // The container's cgroup first: the pod's goes with `group`.
+    for entry in fs::read_dir(group.dir()).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            drop(Group::there(entry.path()));
+        }
     }
 }
 

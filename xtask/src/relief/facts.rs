@@ -44,6 +44,8 @@ pub(crate) struct Facts {
     /// When watching ended.
     pub(crate) end_ns: u64,
     pub(crate) deaths: Vec<Death>,
+    /// What the loads said of themselves: when they began, what they had done by their end.
+    pub(crate) loads: Vec<serde_json::Value>,
     /// By pod and service.
     pub(crate) groups: Vec<Group>,
     /// `oom_kill` of /proc/vmstat, and what the kernel's log has of it.

@@ -190,6 +190,7 @@ fn one_boot(
     });
     // It may never have been made.
     let _ = fs::remove_file(&socket);
+    lab.clear(&guest)?;
     ended?;
     if !done {
         bail!("the machine ended too early\n{}", lab.last_words(&guest));

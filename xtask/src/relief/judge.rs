@@ -96,6 +96,13 @@ impl Verdicts {
         if figures.victims.iter().any(|name| is_bystander(name)) {
             self.say("the bystander lives", "it died".into(), false);
         }
+        if expect.whole {
+            let is_left = |name: &&String| {
+                facts.groups.iter().any(|group| group.name == **name && group.empty_ns.is_none())
+            };
+            let left: Vec<String> = figures.victims.iter().filter(is_left).cloned().collect();
+            self.say("of each victim nothing is left", or_none(&left), left.is_empty());
+        }
         if let Some(most) = expect.victims {
             let n = figures.victims.len();
             self.say(&format!("at most {most} victims"), n.to_string(), n <= most);

@@ -95,15 +95,19 @@ impl Heard {
             let text = format!("{}: {}", text(&event["reason"]), text(&event["message"]));
             self.offered.events.push(Said { at_ns, text });
         }
+        self.note(text(&snapshot["headline"]), at_ns);
         for part in ["why", "verdict", "candidates"] {
             for sentence in list(&snapshot["explanation"][part]) {
-                let text = text(sentence);
-                // Numbers alone do not make a new sentence.
-                let shape = text.chars().filter(|c| !c.is_ascii_digit()).collect();
-                if self.said.len() < SENTENCES && self.said.insert(shape) {
-                    self.offered.explanation.push(Said { at_ns, text });
-                }
+                self.note(text(sentence), at_ns);
             }
+        }
+    }
+
+    /// Keeps a sentence; other numbers alone do not make another one.
+    fn note(&mut self, text: String, at_ns: u64) {
+        let shape = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+        if self.said.len() < SENTENCES && self.said.insert(shape) {
+            self.offered.explanation.push(Said { at_ns, text });
         }
     }
 
@@ -149,6 +153,7 @@ mod tests {
                     "conditions": [{ "type": "MemoryPressure", "status": status }],
                     "actions": [{ "id": 7, "step": "killContainers", "target": { "name": "hog" }, "isEnforced": true }],
                 },
+                "headline": format!("{second} wait"),
                 "explanation": { "why": [format!("{second} MiB are left")] },
             })
         };
@@ -164,6 +169,7 @@ mod tests {
         assert_eq!((offered.ticks, offered.longest_tick_ms), (3, 3000));
         assert_eq!((offered.actions.len(), offered.actions[0].target.as_str()), (1, "hog"));
         assert!(offered.actions[0].enforced);
-        assert_eq!(offered.explanation, [Said { at_ns: 5, text: "1 MiB are left".into() }]);
+        let said: Vec<&str> = offered.explanation.iter().map(|said| said.text.as_str()).collect();
+        assert_eq!(said, ["1 wait", "1 MiB are left"]);
     }
 }

@@ -8,6 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -146,7 +147,6 @@ impl<'a> Show<'a> {
     fn run(&mut self) -> Result<Facts> {
         let form = &self.scenario.form;
         let mut orders = form.agent.clone();
-        orders.sort_by(|a, b| a.after.0.total_cmp(&b.after.0));
         let (idle, seconds) = (form.idle.0, form.seconds.0);
         // Starting up is no idle time: programs are loaded, memory is touched for the first time.
         thread::sleep(SETTLES);
@@ -163,8 +163,10 @@ impl<'a> Show<'a> {
             running.since = watch::process(running.pid).unwrap_or_default();
         }
         let began = monotonic_ns();
-        let churn =
-            form.churn.map(|churn| Churn::start(churn.per_second, &self.set)).transpose()?;
+        let known = &self.watch.churned;
+        let start =
+            |churn: file::Churn| Churn::start(churn.per_second, &self.set, Arc::clone(known));
+        let churn = form.churn.map(start).transpose()?;
         self.loads(false)?;
         let since = Since::now();
         self.wait(since, seconds, 0.0, &mut orders)?;
@@ -172,7 +174,9 @@ impl<'a> Show<'a> {
         if let Some(churn) = churn {
             self.facts.troubles.extend(churn.end());
         }
-        let onset = self.onset()?;
+        self.listen();
+        let begins = self.facts.loads.iter().filter(|line| line.get("begin").is_some());
+        let onset = begins.filter_map(|line| line["atNs"].as_u64()).min();
         let (after, now_killed) = watch::vmstat();
         let facts = &mut self.facts;
         facts.onset_ns = onset.unwrap_or(began);
@@ -200,7 +204,13 @@ impl<'a> Show<'a> {
         while since.elapsed().as_secs_f64() < seconds {
             self.watch.reap();
             let at = since.elapsed().as_secs_f64();
-            while orders.first().is_some_and(|order| order.after.0 <= from + at) {
+            let killed = self.watch.deaths.iter().map(|death| death.at_ns).min();
+            let killed = killed.map(|at_ns| monotonic_ns().saturating_sub(at_ns) as f64 / 1e9);
+            let is_due = |order: &Order| match order.since_kill {
+                false => order.after.0 <= from + at,
+                true => killed.is_some_and(|ago| order.after.0 <= ago),
+            };
+            while orders.first().is_some_and(is_due) {
                 let order = orders.remove(0);
                 self.obey(order.what)?;
             }
@@ -216,8 +226,8 @@ impl<'a> Show<'a> {
         Ok(())
     }
 
-    /// When the first load said that it begins.
-    fn onset(&mut self) -> Result<Option<u64>> {
+    /// Takes down what the loads have said.
+    fn listen(&mut self) {
         let mut text = Vec::new();
         let mut block = [0; 4096];
         // The pipe does not block: an error is its end for now.
@@ -225,10 +235,7 @@ impl<'a> Show<'a> {
             text.extend_from_slice(&block[..n]);
         }
         let text = String::from_utf8_lossy(&text);
-        let lines =
-            text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let begins = lines.filter(|line| line.get("begin").is_some());
-        Ok(begins.filter_map(|line| line["atNs"].as_u64()).min())
+        self.facts.loads.extend(text.lines().filter_map(|line| serde_json::from_str(line).ok()));
     }
 
     /// Ends what still runs.

@@ -155,6 +155,12 @@ fn manifest(pod: &Pod, name: &str, class: Class, uid: &str, container: &str) -> 
     let requests = list(pod.cpu_request.or(pod.cpu_limit), pod.memory_request.or(pod.memory_limit));
     let mut text = String::new();
     let owner = pod.name.get_ref();
+    let alike = pod.count.map_or_else(String::new, |_| {
+        format!(
+            "\x20 ownerReferences:\n\
+             \x20 - {{apiVersion: apps/v1, kind: ReplicaSet, name: {owner}, uid: {owner}, controller: true}}\n"
+        )
+    });
     // Writing to a String cannot fail.
     let _ = write!(
         text,
@@ -166,6 +172,7 @@ fn manifest(pod: &Pod, name: &str, class: Class, uid: &str, container: &str) -> 
          \x20 namespace: scenario\n\
          \x20 uid: {uid}\n\
          \x20 labels: {{app: {owner}}}\n\
+         {alike}\
          spec:\n\
          \x20 priority: {}\n\
          \x20 containers:\n\

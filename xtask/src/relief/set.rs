@@ -40,6 +40,8 @@ pub(super) struct Set {
 impl Set {
     /// Puts up all that stands still.
     pub(super) fn up(form: &Form, mount: &Path) -> Result<Self> {
+        // As the kubelet has it.
+        fs::write("/proc/sys/vm/overcommit_memory", "1").context("cannot allow overcommitting")?;
         disk(form)?;
         let swap = form.swap.map(swap_on).transpose()?;
         // What was read to get here is nobody's working set.
@@ -99,6 +101,8 @@ impl Set {
                 self.group(&placed.slice)?.write(file, value)?;
                 self.group(&placed.container)?.write(file, value)?;
             }
+            // Since Kubernetes 1.28 a container is killed as a whole.
+            self.group(&placed.container)?.write("memory.oom.group", "1")?;
             for (file, value) in more.into_iter().flat_map(|pod| &pod.write) {
                 self.group(&placed.container)?.write(file, value)?;
             }

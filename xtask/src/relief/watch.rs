@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, WaitOptions};
 
+use super::churn::Known;
 use super::facts::{Death, Group, Moment, Vmstat};
 use super::set::Set;
 use crate::clock::monotonic_ns;
 
 /// What a process is to the play.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Role {
     /// The pod or service.
     pub(super) name: String,
@@ -29,6 +31,8 @@ pub(super) struct Watch {
     pub(super) others: Vec<(u32, String)>,
     pub(super) moments: Vec<Moment>,
     groups: Vec<(Group, PathBuf)>,
+    /// Processes of pods that come and go.
+    pub(super) churned: Arc<Mutex<Known>>,
 }
 
 impl Watch {
@@ -61,6 +65,12 @@ impl Watch {
             let (signal, code) = (status.terminating_signal(), status.exit_status());
             // Ended tidily because of SIGTERM: see `xtask load`.
             let signal = signal.or((code == Some(143)).then_some(15));
+            let churned = self.churned.lock().ok().filter(|known| known.alive.contains(&pid));
+            match churned.map(|known| known.ending.contains(&pid)) {
+                Some(true) => continue,
+                Some(false) => self.add(pid, Role { name: "churn".into(), ..Role::default() }),
+                None => {}
+            }
             let Some(role) = self.roles.remove(&pid) else {
                 let how = signal.map_or_else(
                     || format!("exit {}", code.unwrap_or(0)),

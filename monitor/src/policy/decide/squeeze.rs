@@ -1,6 +1,8 @@
 //! Squeezes in force, and when each is to be taken back: nobody is held back for longer than it
 //! serves.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::Question;
@@ -56,6 +58,16 @@ impl Squeezes {
             is_enforced: action.is_enforced,
             is_useless: false,
         });
+    }
+
+    /// The actions of those that are really in force.
+    pub(super) fn actions(&self) -> BTreeSet<u64> {
+        self.0.iter().filter(|squeeze| squeeze.is_enforced).map(|squeeze| squeeze.action).collect()
+    }
+
+    /// Forgets those that were taken back without it.
+    pub(super) fn keep(&mut self, in_force: &BTreeSet<u64>) {
+        self.0.retain(|squeeze| !squeeze.is_enforced || in_force.contains(&squeeze.action));
     }
 
     /// This action did not help.

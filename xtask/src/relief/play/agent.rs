@@ -1,6 +1,7 @@
 //! The agent's process in a play: started, looked at, disturbed as the scenario says, ended.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -29,6 +30,12 @@ pub(super) struct Running {
 impl Show<'_> {
     pub(super) fn start_agent(&mut self) -> Result<()> {
         let form = &self.scenario.form;
+        if let Some(state) = self.agent.state.filter(|_| self.running.is_none()) {
+            match fs::remove_dir_all(state) {
+                Err(why) if why.kind() != ErrorKind::NotFound => return Err(why.into()),
+                _ => {}
+            }
+        }
         fs::write(agents::CONFIG, form.config.as_deref().unwrap_or_default())?;
         fs::write(agents::PODS, self.set.manifests())?;
         let Some(mut command) = self.agent.command(form.config.is_some(), true) else {

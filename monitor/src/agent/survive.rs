@@ -1,0 +1,181 @@
+//! What keeps the agent able to decide and act on a node that has no memory left: nothing of it is
+//! swapped out or dropped, its heap has something in hand, it is not the one whom the kernel kills,
+//! and it gets a CPU. Each is had where it may be, and a capability says why where it may not.
+
+mod cgroup;
+
+use std::fs;
+use std::io;
+
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use rustix::mm::{Advice, MlockAllFlags, madvise, mlockall};
+use rustix::process::{Resource, getrlimit, setpriority_process};
+use rustix::thread::{CapabilitySet, capabilities};
+
+pub(super) use self::cgroup::Protected;
+use crate::model::capability::{Capability, CapabilityState};
+
+/// Spared by the kernel's OOM killer before almost everybody, but not for ever: an agent that
+/// leaks must not take the node with it.
+const OOM_SCORE: i32 = -999;
+/// Before almost all work, behind none of the kernel's. Scheduling in real time would let a defect
+/// of ours hold a CPU.
+const NICE: i32 = -15;
+/// What a tick allocates and gives back at 500 cgroups, and as much again.
+const RESERVE: usize = 4 << 20;
+/// Code that is read in beforehand, at most. A release build has less; one for debugging, which
+/// has more, is not meant to be relied upon.
+const CODE: u64 = 12 << 20;
+
+/// What was had of it.
+#[derive(Debug)]
+pub struct Survival {
+    is_heap_settled: bool,
+    capabilities: Vec<Capability>,
+}
+
+impl Survival {
+    /// What has to be asked for before any thread is made: they inherit it.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { is_heap_settled: settle_heap(), capabilities: vec![score(), priority()] }
+    }
+
+    /// Locks memory once everything is open and memory of the start was given back: a page that is
+    /// locked stays.
+    pub(super) fn lock(&mut self) {
+        self.capabilities.push(reserve(self.is_heap_settled));
+        self.capabilities.push(lock());
+    }
+
+    pub(super) fn capabilities(&self) -> &[Capability] {
+        &self.capabilities
+    }
+}
+
+fn lock() -> Capability {
+    let name = "memory locked";
+    let remedy = "run with CAP_IPC_LOCK";
+    // With a finite limit, locking could succeed now and a later allocation fail.
+    let may_lock = capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK))
+        || getrlimit(Resource::Memlock).current.is_none();
+    if !may_lock {
+        return absent(name, "not permitted", remedy);
+    }
+    // Pages that were never touched are left out, or each thread's stack of megabytes would count:
+    // the budget of resident memory is 30 MiB.
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    match mlockall(flags) {
+        Ok(()) => had(name, &read_code().unwrap_or_else(|why| why.to_string())),
+        Err(why) => absent(name, &why.to_string(), remedy),
+    }
+}
+
+/// Code that was never run is not in memory yet, and what is needed to kill has never run: it
+/// would be read from a disk for which everybody waits.
+fn read_code() -> io::Result<String> {
+    let maps = Process::myself().and_then(|me| me.maps()).map_err(io::Error::other)?;
+    let is_code = |map: &&MemoryMap| {
+        let is_file = matches!(map.pathname, MMapPath::Path(_));
+        is_file && map.perms.contains(MMPermissions::READ | MMPermissions::EXECUTE)
+    };
+    let code: Vec<(u64, u64)> = maps.0.iter().filter(is_code).map(|map| map.address).collect();
+    let size: u64 = code.iter().map(|(from, to)| to - from).sum();
+    if size > CODE {
+        return Ok(format!("what is in it; {} MiB of code are not read beforehand", size >> 20));
+    }
+    for (from, to) in code {
+        let length = usize::try_from(to - from).map_err(io::Error::other)?;
+        let start =
+            std::ptr::with_exposed_provenance_mut(usize::try_from(from).map_err(io::Error::other)?);
+        // SAFETY: reads pages in and changes nothing; a range that is mapped no longer is an error.
+        unsafe { madvise(start, length, Advice::LinuxPopulateRead) }?;
+    }
+    Ok(format!("what is in it, and {} MiB of code", size >> 20))
+}
+
+/// One heap for all threads, which does not give back to the kernel each time that a tick is over
+/// what the next one would have to ask for, and wait. True if the C library agrees.
+#[cfg(target_env = "gnu")]
+fn settle_heap() -> bool {
+    let settings = [
+        (libc::M_ARENA_MAX, 1),
+        (libc::M_MMAP_THRESHOLD, 4 << 20),
+        // Above the reserve, so that it stays when what lies before it is freed.
+        (libc::M_TRIM_THRESHOLD, 8 << 20),
+    ];
+    // SAFETY: sets numbers of the allocator; no other thread is there yet.
+    settings.iter().all(|(what, value)| unsafe { libc::mallopt(*what, *value) } == 1)
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn settle_heap() -> bool {
+    false
+}
+
+/// Some memory in hand: touched, and freed again, it stays with the allocator.
+fn reserve(is_settled: bool) -> Capability {
+    let name = "heap reserve";
+    if !is_settled {
+        return absent(name, "this C library keeps none", "build isobar for glibc");
+    }
+    // In parts, for one block of that size would be mapped and unmapped on its own.
+    let parts: Vec<Vec<u8>> = (0..16).map(|n| vec![n + 1; RESERVE / 16]).collect();
+    drop(std::hint::black_box(parts));
+    had(name, &format!("{} MiB", RESERVE >> 20))
+}
+
+fn score() -> Capability {
+    let name = "OOM score";
+    let file = "/proc/self/oom_score_adj";
+    let lowered = fs::read_to_string(file).and_then(|text| match text.trim().parse::<i32>() {
+        Ok(score) if score <= OOM_SCORE => Ok(score),
+        _ => fs::write(file, OOM_SCORE.to_string()).map(|()| OOM_SCORE),
+    });
+    match lowered {
+        Ok(score) => had(name, &format!("adjusted by {score}")),
+        Err(why) => {
+            absent(name, &format!("{file}: {why}"), "run with CAP_SYS_RESOURCE, or by systemd")
+        }
+    }
+}
+
+fn priority() -> Capability {
+    match setpriority_process(None, NICE) {
+        Ok(()) => had("scheduling", &format!("nice {NICE}")),
+        Err(why) => absent("scheduling", &why.to_string(), "run with CAP_SYS_NICE"),
+    }
+}
+
+fn had(name: &str, detail: &str) -> Capability {
+    let (state, detail) = (CapabilityState::Attached, detail.into());
+    Capability { name: name.into(), state, detail, remedy: None }
+}
+
+fn absent(name: &str, detail: &str, remedy: &str) -> Capability {
+    let (state, detail) = (CapabilityState::Absent, detail.into());
+    Capability { name: name.into(), state, detail, remedy: Some(remedy.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_cannot_be_had_says_why_and_how_to_have_it() {
+        for Capability { name, state, detail, remedy } in
+            [score(), priority(), reserve(true), reserve(false)]
+        {
+            let is_had = state == CapabilityState::Attached;
+            assert!(!detail.is_empty(), "{name}");
+            assert_eq!(remedy.is_none(), is_had, "{name}: {detail}");
+        }
+    }
+
+    #[test]
+    fn code_is_found_and_read_in_or_too_much_of_it_is_told() {
+        let told = read_code().unwrap();
+        assert!(told.contains("MiB of code"), "{told}");
+    }
+}
