@@ -185,7 +185,7 @@ fn bad_input_is_told_in_full_with_its_places_and_ends_with_3() {
         (&["--node-memory", "32GB"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["--node-memory \"32GB\": quantities must match"]),
         (&["--node-memory", "0"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["a node has some memory"]),
         (&["--node-memory", "-1Gi"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["a node has some memory"]),
-        (&["-f", "/does/not/exist"], "kind: Pod\nspec: {containers: [{name: a}]}", 1, &["cannot read /does/not/exist"]),
+        (&["-f", "/does/not/exist"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["cannot read /does/not/exist"]),
         (&["-o", "yaml"], "", 2, &["invalid value 'yaml'"]),
     ];
     for (arguments, text, code, want) in table {
