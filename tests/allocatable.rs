@@ -283,3 +283,111 @@ fn pods_are_held_against_what_is_left_for_them() {
     let got = refusal(&isobar(&["allocatable", "--capacity", "cpu=1", "--pods", &broken]));
     assert!(got.contains("broken.yaml:2:"), "{got}");
 }
+
+/// Every file of limits, unlimited, and 20 GiB in use.
+fn unlimited(machine: &Machine, cgroup: &str) {
+    let files = [
+        ("memory.max", "max"),
+        ("cpu.weight", "100"),
+        ("pids.max", "max"),
+        ("hugetlb.2MB.max", "max"),
+        ("memory.current", "21474836480"),
+        ("memory.stat", "inactive_file 0"),
+    ];
+    machine.cgroup(cgroup, &files, &[]);
+}
+
+/// `cgroup file value: result` of each limit.
+fn limits(document: &Value) -> Vec<String> {
+    let line = |limit: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
+        let write = &limit["write"];
+        let (cgroup, file, live) =
+            (text(&write["cgroup"]), text(&write["file"]), text(&limit["live"]));
+        format!("{cgroup} {file} {live}: {}", text(&limit["result"]))
+    };
+    document["limits"].as_array().unwrap().iter().map(line).collect()
+}
+
+#[test]
+fn limits_are_written_once_and_taken_back_where_they_still_stand() {
+    let machine = Machine::new();
+    machine.write("cgroup/cgroup.controllers", "cpuset cpu memory hugetlb pids\n");
+    unlimited(&machine, "kubepods.slice");
+    unlimited(&machine, "system.slice");
+    let config = ours(&machine);
+    let state = machine.at("state").display().to_string();
+    let ask = |verb: &[&str]| {
+        let rest = ["--state-dir", &state, "-o", "json"];
+        machine.isobar(&[&["allocatable"], verb, &rest].concat())
+    };
+    let apply = ["--apply", "--config", &config];
+    let first = ask(&apply);
+    assert_eq!(first.status.code(), Some(1), "something could not be written");
+    let first: Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!((&first["kind"], &first["problems"]), (&json!("Limits"), &json!([])));
+    let want = [
+        "/kubepods.slice memory.max 32212254720: written",
+        "/kubepods.slice cpu.weight 274: written",
+        "/kubepods.slice pids.max 10000: written",
+        "/kubepods.slice hugetlb.2MB.max 67108864: written",
+        // 1 GiB would have to be taken from daemons that use 20.
+        "/system.slice memory.max max: failed",
+        "/system.slice cpu.weight 20: written",
+        "/system.slice hugetlb.2MB.max 0: written",
+    ];
+    assert_eq!(limits(&first), want);
+    let why = first["limits"][4]["detail"].as_str().unwrap();
+    assert!(why.contains("19456 MiB") && why.contains("must be evicted first"), "{why}");
+
+    machine.write("cgroup/system.slice/memory.current", "0\n");
+    let again = json(&ask(&apply));
+    assert_eq!(
+        limits(&again)[3..5],
+        [
+            "/kubepods.slice hugetlb.2MB.max 67108864: kept",
+            "/system.slice memory.max 1073741824: written",
+        ]
+    );
+    machine.write("cgroup/kubepods.slice/pids.max", "5000\n");
+    let back = json(&ask(&["--roll-back"]));
+    let want = [
+        "/system.slice memory.max max: written",
+        "/system.slice hugetlb.2MB.max max: written",
+        "/system.slice cpu.weight 100: written",
+        "/kubepods.slice hugetlb.2MB.max max: written",
+        "/kubepods.slice pids.max 5000: drifted",
+        "/kubepods.slice cpu.weight 100: written",
+        "/kubepods.slice memory.max max: written",
+    ];
+    assert_eq!(limits(&back), want);
+    assert_eq!(limits(&json(&ask(&["--roll-back"]))), [""; 0]);
+}
+
+#[test]
+fn what_the_kubelet_would_not_start_with_is_not_applied() {
+    let machine = Machine::new();
+    unlimited(&machine, "kubepods");
+    let state = machine.at("state").display().to_string();
+    let config = ours(&machine);
+    let ask = |more: &[&str]| {
+        let all = [&["allocatable", "--apply", "--state-dir", &state], more].concat();
+        machine.isobar(&all)
+    };
+    let output = ask(&["--config", &config]);
+    assert_eq!(output.status.code(), Some(3));
+    let table = String::from_utf8(output.stdout).unwrap();
+    for said in [
+        "/kubepods  memory.max  32212254720     max  32212254720  written",
+        "! system-reserved: cgroup /system.slice is not there, so the kubelet would not start",
+        "or take system-reserved out of enforceNodeAllocatable",
+    ] {
+        assert!(table.contains(said), "{said:?} in\n{table}");
+    }
+    let unsaid = refusal(&ask(&[]));
+    assert!(unsaid.contains("name one with --config or --kubelet-config"), "{unsaid}");
+    let usage = ask(&["--config", &config, "--roll-back"]);
+    assert_eq!(usage.status.code(), Some(2), "one or the other");
+    let usage = ask(&["--config", &config, "--capacity", "cpu=1"]);
+    assert_eq!(usage.status.code(), Some(2), "another node's limits are not this one's");
+}

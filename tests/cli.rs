@@ -117,7 +117,12 @@ fn each_way_to_call_it_ends_in_the_documented_code() {
         (&["cpus", "--online", "3-0"],                  2, "backwards"),
         (&["allocatable", "--capacity", "cpus=1"],      3, "unknown resource"),
         (&["allocatable", "--kubelet-config", "a", "--config", "b"], 2, "--config"),
-        (&["cpus", "--state", "/none"],                 1, "cannot read /none"),
+        (&["cpus", "--state", "/none"],                 3, "cannot read /none"),
+        (&["qos", "-f", "/none"],                       3, "cannot read /none"),
+        (&["rank", "-f", "/none"],                      3, "cannot read /none"),
+        (&["replay", "/none"],                          3, "cannot read /none"),
+        (&["config", "check", "/none"],                 3, "cannot read"),
+        (&["cpus", "--online", ""],                     3, "names no CPU"),
         (&["top", "-o", "xml"],                         2, "ndjson"),
         (&["top", "--once", "--agent", &nobody],        1, "isobar run"),
     ];

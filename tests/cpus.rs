@@ -233,3 +233,50 @@ fn processes_of_pods_on_strictly_reserved_cpus_are_found() {
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("stray") && table.contains("checksum ok"), "{table}");
 }
+
+#[test]
+fn reserved_cpus_are_taken_from_pods_and_given_back() {
+    let machine = Machine::new();
+    let root = machine.at("kubelet").display().to_string();
+    for cgroup in
+        ["kubepods", "kubepods/burstable", "kubepods/besteffort", "kubepods/burstable/pod1-2"]
+    {
+        machine.cgroup(cgroup, &[("cpuset.cpus", "")], &[]);
+    }
+    machine.cgroup("kubepods/burstable/pod1-2", &[], &[11, 12]);
+    machine.process(11, "tidy", 1, "1-3,5-7");
+    machine.process(12, "stray", 1, "3-4");
+    let config = machine.write(
+        "isobar.yaml",
+        &format!(
+            "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\nkubeletRoot: {root}\n\
+             reservedSystemCPUs: 0,4\nwriteLimits: [reservedCpus]\ncpuManagerPolicy: static\n"
+        ),
+    );
+    // A container has CPU 7 for itself.
+    let state =
+        r#"{"policyName":"static","defaultCpuSet":"0-6","entries":{"p":{"c":"7"}},"checksum":0}"#;
+    machine.write("kubelet/cpu_manager_state", state);
+    let state = machine.at("state").display().to_string();
+    let ask = |verb: &[&str]| {
+        let rest = ["--state-dir", &state, "-o", "json"];
+        json(&machine.isobar(&[&["cpus"], verb, &rest].concat()))
+    };
+    let sets = || {
+        ["kubepods", "kubepods/burstable", "kubepods/besteffort"].map(|cgroup| {
+            let file = machine.at(&format!("cgroup/{cgroup}/cpuset.cpus"));
+            std::fs::read_to_string(file).unwrap().trim().to_owned()
+        })
+    };
+    let got = ask(&["--apply", "--config", &config]);
+    assert_eq!(sets(), ["1-3,5-7", "1-3,5-6", "1-3,5-6"]);
+    // The kernel moves whoever runs there; here nobody does.
+    assert_eq!(got["intruders"][0]["name"], "stray");
+    assert_eq!(got["intruders"].as_array().unwrap().len(), 1);
+    let seen = ask(&["--config", &config]);
+    assert_eq!(seen["intruders"][0]["name"], "stray", "counted wherever the limit is written");
+    let back = ask(&["--roll-back"]);
+    let results: Vec<_> =
+        back["limits"].as_array().unwrap().iter().map(|one| one["result"].as_str()).collect();
+    assert_eq!((results, sets()), (vec![Some("written"); 3], ["", "", ""].map(str::to_owned)));
+}

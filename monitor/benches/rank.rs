@@ -67,6 +67,7 @@ fn pods(n: usize) -> Vec<Contender> {
                 name: format!("web-{owner}"),
                 uid: format!("{owner:08x}-9d3f-4c58-8a86-2f0d4b7c6e19"),
             }),
+            preference: None,
             spared: (next(50) == 0).then_some(SparedReason::Critical),
             ..Contender::unknown(&uid, classes[next(3) as usize])
         }

@@ -4,6 +4,7 @@
 
 mod acting;
 mod agreement;
+pub mod limits;
 mod live;
 mod mode;
 mod notify;

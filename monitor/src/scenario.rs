@@ -281,6 +281,7 @@ impl Scenario {
                 request: Some(of(&described.request, asked)),
                 usage: described.usage.as_ref().map(|usage| of(usage, used)),
                 harm: is_measured.then(|| described.harm.unwrap_or_default()),
+                preference: None,
                 spared: known.spared.or(described.spared),
                 ..known
             }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -16,6 +18,7 @@ use isobar::model::condition::ScopeName;
 use isobar::model::decision::{Action, Met, StepKind, StepReason, Target, Trigger};
 use isobar::model::threshold::{PressureSignal, PressureThreshold};
 use isobar::model::units::Nanos;
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
 /// A cgroup below the host's mount.
@@ -25,37 +28,46 @@ pub(crate) struct Cgroup {
     children: Mutex<Vec<Child>>,
 }
 
-/// Where the whole hierarchy is mounted; `None` if this process may not use it.
-fn mount() -> Option<PathBuf> {
+/// Where the whole hierarchy is mounted.
+pub(crate) fn mount() -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line = text.lines().find(|line| line.contains(" - cgroup2 "));
-    let path = line.and_then(|line| line.split(' ').nth(4)).map(PathBuf::from);
-    let why = match &path {
-        None => "cgroup v2 is not mounted",
-        Some(path) if fs::create_dir_all(path.join("isobar-test")).is_err() => {
-            "no cgroup can be made: not root, or mounted read-only"
-        }
-        Some(_) => return path,
-    };
-    println!("skipped: {why}");
-    None
+    line.and_then(|line| line.split(' ').nth(4)).map(PathBuf::from)
 }
 
 impl Cgroup {
     /// A cgroup for one test; `None`, with a word about it, where none can be made.
     pub(crate) fn new(name: &str) -> Option<Self> {
-        let root = mount()?;
-        let path = CgroupPath(format!("/isobar-test/{name}-{}", std::process::id()));
-        let dir = root.join(path.0.trim_start_matches('/'));
-        fs::create_dir(&dir).unwrap();
-        Some(Self { dir, path, children: Mutex::default() })
+        let path = CgroupPath(format!("/isobar-test-{name}-{}", std::process::id()));
+        let made = mount().map(|root| Self::at(root.join(path.0.trim_start_matches('/')), path));
+        match made {
+            None => skip("cgroup v2 is not mounted"),
+            Some(Err(why)) => skip(&format!("no cgroup can be made: {why}")),
+            Some(Ok(group)) => return Some(group),
+        }
+        None
+    }
+
+    /// One at this path below another: pods have names of their own.
+    pub(crate) fn below(&self, path: &str) -> Vec<Self> {
+        let mut groups: Vec<Self> = Vec::new();
+        for name in path.split('/') {
+            let child = groups.last().unwrap_or(self).child(name);
+            // The innermost is removed first.
+            groups.push(child);
+        }
+        groups.reverse();
+        groups
+    }
+
+    fn at(dir: PathBuf, path: CgroupPath) -> io::Result<Self> {
+        fs::create_dir(&dir)?;
+        Ok(Self { dir, path, children: Mutex::default() })
     }
 
     /// A cgroup below it.
     pub(crate) fn child(&self, name: &str) -> Self {
-        let dir = self.dir.join(name);
-        fs::create_dir(&dir).unwrap();
-        Self { dir, path: self.path.child(name), children: Mutex::default() }
+        Self::at(self.dir.join(name), self.path.child(name)).unwrap()
     }
 
     /// Runs a script in it.
@@ -65,12 +77,21 @@ impl Cgroup {
 
     /// Runs a command in it; it begins once it is there.
     pub(crate) fn run(&self, command: &mut Command) {
-        use std::os::unix::process::CommandExt;
+        self.enter(command);
+        self.begin(command);
+    }
+
+    /// Has a command enter it.
+    pub(crate) fn enter(&self, command: &mut Command) {
         let procs = self.dir.join("cgroup.procs");
         let enter = move || fs::write(&procs, "0");
         // SAFETY: between fork and exec it writes one file, and no lock of this process is needed
         // for it but the allocator's, which glibc keeps usable after a fork.
         unsafe { command.pre_exec(enter) };
+    }
+
+    /// Begins a command that enters it.
+    pub(crate) fn begin(&self, command: &mut Command) {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.children.lock().unwrap().push(quiet.spawn().unwrap());
     }
@@ -78,6 +99,21 @@ impl Cgroup {
     pub(crate) fn pids(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.dir.join("cgroup.procs")).unwrap();
         text.lines().map(|line| line.parse().unwrap()).collect()
+    }
+
+    pub(crate) fn write(&self, file: &str, text: &str) {
+        fs::write(self.dir.join(file), text).unwrap();
+    }
+
+    pub(crate) fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.dir.join(file)).unwrap()
+    }
+
+    /// The state of each process in it, a letter each.
+    pub(crate) fn states(&self) -> String {
+        let stat = |pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+        let letter = |text: String| text.rsplit_once(") ").map(|(_, rest)| rest[..1].to_owned());
+        self.pids().into_iter().filter_map(stat).filter_map(letter).collect()
     }
 
     /// Waits until so many processes are in it.
@@ -117,9 +153,14 @@ impl Drop for Cgroup {
             }
             sleep(Duration::from_millis(10));
         }
-        // The last test to leave takes it away.
-        let _ = fs::remove_dir(self.dir.parent().unwrap_or(Path::new("/nowhere")));
     }
+}
+
+/// Says why a test cannot run here. A CI machine runs as root and must be able to.
+pub(crate) fn skip(why: &str) {
+    let must = std::env::var("CI").is_ok_and(|ci| ci == "true") && geteuid().is_root();
+    assert!(!must, "cannot run here, and CI must be able to: {why}");
+    println!("skipped: {why}");
 }
 
 /// Waits for something that comes soon.
@@ -182,4 +223,45 @@ pub(crate) fn against(on: PressureSignal, step: StepKind, target: Target) -> Act
 /// One that is really done.
 pub(crate) fn enforced(step: StepKind, target: Target) -> Action {
     Action { is_enforced: true, ..action(step, target) }
+}
+
+/// A pod as the kubelet and a runtime make it, with a container and a sandbox in it.
+pub(crate) struct Pod {
+    pub(crate) container: Cgroup,
+    pub(crate) sandbox: Cgroup,
+    /// The pod's cgroup, and those above it.
+    above: Vec<Cgroup>,
+    _program: TempDir,
+}
+
+impl Pod {
+    pub(crate) const CONTAINER: &str =
+        "c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0";
+
+    pub(crate) fn new(root: &Cgroup) -> Self {
+        let above =
+            root.below("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu.slice");
+        let container = above[0].child(&format!("cri-containerd-{}.scope", Self::CONTAINER));
+        let sandbox = above[0].child(&format!("cri-containerd-{}.scope", "5a".repeat(32)));
+        let program = tempfile::tempdir().unwrap();
+        let pause = program.path().join("pause");
+        fs::copy("/bin/sleep", &pause).unwrap();
+        container.spawn("exec sleep 100");
+        sandbox.run(Command::new(&pause).arg("100"));
+        container.wait_for(1);
+        wait("the sandbox is called so", || {
+            let pids = sandbox.pids();
+            pids.len() == 1
+                && fs::read_to_string(format!("/proc/{}/comm", pids[0])).unwrap() == "pause\n"
+        });
+        Self { container, sandbox, above, _program: program }
+    }
+
+    pub(crate) fn pod(&self) -> &Cgroup {
+        &self.above[0]
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target { name: "hog".into(), namespace: "default".into(), ..self.pod().target() }
+    }
 }

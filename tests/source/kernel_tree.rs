@@ -212,3 +212,41 @@ fn the_machine_itself_is_sampled() {
         .count();
     assert_eq!(n_orphans, 0);
 }
+
+#[test]
+fn what_an_owner_says_of_a_cgroup_counts_if_it_is_root_or_owns_the_one_above() {
+    use isobar::model::cgroup::Preference;
+    use rustix::fs::{CWD, XattrFlags, setxattr};
+
+    let Some(top) = Made::new("preference") else { return };
+    #[rustfmt::skip]
+    let table = [
+        // cgroup, owner, said, heard
+        ("roots",        0,     "user.oomd_avoid",  Some(Preference::Avoid)),
+        ("users",        65534, "user.oomd_omit",   None),
+        ("users/unit",   65534, "user.oomd_prefer", Some(Preference::Prefer)),
+        ("users/others", 65533, "user.oomd_omit",   None),
+        ("users/roots",  0,     "user.oomd_omit",   Some(Preference::Omit)),
+    ];
+    for (name, owner, said, _) in table {
+        let path = top.make(name);
+        if let Err(errno) = setxattr(&path, said, b"1", XattrFlags::empty()) {
+            println!("skipped: cgroups here take no attributes: {errno}");
+            return;
+        }
+        let owner = Some(rustix::fs::Uid::from_raw(owner));
+        if let Err(errno) =
+            rustix::fs::chownat(CWD, &path, owner, None, rustix::fs::AtFlags::empty())
+        {
+            println!("skipped: cgroups cannot be given to others here: {errno}");
+            return;
+        }
+    }
+    let mut sampler = sampler(&top.0);
+    for tick in 1..=2 {
+        let read = sample(&mut sampler, tick);
+        for (name, _, said, want) in table {
+            assert_eq!(cgroup(&read, &format!("/{name}")).preference, want, "{name} {said}");
+        }
+    }
+}

@@ -8,7 +8,7 @@ mod rank;
 mod rig;
 mod sample;
 mod switch;
-mod table;
+pub(crate) mod table;
 mod tool;
 mod tree;
 

@@ -2,6 +2,7 @@
 //! reports each to the host in a line of JSON.
 
 pub(crate) mod agent;
+mod answer;
 mod stage;
 
 use std::fs::{self, File};
@@ -16,6 +17,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 use crate::clock::Since;
+use crate::relief;
 use crate::scenario::judge::{Evidence, judge};
 use crate::scenario::report::{Line, Report};
 use crate::scenario::{self, Scenario};
@@ -52,6 +54,10 @@ impl Guest {
             .append(true)
             .open(&self.results)
             .with_context(|| format!("cannot write to {}", self.results.display()))?;
+        if self.scenarios.join("plan").exists() {
+            relief::play_all(&self.scenarios, &mut results)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut say = |line: &Line| -> Result<()> {
             Ok(writeln!(results, "{}", serde_json::to_string(line)?)?)
         };
@@ -104,7 +110,8 @@ impl Guest {
         let probes = &scenario.form.probes;
         let mount = v2::mount()?;
         let form = &scenario.form;
-        let is_alone = form.record || form.config.is_some() || form.pods.is_some();
+        let is_alone =
+            form.record || form.config.is_some() || form.pods.is_some() || form.mode.is_some();
         // One agent for as many scenarios as possible: that is how it will live.
         let is_other = |agent: &mut Agent| agent.probes() != probes || !agent.is_up();
         if is_alone || running.as_mut().is_some_and(is_other) {
@@ -134,6 +141,9 @@ impl Guest {
         let form = &scenario.form;
         let mut isobar = Command::new(&self.isobar);
         isobar.arg("run");
+        if let Some(mode) = &form.mode {
+            isobar.args(["--mode", mode]);
+        }
         let files = [("--config", CONFIG, &form.config), ("--pods", PODS, &form.pods)];
         for (option, file, text) in files {
             if let Some(text) = text {
@@ -174,7 +184,10 @@ fn measure(scenario: &Scenario, agent: &mut Agent) -> Result<Evidence> {
     if snapshots.len() < 2 {
         bail!("the agent took no sample in {limit:?}");
     }
-    Ok(Evidence(snapshots))
+    let questions = scenario.expect.iter().flat_map(|expected| expected.meaning.questions());
+    let mount = v2::mount()?;
+    let answers = questions.map(|asked| (asked.clone(), answer::answer(asked, &mount))).collect();
+    Ok(Evidence { snapshots, answers })
 }
 
 /// The first snapshot that has every cgroup of the scenario.

@@ -2,13 +2,17 @@
 //! Each prints one line of JSON about what it did, also when it is told to end early.
 
 mod burst;
+mod echo;
 mod file;
+mod fork;
+mod map;
 mod memory;
 mod pingpong;
+mod read;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::Arc;
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +20,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::thread::CpuSet;
 use serde_json::{Value, json};
 
-use crate::clock::Since;
+use crate::clock::{Since, monotonic_ns};
 use crate::signals::Told;
 use crate::v2;
 
@@ -37,7 +41,22 @@ pub(crate) struct Load {
     /// In this cgroup: its directory.
     #[arg(long, global = true)]
     cgroup: Option<PathBuf>,
+    /// How readily the kernel kills it when memory is short: -1000 to 1000.
+    #[arg(long, global = true, allow_hyphen_values = true)]
+    oom_score_adj: Option<i32>,
+    /// Say when the work begins, in a line of its own.
+    #[arg(long, global = true)]
+    tell_begin: bool,
+    /// Do not end on SIGTERM.
+    #[arg(long, global = true)]
+    ignore_term: bool,
+    /// Go on for so long after having been told to end.
+    #[arg(long, global = true, default_value_t = 0.0)]
+    linger_seconds: f64,
 }
+
+/// What shells make of a process that SIGTERM ended: this one ended because of it, if tidily.
+const TERMINATED: u8 = 128 + 15;
 
 #[derive(clap::Subcommand)]
 enum Work {
@@ -47,11 +66,25 @@ enum Work {
         threads: usize,
     },
     Burst(burst::Burst),
+    Echo(echo::Echo),
+    Fork(fork::Fork),
+    Map(map::Map),
+    Read(read::Read),
     Memory(memory::Memory),
     File(file::File),
     Pingpong(pingpong::Pingpong),
     /// A process that does nothing.
     Sleep,
+    /// Write a text to a file, once, as somebody else may do.
+    Write {
+        file: PathBuf,
+        text: String,
+    },
+    /// Run a program to its end.
+    Run {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        words: Vec<String>,
+    },
 }
 
 /// When to end.
@@ -60,11 +93,24 @@ struct Until {
     since: Since,
     limit: Duration,
     told: Told,
+    linger: Duration,
+    /// When it was first seen that somebody had told.
+    told_at: Arc<OnceLock<Since>>,
 }
 
 impl Until {
     fn goes_on(&self) -> bool {
-        !self.told.to_end() && self.since.within(self.limit)
+        self.since.within(self.limit) && !self.has_ended()
+    }
+
+    /// Told to end, and done with lingering.
+    fn has_ended(&self) -> bool {
+        self.told.to_end() && !self.told_at.get_or_init(Since::now).within(self.linger)
+    }
+
+    /// The time that is left.
+    fn rest(&self) -> Duration {
+        self.limit.saturating_sub(self.since.elapsed())
     }
 
     /// Sleeps for at most `time`, in steps short enough to end promptly.
@@ -81,12 +127,26 @@ impl Load {
         if let Some(dir) = &self.cgroup {
             v2::enter(dir)?;
         }
-        let told = Told::listen()?;
-        let lasting = |limit| Until { since: Since::now(), limit, told: told.clone() };
+        if let Some(adj) = self.oom_score_adj {
+            std::fs::write("/proc/self/oom_score_adj", adj.to_string())
+                .context("cannot write to /proc/self/oom_score_adj")?;
+        }
+        let told = if self.ignore_term { Told::deaf()? } else { Told::listen()? };
+        let linger = duration(self.linger_seconds)?;
+        let lasting = |limit| Until {
+            since: Since::now(),
+            limit,
+            told: told.clone(),
+            linger,
+            told_at: Arc::default(),
+        };
         let after = duration(self.after_seconds)?;
         lasting(after).sleep(after);
         if let Some(cpu) = self.cpu {
             pin(cpu)?;
+        }
+        if self.tell_begin {
+            println!("{}", json!({ "begin": std::process::id(), "atNs": monotonic_ns() }));
         }
         let until = lasting(duration(self.seconds)?);
         let mut done = match self.work {
@@ -94,15 +154,30 @@ impl Load {
             Work::Burst(burst) => burst.work(&until),
             Work::Memory(memory) => memory.work(&until)?,
             Work::File(file) => file.work(&until)?,
+            Work::Echo(echo) => echo.work(&until)?,
+            Work::Fork(fork) => fork.work(&until)?,
+            Work::Map(map) => map.work(&until)?,
+            Work::Read(read) => read.work(&until)?,
             Work::Pingpong(pingpong) => pingpong.work(&until)?,
             Work::Sleep => {
                 until.sleep(until.limit);
                 json!({ "load": "sleep" })
             }
+            Work::Write { file, text } => {
+                std::fs::write(&file, &text)
+                    .with_context(|| format!("cannot write {text:?} to {}", file.display()))?;
+                json!({ "load": "write" })
+            }
+            Work::Run { words } => {
+                let (program, arguments) = words.split_first().context("no program is named")?;
+                let status = Command::new(program).args(arguments).status();
+                let status = status.with_context(|| format!("cannot run {program}"))?;
+                json!({ "load": "run", "status": status.code() })
+            }
         };
         done["seconds"] = json!(until.since.elapsed().as_secs_f64());
         println!("{done}");
-        Ok(ExitCode::SUCCESS)
+        Ok(if told.to_end() { ExitCode::from(TERMINATED) } else { ExitCode::SUCCESS })
     }
 }
 

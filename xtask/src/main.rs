@@ -9,6 +9,7 @@ mod demo;
 mod fuzz;
 mod guest;
 mod load;
+mod relief;
 mod run;
 mod scenario;
 mod setup;
@@ -35,6 +36,7 @@ enum Errand {
     Load(load::Load),
     Bench(bench::Bench),
     Fuzz(fuzz::Fuzz),
+    Scenario(relief::Verb),
     #[command(hide = true)]
     Guest(guest::Guest),
 }
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Errand::Load(verb) => verb.run(),
         Errand::Bench(verb) => verb.run(),
         Errand::Fuzz(verb) => verb.run(),
+        Errand::Scenario(verb) => verb.run(),
         Errand::Guest(verb) => verb.run(),
     };
     match done {

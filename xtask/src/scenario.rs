@@ -55,6 +55,8 @@ pub(crate) struct Form {
     pub(crate) disk: Option<String>,
     /// A `MonitorConfiguration` for the agent, which is then started for this scenario alone.
     pub(crate) config: Option<String>,
+    /// `isobar run --mode`; as configured without it.
+    pub(crate) mode: Option<String>,
     /// The pods of the node, as manifests; nobody tells the agent without them.
     pub(crate) pods: Option<String>,
     /// Has the agent record; the recording must replay to the same bytes on the host.

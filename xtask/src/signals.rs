@@ -22,6 +22,12 @@ impl Told {
         Ok(Self(told))
     }
 
+    /// Nobody is ever told: SIGTERM changes nothing.
+    pub(crate) fn deaf() -> Result<Self> {
+        flag::register(SIGTERM, Arc::default())?;
+        Ok(Self(Arc::default()))
+    }
+
     /// True once it has been.
     pub(crate) fn to_end(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -22,6 +22,13 @@ use crate::signals;
 use cpio::Cpio;
 use qemu::{Accel, Guest};
 
+/// A guest's disk.
+const DISK: u64 = 256 << 20;
+/// A disk from which twice the guest's memory can be read.
+const RELIEF_DISK: u64 = 5 << 29;
+/// What a guest may swap to.
+const RELIEF_SWAP: u64 = 1 << 30;
+
 /// Play scenarios in virtual machines, or look around in one.
 #[derive(clap::Args)]
 pub(crate) struct Vm {
@@ -185,7 +192,7 @@ impl Lab {
         }
         for (boot, scenarios) in boots {
             let mut open: Vec<&str> = scenarios.iter().map(|s| s.name.as_str()).collect();
-            let ended = self.boot(kernel, boot, &scenarios, &mut |report| {
+            let ended = self.boot_scenarios(kernel, boot, &scenarios, &mut |report| {
                 open.retain(|name| *name != report.scenario);
                 let scenario = report.scenario.clone();
                 tell(Told { series, scenario, verdict: Verdict::Ran(report) });
@@ -199,7 +206,7 @@ impl Lab {
         }
     }
 
-    fn boot(
+    fn boot_scenarios(
         &self,
         kernel: &Kernel,
         boot: &str,
@@ -259,11 +266,59 @@ impl Lab {
         Ok(())
     }
 
-    /// Makes a guest's root file system.
+    /// Makes a guest that plays `scenarios`.
     fn guest(&self, kernel: &Kernel, boot: &str, scenarios: &[&Scenario]) -> Result<Guest> {
         let name: String = format!("{}{boot}", kernel.series).replace([' ', '/'], "_");
+        let list: Vec<String> = scenarios.iter().map(|s| format!("{}\n", s.name)).collect();
+        let mut cpio = self.root(kernel)?;
+        copy_all(&mut cpio, "scenarios", &root().join("tests/scenarios"))?;
+        cpio.file("scenarios/list", list.concat().as_bytes());
+        self.boxed(kernel, boot, self.dir.join(name), cpio, DISK)
+    }
+
+    /// Makes a guest that plays `plan` of the relief scenarios, with a line to the outside, a
+    /// large disk, and another to swap to.
+    pub(crate) fn relief_guest(
+        &self,
+        kernel: &Kernel,
+        boot: &str,
+        plan: &str,
+        line: PathBuf,
+    ) -> Result<Guest> {
+        let name: String = format!("relief-{}{boot}", kernel.series).replace([' ', '/'], "_");
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;
+        let mut cpio = self.root(kernel)?;
+        cpio.directory("scenarios/relief");
+        copy_all(&mut cpio, "scenarios/relief", &root().join("tests/scenarios/relief"))?;
+        cpio.file("scenarios/plan", plan.as_bytes());
+        File::create(dir.join("swap"))?.set_len(RELIEF_SWAP)?;
+        let guest = self.boxed(kernel, boot, dir, cpio, RELIEF_DISK)?;
+        Ok(Guest { line: Some(line), ..guest })
+    }
+
+    /// Boots a guest and hands each line that it reports to `hear`.
+    pub(crate) fn boot(
+        &self,
+        guest: &Guest,
+        limit: Duration,
+        hear: impl FnMut(&str) -> Result<()>,
+    ) -> Result<()> {
+        guest.boot(&self.machine, limit, hear)
+    }
+
+    /// What a guest said last.
+    pub(crate) fn last_words(&self, guest: &Guest) -> String {
+        guest.last_words()
+    }
+
+    /// True once somebody has pressed ctrl-c.
+    pub(crate) fn told_to_end(&self) -> bool {
+        self.told.to_end()
+    }
+
+    /// A guest's root file system but for what it is to play.
+    fn root(&self, kernel: &Kernel) -> Result<Cpio> {
         let mut cpio = Cpio::default();
         for dir in ["bin", "dev", "proc", "sys", "tmp", "lib", "lib/modules", "scenarios"] {
             cpio.directory(dir);
@@ -276,17 +331,27 @@ impl Lab {
         let modules = format!("lib/modules/{}", kernel.release);
         cpio.directory(&modules);
         copy_all(&mut cpio, &modules, &kernel.modules)?;
-        copy_all(&mut cpio, "scenarios", &root().join("tests/scenarios"))?;
-        let list: Vec<String> = scenarios.iter().map(|s| format!("{}\n", s.name)).collect();
-        cpio.file("scenarios/list", list.concat().as_bytes());
+        Ok(cpio)
+    }
+
+    fn boxed(
+        &self,
+        kernel: &Kernel,
+        boot: &str,
+        dir: PathBuf,
+        cpio: Cpio,
+        disk: u64,
+    ) -> Result<Guest> {
+        fs::create_dir_all(&dir)?;
         fs::write(dir.join("initramfs"), cpio.finish())?;
         // Sparse: a disk for those scenarios that want one.
-        File::create(dir.join("disk"))?.set_len(256 << 20)?;
+        File::create(dir.join("disk"))?.set_len(disk)?;
         let mut guest = Guest {
             kernel: kernel.clone(),
             dir,
             boot: boot.into(),
             accel: Accel::Tcg,
+            line: None,
             told: self.told.clone(),
         };
         guest.accel = qemu::accel(&self.machine, &guest)?;
@@ -297,6 +362,9 @@ impl Lab {
 fn copy_all(cpio: &mut Cpio, into: &str, from: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
         let entry = entry?;
+        if entry.path().is_dir() {
+            continue;
+        }
         cpio.copy(&format!("{into}/{}", entry.file_name().to_string_lossy()), &entry.path())?;
     }
     Ok(())

@@ -11,6 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, pread, write};
 
+use super::aside::aside;
 use super::failure::Failure;
 use crate::model::cgroup::{CgroupId, CgroupPath, Limit};
 
@@ -123,12 +124,22 @@ impl Group {
         }
     }
 
-    /// Writes to a file. It waits for nothing that the kernel can leave for later: `memory.high`
-    /// is in force at once, and from Linux 6.16 on `O_NONBLOCK` leaves the reclaim to its owner.
+    /// Writes to a file.
     pub(super) fn write(&self, file: &'static str, text: &str) -> Result<(), Failure> {
-        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK;
-        let written = self.file(file, flags).and_then(|fd| write_all(&fd, text));
+        let fd = self.file(file, OFlags::WRONLY | OFlags::TRUNC);
+        let written = fd.and_then(|fd| write_all(&fd, text));
         written.map_err(|why| self.unwritten(file, text, why))
+    }
+
+    /// Writes to a file where the kernel may go on working at it: `memory.high` is in force at
+    /// once, and then what is above it is taken back. From Linux 6.16 on `O_NONBLOCK` leaves that
+    /// to those who own it; before, it takes as long as it takes, but not ours.
+    pub(super) fn write_aside(&self, file: &'static str, text: &str) -> Result<(), Failure> {
+        let fd = self.file(file, OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK);
+        let fd = fd.map_err(|why| self.unwritten(file, text, why))?;
+        let owned = text.to_owned();
+        let (written, _) = aside(move || write_all(&fd, &owned))?;
+        written.unwrap_or(Ok(())).map_err(|why| self.unwritten(file, text, why))
     }
 
     /// Adds the processes in it and below it to `pids`; how many are there that cannot be seen
@@ -173,7 +184,7 @@ impl Group {
 }
 
 /// The path as the kernel wants it below the root's descriptor.
-fn relative(path: &CgroupPath) -> Result<&str, Failure> {
+pub(super) fn relative(path: &CgroupPath) -> Result<&str, Failure> {
     let names = path.0.strip_prefix('/').ok_or_else(|| Failure::Path(path.clone()))?;
     let is_plain = names.split('/').all(|name| !matches!(name, "" | "." | ".."));
     match (path.is_root(), is_plain) {

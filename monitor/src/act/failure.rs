@@ -28,6 +28,11 @@ pub(super) enum Failure {
     Text { path: CgroupPath, file: &'static str, expected: &'static str, found: String },
     #[error("cannot signal process {pid} of {path}: {}", unsent(*why))]
     Signal { path: CgroupPath, pid: u32, why: Errno },
+    #[error(
+        "{n} processes of {path} are in a PID namespace that this one does not show: run isobar \
+             in the host's"
+    )]
+    Hidden { path: CgroupPath, n: u64 },
     #[error("{path} has no cgroup that is certainly a container's: {why}")]
     NoWork { path: CgroupPath, why: &'static str },
     #[error("{0}")]

@@ -38,7 +38,9 @@ pub(super) fn kill(
         Ok(()) => Ok("cgroup.kill"),
         Err(failure @ Failure::Gone(_)) => Err(failure),
         Err(first) => one_by_one(proc, group).map_err(|second| match second {
-            Failure::Signal { .. } => Failure::Told(format!("{first}; {second}")),
+            Failure::Signal { .. } | Failure::Hidden { .. } => {
+                Failure::Told(format!("{first}; {second}"))
+            }
             other => other,
         }),
     }
@@ -56,13 +58,20 @@ fn one_by_one(proc: &Path, group: &Group) -> Result<&'static str, Failure> {
     for _ in 0..ROUNDS {
         dying.retain(|held| !held.has_ended());
         let known = dying.len();
-        hold(proc, group, &mut dying, known + MOST)?;
-        if dying.len() == known {
-            break;
+        let listed = hold(proc, group, &mut dying, known + MOST)?;
+        if listed.hidden > 0 {
+            return Err(Failure::Hidden { path: group.path.clone(), n: listed.hidden });
         }
+        let mut refused = listed.refused.filter(|_| dying.len() == known);
         for held in &dying[known..] {
-            let refused = |why| Failure::Signal { path: group.path.clone(), pid: held.pid, why };
-            held.send(Signal::KILL).map_err(refused)?;
+            if let Err(why) = held.send(Signal::KILL) {
+                refused = Some(Failure::Signal { path: group.path.clone(), pid: held.pid, why });
+            }
+        }
+        match refused {
+            Some(failure) => return Err(failure),
+            None if dying.len() == known => break,
+            None => {}
         }
     }
     Ok("SIGKILL to each")

@@ -3,11 +3,13 @@
 //! each. It never judges: it refuses what may never be touched, does what it is told as far as it
 //! is enforced, and says what it saw.
 
+mod aside;
 mod cgroup;
 mod failure;
 mod guard;
 mod journal;
 mod kill;
+pub mod limits;
 mod means;
 mod mrelease;
 mod process;
@@ -34,7 +36,6 @@ use self::mrelease::Releaser;
 use self::running::Running;
 use self::scene::{Scene, Stage};
 use crate::model::decision::{Action, Outcome, Release, ReleaseReason, StepKind, Target};
-use crate::model::limit::{LimitState, LimitWrite};
 use crate::model::pattern::PathPattern;
 use crate::model::units::Bytes;
 
@@ -179,15 +180,10 @@ impl Actor {
         news
     }
 
-    /// Writes limits that do not stand as they should; `is_enforced` false only looks.
-    pub fn limits(&mut self, writes: &[LimitWrite], is_enforced: bool) -> Vec<LimitState> {
-        let _ = (writes, is_enforced);
-        unimplemented!("limits")
-    }
-
-    /// Takes every limit back that was written, also by an agent before this one.
-    pub fn roll_back(&mut self) -> Vec<LimitState> {
-        unimplemented!("limits")
+    /// True while there is somebody whose end is awaited: `news` has to be asked for.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.running.is_empty()
     }
 }
 

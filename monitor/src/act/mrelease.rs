@@ -2,21 +2,17 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::aside::aside;
 use super::failure::Failure;
 
 /// How often one process is tried whose memory is in use, and the pause between.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(10);
-/// What takes longer goes on by itself.
-const PATIENCE: Duration = Duration::from_millis(300);
-/// Enough for a system call.
-const STACK: usize = 64 << 10;
 
 /// Gives back the memory of a dying process. May wait for a lock that the process holds.
 ///
@@ -111,14 +107,8 @@ impl Releaser {
                 "the kernel has not yet given back the memory that was asked for before".into(),
             ));
         }
-        let (tell, told) = mpsc::sync_channel(1);
-        let work = move || {
-            // Nobody listens to what comes too late.
-            let _ = tell.send(Tally::of(&processes));
-        };
-        let thread = thread::Builder::new().name("mrelease".into()).stack_size(STACK).spawn(work);
-        self.0 =
-            Some(thread.map_err(|why| Failure::Told(format!("cannot start a thread: {why}")))?);
-        Ok(told.recv_timeout(PATIENCE).ok())
+        let (tally, thread) = aside(move || Tally::of(&processes))?;
+        self.0 = Some(thread);
+        Ok(tally)
     }
 }

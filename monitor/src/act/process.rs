@@ -87,7 +87,7 @@ pub(super) fn wait_for(ends: &mut [PollFd<'_>], milliseconds: i64) -> bool {
 }
 
 /// Holds the processes in and below `group` that are not held yet, `most` in all; kernel threads
-/// are left out.
+/// are left out. Where descriptors are short, or not permitted, those there are must do.
 ///
 /// A number may be given to a stranger between being listed and being opened, so what was opened
 /// counts only if it is still listed afterwards: then the number was the group's all the time, or
@@ -98,30 +98,31 @@ pub(super) fn hold(
     held: &mut Vec<Held>,
     most: usize,
 ) -> Result<Listed, Failure> {
-    let mut pids = Vec::new();
-    let hidden = group.pids(&mut pids)?;
+    let mut listed = Listed::default();
+    listed.hidden = group.pids(&mut listed.pids)?;
     let known = held.len();
-    for pid in pids.iter().copied() {
+    for pid in listed.pids.iter().copied() {
         if held.len() >= most || held[..known].iter().any(|held| held.pid == pid) {
             continue;
         }
         match Held::open(pid) {
             Ok(new) => held.push(new),
             Err(Errno::SRCH | Errno::INVAL) => {}
-            Err(why) => return Err(Failure::Signal { path: group.path.clone(), pid, why }),
+            Err(why) => {
+                listed.refused = Some(Failure::Signal { path: group.path.clone(), pid, why });
+                break;
+            }
         }
     }
-    let mut still = Vec::new();
-    if held.len() > known {
-        group.pids(&mut still)?;
+    if held.len() == known {
+        return Ok(listed);
     }
+    let mut still = Vec::new();
+    group.pids(&mut still)?;
     let is_kernel = |pid| Stat::of(proc, pid).is_some_and(|stat| stat.is_kernel_thread);
-    let mut i = 0;
-    held.retain(|new| {
-        i += 1;
-        i <= known || (still.contains(&new.pid) && !is_kernel(new.pid))
-    });
-    Ok(Listed { pids, hidden })
+    let new = held.split_off(known);
+    held.extend(new.into_iter().filter(|new| still.contains(&new.pid) && !is_kernel(new.pid)));
+    Ok(listed)
 }
 
 /// What was listed.
@@ -130,6 +131,8 @@ pub(super) struct Listed {
     pub(super) pids: Vec<u32>,
     /// Those that this PID namespace does not show.
     pub(super) hidden: u64,
+    /// Why some are not held.
+    pub(super) refused: Option<Failure>,
 }
 
 #[cfg(test)]

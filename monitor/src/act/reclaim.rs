@@ -8,7 +8,7 @@ use crate::model::units::{Bytes, Nanos};
 use rustix::io::Errno;
 
 /// Asked for at once: some milliseconds of work, so that the time is looked at often enough.
-const PIECE: u64 = 8 << 20;
+const PIECE: u64 = 4 << 20;
 /// Without a number, this part of what the cgroup holds is asked for.
 const PART: u64 = 8;
 

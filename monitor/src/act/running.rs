@@ -5,6 +5,7 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use super::failure::Failure;
+use super::process::Stat;
 use super::scene::{Scene, Stage, told};
 use super::size;
 use crate::clock;
@@ -52,7 +53,11 @@ impl Running {
             let story = format!("{}; all has ended", self.story);
             return Some(self.outcome(Ok(story), &left, now));
         }
-        if self.due.is_some_and(|due| now >= due) {
+        let is_due = self.due.is_some_and(|due| now >= due);
+        if self.due.is_none() {
+            self.scene.end_newcomers(stage, &left);
+        }
+        if is_due {
             self.due = None;
             let who = told(stage.proc, &left);
             self.story = match self.scene.kill(stage) {
@@ -86,8 +91,11 @@ impl Running {
 /// Asks the work of a scene to end: its first processes, whose parents are somewhere else, or all
 /// where nobody is first. How many were asked.
 pub(super) fn ask(proc: &Path, scene: &Scene) -> Result<usize, Failure> {
+    if let Some(unseen) = &scene.unseen {
+        return Err(unseen.clone());
+    }
     let is_within = |pid: u32| scene.held.iter().any(|held| held.pid == pid);
-    let parent = |pid| super::process::Stat::of(proc, pid).map(|stat| stat.parent);
+    let parent = |pid| Stat::of(proc, pid).map(|stat| stat.parent);
     let first: Vec<_> =
         scene.held.iter().filter(|held| !parent(held.pid).is_some_and(is_within)).collect();
     let asked = if first.is_empty() { scene.held.iter().collect() } else { first };

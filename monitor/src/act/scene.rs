@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use super::cgroup::{Group, Root, read_all};
 use super::failure::Failure;
 use super::guard::Guard;
-use super::process::{Held, Stat, hold, wait_for};
+use super::process::{Held, Listed, Stat, hold, wait_for};
 use super::{kill, work};
 use crate::clock;
 use crate::model::cgroup::CgroupId;
@@ -20,6 +20,8 @@ use crate::model::units::{Bytes, Nanos};
 
 /// Processes that are told one by one among those that are left.
 const TOLD: usize = 3;
+/// Processes that are held of those who came late.
+const CAUGHT: usize = 128;
 /// One look at who is left takes at most so many milliseconds.
 const LOOK: i64 = 10;
 
@@ -51,13 +53,16 @@ pub(super) struct Scene {
     pub(super) held: Vec<Held>,
     /// Processes that were there before anything was done.
     pub(super) n_before: u64,
+    /// Why some of them are not held.
+    pub(super) unseen: Option<Failure>,
 }
 
 impl Scene {
     /// Opens a target, if all of its work may be ended. At most `most` processes are held.
     pub(super) fn open(stage: Stage<'_>, target: &Target, most: usize) -> Result<Self, Failure> {
         let containers = target.containers.clone();
-        let mut scene = Self { parts: Vec::new(), containers, held: Vec::new(), n_before: 0 };
+        let mut scene =
+            Self { parts: Vec::new(), containers, held: Vec::new(), n_before: 0, unseen: None };
         for (id, path) in work::cgroups(target)? {
             let whole = work::open(stage.root, stage.guard, id, path)?;
             let work = work::of(stage.root, stage.proc, &whole, &scene.containers)?;
@@ -69,14 +74,17 @@ impl Scene {
 
     /// Looks again who is there, and whether they may be ended.
     pub(super) fn look(&mut self, stage: Stage<'_>, most: usize) -> Result<(), Failure> {
-        self.n_before = 0;
         self.held.retain(|held| !held.has_ended());
+        (self.n_before, self.unseen) = (0, None);
         for group in self.parts.iter().flat_map(|part| &part.work) {
             stage.guard.allows(&group.path)?;
             stage.guard.allows_below(group)?;
-            let listed = hold(stage.proc, group, &mut self.held, most)?;
-            stage.guard.allows_pids(&group.path, &listed.pids)?;
-            self.n_before += listed.pids.len() as u64 + listed.hidden;
+            let Listed { pids, hidden, refused } = hold(stage.proc, group, &mut self.held, most)?;
+            stage.guard.allows_pids(&group.path, &pids)?;
+            self.n_before += pids.len() as u64 + hidden;
+            let path = group.path.clone();
+            let hidden = (hidden > 0).then_some(Failure::Hidden { path, n: hidden });
+            self.unseen = self.unseen.take().or(hidden).or(refused);
         }
         self.parts.iter_mut().for_each(|part| part.before = part.read());
         Ok(())
@@ -111,27 +119,44 @@ impl Scene {
 
     /// Ends all of it; how, in words. What is open is ended first, and only then it is looked who
     /// has come meanwhile.
-    pub(super) fn kill(&self, stage: Stage<'_>) -> Result<&'static str, Failure> {
-        let mut how = Ok("nothing: all of it is gone");
+    pub(super) fn kill(&mut self, stage: Stage<'_>) -> Result<&'static str, Failure> {
+        for group in self.work() {
+            stage.guard.allows_below(group)?;
+        }
+        let mut how = Ok("nothing to do");
         for part in &self.parts {
             for (group, door) in part.work.iter().zip(&part.doors) {
                 how = worse(how, kill::kill(stage.proc, group, door.as_ref()));
             }
         }
-        for part in &self.parts {
+        for part in &mut self.parts {
             let now = work::of(stage.root, stage.proc, &part.whole, &self.containers);
             let known: BTreeSet<_> = part.work_ids().collect();
-            for group in now.unwrap_or_default().iter().filter(|group| !known.contains(&group.id)) {
-                if stage.guard.allows(&group.path).is_ok() {
-                    how = worse(how, kill::kill(stage.proc, group, None));
+            for new in now.unwrap_or_default() {
+                if !known.contains(&new.id) && stage.guard.allows(&new.path).is_ok() {
+                    how = worse(how, kill::kill(stage.proc, &new, None));
+                    part.doors.push(kill::door(&new).ok());
+                    part.work.push(new);
                 }
             }
         }
+        self.catch(stage);
         how
     }
 
-    /// Waits for the end of all of it, `patience` at most; who is left then.
-    pub(super) fn wait(&mut self, patience: Nanos) -> Vec<u32> {
+    /// Holds who came since it was last looked, as far as they have not ended.
+    fn catch(&mut self, stage: Stage<'_>) {
+        let before = self.held.len();
+        for group in self.parts.iter().flat_map(|part| &part.work) {
+            // What cannot be read any more is gone.
+            let _ = hold(stage.proc, group, &mut self.held, before + CAUGHT);
+        }
+        self.n_before = self.n_before.max(self.held.len() as u64);
+    }
+
+    /// Waits for the end of all of it, `patience` at most; who is left then. Whoever slipped
+    /// through is ended, too: before Linux 6.14 a child could, that was being born.
+    pub(super) fn wait(&mut self, stage: Stage<'_>, patience: Nanos) -> Vec<u32> {
         let until = clock::now().boot.plus(patience);
         loop {
             let left = self.left();
@@ -142,7 +167,29 @@ impl Scene {
             let mut ends: Vec<_> =
                 self.held.iter().map(|held| PollFd::new(&held.fd, PollFlags::IN)).collect();
             wait_for(&mut ends, LOOK);
+            self.end_newcomers(stage, &left);
         }
+    }
+
+    /// Ends who came after all were ended.
+    pub(super) fn end_newcomers(&mut self, stage: Stage<'_>, left: &[u32]) {
+        let is_held = |pid: &u32| self.held.iter().any(|held| held.pid == *pid);
+        if left.iter().all(is_held) {
+            return;
+        }
+        for part in &self.parts {
+            for (group, door) in part.work.iter().zip(&part.doors) {
+                // It succeeded before; what fails now is gone.
+                let _ = kill::kill(stage.proc, group, door.as_ref());
+            }
+        }
+        self.catch(stage);
+    }
+
+    /// True if somebody has frozen a part of it.
+    pub(super) fn is_frozen(&self) -> bool {
+        let is_one = |text: Result<String, _>| text.is_ok_and(|text| text.contains("frozen 1"));
+        self.work().any(|group| is_one(group.read("cgroup.events")))
     }
 
     /// Who has not ended.

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::journal::{Entry, Journal};
 use super::size;
 use crate::model::cgroup::Limit;
-use crate::model::decision::{Action, Release, Trigger};
+use crate::model::decision::{Action, Trigger};
 use crate::model::threshold::PressureSignal;
 use crate::model::units::Bytes;
 
@@ -87,7 +87,7 @@ fn hold(
         actions: BTreeSet::from([action.id]),
     };
     remember(journal, entry.clone())?;
-    if let Err(failure) = group.write(file, &wrote) {
+    if let Err(failure) = group.write_aside(file, &wrote) {
         // It was never in force. If even that cannot be written down, it is left as it is found.
         forget(journal, &entry)?;
         return Err(failure);
@@ -155,18 +155,19 @@ fn no(group: &Group, file: &'static str, expected: &'static str, found: &str) ->
 pub(super) fn release(
     group: &Group,
     mut entry: Entry,
-    release: &Release,
+    action: u64,
+    is_enforced: bool,
     journal: &mut Journal,
 ) -> Result<String, Failure> {
-    entry.actions.remove(&release.action);
+    entry.actions.remove(&action);
     if let Some(other) = entry.actions.first() {
         let told = format!("{}/{} is still held for action {other}", entry.path, entry.file);
-        if release.is_enforced {
+        if is_enforced {
             remember(journal, entry)?;
         }
         return Ok(told);
     }
-    undo(group, &entry, release.is_enforced, journal)
+    undo(group, &entry, is_enforced, journal)
 }
 
 /// Puts one file back; what was done, in words.

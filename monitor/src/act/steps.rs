@@ -3,6 +3,7 @@
 use rustix::io::Errno;
 
 use super::failure::Failure;
+use super::journal::Entry;
 use super::mrelease::Tally;
 use super::reclaim::{self, Reclaimed};
 use super::running::{Running, ask};
@@ -87,11 +88,16 @@ impl Actor {
     }
 
     fn squeeze(&mut self, action: &Action) -> Result<String, Failure> {
-        let mut told = Vec::new();
-        for group in self.wholes(&action.target)? {
-            told.push(squeeze::squeeze(&group, action, &mut self.journal)?);
-        }
-        Ok(told.join("; "))
+        let groups = self.wholes(&action.target)?;
+        let squeeze = |group| squeeze::squeeze(group, action, &mut self.journal);
+        let told: Result<Vec<_>, _> = groups.iter().map(squeeze).collect();
+        told.map(|told| told.join("; ")).map_err(|failure| {
+            // A squeeze in part would be one that nobody takes back.
+            match self.put_back(action.id, &action.target, action.is_enforced) {
+                Ok(_) => failure,
+                Err(also) => Failure::Told(format!("{failure}; {also}")),
+            }
+        })
     }
 
     /// The target, opened before or now.
@@ -112,12 +118,16 @@ impl Actor {
         let n_before = scene.n_before;
         if !action.is_enforced {
             let would = format!("would end {n_before} processes in {n} cgroups of {who}");
+            self.likely.push(scene);
             return Ok(outcome(action.id, began, Ok(Done::from(would))));
         }
         let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
         let how = scene.kill(stage)?;
-        let left = scene.wait(PATIENCE);
-        let story = format!("{how}: {n_before} processes in {n} cgroups of {who}");
+        let issued = clock::now().boot.since(began).0 / 1000;
+        let left = scene.wait(stage, PATIENCE);
+        let n_before = scene.n_before;
+        let story =
+            format!("{how} after {issued} µs: {n_before} processes in {n} cgroups of {who}");
         Ok(self.follow(Running::new(action.id, scene, None, story), &left, began))
     }
 
@@ -137,7 +147,10 @@ impl Actor {
             return Ok(outcome(action.id, began, Ok(Done::from(would))));
         }
         let n_asked = ask(stage.proc, &scene)?;
-        let story = format!("SIGTERM to {n_asked} processes in {n} cgroups of {who}");
+        let mut story = format!("SIGTERM to {n_asked} processes in {n} cgroups of {who}");
+        if scene.is_frozen() {
+            story += ", who are frozen and do not see it";
+        }
         let left = scene.left();
         let due = Some(began.plus(grace));
         Ok(self.follow(Running::new(action.id, scene, due, story), &left, began))
@@ -185,31 +198,30 @@ impl Actor {
 
     pub(super) fn undo(&mut self, release: &Release) -> Outcome {
         let began = clock::now().boot;
-        let done = self.put_back(release).map(Done::from);
-        outcome(release.action, began, done)
+        let Release { action, target, is_enforced, .. } = release;
+        let done = self.put_back(*action, target, *is_enforced).map(Done::from);
+        outcome(*action, began, done)
     }
 
-    fn put_back(&mut self, release: &Release) -> Result<String, Failure> {
-        let target = work::cgroups(&release.target).unwrap_or_default();
-        let is_its = |id| target.is_empty() || target.iter().any(|(own, _)| *own == id);
+    /// Puts back what was written for an action, as far as it can be; the first failure counts.
+    fn put_back(&mut self, action: u64, at: &Target, is_enforced: bool) -> Result<String, Failure> {
+        let ids = work::cgroups(at).unwrap_or_default();
+        let is_its = |id| ids.is_empty() || ids.iter().any(|(own, _)| *own == id);
         let entries = self.journal.entries().iter();
-        let entries = entries.filter(|e| e.actions.contains(&release.action) && is_its(e.cgroup));
+        let entries = entries.filter(|e| e.actions.contains(&action) && is_its(e.cgroup));
         let entries: Vec<_> = entries.cloned().collect();
-        let mut told = Vec::new();
-        for entry in entries {
-            told.push(match Group::open(&self.root, &entry.path, entry.cgroup) {
-                Ok(group) => squeeze::release(&group, entry, release, &mut self.journal)?,
-                Err(failure @ (Failure::Gone(_) | Failure::Stranger { .. })) => {
-                    squeeze::forget(&mut self.journal, &entry)?;
-                    failure.to_string()
-                }
-                Err(failure) => return Err(failure),
-            });
+        if entries.is_empty() {
+            return Ok(format!("nothing that action {action} wrote is in force"));
         }
-        match told.is_empty() {
-            true => Ok(format!("nothing that action {} wrote is in force", release.action)),
-            false => Ok(told.join("; ")),
-        }
+        let one = |entry: Entry| match Group::open(&self.root, &entry.path, entry.cgroup) {
+            Ok(group) => squeeze::release(&group, entry, action, is_enforced, &mut self.journal),
+            Err(failure @ (Failure::Gone(_) | Failure::Stranger { .. })) if is_enforced => {
+                squeeze::forget(&mut self.journal, &entry).map(|()| failure.to_string())
+            }
+            Err(failure) => Err(failure),
+        };
+        let told: Vec<Result<String, Failure>> = entries.into_iter().map(one).collect();
+        Ok(told.into_iter().collect::<Result<Vec<_>, _>>()?.join("; "))
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use super::cgroup::{Group, Root};
+use super::cgroup::{Group, Root, relative};
 use super::failure::Failure;
 use super::guard::Guard;
 use super::process::{Stat, oom_score_adj};
@@ -38,6 +38,7 @@ pub(super) fn open(
     id: CgroupId,
     path: &CgroupPath,
 ) -> Result<Group, Failure> {
+    relative(path)?;
     guard.allows(path)?;
     Group::open(root, path, id)
 }
@@ -76,12 +77,16 @@ pub(super) fn of(
 }
 
 /// True for what looks like the cgroup of a sandbox, and for what is empty: it may become one.
+/// What cannot be seen cannot be told from a sandbox.
 fn is_sandbox(proc: &Path, group: &Group) -> Result<bool, Failure> {
     let mut pids = Vec::new();
     let hidden = group.pids(&mut pids)?;
+    if hidden > 0 {
+        return Err(Failure::Hidden { path: group.path.clone(), n: hidden });
+    }
     let is_named = |pid: &u32| {
         Stat::of(proc, *pid).is_some_and(|stat| matches!(stat.name.as_str(), "pause" | "conmon"))
     };
     let is_adjusted = |pid: &u32| oom_score_adj(proc, *pid) == Some(SANDBOX);
-    Ok(hidden == 0 && (pids.iter().all(is_named) || pids.iter().all(is_adjusted)))
+    Ok(pids.iter().all(is_named) || pids.iter().all(is_adjusted))
 }

@@ -39,13 +39,15 @@ pub(super) struct Warrant {
     /// Why nothing can be done here, if nothing can.
     pub(super) unable: Option<String>,
     pub(super) state: State,
+    /// Limits that the settings name are written.
+    writes_limits: bool,
     /// What the settings that hold name as enforced, in words.
     words: String,
 }
 
 impl Warrant {
     pub(super) fn new(mode: Mode, state: State) -> Self {
-        Self { mode, unable: None, state, words: String::new() }
+        Self { mode, unable: None, state, writes_limits: false, words: String::new() }
     }
 
     /// Makes the settings say what will be enforced. If something is, this agent is the only one
@@ -55,24 +57,40 @@ impl Warrant {
     /// [`StateError::Held`] if another one enforces; the settings are as configured then.
     pub(super) fn bind(&mut self, settings: &mut Settings) -> Result<(), StateError> {
         self.mode.apply(settings);
-        if !settings.relief.enforce.is_empty() {
+        self.writes_limits = self.mode != Mode::Observe && !settings.node.write_limits.is_empty();
+        if self.writes_limits || !settings.relief.enforce.is_empty() {
             match &self.unable {
                 Some(why) => {
                     tracing::error!("observing: nothing can be done on this node: {why}");
                     settings.relief.enforce.clear();
+                    self.writes_limits = false;
                     self.state.let_go();
                 }
                 None => self.state.claim()?,
             }
         }
-        self.words = words(settings);
+        self.tell(settings);
         Ok(())
     }
 
     /// Has the settings say that nothing is enforced.
     pub(super) fn only_observe(&mut self, settings: &mut Settings) {
         settings.relief.enforce.clear();
+        self.writes_limits = false;
+        self.tell(settings);
+    }
+
+    fn tell(&mut self, settings: &Settings) {
         self.words = words(settings);
+        if self.writes_limits {
+            let names: Vec<_> = settings.node.write_limits.iter().map(|one| one.name()).collect();
+            self.words = format!("{}, and writing limits ({})", self.words, names.join(", "));
+        }
+    }
+
+    /// True if limits are written that the settings name; else it is only looked how they stand.
+    pub(super) fn writes_limits(&self) -> bool {
+        self.writes_limits
     }
 
     /// What is enforced, for the log.

@@ -127,7 +127,7 @@ async fn rings(alarm: Option<&AsyncFd<OwnedFd>>) {
 /// Memory is running out, or something is under way, and there is something that can be done.
 fn is_urgent(decision: &Decision) -> bool {
     match &decision.held {
-        Some(Hold::Settling { .. }) => true,
+        Some(Hold::Settling { .. } | Hold::KernelKilled { .. }) => true,
         None => !decision.actions.is_empty() || decision.met.iter().any(runs_out),
         Some(Hold::CoolingDown { .. } | Hold::InGrace | Hold::StaleReadings) => {
             decision.met.iter().any(runs_out)

@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 
 use super::acting::Acting;
+use super::limits::{Keeping, Places};
 use super::live::chain;
 use super::mode::Warrant;
 use super::notify::Notify;
@@ -33,6 +34,8 @@ pub(super) struct Rounds {
     site: Site,
     pace: Pace,
     survival: Option<Survival>,
+    /// Who keeps limits written; `None` if nobody can.
+    keeping: Option<Keeping>,
     publisher: Publisher,
     notify: Notify,
     hangup: Signal,
@@ -54,7 +57,9 @@ impl Rounds {
         let Orders { mut plan, again, record } = orders;
         let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
         let pace = Pace::new(sampler.alarms()).map_err(AgentError::Start)?;
-        let site = Site { cgroup_root: sampler.cgroup_root(), state: warrant.state.dir().into() };
+        let state = warrant.state.dir().to_owned();
+        let site = Site { cgroup_root: sampler.cgroup_root(), state };
+        let keeping = site.keep();
         let mut acting = site.begin(&plan.settings);
         if let Err(why) = &acting {
             warrant.unable = Some(why.clone());
@@ -74,6 +79,7 @@ impl Rounds {
                 site,
                 pace,
                 survival,
+                keeping,
                 publisher,
                 notify: Notify::from_environment(),
                 hangup,
@@ -98,7 +104,7 @@ impl Rounds {
             return;
         }
         self.is_outdated = false;
-        match self.site.begin(watch.settings()) {
+        match self.site.begin(watch.settings().0) {
             Ok(mut acting) => {
                 watch.take_over(&mut acting);
                 self.acting = Ok(acting);
@@ -136,6 +142,12 @@ impl Rounds {
             }
             self.pace.saw(cause, &step.decision);
             capabilities.push(capability(&self.acting));
+            if let Some(keeping) = &mut self.keeping {
+                let (settings, is_enforced) = watch.settings();
+                let (states, lacking) = keeping.look(step.snapshot.tick, settings, is_enforced);
+                self.publisher.note_limits(states);
+                capabilities.extend(lacking);
+            }
             capabilities.extend_from_slice(
                 self.survival.as_ref().map(Survival::capabilities).unwrap_or_default(),
             );
@@ -169,6 +181,24 @@ impl Site {
         };
         let actor = Actor::open(options).map_err(|why| chain(&why))?;
         Acting::begin(actor).map_err(|why| format!("no thread can be made: {why}"))
+    }
+
+    /// Somebody who keeps limits written, where the sampler reads.
+    fn keep(&self) -> Option<Keeping> {
+        let cgroup_root = self.cgroup_root.clone()?;
+        let places = Places {
+            proc: "/proc".into(),
+            sys: "/sys".into(),
+            cgroup_root: Some(cgroup_root.clone()),
+        };
+        let acts = act::limits::Places {
+            cgroup_root,
+            proc: places.proc.clone(),
+            state: self.state.clone(),
+        };
+        let failed =
+            |why: &std::io::Error| tracing::error!("limits are not written: no thread: {why}");
+        Keeping::begin(places, acts).inspect_err(failed).ok()
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use isobar::model::quantity::ResourceList;
-use isobar::model::settings::Settings;
+use isobar::model::settings::{Settings, WrittenLimit};
 use isobar::model::threshold::Signal;
 use isobar::model::workload::Pod;
 use isobar::policy::limits::admitted::admitted;
@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use super::exit::{Code, Refused};
 use super::input;
+use super::limits::WriteArgs;
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Plain, pretty};
 use capacity::Capacity;
@@ -38,12 +39,14 @@ pub(crate) struct Args {
     output: Plain,
     /// What the node has, such as cpu=10,memory=32Gi,ephemeral-storage=100Gi,hugepages-2Mi=1Gi,
     /// pods=110,pid=32768; this machine, with its live limits, if not given.
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["apply", "roll_back"])]
     capacity: Option<String>,
     /// Pods of which to say whether they fit together: manifests, or what kubectl prints of pods
     /// that have not ended; - for standard input.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     pods: Option<PathBuf>,
+    #[command(flatten)]
+    write: WriteArgs,
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]
@@ -75,7 +78,11 @@ struct Document {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let settings = args.config.settings()?;
+    let Args { config, machine, output, .. } = args;
+    if let Some(code) = args.write.run(WrittenLimit::Allocatable, config, machine, *output)? {
+        return Ok(code);
+    }
+    let settings = config.settings()?;
     let mut document = match &args.capacity {
         Some(text) => {
             let Capacity(capacity) = text.parse().map_err(Refused)?;

@@ -3,27 +3,24 @@
 
 mod print;
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
-use anyhow::{Context as _, Result};
-use isobar::model::cgroup::CgroupPath;
+use anyhow::Result;
+use isobar::agent::limits::{self, CPU_STATE, Intruder};
 use isobar::model::cpuset::CpuSet;
-use isobar::model::pod::Place;
-use isobar::model::settings::Settings;
+use isobar::model::settings::{Settings, WrittenLimit};
 use isobar::model::topology::Topology;
 use isobar::policy::limits::checkpoint::State;
 use isobar::policy::limits::cpus::{self, Plan};
 use isobar::serve::document::API_VERSION;
-use isobar::source::processes::{Members, Process};
 use serde::Serialize;
 
 use super::exit::{Code, Refused};
+use super::input;
+use super::limits::WriteArgs;
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Plain, pretty};
-
-/// The state's name below the kubelet's directory.
-const STATE: &str = "cpu_manager_state";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -32,15 +29,17 @@ pub(crate) struct Args {
     output: Plain,
     /// The CPUs that are online, such as 0-79; this machine's, if neither this nor a topology is
     /// given.
-    #[arg(long, value_name = "CPUS")]
+    #[arg(long, value_name = "CPUS", conflicts_with_all = ["apply", "roll_back"])]
     online: Option<CpuSet>,
     /// How they lie: what `lscpu -p=CPU,Core,Socket,Node` prints. Without it each of the online
     /// ones is a core of its own.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     topology: Option<PathBuf>,
     /// The CPU manager's state; of this machine, the one in the kubelet's directory.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    write: WriteArgs,
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]
@@ -65,17 +64,6 @@ struct Document {
     intruders: Option<Vec<Intruder>>,
     /// What is wrong, although the kubelet would start.
     problems: Vec<String>,
-}
-
-/// A process of a pod that may run where none should.
-#[derive(Debug, Serialize)]
-struct Intruder {
-    pid: u32,
-    name: String,
-    pod: String,
-    cgroup: CgroupPath,
-    /// Which of the reserved CPUs.
-    cpus: CpuSet,
 }
 
 /// The state file, judged.
@@ -110,13 +98,18 @@ enum Checksum {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let settings = args.config.settings()?;
+    let Args { config, machine, output, .. } = args;
+    if let Some(code) = args.write.run(WrittenLimit::ReservedCpus, config, machine, *output)? {
+        return Ok(code);
+    }
+    let settings = config.settings()?;
     let topology = args.topology(&settings)?;
     let plan = Plan::of(&settings, &topology).map_err(Refused)?;
     let state = args.read_state(&settings)?;
     let mut document = document(args, &settings, &plan, state);
-    if args.is_live() && plan.strict {
-        match intruders(&args.machine, &plan) {
+    let writes = settings.node.write_limits.contains(&WrittenLimit::ReservedCpus);
+    if args.is_live() && (plan.strict || writes) {
+        match intruders(machine, &plan) {
             Ok((found, gaps)) => {
                 document.intruders = Some(found);
                 document.problems.extend(gaps);
@@ -125,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         }
     }
     let mut out = io::stdout().lock();
-    match args.output {
+    match output {
         Plain::Table => print::write(&mut out, &document)?,
         Plain::Json => pretty(&mut out, &document)?,
     }
@@ -149,7 +142,11 @@ impl Args {
             return Ok(machine.cpus);
         }
         let Some(file) = &self.topology else {
-            return Ok(Topology::flat(self.online.as_ref().unwrap_or(&CpuSet::default())));
+            let online = self.online.clone().unwrap_or_default();
+            if online.0.is_empty() {
+                return Err(Refused("--online names no CPU: give them as 0-79".into()).into());
+            }
+            return Ok(Topology::flat(&online));
         };
         let text = read(file)?;
         let named = |error| Refused(format!("{}: {error}", file.display()));
@@ -168,7 +165,7 @@ impl Args {
         if let Some(file) = &self.state {
             return Ok(Some((file.clone(), read(file)?)));
         }
-        let usual = Path::new(&settings.node.kubelet_root).join(STATE);
+        let usual = Path::new(&settings.node.kubelet_root).join(CPU_STATE);
         if !self.is_live() || !usual.exists() {
             return Ok(None);
         }
@@ -179,7 +176,7 @@ impl Args {
 
 /// The text of a file; bytes that are no text stand out as such.
 fn read(file: &Path) -> Result<String> {
-    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let (_, bytes) = input::read(file)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -241,21 +238,6 @@ fn judged(file: PathBuf, state: State, configured: Option<&str>, plan: &Plan) ->
 
 /// Processes of pods that may run on reserved CPUs, and what could not be read.
 fn intruders(machine: &MachineArgs, plan: &Plan) -> Result<(Vec<Intruder>, Vec<String>)> {
-    let is_pods =
-        |path: &CgroupPath| matches!(Place::of(path), Place::Pod { .. } | Place::Container { .. });
-    let (members, gaps) = machine.processes()?.read(is_pods);
-    let mut found = Vec::new();
-    for Members { path, processes } in members {
-        let (Place::Pod { uid: pod, .. } | Place::Container { pod, .. }) = Place::of(&path) else {
-            continue;
-        };
-        let on_reserved = processes.into_iter().filter_map(|process| {
-            let cpus = cpus::common(&process.cpus_allowed, &plan.reserved);
-            let (pod, cgroup) = (pod.clone(), path.clone());
-            let Process { pid, name, .. } = process;
-            (!cpus.0.is_empty()).then_some(Intruder { pid, name, pod, cgroup, cpus })
-        });
-        found.extend(on_reserved);
-    }
+    let (found, gaps) = limits::intruders(&machine.processes()?, &plan.reserved);
     Ok((found, gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail)).collect()))
 }

@@ -8,6 +8,8 @@ use isobar::config::Invalid;
 use isobar::record::reader::ReadError;
 use isobar::source::OpenError as SourceError;
 
+use super::input::Unreadable;
+
 pub(crate) const HELP: &str = "\
 Exit codes: 0 ok, 1 failure, 2 usage, 3 invalid input, 4 not permitted, 5 unsupported kernel,
 10 under pressure (status).
@@ -46,7 +48,8 @@ pub(crate) struct Refused(pub(crate) String);
 /// The code that an error chain ends in.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
-        if cause.is::<InvalidAnswer>() || cause.is::<Refused>() || cause.is::<Invalid>() {
+        let is_ours = cause.is::<InvalidAnswer>() || cause.is::<Refused>();
+        if is_ours || cause.is::<Invalid>() || cause.is::<Unreadable>() {
             return Code::InvalidInput;
         }
         if cause.downcast_ref::<ReadError>().is_some_and(ReadError::is_invalid_input) {

@@ -8,12 +8,22 @@ use anyhow::{Context as _, Result};
 use isobar::config::pods::{self, Manifest};
 use isobar::config::{Invalid, yaml};
 
+/// A file that was named and cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {name}")]
+pub(crate) struct Unreadable {
+    name: String,
+    source: io::Error,
+}
+
 /// What messages call the file, and its bytes.
 pub(crate) fn read(file: &Path) -> Result<(String, Vec<u8>)> {
     let name = file.display().to_string();
     if name != "-" {
-        let bytes = fs::read(file).with_context(|| format!("cannot read {name}"))?;
-        return Ok((name, bytes));
+        return match fs::read(file) {
+            Ok(bytes) => Ok((name, bytes)),
+            Err(source) => Err(Unreadable { name, source }.into()),
+        };
     }
     let mut bytes = Vec::new();
     io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;

@@ -9,6 +9,7 @@ mod doctor;
 pub(crate) mod exit;
 mod explain;
 mod input;
+mod limits;
 mod node;
 mod output;
 mod plan;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use isobar::agent::limits::Places;
 use isobar::config;
 use isobar::model::machine::Machine;
 use isobar::model::settings::Settings;
@@ -52,6 +53,11 @@ pub(crate) struct MachineArgs {
 }
 
 impl MachineArgs {
+    pub(crate) fn places(&self) -> Places {
+        let Self { proc, sys, cgroup_root } = self;
+        Places { proc: proc.clone(), sys: sys.clone(), cgroup_root: cgroup_root.clone() }
+    }
+
     pub(crate) fn machine(&self, settings: &Settings) -> Machine {
         machine::read(&self.proc, &self.sys, settings.node.kubelet_root.as_ref())
     }

@@ -128,10 +128,10 @@ fn of_node(args: &Args, plan: Plan) -> Result<Ranking> {
     sleep(Duration::from_secs(1));
     let sample = Sample { pods, ..node.sample(Cause::Timer).sample };
     let step = engine.step(sample.clone());
-    let (harm, rules) = (&engine.standing().harm, &engine.settings().ranking);
-    let pods = contenders::of_node(&sample, &step.snapshot, harm, (purpose, order), rules);
-    let outsiders = contenders::outsiders(harm, purpose);
-    Ok(Ranking { outsiders, ..rank::rank_all(&pods, purpose, order, rules) })
+    let (harm, settings) = (&engine.standing().harm, engine.settings());
+    let all = contenders::of_node(&sample, &step.snapshot, harm, (purpose, order), settings);
+    let outsiders = contenders::outsiders(harm, purpose, &all);
+    Ok(Ranking { outsiders, ..rank::rank_all(&all, purpose, order, &settings.ranking) })
 }
 
 fn write(out: &mut impl Write, ranking: &Ranking, width: Option<usize>) -> io::Result<()> {
@@ -213,6 +213,7 @@ fn heading(key: Key) -> &'static str {
         Key::Harm => "HARM-MS/S",
         Key::Processes => "PROCESSES",
         Key::Started => "STARTED",
+        Key::Preference => "PREFERENCE",
         Key::Uid => "UID",
     }
 }

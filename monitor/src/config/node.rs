@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use crate::model::cpuset::CpuSet;
 use crate::model::quantity::{Quantity, ResourceList};
-use crate::model::settings::{CgroupDriver, Enforcement, Node};
+use crate::model::settings::{CgroupDriver, Enforcement, Node, WrittenLimit};
 
 use super::fields::Field;
 use super::found::Layers;
@@ -51,8 +51,18 @@ pub(super) fn settings(layers: &Layers<'_>) -> Node {
         pods_per_core: count(layers, "podsPerCore", "--pods-per-core"),
         kubelet_root: layers.text("kubeletRoot").into(),
         pods_file: String::new(),
-        write_limits: BTreeSet::new(),
+        write_limits: write_limits(layers),
     }
+}
+
+fn write_limits(layers: &Layers<'_>) -> BTreeSet<WrittenLimit> {
+    let named = |word: &str| match word {
+        "allocatable" => Some(WrittenLimit::Allocatable),
+        "reservedCpus" => Some(WrittenLimit::ReservedCpus),
+        _ => None,
+    };
+    let items = layers.list("writeLimits").into_iter();
+    items.filter_map(|item| named(item.text()?)).collect()
 }
 
 fn invalid(field: &Field<'_>, message: &str) {

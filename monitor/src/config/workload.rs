@@ -3,6 +3,7 @@
 use crate::model::pod::QosClass;
 use crate::model::settings::WorkloadRule;
 
+use super::fields::Field;
 use super::found::{Item, Layers};
 use super::keys::pattern;
 
@@ -29,7 +30,7 @@ fn rule(item: &Item<'_>) -> Option<WorkloadRule> {
             .get("qosClass")
             .and_then(|field| field.one_of(&CLASSES))
             .unwrap_or(QosClass::Burstable),
-        priority: item.get("priority").and_then(|field| field.number()).unwrap_or(0),
+        priority: item.get("priority").and_then(Field::number).unwrap_or(0),
         requests: ["cpu", "memory"].into_iter().filter_map(request).collect(),
     })
 }

@@ -47,6 +47,20 @@ pub enum LimitResult {
     Observed,
     /// Somebody else has written to it since it was ours; it was written again.
     Drifted,
-    /// The kernel refused it, or took something else.
+    /// It was not written: the kernel refused it, or what runs there could not bear it.
     Failed,
+}
+
+impl LimitResult {
+    /// As the API has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Written => "written",
+            Self::Observed => "observed",
+            Self::Drifted => "drifted",
+            Self::Failed => "failed",
+        }
+    }
 }

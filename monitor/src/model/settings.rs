@@ -273,6 +273,17 @@ pub enum WrittenLimit {
     ReservedCpus,
 }
 
+impl WrittenLimit {
+    /// As configurations name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allocatable => "allocatable",
+            Self::ReservedCpus => "reservedCpus",
+        }
+    }
+}
+
 impl Default for Node {
     fn default() -> Self {
         Self {

@@ -122,7 +122,9 @@ fn place(line: &str) -> Option<(u32, CpuPlace)> {
         "" => 0,
         node => node.parse().ok()?,
     };
-    fields.next().is_none().then_some((cpu, CpuPlace { core, socket, node }))
+    // Caches, behind an empty field: what plain `lscpu -p` adds.
+    let is_whole = fields.next().is_none_or(str::is_empty);
+    is_whole.then_some((cpu, CpuPlace { core, socket, node }))
 }
 
 #[cfg(test)]
@@ -138,7 +140,9 @@ mod tests {
         let cores: Vec<_> = topology.cpus.values().map(|place| place.core).collect();
         assert_eq!(cores, [0, 1, 2, 0]);
         assert_eq!((topology.n_cores(), topology.all().to_string().as_str()), (3, "0-3"));
-        assert_eq!("0,0,0,\n".parse::<Topology>().unwrap().cpus[&0], CpuPlace::default());
+        for text in ["0,0,0,\n", "0,0,0,,,0,0,0,0\n"] {
+            assert_eq!(text.parse::<Topology>().unwrap().cpus[&0], CpuPlace::default(), "{text}");
+        }
     }
 
     #[test]

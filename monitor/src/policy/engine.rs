@@ -12,7 +12,9 @@ use crate::model::snapshot::{Averages, Snapshot};
 use crate::policy::assess::{AssessStanding, Assessment, assess};
 use crate::policy::decide::{Question, ReliefStanding, Verdict, decide};
 use crate::policy::rank::harm::HarmStanding;
-use crate::policy::rank::{Purpose, contenders, rank};
+use crate::policy::rank::workload::Workloads;
+use crate::policy::rank::{Field, HEAD, Purpose, contenders};
+use crate::policy::unseen::unseen;
 
 /// What the policy remembers. Stored at the head of a recording, so that a replay can start in
 /// mid-life.
@@ -72,24 +74,33 @@ impl Engine {
     pub fn step(&mut self, sample: Sample) -> Step {
         let standing = &mut self.standing;
         let snapshot = Snapshot::between(standing.before.as_ref(), &sample, &mut standing.averages);
-        standing.harm.update(standing.before.as_ref(), &sample, &snapshot);
+        let workloads = Workloads::of(&self.settings.workloads, &snapshot);
+        standing.harm.update(standing.before.as_ref(), &sample, &snapshot, &workloads);
         let assessment = assess(&self.settings, &sample, &snapshot, &mut standing.assess);
-        let ranking = assessment.first.as_ref().map(|first| {
+        let contenders = assessment.first.as_ref().map(|first| {
             let purpose = Purpose::of(&first.threshold);
+            let kind = (purpose, self.settings.ranking.order);
+            let harm = &standing.harm;
+            (purpose, contenders::of_node(&sample, &snapshot, harm, kind, &self.settings))
+        });
+        let field = contenders.as_ref().map(|(purpose, all)| {
             let rules = &self.settings.ranking;
-            let kind = (purpose, rules.order);
-            let all = contenders::of_node(&sample, &snapshot, &standing.harm, kind, rules);
-            let ranking = rank(&all, purpose, rules.order, rules);
-            Ranking { outsiders: contenders::outsiders(&standing.harm, purpose), ..ranking }
+            (Field::new(all, *purpose, rules.order, rules), purpose, all)
+        });
+        let ranking = field.as_ref().map(|(field, purpose, all)| {
+            let outsiders = contenders::outsiders(&standing.harm, **purpose, all);
+            Ranking { outsiders, ..field.ranking(HEAD) }
         });
         let question = Question {
             relief: &self.settings.relief,
             eviction: &self.settings.eviction,
             sample: &sample,
+            unseen: unseen(snapshot.interval),
             met: &assessment.met,
             first: assessment.first,
             is_stale: assessment.is_stale,
             ranking: ranking.as_ref(),
+            field: field.as_ref().map(|(field, ..)| field),
             observations: &assessment.observations,
         };
         let verdict = decide(&question, &mut standing.relief);

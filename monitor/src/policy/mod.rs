@@ -8,3 +8,4 @@ pub mod engine;
 pub mod explain;
 pub mod limits;
 pub mod rank;
+pub mod unseen;

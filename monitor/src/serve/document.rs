@@ -10,6 +10,7 @@ use super::waiting::{Level, waiting_most};
 use crate::model::capability::Capability;
 use crate::model::cost::Cost;
 use crate::model::decision::Decision;
+use crate::model::limit::LimitState;
 use crate::model::node::NodeFacts;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
@@ -35,6 +36,8 @@ struct Around {
     verdict: Vec<Verdict>,
     recent_oom_kills: Vec<OomRecord>,
     capabilities: Vec<Capability>,
+    #[serde(default)]
+    limits: Vec<LimitState>,
     cost: Cost,
     decision: Decision,
     explanation: Explanation,
@@ -59,6 +62,7 @@ pub fn render(view: &View) -> Body {
         verdict: view.verdict.clone(),
         recent_oom_kills: view.recent_oom_kills.clone(),
         capabilities: view.capabilities.clone(),
+        limits: view.limits.clone(),
         cost: view.cost.clone(),
         decision: view.decision.clone(),
         explanation: view.explanation.clone(),
@@ -84,6 +88,7 @@ pub fn parse(json: &[u8]) -> Result<View, serde_json::Error> {
         verdict: around.verdict,
         recent_oom_kills: around.recent_oom_kills,
         capabilities: around.capabilities,
+        limits: around.limits,
         cost: around.cost,
         decision: around.decision,
         explanation: around.explanation,
@@ -126,6 +131,7 @@ pub fn brief(view: &View) -> View {
         verdict: view.verdict.clone(),
         recent_oom_kills: view.recent_oom_kills.clone(),
         capabilities: view.capabilities.clone(),
+        limits: view.limits.clone(),
         cost: view.cost.clone(),
         decision: view.decision.clone(),
         explanation: view.explanation.clone(),

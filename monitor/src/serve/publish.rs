@@ -14,6 +14,7 @@ use super::view::{OOM_KILLS_KEPT, OomRecord, View};
 use crate::model::capability::Capability;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::cost::Cost;
+use crate::model::limit::LimitState;
 use crate::model::node::NodeFacts;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
@@ -53,6 +54,7 @@ pub struct Publisher {
     kills: VecDeque<OomRecord>,
     /// The paths of the snapshot before: a kill often takes its cgroup with it.
     paths: BTreeMap<CgroupId, CgroupPath>,
+    limits: Vec<LimitState>,
     to: watch::Sender<Option<Arc<Published>>>,
 }
 
@@ -62,7 +64,14 @@ impl Publisher {
     pub fn new(facts: NodeFacts, started: Moment) -> (Self, Latest) {
         let (to, latest) = watch::channel(None);
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
-        (Self { facts, started, kills, paths: BTreeMap::new(), to }, latest)
+        (Self { facts, started, kills, paths: BTreeMap::new(), limits: Vec::new(), to }, latest)
+    }
+
+    /// Shows from now on that the limits of the node stand so.
+    pub fn note_limits(&mut self, limits: &[LimitState]) {
+        if self.limits != limits {
+            self.limits = limits.to_vec();
+        }
     }
 
     /// Shows one tick to whoever looks. Never waits.
@@ -84,6 +93,7 @@ impl Publisher {
             verdict,
             recent_oom_kills: self.kills.iter().cloned().collect(),
             capabilities,
+            limits: self.limits.clone(),
             cost,
             snapshot,
             explanation: explain(&decision),

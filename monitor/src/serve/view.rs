@@ -8,6 +8,7 @@ use crate::model::capability::Capability;
 use crate::model::cgroup::CgroupPath;
 use crate::model::cost::Cost;
 use crate::model::decision::Decision;
+use crate::model::limit::LimitState;
 use crate::model::node::NodeFacts;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
@@ -42,6 +43,8 @@ pub struct View {
     pub recent_oom_kills: Vec<OomRecord>,
     /// What the agent can see and what it cannot.
     pub capabilities: Vec<Capability>,
+    /// How the limits stand that the agent writes, or would.
+    pub limits: Vec<LimitState>,
     /// What the agent costs.
     pub cost: Cost,
 }

@@ -13,6 +13,7 @@ mod lacking;
 mod listing;
 pub(crate) mod parse;
 mod quiet;
+mod xattr;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
@@ -131,15 +132,19 @@ impl Tree {
         dir: BorrowedFd<'_>,
         walk: &mut Walk<'_>,
     ) -> Result<Cgroup, ReadError> {
-        let links = fstat(dir).map_err(|errno| self.error(id, errno))?.st_nlink;
+        let stat = fstat(dir).map_err(|errno| self.error(id, errno))?;
         let group = &self.groups[&id];
-        let as_known = links == 2 + group.children.len() as u64;
+        let as_known = stat.st_nlink == 2 + group.children.len() as u64;
+        let above = group.parent().and_then(|parent| self.groups.get(&parent));
+        // Whoever else owns a cgroup may write its attributes, and would choose for the node.
+        let is_heard = stat.st_uid == 0 || above.is_some_and(|above| above.owner == stat.st_uid);
         if !as_known || group.relist || due(walk.turn.tick, id, Self::LIST_EVERY) {
             self.list(id, dir, walk.gaps)?;
         }
         let Self { root, groups, reader } = self;
         let group = groups.get_mut(&id).expect("listing a cgroup removes only those below it");
-        group.read(&mut Reading { dir, root, turn: walk.turn, reader, gaps: walk.gaps })
+        group.owner = stat.st_uid;
+        group.read(&mut Reading { dir, root, turn: walk.turn, reader, gaps: walk.gaps, is_heard })
     }
 
     /// Leaves a cgroup out of this tick. If it is gone, another may have taken its place without

@@ -2,7 +2,7 @@
 
 mod cpus;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -100,6 +100,20 @@ impl Groups {
             None => Root::find(&proc.join("self/mountinfo"))?,
         };
         Ok(Self { root })
+    }
+
+    /// Where the tree is mounted.
+    #[must_use]
+    pub fn mount(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The controllers that the root of the tree offers; none if it does not tell.
+    #[must_use]
+    pub fn controllers(&self) -> BTreeSet<String> {
+        let file = self.root.path_of(&CgroupPath::root(), "cgroup.controllers");
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.split_whitespace().map(str::to_owned).collect()
     }
 
     /// What the cgroup at `path` is limited to, and what it uses. A file that is missing, because

@@ -1,7 +1,7 @@
 //! Tables in Markdown, so that what is printed can go into a document as it is.
 
 /// Rows below a head: the first column to the left, the others, figures, to the right.
-pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = head.iter().map(|&name| name.to_owned()).collect();
     let widths: Vec<usize> = (0..head.len())
         .map(|at| {

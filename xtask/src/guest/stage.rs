@@ -84,9 +84,10 @@ struct Running {
 impl Running {
     fn start(work: &Work, group: &Path, seconds: f64) -> Result<Self> {
         let mut load = Command::new("/proc/self/exe");
-        load.arg("load").args(work.run.split_whitespace());
-        load.arg("--cgroup").arg(group);
+        load.arg("load").arg("--cgroup").arg(group);
         load.arg(format!("--seconds={seconds}")).arg(format!("--after-seconds={}", work.after));
+        // Last, because the words may be another program's.
+        load.args(work.run.split_whitespace());
         let process = load.stdin(Stdio::null()).spawn().context("cannot start a load")?;
         Ok(Self { process, run: work.run.clone(), may_end: work.ends })
     }

@@ -18,6 +18,9 @@
 //!   asked for the memory.
 //! - `condition KubepodsCPUContentionPressure True`: snapshots in which the condition has that status.
 //!   `actions evict web`: different actions of that step on that target; `any` stands for each.
+//! - `file /a memory.max`: what a file of the cgroup says in the end; `max` is more than any number.
+//!   `cpus-allowed /a 0`: processes in and below the cgroup that may run on CPU 0 in the end.
+//!   `limits written`: files of which the agent said in any snapshot that it was written.
 //! - Constants: `3`, `5%`, `20ms`, `1.5s`, `512MiB`. Between them `+ - * /`, `of`, parentheses.
 //! - Compared by `<`, `<=`, `>`, `>=`, `==`, or `A ~ B within 10%` (of B) or `within 50ms`.
 
@@ -68,9 +71,24 @@ pub(crate) enum Expr {
         step: Option<String>,
         target: Option<String>,
     },
+    /// What only the machine itself can tell.
+    Ask(Question),
+    /// Different limits that came to this result in any snapshot.
+    Limits {
+        result: String,
+    },
     Sum(Box<Expr>, Sign, Box<Expr>),
     Product(Box<Expr>, Box<Expr>),
     Ratio(Box<Expr>, Box<Expr>),
+}
+
+/// What is asked of the machine when a scenario has run, while all of it still stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Question {
+    /// What a file of a cgroup says.
+    File { cgroup: String, file: String },
+    /// How many processes in and below a cgroup may run on a CPU.
+    CpusAllowed { cgroup: String, cpu: usize },
 }
 
 /// Which OOM kills are counted.
@@ -170,6 +188,14 @@ impl Expectation {
     pub(crate) fn needs_watching(&self) -> bool {
         self.left.needs_watching() || self.right.needs_watching()
     }
+
+    /// What the machine has to be asked.
+    pub(crate) fn questions(&self) -> Vec<&Question> {
+        let mut all = Vec::new();
+        self.left.ask(&mut all);
+        self.right.ask(&mut all);
+        all
+    }
 }
 
 impl Expr {
@@ -180,6 +206,7 @@ impl Expr {
             Self::Wall | Self::Harm { .. } => Unit::Time,
             Self::Read(_, subject, path) => path.unit(subject).0,
             Self::OomKills(_) | Self::Condition { .. } | Self::Actions { .. } => Unit::Number,
+            Self::Ask(_) | Self::Limits { .. } => Unit::Number,
             Self::Sum(a, _, b) => match (a.unit()?, b.unit()?) {
                 (a, b) if a == b => a,
                 (a, b) => return Err(format!("{a} and {b} cannot be added")),
@@ -199,14 +226,28 @@ impl Expr {
 
     fn needs_watching(&self) -> bool {
         match self {
-            Self::Constant(_) | Self::Wall | Self::Read(..) => false,
+            Self::Constant(_) | Self::Wall | Self::Read(..) | Self::Ask(_) => false,
             Self::Harm { .. }
             | Self::OomKills(_)
             | Self::Condition { .. }
+            | Self::Limits { .. }
             | Self::Actions { .. } => true,
             Self::Sum(a, _, b) | Self::Product(a, b) | Self::Ratio(a, b) => {
                 a.needs_watching() || b.needs_watching()
             }
+        }
+    }
+}
+
+impl Expr {
+    fn ask<'a>(&'a self, all: &mut Vec<&'a Question>) {
+        match self {
+            Self::Ask(question) => all.push(question),
+            Self::Sum(a, _, b) | Self::Product(a, b) | Self::Ratio(a, b) => {
+                a.ask(all);
+                b.ask(all);
+            }
+            _ => {}
         }
     }
 }
@@ -276,6 +317,16 @@ impl<'a> Words<'a> {
                 let step = one(self.next("a step or any")?);
                 return Ok(Expr::Actions { step, target: one(self.next("a target or any")?) });
             }
+            "file" => {
+                let (cgroup, file) = (self.cgroup()?, self.next("a file")?.into());
+                return Ok(Expr::Ask(Question::File { cgroup, file }));
+            }
+            "cpus-allowed" => {
+                let (cgroup, cpu) = (self.cgroup()?, self.next("a CPU")?);
+                let cpu = cpu.parse().map_err(|_| format!("expected a CPU, found {cpu:?}"))?;
+                return Ok(Expr::Ask(Question::CpusAllowed { cgroup, cpu }));
+            }
+            "limits" => return Ok(Expr::Limits { result: self.next("a result")?.into() }),
             "oom-kills" => return Ok(Expr::OomKills(self.kills()?)),
             "first" => When::First,
             "last" => When::Last,

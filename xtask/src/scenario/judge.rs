@@ -1,16 +1,21 @@
 //! Compares what a scenario expects with what the agent said.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::Expected;
-use super::expect::{Expr, Kills, Path, Relation, Sign, Subject, When};
+use super::expect::{Expr, Kills, Path, Question, Relation, Sign, Subject, When};
 use super::quantity::{Quantity, Unit};
 use super::report::Judged;
 
-/// The agent's snapshots over the measured time, oldest first: two at least.
-pub(crate) struct Evidence(pub(crate) Vec<Value>);
+/// What there is to judge by.
+pub(crate) struct Evidence {
+    /// The agent's snapshots over the measured time, oldest first: two at least.
+    pub(crate) snapshots: Vec<Value>,
+    /// What the machine answered; why it could not, else.
+    pub(crate) answers: BTreeMap<Question, Result<f64, String>>,
+}
 
 /// Judges one expectation.
 pub(crate) fn judge(expected: &Expected, evidence: &Evidence) -> Judged {
@@ -50,11 +55,11 @@ impl Relation {
 
 impl Evidence {
     fn first(&self) -> Result<&Value, String> {
-        self.0.first().ok_or_else(|| "there is no snapshot".into())
+        self.snapshots.first().ok_or_else(|| "there is no snapshot".into())
     }
 
     fn last(&self) -> Result<&Value, String> {
-        self.0.last().ok_or_else(|| "there is no snapshot".into())
+        self.snapshots.last().ok_or_else(|| "there is no snapshot".into())
     }
 
     fn value(&self, expr: &Expr) -> Result<Quantity, String> {
@@ -71,6 +76,11 @@ impl Evidence {
             Expr::Actions { step, target } => {
                 (self.actions(step.as_deref(), target.as_deref())?, Unit::Number)
             }
+            Expr::Ask(question) => {
+                let answer = self.answers.get(question).cloned();
+                (answer.unwrap_or_else(|| Err("nobody asked".into()))?, Unit::Number)
+            }
+            Expr::Limits { result } => (self.limits(result)?, Unit::Number),
             Expr::Sum(a, sign, b) => {
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 let value = match sign {
@@ -119,7 +129,7 @@ impl Evidence {
     fn harm(&self, when: When, by: &str, to: &str) -> Result<f64, String> {
         let mut before = None;
         let mut after = 0.0;
-        for (i, snapshot) in self.0.iter().enumerate() {
+        for (i, snapshot) in self.snapshots.iter().enumerate() {
             let Some(blames) = snapshot.get("aggressions").and_then(Value::as_array) else {
                 return Err("the snapshot has no aggressions".into());
             };
@@ -143,7 +153,7 @@ impl Evidence {
     /// Kills after the first snapshot that fit.
     fn oom_kills(&self, wanted: &Kills) -> Result<f64, String> {
         let mut kills = BTreeSet::new();
-        for snapshot in &self.0[1..] {
+        for snapshot in &self.snapshots[1..] {
             let Some(all) = snapshot.get("oomKills").and_then(Value::as_array) else {
                 return Err("the snapshot has no oomKills".into());
             };
@@ -165,7 +175,7 @@ impl Evidence {
     /// Snapshots in which the condition has that status.
     fn condition(&self, name: &str, status: &str) -> Result<f64, String> {
         let mut n = 0.0;
-        for snapshot in &self.0 {
+        for snapshot in &self.snapshots {
             let conditions = snapshot["decision"]["conditions"].as_array();
             let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == name));
             let found = found.ok_or_else(|| format!("no condition is called {name}"))?;
@@ -177,7 +187,7 @@ impl Evidence {
     /// Different actions that fit.
     fn actions(&self, step: Option<&str>, target: Option<&str>) -> Result<f64, String> {
         let mut ids = BTreeSet::new();
-        for snapshot in &self.0 {
+        for snapshot in &self.snapshots {
             let actions = snapshot["decision"]["actions"].as_array();
             for action in actions.ok_or("the snapshot has no actions")? {
                 let fits = step.is_none_or(|step| action["step"] == step)
@@ -190,10 +200,25 @@ impl Evidence {
         Ok(ids.len() as f64)
     }
 
+    /// Different files of which the agent said this at least once.
+    fn limits(&self, result: &str) -> Result<f64, String> {
+        let mut files = BTreeSet::new();
+        for snapshot in &self.snapshots {
+            let limits = snapshot["limits"].as_array();
+            for limit in limits.ok_or("the snapshot has no limits")? {
+                if limit["result"] == result {
+                    let write = &limit["write"];
+                    files.insert(format!("{} {}", write["cgroup"], write["file"]));
+                }
+            }
+        }
+        Ok(files.len() as f64)
+    }
+
     /// True if the cgroup with that id has that path in any of the snapshots.
     fn is_called(&self, id: &Value, path: &str) -> bool {
         let id = id.to_string();
-        self.0.iter().any(|snapshot| snapshot["scopes"][&id]["path"] == path)
+        self.snapshots.iter().any(|snapshot| snapshot["scopes"][&id]["path"] == path)
     }
 
     /// True if it is known that this limit was reached.
@@ -244,6 +269,7 @@ mod tests {
                 "conditions": [{ "type": "C", "status": if second > 10 { "True" } else { "False" } }],
                 "actions": [{ "id": second / 2, "step": "evict", "target": { "name": "a" } }],
             },
+            "limits": [{ "result": "drifted", "write": { "cgroup": "/a", "file": "x" } }],
             "lost": { "cgroups": 0 },
         })
     }
@@ -251,11 +277,13 @@ mod tests {
     #[test]
     fn an_expectation_is_judged_on_both_its_numbers() {
         const MS: u64 = 1_000_000;
-        let evidence = Evidence(vec![
+        let question = Question::File { cgroup: "/a".into(), file: "memory.max".into() };
+        let snapshots = vec![
             snapshot(10, 500 * MS, None, &[1]),
             snapshot(11, 900 * MS, Some((400 * MS, 600 * MS)), &[2, 3]),
             snapshot(12, 1500 * MS, None, &[3]),
-        ]);
+        ];
+        let evidence = Evidence { snapshots, answers: [(question, Ok(4096.0))].into() };
         #[rustfmt::skip]
         let table = [
             ("wall == 2s",                                            "2000.0 ms", "2000.0 ms", true),
@@ -275,6 +303,9 @@ mod tests {
             ("actions any any == 2",                                  "2",         "2",         true),
             ("actions squeeze any == 0",                              "0",         "0",         true),
             ("last snapshot .lost.cgroups == 0",                      "0",         "0",         true),
+            ("file /a memory.max == 4KiB",                            "4096",      "4096",      true),
+            ("limits drifted == 1",                                   "1",         "1",         true),
+            ("limits failed == 1",                                    "0",         "1",         false),
             ("( 1 + 2 ) * 2 >= 6",                                    "6",         "6",         true),
             ("90ms ~ 100ms within 9ms",                               "90.0 ms",   "100.0 ms",  false),
         ];
@@ -290,12 +321,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_found_fails_and_says_where() {
-        let evidence = Evidence(vec![snapshot(1, 0, None, &[]), snapshot(2, 0, None, &[])]);
+        let snapshots = vec![snapshot(1, 0, None, &[]), snapshot(2, 0, None, &[])];
+        let question = Question::CpusAllowed { cgroup: "/a".into(), cpu: 0 };
+        let answers = [(question, Err("gone".to_owned()))].into();
+        let evidence = Evidence { snapshots, answers };
         #[rustfmt::skip]
         let table = [
             ("last cgroup:/x .cpu.wait.total < 1s",   "last snapshot, cgroup:/x: there is no such cgroup"),
             ("diff node .contention.total < 1s",      "last snapshot, node: there is no .contention"),
             ("condition X True == 0",                 "no condition is called X"),
+            ("file /a cpu.weight == 1",               "nobody asked"),
+            ("cpus-allowed /a 0 == 1",                "gone"),
             ("1s / ( wall - 1s ) < 1%",               "1000.0 ms divided by zero"),
         ];
         for (text, want) in table {

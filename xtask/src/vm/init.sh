@@ -23,6 +23,8 @@ hostname isobar-guest
 
 # The results' line must carry bytes as they are.
 stty -F /dev/ttyS1 raw -echo 2>/dev/null
+# So must the one on which a bystander answers, where there is one.
+stty -F /dev/ttyS2 115200 raw -echo 2>/dev/null
 
 if grep -q isobar.shell /proc/cmdline; then
     echo "isobar and xtask are in /bin, scenarios in /scenarios. Leave with ctrl-d."

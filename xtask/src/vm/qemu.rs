@@ -15,7 +15,7 @@ use crate::shell::{step, tail};
 use crate::signals::Told;
 
 /// A guest that is ready to boot.
-pub(super) struct Guest {
+pub(crate) struct Guest {
     pub(super) kernel: Kernel,
     /// Holds its root file system, and what it says.
     pub(super) dir: PathBuf,
@@ -23,6 +23,8 @@ pub(super) struct Guest {
     pub(super) boot: String,
     /// `kvm`, or the emulator.
     pub(super) accel: Accel,
+    /// A third serial line, at this socket, for what is asked from outside.
+    pub(super) line: Option<PathBuf>,
     /// Ends with us.
     pub(super) told: Told,
 }
@@ -65,6 +67,12 @@ impl Guest {
         qemu.arg("-serial").arg(file_of(&self.results()));
         qemu.stdin(Stdio::null()).stdout(Stdio::null());
         qemu.stderr(File::create(self.dir.join("qemu.log"))?);
+        if let Some(line) = &self.line {
+            // An interrupt of its own: PCs share the first line's, and edges are lost that way.
+            let socket = format!("socket,id=line,path={},server=on,wait=off", line.display());
+            qemu.args(["-chardev", &socket]);
+            qemu.args(["-device", "isa-serial,chardev=line,index=2,iobase=0x3e8,irq=5"]);
+        }
         let mut qemu = Running(qemu.spawn().context("cannot start QEMU")?);
         let mut lines = Lines { file: File::open(self.results())?, rest: String::new() };
         let since = Since::now();
@@ -123,6 +131,11 @@ impl Guest {
         let disk = format!("file={},if=virtio,format=raw,cache=unsafe", disk.display());
         // As slow as a disk: out of the host's memory, nobody would wait for it.
         qemu.arg("-drive").arg(format!("{disk},throttling.iops-total=500"));
+        let swap = self.dir.join("swap");
+        if swap.exists() {
+            let swap = format!("file={},if=virtio,format=raw,cache=unsafe", swap.display());
+            qemu.arg("-drive").arg(format!("{swap},throttling.iops-total=500"));
+        }
         qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 psi=1 {boot} {more}"));
         qemu
     }
@@ -195,6 +208,7 @@ fn boots(machine: &Machine, guest: &Guest) -> bool {
         kernel: guest.kernel.clone(),
         dir: guest.dir.clone(),
         boot: "isobar.alive".into(),
+        line: None,
         accel: Accel::Kvm,
         told: guest.told.clone(),
     };

@@ -57,9 +57,10 @@ fn wait_for(acting: &mut Acting, n: usize) -> Vec<Outcome> {
 fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_why() {
     let (go, gate) = channel::<()>();
     let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
-        let Some(Order::Take(action)) = order else { return Default::default() };
+        let Some(Order::Take(action)) = order else { return Answer::default() };
         let _ = gate.recv();
-        (vec![outcome(&action)], BTreeSet::from([StepKind::Squeeze]))
+        let means = BTreeSet::from([StepKind::Squeeze]);
+        Answer { outcomes: vec![outcome(&action)], means, ..Answer::default() }
     })
     .unwrap();
     // One is being carried out, or will be, and as many wait as there is room for.
@@ -80,8 +81,8 @@ fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_
 #[test]
 fn news_is_heard_without_anything_being_asked() {
     let mut acting = Acting::spawn(BTreeSet::new(), |order| match order {
-        Some(_) => Default::default(),
-        None => (vec![outcome(&action(7))], BTreeSet::new()),
+        Some(_) => Answer { is_waiting: true, ..Answer::default() },
+        None => Answer { outcomes: vec![outcome(&action(7))], ..Answer::default() },
     })
     .unwrap();
     acting.hand_over(&decision(7..=7));
@@ -114,7 +115,7 @@ fn who_may_be_next_is_said_once_and_never_in_the_way_of_an_order() {
         if let Some(Order::Prepare(likely)) = order {
             tell.send(likely.len()).unwrap();
         }
-        Default::default()
+        Answer::default()
     })
     .unwrap();
     let likely = |n| vec![Target::default(); n];
@@ -148,7 +149,7 @@ fn leaving_takes_back_what_is_held_and_is_not_held_up_for_long() {
                 tell.send(()).unwrap();
                 thread::sleep(Duration::from_millis(takes));
             }
-            Default::default()
+            Answer::default()
         })
         .unwrap();
         acting.hand_over(&squeeze(is_held));
@@ -167,7 +168,7 @@ fn what_an_agent_before_left_stays_if_it_is_known_and_is_taken_back_if_not() {
         if let Some(Order::Release(release)) = order {
             tell.send(release.action).unwrap();
         }
-        Default::default()
+        Answer::default()
     })
     .unwrap();
     let release = |action| Release {

@@ -4,18 +4,16 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Result;
+use isobar::agent::limits::{look, spelled};
 use isobar::clock;
-use isobar::model::cgroup::CgroupPath;
 use isobar::model::machine::{Found, Machine};
 use isobar::model::sample::Gap;
-use isobar::model::settings::{CgroupDriver, Node};
+use isobar::model::settings::Node;
 use isobar::model::units::{MilliCpu, Nanos};
 use isobar::policy::limits::allocatable::Reservation;
 use isobar::policy::limits::drift::{Drift, Live, drift};
 use isobar::policy::limits::enforce::Enforced;
 use isobar::policy::limits::layout::{Layout, Resident, Use};
-use isobar::policy::limits::names;
-use isobar::source::machine::Groups;
 use isobar::source::processes::Members;
 use serde::Serialize;
 
@@ -47,7 +45,7 @@ impl Standing {
     ) -> Result<(Self, Vec<String>)> {
         let groups = args.groups()?;
         let mut gaps = Vec::new();
-        let node = &as_spelled(&groups, node);
+        let node = &spelled(&groups, node);
         let before = clock::now().boot;
         let live = look(&groups, node, &mut gaps);
         let used = match (&live.kube_reserved, &live.system_reserved) {
@@ -67,30 +65,6 @@ impl Standing {
         let drift = drift(enforced, &live, machine.page);
         let layout = Layout::of(&live, used, reservation, members.into_iter().flat_map(residents));
         Ok((Self { live, drift, layout }, gaps.iter().map(in_words).collect()))
-    }
-}
-
-/// `node` with the cgroup driver by which its cgroup of all pods is spelled here. The kubelet asks
-/// the container runtime which one to use, and then its own configuration does not count.
-fn as_spelled(groups: &Groups, node: &Node) -> Node {
-    let exists = |node: &Node| groups.look(&names::kubepods(node), &mut Vec::new()).exists;
-    let cgroup_driver = match node.cgroup_driver {
-        CgroupDriver::Cgroupfs => CgroupDriver::Systemd,
-        CgroupDriver::Systemd => CgroupDriver::Cgroupfs,
-    };
-    let other = Node { cgroup_driver, ..node.clone() };
-    if !exists(node) && exists(&other) { other } else { node.clone() }
-}
-
-/// The cgroups that the kubelet limits.
-fn look(groups: &Groups, node: &Node, gaps: &mut Vec<Gap>) -> Live {
-    let mut look = |path: CgroupPath| groups.look(&path, gaps);
-    let pods = look(names::kubepods(node));
-    let mut reserved = |name: &str| names::reserved(node.cgroup_driver, name).map(&mut look);
-    Live {
-        pods,
-        kube_reserved: reserved(&node.kube_reserved_cgroup),
-        system_reserved: reserved(&node.system_reserved_cgroup),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::{Checksum, Document, Intruder};
+use isobar::agent::limits::Intruder;
+
+use super::{Checksum, Document};
 use crate::cli::table::{Set, Table};
 use crate::cli::terminal::{harmless, width};
 

@@ -13,6 +13,7 @@ pub(in crate::config) const OURS: &[Key] = &[
     Key { name: "pods",          kind: Kind::File,   default: None, about: "Pods of this node from a file, where there is no API server" },
     Key { name: "kubeletRoot",   kind: Kind::Text,   default: Some("/var/lib/kubelet"), about: "Where the kubelet keeps its files" },
     Key { name: "minSharedCPUs", kind: Kind::Number(0, 65_535), default: Some("0"), about: "CPUs that exclusive ones must leave to all other pods" },
+    Key { name: "writeLimits",   kind: Kind::Words(&["allocatable", "reservedCpus"]), default: Some("[]"), about: "Limits that `isobar run --mode enforce` writes and keeps written: those that enforceNodeAllocatable names, and cpuset.cpus of pods without the reserved CPUs" },
     Key { name: "conditions",    kind: Kind::Map(CONDITIONS), default: None, about: "When the node is called contended" },
     Key { name: "evictionPressure", kind: Kind::List(PRESSURE), default: Some(USUAL_PRESSURE), about: "Pressure that starts relief, beside the kubelet's signals" },
     Key { name: "ranking",       kind: Kind::Map(RANKING), default: None, about: "Who goes first" },

@@ -183,6 +183,11 @@ pub enum Hold {
         /// Until when.
         until: Nanos,
     },
+    /// The kernel's OOM killer has just killed for the same memory.
+    KernelKilled {
+        /// Until when what it killed is given to give its memory back.
+        until: Nanos,
+    },
     /// Enough was done lately.
     BudgetSpent {
         /// When there is room again.

@@ -41,16 +41,16 @@ pub struct Ranking {
     pub outsiders: Vec<Outsider>,
 }
 
-/// One pod, or a group of small ones, that could be chosen.
+/// One pod, a group of small ones, or a workload outside pods, that could be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Candidate {
-    /// The pod's name, or what the group is called.
+    /// The pod's name, what the group is called, or the last name in a workload's path.
     pub name: String,
     /// `metadata.namespace`; empty if not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The pod's uid; of a group, its first member's.
+    /// The pod's uid; of a group, its first member's; of a workload, its path.
     pub uid: String,
     /// Every uid of a group; empty for a single pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for MeritKey {
             (_, RawValue::Bool(yes)) => KeyValue::Bool(yes),
             (_, RawValue::Number(n)) => KeyValue::Number(n),
             (_, RawValue::Unknown) => KeyValue::Unknown,
-            (Key::Uid, RawValue::Text(text)) => KeyValue::Text(text),
+            (Key::Uid | Key::Preference, RawValue::Text(text)) => KeyValue::Text(text),
             (Key::Qos, RawValue::Text(text)) => match text.as_str() {
                 "Guaranteed" => KeyValue::Class(QosClass::Guaranteed),
                 "Burstable" => KeyValue::Class(QosClass::Burstable),
@@ -121,6 +121,9 @@ impl<'de> Deserialize<'de> for MeritKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Key {
+    /// What an extended attribute of the cgroup says: `prefer` goes first, `avoid` last. A key only
+    /// where somebody's says something.
+    Preference,
     /// Whether there are statistics of it at all. One without goes first as the kubelet has it,
     /// last of its equals by class of service.
     HasStats,
@@ -188,6 +191,9 @@ pub enum SparedReason {
     Isobar,
     /// Its label or extended attribute says so.
     OptedOut,
+    /// Its cgroup, one above it or one inside it is never touched: by configuration, or because the
+    /// node could not do without it.
+    NeverTouch,
     /// Whoever waits because of it is itself: evicting it would help nobody.
     HarmsOnlyItself,
 }
@@ -209,6 +215,7 @@ mod tests {
             (Key::Excess,    KeyValue::Unknown,                        r#"{"key":"excess","value":null}"#),
             // Uids that would do for amounts, too.
             (Key::Uid,       KeyValue::Text("0017".into()),            r#"{"key":"uid","value":"0017"}"#),
+            (Key::Preference, KeyValue::Text("prefer".into()),         r#"{"key":"preference","value":"prefer"}"#),
             (Key::Uid,       KeyValue::Text("Burstable".into()),       r#"{"key":"uid","value":"Burstable"}"#),
         ];
         for (key, value, want) in table {

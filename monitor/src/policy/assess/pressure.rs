@@ -16,6 +16,15 @@ use crate::model::units::{Nanos, Percent};
 #[serde(transparent)]
 pub struct PressureStanding(Vec<(PressureThreshold, Nanos)>);
 
+impl PressureStanding {
+    /// Time that nobody watched counts for no grace period.
+    pub(super) fn pass_over(&mut self, unseen: Nanos) {
+        for (_, since) in &mut self.0 {
+            *since = since.plus(unseen);
+        }
+    }
+}
+
 /// Judges all `thresholds`; what is met is in the order in which it is relieved: memory first, the
 /// rest as configured.
 #[must_use]

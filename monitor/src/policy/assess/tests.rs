@@ -277,3 +277,31 @@ fn file_systems_that_come_and_go_take_their_thresholds_along() {
     assert_eq!(without.unobserved.len(), 1, "{:?}", without.unobserved);
     assert_eq!(without.node_pressure, [NodePressure::DiskPressure], "within the transition period");
 }
+
+#[test]
+fn a_node_that_was_suspended_was_not_short_all_the_while() {
+    let grace = seconds(30);
+    let soft = Threshold { grace, ..threshold(Signal::MemoryAvailable, 100) };
+    let mut bench = Bench::new(settings(vec![soft], vec![]));
+    let short = Course { anon: 950, ..Course::default() };
+    #[rustfmt::skip]
+    let table = [
+        // second, since, due
+        (1,   1,  false),
+        (2,   1,  false),
+        (7,   1,  false), // five seconds are a late tick
+        (67,  60, false), // a minute is none: but for a usual second nobody saw it
+        (89,  81, false), // nor this
+        (90,  81, false),
+        (95,  81, false),
+        (100, 81, false),
+        (105, 81, false),
+        (110, 81, false),
+        (111, 81, true),
+    ];
+    for (second, since, is_due) in table {
+        let assessment = bench.tick(second, short);
+        let [met] = &assessment.met[..] else { panic!("{second}: {:?}", assessment.met) };
+        assert_eq!((met.since, met.is_due), (seconds(since), is_due), "{second}");
+    }
+}

@@ -47,6 +47,15 @@ pub struct Verdict {
     pub events: Vec<Event>,
 }
 
+impl ThresholdStanding {
+    /// Time that nobody watched counts for no grace period.
+    pub(super) fn pass_over(&mut self, unseen: Nanos) {
+        for (_, since) in &mut self.first_observed {
+            *since = since.plus(unseen);
+        }
+    }
+}
+
 /// Judges all `thresholds`, whose containerfs entries are [`rewritten`].
 #[must_use]
 pub fn judge(

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Question;
 use super::effect::{held, is_gone, is_unread};
-use super::ladder::cgroups_of;
+use super::target::cgroups_of;
 use crate::model::decision::{Action, Effect, Target};
 use crate::model::sample::Sample;
 use crate::model::units::{Bytes, Nanos};
@@ -13,8 +13,8 @@ use crate::model::units::{Bytes, Nanos};
 /// and what is left when averages over ten seconds have followed.
 const AFTER: [Nanos; 3] =
     [Nanos(Nanos::SECOND.0), Nanos(5 * Nanos::SECOND.0), Nanos(30 * Nanos::SECOND.0)];
-/// As many are looked at: more actions than a node takes in half a minute, since each has a tick
-/// of its own.
+/// As many are looked at, of more the latest: a node takes a few steps in half a minute, and each
+/// that fails at once is not worth a look.
 const MOST: usize = 32;
 
 /// Actions whose effect is still to be seen. Those that were only observed have none.

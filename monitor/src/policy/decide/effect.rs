@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ladder::cgroups_of;
+use super::target::cgroups_of;
 use crate::model::decision::{Action, Met, OutcomeResult, StepReason, Target};
 use crate::model::sample::{GapReason, Sample};
 use crate::model::units::{Bytes, Nanos};

@@ -11,7 +11,8 @@ use crate::model::units::Nanos;
 const LEAST: i64 = 1;
 
 /// The grace: a second where there is no time, else the smaller of what is configured and what the
-/// pod asks for, and never less than a second.
+/// pod asks for, and never less than a second. A group is given what the most patient of its pods
+/// asks for: they end together.
 pub(super) fn of(
     trigger: &Trigger,
     eviction: &Eviction,
@@ -23,8 +24,13 @@ pub(super) fn of(
         Trigger::Pressure(threshold) => threshold.grace.0 == 0,
     };
     let most = i64::from(eviction.max_pod_grace);
-    let own = sample.pods.as_ref().and_then(|pods| pods.get(&target.uid)?.termination_grace);
-    let seconds = if is_hard { LEAST } else { own.map_or(most, |own| own.min(most)).max(LEAST) };
+    let asked = |uid: &String| {
+        let own = sample.pods.as_ref().and_then(|pods| pods.get(uid)?.termination_grace);
+        own.map_or(most, |own| own.min(most))
+    };
+    let alone = target.members.is_empty().then_some(&target.uid);
+    let longest = target.members.iter().chain(alone).map(asked).max().unwrap_or(most);
+    let seconds = if is_hard { LEAST } else { longest.max(LEAST) };
     let seconds = u64::try_from(seconds).expect("at least a second");
     Nanos(seconds.saturating_mul(Nanos::SECOND.0))
 }

@@ -5,12 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Question;
 use super::squeeze::Squeezes;
-use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::cgroup::Cgroup;
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers,
 };
 use crate::model::decision::{StepReason, Target, Trigger};
-use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::{PressureSignal, Signal};
@@ -167,19 +166,4 @@ impl<'a> Able<'a> {
 fn reclaimable(group: &Cgroup) -> Bytes {
     let stat = group.memory.stat.unwrap_or_default();
     Bytes(stat.inactive_file.0.saturating_add(stat.slab_reclaimable.0))
-}
-
-/// The cgroups of a target: its own, or those of the pods of a group.
-pub(super) fn cgroups_of<'a>(
-    target: &'a Target,
-    sample: &'a Sample,
-) -> impl Iterator<Item = (CgroupId, &'a Cgroup)> {
-    sample.cgroups.iter().filter_map(move |(id, group)| {
-        let is_target = if target.members.is_empty() {
-            target.cgroup == Some(*id)
-        } else {
-            matches!(Place::of(&group.path), Place::Pod { uid, .. } if target.members.contains(&uid))
-        };
-        is_target.then_some((*id, group))
-    })
 }

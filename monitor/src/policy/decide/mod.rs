@@ -4,8 +4,10 @@
 //! `Action`, or the reason for doing nothing. Observing and enforcing are the same decision.
 
 mod after;
+mod choose;
 mod effect;
 mod grace;
+mod kernel;
 mod ladder;
 mod squeeze;
 mod standing;
@@ -14,19 +16,19 @@ mod tell;
 #[cfg(test)]
 mod tests;
 
+use self::choose::begin;
 use self::effect::{Pending, Progress};
 use self::ladder::{Able, Kind};
+use self::standing::Proposal;
 pub use self::standing::ReliefStanding;
-use self::standing::{Proposal, Told};
 pub use self::target::target_of;
 use crate::model::decision::{
-    Action, Candidate, Effect, Event, Hold, Key, KeyValue, Met, Observation, Ranking, Release,
-    StepKind, Trigger,
+    Action, Effect, Event, Hold, Met, Observation, Ranking, Release, StepKind,
 };
 use crate::model::sample::Sample;
 use crate::model::settings::{Eviction, Relief};
-use crate::model::units::{Bytes, Nanos};
-use crate::policy::rank::Purpose;
+use crate::model::units::Nanos;
+use crate::policy::rank::Field;
 
 /// What a decision is made from.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +39,8 @@ pub struct Question<'a> {
     pub eviction: &'a Eviction,
     /// The tick.
     pub sample: &'a Sample,
+    /// Of the time since the sample before, what nobody watched.
+    pub unseen: Nanos,
     /// Everything that is met.
     pub met: &'a [Met],
     /// What is to be relieved first; `None` if nothing is due.
@@ -45,6 +49,8 @@ pub struct Question<'a> {
     pub is_stale: bool,
     /// Who would go first; `None` if nothing is due.
     pub ranking: Option<&'a Ranking>,
+    /// Everybody, of whom the ranking is the head.
+    pub field: Option<&'a Field<'a>>,
     /// What the eviction signals said.
     pub observations: &'a [Observation],
 }
@@ -75,12 +81,14 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
     let now = question.sample.at.boot;
     standing.enforce(question.relief);
     standing.forget(question, now);
+    standing.kernel_kills.hear(question.sample);
     let effects = standing.watched.look(question);
     let mut events = Vec::new();
     let verdict = match standing.pending.take() {
         None => None,
         Some(mut pending) => {
             pending.hear(question.sample);
+            pending.action.deadline = pending.action.deadline.plus(question.unseen);
             hurry(question, standing, &pending, now)
                 .or_else(|| follow(question, standing, pending, now, &mut events))
         }
@@ -103,6 +111,9 @@ fn anew(question: &Question<'_>, standing: &mut ReliefStanding, now: Nanos) -> V
     if now < standing.cool_until && !is_emergency {
         return Hold::CoolingDown { until: standing.cool_until }.into();
     }
+    if let Some(until) = standing.kernel_kills.settle_until(question, &first) {
+        return Hold::KernelKilled { until }.into();
+    }
     begin(question, standing, first, now)
 }
 
@@ -120,6 +131,8 @@ fn hurry(
     if !is_emergency || is_at_it || pending.is_back(question.sample) {
         return None;
     }
+    // What the kernel has just killed for gives back memory already.
+    standing.kernel_kills.settle_until(question, &first).is_none().then_some(())?;
     if !action.step.is_final() {
         return Some(begin(question, standing, first, now));
     }
@@ -193,79 +206,4 @@ fn follow(
             Some(Hold::Observed { action: id }.into())
         }
     }
-}
-
-/// Chooses a victim and the first step.
-fn begin(
-    question: &Question<'_>,
-    standing: &mut ReliefStanding,
-    first: Met,
-    now: Nanos,
-) -> Verdict {
-    let kind = Kind::of(&first.threshold, first.measured);
-    let (name, want) = (first.threshold.name(), wanted(&first));
-    let candidates = question.ranking.map(|ranking| &ranking.candidates[..]).unwrap_or_default();
-    if candidates.is_empty() {
-        let text = format!("nobody may be chosen to relieve {name}");
-        return standing.tell(Told::NobodyLeft, Hold::NobodyLeft, text);
-    }
-    let (may_end, mut is_harmless) = (standing.may_end(question), false);
-    let floor = harm_floor(&first.threshold, candidates, question.relief);
-    for candidate in candidates {
-        if harm(candidate).is_some_and(|harm| harm < floor) {
-            is_harmless = true;
-            continue;
-        }
-        let target = target_of(candidate, question.sample);
-        let able = Able::of(question, &target, want, &standing.squeezes);
-        let able = Able { may_end, ..able };
-        let mut next = able.next(kind, None);
-        while let Some((step, _)) = next
-            && standing.has_tried(&name, &target, step)
-        {
-            next = able.next(kind, Some(step));
-        }
-        if let Some((step, why)) = next {
-            let reason = first;
-            return standing.take(question, Proposal { step, why, target, reason, want }, now);
-        }
-    }
-    if let Some(until) = standing.budget_again(question.relief) {
-        let text = format!(
-            "{} evictions within the budget's window are done; nothing more before it has room",
-            question.relief.budget
-        );
-        return standing.tell(Told::BudgetSpent, Hold::BudgetSpent { until }, text);
-    }
-    if is_harmless {
-        return Hold::BelowHarmBudget.into();
-    }
-    let n = candidates.len();
-    let text = format!("every step was tried on the first {n} candidates; {name} stays");
-    standing.tell(Told::NothingHelps, Hold::NothingHelps, text)
-}
-
-/// Work that waits is no reason to end the work of somebody who makes hardly anybody wait. What
-/// runs out does so whoever waits, as for the kubelet. Memory that is thrashed grows in nobody's
-/// hands: where nobody is known to do harm, use decides.
-fn harm_floor(trigger: &Trigger, candidates: &[Candidate], relief: &Relief) -> Nanos {
-    let is_known = candidates.iter().filter_map(harm).any(|harm| harm > Nanos(0));
-    let is_memory = Kind::of(trigger, u64::MAX).is_memory();
-    match Purpose::of(trigger).is_about_waiting() {
-        true if is_known || !is_memory => relief.harm_budget,
-        _ => Nanos(0),
-    }
-}
-
-/// For how long others wait because of it, per second; `None` if that is not known.
-fn harm(candidate: &Candidate) -> Option<Nanos> {
-    let harm = candidate.keys.iter().find(|key| key.key == Key::Harm)?;
-    let KeyValue::Number(ms) = harm.value else { return None };
-    Some(Nanos(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000)))
-}
-
-/// How much memory is missing until the threshold is no longer met.
-fn wanted(met: &Met) -> Option<Bytes> {
-    let Trigger::Eviction(threshold) = met.threshold else { return None };
-    met.missing.filter(|_| threshold.signal.resource() == "memory").map(Bytes)
 }

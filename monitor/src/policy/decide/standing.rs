@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::after::Watched;
 use super::effect::Pending;
+use super::kernel::KernelKills;
 use super::ladder::{Able, Kind};
 use super::squeeze::Squeezes;
+use super::target::present;
 use super::{Question, Verdict, grace, tell};
 use crate::model::decision::{Action, Event, Hold, Met, StepKind, StepReason, Target, Trigger};
-use crate::model::pod::Place;
+use crate::model::sample::GapReason;
 use crate::model::settings::Relief;
 use crate::model::threshold::PressureSignal;
 use crate::model::units::{Bytes, Nanos};
@@ -39,6 +41,8 @@ pub struct ReliefStanding {
     pub(super) squeezes: Squeezes,
     #[serde(skip_serializing_if = "Watched::is_empty")]
     pub(super) watched: Watched,
+    #[serde(skip_serializing_if = "KernelKills::is_empty")]
+    pub(super) kernel_kills: KernelKills,
     /// Steps that were really taken at the last tick.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     enforced: BTreeSet<StepKind>,
@@ -124,6 +128,12 @@ impl ReliefStanding {
         self.tried.contains(&(against.to_owned(), target.uid.clone(), step))
     }
 
+    /// On whom anything was tried against this.
+    pub(super) fn begun(&self, against: &str) -> BTreeSet<&str> {
+        let its = self.tried.iter().filter(|(name, ..)| name == against);
+        its.map(|(_, uid, _)| uid.as_str()).collect()
+    }
+
     /// Tries nothing more on it against this.
     pub(super) fn leave_alone(&mut self, target: &Target, against: &Trigger) {
         StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));
@@ -188,12 +198,17 @@ impl ReliefStanding {
         for name in acted_upon.difference(&met) {
             self.calm.entry(name.clone()).or_insert(now);
         }
-        let there: BTreeSet<_> = question.sample.cgroups.values().filter_map(uid).collect();
+        let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
+        let there = present(&uids, question.sample);
+        let is_unread = |uid: &str| {
+            let mut gaps = question.sample.gaps.iter().filter(|gap| gap.why != GapReason::Gone);
+            gaps.any(|gap| gap.object.contains(uid))
+        };
         let calm = &self.calm;
         self.tried.retain(|(name, uid, _)| {
             let is_over = calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
             let is_pending = pending.as_ref().is_some_and(|(n, u)| n == name && *u == uid);
-            is_pending || (!is_over && there.contains(uid))
+            is_pending || (!is_over && (there.contains(uid) || is_unread(uid)))
         });
     }
 
@@ -205,13 +220,6 @@ impl ReliefStanding {
             verdict.events.push(event);
         }
         verdict
-    }
-}
-
-fn uid(group: &crate::model::cgroup::Cgroup) -> Option<String> {
-    match Place::of(&group.path) {
-        Place::Pod { uid, .. } => Some(uid),
-        _ => None,
     }
 }
 

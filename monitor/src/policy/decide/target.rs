@@ -1,27 +1,76 @@
-//! A candidate as somebody to act upon: its cgroups, by id and path.
+//! A candidate as somebody to act upon: its cgroups, by id and path, and its containers.
 
-use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::decision::{Candidate, Target};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::decision::{Candidate, Target, TargetGroup};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 
-/// Where the candidate's work runs.
+/// Where the candidate's work runs. Its cgroups are told by id as well: a path can be used again
+/// by somebody else until something is done.
 #[must_use]
 pub fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
-    let found: Option<(CgroupId, CgroupPath)> = sample.cgroups.iter().find_map(|(id, group)| {
-        let is_it =
-            matches!(Place::of(&group.path), Place::Pod { uid, .. } if uid == candidate.uid);
-        is_it.then(|| (*id, group.path.clone()))
-    });
-    // A group has cgroups of its own accord: those of its members.
-    let (cgroup, path) = found.filter(|_| candidate.members.is_empty()).unzip();
-    Target {
-        name: candidate.name.clone(),
-        namespace: candidate.namespace.clone(),
-        uid: candidate.uid.clone(),
-        members: candidate.members.clone(),
-        cgroup,
-        path,
-        ..Target::default()
+    targets_of(&[candidate], sample).pop().unwrap_or_default()
+}
+
+/// The same for several, in their order, at one pass through the tree.
+pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Target> {
+    let wanted: BTreeSet<&str> = candidates.iter().flat_map(|one| uids(one)).collect();
+    let mut found: BTreeMap<String, Vec<TargetGroup>> = BTreeMap::new();
+    for (id, group) in &sample.cgroups {
+        if let Some(uid) = uid(group).filter(|uid| wanted.contains(uid.as_str())) {
+            found.entry(uid).or_default().push(TargetGroup { id: *id, path: group.path.clone() });
+        }
+    }
+    let one = |candidate: &&Candidate| {
+        let its = uids(candidate).filter_map(|uid| found.get(uid)).flatten();
+        let mut groups: Vec<TargetGroup> = its.cloned().collect();
+        groups.sort_by_key(|group| group.id);
+        let is_group = !candidate.members.is_empty();
+        let own = if is_group { None } else { groups.drain(..).next() };
+        let (cgroup, path) = own.map(|own| (own.id, own.path)).unzip();
+        let pods = uids(candidate).filter_map(|uid| sample.pods.as_ref()?.get(uid));
+        let containers = pods.flat_map(|pod| &pod.containers);
+        Target {
+            name: candidate.name.clone(),
+            namespace: candidate.namespace.clone(),
+            uid: candidate.uid.clone(),
+            members: candidate.members.clone(),
+            cgroup,
+            path,
+            groups,
+            containers: containers.filter_map(|container| container.id.clone()).collect(),
+        }
+    };
+    candidates.iter().map(one).collect()
+}
+
+/// Of a group all its pods', else its own.
+fn uids(candidate: &Candidate) -> impl Iterator<Item = &str> {
+    let own = candidate.members.is_empty().then_some(&candidate.uid);
+    candidate.members.iter().chain(own).map(String::as_str)
+}
+
+/// The cgroups of a target that are there: its own, or those of the pods of a group.
+pub(super) fn cgroups_of<'a>(
+    target: &'a Target,
+    sample: &'a Sample,
+) -> impl Iterator<Item = (CgroupId, &'a Cgroup)> {
+    let ids = target.groups.iter().map(|group| group.id).chain(target.cgroup);
+    ids.filter_map(|id| Some((id, sample.cgroups.get(&id)?)))
+}
+
+/// Those of `uids` that are still there.
+pub(super) fn present(uids: &BTreeSet<String>, sample: &Sample) -> BTreeSet<String> {
+    sample.cgroups.values().filter_map(uid).filter(|uid| uids.contains(uid)).collect()
+}
+
+/// A pod's uid; of what is no pod's, its path. `None` for what lies in a pod.
+fn uid(group: &Cgroup) -> Option<String> {
+    match Place::of(&group.path) {
+        Place::Pod { uid, .. } => Some(uid),
+        Place::Other => Some(group.path.0.clone()),
+        _ => None,
     }
 }

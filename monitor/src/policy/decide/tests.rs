@@ -1,4 +1,5 @@
 mod properties;
+mod reach;
 mod undone;
 
 use std::collections::BTreeMap;
@@ -6,11 +7,13 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
-use crate::model::decision::{MeritKey, Order, Outcome, OutcomeResult, StepReason, Target};
+use crate::model::decision::{
+    Candidate, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, StepReason, Target, Trigger,
+};
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
 use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
-use crate::model::units::Percent;
+use crate::model::units::{Bytes, Percent};
 use crate::model::workload::Pod;
 
 use StepKind::{Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers};
@@ -41,6 +44,7 @@ struct Node {
     sample: Sample,
     ranking: Ranking,
     standing: ReliefStanding,
+    unseen: Nanos,
 }
 
 impl Node {
@@ -74,7 +78,8 @@ impl Node {
         };
         let relief = Relief { enforce: StepKind::ALL.into(), ..Relief::default() };
         let sample = Sample { cgroups, pods, ..Sample::default() };
-        Self { relief, sample, ranking, standing: ReliefStanding::default() }
+        let standing = ReliefStanding::default();
+        Self { relief, sample, ranking, standing, unseen: Nanos(0) }
     }
 
     /// Judges at a second of the boot clock, with `met` met and due.
@@ -88,6 +93,8 @@ impl Node {
             first: met.iter().find(|met| met.is_due).copied(),
             is_stale: false,
             ranking: Some(&self.ranking),
+            field: None,
+            unseen: self.unseen,
             observations: &[],
         };
         let verdict = decide(&question, &mut self.standing);

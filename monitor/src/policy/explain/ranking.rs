@@ -61,6 +61,7 @@ fn never(spared: &Spared) -> String {
         SparedReason::Critical => "its priority is critical",
         SparedReason::Isobar => "isobar itself",
         SparedReason::OptedOut => "it has opted out",
+        SparedReason::NeverTouch => "its cgroup is never touched",
         SparedReason::HarmsOnlyItself => "it makes only itself wait",
     };
     format!("never chosen: {}: {why}", spared.name)
@@ -92,6 +93,7 @@ fn keys(candidate: &Candidate) -> String {
 /// A key as people say it.
 fn word(key: Key) -> &'static str {
     match key {
+        Key::Preference => "preference",
         Key::HasStats => "statistics",
         Key::ExceedsRequest => "exceeds its request",
         Key::Priority => "priority",

@@ -1,7 +1,11 @@
 //! What is done, why that and no other step, and what follows if it does not help.
 
 use super::{time, told_met};
-use crate::model::decision::{Action, Decision, Hold, StepKind, StepReason};
+use crate::model::decision::{
+    Action, Decision, Effect, Hold, Release, ReleaseReason, StepKind, StepReason,
+};
+use crate::model::quantity::Quantity;
+use crate::model::units::Bytes;
 
 /// The verdict.
 pub(super) fn sentences(decision: &Decision) -> Vec<String> {
@@ -11,7 +15,33 @@ pub(super) fn sentences(decision: &Decision) -> Vec<String> {
     if told.is_empty() {
         told.push("nothing is to be done".into());
     }
+    told.extend(decision.releases.iter().map(released));
+    told.extend(decision.effects.iter().map(seen));
     told
+}
+
+fn released(release: &Release) -> String {
+    let verb = if release.is_enforced { "hold" } else { "would hold" };
+    let why = match release.why {
+        ReleaseReason::Over => "what it was for is over",
+        ReleaseReason::NoEffect => "that did not help",
+        ReleaseReason::Expired => "that has lasted as long as it may",
+    };
+    let (name, action) = (release.target.full_name(), release.action);
+    format!("{verb} {name} back no longer: {why} (step {action})")
+}
+
+/// What a step has come to by now.
+fn seen(effect: &Effect) -> String {
+    let freed = effect.freed.map(|Bytes(n)| format!("{} less in use", Quantity::bytes(n)));
+    let left = effect.left.map(|n| format!("{n} tasks left"));
+    let over = match effect.measured {
+        Some(_) => "still short",
+        None => "no longer short",
+    };
+    let all = freed.into_iter().chain(left).chain([over.into()]);
+    let all: Vec<String> = all.collect();
+    format!("step {}, {} later: {}", effect.action, time(effect.after), all.join(", "))
 }
 
 fn taken(action: &Action, decision: &Decision) -> Vec<String> {
@@ -65,6 +95,10 @@ fn held(hold: &Hold, decision: &Decision) -> String {
         Hold::CoolingDown { until } => {
             format!("nothing new for {}: the last victim's memory has just come back", left(*until))
         }
+        Hold::KernelKilled { until } => format!(
+            "nothing new for {}: the kernel has just killed, and that memory is on its way back",
+            left(*until)
+        ),
         Hold::BudgetSpent { until } => {
             format!("nothing more for {}: the budget of evictions is spent", left(*until))
         }

@@ -2,12 +2,13 @@ use super::*;
 use crate::model::cgroup::CgroupPath;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use crate::model::decision::{
-    Action, Candidate, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Spared,
-    SparedReason, StepKind, StepReason, Target,
+    Action, Candidate, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Release,
+    ReleaseReason, Spared, SparedReason, StepKind, StepReason, Target,
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
 use crate::model::threshold::{PressureThreshold, Signal};
+use crate::model::units::Bytes;
 
 fn seconds(n: u64) -> Nanos {
     Nanos(n * Nanos::SECOND.0)
@@ -181,6 +182,7 @@ fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
     let holds = [
         Hold::Settling { action: 4, until },
         Hold::CoolingDown { until },
+        Hold::KernelKilled { until },
         Hold::BudgetSpent { until },
         Hold::Observed { action: 4 },
         Hold::NobodyLeft,
@@ -197,4 +199,31 @@ fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
         assert!(verdict[0].starts_with("nothing"), "{verdict:?}");
         assert!(told.insert(verdict[0].clone()), "told twice: {verdict:?}");
     }
+}
+
+#[test]
+fn what_is_taken_back_and_what_came_of_a_step_is_told_after_the_verdict() {
+    let target = Target { name: "a".into(), namespace: "web".into(), ..Target::default() };
+    let release =
+        |why, is_enforced| Release { action: 4, target: target.clone(), why, is_enforced };
+    let effect =
+        |freed, left, measured| Effect { action: 4, after: seconds(5), freed, left, measured };
+    let decision = Decision {
+        releases: vec![
+            release(ReleaseReason::Over, true),
+            release(ReleaseReason::NoEffect, false),
+            release(ReleaseReason::Expired, true),
+        ],
+        effects: vec![effect(Some(Bytes(300 << 20)), Some(2), Some(1)), effect(None, None, None)],
+        ..Decision::default()
+    };
+    let want = [
+        "nothing is to be done",
+        "hold web/a back no longer: what it was for is over (step 4)",
+        "would hold web/a back no longer: that did not help (step 4)",
+        "hold web/a back no longer: that has lasted as long as it may (step 4)",
+        "step 4, 5s later: 300Mi less in use, 2 tasks left, still short",
+        "step 4, 5s later: no longer short",
+    ];
+    assert_eq!(explain(&decision).verdict, want);
 }

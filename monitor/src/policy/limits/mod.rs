@@ -15,6 +15,7 @@ pub mod oom;
 pub mod qos;
 pub mod request;
 pub mod shares;
+pub mod writes;
 
 #[cfg(test)]
 mod sketch;

@@ -6,6 +6,10 @@ use crate::model::settings::{CgroupDriver, Node};
 
 /// The cgroup of all pods, as its internal name has it.
 const KUBEPODS: &str = "kubepods";
+/// That of Burstable pods, below it.
+pub const BURSTABLE: &str = "burstable";
+/// That of BestEffort pods. Guaranteed ones have none: they lie beside the two.
+pub const BEST_EFFORT: &str = "besteffort";
 const SLICE: &str = ".slice";
 
 /// The path of the cgroup with these components; none is the root.
@@ -33,9 +37,33 @@ pub fn path(driver: CgroupDriver, components: &[&str]) -> CgroupPath {
 /// The cgroup of all pods.
 #[must_use]
 pub fn kubepods(node: &Node) -> CgroupPath {
+    below_root(node, [KUBEPODS])
+}
+
+/// The cgroup of all pods of a class of service that has one.
+#[must_use]
+pub fn of_class(node: &Node, class: &str) -> CgroupPath {
+    below_root(node, [KUBEPODS, class])
+}
+
+fn below_root<const N: usize>(node: &Node, names: [&str; N]) -> CgroupPath {
     let above = node.cgroup_root.split('/').filter(|part| !part.is_empty());
-    let components: Vec<_> = above.chain([KUBEPODS]).collect();
+    let components: Vec<_> = above.chain(names).collect();
     path(node.cgroup_driver, &components)
+}
+
+/// `node` with the cgroup driver by which its cgroup of all pods is spelled where `exists` tells
+/// what is there. The kubelet asks the container runtime which one to use, and then its own
+/// configuration does not count.
+#[must_use]
+pub fn as_spelled(node: &Node, exists: impl Fn(&CgroupPath) -> bool) -> Node {
+    let cgroup_driver = match node.cgroup_driver {
+        CgroupDriver::Cgroupfs => CgroupDriver::Systemd,
+        CgroupDriver::Systemd => CgroupDriver::Cgroupfs,
+    };
+    let other = Node { cgroup_driver, ..node.clone() };
+    let is_other = !exists(&kubepods(node)) && exists(&kubepods(&other));
+    if is_other { other } else { node.clone() }
 }
 
 /// The cgroup that `kubeReservedCgroup` or `systemReservedCgroup` names; `None` if it names none.
@@ -96,6 +124,24 @@ mod tests {
         for (driver, root, want) in table {
             let node = Node { cgroup_driver: driver, cgroup_root: root.into(), ..Node::default() };
             assert_eq!(kubepods(&node).0, want, "{driver:?} {root:?}");
+        }
+    }
+
+    #[test]
+    fn classes_of_service_lie_below_it_and_the_driver_is_the_one_that_is_found() {
+        #[rustfmt::skip]
+        let table = [
+            // configured, what is there, path of the Burstable pods
+            (Cgroupfs, "/kubepods",       "/kubepods/burstable"),
+            (Cgroupfs, "/kubepods.slice", "/kubepods.slice/kubepods-burstable.slice"),
+            (Systemd,  "/kubepods.slice", "/kubepods.slice/kubepods-burstable.slice"),
+            (Systemd,  "/kubepods",       "/kubepods/burstable"),
+            (Systemd,  "/",               "/kubepods.slice/kubepods-burstable.slice"),
+        ];
+        for (driver, there, want) in table {
+            let node = Node { cgroup_driver: driver, ..Node::default() };
+            let spelled = as_spelled(&node, |path| path.0 == there);
+            assert_eq!(of_class(&spelled, BURSTABLE).0, want, "{driver:?}, {there}");
         }
     }
 

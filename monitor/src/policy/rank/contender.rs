@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::cgroup::Preference;
 use crate::model::decision::SparedReason;
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
@@ -60,6 +61,8 @@ pub struct Contender {
     pub started: Option<i64>,
     /// Pods of one owner may be one candidate together; `None` for a pod on its own.
     pub owner: Option<Owner>,
+    /// What an extended attribute of its cgroup says; never that it be left out, which spares it.
+    pub preference: Option<Preference>,
     /// Why it may not be chosen, whatever is short.
     pub spared: Option<SparedReason>,
 }
@@ -85,7 +88,19 @@ impl Contender {
             harm: None,
             started: pod.started,
             owner: pod.owner.clone().or_else(|| template(pod)),
+            preference: None,
             spared: spared(pod, rules),
+        }
+    }
+
+    /// With what its cgroup's extended attributes say: to be left out spares it.
+    #[must_use]
+    pub fn preferred(self, preference: Option<Preference>) -> Self {
+        match preference {
+            Some(Preference::Omit) => {
+                Self { spared: self.spared.or(Some(SparedReason::OptedOut)), ..self }
+            }
+            preference => Self { preference, ..self },
         }
     }
 
@@ -103,6 +118,7 @@ impl Contender {
             harm: None,
             started: None,
             owner: None,
+            preference: None,
             spared: is_static(uid).then_some(SparedReason::Static),
         }
     }

@@ -1,16 +1,21 @@
 //! The pods of a node as contenders: who they are from the API, as far as anybody told; what they
 //! use from their cgroups; whom they harm from what was measured.
 
-use std::collections::BTreeMap;
+mod service;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::contender::Contender;
 use super::harm::HarmStanding;
 use super::need::{Need, Purpose};
+use super::untouchable::Untouchable;
+use super::workload::Workloads;
+use crate::model::cgroup::Preference;
 use crate::model::decision::{Order, Outsider};
 use crate::model::pod::{Place, QosClass};
 use crate::model::quantity::Quantity;
 use crate::model::sample::Sample;
-use crate::model::settings;
+use crate::model::settings::Settings;
 use crate::model::snapshot::{Scope, Snapshot, working_set};
 use crate::model::units::Bytes;
 use crate::model::workload::{Owner, Pod};
@@ -25,8 +30,9 @@ const MIRROR: &str = crate::policy::assess::critical::MIRROR;
 /// As many outsiders as are named.
 const N_OUTSIDERS: usize = 3;
 
-/// One contender for each pod that has a cgroup; a pod without one runs nothing and could give
-/// nothing back. (The kubelet, which goes by its pods, would rank it first.)
+/// One contender for each pod that has a cgroup, and for each workload of the configuration; a pod
+/// without one runs nothing and could give nothing back. (The kubelet, which goes by its pods,
+/// would rank it first.)
 ///
 /// What is not known is `None`, never 0: a request without the API (but a BestEffort pod has none
 /// by definition), use without the controller's files, disk use altogether.
@@ -36,18 +42,21 @@ pub fn of_node(
     snapshot: &Snapshot,
     standing: &HarmStanding,
     (purpose, order): (Purpose, Order),
-    rules: &settings::Ranking,
+    settings: &Settings,
 ) -> Vec<Contender> {
     let told = told(sample);
     let need = purpose.need();
     let ledger = standing.ledger(need);
+    let untouchable = Untouchable::of(settings, sample, snapshot);
+    let untouchable_pods = untouchable.pods();
     let gone_into = |(uid, uses): (&str, Uses<'_>)| {
         let pod = told.get(uid).copied();
         let class = pod.and_then(|pod| pod.qos_class).unwrap_or(uses.class);
         let entry = ledger.map(|ledger| ledger.pods.get(uid).copied().unwrap_or_default());
         let harm = entry.map(|entry| entry.harm);
-        let known = pod.map(|pod| Contender::of(pod, class, rules));
+        let known = pod.map(|pod| Contender::of(pod, class, &settings.ranking));
         let contender = known.unwrap_or_else(|| Contender::unknown(uid, class));
+        let spared = contender.spared.or_else(|| untouchable_pods.get(uid).copied());
         Contender {
             // Its cgroup is named after this one, whatever the API's picture of it is called.
             uid: uid.into(),
@@ -62,16 +71,32 @@ pub fn of_node(
                 // Small pods of nobody knows whom are one candidate only where each does harm.
                 None => harm.filter(|harm| harm.millis() > 0).map(|_| unknown_owner(class)),
             },
+            spared,
             ..contender
         }
+        .preferred(uses.preference())
     };
-    uses(snapshot).into_iter().map(gone_into).collect()
+    let services = Workloads::of(&settings.workloads, snapshot);
+    let services = services.each().filter_map(|(id, rule)| {
+        let spared = untouchable.why_workload(id, rule);
+        let scope = snapshot.scopes.get(&id)?;
+        Some(Contender { spared, ..service::contender(scope, rule, ledger, need) })
+    });
+    uses(snapshot).into_iter().map(gone_into).chain(services).collect()
 }
 
-/// Those outside pods that do most of the harm: not to be evicted, but to be named.
+/// Those outside pods that do most of the harm and are no workloads: not to be evicted, but to be
+/// named.
 #[must_use]
-pub fn outsiders(standing: &HarmStanding, purpose: Purpose) -> Vec<Outsider> {
-    standing.ledger(purpose.need()).map(|ledger| ledger.outsiders(N_OUTSIDERS)).unwrap_or_default()
+pub fn outsiders(
+    standing: &HarmStanding,
+    purpose: Purpose,
+    contenders: &[Contender],
+) -> Vec<Outsider> {
+    let Some(ledger) = standing.ledger(purpose.need()) else { return Vec::new() };
+    let ranked = contenders.iter().map(|contender| contender.uid.as_str());
+    let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
+    ledger.outsiders(N_OUTSIDERS, |path| !ranked.contains(path.0.as_str()))
 }
 
 /// Pods by the uid that their cgroups are named after.
@@ -147,6 +172,15 @@ impl Uses<'_> {
             // Nobody measures what a pod has on disk.
             Need::Storage | Need::Inodes | Need::Io => None,
         }
+    }
+
+    /// The most careful of what the pod's and its containers' own cgroups say: a cgroup that a
+    /// container made for itself has no say.
+    fn preference(&self) -> Option<Preference> {
+        let said = |scope: &Scope| scope.files.as_ref().and_then(|files| files.preference);
+        let containers = self.containers.iter().filter(|scope| said(scope).is_some());
+        let containers = containers.filter(|scope| self.is_outermost(scope));
+        self.pod.iter().chain(containers).filter_map(|scope| said(scope)).max()
     }
 
     /// The pod's own figure, or the sum of its containers'.

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use super::contender::{Contender, Harm};
 use super::merit::{Answer, Scale};
 use super::need::Need;
+use crate::model::cgroup::Preference;
 use crate::model::decision::Order;
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
@@ -24,7 +25,7 @@ pub(super) struct Group {
 ///
 /// Only by class of service, and only for memory: the kubelet has no groups, and the floor is in
 /// bytes of memory. A group is of one owner, and never parts from the order of its members: all
-/// are of one class, of one priority, and above their requests or not. So whoever is spared by one
+/// are of one class, of one priority, of one preference, and above their requests or not. So whoever is spared by one
 /// of these keys as a single pod is not evicted for the company that it keeps.
 pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -> Vec<Group> {
     if scale.order() == Order::Kubelet || scale.need() != Need::Memory {
@@ -56,6 +57,7 @@ struct Kin<'a> {
     pod: &'a Contender,
     class: QosClass,
     priority: i32,
+    preference: Option<Preference>,
     exceeds: Option<Answer>,
     /// The beginning of the owner's uid: most comparisons end here, without a look at the text.
     prefix: u128,
@@ -68,11 +70,13 @@ impl<'a> Kin<'a> {
         prefix.iter_mut().zip(uid).for_each(|(to, from)| *to = *from);
         let prefix = u128::from_be_bytes(prefix);
         let exceeds = scale.exceeds(pod);
-        Self { pod, class: pod.class, priority: pod.priority, exceeds, prefix }
+        let Contender { class, priority, preference, .. } = *pod;
+        Self { pod, class, priority, preference, exceeds, prefix }
     }
 
     fn cmp(&self, other: &Self) -> Ordering {
-        let numbers = |kin: &Self| (kin.prefix, kin.class, kin.priority, kin.exceeds);
+        let numbers =
+            |kin: &Self| (kin.prefix, kin.class, kin.priority, kin.preference, kin.exceeds);
         numbers(self)
             .cmp(&numbers(other))
             .then_with(|| self.pod.owner.cmp(&other.pod.owner))

@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use super::contender::Harm;
 use super::need::Need;
+use super::workload::Workloads;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
-use crate::model::sample::Sample;
+use crate::model::sample::{GapReason, Sample};
 use crate::model::snapshot::{Blame, Snapshot};
 use crate::model::stall::Coverage;
 use crate::model::units::Nanos;
@@ -41,6 +42,10 @@ pub struct HarmStanding {
     pub memory: Ledger,
     /// Asleep in IO wait.
     pub io: Ledger,
+    /// Cgroups that could not be read lately: when they are back, nobody can say how much of what
+    /// they hold was taken in the last interval.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    unread: BTreeSet<CgroupId>,
 }
 
 /// Harm of one kind, by who does it.
@@ -79,22 +84,44 @@ pub(super) enum Party {
 type Doings = BTreeMap<Party, Entry>;
 
 impl HarmStanding {
-    /// Adds what happened from `before` to `sample`, which `snapshot` has compared.
-    pub fn update(&mut self, before: Option<&Sample>, sample: &Sample, snapshot: &Snapshot) {
+    /// Adds what happened from `before` to `sample`, which `snapshot` has compared. What a workload
+    /// does is the doing of all of it.
+    pub fn update(
+        &mut self,
+        before: Option<&Sample>,
+        sample: &Sample,
+        snapshot: &Snapshot,
+        workloads: &Workloads<'_>,
+    ) {
         let Some(before) = before.filter(|_| snapshot.interval > Nanos(0)) else { return };
         let covered = |of: fn(&Coverage) -> bool| {
             [before, sample].iter().all(|s| s.kernel.as_ref().is_some_and(|k| of(&k.covers)))
         };
         let waits = covered(|covers| covers.waits);
         let memory = covered(|covers| covers.memory);
-        let tree = Tree::new(snapshot);
+        let tree = Tree::new(snapshot, workloads);
         let there = tree.parties();
         let interval = snapshot.interval;
         self.cpu.add(waits.then(|| tree.run_queue()), &there, interval);
-        let share = memory.then(|| Share::of_memory(&tree, before).doings());
+        let unread = &self.unread;
+        let share = memory.then(|| Share::of_memory(&tree, before, unread).doings());
         self.memory.add(share, &there, interval);
-        let share = waits.then(|| Share::of_io(&tree, before).doings());
+        let share = waits.then(|| Share::of_io(&tree, before, unread).doings());
         self.io.add(share, &there, interval);
+        self.forget_unread(before, sample);
+    }
+
+    /// Cgroups that were there and are not stay in mind as long as anything fails to be read.
+    fn forget_unread(&mut self, before: &Sample, sample: &Sample) {
+        let mut gaps = sample.gaps.iter();
+        let any = [GapReason::Denied, GapReason::Torn, GapReason::Failed, GapReason::Full];
+        if !gaps.any(|gap| any.contains(&gap.why)) {
+            self.unread.clear();
+            return;
+        }
+        let missing = before.cgroups.keys().filter(|id| !sample.cgroups.contains_key(id));
+        self.unread.extend(missing);
+        self.unread.retain(|id| !sample.cgroups.contains_key(id));
     }
 
     /// The ledger for what is short; `None` where nobody waits for it, or it is not measured.
@@ -111,10 +138,12 @@ impl HarmStanding {
 }
 
 impl Ledger {
-    /// Those outside pods that harm others most, at most `n`; nobody below a millisecond a second.
+    /// Those outside pods that harm others most, at most `n` of those that `counts` picks; nobody
+    /// below a millisecond a second.
     #[must_use]
-    pub fn outsiders(&self, n: usize) -> Vec<Outsider> {
-        let harmful = self.outside.iter().filter(|(_, entry)| entry.harm.millis() > 0);
+    pub fn outsiders(&self, n: usize, counts: impl Fn(&CgroupPath) -> bool) -> Vec<Outsider> {
+        let outside = self.outside.iter().filter(|(path, _)| counts(path));
+        let harmful = outside.filter(|(_, entry)| entry.harm.millis() > 0);
         let mut all: Vec<Outsider> = harmful
             .map(|(path, entry)| Outsider { path: path.clone(), harm: entry.harm.others })
             .collect();
@@ -189,24 +218,29 @@ pub(super) struct Tree<'a> {
     /// Cgroups with others below them.
     parents: BTreeSet<CgroupId>,
     snapshot: &'a Snapshot,
+    workloads: &'a Workloads<'a>,
 }
 
 impl<'a> Tree<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
-        let parties = snapshot.scopes.keys().map(|&id| (id, Self::party(snapshot, id))).collect();
+    fn new(snapshot: &'a Snapshot, workloads: &'a Workloads<'a>) -> Self {
+        let party = |&id: &CgroupId| (id, Self::party(snapshot, workloads, id));
+        let parties = snapshot.scopes.keys().map(party).collect();
         let parents = snapshot.scopes.values().filter_map(|scope| scope.parent).collect();
-        Self { parties, parents, snapshot }
+        Self { parties, parents, snapshot, workloads }
     }
 
-    /// The pod that the cgroup is, or lies in; else itself. CRI-O's monitor beside the containers
-    /// is the pod's, too.
-    fn party(snapshot: &Snapshot, id: CgroupId) -> Party {
+    /// The pod or workload that the cgroup is, or lies in; else itself. CRI-O's monitor beside the
+    /// containers is the pod's, too.
+    fn party(snapshot: &Snapshot, workloads: &Workloads<'_>, id: CgroupId) -> Party {
         let mut at = Some(id);
         for _ in 0..DEPTH {
             let Some(scope) = at.and_then(|id| snapshot.scopes.get(&id)) else { break };
             match &scope.place {
                 Place::Pod { uid, .. } | Place::Container { pod: uid, .. } => {
                     return Party::Pod(uid.clone());
+                }
+                Place::Other if at.is_some_and(|id| workloads.has(id)) => {
+                    return Party::Outside(scope.path.clone());
                 }
                 Place::Other => at = scope.parent,
                 Place::Node | Place::Kubepods | Place::Qos { .. } => break,
@@ -247,7 +281,8 @@ impl<'a> Tree<'a> {
         for (id, scope) in &snapshot.scopes {
             let throttled = scope.cpu.as_ref().and_then(|cpu| cpu.throttled_own);
             let Some(throttled) = throttled.filter(|time| time.now > Nanos(0)) else { continue };
-            if let (Place::Pod { .. }, Some(party)) = (&scope.place, self.parties.get(id)) {
+            let is_whole = matches!(scope.place, Place::Pod { .. }) || self.workloads.has(*id);
+            if let Some(party) = self.parties.get(id).filter(|_| is_whole) {
                 let harm = &mut doings.entry(party.clone()).or_default().harm;
                 harm.own = harm.own.plus(throttled.now);
             }

@@ -3,6 +3,7 @@
 
 use super::contender::{Contender, Harm};
 use super::need::Need;
+use crate::model::cgroup::Preference;
 use crate::model::decision::{Candidate, Key, KeyValue, MeritKey, Order};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
@@ -14,6 +15,8 @@ pub(super) struct Scale {
     need: Need,
     /// There is somebody without statistics, so that having them decides.
     some_lack_stats: bool,
+    /// Somebody's cgroup says that it be preferred or avoided, so that this decides first.
+    some_prefer: bool,
 }
 
 /// A pod's place in the order: the smaller goes first. Fields decide from the first to the last.
@@ -21,7 +24,7 @@ pub(super) struct Scale {
 /// Made once a pod, so that comparing two looks at nothing but numbers.
 #[derive(Debug, Clone, Copy)]
 struct Merit {
-    /// Class and request in the upper half, priority in the lower.
+    /// Preference, class and request in the upper half, priority in the lower.
     rank: u64,
     /// Harm, larger first.
     harm: u64,
@@ -49,7 +52,8 @@ pub(super) enum Answer {
 impl Scale {
     pub(super) fn new(contenders: &[Contender], order: Order, need: Need) -> Self {
         let some_lack_stats = contenders.iter().any(|contender| contender.usage.is_none());
-        Self { order, need, some_lack_stats }
+        let some_prefer = contenders.iter().any(|contender| contender.preference.is_some());
+        Self { order, need, some_lack_stats, some_prefer }
     }
 
     /// By which keys.
@@ -95,7 +99,12 @@ impl Scale {
         let has_stats = contender.usage.is_some();
         let excess = self.excess(contender);
         let amount = excess.or(contender.usage).unwrap_or(Quantity::ZERO);
-        let place = |class: u64| (class << 32) | priority;
+        let preference = match contender.preference {
+            Some(Preference::Prefer) => 0,
+            None => 1,
+            Some(Preference::Avoid | Preference::Omit) => 2,
+        };
+        let place = |class: u64| (preference << 48) | (class << 32) | priority;
         let amount = -amount.nanos();
         let exceeds = self.exceeds(contender).map_or(0, |answer| answer as u64);
         match (self.order, self.has_requests()) {
@@ -142,6 +151,15 @@ impl Scale {
             let has_stats = contender.usage.is_some();
             (Key::HasStats, KeyValue::Bool(has_stats))
         });
+        let preference = self.some_prefer.then(|| {
+            let word = match contender.preference {
+                Some(Preference::Prefer) => "prefer",
+                None => "none",
+                Some(Preference::Avoid) => "avoid",
+                Some(Preference::Omit) => "omit",
+            };
+            (Key::Preference, KeyValue::Text(word.into()))
+        });
         let exceeds = self.exceeds(contender).map(|answer| {
             let value = match answer {
                 Answer::Yes => KeyValue::Bool(true),
@@ -167,7 +185,11 @@ impl Scale {
                 vec![qos, exceeds, priority, harm, stats, amount, usage, started, uid]
             }
         };
-        keys.into_iter().flatten().map(|(key, value)| MeritKey { key, value }).collect()
+        std::iter::once(preference)
+            .chain(keys)
+            .flatten()
+            .map(|(key, value)| MeritKey { key, value })
+            .collect()
     }
 
     /// Excess, or use where there is no request to compare it with.

@@ -5,23 +5,26 @@
 
 pub mod contenders;
 pub mod harm;
+pub mod workload;
 
 mod contender;
 mod group;
 mod merit;
 mod need;
 mod spare;
+mod untouchable;
 
 pub use contender::{Contender, Harm};
 pub use merit::first_difference;
 pub use need::{Need, Purpose};
 
+use group::Group;
 use merit::Scale;
 
-use crate::model::decision::{Candidate, Order, Ranking, Spared};
+use crate::model::decision::{Candidate, Order, Ranking, Spared, SparedReason};
 use crate::model::settings;
 
-/// As many as a decision needs: after the first few have been tried there are new readings.
+/// As many as are written down. A decision that none of them is good for looks further.
 pub const HEAD: usize = 16;
 
 /// Who would go first: the [`HEAD`] of the list, explained, and how many there are.
@@ -32,7 +35,7 @@ pub fn rank(
     order: Order,
     rules: &settings::Ranking,
 ) -> Ranking {
-    ranked(contenders, purpose, order, rules, HEAD)
+    Field::new(contenders, purpose, order, rules).ranking(HEAD)
 }
 
 /// The same with everybody explained.
@@ -43,49 +46,77 @@ pub fn rank_all(
     order: Order,
     rules: &settings::Ranking,
 ) -> Ranking {
-    ranked(contenders, purpose, order, rules, usize::MAX)
+    Field::new(contenders, purpose, order, rules).ranking(usize::MAX)
 }
 
-fn ranked(
-    contenders: &[Contender],
+/// Everybody who may be chosen and who may not, sorted as far as somebody asks.
+#[derive(Debug)]
+pub struct Field<'a> {
     purpose: Purpose,
-    order: Order,
-    rules: &settings::Ranking,
-    head: usize,
-) -> Ranking {
-    let scale = Scale::new(contenders, order, purpose.need());
-    let (mut open, mut spared) = (Vec::with_capacity(contenders.len()), Vec::new());
-    for contender in contenders {
-        match spare::why(contender, purpose) {
-            None => open.push(contender),
-            Some(why) => spared.push((contender, why)),
+    scale: Scale,
+    /// On their own.
+    open: Vec<&'a Contender>,
+    groups: Vec<Group>,
+    spared: Vec<(&'a Contender, SparedReason)>,
+}
+
+impl<'a> Field<'a> {
+    /// Nobody is compared yet.
+    #[must_use]
+    pub fn new(
+        contenders: &'a [Contender],
+        purpose: Purpose,
+        order: Order,
+        rules: &settings::Ranking,
+    ) -> Self {
+        let scale = Scale::new(contenders, order, purpose.need());
+        let (mut open, mut spared) = (Vec::with_capacity(contenders.len()), Vec::new());
+        for contender in contenders {
+            match spare::why(contender, purpose) {
+                None => open.push(contender),
+                Some(why) => spared.push((contender, why)),
+            }
+        }
+        let groups = group::take_out(&mut open, scale, rules.group_below);
+        Self { purpose, scale, open, groups, spared }
+    }
+
+    /// The first `head` of each list, and how many there are.
+    #[must_use]
+    pub fn ranking(&self, head: usize) -> Ranking {
+        let candidates = self.first(head, |_| true);
+        // In the order in which they would have gone, so that the first tell most.
+        let spared: Vec<_> = self.spared.iter().map(|(contender, _)| *contender).collect();
+        let named = self.scale.sorted(&spared, head).map(|at| {
+            let (contender, why) = self.spared[at];
+            Spared { name: contender.name.clone(), uid: contender.uid.clone(), why }
+        });
+        Ranking {
+            signal: self.purpose.name().into(),
+            order: self.scale.order(),
+            candidates,
+            n_candidates: self.open.len() + self.groups.len(),
+            spared: named.collect(),
+            n_spared: self.spared.len(),
+            outsiders: Vec::new(),
         }
     }
-    let groups = group::take_out(&mut open, scale, rules.group_below);
-    let (n_single, n_candidates) = (open.len(), open.len() + groups.len());
-    open.extend(groups.iter().map(|group| &group.sum));
-    let candidates = scale.sorted(&open, head).map(|at| Candidate {
-        members: at.checked_sub(n_single).map_or_else(Vec::new, |at| groups[at].members.clone()),
-        name: open[at].name.clone(),
-        namespace: open[at].namespace.clone(),
-        uid: open[at].uid.clone(),
-        keys: scale.keys(open[at]),
-    });
-    let candidates = candidates.collect();
-    // In the order in which they would have gone, so that the first tell most.
-    let order_of_spared: Vec<_> = spared.iter().map(|(contender, _)| *contender).collect();
-    let named = scale.sorted(&order_of_spared, head).map(|at| {
-        let (contender, why) = spared[at];
-        Spared { name: contender.name.clone(), uid: contender.uid.clone(), why }
-    });
-    Ranking {
-        signal: purpose.name().into(),
-        order,
-        candidates,
-        n_candidates,
-        spared: named.collect(),
-        n_spared: spared.len(),
-        outsiders: Vec::new(),
+
+    /// The first of those that `counts` picks. They alone are sorted.
+    #[must_use]
+    pub fn first(&self, head: usize, counts: impl Fn(&Contender) -> bool) -> Vec<Candidate> {
+        let single = self.open.iter().map(|contender| (*contender, &[][..]));
+        let groups = self.groups.iter().map(|group| (&group.sum, &group.members[..]));
+        let (all, members): (Vec<_>, Vec<_>) =
+            single.chain(groups).filter(|(contender, _)| counts(contender)).unzip();
+        let sorted = self.scale.sorted(&all, head).map(|at| Candidate {
+            members: members[at].to_vec(),
+            name: all[at].name.clone(),
+            namespace: all[at].namespace.clone(),
+            uid: all[at].uid.clone(),
+            keys: self.scale.keys(all[at]),
+        });
+        sorted.collect()
     }
 }
 

@@ -3,9 +3,11 @@ mod presets;
 mod upstream;
 
 use super::*;
+use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::{Key, KeyValue, SparedReason};
-use crate::model::pod::QosClass;
+use crate::model::pod::{Place, QosClass};
 use crate::model::quantity::Quantity;
+use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::units::Nanos;
 use crate::model::workload::Owner;
 
@@ -49,4 +51,16 @@ fn keys(candidate: &Candidate) -> String {
         format!("{}={}", json["key"], json["value"]).replace('"', "")
     });
     keys.collect::<Vec<_>>().join(" ")
+}
+
+/// A tree of these paths, with ids from 1 in the order of the list.
+pub(super) fn tree(paths: &[&str]) -> Snapshot {
+    let id = |path: &str| paths.iter().position(|p| *p == path).map(|at| CgroupId(at as u64 + 1));
+    let scope = |path: &&str| {
+        let parent = path.rsplit_once('/').and_then(|(above, _)| id(above));
+        let path = CgroupPath((*path).into());
+        Scope { place: Place::of(&path), path, parent, ..Scope::default() }
+    };
+    let scopes = paths.iter().map(|path| (id(path).unwrap(), scope(path))).collect();
+    Snapshot { scopes, ..Snapshot::default() }
 }

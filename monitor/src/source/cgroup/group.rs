@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::files::{File, FileSet};
 use super::kept::{Budget, Reader};
 use super::listing::Listing;
-use super::{Turn, due, quiet};
+use super::{Turn, due, quiet, xattr};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, MemoryFiles};
 use crate::model::sample::{Gap, GapReason};
 use crate::model::units::Micros;
@@ -28,6 +28,8 @@ pub(crate) struct Group {
     pub(crate) children: BTreeMap<CString, Child>,
     /// Its directory.
     pub(crate) dir: Option<OwnedFd>,
+    /// The owner of its directory.
+    pub(crate) owner: u32,
     /// Must be listed again, whatever its link count says.
     pub(crate) relist: bool,
     pub(crate) files: FileSet,
@@ -63,6 +65,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) turn: &'a Turn,
     pub(crate) reader: &'a mut Reader,
     pub(crate) gaps: &'a mut Gaps,
+    /// Its owner's word counts: root's, or that of the owner of the cgroup above.
+    pub(crate) is_heard: bool,
 }
 
 impl Group {
@@ -80,6 +84,7 @@ impl Group {
             at,
             children: BTreeMap::new(),
             dir: None,
+            owner: 0,
             relist: true,
             files: FileSet::default(),
             has_pressure_switch: false,
@@ -156,6 +161,7 @@ impl Group {
             for file in File::SETTINGS {
                 self.read_file(file, &mut now, on)?;
             }
+            now.preference = if on.is_heard { xattr::preference(on.dir) } else { None };
         } else {
             carry_settings(&self.last, &mut now);
         }
@@ -279,4 +285,5 @@ fn carry_settings(last: &Cgroup, now: &mut Cgroup) {
     now.memory = MemoryFiles { max, high, low, min, ..now.memory };
     now.pids_max = last.pids_max;
     now.n_procs = last.n_procs;
+    now.preference = last.preference;
 }

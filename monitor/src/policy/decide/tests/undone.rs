@@ -56,8 +56,9 @@ fn whoever_cannot_take_any_step_is_left_after_one_round_and_that_is_told() {
 #[test]
 fn a_squeeze_is_taken_back_when_it_has_served_and_when_it_does_not() {
     let cpu = [met(pressure(PressureSignal::Cpu(Percent(60_00))))];
+    type Row<'a> = (u64, u64, bool, &'a [(u64, ReleaseReason)]);
     #[rustfmt::skip]
-    let table: [(u64, u64, bool, &[(u64, ReleaseReason)]); 6] = [
+    let table: [Row<'_>; 6] = [
         // met until second, looked at, pod ends, released
         (3,   12,  false, &[]),                              // calm since the fourth second
         (3,   14,  false, &[(1, ReleaseReason::Over)]),

@@ -49,8 +49,8 @@ fn sample(pods: impl IntoIterator<Item = Pod>) -> Sample {
 
 fn of(sample: &Sample, snapshot: &Snapshot, signal: &str, order: Order) -> Vec<Contender> {
     let purpose = Purpose::named(signal).unwrap();
-    let rules = settings::Ranking::default();
-    of_node(sample, snapshot, &HarmStanding::default(), (purpose, order), &rules)
+    let settings = Settings::default();
+    of_node(sample, snapshot, &HarmStanding::default(), (purpose, order), &settings)
 }
 
 fn text(quantity: Option<Quantity>) -> String {
@@ -152,6 +152,7 @@ fn the_api_tells_who_a_pod_is_and_what_it_asked_for() {
         harm: None,
         started: Some(1_700_000_000),
         owner: Some(owner),
+        preference: None,
         spared: None,
     };
     assert_eq!(got, [want]);
@@ -198,7 +199,7 @@ fn pods_that_opted_out_and_our_own_are_spared() {
     for (label, value, want) in table {
         let mut pod = pod("u", "w", &[]);
         pod.labels.insert(label.into(), value.into());
-        let got = Contender::of(&pod, QosClass::BestEffort, &settings::Ranking::default());
+        let got = Contender::of(&pod, QosClass::BestEffort, &Settings::default().ranking);
         assert_eq!(got.spared, want, "{label}={value}");
     }
 }
@@ -216,9 +217,9 @@ fn small_hogs_of_unknown_owners_are_one_candidate_where_each_does_harm() {
     standing.memory.is_measured = true;
     standing.memory.pods = uids.iter().map(|uid| (uid.clone(), entry(2))).collect();
     let purpose = Purpose::named("memory.available").unwrap();
-    let rules = settings::Ranking::default();
-    let pods = of_node(&Sample::default(), &snapshot, &standing, (purpose, Order::Qos), &rules);
-    let got = rank_all(&pods, purpose, Order::Qos, &rules);
+    let settings = Settings::default();
+    let pods = of_node(&Sample::default(), &snapshot, &standing, (purpose, Order::Qos), &settings);
+    let got = rank_all(&pods, purpose, Order::Qos, &settings.ranking);
     let names: Vec<_> = got.candidates.iter().map(|c| (c.name.as_str(), c.members.len())).collect();
     assert_eq!(names, [("UnknownOwner/BestEffort", 40), ("still", 0)]);
 }

@@ -1,9 +1,9 @@
 //! Waiting laid on each by its share of what was taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Doings, Entry, Party, Tree};
-use crate::model::cgroup::Cgroup;
+use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::Scope;
@@ -28,11 +28,12 @@ struct Part {
 impl Share {
     /// Memory: growth of `memory.current`, and time in which the node or its allocatable was short.
     ///
-    /// A cgroup that was not there before has charged all that it has. One that shrank has taken
+    /// A cgroup that was not there before has charged all that it has; one that could not be read
+    /// has charged nobody knows what. One that shrank has taken
     /// nothing: what it gives back relieves nobody of having waited.
-    pub(super) fn of_memory(tree: &Tree<'_>, before: &Sample) -> Self {
+    pub(super) fn of_memory(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
         let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
-        Self::of(tree, before, current, |scope| {
+        Self::of(tree, (before, unread), current, |scope| {
             let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
             Part {
                 waited: of_interval(shortage, tree.snapshot.interval),
@@ -43,18 +44,19 @@ impl Share {
     }
 
     /// Disks: bytes read and written, and task time asleep in IO wait.
-    pub(super) fn of_io(tree: &Tree<'_>, before: &Sample) -> Self {
+    pub(super) fn of_io(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
         let moved = |files: &Cgroup| files.io.map(|io| io.read.0.saturating_add(io.written.0));
-        Self::of(tree, before, moved, |scope| {
+        Self::of(tree, (before, unread), moved, |scope| {
             let waited = scope.io_wait.map(|wait| wait.now).unwrap_or_default();
             Part { waited, ..Part::default() }
         })
     }
 
-    /// By pods, and by the cgroups outside pods that have none below them: each is counted once.
+    /// By pods and workloads, and by the other cgroups that have none below them: each is counted
+    /// once.
     fn of(
         tree: &Tree<'_>,
-        before: &Sample,
+        (before, unread): (&Sample, &BTreeSet<CgroupId>),
         counter: fn(&Cgroup) -> Option<u64>,
         waits: impl Fn(&Scope) -> Part,
     ) -> Self {
@@ -63,13 +65,17 @@ impl Share {
             let Some(party) = tree.parties.get(id) else { continue };
             let counts = match party {
                 Party::Pod(_) => matches!(scope.place, Place::Pod { .. }),
-                Party::Outside(_) => !tree.parents.contains(id),
+                _ if tree.workloads.has(*id) => true,
+                Party::Outside(path) => *path == scope.path && !tree.parents.contains(id),
             };
             if !counts {
                 continue;
             }
             let now = scope.files.as_ref().and_then(counter);
-            let earlier = before.cgroups.get(id).map_or(Some(0), counter);
+            let earlier = match before.cgroups.get(id) {
+                Some(group) => counter(group),
+                None => (!unread.contains(id)).then_some(0),
+            };
             let grown = now.zip(earlier).map_or(0, |(now, earlier)| now.saturating_sub(earlier));
             let part = share.0.entry(party.clone()).or_default();
             let Part { waited, limited, .. } = waits(scope);

@@ -83,7 +83,8 @@ impl Node {
     }
 
     fn update(&mut self) {
-        self.standing.update(Some(&self.before), &self.sample, &self.snapshot);
+        let none = Workloads::default();
+        self.standing.update(Some(&self.before), &self.sample, &self.snapshot, &none);
     }
 
     /// Milliseconds a second of others' waiting and of its own.
@@ -118,7 +119,7 @@ fn run_queue_waits_are_laid_on_the_pod_whose_container_ran() {
     for (who, others, own) in table {
         assert_eq!(node.harm(Need::Cpu, who), (others, own), "{who}");
     }
-    let told = node.standing.cpu.outsiders(3);
+    let told = node.standing.cpu.outsiders(3, |_| true);
     let want = Outsider { path: CgroupPath(DAEMON.into()), harm: Nanos(40 * MS) };
     assert_eq!(told, [want]);
 }
@@ -163,6 +164,47 @@ fn a_pod_that_is_new_has_charged_all_that_it_has() {
     node.charges(POD_B, Some(100), 100, Percent(50_00));
     node.update();
     assert_eq!(node.harm(Need::Memory, "a"), (500, 0));
+}
+
+#[test]
+fn a_pod_that_could_not_be_read_for_a_tick_has_not_charged_all_that_it_has() {
+    let mut node = Node::new();
+    let (a, b) = (node.id(POD_A), node.id(POD_B));
+    let of = |ids: &[CgroupId], fails: bool| {
+        let (object, detail) = ("/kubepods/burstable/poda/memory.current".into(), String::new());
+        let gap = crate::model::sample::Gap { object, why: GapReason::Failed, detail };
+        let cgroups = ids.iter().map(|id| (*id, Cgroup::default())).collect();
+        let gaps = if fails { vec![gap] } else { vec![] };
+        Sample { cgroups, gaps, kernel: node.sample.kernel.clone(), ..Sample::default() }
+    };
+    let samples = [of(&[a, b], false), of(&[b], true), of(&[b], true), of(&[a, b], false)];
+    for pair in samples.windows(2) {
+        (node.before, node.sample) = (pair[0].clone(), pair[1].clone());
+        if pair[1].cgroups.contains_key(&a) {
+            node.charges(POD_A, None, 400, Percent(0));
+            node.charges(POD_B, Some(100), 100, Percent(50_00));
+        }
+        node.update();
+    }
+    assert_eq!(node.harm(Need::Memory, "a"), (0, 0));
+}
+
+#[test]
+fn what_a_workload_does_is_the_doing_of_all_of_it() {
+    let mut node = Node::new();
+    let rules = [crate::model::settings::WorkloadRule {
+        path: "/system.slice".parse().unwrap(),
+        qos_class: crate::model::pod::QosClass::Burstable,
+        priority: 0,
+        requests: [].into(),
+    }];
+    node.blame(POD_B, DAEMON, 300);
+    node.blame(DAEMON, "/system.slice", 50); // within it
+    let snapshot = node.snapshot.clone();
+    let workloads = Workloads::of(&rules, &snapshot);
+    node.standing.update(Some(&node.before), &node.sample, &snapshot, &workloads);
+    assert_eq!(node.harm(Need::Cpu, "/system.slice"), (300, 50));
+    assert_eq!(node.harm(Need::Cpu, DAEMON), (0, 0), "and of nobody else");
 }
 
 #[test]
@@ -245,7 +287,7 @@ fn what_is_not_measured_is_unknown_and_forgotten() {
     let before = node.standing.clone();
     node.snapshot.interval = Nanos(0);
     node.update();
-    node.standing.update(None, &node.sample, &node.snapshot);
+    node.standing.update(None, &node.sample, &node.snapshot, &Workloads::default());
     assert_eq!(node.standing, before);
 }
 

@@ -1,0 +1,94 @@
+//! Who else may write a limit: as far as can be told by who runs.
+
+use std::fs;
+use std::path::Path;
+
+use crate::model::limit::LimitWrite;
+
+/// Those who may, in words.
+pub(super) fn suspects(proc: &Path, write: &LimitWrite) -> String {
+    let mut who = Vec::new();
+    let running = running(proc);
+    let name = write.cgroup.segments().next_back().unwrap_or_default();
+    if name.ends_with(".slice")
+        && running.iter().any(|(pid, name)| (*pid, name.as_str()) == (1, "systemd"))
+    {
+        let property = property(&write.file).map_or_else(String::new, |p| format!(" {p}= in"));
+        who.push(format!(
+            "systemd, which writes what its unit says whenever that is loaded (set{property} \
+             {name} there)"
+        ));
+    }
+    let this = std::process::id();
+    for (pid, name) in &running {
+        match name.as_str() {
+            "kubelet" => who.push(format!("the kubelet ({pid}), by a configuration of its own")),
+            "isobar" if *pid != this => who.push(format!("another isobar ({pid})")),
+            _ => {}
+        }
+    }
+    match who.as_slice() {
+        [] => "who it is cannot be told: neither a kubelet nor a unit of systemd's has it".into(),
+        who => format!("it may be {}", who.join(", or ")),
+    }
+}
+
+/// Processes by number and name.
+fn running(proc: &Path) -> Vec<(u32, String)> {
+    let Ok(entries) = fs::read_dir(proc) else { return Vec::new() };
+    let one = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+        Some((pid, name.trim_end().to_owned()))
+    };
+    let mut all: Vec<_> = entries.flatten().filter_map(one).collect();
+    all.sort_unstable();
+    all
+}
+
+/// The property by which systemd knows a file: systemd.resource-control(5).
+fn property(file: &str) -> Option<&'static str> {
+    Some(match file {
+        "memory.max" => "MemoryMax",
+        "cpu.weight" => "CPUWeight",
+        "pids.max" => "TasksMax",
+        "cpuset.cpus" => "AllowedCPUs",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::CgroupPath;
+    use crate::model::settings::WrittenLimit;
+
+    #[test]
+    fn who_may_have_written_is_told_by_who_runs() {
+        #[rustfmt::skip]
+        let table: [(&[(u32, &str)], &str, &str, &str); 5] = [
+            // who runs, cgroup, file, what is said
+            (&[(1, "init")],                   "/kubepods",       "memory.max",      "who it is cannot be told"),
+            (&[(1, "systemd"), (7, "kubelet")], "/kubepods",      "memory.max",      "it may be the kubelet (7), by"),
+            (&[(1, "systemd"), (7, "kubelet")], "/kubepods.slice", "memory.max",     "(set MemoryMax= in kubepods.slice there), or the kubelet (7)"),
+            (&[(1, "systemd")],                "/kubepods.slice", "hugetlb.2MB.max", "(set kubepods.slice there)"),
+            (&[(1, "init"), (9, "isobar")],    "/kubepods.slice", "pids.max",        "it may be another isobar (9)"),
+        ];
+        for (running, cgroup, file, want) in table {
+            let proc = tempfile::tempdir().unwrap();
+            for (pid, name) in running {
+                let dir = proc.path().join(pid.to_string());
+                fs::create_dir(&dir).unwrap();
+                fs::write(dir.join("comm"), format!("{name}\n")).unwrap();
+            }
+            let write = LimitWrite {
+                what: WrittenLimit::Allocatable,
+                cgroup: CgroupPath(cgroup.into()),
+                file: file.into(),
+                value: "1".into(),
+            };
+            let got = suspects(proc.path(), &write);
+            assert!(got.contains(want), "{running:?} {cgroup} {file}: {got}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Keeps limits of the node written, on a thread of its own: to lower a limit may take the kernel
+//! seconds, and neither the loop nor whoever relieves the node may wait for that.
+//! In: the settings. Out: how each limit stands, and what is not written and why.
+
+mod intruders;
+mod survey;
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use crate::act::limits as act;
+use crate::clock;
+use crate::model::capability::{Capability, CapabilityState};
+use crate::model::limit::{LimitResult, LimitState};
+use crate::model::settings::{Settings, WrittenLimit};
+use crate::model::units::Nanos;
+use crate::policy::limits::writes::{Refusal, Writes};
+
+pub use intruders::{Intruder, intruders};
+pub use survey::{CPU_STATE, Places, Survey, look, spelled};
+
+/// Ticks from one look to the next.
+const EVERY: u64 = 10;
+/// How often it is counted who still may run on reserved CPUs: every process of a pod is read.
+const COUNTED: Nanos = Nanos(60 * Nanos::SECOND.0);
+
+/// What is asked for.
+struct Order {
+    settings: Settings,
+    is_enforced: bool,
+}
+
+/// What was found and done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Report {
+    states: Vec<LimitState>,
+    refused: Vec<Refusal>,
+    /// Why nothing could be looked at.
+    trouble: Option<String>,
+}
+
+/// The loop's end of it.
+pub(super) struct Keeping {
+    orders: SyncSender<Order>,
+    reports: Receiver<Report>,
+    last: Report,
+    /// The tick and the generation of the last order.
+    asked: Option<(u64, u64)>,
+}
+
+impl Keeping {
+    /// Gives it a thread.
+    ///
+    /// # Errors
+    /// If none can be made.
+    pub(super) fn begin(places: Places, acts: act::Places) -> io::Result<Self> {
+        let (orders, inbox) = sync_channel::<Order>(1);
+        let (outbox, reports) = sync_channel(1);
+        let mut keeper =
+            Keeper { places, limits: act::Limits::new(acts), counted: None, told: String::new() };
+        thread::Builder::new().name("limits".into()).spawn(move || {
+            while let Ok(order) = inbox.recv() {
+                if outbox.send(keeper.keep(&order)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { orders, reports, last: Report::default(), asked: None })
+    }
+
+    /// Has it look if it is time to, or if the settings have changed; never waits. How the limits
+    /// were found to stand, and what could not be done.
+    pub(super) fn look(
+        &mut self,
+        tick: u64,
+        settings: &Settings,
+        is_enforced: bool,
+    ) -> (&[LimitState], Vec<Capability>) {
+        if let Ok(report) = self.reports.try_recv() {
+            tell(&self.last, &report);
+            self.last = report;
+        }
+        if settings.node.write_limits.is_empty() {
+            (self.last, self.asked) = (Report::default(), None);
+            return (&[], Vec::new());
+        }
+        let is_due = self.asked.is_none_or(|(then, generation)| {
+            generation != settings.generation || tick >= then.saturating_add(EVERY)
+        });
+        // One that is still busy is asked again at the next tick.
+        if is_due && self.orders.try_send(Order { settings: settings.clone(), is_enforced }).is_ok()
+        {
+            self.asked = Some((tick, settings.generation));
+        }
+        (&self.last.states, self.last.capabilities())
+    }
+}
+
+impl Report {
+    fn capabilities(&self) -> Vec<Capability> {
+        let refused = self.refused.iter().map(|refusal| Capability {
+            name: format!("limits of {}", refusal.level),
+            state: CapabilityState::Absent,
+            detail: refusal.why.clone(),
+            remedy: Some(refusal.remedy.clone()),
+        });
+        let trouble = self.trouble.iter().map(|trouble| Capability {
+            name: "limits".into(),
+            state: CapabilityState::Absent,
+            detail: trouble.clone(),
+            remedy: None,
+        });
+        refused.chain(trouble).collect()
+    }
+}
+
+/// The thread's end of it.
+struct Keeper {
+    places: Places,
+    limits: act::Limits,
+    /// When it was last counted who may run on reserved CPUs.
+    counted: Option<Nanos>,
+    /// What that came to, in words.
+    told: String,
+}
+
+impl Keeper {
+    fn keep(&mut self, order: &Order) -> Report {
+        let survey = match Survey::of(&self.places, &order.settings) {
+            Ok(survey) => survey,
+            Err(why) => return Report { trouble: Some(why.to_string()), ..Report::default() },
+        };
+        let Writes { writes, refused } = survey.writes(&order.settings.node.write_limits);
+        let now = clock::now().boot;
+        let mut states = self.limits.hold(&writes, order.is_enforced, now);
+        self.count(&survey, &mut states, now);
+        Report { states, refused, trouble: None }
+    }
+
+    /// Says of the reserved CPUs who may run there all the same: after they were written, and
+    /// every now and then.
+    fn count(&mut self, survey: &Survey, states: &mut [LimitState], now: Nanos) {
+        let of_cpus = |state: &&mut LimitState| state.write.what == WrittenLimit::ReservedCpus;
+        let is_new = |state: &LimitState| {
+            matches!(state.result, LimitResult::Written | LimitResult::Drifted)
+        };
+        let is_any_new = states.iter().any(is_new);
+        let Some(state) = states.iter_mut().find(of_cpus) else { return };
+        if is_any_new || self.counted.is_none_or(|then| now.since(then) >= COUNTED) {
+            self.counted = Some(now);
+            self.told = match survey.intruders() {
+                Ok((found, _)) if found.is_empty() => String::new(),
+                Ok((found, _)) => intruders::words(&found),
+                Err(why) => why.to_string(),
+            };
+        }
+        let parts = [state.detail.as_str(), self.told.as_str()];
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        state.detail = parts.join("; ");
+    }
+}
+
+/// Tells in the log what has happened, and what is otherwise than at the last look.
+fn tell(before: &Report, now: &Report) {
+    for refusal in now.refused.iter().filter(|refusal| !before.refused.contains(refusal)) {
+        let Refusal { level, why, remedy } = refusal;
+        tracing::warn!("limits of {level} are not written: {why}; {remedy}");
+    }
+    for trouble in now.trouble.iter().filter(|_| now.trouble != before.trouble) {
+        tracing::warn!("limits are not written: {trouble}");
+    }
+    for state in &now.states {
+        let LimitState { write, before: was, detail, result, .. } = state;
+        let (cgroup, file, value) = (&write.cgroup, &write.file, &write.value);
+        // The numbers in the words of a failure change all the time.
+        let was_so = |old: &&LimitState| old.write == *write && old.result == *result;
+        let is_news = !before.states.iter().any(|old| was_so(&old));
+        match result {
+            LimitResult::Kept | LimitResult::Observed if is_news && !detail.is_empty() => {
+                tracing::info!("{file} of {cgroup}: {detail}");
+            }
+            LimitResult::Kept | LimitResult::Observed => {}
+            LimitResult::Written => {
+                let was = was.as_deref().unwrap_or_default();
+                tracing::info!(
+                    "{file} of {cgroup} is {value} now, at first it was {was:?}; {detail}"
+                );
+            }
+            LimitResult::Drifted => tracing::warn!("{file} of {cgroup}: {detail}"),
+            LimitResult::Failed if is_news => {
+                tracing::warn!("{file} of {cgroup} is not {value}: {detail}");
+            }
+            LimitResult::Failed => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Who may run on reserved CPUs although no pod should: a set that was written counts for whoever
+//! runs there already too, but for those whose cgroup has no cpuset above it.
+
+use serde::Serialize;
+
+use crate::model::cgroup::CgroupPath;
+use crate::model::cpuset::CpuSet;
+use crate::model::pod::Place;
+use crate::model::sample::Gap;
+use crate::policy::limits::cpus;
+use crate::source::processes::{Members, Process, Processes};
+
+/// A process of a pod that may run where none should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Intruder {
+    /// Its number.
+    pub pid: u32,
+    /// What it is called.
+    pub name: String,
+    /// The uid of its pod.
+    pub pod: String,
+    /// Where it runs.
+    pub cgroup: CgroupPath,
+    /// Which of the reserved CPUs.
+    pub cpus: CpuSet,
+}
+
+/// Processes of pods that may run on `reserved` CPUs, by the first thread of each; and what could
+/// not be read.
+#[must_use]
+pub fn intruders(processes: &Processes, reserved: &CpuSet) -> (Vec<Intruder>, Vec<Gap>) {
+    let is_pods =
+        |path: &CgroupPath| matches!(Place::of(path), Place::Pod { .. } | Place::Container { .. });
+    let (members, gaps) = processes.read(is_pods);
+    let mut found = Vec::new();
+    for Members { path, processes } in members {
+        let (Place::Pod { uid: pod, .. } | Place::Container { pod, .. }) = Place::of(&path) else {
+            continue;
+        };
+        let on_reserved = processes.into_iter().filter_map(|process| {
+            let cpus = cpus::common(&process.cpus_allowed, reserved);
+            let (pod, cgroup) = (pod.clone(), path.clone());
+            let Process { pid, name, .. } = process;
+            (!cpus.0.is_empty()).then_some(Intruder { pid, name, pod, cgroup, cpus })
+        });
+        found.extend(on_reserved);
+    }
+    (found, gaps)
+}
+
+/// How many, and the first few.
+pub(super) fn words(found: &[Intruder]) -> String {
+    const NAMED: usize = 3;
+    let first = found.iter().take(NAMED).map(|one| format!("{} ({})", one.name, one.pid));
+    let first = first.collect::<Vec<_>>().join(", ");
+    let more = if found.len() > NAMED { ", .." } else { "" };
+    format!("{} processes of pods may still run on reserved CPUs: {first}{more}", found.len())
+}

@@ -1,0 +1,112 @@
+//! What the node is like, as far as limits depend on it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::intruders::{Intruder, intruders};
+use crate::model::cgroup::CgroupPath;
+use crate::model::cpuset::CpuSet;
+use crate::model::sample::Gap;
+use crate::model::settings::{Node, Settings, WrittenLimit};
+use crate::policy::limits::checkpoint::State;
+use crate::policy::limits::cpus::Plan;
+use crate::policy::limits::drift::Live;
+use crate::policy::limits::writes::{Ground, Writes, writes};
+use crate::policy::limits::{capacity, names};
+use crate::source::machine::{self, Groups};
+use crate::source::processes::Processes;
+use crate::source::{OpenError, Roots};
+
+/// The state of the kubelet's CPU manager, below the kubelet's directory.
+pub const CPU_STATE: &str = "cpu_manager_state";
+
+/// Where the node is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Where procfs is mounted.
+    pub proc: PathBuf,
+    /// Where sysfs is mounted.
+    pub sys: PathBuf,
+    /// Where cgroup v2 is mounted; `None` finds it.
+    pub cgroup_root: Option<PathBuf>,
+}
+
+/// A node as it was found.
+#[derive(Debug)]
+pub struct Survey {
+    places: Places,
+    /// Cgroups are spelled as they are found.
+    settings: Settings,
+    ground: Ground,
+    reserved: CpuSet,
+}
+
+impl Survey {
+    /// Looks at the node.
+    ///
+    /// # Errors
+    /// If there is no cgroup v2 tree.
+    pub fn of(places: &Places, settings: &Settings) -> Result<Self, OpenError> {
+        let groups = Groups::open(&places.proc, places.cgroup_root.as_deref())?;
+        let mut settings = settings.clone();
+        settings.node = spelled(&groups, &settings.node);
+        let node = &settings.node;
+        let machine = machine::read(&places.proc, &places.sys, Path::new(&node.kubelet_root));
+        let plan = Plan::of(&settings, &machine.cpus).unwrap_or_default();
+        let ground = Ground {
+            capacity: capacity::capacity(&machine, node),
+            live: look(&groups, node, &mut Vec::new()),
+            offered: groups.controllers(),
+            exclusive: exclusive(node, &plan),
+            topology: machine.cpus,
+        };
+        Ok(Self { places: places.clone(), settings, ground, reserved: plan.reserved })
+    }
+
+    /// What is to be written of `what`, and what is not.
+    #[must_use]
+    pub fn writes(&self, what: &BTreeSet<WrittenLimit>) -> Writes {
+        writes(&self.settings, what, &self.ground)
+    }
+
+    /// Processes of pods that may run on reserved CPUs, and what could not be read.
+    ///
+    /// # Errors
+    /// If there is no cgroup v2 tree.
+    pub fn intruders(&self) -> Result<(Vec<Intruder>, Vec<Gap>), OpenError> {
+        let Places { proc, cgroup_root, .. } = self.places.clone();
+        let roots = Roots { proc, cgroup: cgroup_root, ..Roots::default() };
+        Ok(intruders(&Processes::open(&roots)?, &self.reserved))
+    }
+}
+
+/// `node` with the cgroup driver by which kubepods is spelled here.
+pub fn spelled(groups: &Groups, node: &Node) -> Node {
+    names::as_spelled(node, |path| groups.look(path, &mut Vec::new()).exists)
+}
+
+/// The cgroups that the kubelet limits.
+pub fn look(groups: &Groups, node: &Node, gaps: &mut Vec<Gap>) -> Live {
+    let mut one = |path: CgroupPath| groups.look(&path, gaps);
+    let pods = one(names::kubepods(node));
+    let mut reserved = |name: &str| names::reserved(node.cgroup_driver, name).map(&mut one);
+    Live {
+        pods,
+        kube_reserved: reserved(&node.kube_reserved_cgroup),
+        system_reserved: reserved(&node.system_reserved_cgroup),
+    }
+}
+
+/// CPUs that containers have for themselves. Without a state, or with one that the kubelet would
+/// refuse, nobody has.
+fn exclusive(node: &Node, plan: &Plan) -> CpuSet {
+    let file = Path::new(&node.kubelet_root).join(CPU_STATE);
+    let Ok(text) = fs::read_to_string(file) else { return CpuSet::default() };
+    let state = State::read(&text);
+    let policy = if node.static_cpus { "static" } else { "none" };
+    match state.refusals(Some(policy), plan).is_empty() {
+        true => state.exclusive(),
+        false => CpuSet::default(),
+    }
+}

@@ -1,0 +1,119 @@
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::*;
+use crate::model::cpuset::CpuSet;
+
+/// A machine of two CPUs in plain files, with kubepods and a process on both.
+fn machine(dir: &Path) {
+    let set = |path: &str, text: &str| {
+        let path = dir.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    set("sys/devices/system/cpu/online", "0-1\n");
+    set("proc/7/status", "Name:\tspin\nPPid:\t1\nVmRSS:\t4 kB\nCpus_allowed_list:\t0-1\n");
+    set("proc/7/oom_score_adj", "0\n");
+    set("cgroup/cgroup.procs", "");
+    for cgroup in ["kubepods", "kubepods/burstable", "kubepods/burstable/pod1-2"] {
+        set(&format!("cgroup/{cgroup}/cpuset.cpus"), "\n");
+        set(&format!("cgroup/{cgroup}/cgroup.procs"), "");
+    }
+    set("cgroup/kubepods/burstable/pod1-2/cgroup.procs", "7\n");
+}
+
+fn keeping(dir: &Path) -> Keeping {
+    let (proc, cgroup_root) = (dir.join("proc"), dir.join("cgroup"));
+    let places =
+        Places { proc: proc.clone(), sys: dir.join("sys"), cgroup_root: Some(cgroup_root.clone()) };
+    Keeping::begin(places, act::Places { cgroup_root, proc, state: dir.join("state") }).unwrap()
+}
+
+fn settings(what: &[WrittenLimit]) -> Settings {
+    let mut settings = Settings::default();
+    settings.node.write_limits = what.iter().copied().collect();
+    settings.node.reserved_cpus = Some(CpuSet([0].into()));
+    settings
+}
+
+/// What it says once it has carried out what was asked at `tick`.
+fn seen(
+    keeping: &mut Keeping,
+    tick: u64,
+    settings: &Settings,
+    is_enforced: bool,
+) -> (Vec<LimitState>, Vec<Capability>) {
+    keeping.look(tick, settings, is_enforced);
+    for _ in 0..500 {
+        sleep(Duration::from_millis(10));
+        let before = keeping.last.clone();
+        let (states, lacking) = keeping.look(tick, settings, is_enforced);
+        let got = (states.to_vec(), lacking);
+        if keeping.last != before {
+            return got;
+        }
+    }
+    panic!("nothing was heard: {:?}", keeping.last);
+}
+
+#[test]
+fn reserved_cpus_are_kept_from_pods_and_who_is_there_all_the_same_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    machine(dir.path());
+    let mut keeping = keeping(dir.path());
+    let settings = settings(&[WrittenLimit::ReservedCpus]);
+    let set = || fs::read_to_string(dir.path().join("cgroup/kubepods/cpuset.cpus")).unwrap();
+    let results = |states: &[LimitState]| states.iter().map(|one| one.result).collect::<Vec<_>>();
+    use LimitResult::{Drifted, Failed, Observed, Written};
+
+    let (states, _) = seen(&mut keeping, 1, &settings, false);
+    assert_eq!((results(&states), set().trim()), (vec![Observed, Observed, Failed], ""));
+    let (states, _) = seen(&mut keeping, 11, &settings, true);
+    assert_eq!((results(&states), set().trim()), (vec![Written, Written, Failed], "1"));
+    let told = "1 processes of pods may still run on reserved CPUs: spin (7)";
+    assert_eq!(states[0].detail, told);
+    assert!(states[2].detail.contains("/kubepods/besteffort is not there"), "{:?}", states[2]);
+
+    fs::write(dir.path().join("cgroup/kubepods/cpuset.cpus"), "0-1\n").unwrap();
+    let (states, _) = keeping.look(20, &settings, true);
+    assert_eq!(results(states)[0], Written, "not looked at before it is time");
+    let (states, _) = seen(&mut keeping, 21, &settings, true);
+    assert_eq!((states[0].result, set().trim()), (Drifted, "1"));
+    let detail = format!("somebody wrote \"0-1\" over 1; it was written again; {told}");
+    assert_eq!(states[0].detail, detail);
+}
+
+#[test]
+fn what_is_not_written_is_a_capability_with_a_remedy_and_another_configuration_counts_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    machine(dir.path());
+    let mut keeping = keeping(dir.path());
+    let mut settings = settings(&[WrittenLimit::ReservedCpus]);
+    settings.node.reserved_cpus = Some(CpuSet([0, 1].into()));
+    let (states, lacking) = seen(&mut keeping, 1, &settings, true);
+    assert_eq!(states, []);
+    assert_eq!(
+        (lacking[0].name.as_str(), lacking[0].state),
+        ("limits of reserved CPUs", CapabilityState::Absent)
+    );
+    assert!(lacking[0].detail.contains("all CPUs are reserved: 0-1"), "{lacking:?}");
+    assert_eq!(lacking[0].remedy.as_deref(), Some("reserve fewer CPUs"));
+    settings.generation = 1;
+    settings.node.reserved_cpus = Some(CpuSet([1].into()));
+    let (states, lacking) = seen(&mut keeping, 2, &settings, true);
+    assert_eq!((states[0].write.value.as_str(), lacking.len()), ("0", 0));
+    settings.node.write_limits.clear();
+    assert_eq!(keeping.look(3, &settings, true), (&[][..], Vec::new()));
+}
+
+#[test]
+fn without_a_cgroup_tree_nothing_is_written_and_it_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    machine(dir.path());
+    fs::remove_dir_all(dir.path().join("cgroup")).unwrap();
+    let (states, lacking) =
+        seen(&mut keeping(dir.path()), 1, &settings(&[WrittenLimit::Allocatable]), true);
+    assert_eq!((states.len(), lacking[0].name.as_str()), (0, "limits"));
+}

@@ -1,0 +1,139 @@
+//! Whom to begin with, and with which step: the first in the ranking for whom a step is left.
+
+use std::collections::BTreeSet;
+
+use super::ladder::{Able, Kind};
+use super::standing::{Proposal, ReliefStanding, Told};
+use super::target::targets_of;
+use super::{Question, Verdict};
+use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Trigger};
+use crate::model::units::{Bytes, Nanos};
+use crate::policy::rank::{Contender, Field, Purpose};
+
+/// As many are looked at beyond the head of the ranking, those left out who are not worth it.
+const BEYOND: usize = 64;
+
+/// Chooses a victim and the first step.
+pub(super) fn begin(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    first: Met,
+    now: Nanos,
+) -> Verdict {
+    let name = first.threshold.name();
+    let head = question.ranking.map(|ranking| &ranking.candidates[..]).unwrap_or_default();
+    if head.is_empty() {
+        let text = format!("nobody may be chosen to relieve {name}");
+        return standing.tell(Told::NobodyLeft, Hold::NobodyLeft, text);
+    }
+    let floor = harm_floor(question, &first.threshold, head);
+    let choice = |list: &[Candidate]| of_those(question, standing, &first, list, floor);
+    if let Some(new) = choice(head) {
+        return standing.take(question, new, now);
+    }
+    if let Some(until) = standing.budget_again(question.relief) {
+        let text = format!(
+            "{} evictions within the budget's window are done; nothing more before it has room",
+            question.relief.budget
+        );
+        return standing.tell(Told::BudgetSpent, Hold::BudgetSpent { until }, text);
+    }
+    let more = beyond(question, head, &standing.begun(&name), floor);
+    if let Some(new) = choice(&more) {
+        return standing.take(question, new, now);
+    }
+    if head.iter().any(|candidate| is_harmless(candidate, floor)) {
+        return Hold::BelowHarmBudget.into();
+    }
+    let n = head.len() + more.len();
+    let text = format!("every step was tried on the first {n} candidates; {name} stays");
+    standing.tell(Told::NothingHelps, Hold::NothingHelps, text)
+}
+
+/// The first of `list` for whom a step is left, and that step.
+fn of_those(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    first: &Met,
+    list: &[Candidate],
+    floor: Nanos,
+) -> Option<Proposal> {
+    let kind = Kind::of(&first.threshold, first.measured);
+    let (name, want) = (first.threshold.name(), wanted(first));
+    let may_end = standing.may_end(question);
+    let harmful = list.iter().filter(|candidate| !is_harmless(candidate, floor));
+    let harmful: Vec<&Candidate> = harmful.collect();
+    targets_of(&harmful, question.sample).into_iter().find_map(|target| {
+        let able = Able::of(question, &target, want, &standing.squeezes);
+        let able = Able { may_end, ..able };
+        let mut next = able.next(kind, None);
+        while let Some((step, _)) = next
+            && standing.has_tried(&name, &target, step)
+        {
+            next = able.next(kind, Some(step));
+        }
+        let (step, why) = next?;
+        Some(Proposal { step, why, target, reason: *first, want })
+    })
+}
+
+/// Those after the head of the ranking who do enough harm and on whom nothing was tried yet: a hog
+/// that many harmless pods of a lower class stand before, and the next one if the first cannot end.
+fn beyond(
+    question: &Question<'_>,
+    head: &[Candidate],
+    begun: &BTreeSet<&str>,
+    floor: Nanos,
+) -> Vec<Candidate> {
+    let Some(field) = question.field else { return Vec::new() };
+    if question.ranking.is_some_and(|ranking| ranking.n_candidates <= head.len()) {
+        return Vec::new();
+    }
+    let looked_at: BTreeSet<&str> = head.iter().map(|candidate| candidate.uid.as_str()).collect();
+    let is_by_harm = by_harm(question).is_some();
+    let does_enough = |contender: &Contender| {
+        let harm = contender.harm.filter(|_| is_by_harm);
+        harm.is_none_or(|harm| Nanos(harm.millis().saturating_mul(1_000_000)) >= floor)
+    };
+    let is_new = |uid: &str| !looked_at.contains(uid) && !begun.contains(uid);
+    field.first(BEYOND, |contender| does_enough(contender) && is_new(&contender.uid))
+}
+
+fn is_harmless(candidate: &Candidate, floor: Nanos) -> bool {
+    harm(candidate).is_some_and(|harm| harm < floor)
+}
+
+/// Work that waits is no reason to end the work of somebody who makes hardly anybody wait. What
+/// runs out does so whoever waits, as for the kubelet. Memory that is thrashed grows in nobody's
+/// hands: where nobody is known to do harm, use decides.
+fn harm_floor(question: &Question<'_>, trigger: &Trigger, candidates: &[Candidate]) -> Nanos {
+    let is_memory = Kind::of(trigger, u64::MAX).is_memory();
+    let does_harm = |contender: &Contender| contender.harm.is_some_and(|harm| harm.millis() > 0);
+    let is_known = || {
+        candidates.iter().filter_map(harm).any(|harm| harm > Nanos(0))
+            || by_harm(question).is_some_and(|field| !field.first(1, does_harm).is_empty())
+    };
+    match Purpose::of(trigger).is_about_waiting() {
+        true if !is_memory || is_known() => question.relief.harm_budget,
+        _ => Nanos(0),
+    }
+}
+
+/// Everybody, where harm is among the keys. The kubelet's order does not know it.
+fn by_harm<'a>(question: &Question<'a>) -> Option<&'a Field<'a>> {
+    let is_by_harm = question.ranking.is_some_and(|ranking| ranking.order == Order::Qos);
+    question.field.filter(|_| is_by_harm)
+}
+
+/// For how long others wait because of it, per second; `None` if that is not known.
+fn harm(candidate: &Candidate) -> Option<Nanos> {
+    let harm = candidate.keys.iter().find(|key| key.key == Key::Harm)?;
+    let KeyValue::Number(ms) = harm.value else { return None };
+    Some(Nanos(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000)))
+}
+
+/// How much memory is missing until the threshold is no longer met.
+fn wanted(met: &Met) -> Option<Bytes> {
+    let Trigger::Eviction(threshold) = met.threshold else { return None };
+    met.missing.filter(|_| threshold.signal.resource() == "memory").map(Bytes)
+}

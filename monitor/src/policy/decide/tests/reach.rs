@@ -1,0 +1,186 @@
+//! Whom a decision reaches, and what it waits for.
+
+use super::*;
+use crate::model::pod::QosClass;
+use crate::model::settings;
+use crate::model::stall::{KernelStalls, OomKill};
+use crate::policy::rank::{Contender, Field, HEAD, Harm, Purpose};
+
+/// Pods of which this many are harmless and one, of a higher class, is the hog.
+fn contenders(n_harmless: usize) -> Vec<Contender> {
+    let pod = |name: String, class, ms: u64| Contender {
+        usage: Some(Quantity::bytes(400 * MIB)),
+        harm: Some(Harm { others: Nanos(ms * 1_000_000), own: Nanos(0) }),
+        ..Contender::unknown(&name, class)
+    };
+    let harmless = (0..n_harmless).map(|i| pod(format!("p{i:02}"), QosClass::BestEffort, 1));
+    harmless.chain([pod("hog".into(), QosClass::Guaranteed, 900)]).collect()
+}
+
+/// One decision about them, with what was tried so far.
+fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefStanding) -> Verdict {
+    let relief = Relief { enforce: StepKind::ALL.into(), ..Relief::default() };
+    let cgroup = |contender: &Contender| Cgroup {
+        path: CgroupPath(format!("/kubepods/besteffort/pod{}", contender.uid)),
+        ..Cgroup::default()
+    };
+    let cgroups = (10..).map(CgroupId).zip(all.iter().map(cgroup)).collect();
+    let at = Moment { boot: seconds(second), wall: seconds(second) };
+    let sample = Sample { cgroups, at, ..Sample::default() };
+    let purpose = Purpose::of(&short_of.threshold);
+    let field = Field::new(all, purpose, Order::Qos, &settings::Ranking::default());
+    let ranking = field.ranking(HEAD);
+    let question = Question {
+        relief: &relief,
+        eviction: &Eviction::default(),
+        sample: &sample,
+        unseen: Nanos(0),
+        met: &[short_of],
+        first: Some(short_of),
+        is_stale: false,
+        ranking: Some(&ranking),
+        field: Some(&field),
+        observations: &[],
+    };
+    decide(&question, standing)
+}
+
+#[test]
+fn a_hog_is_reached_however_many_harmless_pods_of_a_lower_class_stand_before_it() {
+    let stalled = met(pressure(PressureSignal::Memory(Percent(60_00))));
+    for n_harmless in [0, 1, 15, 16, 17, 500] {
+        let all = contenders(n_harmless);
+        let verdict = judged(&all, stalled, 1, &mut ReliefStanding::default());
+        assert_eq!(short(&verdict), Some(("hog", Squeeze)), "behind {n_harmless}");
+    }
+    let nobody = &contenders(500)[..500];
+    let verdict = judged(nobody, stalled, 1, &mut ReliefStanding::default());
+    assert_eq!(verdict.held, Some(Hold::BelowHarmBudget), "and where there is none");
+}
+
+#[test]
+fn whoever_cannot_end_does_not_stand_before_the_others_for_ever() {
+    let hard = met(threshold(Signal::PidAvailable, Nanos(0)));
+    let (all, mut standing) = (contenders(40), ReliefStanding::default());
+    let mut tried = std::collections::BTreeSet::new();
+    // Nobody ends, and the budget has room for two at a time.
+    for second in (0..20_000).step_by(10) {
+        let verdict = judged(&all, hard, second, &mut standing);
+        tried.extend(verdict.action.map(|action| action.target.name));
+    }
+    assert_eq!(tried.len(), 41);
+}
+
+#[test]
+fn time_that_nobody_watched_is_no_time_to_show_an_effect() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    assert_eq!(short(&node.at(1, &hard)), Some(("a", Evict)));
+    // A minute's sleep, of which one second counts.
+    node.unseen = seconds(59);
+    assert!(matches!(node.at(61, &hard).held, Some(Hold::Settling { action: 1, .. })));
+    node.unseen = Nanos(0);
+    assert!(matches!(node.at(90, &hard).held, Some(Hold::Settling { action: 1, .. })));
+    assert_eq!(short(&node.at(91, &hard)), Some(("a", StopContainers)));
+}
+
+/// The kernel has killed in `victim` since the sample before, at the limit of `limit`.
+fn kill(node: &mut Node, at: Nanos, victim: u64, limit: Option<u64>) {
+    let (victim, limit) = (CgroupId(victim), limit.map(CgroupId));
+    let kill = OomKill { at, victim, victim_pid: 7, limit, limit_known: true, trigger: victim };
+    node.sample.kernel = Some(KernelStalls { oom_kills: vec![kill], ..KernelStalls::default() });
+}
+
+#[test]
+fn nobody_is_ended_for_memory_that_the_kernel_has_just_killed_for() {
+    let hard = threshold(Signal::MemoryAvailable, Nanos(0));
+    let pids = threshold(Signal::PidAvailable, Nanos(0));
+    #[rustfmt::skip]
+    let table = [
+        // short of, killed in, at the limit of, held
+        (hard, 10, None,     true),  // the node had none left
+        (hard, 12, None,     true),
+        (hard, 12, Some(20), true),  // nor had all pods
+        (hard, 10, Some(10), true),  // whoever would go is smaller by that much
+        (hard, 12, Some(12), false), // somebody else at its own limit
+        (pids, 10, None,     false), // it is no memory that is short
+    ];
+    for (trigger, victim, limit, is_held) in table {
+        let mut node = Node::new();
+        let kubepods = Cgroup { path: CgroupPath("/kubepods".into()), ..Cgroup::default() };
+        node.sample.cgroups.insert(CgroupId(20), kubepods);
+        kill(&mut node, seconds(1), victim, limit);
+        let verdict = node.at(1, &[met(trigger)]);
+        let want = is_held.then(|| Hold::KernelKilled { until: seconds(3) });
+        assert_eq!(verdict.held, want, "{trigger:?} {victim} {limit:?}");
+        node.sample.kernel = None;
+        if is_held {
+            assert!(node.at(2, &[met(trigger)]).action.is_none());
+            assert_eq!(short(&node.at(3, &[met(trigger)])), Some(("a", Evict)), "its time is over");
+        }
+    }
+}
+
+#[test]
+fn kills_that_follow_upon_one_another_keep_nobody_alive_for_longer() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    let first = (1..=5).find(|second| {
+        kill(&mut node, seconds(*second), 12, None);
+        node.at(*second, &hard).action.is_some()
+    });
+    assert_eq!(first, Some(3));
+}
+
+#[test]
+fn a_target_is_told_with_the_cgroups_and_containers_of_all_of_it() {
+    let mut node = Node::new();
+    let pods = node.sample.pods.as_mut().unwrap();
+    for (uid, id) in [("a", "0a"), ("b", "0b")] {
+        let container = |id: Option<&str>| crate::model::workload::Container {
+            id: id.map(Into::into),
+            ..Default::default()
+        };
+        // One of them has not been started.
+        pods.get_mut(uid).unwrap().containers = vec![container(Some(id)), container(None)];
+    }
+    let service = Cgroup { path: CgroupPath("/batch/job".into()), ..Cgroup::default() };
+    node.sample.cgroups.insert(CgroupId(30), service);
+    let candidate = |uid: &str, members: &[&str]| Candidate {
+        name: uid.into(),
+        namespace: String::new(),
+        uid: uid.into(),
+        members: members.iter().map(ToString::to_string).collect(),
+        keys: vec![],
+    };
+    type Row<'a> = (Candidate, Option<u64>, &'a [u64], &'a [&'a str]);
+    #[rustfmt::skip]
+    let table: [Row<'_>; 4] = [
+        // candidate, its own cgroup, those of its pods, containers
+        (candidate("a", &[]),          Some(10), &[],       &["0a"]),
+        (candidate("a", &["a", "b"]),  None,     &[10, 11], &["0a", "0b"]),
+        (candidate("/batch/job", &[]), Some(30), &[],       &[]),
+        (candidate("gone", &[]),       None,     &[],       &[]),
+    ];
+    for (candidate, own, groups, containers) in table {
+        let target = target_of(&candidate, &node.sample);
+        assert_eq!(target.cgroup, own.map(CgroupId), "{candidate:?}");
+        assert_eq!(target.path.is_some(), own.is_some(), "{candidate:?}");
+        let ids: Vec<_> = target.groups.iter().map(|group| group.id.0).collect();
+        assert_eq!(ids, groups, "{candidate:?}");
+        assert_eq!(target.containers, containers, "{candidate:?}");
+    }
+}
+
+#[test]
+fn a_group_is_given_what_the_most_patient_of_its_pods_asks_for() {
+    let mut node = Node::new();
+    let pods = node.sample.pods.as_mut().unwrap();
+    pods.get_mut("a").unwrap().termination_grace = Some(5);
+    pods.get_mut("b").unwrap().termination_grace = Some(20);
+    let trigger = threshold(Signal::MemoryAvailable, seconds(60));
+    let eviction = Eviction { max_pod_grace: 30, ..Eviction::default() };
+    let members = vec!["a".into(), "b".into()];
+    let target = Target { uid: "a".into(), members, ..Target::default() };
+    assert_eq!(grace::of(&trigger, &eviction, &target, &node.sample), seconds(20));
+}

@@ -1,0 +1,115 @@
+//! Which cgroups outside pods count as workloads: by the rules of the configuration.
+
+use std::collections::BTreeMap;
+
+use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::pod::Place;
+use crate::model::settings::WorkloadRule;
+use crate::model::snapshot::Snapshot;
+
+/// Levels of cgroups that are walked up.
+const DEPTH: usize = 64;
+
+/// The cgroups that count as workloads, each with the rule that makes it one.
+///
+/// Of a cgroup and one above it that both fit, the upper one is the workload: nobody is counted
+/// twice. Pods, and what lies in them or above them up to the cgroup of all pods, fit no rule.
+#[derive(Debug, Default)]
+pub struct Workloads<'a>(BTreeMap<CgroupId, &'a WorkloadRule>);
+
+impl<'a> Workloads<'a> {
+    /// Those of one snapshot.
+    #[must_use]
+    pub fn of(rules: &'a [WorkloadRule], snapshot: &Snapshot) -> Self {
+        if rules.is_empty() {
+            return Self::default();
+        }
+        let others = snapshot.scopes.iter().filter(|(_, scope)| scope.place == Place::Other);
+        let fitting = others.filter_map(|(id, scope)| {
+            let rule = rules.iter().find(|rule| rule.path.fits(&scope.path))?;
+            (!is_among_pods(&scope.path)).then_some((*id, rule))
+        });
+        let fitting: BTreeMap<CgroupId, &WorkloadRule> = fitting.collect();
+        let is_outermost =
+            |id: &CgroupId| !above(*id, snapshot).any(|id| fitting.contains_key(&id));
+        Self(fitting.iter().filter(|(id, _)| is_outermost(id)).map(|(id, r)| (*id, *r)).collect())
+    }
+
+    /// True if this cgroup is one.
+    #[must_use]
+    pub fn has(&self, id: CgroupId) -> bool {
+        self.0.contains_key(&id)
+    }
+
+    /// Each with its rule.
+    pub fn each(&self) -> impl Iterator<Item = (CgroupId, &'a WorkloadRule)> {
+        self.0.iter().map(|(id, rule)| (*id, *rule))
+    }
+}
+
+/// The cgroups above this one, nearest first; the root has no scope of its own.
+pub(super) fn above(id: CgroupId, snapshot: &Snapshot) -> impl Iterator<Item = CgroupId> {
+    let up = |id: &CgroupId| snapshot.scopes.get(id).and_then(|scope| scope.parent);
+    std::iter::successors(up(&id), move |id| up(id)).take(DEPTH)
+}
+
+/// True for the cgroup of all pods and whatever lies below it, read or not.
+fn is_among_pods(path: &CgroupPath) -> bool {
+    let mut at = CgroupPath::root();
+    path.segments().any(|name| {
+        at = at.child(name);
+        Place::of(&at) != Place::Other
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::pod::QosClass;
+    use crate::policy::rank::tests::tree;
+
+    #[test]
+    fn the_outermost_cgroup_that_fits_is_the_workload_and_pods_never_are() {
+        let all = [
+            "/system.slice",
+            "/system.slice/web.service",
+            "/system.slice/web.service/worker",
+            "/kubepods.slice",
+            "/kubepods.slice/kubepods-podu1.slice",
+            "/kubepods.slice/kubepods-podu1.slice/crio-conmon",
+            "/nested",
+            "/nested/kubepods",
+            "/nested/kubepods/podu2",
+        ];
+        type Row<'a> = (&'a [&'a str], &'a [(&'a str, i32)]);
+        #[rustfmt::skip]
+        let table: [Row<'_>; 6] = [
+            // rules, workloads and by which rule
+            (&["/system.slice/*.service"],                     &[("/system.slice/web.service", 0)]),
+            (&["/system.slice/*.service/*", "/system.slice/**"], &[("/system.slice/web.service", 1)]),
+            (&["/system.slice", "/system.slice/*"],            &[("/system.slice", 0)]),
+            (&["/system.slice/*", "/system.slice/web*"],       &[("/system.slice/web.service", 0)]),
+            (&["/kubepods.slice/**", "/nested/kubepods/**"],   &[]),
+            (&["/**"],                                         &[("/nested", 0), ("/system.slice", 0)]),
+        ];
+        for (patterns, want) in table {
+            let rules: Vec<WorkloadRule> = (0..)
+                .zip(patterns)
+                .map(|(priority, path)| WorkloadRule {
+                    path: path.parse().unwrap(),
+                    qos_class: QosClass::Burstable,
+                    priority,
+                    requests: [].into(),
+                })
+                .collect();
+            let snapshot = tree(&all);
+            let workloads = Workloads::of(&rules, &snapshot);
+            let found = workloads.each();
+            let mut got: Vec<_> = found
+                .map(|(id, rule)| (snapshot.scopes[&id].path.0.as_str(), rule.priority))
+                .collect();
+            got.sort_unstable();
+            assert_eq!(got, want, "{patterns:?}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Ending work, at once or by asking first.
+
+use isobar::model::decision::OutcomeResult::Done;
+use isobar::model::decision::StepKind::{KillContainers, StopContainers};
+use isobar::model::units::Nanos;
+
+use crate::place::{Cgroup, action, actor, enforced, wait};
+
+#[test]
+fn a_victim_that_forks_while_it_dies_is_ended_with_all_its_children() {
+    for is_prepared in [false, true] {
+        let Some(group) = Cgroup::new("forks") else { return };
+        group.spawn("while :; do sleep 0.01 & done");
+        group.wait_for(20);
+        let (mut actor, _state) = actor();
+        assert!(actor.means().contains(&KillContainers), "{:?}", actor.means());
+        if is_prepared {
+            actor.prepare(&[group.target()]);
+        }
+        let outcome = actor.take(&enforced(KillContainers, group.target()));
+        assert_eq!(outcome.result, Done, "{outcome:?}");
+        assert!(outcome.detail.starts_with("cgroup.kill after "), "{outcome:?}");
+        assert!(outcome.ended.unwrap() >= 20, "{outcome:?}");
+        assert!(group.pids().is_empty(), "{outcome:?}");
+        assert!(!actor.is_waiting() && actor.news().is_empty(), "what is over is told once");
+    }
+}
+
+#[test]
+fn who_came_after_it_was_prepared_is_ended_with_the_others() {
+    let Some(group) = Cgroup::new("late") else { return };
+    group.spawn("exec sleep 100");
+    group.wait_for(1);
+    let (mut actor, _state) = actor();
+    actor.prepare(&[group.target()]);
+    group.spawn("exec sleep 100");
+    let below = group.child("below");
+    below.spawn("exec sleep 100");
+    below.wait_for(1);
+    group.wait_for(2);
+    let outcome = actor.take(&enforced(KillContainers, group.target()));
+    assert_eq!(outcome.result, Done, "{outcome:?}");
+    assert!(group.pids().is_empty() && below.pids().is_empty(), "{outcome:?}");
+}
+
+#[test]
+fn a_frozen_cgroup_is_ended_as_it_is() {
+    let Some(group) = Cgroup::new("frozen") else { return };
+    group.spawn("exec sleep 100");
+    group.wait_for(1);
+    group.write("cgroup.freeze", "1");
+    wait("it is frozen", || group.read("cgroup.events").contains("frozen 1"));
+    let (mut actor, _state) = actor();
+    let outcome = actor.take(&enforced(KillContainers, group.target()));
+    assert_eq!((outcome.result, outcome.ended), (Done, Some(1)), "{outcome:?}");
+    assert!(group.pids().is_empty());
+}
+
+#[test]
+fn a_dry_run_goes_the_same_way_and_ends_nobody() {
+    let Some(group) = Cgroup::new("dry") else { return };
+    group.spawn("exec sleep 100");
+    group.wait_for(1);
+    let (mut actor, _state) = actor();
+    actor.prepare(&[group.target()]);
+    for step in [KillContainers, KillContainers, StopContainers] {
+        let outcome = actor.take(&action(step, group.target()));
+        assert_eq!(outcome.result, Done, "{outcome:?}");
+        assert!(outcome.detail.starts_with("would "), "{outcome:?}");
+    }
+    assert!(!actor.is_waiting());
+    assert_eq!(group.pids().len(), 1);
+}
+
+#[test]
+fn who_does_not_end_when_asked_is_ended_when_the_grace_is_over() {
+    let Some(group) = Cgroup::new("deaf") else { return };
+    group.spawn("trap '' TERM; while :; do sleep 0.1; done");
+    wait("it is deaf", || group.pids().len() == 2);
+    let (mut actor, _state) = actor();
+    let first = actor.take(&enforced(StopContainers, group.target()));
+    assert_eq!((first.result, first.freed), (Done, None), "{first:?}");
+    assert!(first.detail.starts_with("SIGTERM to 1 processes"), "{first:?}");
+    assert!(actor.is_waiting() && actor.news().is_empty(), "its grace has only begun");
+    assert!(!group.pids().is_empty(), "{first:?}");
+    let mut news = Vec::new();
+    wait("its grace is over", || {
+        news.extend(actor.news());
+        !news.is_empty()
+    });
+    let [last] = &news[..] else { panic!("told more than once: {news:?}") };
+    assert_eq!((last.action, last.result), (first.action, Done), "{last:?}");
+    assert!(
+        last.detail.contains("its time was over with ") && last.took >= Nanos::SECOND,
+        "{last:?}"
+    );
+    assert!(group.pids().is_empty() && !actor.is_waiting());
+}
+
+#[test]
+fn who_ends_when_asked_is_left_to_end() {
+    let Some(group) = Cgroup::new("polite") else { return };
+    let left = tempfile::NamedTempFile::new().unwrap();
+    let note = left.path().display();
+    group.spawn(&format!(
+        "trap 'sleep 0.2; echo bye > {note}; exit' TERM; while :; do sleep 0.1; done"
+    ));
+    wait("it listens", || group.pids().len() == 2);
+    let (mut actor, _state) = actor();
+    let first = actor.take(&enforced(StopContainers, group.target()));
+    assert_eq!(first.result, Done, "{first:?}");
+    let mut news = Vec::new();
+    wait("it has ended", || {
+        news.extend(actor.news());
+        !news.is_empty()
+    });
+    assert!(news[0].detail.ends_with("all has ended"), "{news:?}");
+    assert!(!news[0].detail.contains("its time was over"), "{news:?}");
+    assert_eq!(std::fs::read_to_string(left.path()).unwrap(), "bye\n");
+}
+
+#[test]
+fn a_kill_takes_over_from_a_stop_that_takes_too_long() {
+    let Some(group) = Cgroup::new("both") else { return };
+    group.spawn("trap '' TERM; while :; do sleep 0.1; done");
+    wait("it is deaf", || group.pids().len() == 2);
+    let (mut actor, _state) = actor();
+    actor.take(&enforced(StopContainers, group.target()));
+    let outcome = actor.take(&enforced(KillContainers, group.target()));
+    assert_eq!(outcome.result, Done, "{outcome:?}");
+    assert!(group.pids().is_empty() && !actor.is_waiting() && actor.news().is_empty());
+}

@@ -1,0 +1,302 @@
+//! Holding back and taking back, on plain files: what is written, over what, and what is put back.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use isobar::act::Actor;
+use isobar::model::cgroup::{CgroupId, CgroupPath};
+use isobar::model::decision::OutcomeResult::{Done, Failed};
+use isobar::model::decision::{Action, Outcome, Release, ReleaseReason, StepKind, Target};
+use isobar::model::threshold::PressureSignal;
+use isobar::model::units::{Bytes, Nanos, Percent};
+use tempfile::TempDir;
+
+use crate::place::{actor_of, against, options};
+
+const MIB: u64 = 1 << 20;
+const CPU: PressureSignal = PressureSignal::Cpu(Percent(40_00));
+const DISK: PressureSignal = PressureSignal::Disk(Percent(40_00));
+const MEMORY: PressureSignal = PressureSignal::Memory(Percent(40_00));
+
+/// A cgroup of plain files.
+struct Tree {
+    root: TempDir,
+    dir: PathBuf,
+}
+
+impl Tree {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("work");
+        fs::create_dir(&dir).unwrap();
+        for (file, text) in files {
+            fs::write(dir.join(file), format!("{text}\n")).unwrap();
+        }
+        Self { root, dir }
+    }
+
+    fn target(&self) -> Target {
+        let id = CgroupId(fs::metadata(&self.dir).unwrap().ino());
+        let path = CgroupPath("/work".into());
+        Target { name: "/work".into(), cgroup: Some(id), path: Some(path), ..Target::default() }
+    }
+
+    fn says(&self, file: &str) -> String {
+        fs::read_to_string(self.dir.join(file)).unwrap().trim_end().into()
+    }
+
+    fn squeeze(&self, id: u64, on: PressureSignal, want: Option<u64>) -> Action {
+        let action = against(on, StepKind::Squeeze, self.target());
+        Action { id, want: want.map(Bytes), is_enforced: true, ..action }
+    }
+
+    fn release(&self, actor: &mut Actor, action: u64) -> Outcome {
+        let why = ReleaseReason::Over;
+        actor.release(&Release { action, target: self.target(), why, is_enforced: true })
+    }
+}
+
+#[test]
+fn who_is_held_back_loses_no_more_than_an_eighth_and_nothing_that_was_promised() {
+    #[rustfmt::skip]
+    let table = [
+        // current, wanted, memory.low, memory.min, memory.high before, written
+        (80 * MIB, None,           "0",        "0",        "max",       Some(70 * MIB)),
+        (80 * MIB, Some(50 * MIB), "0",        "0",        "max",       Some(70 * MIB)),
+        (80 * MIB, Some(4 * MIB),  "0",        "0",        "max",       Some(76 * MIB)),
+        (80 * MIB, None,           "75497472", "0",        "max",       Some(72 * MIB)),
+        (80 * MIB, None,           "0",        "75497472", "max",       Some(72 * MIB)),
+        (80 * MIB, None,           "0",        "0",        "104857600", Some(70 * MIB)),
+        (80 * MIB + 9, None,       "0",        "0",        "max",       Some(70 * MIB)),
+        (80 * MIB, None,           "max",      "0",        "max",       None),
+        (80 * MIB, None,           "0",        "83886080", "max",       None),
+        (80 * MIB, None,           "0",        "0",        "41943040",  None),
+        (0,        None,           "0",        "0",        "max",       None),
+    ];
+    for row in table {
+        let (current, want, low, min, high, written) = row;
+        let tree = Tree::new(&[
+            ("memory.current", &current.to_string()),
+            ("memory.low", low),
+            ("memory.min", min),
+            ("memory.high", high),
+        ]);
+        let (mut actor, state) = actor_of(tree.root.path());
+        let outcome = actor.take(&tree.squeeze(7, MEMORY, want));
+        let result = if written.is_some() { Done } else { Failed };
+        assert_eq!(outcome.result, result, "{row:?} {outcome:?}");
+        let stands = written.map_or(high.to_owned(), |written| written.to_string());
+        assert_eq!(tree.says("memory.high"), stands, "{row:?} {outcome:?}");
+        let is_remembered = state.path().join("squeezes.json").exists();
+        assert_eq!(is_remembered, written.is_some(), "{row:?}");
+        let outcome = tree.release(&mut actor, 7);
+        assert_eq!((outcome.result, tree.says("memory.high").as_str()), (Done, high), "{row:?}");
+    }
+}
+
+#[test]
+fn a_weight_is_cut_to_a_tenth_and_put_back() {
+    #[rustfmt::skip]
+    let table = [
+        // because of, cpu.weight, io.weight, written: cpu.weight, io.weight
+        (CPU,  "100",   Some("default 100"),           "10",  Some("default 100")),
+        (CPU,  "39",    None,                          "3",   None),
+        (CPU,  "5",     None,                          "1",   None),
+        (DISK, "100",   None,                          "10",  None),
+        (DISK, "10000", Some("default 200\n8:0 50"),   "1000", Some("default 20")),
+    ];
+    for row in table {
+        let (on, cpu, io, cpu_cut, io_cut) = row;
+        let tree = Tree::new(&[("cpu.weight", cpu)]);
+        if let Some(io) = io {
+            fs::write(tree.dir.join("io.weight"), io).unwrap();
+        }
+        let (mut actor, _state) = actor_of(tree.root.path());
+        let outcome = actor.take(&tree.squeeze(7, on, None));
+        assert_eq!(outcome.result, Done, "{row:?} {outcome:?}");
+        assert_eq!(tree.says("cpu.weight"), cpu_cut, "{row:?} {outcome:?}");
+        assert_eq!(io.map(|_| tree.says("io.weight")).as_deref(), io_cut, "{row:?} {outcome:?}");
+        let outcome = tree.release(&mut actor, 7);
+        assert_eq!((outcome.result, tree.says("cpu.weight").as_str()), (Done, cpu), "{outcome:?}");
+        if let Some(io) = io {
+            assert_eq!(tree.says("io.weight").lines().next(), io.lines().next(), "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn what_another_agent_wrote_is_undone_by_the_next() {
+    let tree =
+        Tree::new(&[("cpu.weight", "100"), ("memory.high", "max"), ("memory.current", "8388608")]);
+    let (mut first, state) = actor_of(tree.root.path());
+    assert_eq!(first.take(&tree.squeeze(7, CPU, None)).result, Done);
+    assert_eq!(first.take(&tree.squeeze(8, MEMORY, None)).result, Done);
+    assert!(first.left_over().is_empty(), "its own are remembered by whoever decided on them");
+    // What a crash leaves.
+    drop(first);
+    let mut next = Actor::open(options(tree.root.path(), state.path())).unwrap();
+    let left = next.left_over();
+    assert_eq!(left.iter().map(|release| release.action).collect::<Vec<_>>(), [7, 8]);
+    for release in &left {
+        assert_eq!(next.release(release).result, Done);
+    }
+    assert_eq!((tree.says("cpu.weight"), tree.says("memory.high")), ("100".into(), "max".into()));
+    assert!(next.left_over().is_empty());
+    let again = Actor::open(options(tree.root.path(), state.path())).unwrap();
+    assert!(again.left_over().is_empty());
+}
+
+#[test]
+fn who_is_held_for_two_reasons_is_let_go_with_the_second() {
+    let tree = Tree::new(&[("cpu.weight", "100")]);
+    let (mut actor, _state) = actor_of(tree.root.path());
+    assert_eq!(actor.take(&tree.squeeze(7, CPU, None)).result, Done);
+    let second = actor.take(&tree.squeeze(8, CPU, None));
+    assert_eq!((second.result, tree.says("cpu.weight").as_str()), (Done, "10"), "{second:?}");
+    assert!(second.detail.contains("is held at 10 already"), "{second:?}");
+    let outcome = tree.release(&mut actor, 7);
+    assert!(outcome.detail.contains("still held for action 8"), "{outcome:?}");
+    assert_eq!(tree.says("cpu.weight"), "10");
+    assert_eq!(tree.release(&mut actor, 8).result, Done);
+    assert_eq!(tree.says("cpu.weight"), "100");
+    let outcome = tree.release(&mut actor, 8);
+    assert!(outcome.detail.starts_with("nothing that action 8"), "{outcome:?}");
+}
+
+#[test]
+fn what_somebody_else_has_written_since_is_left_to_them() {
+    let tree = Tree::new(&[("cpu.weight", "100")]);
+    let (mut actor, _state) = actor_of(tree.root.path());
+    actor.take(&tree.squeeze(7, CPU, None));
+    fs::write(tree.dir.join("cpu.weight"), "50\n").unwrap();
+    let outcome = tree.release(&mut actor, 7);
+    assert_eq!(outcome.result, Done);
+    assert!(outcome.detail.contains("left at 50: somebody else wrote it over 10"), "{outcome:?}");
+    assert_eq!(tree.says("cpu.weight"), "50");
+    // Held again, it is theirs that comes back.
+    actor.take(&tree.squeeze(8, CPU, None));
+    assert_eq!(tree.says("cpu.weight"), "5");
+    tree.release(&mut actor, 8);
+    assert_eq!(tree.says("cpu.weight"), "50");
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_write_and_writes_nothing() {
+    let tree =
+        Tree::new(&[("cpu.weight", "100"), ("memory.reclaim", ""), ("memory.current", "8388608")]);
+    let (mut actor, state) = actor_of(tree.root.path());
+    for (step, want) in [
+        (StepKind::Squeeze, "would write /work/cpu.weight from 100 to 10"),
+        (StepKind::Reclaim, "would take 1024 KiB back from /work"),
+    ] {
+        let outcome = actor.take(&against(CPU, step, tree.target()));
+        assert_eq!((outcome.result, outcome.detail.as_str()), (Done, want));
+    }
+    let dry =
+        Release { action: 7, target: tree.target(), why: ReleaseReason::Over, is_enforced: false };
+    actor.take(&tree.squeeze(7, CPU, None));
+    let outcome = actor.release(&dry);
+    assert_eq!(outcome.detail, "would write /work/cpu.weight from 10 back to 100");
+    assert_eq!((tree.says("cpu.weight"), tree.says("memory.reclaim")), ("10".into(), "".into()));
+    assert!(state.path().join("squeezes.json").exists());
+}
+
+#[test]
+fn what_the_kernel_lacks_or_refuses_is_named_with_the_way_out() {
+    let full = [("memory.current", "8388608"), ("memory.high", "max"), ("cpu.weight", "100")];
+    #[rustfmt::skip]
+    let table = [
+        // step, because of, file that is missing or a directory, it is missing, why
+        (StepKind::Squeeze, MEMORY, "memory.high",    true,  "/work/memory.high is not there: the memory controller is off"),
+        (StepKind::Squeeze, MEMORY, "memory.current", true,  "/work/memory.current is not there: the memory controller is off"),
+        (StepKind::Squeeze, CPU,    "cpu.weight",     true,  "/work/cpu.weight is not there: the cpu controller is off"),
+        (StepKind::Reclaim, MEMORY, "memory.reclaim", true,  "/work/memory.reclaim is not there: the memory controller is off, or Linux is older than 5.19"),
+        (StepKind::Squeeze, CPU,    "cpu.weight",     false, "cannot read /work/cpu.weight: Is a directory"),
+        (StepKind::Reclaim, MEMORY, "memory.reclaim", false, "cannot write \"1048576\" to /work/memory.reclaim: Is a directory"),
+    ];
+    for (step, on, file, is_missing, why) in table {
+        let tree = Tree::new(&full);
+        let _ = fs::remove_file(tree.dir.join(file));
+        if !is_missing {
+            fs::create_dir(tree.dir.join(file)).unwrap();
+        }
+        let (mut actor, state) = actor_of(tree.root.path());
+        let outcome = actor.take(&Action { step, ..tree.squeeze(7, on, None) });
+        assert_eq!(outcome.result, Failed, "{outcome:?}");
+        assert!(outcome.detail.contains(why), "{why:?} {outcome:?}");
+        assert!(!state.path().join("squeezes.json").exists(), "{file}");
+    }
+}
+
+#[test]
+fn nothing_is_written_that_could_not_be_undone() {
+    let tree = Tree::new(&[("cpu.weight", "100")]);
+    let (mut actor, state) = actor_of(tree.root.path());
+    // The directory's place is taken by a file.
+    fs::remove_dir(state.path()).unwrap();
+    fs::write(state.path(), "").unwrap();
+    let outcome = actor.take(&tree.squeeze(7, CPU, None));
+    assert_eq!((outcome.result, tree.says("cpu.weight").as_str()), (Failed, "100"), "{outcome:?}");
+    assert!(outcome.detail.starts_with("nothing was written, because it could"), "{outcome:?}");
+    fs::remove_file(state.path()).unwrap();
+    fs::create_dir(state.path()).unwrap();
+    assert_eq!(actor.take(&tree.squeeze(7, CPU, None)).result, Done);
+}
+
+#[test]
+fn a_cgroup_that_is_gone_is_forgotten() {
+    let tree = Tree::new(&[("cpu.weight", "100")]);
+    let (mut actor, state) = actor_of(tree.root.path());
+    actor.take(&tree.squeeze(7, CPU, None));
+    let target = tree.target();
+    fs::remove_dir_all(&tree.dir).unwrap();
+    let release = Release { action: 7, target, why: ReleaseReason::Over, is_enforced: true };
+    let outcome = actor.release(&release);
+    assert_eq!((outcome.result, outcome.detail.as_str()), (Done, "cgroup /work is gone"));
+    let text = fs::read_to_string(state.path().join("squeezes.json")).unwrap();
+    assert!(!text.contains("/work"), "{text}");
+}
+
+#[test]
+fn means_are_what_the_files_of_some_cgroup_offer() {
+    #[rustfmt::skip]
+    let table: [(&[(&str, &str)], StepKind, bool); 5] = [
+        // files, step, it can be taken
+        (&[("memory.high", "max")],   StepKind::Squeeze, true),
+        (&[("cpu.weight", "100")],    StepKind::Squeeze, true),
+        (&[("memory.current", "1")],  StepKind::Squeeze, false),
+        (&[("memory.reclaim", "")],   StepKind::Reclaim, true),
+        (&[("memory.current", "1")],  StepKind::Reclaim, false),
+    ];
+    for (files, step, want) in table {
+        let tree = Tree::new(files);
+        let (actor, _state) = actor_of(tree.root.path());
+        let means = actor.means();
+        assert_eq!(means.contains(&step), want, "{files:?} {step:?} {means:?}");
+        assert!(!means.contains(&StepKind::Evict), "{means:?}");
+    }
+}
+
+#[test]
+fn reclaim_asks_for_pieces_until_it_has_all_or_its_time_is_over() {
+    #[rustfmt::skip]
+    let table = [
+        // wanted in MiB, time in ms, how it ends
+        (10, 60_000, "/work: 10 MiB asked, 0 bytes came back"),
+        (10, 0,      "/work: 10 MiB asked, 0 bytes came back; the time was over"),
+    ];
+    for (want, time, detail) in table {
+        let tree = Tree::new(&[("memory.current", "83886080"), ("memory.reclaim", "")]);
+        let (mut actor, _state) = actor_of(tree.root.path());
+        let deadline = isobar::clock::now().boot.plus(Nanos(time * 1_000_000));
+        let step = StepKind::Reclaim;
+        let action = Action { step, deadline, ..tree.squeeze(7, MEMORY, Some(want * MIB)) };
+        let outcome = actor.take(&action);
+        assert_eq!((outcome.result, outcome.detail.as_str()), (Done, detail));
+        // The first piece is four MiB, the last what is left of ten.
+        let last = if time > 0 { 2 } else { 4 };
+        assert_eq!(tree.says("memory.reclaim"), (last * MIB).to_string(), "{detail}");
+        assert_eq!(outcome.freed, Some(Bytes(0)));
+    }
+}

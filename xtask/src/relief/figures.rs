@@ -1,0 +1,287 @@
+//! The figures of one play, worked out from what the guest saw and what its users saw; and the
+//! median and the worst of several.
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Death, Facts};
+use super::probe::Ping;
+use super::set::BYSTANDER;
+
+/// Below this share of wall time a second of `full` memory pressure is no pressure.
+const CALM: f64 = 0.05;
+/// Emulated CPUs jitter: twice an idle percentile means nothing below this.
+const JITTER_MS: f64 = 20.0;
+
+/// The figures of one play. `None` is a thing that did not happen, or was not measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Figures {
+    /// From the onset to the first death of a victim.
+    pub(crate) kill_s: Option<f64>,
+    /// From the first death, or the onset without one, to the first calm second.
+    pub(crate) recover_s: Option<f64>,
+    /// Pods and services that lost processes, in the order of their first death.
+    pub(crate) victims: Vec<String>,
+    /// Processes killed, orphans with them.
+    pub(crate) n_killed: usize,
+    pub(crate) kernel_oom_kills: u64,
+    pub(crate) idle: Latency,
+    pub(crate) during: Latency,
+    /// The bystander's 99th percentile, in multiples of its idle one.
+    pub(crate) slower: Option<f64>,
+    pub(crate) full_pressure_s: f64,
+    pub(crate) swapped_in: u64,
+    pub(crate) swapped_out: u64,
+    pub(crate) refaults: u64,
+    pub(crate) major_faults: u64,
+    pub(crate) agent_rss_mib: Option<f64>,
+    /// Of one CPU, over the measured time.
+    pub(crate) agent_cpu: Option<f64>,
+    pub(crate) agent_major_faults: Option<u64>,
+    pub(crate) longest_tick_ms: Option<u64>,
+    pub(crate) agent_alive: Option<bool>,
+}
+
+/// How a bystander answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Latency {
+    pub(crate) n_pings: usize,
+    pub(crate) n_unanswered: usize,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) p999_ms: f64,
+    /// The longest time without any answer.
+    pub(crate) longest_gap_ms: f64,
+}
+
+impl Figures {
+    /// Works them out.
+    pub(super) fn of(facts: &Facts, pings: &[Ping]) -> Self {
+        let pings = on_guest_clock(pings);
+        let during = facts.onset_ns..facts.end_ns;
+        let idle = Latency::of(&pings, facts.idle_ns, during.start);
+        let users = Latency::of(&pings, during.start, during.end);
+        let mut victims: Vec<String> = Vec::new();
+        for name in facts.deaths.iter().filter(|d| counts(d)).map(|death| &death.name) {
+            if !name.is_empty() && !victims.contains(name) {
+                victims.push(name.clone());
+            }
+        }
+        let first = facts.deaths.iter().filter(|death| counts(death)).map(|d| d.at_ns).min();
+        let from = first.unwrap_or(during.start);
+        let calm = first_calm(facts, &pings, from, &idle);
+        let agent = facts.agent.as_ref();
+        let seconds = seconds(during.start, during.end).max(1.0);
+        Self {
+            kill_s: first.map(|at| self::seconds(during.start, at)),
+            recover_s: calm.map(|at| self::seconds(from, at)),
+            victims,
+            n_killed: facts.deaths.iter().filter(|death| death.signal.is_some()).count(),
+            kernel_oom_kills: facts.kernel_oom_kills,
+            idle,
+            during: users,
+            slower: (idle.p99_ms > 0.0).then(|| users.p99_ms / idle.p99_ms),
+            full_pressure_s: full_pressure(facts),
+            swapped_in: facts.vmstat.swapped_in,
+            swapped_out: facts.vmstat.swapped_out,
+            refaults: facts.vmstat.refaults_anon + facts.vmstat.refaults_file,
+            major_faults: facts.vmstat.major_faults,
+            agent_rss_mib: agent.map(|agent| agent.rss_max_kib as f64 / 1024.0),
+            agent_cpu: agent.map(|agent| agent.cpu_ms as f64 / 1000.0 / seconds),
+            agent_major_faults: agent.map(|agent| agent.major_faults),
+            longest_tick_ms: agent.and_then(|agent| Some(agent.offered.as_ref()?.longest_tick_ms)),
+            agent_alive: agent.map(|agent| agent.alive),
+        }
+    }
+}
+
+/// An orphan without a name dies with somebody who has one, or is his work.
+fn counts(death: &Death) -> bool {
+    !death.name.is_empty()
+}
+
+fn seconds(from: u64, to: u64) -> f64 {
+    to.saturating_sub(from) as f64 / 1e9
+}
+
+/// Pings with their times on the guest's clock. Of all answers, the one that was fastest back
+/// tells how far the clocks are apart; both run at the same speed.
+fn on_guest_clock(pings: &[Ping]) -> Vec<(u64, Option<u64>)> {
+    let offsets = pings
+        .iter()
+        .filter_map(|ping| Some(i128::from(ping.answered_ns?) - i128::from(ping.guest_ns)));
+    let Some(offset) = offsets.min() else { return Vec::new() };
+    let guest = |host: u64| u64::try_from(i128::from(host) - offset).unwrap_or(0);
+    pings.iter().map(|ping| (guest(ping.sent_ns), ping.answered_ns.map(guest))).collect()
+}
+
+impl Latency {
+    /// Of the pings sent from `from` to `to`; one without an answer has waited until `to`.
+    fn of(pings: &[(u64, Option<u64>)], from: u64, to: u64) -> Self {
+        let sent = pings.iter().filter(|(sent, _)| (from..to).contains(sent));
+        let mut waits: Vec<f64> = sent
+            .clone()
+            .map(|(sent, answered)| seconds(*sent, answered.unwrap_or(to)) * 1e3)
+            .collect();
+        waits.sort_by(f64::total_cmp);
+        let mut answers: Vec<u64> = pings.iter().filter_map(|(_, answered)| *answered).collect();
+        answers.retain(|at| (from..to).contains(at));
+        answers.extend([from, to]);
+        answers.sort_unstable();
+        let gaps = answers.windows(2).map(|pair| seconds(pair[0], pair[1]) * 1e3);
+        Self {
+            n_pings: waits.len(),
+            n_unanswered: sent.filter(|(_, answered)| answered.is_none()).count(),
+            p50_ms: percentile(&waits, 0.5),
+            p99_ms: percentile(&waits, 0.99),
+            p999_ms: percentile(&waits, 0.999),
+            longest_gap_ms: if waits.is_empty() { 0.0 } else { gaps.fold(0.0, f64::max) },
+        }
+    }
+}
+
+/// The value below or at which that share of sorted values lies; 0 of none.
+fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+}
+
+/// When it was first calm for a second after `from`: little `full` pressure, and the bystander
+/// about as fast as when idle.
+fn first_calm(
+    facts: &Facts,
+    pings: &[(u64, Option<u64>)],
+    from: u64,
+    idle: &Latency,
+) -> Option<u64> {
+    let fast = (2.0 * idle.p99_ms).max(idle.p99_ms + JITTER_MS);
+    facts.moments.windows(2).filter(|pair| pair[1].at_ns > from).find_map(|pair| {
+        let (a, b) = (&pair[0], &pair[1]);
+        let full = b.full_us.saturating_sub(a.full_us) as f64 / 1e6 / seconds(a.at_ns, b.at_ns);
+        let users = Latency::of(pings, a.at_ns.max(from), b.at_ns);
+        let calm = full < CALM && (users.n_pings == 0 || users.p99_ms < fast);
+        calm.then_some(b.at_ns.max(from))
+    })
+}
+
+/// Seconds in which everybody waited for memory, since the onset.
+fn full_pressure(facts: &Facts) -> f64 {
+    let mut during = facts.moments.iter().filter(|moment| moment.at_ns >= facts.onset_ns);
+    let first = during.next().map_or(0, |moment| moment.full_us);
+    facts.moments.last().map_or(0.0, |last| last.full_us.saturating_sub(first) as f64 / 1e6)
+}
+
+/// The median and the worst, which is the largest, of what was measured.
+pub(super) fn median_and_worst(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let worst = *sorted.last()?;
+    let middle = sorted.len() / 2;
+    let median = match sorted.len() % 2 {
+        0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        _ => sorted[middle],
+    };
+    Some((median, worst))
+}
+
+/// True if that is the pod by which users judge the node.
+pub(super) fn is_bystander(name: &str) -> bool {
+    name == BYSTANDER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::{Agent, Moment};
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        #[rustfmt::skip]
+        let table: [(&[f64], f64, f64); 6] = [
+            // values,   share, value
+            (&[],        0.99,  0.0),
+            (&[7.0],     0.5,   7.0),
+            (&[1.0, 9.0], 0.5,  1.0),
+            (&[1.0, 9.0], 0.99, 9.0),
+            (&hundred,   0.99,  99.0),
+            (&hundred,   0.999, 100.0),
+        ];
+        for (values, share, want) in table {
+            assert_eq!(percentile(values, share), want, "{share} of {values:?}");
+        }
+    }
+
+    #[test]
+    fn the_median_is_the_middle_and_the_worst_the_largest() {
+        #[rustfmt::skip]
+        type Row = (&'static [f64], Option<(f64, f64)>);
+        let table: [Row; 4] = [
+            (&[], None),
+            (&[3.0], Some((3.0, 3.0))),
+            (&[9.0, 1.0], Some((5.0, 9.0))),
+            (&[9.0, 1.0, 2.0], Some((2.0, 9.0))),
+        ];
+        for (values, want) in table {
+            assert_eq!(median_and_worst(values), want, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_ping_without_an_answer_has_waited_until_the_end() {
+        let pings = [(0, Some(2 * MS)), (10 * MS, Some(12 * MS)), (20 * MS, None), (99 * MS, None)];
+        let latency = Latency::of(&pings, 0, 50 * MS);
+        assert_eq!((latency.n_pings, latency.n_unanswered), (3, 1));
+        assert_eq!((latency.p50_ms, latency.p99_ms, latency.longest_gap_ms), (2.0, 30.0, 38.0));
+    }
+
+    #[test]
+    fn clocks_are_aligned_by_the_fastest_answer() {
+        let ping = |sent_ns, answered, guest_ns| Ping { sent_ns, answered_ns: answered, guest_ns };
+        let pings = [ping(100, Some(110), 1005), ping(200, Some(240), 1138), ping(300, None, 0)];
+        let aligned = on_guest_clock(&pings);
+        // 240 on the host is 1138 in the guest, or a little later.
+        assert_eq!(aligned, [(998, Some(1008)), (1098, Some(1138)), (1198, None)]);
+    }
+
+    #[test]
+    fn the_figures_of_a_play_count_from_the_onset() {
+        let death = |at_s: u64, name: &str| Death {
+            at_ns: at_s * S,
+            pid: 1,
+            name: name.into(),
+            signal: Some(9),
+            code: None,
+            sandbox: false,
+        };
+        let moment = |at: u64, full_ms: u64| Moment {
+            at_ns: at * S,
+            full_us: full_ms * 1000,
+            ..Moment::default()
+        };
+        let facts = Facts {
+            idle_ns: 0,
+            onset_ns: 10 * S,
+            end_ns: 20 * S,
+            deaths: vec![death(13, ""), death(14, "hog"), death(15, "hog"), death(16, "web")],
+            moments: vec![
+                moment(10, 0),
+                moment(13, 900),
+                moment(14, 1800),
+                moment(15, 2400),
+                moment(16, 2410),
+            ],
+            agent: Some(Agent { cpu_ms: 500, rss_max_kib: 2048, ..Agent::default() }),
+            ..Facts::default()
+        };
+        let figures = Figures::of(&facts, &[]);
+        assert_eq!((figures.kill_s, figures.recover_s), (Some(4.0), Some(2.0)));
+        assert_eq!(figures.victims, ["hog", "web"]);
+        assert_eq!((figures.n_killed, figures.full_pressure_s), (4, 2.41));
+        assert_eq!((figures.agent_cpu, figures.agent_rss_mib), (Some(0.05), Some(2.0)));
+    }
+}

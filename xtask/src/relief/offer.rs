@@ -1,0 +1,169 @@
+//! What an agent says of itself, asked while a play runs: an extra, which only some offer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::facts::{Action, Offered, Said};
+use crate::clock::monotonic_ns;
+
+/// Each answer costs the agent CPU time, which is then measured as its own.
+const EVERY: Duration = Duration::from_millis(900);
+/// Sentences that are kept.
+const SENTENCES: usize = 400;
+
+/// Asks until it is told to end.
+pub(super) struct Offer {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Offered>,
+}
+
+impl Offer {
+    /// Starts to ask for `/api/v1/snapshot`.
+    pub(super) fn ask(address: &str) -> Result<Self> {
+        let url = format!("http://{address}/api/v1/snapshot");
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let http: ureq::Agent = ureq::Agent::config_builder()
+            .timeout_global(Some(Duration::from_secs(5)))
+            .build()
+            .into();
+        let thread = thread::Builder::new().spawn(move || {
+            let mut heard = Heard::default();
+            while !told.load(Ordering::Relaxed) {
+                // One that is stopped does not answer: that shows in its ticks.
+                let answer = http.get(&url).call().ok();
+                let text = answer.and_then(|mut answer| answer.body_mut().read_to_string().ok());
+                if let Some(snapshot) = text.and_then(|text| serde_json::from_str(&text).ok()) {
+                    heard.hear(&snapshot, monotonic_ns());
+                }
+                thread::sleep(EVERY);
+            }
+            heard.offered()
+        })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// All that was heard.
+    pub(super) fn end(self) -> Offered {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// What has been heard so far.
+#[derive(Default)]
+struct Heard {
+    offered: Offered,
+    conditions: BTreeMap<String, u64>,
+    /// Tick and its time on the boot clock.
+    last: Option<(u64, u64)>,
+    actions: BTreeSet<(String, String)>,
+    said: BTreeSet<String>,
+}
+
+impl Heard {
+    fn hear(&mut self, snapshot: &Value, at_ns: u64) {
+        let tick = snapshot["tick"].as_u64().unwrap_or(0);
+        let boot = snapshot["at"]["boot"].as_u64().unwrap_or(0);
+        if self.last.is_some_and(|(last, _)| last == tick) {
+            return;
+        }
+        // A smaller number is another agent's, begun again.
+        let next = self.last.filter(|(last, _)| *last < tick);
+        let gap = next.map_or(0, |(last, before)| (boot.saturating_sub(before)) / (tick - last));
+        let interval = snapshot["interval"].as_u64().unwrap_or(0);
+        let longest = gap.max(interval) / 1_000_000;
+        self.offered.longest_tick_ms = self.offered.longest_tick_ms.max(longest);
+        self.last = Some((tick, boot));
+        self.offered.ticks += 1;
+        let decision = &snapshot["decision"];
+        for condition in list(&decision["conditions"]) {
+            if condition["status"] == "True" {
+                *self.conditions.entry(text(&condition["type"])).or_default() += 1;
+            }
+        }
+        for action in list(&decision["actions"]) {
+            self.act(action, at_ns);
+        }
+        for event in list(&decision["events"]) {
+            let text = format!("{}: {}", text(&event["reason"]), text(&event["message"]));
+            self.offered.events.push(Said { at_ns, text });
+        }
+        for part in ["why", "verdict", "candidates"] {
+            for sentence in list(&snapshot["explanation"][part]) {
+                let text = text(sentence);
+                // Numbers alone do not make a new sentence.
+                let shape = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+                if self.said.len() < SENTENCES && self.said.insert(shape) {
+                    self.offered.explanation.push(Said { at_ns, text });
+                }
+            }
+        }
+    }
+
+    fn act(&mut self, action: &Value, at_ns: u64) {
+        if !self.actions.insert((action["id"].to_string(), action["step"].to_string())) {
+            return;
+        }
+        self.offered.actions.push(Action {
+            at_ns,
+            step: text(&action["step"]),
+            target: text(&action["target"]["name"]),
+            enforced: action["isEnforced"] == true,
+            message: text(&action["message"]),
+        });
+    }
+
+    fn offered(mut self) -> Offered {
+        self.offered.conditions = self.conditions.into_iter().collect();
+        self.offered
+    }
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_agent_says_is_heard_once_and_its_longest_tick_is_found() {
+        let snapshot = |tick: u64, second: u64, status: &str| {
+            json!({
+                "tick": tick, "at": { "boot": second * 1_000_000_000 }, "interval": 1_000_000_000u64,
+                "decision": {
+                    "conditions": [{ "type": "MemoryPressure", "status": status }],
+                    "actions": [{ "id": 7, "step": "killContainers", "target": { "name": "hog" }, "isEnforced": true }],
+                },
+                "explanation": { "why": [format!("{second} MiB are left")] },
+            })
+        };
+        let mut heard = Heard::default();
+        // tick, second, status
+        for (tick, second, status) in
+            [(1, 1, "False"), (2, 2, "True"), (2, 2, "True"), (4, 8, "True")]
+        {
+            heard.hear(&snapshot(tick, second, status), 5);
+        }
+        let offered = heard.offered();
+        assert_eq!(offered.conditions, [("MemoryPressure".to_owned(), 2)]);
+        assert_eq!((offered.ticks, offered.longest_tick_ms), (3, 3000));
+        assert_eq!((offered.actions.len(), offered.actions[0].target.as_str()), (1, "hog"));
+        assert!(offered.actions[0].enforced);
+        assert_eq!(offered.explanation, [Said { at_ns: 5, text: "1 MiB are left".into() }]);
+    }
+}
