@@ -26,9 +26,10 @@ pub(crate) fn skip(why: &str) {
 pub(crate) fn isobar(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
     command.args(arguments).stdin(Stdio::null());
-    for name in ["ISOBAR_AGENT", "ISOBAR_CONFIG", "ISOBAR_LISTEN", "ISOBAR_PROBES", "ISOBAR_LOG"] {
-        command.env_remove(name);
+    for name in ["AGENT", "CONFIG", "LISTEN", "PROBES", "LOG", "STATE_DIR"] {
+        command.env_remove(format!("ISOBAR_{name}"));
     }
+    command.env_remove("NOTIFY_SOCKET");
     command
 }
 
@@ -49,6 +50,17 @@ impl Agent {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self::spawn(isobar(&["run"]), arguments, dir)
+    }
+
+    /// Started, and ready; it tells the socket at `notify` how it is.
+    pub(crate) fn start_told(arguments: &[&str], notify: &str) -> Self {
+        let mut command = isobar(&["run"]);
+        command.env("NOTIFY_SOCKET", notify);
+        Self::spawn(command, arguments, tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// As nobody, who may read what everybody may.

@@ -18,10 +18,8 @@ use crate::model::units::Nanos;
 const ROOM: usize = 8;
 /// How often news is looked for while some may come.
 const LISTEN: Duration = Duration::from_millis(100);
-/// And when none is expected.
+/// And while none is expected.
 const DOZE: Duration = Duration::from_secs(1);
-/// News is expected for so many times after an order: who is asked to end mostly does by then.
-const TIMES: u32 = 400;
 
 /// What is asked of whoever acts.
 #[derive(Debug)]
@@ -31,6 +29,15 @@ enum Order {
     Prepare(Vec<Target>),
     /// Takes back all that would be nobody's once the agent is gone.
     Leave,
+}
+
+/// What comes of an order, or of looking for news.
+#[derive(Debug, Default)]
+struct Answer {
+    outcomes: Vec<Outcome>,
+    means: BTreeSet<StepKind>,
+    /// There is more to come.
+    is_waiting: bool,
 }
 
 /// What comes back.
@@ -75,45 +82,42 @@ impl Acting {
     /// If no thread can be made.
     pub(super) fn begin(mut actor: Actor) -> io::Result<Self> {
         let (means, left_over) = (actor.means(), actor.left_over());
-        let acting = Self::spawn(means, move |order| match order {
-            Some(Order::Take(action)) => (vec![actor.take(&action)], actor.means()),
-            Some(Order::Release(release)) => (vec![actor.release(&release)], actor.means()),
-            Some(Order::Prepare(likely)) => {
-                actor.prepare(&likely);
-                (Vec::new(), actor.means())
-            }
-            Some(Order::Leave) => {
-                let all = actor.in_force();
-                (all.iter().map(|squeeze| actor.release(squeeze)).collect(), actor.means())
-            }
-            None => (actor.news(), actor.means()),
+        let acting = Self::spawn(means, move |order| {
+            let outcomes = match order {
+                Some(Order::Take(action)) => vec![actor.take(&action)],
+                Some(Order::Release(release)) => vec![actor.release(&release)],
+                Some(Order::Prepare(likely)) => {
+                    actor.prepare(&likely);
+                    Vec::new()
+                }
+                Some(Order::Leave) => {
+                    actor.in_force().iter().map(|squeeze| actor.release(squeeze)).collect()
+                }
+                None => actor.news(),
+            };
+            Answer { outcomes, means: actor.means(), is_waiting: actor.is_waiting() }
         });
         acting.map(|acting| Self { left_over, ..acting })
     }
 
     fn spawn(
         means: BTreeSet<StepKind>,
-        mut carry_out: impl FnMut(Option<Order>) -> (Vec<Outcome>, BTreeSet<StepKind>) + Send + 'static,
+        mut carry_out: impl FnMut(Option<Order>) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
         let (orders, inbox) = sync_channel(ROOM);
         // So many that whoever acts waits for the loop only if the loop has stopped.
         let (outbox, reports) = sync_channel(8 * ROOM);
         thread::Builder::new().name("act".into()).spawn(move || {
-            let mut times = 0_u32;
+            let mut wait = DOZE;
             loop {
-                let wait = if times == 0 { DOZE } else { LISTEN };
                 let order = match inbox.recv_timeout(wait) {
                     Ok(order) => Some(order),
                     Err(RecvTimeoutError::Timeout) => None,
                     Err(RecvTimeoutError::Disconnected) => return,
                 };
-                times = match &order {
-                    Some(Order::Prepare(_)) => times,
-                    Some(_) => TIMES,
-                    None => times.saturating_sub(1),
-                };
                 let is_done = order.is_some();
-                let (outcomes, means) = carry_out(order);
+                let Answer { outcomes, means, is_waiting } = carry_out(order);
+                wait = if is_waiting { LISTEN } else { DOZE };
                 let is_told = is_done || !outcomes.is_empty();
                 if is_told && outbox.send(Report { outcomes, is_done, means }).is_err() {
                     return;

@@ -2,7 +2,7 @@
 //! Owns everything that lives from one tick to the next, but the watch, which looks on a thread of
 //! its own.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -33,9 +33,9 @@ pub(super) struct Rounds {
     is_outdated: bool,
     site: Site,
     pace: Pace,
+    survival: Option<Survival>,
     /// Who keeps limits written; `None` if nobody can.
     keeping: Option<Keeping>,
-    survival: Option<Survival>,
     publisher: Publisher,
     notify: Notify,
     hangup: Signal,
@@ -57,8 +57,9 @@ impl Rounds {
         let Orders { mut plan, again, record } = orders;
         let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
         let pace = Pace::new(sampler.alarms()).map_err(AgentError::Start)?;
-        let keeping = keep(&sampler, warrant.state.dir());
-        let site = Site { cgroup_root: sampler.cgroup_root(), state: warrant.state.dir().into() };
+        let state = warrant.state.dir().to_owned();
+        let site = Site { cgroup_root: sampler.cgroup_root(), state };
+        let keeping = site.keep();
         let mut acting = site.begin(&plan.settings);
         if let Err(why) = &acting {
             warrant.unable = Some(why.clone());
@@ -77,8 +78,8 @@ impl Rounds {
                 is_outdated: false,
                 site,
                 pace,
-                keeping,
                 survival,
+                keeping,
                 publisher,
                 notify: Notify::from_environment(),
                 hangup,
@@ -160,16 +161,6 @@ impl Rounds {
     }
 }
 
-/// Somebody who keeps limits written, where the sampler reads.
-fn keep<S: Sampler>(sampler: &S, state: &Path) -> Option<Keeping> {
-    let cgroup_root = sampler.cgroup_root()?;
-    let places =
-        Places { proc: "/proc".into(), sys: "/sys".into(), cgroup_root: Some(cgroup_root.clone()) };
-    let acts = act::limits::Places { cgroup_root, proc: places.proc.clone(), state: state.into() };
-    let failed = |why: &std::io::Error| tracing::error!("limits are not written: no thread: {why}");
-    Keeping::begin(places, acts).inspect_err(failed).ok()
-}
-
 /// Where to act, and where to remember it.
 struct Site {
     cgroup_root: Option<PathBuf>,
@@ -190,6 +181,24 @@ impl Site {
         };
         let actor = Actor::open(options).map_err(|why| chain(&why))?;
         Acting::begin(actor).map_err(|why| format!("no thread can be made: {why}"))
+    }
+
+    /// Somebody who keeps limits written, where the sampler reads.
+    fn keep(&self) -> Option<Keeping> {
+        let cgroup_root = self.cgroup_root.clone()?;
+        let places = Places {
+            proc: "/proc".into(),
+            sys: "/sys".into(),
+            cgroup_root: Some(cgroup_root.clone()),
+        };
+        let acts = act::limits::Places {
+            cgroup_root,
+            proc: places.proc.clone(),
+            state: self.state.clone(),
+        };
+        let failed =
+            |why: &std::io::Error| tracing::error!("limits are not written: no thread: {why}");
+        Keeping::begin(places, acts).inspect_err(failed).ok()
     }
 }
 

@@ -196,7 +196,7 @@ impl<S: Sampler> Watch<S> {
     fn protect(&mut self) -> Option<Capability> {
         let root = self.sampler.cgroup_root()?;
         let sample = self.engine.standing().before.as_ref()?;
-        if self.protected.is_none() && !self.settings().relief.enforce.is_empty() {
+        if self.protected.is_none() && !self.engine.settings().relief.enforce.is_empty() {
             self.protected = Some(Protected::begin(&root, sample));
         }
         self.protected.as_ref().map(|(_, capability)| capability.clone())
@@ -222,7 +222,7 @@ impl<S: Sampler> Watch<S> {
     /// Goes by another configuration from the next tick on. A bad one changes nothing. Returns
     /// whether whoever acts has to begin anew, because it must know of something else.
     pub(super) fn reload(&mut self, read: Result<Plan, Box<dyn Error>>) -> bool {
-        let (was_ours, never) = (self.is_ours(), self.settings().relief.never_touch.clone());
+        let (was_ours, never) = (self.is_ours(), self.engine.settings().relief.never_touch.clone());
         match read {
             Ok(Plan { mut settings, pods }) => {
                 settings.generation = self.engine.settings().generation + 1;
@@ -245,12 +245,7 @@ impl<S: Sampler> Watch<S> {
                 tracing::error!("the configuration stays as it was; what was read is wrong: {why}");
             }
         }
-        was_ours != self.is_ours() || never != self.settings().relief.never_touch
-    }
-
-    /// What it goes by.
-    pub(super) fn settings(&self) -> &Settings {
-        self.engine.settings()
+        was_ours != self.is_ours() || never != self.engine.settings().relief.never_touch
     }
 
     /// Goes by what may be enforced of new settings. Returns it in words.
@@ -261,6 +256,11 @@ impl<S: Sampler> Watch<S> {
             warrant.only_observe(settings);
         }
         warrant.words().into()
+    }
+
+    /// What it goes by.
+    pub(super) fn settings(&self) -> &Settings {
+        self.engine.settings()
     }
 
     /// Whether the limits that the settings name are written.

@@ -57,9 +57,10 @@ fn wait_for(acting: &mut Acting, n: usize) -> Vec<Outcome> {
 fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_why() {
     let (go, gate) = channel::<()>();
     let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
-        let Some(Order::Take(action)) = order else { return Default::default() };
+        let Some(Order::Take(action)) = order else { return Answer::default() };
         let _ = gate.recv();
-        (vec![outcome(&action)], BTreeSet::from([StepKind::Squeeze]))
+        let means = BTreeSet::from([StepKind::Squeeze]);
+        Answer { outcomes: vec![outcome(&action)], means, ..Answer::default() }
     })
     .unwrap();
     // One is being carried out, or will be, and as many wait as there is room for.
@@ -80,8 +81,8 @@ fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_
 #[test]
 fn news_is_heard_without_anything_being_asked() {
     let mut acting = Acting::spawn(BTreeSet::new(), |order| match order {
-        Some(_) => Default::default(),
-        None => (vec![outcome(&action(7))], BTreeSet::new()),
+        Some(_) => Answer { is_waiting: true, ..Answer::default() },
+        None => Answer { outcomes: vec![outcome(&action(7))], ..Answer::default() },
     })
     .unwrap();
     acting.hand_over(&decision(7..=7));
@@ -114,7 +115,7 @@ fn who_may_be_next_is_said_once_and_never_in_the_way_of_an_order() {
         if let Some(Order::Prepare(likely)) = order {
             tell.send(likely.len()).unwrap();
         }
-        Default::default()
+        Answer::default()
     })
     .unwrap();
     let likely = |n| vec![Target::default(); n];
@@ -126,4 +127,58 @@ fn who_may_be_next_is_said_once_and_never_in_the_way_of_an_order() {
     acting.prepare(likely(1));
     acting.prepare(likely(2));
     assert_eq!(told.recv().unwrap(), 2);
+}
+
+#[test]
+fn leaving_takes_back_what_is_held_and_is_not_held_up_for_long() {
+    let squeeze = |is_enforced| {
+        let action = Action { is_enforced, ..action(1) };
+        Decision { actions: vec![action], ..Decision::default() }
+    };
+    #[rustfmt::skip]
+    let table = [
+        // something is held, taking it back takes ms, asked to, held up for ms
+        (true,  0,      true,  0..500),
+        (true,  60_000, true,  300..2_000),
+        (false, 60_000, false, 0..100),
+    ];
+    for (is_held, takes, is_asked, within) in table {
+        let (tell, told) = channel();
+        let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
+            if let Some(Order::Leave) = order {
+                tell.send(()).unwrap();
+                thread::sleep(Duration::from_millis(takes));
+            }
+            Answer::default()
+        })
+        .unwrap();
+        acting.hand_over(&squeeze(is_held));
+        let begun = clock::now().boot;
+        acting.leave(Duration::from_millis(300));
+        let took = clock::now().boot.since(begun).0 / 1_000_000;
+        assert!(within.contains(&took), "held {is_held}, takes {takes}: {took} ms");
+        assert_eq!(told.try_recv().is_ok(), is_asked, "held {is_held}, takes {takes}");
+    }
+}
+
+#[test]
+fn what_an_agent_before_left_stays_if_it_is_known_and_is_taken_back_if_not() {
+    let (tell, told) = channel();
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
+        if let Some(Order::Release(release)) = order {
+            tell.send(release.action).unwrap();
+        }
+        Answer::default()
+    })
+    .unwrap();
+    let release = |action| Release {
+        action,
+        target: Target::default(),
+        why: crate::model::decision::ReleaseReason::Expired,
+        is_enforced: true,
+    };
+    acting.left_over = vec![release(3), release(4)];
+    assert_eq!(acting.take_over(&BTreeSet::from([2, 3])), BTreeSet::from([3, 4]));
+    assert_eq!(told.recv().unwrap(), 4);
+    assert!(acting.left_over().is_empty() && acting.has_hold);
 }

@@ -5,6 +5,7 @@ use tokio::runtime;
 use tokio::time::timeout;
 
 use super::*;
+use crate::clock;
 use crate::model::condition::ScopeName;
 use crate::model::threshold::PressureThreshold;
 use crate::model::units::{Nanos, Percent};
@@ -79,10 +80,10 @@ impl Pace {
 }
 
 /// What `due` says and after how many milliseconds, of a tick that follows one just done.
-async fn next(pace: &mut Pace) -> (Cause, u128) {
-    let begun = Instant::now();
+async fn next(pace: &mut Pace) -> (Cause, u64) {
+    let begun = clock::now().boot;
     let cause = timeout(Duration::from_secs(5), pace.due()).await.unwrap();
-    (cause, begun.elapsed().as_millis())
+    (cause, clock::now().boot.since(begun).0 / 1_000_000)
 }
 
 #[test]
