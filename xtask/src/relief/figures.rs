@@ -16,6 +16,8 @@ const JITTER_MS: f64 = 20.0;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Figures {
+    /// From the onset to the first step that the agent says it took.
+    pub(crate) act_s: Option<f64>,
     /// From the onset to the first death of a victim.
     pub(crate) kill_s: Option<f64>,
     /// From the first death, or the onset without one, to the first calm second.
@@ -77,7 +79,12 @@ impl Figures {
         let calm = first_calm(facts, &pings, from, &idle);
         let agent = facts.agent.as_ref();
         let seconds = seconds(during.start, during.end).max(1.0);
+        let acted = agent.and_then(|agent| agent.offered.as_ref()).and_then(|offered| {
+            let enforced = offered.actions.iter().filter(|action| action.enforced);
+            enforced.map(|action| action.at_ns).find(|at| *at >= during.start)
+        });
         Self {
+            act_s: acted.map(|at| self::seconds(during.start, at)),
             kill_s: first.map(|at| self::seconds(during.start, at)),
             recover_s: calm.map(|at| self::seconds(from, at)),
             victims,
