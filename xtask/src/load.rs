@@ -47,6 +47,9 @@ pub(crate) struct Load {
     /// Say when the work begins, in a line of its own.
     #[arg(long, global = true)]
     tell_begin: bool,
+    /// Begin only once this file is there; memory that a load starts with is in use before.
+    #[arg(long, global = true)]
+    wait_for: Option<PathBuf>,
     /// Do not end on SIGTERM.
     #[arg(long, global = true)]
     ignore_term: bool,
@@ -123,7 +126,7 @@ impl Until {
 }
 
 impl Load {
-    pub(crate) fn run(self) -> Result<ExitCode> {
+    pub(crate) fn run(mut self) -> Result<ExitCode> {
         if let Some(dir) = &self.cgroup {
             v2::enter(dir)?;
         }
@@ -140,6 +143,15 @@ impl Load {
             linger,
             told_at: Arc::default(),
         };
+        if let Some(file) = &self.wait_for {
+            if let Work::Memory(memory) = &mut self.work {
+                memory.prepare();
+            }
+            let limit = lasting(duration(self.seconds)?);
+            while limit.goes_on() && !file.exists() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
         let after = duration(self.after_seconds)?;
         lasting(after).sleep(after);
         if let Some(cpu) = self.cpu {
@@ -152,7 +164,7 @@ impl Load {
         let mut done = match self.work {
             Work::Spin { threads } => spin(threads, &until)?,
             Work::Burst(burst) => burst.work(&until),
-            Work::Memory(memory) => memory.work(&until)?,
+            Work::Memory(mut memory) => memory.work(&until)?,
             Work::File(file) => file.work(&until)?,
             Work::Echo(echo) => echo.work(&until)?,
             Work::Fork(fork) => fork.work(&until)?,

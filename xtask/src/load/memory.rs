@@ -11,6 +11,8 @@ use super::{Until, threads};
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
+/// Pages from one look at the clock to the next.
+const LOOK_UP: usize = 64;
 
 /// Allocate memory and keep writing to every page of it.
 #[derive(clap::Args)]
@@ -41,6 +43,9 @@ pub(super) struct Memory {
     /// End so long after the beginning, however long the load may last.
     #[arg(long)]
     hold_seconds: Option<u64>,
+    /// What it starts with, in use already.
+    #[arg(skip)]
+    prepared: Vec<u8>,
 }
 
 /// What each thread does.
@@ -54,15 +59,48 @@ struct Plan {
     rest: Duration,
     noise: bool,
     same: bool,
+    n_touched: u64,
 }
 
 impl Memory {
-    pub(super) fn work(&self, until: &Until) -> Result<Value> {
+    /// Takes the memory that it starts with, before its time begins.
+    pub(super) fn prepare(&mut self) {
+        let mut plan = self.plan();
+        // Zeroed memory is only promised: each page comes when it is first written to.
+        let mut memory = vec![0u8; plan.size];
+        plan.write(&mut memory[..plan.start.min(plan.size)], || true);
+        self.prepared = memory;
+    }
+
+    pub(super) fn work(&mut self, until: &Until) -> Result<Value> {
         if self.threads == 0 || self.mib == 0 {
             bail!("memory needs at least one thread and one MiB");
         }
-        let each = |mib: usize| mib * MIB / self.threads;
-        let plan = Plan {
+        if self.start_mib > 0 && self.threads > 1 {
+            bail!("several threads cannot start with memory");
+        }
+        let plan = self.plan();
+        let mut until = until.clone();
+        if let Some(seconds) = self.hold_seconds {
+            until.limit = until.limit.min(Duration::from_secs(seconds));
+        }
+        let touched = Arc::new(AtomicU64::new(0));
+        let prepared = std::mem::take(&mut self.prepared);
+        if prepared.is_empty() {
+            let (ends, count) = (until.clone(), Arc::clone(&touched));
+            threads(self.threads, &until, move || {
+                count.fetch_add(plan.touch(vec![0u8; plan.size], &ends), Ordering::Relaxed);
+            })?;
+        } else {
+            touched.store(plan.touch(prepared, &until), Ordering::Relaxed);
+        }
+        let touched = touched.load(Ordering::Relaxed);
+        Ok(json!({ "load": "memory", "mib": self.mib, "pagesTouched": touched }))
+    }
+
+    fn plan(&self) -> Plan {
+        let each = |mib: usize| mib * MIB / self.threads.max(1);
+        Plan {
             size: each(self.mib),
             start: each(self.start_mib),
             step: self.step_mib_per_s.map(each),
@@ -70,41 +108,18 @@ impl Memory {
             rest: Duration::from_millis(self.rest_ms),
             noise: self.noise,
             same: self.same,
-        };
-        let mut until = until.clone();
-        if let Some(seconds) = self.hold_seconds {
-            until.limit = until.limit.min(Duration::from_secs(seconds));
+            n_touched: 0,
         }
-        let touched = Arc::new(AtomicU64::new(0));
-        let (ends, count) = (until.clone(), Arc::clone(&touched));
-        threads(self.threads, &until, move || {
-            count.fetch_add(plan.touch(&ends), Ordering::Relaxed);
-        })?;
-        let touched = touched.load(Ordering::Relaxed);
-        Ok(json!({ "load": "memory", "mib": self.mib, "pagesTouched": touched }))
     }
 }
 
 impl Plan {
     /// Writes to one page after the other; returns how often.
-    fn touch(self, until: &Until) -> u64 {
-        // Zeroed memory is only promised: each page comes when it is first written to.
-        let mut memory = vec![0u8; self.size];
-        let (mut n_touched, mut done) = (0u64, 0);
+    fn touch(mut self, mut memory: Vec<u8>, until: &Until) -> u64 {
+        let mut done = 0;
         while until.goes_on() {
             let grown = self.grown(until);
-            for page in memory[done..grown].chunks_exact_mut(PAGE) {
-                if !until.goes_on() {
-                    break;
-                }
-                n_touched += 1;
-                // A page that never changes would be stored once by compressed swap.
-                let mark = if self.same { 1 } else { n_touched };
-                page[..8].copy_from_slice(&mark.to_ne_bytes());
-                if self.noise {
-                    fill(&mut page[..PAGE / 2], n_touched);
-                }
-            }
+            self.write(&mut memory[done..grown], || until.goes_on());
             if self.once {
                 done = grown;
                 until.sleep(Duration::from_millis(if grown == self.size { 100 } else { 5 }));
@@ -112,11 +127,30 @@ impl Plan {
                 until.sleep(self.rest);
             }
         }
-        n_touched
+        self.n_touched
+    }
+
+    /// Writes to each page, as long as it goes on.
+    fn write(&mut self, memory: &mut [u8], goes_on: impl Fn() -> bool) {
+        for pages in memory.chunks_mut(LOOK_UP * PAGE) {
+            // A machine without a good clock takes longer to ask for the time than for a page.
+            if !goes_on() {
+                return;
+            }
+            for page in pages.chunks_exact_mut(PAGE) {
+                self.n_touched += 1;
+                // A page that never changes would be stored once by compressed swap.
+                let mark = if self.same { 1 } else { self.n_touched };
+                page[..8].copy_from_slice(&mark.to_ne_bytes());
+                if self.noise {
+                    fill(&mut page[..PAGE / 2], self.n_touched);
+                }
+            }
+        }
     }
 
     /// How much of it is in use by now.
-    fn grown(self, until: &Until) -> usize {
+    fn grown(&self, until: &Until) -> usize {
         let Some(step) = self.step else { return self.size };
         let so_far = self.start + until.since.elapsed().as_millis() as usize * (step / 1000);
         (so_far / PAGE * PAGE).clamp(PAGE.min(self.size), self.size)

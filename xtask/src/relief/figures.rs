@@ -16,6 +16,8 @@ const JITTER_MS: f64 = 20.0;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Figures {
+    /// From the onset to the first step that the agent says it took.
+    pub(crate) act_s: Option<f64>,
     /// From the onset to the first death of a victim.
     pub(crate) kill_s: Option<f64>,
     /// From the first death, or the onset without one, to the first calm second.
@@ -27,6 +29,9 @@ pub(crate) struct Figures {
     pub(crate) kernel_oom_kills: u64,
     pub(crate) idle: Latency,
     pub(crate) during: Latency,
+    /// The most by which a ping was sent too late: by so much the measuring machine itself stood
+    /// still.
+    pub(crate) host_late_ms: f64,
     /// The bystander's 99th percentile, in multiples of its idle one.
     pub(crate) slower: Option<f64>,
     pub(crate) full_pressure_s: f64,
@@ -58,6 +63,7 @@ pub(crate) struct Latency {
 impl Figures {
     /// Works them out.
     pub(super) fn of(facts: &Facts, pings: &[Ping]) -> Self {
+        let late_ns = pings.iter().map(|ping| ping.late_ns).max().unwrap_or(0);
         let pings = on_guest_clock(pings);
         let during = facts.onset_ns..facts.end_ns;
         let idle = Latency::of(&pings, facts.idle_ns, during.start);
@@ -73,7 +79,12 @@ impl Figures {
         let calm = first_calm(facts, &pings, from, &idle);
         let agent = facts.agent.as_ref();
         let seconds = seconds(during.start, during.end).max(1.0);
+        let acted = agent.and_then(|agent| agent.offered.as_ref()).and_then(|offered| {
+            let enforced = offered.actions.iter().filter(|action| action.enforced);
+            enforced.map(|action| action.at_ns).find(|at| *at >= during.start)
+        });
         Self {
+            act_s: acted.map(|at| self::seconds(during.start, at)),
             kill_s: first.map(|at| self::seconds(during.start, at)),
             recover_s: calm.map(|at| self::seconds(from, at)),
             victims,
@@ -81,6 +92,7 @@ impl Figures {
             kernel_oom_kills: facts.kernel_oom_kills,
             idle,
             during: users,
+            host_late_ms: late_ns as f64 / 1e6,
             slower: (idle.p99_ms > 0.0).then(|| users.p99_ms / idle.p99_ms),
             full_pressure_s: full_pressure(facts),
             swapped_in: facts.vmstat.swapped_in,
@@ -107,7 +119,7 @@ fn seconds(from: u64, to: u64) -> f64 {
 
 /// Pings with their times on the guest's clock. Of all answers, the one that was fastest back
 /// tells how far the clocks are apart; both run at the same speed.
-fn on_guest_clock(pings: &[Ping]) -> Vec<(u64, Option<u64>)> {
+pub(super) fn on_guest_clock(pings: &[Ping]) -> Vec<(u64, Option<u64>)> {
     let offsets = pings
         .iter()
         .filter_map(|ping| Some(i128::from(ping.answered_ns?) - i128::from(ping.guest_ns)));
@@ -241,7 +253,12 @@ mod tests {
 
     #[test]
     fn clocks_are_aligned_by_the_fastest_answer() {
-        let ping = |sent_ns, answered, guest_ns| Ping { sent_ns, answered_ns: answered, guest_ns };
+        let ping = |sent_ns, answered, guest_ns| Ping {
+            sent_ns,
+            answered_ns: answered,
+            late_ns: 0,
+            guest_ns,
+        };
         let pings = [ping(100, Some(110), 1005), ping(200, Some(240), 1138), ping(300, None, 0)];
         let aligned = on_guest_clock(&pings);
         // 240 on the host is 1138 in the guest, or a little later.

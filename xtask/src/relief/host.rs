@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agents::Agent;
 use super::facts::{Facts, Line, Play};
-use super::figures::Figures;
+use super::figures::{Figures, on_guest_clock};
 use super::file::Scenario;
 use super::judge::{Verdict, judge};
 use super::probe::{Ping, Probe};
@@ -33,8 +33,9 @@ pub(crate) struct Played {
     /// Why there are no figures.
     pub(crate) broke: Option<String>,
     pub(crate) facts: Option<Box<Facts>>,
-    /// Milliseconds of each ping from the onset on; `None` where no answer came.
-    pub(crate) pings: Vec<Option<f64>>,
+    /// Of each ping the second since the onset and the milliseconds that it took; `None` where no
+    /// answer came.
+    pub(crate) pings: Vec<(f64, Option<f64>)>,
 }
 
 impl Played {
@@ -71,7 +72,11 @@ impl Played {
             expect.act.iter().chain(&expect.may).any(|allowed| allowed.get_ref() == kind)
         };
         let wrong = figures.victims.iter().filter(|name| !allowed(name)).count();
-        let ms = |ping: &Ping| Some((ping.answered_ns? - ping.sent_ns) as f64 / 1e6);
+        let onset = facts.onset_ns as f64;
+        let of = |(sent, answered): (u64, Option<u64>)| {
+            let ms = answered.map(|answered| answered.saturating_sub(sent) as f64 / 1e6);
+            ((sent as f64 - onset) / 1e9, ms)
+        };
         Self {
             play,
             figures: Some(figures),
@@ -79,7 +84,7 @@ impl Played {
             verdicts,
             broke: None,
             facts: Some(facts),
-            pings: pings.iter().map(ms).collect(),
+            pings: on_guest_clock(pings).into_iter().map(of).collect(),
         }
     }
 
@@ -93,7 +98,7 @@ impl Played {
                 text += if self.passed() { "ok" } else { "FAILED" };
                 let seconds = |at: Option<f64>| at.map_or("-".into(), |at| format!("{at:.1} s"));
                 text += &format!(
-                    " (kill {}, recovered {}, victims {}, kernel kills {}, p99 {:.0} ms, idle {:.0} ms, gap {:.0} ms)",
+                    " (kill {}, recovered {}, victims {}, kernel kills {}, p99 {:.0} ms, idle {:.0} ms, gap {:.0} ms, host late {:.0} ms)",
                     seconds(f.kill_s),
                     seconds(f.recover_s),
                     if f.victims.is_empty() { "none".into() } else { f.victims.join(" ") },
@@ -101,6 +106,7 @@ impl Played {
                     f.during.p99_ms,
                     f.idle.p99_ms,
                     f.during.longest_gap_ms,
+                    f.host_late_ms,
                 );
             }
             (None, None) => {}

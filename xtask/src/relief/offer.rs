@@ -1,6 +1,7 @@
 //! What an agent says of itself, asked while a play runs: an extra, which only some offer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -12,46 +13,50 @@ use serde_json::Value;
 use super::facts::{Action, Offered, Said};
 use crate::clock::monotonic_ns;
 
-/// Each answer costs the agent CPU time, which is then measured as its own.
-const EVERY: Duration = Duration::from_millis(900);
 /// Sentences that are kept.
 const SENTENCES: usize = 400;
 
-/// Asks until it is told to end.
+/// Listens until it is told to end.
 pub(super) struct Offer {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Offered>,
 }
 
 impl Offer {
-    /// Starts to ask for `/api/v1/snapshot`.
-    pub(super) fn ask(address: &str) -> Result<Self> {
-        let url = format!("http://{address}/api/v1/snapshot");
+    /// Listens to `/api/v1/stream`, which has every tick, also those that come early.
+    pub(super) fn hear(address: &str) -> Result<Self> {
+        let url = format!("http://{address}/api/v1/stream");
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
-        let http: ureq::Agent = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs(5)))
-            .build()
-            .into();
         let thread = thread::Builder::new().spawn(move || {
             let mut heard = Heard::default();
             while !told.load(Ordering::Relaxed) {
-                // One that is stopped does not answer: that shows in its ticks.
-                let answer = http.get(&url).call().ok();
-                let text = answer.and_then(|mut answer| answer.body_mut().read_to_string().ok());
-                if let Some(snapshot) = text.and_then(|text| serde_json::from_str(&text).ok()) {
-                    heard.hear(&snapshot, monotonic_ns());
+                // Ends when the agent does: then its successor is heard.
+                if let Ok(answer) = ureq::get(&url).call() {
+                    let lines = BufReader::new(answer.into_body().into_reader()).lines();
+                    for line in lines.map_while(Result::ok) {
+                        let snapshot = line.strip_prefix("data:").map(str::trim);
+                        if let Some(snapshot) = snapshot.and_then(|s| serde_json::from_str(s).ok())
+                        {
+                            heard.hear(&snapshot, monotonic_ns());
+                        }
+                    }
                 }
-                thread::sleep(EVERY);
+                thread::sleep(Duration::from_millis(200));
             }
             heard.offered()
         })?;
         Ok(Self { stop, thread })
     }
 
-    /// All that was heard.
-    pub(super) fn end(self) -> Offered {
+    /// From here on no successor is waited for.
+    pub(super) fn enough(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// All that was heard, once the agent has ended.
+    pub(super) fn end(self) -> Offered {
+        self.enough();
         self.thread.join().unwrap_or_default()
     }
 }

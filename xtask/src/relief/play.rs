@@ -19,7 +19,7 @@ use super::agents::Agent;
 use super::churn::Churn;
 use super::facts::{Facts, Line, Play};
 use super::file::{self, Order, Scenario, Work};
-use super::set::{self, BYSTANDER, Loading, Set};
+use super::set::{self, BYSTANDER, GO, Loading, Set};
 use super::watch::{self, Role, Watch};
 use crate::clock::{Since, monotonic_ns};
 use crate::v2;
@@ -106,7 +106,11 @@ impl<'a> Show<'a> {
             let process = self.set.sandbox(&pod)?;
             self.watch.add(process.id(), Role { name: pod.name, sandbox: true, ends: false });
         }
+        if Path::new(GO).exists() {
+            fs::remove_file(GO)?;
+        }
         self.loads(true)?;
+        self.loads(false)?;
         self.start_agent()
     }
 
@@ -167,7 +171,7 @@ impl<'a> Show<'a> {
         let start =
             |churn: file::Churn| Churn::start(churn.per_second, &self.set, Arc::clone(known));
         let churn = form.churn.map(start).transpose()?;
-        self.loads(false)?;
+        fs::write(GO, "")?;
         let since = Since::now();
         self.wait(since, seconds, 0.0, &mut orders)?;
         self.facts.end_ns = monotonic_ns();

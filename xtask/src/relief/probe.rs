@@ -23,6 +23,8 @@ const EVERY: Duration = Duration::from_millis(10);
 pub(super) struct Ping {
     pub(super) sent_ns: u64,
     pub(super) answered_ns: Option<u64>,
+    /// How much later than it should have been: the host had something else to do.
+    pub(super) late_ns: u64,
     /// The guest's clock when it answered.
     pub(super) guest_ns: u64,
 }
@@ -89,9 +91,11 @@ fn ping(mut line: UnixStream, log: &Mutex<Log>, goes_on: impl Fn() -> bool) -> s
     let now = || since.elapsed().as_nanos() as u64;
     let (mut rest, mut block, mut next) = (String::new(), [0; 4096], 0);
     while goes_on() {
-        if now() >= next {
-            next = now() + EVERY.as_nanos() as u64;
-            let number = log.lock().ok().and_then(|mut log| log.send(now()));
+        let at = now();
+        if at >= next {
+            let late_ns = if next == 0 { 0 } else { at - next };
+            next = at + EVERY.as_nanos() as u64;
+            let number = log.lock().ok().and_then(|mut log| log.send(at, late_ns));
             if let Some(number) = number {
                 // A machine that stands still reads nothing: then this ping is lost.
                 let _ = line.write(format!("{number:x}\n").as_bytes());
@@ -118,11 +122,11 @@ fn ping(mut line: UnixStream, log: &Mutex<Log>, goes_on: impl Fn() -> bool) -> s
 
 impl Log {
     /// The number of the next ping, if one is to be sent.
-    fn send(&mut self, sent_ns: u64) -> Option<usize> {
+    fn send(&mut self, sent_ns: u64, late_ns: u64) -> Option<usize> {
         if !self.asked {
             return None;
         }
-        self.pings.push(Ping { sent_ns, answered_ns: None, guest_ns: 0 });
+        self.pings.push(Ping { sent_ns, answered_ns: None, late_ns, guest_ns: 0 });
         Some(self.first + self.pings.len() - 1)
     }
 
@@ -148,21 +152,24 @@ mod tests {
     #[test]
     fn only_pings_of_this_play_are_answered_and_only_after_a_hello() {
         let mut log = Log::default();
-        assert_eq!(log.send(1), None);
+        assert_eq!(log.send(1, 0), None);
         log.hear("hello", 2);
-        assert_eq!((log.send(10), log.send(20)), (Some(0), Some(1)));
+        assert_eq!((log.send(10, 0), log.send(20, 0)), (Some(0), Some(1)));
         for line in ["1 ff", "1 aaaa", "7 1", "zz 1", "", "0"] {
             log.hear(line, 25);
         }
-        assert_eq!(log.pings[1], Ping { sent_ns: 20, answered_ns: Some(25), guest_ns: 255 });
+        assert_eq!(
+            log.pings[1],
+            Ping { sent_ns: 20, answered_ns: Some(25), late_ns: 0, guest_ns: 255 }
+        );
         assert_eq!(log.pings[0].answered_ns, None);
         let log = Mutex::new(log);
         let probe = Probe { stop: Arc::default(), log: Arc::new(log), thread: None };
         assert_eq!(probe.take().len(), 2);
         let mut log = probe.log.lock().unwrap();
-        assert_eq!(log.send(30), None, "the bystander has gone");
+        assert_eq!(log.send(30, 0), None, "the bystander has gone");
         log.hear("hello", 40);
-        assert_eq!(log.send(50), Some(2));
+        assert_eq!(log.send(50, 0), Some(2));
         log.hear("1 ff", 60);
         assert_eq!(log.pings[0].answered_ns, None, "an answer to the play before");
     }

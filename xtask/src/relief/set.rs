@@ -22,6 +22,8 @@ const HARD: u64 = 100 << 20;
 const SQUEEZED: [&str; 3] = ["memory.high", "memory.max", "cpu.weight"];
 /// The pod that the outside pings.
 pub(super) const BYSTANDER: &str = "bystander";
+/// The loads begin when this file is there.
+pub(super) const GO: &str = "/tmp/go";
 /// Its line.
 pub(super) const TTY: &str = "/dev/ttyS2";
 
@@ -157,7 +159,7 @@ impl Set {
         load.arg(format!("--oom-score-adj={adj}")).arg(format!("--seconds={}", more.seconds));
         load.arg(format!("--after-seconds={}", work.after.0.max(0.0)));
         if !work.steady {
-            load.arg("--tell-begin");
+            load.args(["--tell-begin", "--wait-for", GO]);
         }
         load.stdin(Stdio::null()).stdout(more.said.try_clone()?);
         load.spawn().with_context(|| format!("cannot start {:?}", work.run))

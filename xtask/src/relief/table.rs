@@ -4,10 +4,11 @@ use super::figures::{Figures, median_and_worst};
 use super::host::Played;
 use crate::bench::table::table;
 
-const HEAD: [&str; 13] = [
+const HEAD: [&str; 14] = [
     "scenario / agent",
     "runs",
     "failed",
+    "act s",
     "kill s",
     "recover s",
     "victims",
@@ -58,6 +59,7 @@ fn row(scenario: &str, agent: &str, those: &[&Played]) -> Vec<String> {
         format!("{scenario} / {agent}"),
         those.len().to_string(),
         failed.to_string(),
+        over(&|f| f.act_s, 1),
         over(&|f| f.kill_s, 1),
         over(&|f| f.recover_s, 1),
         over(&|f| Some(f.victims.len() as f64), 0),

@@ -70,7 +70,7 @@ impl Show<'_> {
         let before = self.running.take().and_then(|running| running.offer);
         let offer = match before {
             Some(offer) => Some(offer),
-            None if self.agent.offers_snapshot => Some(Offer::ask(agents::ADDRESS)?),
+            None if self.agent.offers_snapshot => Some(Offer::hear(agents::ADDRESS)?),
             None => None,
         };
         self.running = Some(Running { pid, since: now, last: now, offer });
@@ -130,13 +130,14 @@ impl Show<'_> {
         self.account();
         let Some(running) = self.running.take() else { return Ok(()) };
         let known = self.facts.agent.get_or_insert_default();
-        known.offered = running.offer.map(Offer::end);
-        if !known.alive {
-            return Ok(());
+        if let Some(offer) = &running.offer {
+            offer.enough();
         }
-        kill(running.pid, Signal::TERM)?;
+        if known.alive {
+            kill(running.pid, Signal::TERM)?;
+        }
         let since = Since::now();
-        while watch::process(running.pid).is_some() {
+        while known.alive && watch::process(running.pid).is_some() {
             self.watch.reap();
             if !since.within(LEAVES_WITHIN) {
                 known.ended.push(format!("did not leave within {LEAVES_WITHIN:?} of SIGTERM"));
@@ -145,6 +146,7 @@ impl Show<'_> {
             }
             thread::sleep(TICK);
         }
+        known.offered = running.offer.map(Offer::end);
         Ok(())
     }
 }
