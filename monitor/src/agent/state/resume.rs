@@ -1,0 +1,109 @@
+//! What of a kept standing still holds for who goes on with it.
+//! In: the file's content, and what this agent has counted itself. Out: a standing that acts on no
+//! choice of long ago, and gives no action the number of another.
+
+use serde_json::Value;
+
+use crate::model::units::Nanos;
+use crate::policy::decide::ReliefStanding;
+
+/// A step whose time was over for longer when somebody came to go on with it is not gone on with:
+/// who was chosen then is not who would be chosen now.
+const STALE: Nanos = Nanos(5 * Nanos::SECOND.0);
+
+/// What to go on with.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn resumed(
+    kept: ReliefStanding,
+    own: &ReliefStanding,
+    now: Nanos,
+) -> serde_json::Result<ReliefStanding> {
+    // The form on disk, because what the policy remembers is nobody's but its own in any other.
+    let mut relief = serde_json::to_value(kept)?;
+    let count = |relief: &Value| relief["nActions"].as_u64().unwrap_or(0);
+    relief["nActions"] = count(&relief).max(count(&serde_json::to_value(own)?)).into();
+    let action = &relief["pending"]["action"];
+    let deadline = action["deadline"].as_u64().map(Nanos);
+    if deadline.is_some_and(|deadline| now.since(deadline) > STALE) {
+        let id = action["id"].clone();
+        tracing::info!("action {id} is not gone on with: its time was over long ago");
+        relief["pending"] = Value::Null;
+        // What it holds is taken back at the next tick.
+        let squeezes = relief.get_mut("squeezes").and_then(Value::as_array_mut);
+        for squeeze in squeezes.into_iter().flatten().filter(|one| one["action"] == id) {
+            squeeze["isUseless"] = true.into();
+        }
+    }
+    serde_json::from_value(relief)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ID: u64 = 7;
+
+    /// A squeeze that is waited for until the tenth second.
+    fn standing() -> ReliefStanding {
+        let threshold = json!({ "pressure": {
+            "scope": "system", "on": { "memory": 60.0 }, "grace": 0
+        } });
+        let target = json!({ "namespace": "", "name": "a", "uid": "u" });
+        let action = json!({
+            "id": ID, "step": "squeeze", "target": target, "deadline": 10 * Nanos::SECOND.0,
+            "reason": {
+                "threshold": threshold, "since": 0, "isDue": true, "measured": 0, "missing": null
+            },
+            "why": "gentlest", "want": null, "grace": null, "escalatesTo": null,
+            "isEnforced": true, "message": "", "annotations": {}
+        });
+        let pending = json!({
+            "action": action, "held": null, "isRefused": false, "isLast": false
+        });
+        let squeeze = |id: u64| {
+            json!({
+                "action": id, "target": target, "against": "x", "kind": "memory", "since": 0,
+                "calmSince": null, "isEnforced": true, "isUseless": false
+            })
+        };
+        let relief = json!({
+            "nActions": ID, "pending": pending, "squeezes": [squeeze(ID - 1), squeeze(ID)]
+        });
+        serde_json::from_value(relief).unwrap()
+    }
+
+    #[test]
+    fn a_step_whose_time_was_over_long_ago_is_dropped_and_what_it_holds_is_given_up() {
+        #[rustfmt::skip]
+        let table = [
+            // seconds of the boot clock, still pending
+            (9,   true),
+            (15,  true),
+            (16,  false),
+            (999, false),
+        ];
+        for (seconds, is_pending) in table {
+            let now = Nanos(seconds * Nanos::SECOND.0);
+            let got = resumed(standing(), &ReliefStanding::default(), now).unwrap();
+            assert_eq!(got == standing(), is_pending, "unchanged at {seconds}");
+            let got = serde_json::to_value(got).unwrap();
+            assert_eq!(got["pending"].is_object(), is_pending, "at {seconds}");
+            let useless = [0, 1].map(|i| got["squeezes"][i]["isUseless"].as_bool());
+            assert_eq!(useless, [Some(false), Some(!is_pending)], "at {seconds}");
+            assert_eq!(got["nActions"], ID);
+        }
+    }
+
+    #[test]
+    fn no_action_has_the_number_of_another() {
+        let count = |n: u64| serde_json::from_value(json!({ "nActions": n })).unwrap();
+        for (kept, own, want) in [(7, 3, 7), (7, 9, 9), (0, 9, 9)] {
+            let got = resumed(count(kept), &count(own), Nanos(0)).unwrap();
+            assert_eq!(got, count(want), "{kept} kept, {own} counted");
+        }
+    }
+}
