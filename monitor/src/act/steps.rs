@@ -246,7 +246,10 @@ impl Actor {
             return Vec::new();
         }
         self.settled = now;
-        let owed = std::mem::take(&mut self.owed);
+        let mut owed = std::mem::take(&mut self.owed);
+        // Some were taken back by another name meanwhile.
+        let in_force = self.journal.entries();
+        owed.retain(|one| in_force.iter().any(|entry| entry.actions.contains(&one.action)));
         let tried = owed.iter().map(|release| self.undo(release));
         tried.filter(|outcome| outcome.result == OutcomeResult::Done).collect()
     }
