@@ -95,6 +95,15 @@ fn is_met(on: PressureSignal, measured: u64) -> bool {
     }
 }
 
+/// Memory that lasts no longer than this leaves no time to ask anybody.
+const EMERGENCY: Nanos = Nanos(2 * Nanos::SECOND.0);
+
+/// True where memory is about to end.
+pub(crate) fn is_emergency(trigger: &Trigger, measured: u64) -> bool {
+    let Trigger::Pressure(threshold) = trigger else { return false };
+    matches!(threshold.on, PressureSignal::Exhaustion(_)) && Nanos(measured) <= EMERGENCY
+}
+
 /// True for what memory would relieve.
 pub(super) fn is_memory(met: &Met) -> bool {
     match met.threshold {

@@ -112,7 +112,7 @@ fn memory_comes_first_and_the_kubelets_before_ours() {
     let memory = threshold(Signal::MemoryAvailable, 100);
     let mut bench = Bench::new(settings(vec![disk, memory], usual_pressure_thresholds()));
     let mut got = Assessment::default();
-    for second in 0..=10 {
+    for second in 0..=9 {
         let left = 60 - 5 * second;
         let course =
             Course { available: left, free: left, anon: 1_000 - left, ..Course::default() };
@@ -127,6 +127,25 @@ fn memory_comes_first_and_the_kubelets_before_ours() {
     assert_eq!(got.node_pressure, [NodePressure::MemoryPressure, NodePressure::DiskPressure]);
     assert_eq!(got.refused, [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort]);
     assert!(!got.is_stale);
+}
+
+#[test]
+fn memory_that_is_about_to_end_comes_before_all_else_that_is_due() {
+    let memory = threshold(Signal::MemoryAvailable, 100);
+    let mut bench = Bench::new(settings(vec![memory], usual_pressure_thresholds()));
+    let mut firsts = Vec::new();
+    for second in 0..=11 {
+        let left = 60 - 5 * second;
+        let course =
+            Course { available: left, free: left, anon: 1_000 - left, ..Course::default() };
+        let got = bench.tick(second, course);
+        firsts.push(got.first.map(|met| met.threshold.name()).unwrap_or_default());
+    }
+    // Ten seconds' worth is left at second 2, two at second 10.
+    assert_eq!(
+        firsts[9..],
+        ["memory.available", "system.memory.exhaustion", "system.memory.exhaustion"]
+    );
 }
 
 #[test]

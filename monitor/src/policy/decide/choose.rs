@@ -73,7 +73,7 @@ fn of_those(
             next = able.next(kind, Some(step));
         }
         let (step, why) = next?;
-        Some(Proposal { step, why, target, reason: *first, want })
+        Some(Proposal { step, why, target, reason: *first, want, is_same: false })
     })
 }
 

@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::after::Watched;
-use super::effect::Pending;
+use super::effect::{Pending, is_unread_at};
 use super::kernel::KernelKills;
 use super::ladder::{Able, Kind};
 use super::squeeze::Squeezes;
 use super::target::present;
 use super::{Question, Verdict, grace, tell};
 use crate::model::decision::{Action, Event, Hold, Met, StepKind, StepReason, Target, Trigger};
-use crate::model::sample::GapReason;
 use crate::model::settings::Relief;
 use crate::model::threshold::PressureSignal;
 use crate::model::units::{Bytes, Nanos};
@@ -64,6 +63,8 @@ pub(super) struct Proposal {
     pub(super) target: Target,
     pub(super) reason: Met,
     pub(super) want: Option<Bytes>,
+    /// The step before it has ended the same work already: it is the same eviction.
+    pub(super) is_same: bool,
 }
 
 impl ReliefStanding {
@@ -80,7 +81,7 @@ impl ReliefStanding {
 
     /// Writes a step down, and remembers it.
     pub(super) fn take(&mut self, question: &Question<'_>, new: Proposal, now: Nanos) -> Verdict {
-        let Proposal { step, why, target, reason, want } = new;
+        let Proposal { step, why, target, reason, want, is_same } = new;
         let kind = Kind::of(&reason.threshold, reason.measured);
         let able = Able::of(question, &target, want, &self.squeezes);
         let escalates_to = able.next(kind, Some(step)).map(|(step, _)| step);
@@ -109,7 +110,8 @@ impl ReliefStanding {
             escalates_to,
             is_enforced: question.relief.enforce.contains(&step),
         };
-        if step.is_final() && !self.has_ended(&action.target) {
+        // A pod that was started again counts again.
+        if step.is_final() && !is_same {
             self.victims.push((now, action.target.uid.clone()));
         }
         self.try_on(&action.target, &action.reason.threshold, step);
@@ -139,11 +141,6 @@ impl ReliefStanding {
         StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));
     }
 
-    /// True if an eviction of this target is counted already: the steps after it are the same one.
-    pub(super) fn has_ended(&self, target: &Target) -> bool {
-        self.victims.iter().any(|(_, uid)| *uid == target.uid)
-    }
-
     /// True if the budget has room for one more eviction.
     pub(super) fn may_end(&self, question: &Question<'_>) -> bool {
         self.budget_again(question.relief).is_none()
@@ -160,9 +157,14 @@ impl ReliefStanding {
     /// recorded of them stands in nobody's way.
     pub(super) fn enforce(&mut self, relief: &Relief) {
         let new: BTreeSet<_> = relief.enforce.difference(&self.enforced).copied().collect();
+        let was_observing = !self.enforced.iter().any(|step| step.is_final());
         self.enforced.clone_from(&relief.enforce);
         if new.is_empty() {
             return;
+        }
+        // Nobody's work was really ended.
+        if was_observing && new.iter().any(|step| step.is_final()) {
+            self.victims.clear();
         }
         self.tried.retain(|(.., step)| !new.contains(step));
         let is_new =
@@ -200,10 +202,7 @@ impl ReliefStanding {
         }
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
         let there = present(&uids, question.sample);
-        let is_unread = |uid: &str| {
-            let mut gaps = question.sample.gaps.iter().filter(|gap| gap.why != GapReason::Gone);
-            gaps.any(|gap| gap.object.contains(uid))
-        };
+        let is_unread = |uid: &str| is_unread_at(uid, question.sample);
         let calm = &self.calm;
         self.tried.retain(|(name, uid, _)| {
             let is_over = calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
