@@ -18,9 +18,10 @@ mod table;
 mod watch;
 
 use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
 
 use crate::setup::{self, Kernel, Series};
@@ -90,6 +91,7 @@ impl Verb {
         };
         let mut left: f64 = plays.iter().map(expected).sum();
         let mut played: Vec<Played> = Vec::new();
+        let file = host::kept(&self.name);
         println!("{} plays on {}, about {:.0} min", plays.len(), kernel.release, left / 60.0);
         host::play(&lab, &kernel, &scenarios, &plays, &mut |one| {
             left -= expected(&one.play);
@@ -101,13 +103,13 @@ impl Verb {
                 one.line()
             );
             played.push(one);
+            // Somebody who waits for an hour may look at what there is.
+            if let Err(why) = keep(&file, &played) {
+                eprintln!("{why:#}");
+            }
         });
         println!("\n{}", table::all(&played));
-        let file = host::kept(&self.name);
-        if let Some(dir) = file.parent() {
-            fs::create_dir_all(dir)?;
-        }
-        fs::write(&file, serde_json::to_string_pretty(&played)?)?;
+        keep(&file, &played)?;
         println!("all figures: {}", file.display());
         let failed = played.iter().filter(|one| one.counts_as_failed()).count();
         if lab.told_to_end() {
@@ -115,6 +117,14 @@ impl Verb {
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Writes all that is known of `played`.
+fn keep(file: &Path, played: &[Played]) -> Result<()> {
+    if let Some(dir) = file.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    fs::write(file, serde_json::to_string(played)?).with_context(|| file.display().to_string())
 }
 
 /// Plays the quick ones with isobar, and tells of each in a line and whether it failed. An

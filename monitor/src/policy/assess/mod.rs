@@ -8,7 +8,7 @@ pub mod conditions;
 pub mod critical;
 pub mod growth;
 pub mod pressure;
-mod scope;
+pub(crate) mod scope;
 pub mod signals;
 pub mod taint;
 pub mod thresholds;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::conditions::ConditionStanding;
 use self::growth::GrowthStanding;
-use self::pressure::PressureStanding;
+use self::pressure::{PressureStanding, is_emergency};
 use self::thresholds::ThresholdStanding;
 use crate::model::condition::Condition;
 use crate::model::decision::{
@@ -108,7 +108,9 @@ pub fn assess(
     events.extend(verdict.events);
 
     let outlooks = growth::outlooks(sample, kubepods, &mut standing.growth);
-    let ours = pressure::judge(&eviction.pressure, snapshot, &outlooks, &mut standing.pressure);
+    let low = growth::low(&outlooks, sample, kubepods);
+    let ours =
+        pressure::judge(&eviction.pressure, snapshot, &outlooks, &low, &mut standing.pressure);
     let mut met: Vec<_> = verdict.met.into_iter().chain(ours).collect();
     met.sort_by_key(|met| !is_memory(met));
 
@@ -118,7 +120,9 @@ pub fn assess(
         Trigger::Pressure(_) => true,
     });
     let is_stale = fresh.is_none() && due().next().is_some();
-    let first = fresh.or(due().next()).copied();
+    // Memory that is about to end does not wait for whatever else is due.
+    let emergency = due().find(|met| is_emergency(&met.threshold, met.measured));
+    let first = emergency.or(fresh).or(due().next()).copied();
     events.extend(relief_begins(first.as_ref(), &mut standing.relieving));
     Assessment {
         conditions,

@@ -1,6 +1,6 @@
 //! The two scopes that are judged: the node, and the cgroup of all its pods.
 
-use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -19,4 +19,23 @@ pub(crate) fn kubepods(snapshot: &Snapshot) -> Option<(CgroupId, &Scope)> {
     let all = snapshot.scopes.iter().filter(|(_, scope)| scope.place == Place::Kubepods);
     let nearest = all.min_by_key(|(_, scope)| (scope.path.segments().count(), &scope.path));
     nearest.map(|(&id, scope)| (id, scope))
+}
+
+/// Where the node's own pods are. Whoever may make cgroups may name them like pods, but not in
+/// here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Home<'a>(Option<&'a CgroupPath>);
+
+impl<'a> Home<'a> {
+    /// Below the cgroup of all pods; anywhere, where there is none.
+    pub(crate) fn of(paths: impl Iterator<Item = &'a CgroupPath>) -> Self {
+        let all = paths.filter(|path| Place::of(path) == Place::Kubepods);
+        Self(all.min_by_key(|path| (path.segments().count(), *path)))
+    }
+
+    /// True of `path` if it lies in there.
+    pub(crate) fn holds(self, path: &CgroupPath) -> bool {
+        let mut above = path.segments();
+        self.0.is_none_or(|home| home.segments().all(|name| above.next() == Some(name)))
+    }
 }

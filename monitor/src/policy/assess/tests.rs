@@ -112,7 +112,7 @@ fn memory_comes_first_and_the_kubelets_before_ours() {
     let memory = threshold(Signal::MemoryAvailable, 100);
     let mut bench = Bench::new(settings(vec![disk, memory], usual_pressure_thresholds()));
     let mut got = Assessment::default();
-    for second in 0..=10 {
+    for second in 0..=9 {
         let left = 60 - 5 * second;
         let course =
             Course { available: left, free: left, anon: 1_000 - left, ..Course::default() };
@@ -127,6 +127,42 @@ fn memory_comes_first_and_the_kubelets_before_ours() {
     assert_eq!(got.node_pressure, [NodePressure::MemoryPressure, NodePressure::DiskPressure]);
     assert_eq!(got.refused, [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort]);
     assert!(!got.is_stale);
+}
+
+#[test]
+fn memory_that_is_about_to_end_comes_before_all_else_that_is_due() {
+    let memory = threshold(Signal::MemoryAvailable, 100);
+    let mut bench = Bench::new(settings(vec![memory], usual_pressure_thresholds()));
+    let mut firsts = Vec::new();
+    for second in 0..=11 {
+        let left = 60 - 5 * second;
+        let course =
+            Course { available: left, free: left, anon: 1_000 - left, ..Course::default() };
+        let got = bench.tick(second, course);
+        firsts.push(got.first.map(|met| met.threshold.name()).unwrap_or_default());
+    }
+    // Ten seconds' worth is left at second 2, two at second 10.
+    assert_eq!(
+        firsts[9..],
+        ["memory.available", "system.memory.exhaustion", "system.memory.exhaustion"]
+    );
+}
+
+#[test]
+fn memory_that_is_taken_fast_is_not_due_while_more_than_a_tenth_is_left() {
+    let mut bench = Bench::new(settings(vec![], usual_pressure_thresholds()));
+    let mut due = Vec::new();
+    // A hundred MiB a second, of a thousand.
+    for left in [700, 600, 500, 400, 300, 200, 101, 100] {
+        let second = due.len() as u64;
+        let course =
+            Course { available: left, free: left, anon: 1_000 - left, ..Course::default() };
+        let got = bench.tick(second, course);
+        due.push((got.met.len(), got.first.is_some()));
+    }
+    // Foretold from the first two seconds' readings on.
+    assert_eq!(due[2..7], [(1, false); 5]);
+    assert_eq!(due[7], (1, true));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::target::cgroups_of;
-use crate::model::decision::{Action, Met, OutcomeResult, StepReason, Target};
-use crate::model::sample::{GapReason, Sample};
+use crate::model::decision::{Action, Met, OutcomeResult, StepKind, StepReason, Target};
+use crate::model::sample::{Gap, GapReason, Sample};
 use crate::model::units::{Bytes, Nanos};
 
 /// A victim's memory is back when less than this part of it is left.
@@ -54,7 +54,10 @@ impl Pending {
 
     pub(super) fn progress(&self, sample: &Sample, met: &[Met], now: Nanos) -> Progress {
         let is_met = met.iter().any(|met| met.threshold == self.action.reason.threshold);
-        let has_worked = if self.action.step.is_final() { self.is_back(sample) } else { !is_met };
+        // Of the dead, too, only what they held counts: pressure's average is slow to fall.
+        let is_about_memory =
+            self.action.step.is_final() || self.action.step == StepKind::ReleaseMemory;
+        let has_worked = if is_about_memory { self.is_back(sample) } else { !is_met };
         match (has_worked, self.is_refused) {
             (true, _) => Progress::Worked,
             (false, true) => Progress::Stuck(StepReason::Failed),
@@ -73,8 +76,13 @@ impl Pending {
         let (Some(before), Some(now)) = (self.held, held(&self.action.target, sample)) else {
             return is_empty;
         };
-        is_empty || now.0 <= before.0 / LEFT
+        is_empty || is_rest(before, now)
     }
+}
+
+/// True if `now` is no more than a rest of what was held before.
+pub(super) fn is_rest(before: Bytes, now: Bytes) -> bool {
+    now.0 <= before.0 / LEFT
 }
 
 /// True if none of the target's cgroups is there.
@@ -84,11 +92,19 @@ pub(super) fn is_gone(target: &Target, sample: &Sample) -> bool {
 
 /// True if this tick could not read the target: that says nothing about it.
 pub(super) fn is_unread(target: &Target, sample: &Sample) -> bool {
-    let path = target.path.as_ref().map(|path| path.0.as_str());
-    let names: Vec<&str> =
-        path.into_iter().chain(target.members.iter().map(String::as_str)).collect();
-    let mut unread = sample.gaps.iter().filter(|gap| gap.why != GapReason::Gone);
-    unread.any(|gap| names.iter().any(|name| gap.object.contains(name)))
+    let mut paths = target.groups.iter().map(|group| &group.path).chain(&target.path);
+    paths.any(|path| is_unread_at(&path.0, sample))
+}
+
+/// The same of whatever lies at, or below, what is called `name`. A file that is never there says
+/// nothing either way.
+pub(super) fn is_unread_at(name: &str, sample: &Sample) -> bool {
+    let is_passing = |gap: &&Gap| !matches!(gap.why, GapReason::Gone | GapReason::Unsupported);
+    let is_its = |gap: &Gap| {
+        let mut ends = gap.object.match_indices(name).map(|(at, _)| at + name.len());
+        ends.any(|end| matches!(gap.object.as_bytes().get(end), None | Some(b'/' | b'.')))
+    };
+    sample.gaps.iter().filter(is_passing).any(is_its)
 }
 
 /// What the target's cgroups hold; `None` where memory is not accounted.

@@ -13,10 +13,8 @@ use crate::model::decision::{StepReason, Target, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::{PressureSignal, Signal};
-use crate::model::units::{Bytes, Nanos};
-
-/// Memory that lasts no longer than this leaves no time to ask anybody.
-pub(super) const EMERGENCY: Nanos = Nanos(2 * Nanos::SECOND.0);
+use crate::model::units::Bytes;
+use crate::policy::assess::pressure::is_emergency;
 
 /// What kind of thing is short, as far as the way to relieve it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +49,7 @@ impl Kind {
             Trigger::Pressure(threshold) => match threshold.on {
                 PressureSignal::Cpu(_) => Self::Cpu,
                 PressureSignal::Disk(_) => Self::DiskTime,
-                PressureSignal::Exhaustion(_) if Nanos(measured) <= EMERGENCY => {
+                PressureSignal::Exhaustion(_) if is_emergency(trigger, measured) => {
                     Self::MemoryEmergency
                 }
                 PressureSignal::Exhaustion(_) => Self::MemoryNow,

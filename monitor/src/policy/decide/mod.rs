@@ -107,9 +107,9 @@ fn anew(question: &Question<'_>, standing: &mut ReliefStanding, now: Nanos) -> V
     if question.is_stale {
         return Hold::StaleReadings.into();
     }
-    let is_emergency = Kind::of(&first.threshold, first.measured) == Kind::MemoryEmergency;
-    if now < standing.cool_until && !is_emergency {
-        return Hold::CoolingDown { until: standing.cool_until }.into();
+    let until = standing.rests_until(question.relief, &first);
+    if now < until {
+        return Hold::CoolingDown { until }.into();
     }
     if let Some(until) = standing.kernel_kills.settle_until(question, &first) {
         return Hold::KernelKilled { until }.into();
@@ -139,7 +139,8 @@ fn hurry(
     // A victim is chosen already, for whatever reason: a second one would die for its memory.
     let able = Able::of(question, &action.target, None, &standing.squeezes);
     let (step, why) = able.next(Kind::MemoryEmergency, None)?;
-    let new = Proposal { step, why, target: action.target.clone(), reason: first, want: None };
+    let target = action.target.clone();
+    let new = Proposal { step, why, target, reason: first, want: None, is_same: true };
     Some(standing.take(question, new, now))
 }
 
@@ -181,7 +182,8 @@ fn follow(
         standing.leave_alone(&action.target, &reason);
         return None;
     }
-    let may_end = standing.may_end(question) || standing.has_ended(&action.target);
+    let is_same = action.step.is_final();
+    let may_end = standing.may_end(question) || is_same;
     let next = {
         let able = Able::of(question, &action.target, action.want, &standing.squeezes);
         Able { may_end, ..able }.next(kind, Some(action.step))
@@ -189,7 +191,7 @@ fn follow(
     match next {
         Some((step, _)) if action.is_enforced || !action.step.is_final() => {
             let (target, reason, want) = (action.target.clone(), action.reason, action.want);
-            let new = Proposal { step, why, target, reason, want };
+            let new = Proposal { step, why, target, reason, want, is_same };
             Some(standing.take(question, new, now))
         }
         _ if action.is_enforced => {

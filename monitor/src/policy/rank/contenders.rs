@@ -18,7 +18,8 @@ use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Scope, Snapshot, working_set};
 use crate::model::units::Bytes;
-use crate::model::workload::{Owner, Pod};
+use crate::model::workload::Pod;
+use crate::policy::assess::scope::Home;
 use crate::policy::limits::request;
 
 /// A static pod's uid, as its cgroup has it. The API's picture of the pod has another.
@@ -66,11 +67,6 @@ pub fn of_node(
                 need => uses.of(need, order),
             },
             harm,
-            owner: match pod {
-                Some(_) => contender.owner.clone(),
-                // Small pods of nobody knows whom are one candidate only where each does harm.
-                None => harm.filter(|harm| harm.millis() > 0).map(|_| unknown_owner(class)),
-            },
             spared,
             ..contender
         }
@@ -110,10 +106,6 @@ fn told(sample: &Sample) -> BTreeMap<&str, &Pod> {
     hashes.chain(pods().map(|pod| (pod.uid.as_str(), pod))).collect()
 }
 
-fn unknown_owner(class: QosClass) -> Owner {
-    Owner { kind: "UnknownOwner".into(), name: format!("{class:?}"), uid: String::new() }
-}
-
 fn request(pod: Option<&Pod>, class: QosClass, need: Need) -> Option<Quantity> {
     let name = match need {
         Need::Memory => "memory",
@@ -139,7 +131,8 @@ struct Uses<'a> {
 /// By pod uid.
 fn uses(snapshot: &Snapshot) -> BTreeMap<&str, Uses<'_>> {
     let mut uses = BTreeMap::<&str, Uses<'_>>::new();
-    for scope in snapshot.scopes.values() {
+    let home = Home::of(snapshot.scopes.values().map(|scope| &scope.path));
+    for scope in snapshot.scopes.values().filter(|scope| home.holds(&scope.path)) {
         let (uid, class, is_pod) = match &scope.place {
             Place::Pod { uid, class } => (uid, *class, true),
             Place::Container { pod, class, .. } => (pod, *class, false),

@@ -184,3 +184,115 @@ fn a_group_is_given_what_the_most_patient_of_its_pods_asks_for() {
     let target = Target { uid: "a".into(), members, ..Target::default() };
     assert_eq!(grace::of(&trigger, &eviction, &target, &node.sample), seconds(20));
 }
+
+#[test]
+fn a_pod_that_is_started_again_and_ended_again_counts_again() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    node.relief.budget = 2;
+    node.relief.steps = [KillContainers].into();
+    for (second, n_victims) in [(1, 1), (61, 2)] {
+        assert_eq!(short(&node.at(second, &hard)), Some(("a", KillContainers)), "second {second}");
+        assert_eq!(node.standing.victims.len(), n_victims);
+        // Its memory is back, and what was tried is forgotten.
+        node.sample.cgroups.values_mut().for_each(|group| group.memory.current = Some(Bytes(0)));
+        node.at(second + 1, &[]);
+        node.at(second + 20, &[]);
+        let held = Some(Bytes(400 * MIB));
+        node.sample.cgroups.values_mut().for_each(|group| group.memory.current = held);
+        node.at(second + 40, &[]);
+    }
+    assert!(matches!(node.at(121, &hard).held, Some(Hold::BudgetSpent { .. })));
+}
+
+#[test]
+fn a_victim_whose_memory_comes_back_late_is_enough_however_slow_the_average_falls() {
+    let stalled = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
+    let mut node = Node::new();
+    node.relief.steps = [KillContainers, ReleaseMemory].into();
+    assert_eq!(short(&node.at(1, &stalled)), Some(("a", KillContainers)));
+    assert_eq!(short(&node.at(8, &stalled)), Some(("a", ReleaseMemory)));
+    node.end("a");
+    assert!(matches!(node.at(11, &stalled).held, Some(Hold::CoolingDown { .. })));
+}
+
+#[test]
+fn only_what_could_not_be_read_of_the_victim_itself_says_nothing_of_it() {
+    use crate::model::sample::{Gap, GapReason};
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    #[rustfmt::skip]
+    let table = [
+        // object, why, the victim counts as dead
+        ("/kubepods/besteffort/poda/memory.current",  GapReason::Failed,      false),
+        ("/kubepods/besteffort/poda",                 GapReason::Failed,      false),
+        ("/kubepods/besteffort/podab/memory.current", GapReason::Failed,      true),
+        ("/kubepods/besteffort/poda/cgroup.pressure", GapReason::Unsupported, true),
+        ("/kubepods/besteffort/poda",                 GapReason::Gone,        true),
+    ];
+    for (object, why, is_dead) in table {
+        let mut node = Node::new();
+        node.at(1, &hard);
+        node.end("a");
+        node.sample.gaps.push(Gap { object: object.into(), why, detail: String::new() });
+        let held = node.at(2, &hard).held;
+        assert_eq!(
+            matches!(held, Some(Hold::CoolingDown { .. })),
+            is_dead,
+            "{object} {why:?}: {held:?}"
+        );
+    }
+}
+
+#[test]
+fn who_only_names_a_cgroup_like_a_pod_is_not_taken_for_it() {
+    let mut node = Node::new();
+    let copy = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
+    node.sample.cgroups.insert(CgroupId(1), copy("/user.slice/kubepods/besteffort/poda"));
+    node.sample.cgroups.insert(CgroupId(2), copy("/kubepods"));
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let target = node.at(1, &hard).action.unwrap().target;
+    assert_eq!(target.path, Some(CgroupPath("/kubepods/besteffort/poda".into())));
+}
+
+#[test]
+fn what_is_measured_decides_how_long_a_freed_node_is_left_alone() {
+    let left = |n| {
+        let trigger = pressure(PressureSignal::Exhaustion(seconds(10)));
+        Met { measured: seconds(n).0, ..met(trigger) }
+    };
+    #[rustfmt::skip]
+    let table = [
+        // what is met, for how many seconds nothing new is begun
+        (met(threshold(Signal::MemoryAvailable, Nanos(0))),            2),
+        (met(threshold(Signal::PidAvailable, seconds(30))),            2),
+        (left(5),                                                      2),
+        (left(0),                                                      1), // the node's own count may lag
+        (met(pressure(PressureSignal::Memory(Percent(60_00)))),       10), // an average
+    ];
+    for (short_of, want) in table {
+        let mut node = Node::new();
+        node.relief.steps = [KillContainers, Squeeze].into();
+        node.sample.pods = None;
+        let hard = met(threshold(Signal::MemoryAvailable, Nanos(0)));
+        assert_eq!(short(&node.at(1, &[hard])), Some(("a", KillContainers)));
+        node.end("a");
+        let held = node.at(2, &[short_of]).held;
+        let until = seconds(2 + want);
+        assert_eq!(held, Some(Hold::CoolingDown { until }), "{short_of:?}");
+        assert_eq!(short(&node.at(2 + want, &[short_of])).map(|(name, _)| name), Some("b"));
+    }
+}
+
+#[test]
+fn a_victim_that_gave_back_too_little_is_not_asked_again_while_it_holds_nothing() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
+    let mut node = Node::new();
+    node.relief.steps = [KillContainers].into();
+    assert_eq!(short(&node.at(1, &soft)), Some(("a", KillContainers)));
+    // The sandbox stays, and with it the pod's cgroup.
+    let a = node.sample.cgroups.values_mut().next().unwrap();
+    a.memory.current = Some(Bytes(MIB));
+    node.at(2, &soft);
+    assert_eq!(short(&node.at(5, &hard)), Some(("b", KillContainers)));
+}
