@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::condition::Condition;
 use super::pod::QosClass;
 use super::sample::{Moment, Sample};
-use super::threshold::{PressureThreshold, Signal, Threshold};
+use super::threshold::{PressureSignal, PressureThreshold, Signal, Threshold};
 use super::units::Nanos;
 
 pub use action::{
@@ -152,6 +152,15 @@ pub struct Event {
 }
 
 impl Trigger {
+    /// True if it looks at an average, which goes on telling for a while of what is over.
+    #[must_use]
+    pub fn is_average(&self) -> bool {
+        match self {
+            Self::Eviction(_) => false,
+            Self::Pressure(threshold) => !matches!(threshold.on, PressureSignal::Exhaustion(_)),
+        }
+    }
+
     /// Its name: the kubelet's signal, or ours as `kubepods.memory.pressure`.
     #[must_use]
     pub fn name(&self) -> String {

@@ -108,7 +108,9 @@ pub fn assess(
     events.extend(verdict.events);
 
     let outlooks = growth::outlooks(sample, kubepods, &mut standing.growth);
-    let ours = pressure::judge(&eviction.pressure, snapshot, &outlooks, &mut standing.pressure);
+    let low = growth::low(&outlooks, sample, kubepods);
+    let ours =
+        pressure::judge(&eviction.pressure, snapshot, &outlooks, &low, &mut standing.pressure);
     let mut met: Vec<_> = verdict.met.into_iter().chain(ours).collect();
     met.sort_by_key(|met| !is_memory(met));
 

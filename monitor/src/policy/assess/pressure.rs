@@ -26,12 +26,14 @@ impl PressureStanding {
 }
 
 /// Judges all `thresholds`; what is met is in the order in which it is relieved: memory first, the
-/// rest as configured.
+/// rest as configured. Of exhaustion nothing is due but in the scopes that are `low`: whoever takes
+/// much memory at once, as a program that touches its heap when it starts, mostly stops in time.
 #[must_use]
 pub fn judge(
     thresholds: &[PressureThreshold],
     snapshot: &Snapshot,
     outlooks: &[Outlook],
+    low: &[ScopeName],
     standing: &mut PressureStanding,
 ) -> Vec<Met> {
     let now = snapshot.at.boot;
@@ -46,7 +48,8 @@ pub fn judge(
         is_met(threshold.on, measured).then(|| Met {
             threshold: Trigger::Pressure(*threshold),
             since,
-            is_due: now.since(since) >= threshold.grace,
+            is_due: now.since(since) >= threshold.grace
+                && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope)),
             measured,
             missing: None,
         })
@@ -101,7 +104,11 @@ const EMERGENCY: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// True where memory is about to end.
 pub(crate) fn is_emergency(trigger: &Trigger, measured: u64) -> bool {
     let Trigger::Pressure(threshold) = trigger else { return false };
-    matches!(threshold.on, PressureSignal::Exhaustion(_)) && Nanos(measured) <= EMERGENCY
+    is_exhaustion(threshold.on) && Nanos(measured) <= EMERGENCY
+}
+
+fn is_exhaustion(on: PressureSignal) -> bool {
+    matches!(on, PressureSignal::Exhaustion(_))
 }
 
 /// True for what memory would relieve.

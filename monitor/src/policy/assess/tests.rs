@@ -149,6 +149,23 @@ fn memory_that_is_about_to_end_comes_before_all_else_that_is_due() {
 }
 
 #[test]
+fn memory_that_is_taken_fast_is_not_due_while_more_than_a_tenth_is_left() {
+    let mut bench = Bench::new(settings(vec![], usual_pressure_thresholds()));
+    let mut due = Vec::new();
+    // A hundred MiB a second, of a thousand.
+    for left in [700, 600, 500, 400, 300, 200, 101, 100] {
+        let second = due.len() as u64;
+        let course =
+            Course { available: left, free: left, anon: 1_000 - left, ..Course::default() };
+        let got = bench.tick(second, course);
+        due.push((got.met.len(), got.first.is_some()));
+    }
+    // Foretold from the first two seconds' readings on.
+    assert_eq!(due[2..7], [(1, false); 5]);
+    assert_eq!(due[7], (1, true));
+}
+
+#[test]
 fn a_reading_that_was_acted_on_before_is_stale_until_it_is_read_anew() {
     let mut bench = Bench::new(settings(vec![threshold(Signal::NodefsAvailable, 10)], Vec::new()));
     let begins = &["NodeHasDiskPressure", "EvictionThresholdMet"][..];

@@ -6,7 +6,7 @@ use super::ladder::{Able, Kind};
 use super::standing::{Proposal, ReliefStanding, Told};
 use super::target::targets_of;
 use super::{Question, Verdict};
-use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Trigger};
+use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Target, Trigger};
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::rank::{Contender, Field, Purpose};
 
@@ -63,7 +63,9 @@ fn of_those(
     let may_end = standing.may_end(question);
     let harmful = list.iter().filter(|candidate| !is_harmless(candidate, floor));
     let harmful: Vec<&Candidate> = harmful.collect();
-    targets_of(&harmful, question.sample).into_iter().find_map(|target| {
+    let is_spent = |target: &Target| standing.is_spent(target, question.sample);
+    let targets = targets_of(&harmful, question.sample).into_iter();
+    targets.filter(|target| !is_spent(target)).find_map(|target| {
         let able = Able::of(question, &target, want, &standing.squeezes);
         let able = Able { may_end, ..able };
         let mut next = able.next(kind, None);

@@ -76,8 +76,13 @@ impl Pending {
         let (Some(before), Some(now)) = (self.held, held(&self.action.target, sample)) else {
             return is_empty;
         };
-        is_empty || now.0 <= before.0 / LEFT
+        is_empty || is_rest(before, now)
     }
+}
+
+/// True if `now` is no more than a rest of what was held before.
+pub(super) fn is_rest(before: Bytes, now: Bytes) -> bool {
+    now.0 <= before.0 / LEFT
 }
 
 /// True if none of the target's cgroups is there.

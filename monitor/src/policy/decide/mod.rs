@@ -107,9 +107,9 @@ fn anew(question: &Question<'_>, standing: &mut ReliefStanding, now: Nanos) -> V
     if question.is_stale {
         return Hold::StaleReadings.into();
     }
-    let is_emergency = Kind::of(&first.threshold, first.measured) == Kind::MemoryEmergency;
-    if now < standing.cool_until && !is_emergency {
-        return Hold::CoolingDown { until: standing.cool_until }.into();
+    let until = standing.rests_until(question.relief, &first);
+    if now < until {
+        return Hold::CoolingDown { until }.into();
     }
     if let Some(until) = standing.kernel_kills.settle_until(question, &first) {
         return Hold::KernelKilled { until }.into();

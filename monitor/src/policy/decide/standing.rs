@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::after::Watched;
-use super::effect::{Pending, is_unread_at};
+use super::effect::{Pending, held, is_rest, is_unread_at};
 use super::kernel::KernelKills;
 use super::ladder::{Able, Kind};
 use super::squeeze::Squeezes;
 use super::target::present;
 use super::{Question, Verdict, grace, tell};
 use crate::model::decision::{Action, Event, Hold, Met, StepKind, StepReason, Target, Trigger};
+use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::PressureSignal;
 use crate::model::units::{Bytes, Nanos};
@@ -36,6 +37,9 @@ pub struct ReliefStanding {
     held_back: BTreeSet<Told>,
     /// Since when nothing has been met.
     calm_since: Option<Nanos>,
+    /// What each held whose work was ended lately.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    emptied: BTreeMap<String, Bytes>,
     #[serde(skip_serializing_if = "Squeezes::is_empty")]
     pub(super) squeezes: Squeezes,
     #[serde(skip_serializing_if = "Watched::is_empty")]
@@ -46,6 +50,12 @@ pub struct ReliefStanding {
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     enforced: BTreeSet<StepKind>,
 }
+
+/// How long after a victim's memory is back a figure that is no average shows what is left: the
+/// next readings are there.
+const READ_ANEW: Nanos = Nanos(2 * Nanos::SECOND.0);
+/// And in an emergency, in which ticks come faster.
+const EMERGENCY_REST: Nanos = Nanos::SECOND;
 
 /// Reasons for doing nothing that want attention, each told once for each shortage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -113,6 +123,8 @@ impl ReliefStanding {
         // A pod that was started again counts again.
         if step.is_final() && !is_same {
             self.victims.push((now, action.target.uid.clone()));
+            let held = held(&action.target, question.sample);
+            self.emptied.extend(held.map(|held| (action.target.uid.clone(), held)));
         }
         self.try_on(&action.target, &action.reason.threshold, step);
         self.squeezes.note(&action, now);
@@ -139,6 +151,23 @@ impl ReliefStanding {
     /// Tries nothing more on it against this.
     pub(super) fn leave_alone(&mut self, target: &Target, against: &Trigger) {
         StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));
+    }
+
+    /// Until when nothing new is begun against this, after a victim's memory has come back.
+    pub(super) fn rests_until(&self, relief: &Relief, first: &Met) -> Nanos {
+        let rest = match Kind::of(&first.threshold, first.measured) {
+            Kind::MemoryEmergency => EMERGENCY_REST,
+            _ if first.threshold.is_average() => relief.cool_down,
+            _ => READ_ANEW,
+        };
+        self.cool_until.since(relief.cool_down.since(rest.min(relief.cool_down)))
+    }
+
+    /// True if this target's work was ended before, and has not begun to hold memory again: nothing
+    /// more is to be had of it.
+    pub(super) fn is_spent(&self, target: &Target, sample: &Sample) -> bool {
+        let Some(before) = self.emptied.get(&target.uid) else { return false };
+        held(target, sample).is_some_and(|now| is_rest(*before, now))
     }
 
     /// True if the budget has room for one more eviction.
@@ -180,6 +209,8 @@ impl ReliefStanding {
     pub(super) fn forget(&mut self, question: &Question<'_>, now: Nanos) {
         let window = question.relief.budget_window;
         self.victims.retain(|(moment, _)| now.since(*moment) < window);
+        let victims = &self.victims;
+        self.emptied.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
         let cool_down = question.relief.cool_down;
         if question.met.is_empty() {
             let since = *self.calm_since.get_or_insert(now);

@@ -162,9 +162,8 @@ fn one_victim_at_a_time_until_its_memory_is_back() {
     // Done is what whoever acted says: the memory is still there.
     assert!(matches!(node.at(3, &hard).held, Some(Hold::Settling { action: 1, .. })));
     node.end("a");
-    let until = seconds(4).plus(node.relief.cool_down);
-    assert_eq!(node.at(4, &hard).held, Some(Hold::CoolingDown { until }));
-    assert_eq!(short(&node.at(14, &hard)), Some(("b", Evict)));
+    assert_eq!(node.at(4, &hard).held, Some(Hold::CoolingDown { until: seconds(6) }));
+    assert_eq!(short(&node.at(6, &hard)), Some(("b", Evict)));
 }
 
 #[test]

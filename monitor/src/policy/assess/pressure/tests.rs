@@ -11,6 +11,8 @@ use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Union};
 use crate::model::units::Bytes;
 
+const BOTH: [ScopeName; 2] = [ScopeName::System, ScopeName::Kubepods];
+
 fn seconds(n: u64) -> Nanos {
     Nanos(n * Nanos::SECOND.0)
 }
@@ -65,11 +67,12 @@ fn each_signal_is_met_at_its_threshold() {
     ];
     for (scope, on, want) in table {
         let threshold = PressureThreshold { scope, on, grace: Nanos(0) };
-        let got = judge(&[threshold], &snapshot, &outlooks, &mut PressureStanding::default());
+        let got =
+            judge(&[threshold], &snapshot, &outlooks, &BOTH, &mut PressureStanding::default());
         let got = got.first().map(|met| (met.measured, met.is_due));
         assert_eq!(got, want.map(|measured| (measured, true)), "{}", threshold.name());
         let nothing = Snapshot::default();
-        let got = judge(&[threshold], &nothing, &[], &mut PressureStanding::default());
+        let got = judge(&[threshold], &nothing, &[], &BOTH, &mut PressureStanding::default());
         assert_eq!(got, [], "{}: what is not measured is not met", threshold.name());
     }
 }
@@ -96,7 +99,7 @@ fn a_pressure_threshold_is_due_after_its_grace_and_a_break_begins_it_anew() {
         let whole = Scope { shortage: shortage.and_then(union), ..Scope::default() };
         let mut snapshot = Snapshot { whole, ..Snapshot::default() };
         snapshot.at.boot = seconds(second);
-        let got = judge(&threshold, &snapshot, &[], &mut standing);
+        let got = judge(&threshold, &snapshot, &[], &BOTH, &mut standing);
         let got = got.first().map(|met| (met.since.0 / Nanos::SECOND.0, met.is_due));
         assert_eq!(got, want, "second {second}");
     }
@@ -122,7 +125,7 @@ proptest! {
             let mut snapshot = Snapshot { whole, ..Snapshot::default() };
             snapshot.at.boot = seconds(second);
             let outlooks = [outlook(scope, lasts, None)];
-            let met = judge(&thresholds, &snapshot, &outlooks, &mut standing);
+            let met = judge(&thresholds, &snapshot, &outlooks, &BOTH, &mut standing);
             let is_met = |on| met.iter().any(|met| matches!(
                 met.threshold, Trigger::Pressure(threshold) if threshold.on == on
             ));

@@ -253,3 +253,46 @@ fn who_only_names_a_cgroup_like_a_pod_is_not_taken_for_it() {
     let target = node.at(1, &hard).action.unwrap().target;
     assert_eq!(target.path, Some(CgroupPath("/kubepods/besteffort/poda".into())));
 }
+
+#[test]
+fn what_is_measured_decides_how_long_a_freed_node_is_left_alone() {
+    let left = |n| {
+        let trigger = pressure(PressureSignal::Exhaustion(seconds(10)));
+        Met { measured: seconds(n).0, ..met(trigger) }
+    };
+    #[rustfmt::skip]
+    let table = [
+        // what is met, for how many seconds nothing new is begun
+        (met(threshold(Signal::MemoryAvailable, Nanos(0))),            2),
+        (met(threshold(Signal::PidAvailable, seconds(30))),            2),
+        (left(5),                                                      2),
+        (left(0),                                                      1), // the node's own count may lag
+        (met(pressure(PressureSignal::Memory(Percent(60_00)))),       10), // an average
+    ];
+    for (short_of, want) in table {
+        let mut node = Node::new();
+        node.relief.steps = [KillContainers, Squeeze].into();
+        node.sample.pods = None;
+        let hard = met(threshold(Signal::MemoryAvailable, Nanos(0)));
+        assert_eq!(short(&node.at(1, &[hard])), Some(("a", KillContainers)));
+        node.end("a");
+        let held = node.at(2, &[short_of]).held;
+        let until = seconds(2 + want);
+        assert_eq!(held, Some(Hold::CoolingDown { until }), "{short_of:?}");
+        assert_eq!(short(&node.at(2 + want, &[short_of])).map(|(name, _)| name), Some("b"));
+    }
+}
+
+#[test]
+fn a_victim_that_gave_back_too_little_is_not_asked_again_while_it_holds_nothing() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
+    let mut node = Node::new();
+    node.relief.steps = [KillContainers].into();
+    assert_eq!(short(&node.at(1, &soft)), Some(("a", KillContainers)));
+    // The sandbox stays, and with it the pod's cgroup.
+    let a = node.sample.cgroups.values_mut().next().unwrap();
+    a.memory.current = Some(Bytes(MIB));
+    node.at(2, &soft);
+    assert_eq!(short(&node.at(5, &hard)), Some(("b", KillContainers)));
+}
