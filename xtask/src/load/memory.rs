@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use rustix::mm::Advice;
 use serde_json::{Value, json};
 
 use super::{Until, threads};
@@ -37,6 +38,9 @@ pub(super) struct Memory {
     /// Half of each page is noise, so that it compresses as real memory does.
     #[arg(long, conflicts_with = "same")]
     noise: bool,
+    /// In huge pages, which is as fast as memory can be taken.
+    #[arg(long)]
+    huge: bool,
     /// The same in every page, so that it compresses to nothing.
     #[arg(long)]
     same: bool,
@@ -58,6 +62,7 @@ struct Plan {
     once: bool,
     rest: Duration,
     noise: bool,
+    huge: bool,
     same: bool,
     n_touched: u64,
 }
@@ -66,8 +71,7 @@ impl Memory {
     /// Takes the memory that it starts with, before its time begins.
     pub(super) fn prepare(&mut self) {
         let mut plan = self.plan();
-        // Zeroed memory is only promised: each page comes when it is first written to.
-        let mut memory = vec![0u8; plan.size];
+        let mut memory = plan.promised();
         plan.write(&mut memory[..plan.start.min(plan.size)], || true);
         self.prepared = memory;
     }
@@ -89,7 +93,7 @@ impl Memory {
         if prepared.is_empty() {
             let (ends, count) = (until.clone(), Arc::clone(&touched));
             threads(self.threads, &until, move || {
-                count.fetch_add(plan.touch(vec![0u8; plan.size], &ends), Ordering::Relaxed);
+                count.fetch_add(plan.touch(plan.promised(), &ends), Ordering::Relaxed);
             })?;
         } else {
             touched.store(plan.touch(prepared, &until), Ordering::Relaxed);
@@ -107,6 +111,7 @@ impl Memory {
             once: self.once,
             rest: Duration::from_millis(self.rest_ms),
             noise: self.noise,
+            huge: self.huge,
             same: self.same,
             n_touched: 0,
         }
@@ -114,6 +119,26 @@ impl Memory {
 }
 
 impl Plan {
+    /// Zeroed memory is only promised: each page comes when it is first written to.
+    fn promised(&self) -> Vec<u8> {
+        let mut memory = vec![0u8; self.size];
+        if self.huge {
+            let start = memory.as_mut_ptr();
+            let within = start.align_offset(PAGE);
+            let length = self.size.saturating_sub(within) / PAGE * PAGE;
+            // SAFETY: whole pages of memory that is ours; the advice changes how it is backed
+            // and not what is in it. A kernel without huge pages refuses: then it is slower.
+            let _ = unsafe {
+                rustix::mm::madvise(
+                    start.wrapping_add(within).cast(),
+                    length,
+                    Advice::LinuxHugepage,
+                )
+            };
+        }
+        memory
+    }
+
     /// Writes to one page after the other; returns how often.
     fn touch(mut self, mut memory: Vec<u8>, until: &Until) -> u64 {
         let mut done = 0;

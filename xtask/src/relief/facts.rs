@@ -125,6 +125,8 @@ pub(crate) struct Vmstat {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Agent {
     pub(crate) ready_after_ms: u64,
+    /// From SIGTERM to its end.
+    pub(crate) left_after_ms: u64,
     /// It lives at the end, or was not to.
     pub(crate) alive: bool,
     /// How it ended before its time.

@@ -17,7 +17,7 @@ use crate::setup::Kernel;
 use crate::vm::Lab;
 
 /// What a play takes beside its own seconds: set, agent, end, on a slow machine.
-pub(super) const AROUND: f64 = 12.0;
+pub(super) const AROUND: f64 = 22.0;
 /// The same, before it is given up.
 const PATIENCE: f64 = 150.0;
 

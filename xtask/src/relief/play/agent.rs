@@ -16,8 +16,9 @@ use crate::relief::file::What;
 use crate::relief::offer::Offer;
 use crate::relief::watch;
 
-/// How long an agent is given to leave.
-const LEAVES_WITHIN: Duration = Duration::from_secs(15);
+/// How long an agent is given to leave: systemd waits for ninety seconds, and taking a program out
+/// of the kernel takes until every task has been seen at rest.
+const LEAVES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The agent's process.
 pub(super) struct Running {
@@ -146,6 +147,7 @@ impl Show<'_> {
             }
             thread::sleep(TICK);
         }
+        known.left_after_ms = since.elapsed().as_millis() as u64;
         known.offered = running.offer.map(Offer::end);
         Ok(())
     }
