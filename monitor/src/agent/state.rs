@@ -4,8 +4,6 @@
 //! In: the relief's standing, before anything follows from it. Out: the same, if the boot is the
 //! same.
 
-mod resume;
-
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -14,7 +12,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use self::resume::resumed;
 use crate::model::capability::{Capability, CapabilityState};
 use crate::model::units::Nanos;
 use crate::policy::decide::ReliefStanding;
@@ -148,7 +145,7 @@ impl State {
             return None;
         }
         tracing::info!("going on with the relief that {} tells of", path.display());
-        resumed(kept.relief, own, now).inspect_err(misread).ok()
+        Some(kept.relief.gone_on_with(own, now))
     }
 
     /// Keeps it before anything follows from it. What has not changed is not written again.
