@@ -28,6 +28,8 @@ pub(crate) enum Line {
     Ran { play: Play, facts: Box<Facts> },
     /// It could not be played.
     Broke { play: Play, why: String },
+    /// What it left behind cannot be removed: the rest needs another machine.
+    Spent,
     /// All have been.
     Done,
 }

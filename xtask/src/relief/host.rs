@@ -190,7 +190,7 @@ fn one_boot(
                 drop(probe.take());
                 tell(Played::broke(play, why));
             }
-            Line::Done => done = true,
+            Line::Spent | Line::Done => done = true,
         }
         Ok(())
     });
