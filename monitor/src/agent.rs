@@ -200,14 +200,17 @@ impl<S: Sampler> Observer<S> {
     pub fn new(sampler: S, plan: Plan) -> Self {
         let (publisher, _) = Publisher::new(sampler.facts(), clock::now());
         let mut watch = Watch::new(sampler, plan, None);
-        watch.look(Cause::Timer, Heard::default());
+        let mut seen = watch.look(Cause::Timer, Heard::default());
+        watch.finish(&mut seen);
         Self { watch, publisher }
     }
 
     /// Waits for a tick, and shows what happened in it.
     pub fn observe(&mut self) -> View {
         std::thread::sleep(TICK);
-        let Seen { step, capabilities, cost, .. } = self.watch.look(Cause::Timer, Heard::default());
+        let mut seen = self.watch.look(Cause::Timer, Heard::default());
+        self.watch.finish(&mut seen);
+        let Seen { step, capabilities, cost, .. } = seen;
         self.publisher.view(step, capabilities, cost)
     }
 }

@@ -128,6 +128,7 @@ fn what_nobody_needs_is_taken_back_and_what_is_needed_is_not() {
     });
     wait("names are remembered", || current(&group) >= 10 * MIB);
     let outcome = actor.take(&action(4));
+    let outcome = settle(&mut actor, outcome);
     assert_eq!(outcome.result, Done, "{outcome:?}");
     assert!(outcome.freed.unwrap() >= Bytes(2 * MIB), "{outcome:?}");
     println!("{} took {} ms", outcome.detail, outcome.took.0 / 1_000_000);
@@ -142,6 +143,7 @@ fn what_nobody_needs_is_taken_back_and_what_is_needed_is_not() {
     let _ = fs::write(group.dir.join("memory.reclaim"), "1G");
     hold(&group, 32);
     let outcome = actor.take(&action(16));
+    let outcome = settle(&mut actor, outcome);
     // A rest of the names may still be there.
     let why = match outcome.freed {
         None => "none of 16 MiB could be taken back",

@@ -1,7 +1,7 @@
 //! Ending work, at once or by asking first.
 
 use isobar::model::decision::Action;
-use isobar::model::decision::OutcomeResult::Done;
+use isobar::model::decision::OutcomeResult::{Done, Refused};
 use isobar::model::decision::StepKind::{KillContainers, StopContainers};
 use isobar::model::units::Nanos;
 
@@ -133,4 +133,24 @@ fn a_kill_takes_over_from_a_stop_that_takes_too_long() {
     let outcome = settle(&mut actor, outcome);
     assert_eq!(outcome.result, Done, "{outcome:?}");
     assert!(group.pids().is_empty() && !actor.is_waiting() && actor.news().is_empty());
+}
+
+#[test]
+fn nothing_follows_on_a_step_that_is_no_longer_enforced() {
+    let Some(group) = Cgroup::new("called-off") else { return };
+    group.spawn("trap '' TERM; while :; do sleep 0.1; done");
+    wait("it is deaf", || group.pids().len() == 2);
+    let (mut actor, _state) = actor();
+    let first = actor.take(&enforced(StopContainers, group.target()));
+    assert!(actor.is_waiting(), "{first:?}");
+    assert_eq!(actor.call_off(|step| step == StopContainers), []);
+    assert!(actor.is_waiting(), "it is enforced as before");
+    let told = actor.call_off(|step| step == KillContainers);
+    let [last] = &told[..] else { panic!("told once: {told:?}") };
+    assert_eq!((last.action, last.result), (first.action, Refused), "{last:?}");
+    assert!(last.detail.ends_with("stopContainers is no longer enforced"), "{last:?}");
+    assert!(!actor.is_waiting());
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert_eq!(actor.news(), []);
+    assert!(!group.pids().is_empty(), "its grace is over, and nobody ends it");
 }

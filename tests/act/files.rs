@@ -12,7 +12,7 @@ use isobar::model::threshold::PressureSignal;
 use isobar::model::units::{Bytes, Nanos, Percent};
 use tempfile::TempDir;
 
-use crate::place::{actor_of, against, options};
+use crate::place::{actor_of, against, options, settle, wait};
 
 const MIB: u64 = 1 << 20;
 const CPU: PressureSignal = PressureSignal::Cpu(Percent(40_00));
@@ -30,7 +30,7 @@ impl Tree {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("work");
         fs::create_dir(&dir).unwrap();
-        for (file, text) in files {
+        for (file, text) in [("cgroup.procs", "")].iter().chain(files) {
             fs::write(dir.join(file), format!("{text}\n")).unwrap();
         }
         Self { root, dir }
@@ -220,9 +220,12 @@ fn what_the_kernel_lacks_or_refuses_is_named_with_the_way_out() {
         let _ = fs::remove_file(tree.dir.join(file));
         if !is_missing {
             fs::create_dir(tree.dir.join(file)).unwrap();
+            // It is listed as a cgroup below.
+            fs::write(tree.dir.join(file).join("cgroup.procs"), "").unwrap();
         }
         let (mut actor, state) = actor_of(tree.root.path());
         let outcome = actor.take(&Action { step, ..tree.squeeze(7, on, None) });
+        let outcome = settle(&mut actor, outcome);
         assert_eq!(outcome.result, Failed, "{outcome:?}");
         assert!(outcome.detail.contains(why), "{why:?} {outcome:?}");
         assert!(!state.path().join("squeezes.json").exists(), "{file}");
@@ -308,10 +311,58 @@ fn reclaim_asks_for_pieces_until_it_has_all_or_its_time_is_over() {
         let step = StepKind::Reclaim;
         let action = Action { step, deadline, ..tree.squeeze(7, MEMORY, Some(want * MIB)) };
         let outcome = actor.take(&action);
+        let outcome = settle(&mut actor, outcome);
         assert_eq!((outcome.result, outcome.detail.as_str()), (Done, detail));
         // The first piece is four MiB, the last what is left of ten.
         let last = if time > 0 { 2 } else { 4 };
         assert_eq!(tree.says("memory.reclaim"), (last * MIB).to_string(), "{detail}");
         assert_eq!(outcome.freed, Some(Bytes(0)));
+    }
+}
+
+#[test]
+fn what_could_not_be_undone_is_tried_again_and_told_when_it_is() {
+    let tree = Tree::new(&[("cpu.weight", "100")]);
+    let (mut actor, _state) = actor_of(tree.root.path());
+    actor.take(&tree.squeeze(7, CPU, None));
+    let (file, aside) = (tree.dir.join("cpu.weight"), tree.dir.join("aside"));
+    fs::rename(&file, &aside).unwrap();
+    assert_eq!(tree.release(&mut actor, 7).result, Failed);
+    assert_eq!((actor.news(), actor.news()), (vec![], vec![]), "that it fails was told");
+    fs::rename(&aside, &file).unwrap();
+    let mut news = Vec::new();
+    wait("it is taken back", || {
+        news = actor.news();
+        !news.is_empty()
+    });
+    let told: Vec<_> = news.iter().map(|outcome| (outcome.action, outcome.result)).collect();
+    assert_eq!((told, tree.says("cpu.weight")), (vec![(7, Done)], "100".into()), "{news:?}");
+    assert_eq!(actor.in_force(), []);
+}
+
+#[test]
+fn whoever_cannot_be_told_from_process_1_or_isobar_is_neither_held_back_nor_ended() {
+    use StepKind::{KillContainers, Reclaim, Squeeze, StopContainers};
+    let own = std::process::id().to_string();
+    let hidden = "1 processes of /work are in a PID namespace that this one does not show";
+    #[rustfmt::skip]
+    let table = [
+        // its processes, why nothing is done
+        ("0",  hidden),
+        (&own, "cgroup /work is never touched: isobar runs in it"),
+        ("1",  "cgroup /work is never touched: process 1 runs in it"),
+    ];
+    for (procs, why) in table {
+        for step in [Reclaim, Squeeze, StopContainers, KillContainers] {
+            let files =
+                ["cpu.weight", "memory.current", "memory.reclaim"].map(|file| (file, "100"));
+            let tree = Tree::new(&files);
+            fs::write(tree.dir.join("cgroup.procs"), format!("{procs}\n")).unwrap();
+            let (mut actor, _state) = actor_of(tree.root.path());
+            let action = Action { step, is_enforced: false, ..tree.squeeze(7, CPU, None) };
+            let outcome = actor.take(&action);
+            assert_eq!(outcome.result, Failed, "{procs} {step:?} {outcome:?}");
+            assert!(outcome.detail.starts_with(why), "{procs} {step:?} {outcome:?}");
+        }
     }
 }

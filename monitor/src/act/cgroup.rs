@@ -159,7 +159,11 @@ impl Group {
             }
         }
         for child in self.children()? {
-            hidden += child.pids(pids)?;
+            hidden += match child.pids(pids) {
+                // A threaded one: its processes are listed in the cgroup above it.
+                Err(Failure::Read { why: Errno::OPNOTSUPP, .. }) => 0,
+                listed => listed?,
+            };
         }
         Ok(hidden)
     }

@@ -33,6 +33,11 @@ pub(super) enum Failure {
              in the host's"
     )]
     Hidden { path: CgroupPath, n: u64 },
+    #[error(
+        "process {pid} of {path} has the oom_score_adj -997, which the kubelet gives to pods that \
+             are critical to the node: nothing of it is ended"
+    )]
+    Critical { path: CgroupPath, pid: u32 },
     #[error("{path} has no cgroup that is certainly a container's: {why}")]
     NoWork { path: CgroupPath, why: &'static str },
     #[error("{0}")]

@@ -14,6 +14,7 @@ mod means;
 mod mrelease;
 mod process;
 mod reclaim;
+mod reclaiming;
 mod running;
 mod scene;
 mod squeeze;
@@ -33,11 +34,13 @@ use self::guard::Guard;
 pub use self::journal::JournalError;
 use self::journal::{Entry, Journal};
 use self::mrelease::Releaser;
+use self::reclaiming::Reclaiming;
 use self::running::Running;
 use self::scene::{Scene, Stage};
+use crate::clock;
 use crate::model::decision::{Action, Outcome, Release, ReleaseReason, StepKind, Target};
 use crate::model::pattern::PathPattern;
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
 
 /// Targets that are kept open.
 const LIKELY: usize = 16;
@@ -91,6 +94,11 @@ pub struct Actor {
     likely: Vec<Scene>,
     running: Vec<Running>,
     releaser: Releaser,
+    reclaiming: Vec<Reclaiming>,
+    /// Releases that have failed.
+    owed: Vec<Release>,
+    /// When they were last tried again.
+    settled: Nanos,
 }
 
 impl Actor {
@@ -111,8 +119,19 @@ impl Actor {
             Group::open(&root, &entry.path, entry.cgroup).is_ok()
         })?;
         let guard = Guard::new(&options.proc, options.never_touch.clone());
-        let (likely, running, releaser) = Default::default();
-        Ok(Self { options, root, guard, journal, likely, running, releaser })
+        let (likely, running, releaser, reclaiming, owed, settled) = Default::default();
+        Ok(Self {
+            options,
+            root,
+            guard,
+            journal,
+            likely,
+            running,
+            releaser,
+            reclaiming,
+            owed,
+            settled,
+        })
     }
 
     /// The steps that can be taken here. Never the API's eviction, which is no matter of the node.
@@ -168,7 +187,7 @@ impl Actor {
 
     /// What has come since the last call of actions whose end was not awaited: processes that
     /// ended, memory that came back. Each such action is told of once more, and here the grace of
-    /// those who were asked to end runs out.
+    /// those who were asked to end runs out. What could not be taken back is tried again.
     pub fn news(&mut self) -> Vec<Outcome> {
         let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
         let mut news = Vec::new();
@@ -179,13 +198,22 @@ impl Actor {
             }
             None => true,
         });
+        news.extend(self.reclaimed());
+        news.extend(self.settle(clock::now().boot));
         news
+    }
+
+    /// Lets nothing more follow on steps that are not enforced any longer: whoever was asked to end
+    /// and has not is left alone. What had come of each by then.
+    pub fn call_off(&mut self, is_enforced: impl Fn(StepKind) -> bool) -> Vec<Outcome> {
+        let its = |running: &mut Running| !is_enforced(running.step);
+        self.running.extract_if(.., its).map(Running::call_off).collect()
     }
 
     /// True while there is somebody whose end is awaited: `news` has to be asked for.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        !self.running.is_empty()
+        !self.running.is_empty() || !self.reclaiming.is_empty()
     }
 }
 

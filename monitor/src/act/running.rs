@@ -9,7 +9,7 @@ use super::process::Stat;
 use super::scene::{Scene, Stage, told};
 use super::size;
 use crate::clock;
-use crate::model::decision::{Outcome, OutcomeResult};
+use crate::model::decision::{Action, Outcome, OutcomeResult, StepKind};
 use crate::model::units::Nanos;
 
 /// Who has not ended by then is not waited for any longer.
@@ -19,6 +19,7 @@ const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) action: u64,
+    pub(super) step: StepKind,
     pub(super) scene: Scene,
     began: Nanos,
     /// When SIGKILL follows on SIGTERM; `None` once it has, or where it came first.
@@ -30,8 +31,9 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(action: u64, scene: Scene, due: Option<Nanos>, story: String) -> Self {
-        Self { action, scene, began: clock::now().boot, due, story, n_told: 0 }
+    pub(super) fn new(action: &Action, scene: Scene, due: Option<Nanos>, story: String) -> Self {
+        let (action, step) = (action.id, action.step);
+        Self { action, step, scene, began: clock::now().boot, due, story, n_told: 0 }
     }
 
     /// What a step has come to that was just taken.
@@ -72,6 +74,16 @@ impl Running {
         }
         let lasting = Failure::Told(format!("{}; {}", self.story, told(stage.proc, &left)));
         Some(self.outcome(Err(lasting), &left, now))
+    }
+
+    /// Leaves those who are left alone; what had come of it by then.
+    pub(super) fn call_off(mut self) -> Outcome {
+        let left = self.scene.left();
+        let name = self.step.name();
+        let why = format!("{}; nothing follows, for {name} is no longer enforced", self.story);
+        let outcome = self.outcome(Ok(why), &left, clock::now().boot);
+        let result = OutcomeResult::Refused;
+        Outcome { result, ..outcome }
     }
 
     fn outcome(&mut self, story: Result<String, Failure>, left: &[u32], now: Nanos) -> Outcome {

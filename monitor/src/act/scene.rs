@@ -81,10 +81,13 @@ impl Scene {
             stage.guard.allows_below(group)?;
             let Listed { pids, hidden, refused } = hold(group, &mut self.held, most)?;
             stage.guard.allows_pids(&group.path, &pids)?;
-            self.n_before += pids.len() as u64 + hidden;
-            let path = group.path.clone();
-            let hidden = (hidden > 0).then_some(Failure::Hidden { path, n: hidden });
-            self.unseen = self.unseen.take().or(hidden).or(refused);
+            if hidden > 0 {
+                // Who they are cannot be told: process 1 may be among them.
+                return Err(Failure::Hidden { path: group.path.clone(), n: hidden });
+            }
+            work::allows_critical(stage.proc, &group.path, &pids)?;
+            self.n_before += pids.len() as u64;
+            self.unseen = self.unseen.take().or(refused);
         }
         self.parts.iter_mut().for_each(|part| part.before = part.read());
         Ok(())

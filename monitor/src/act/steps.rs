@@ -5,25 +5,31 @@ use rustix::io::Errno;
 use super::failure::Failure;
 use super::journal::Entry;
 use super::mrelease::Tally;
-use super::reclaim::{self, Reclaimed};
+use super::reclaim;
+use super::reclaiming::Reclaiming;
 use super::running::{Running, ask};
 use super::scene::{Scene, Stage};
 use super::{Actor, Group, size, squeeze, work};
 use crate::clock;
-use crate::model::decision::{Action, Outcome, OutcomeResult, Release, StepKind, Target};
+use crate::model::decision::{
+    Action, Outcome, OutcomeResult, Release, ReleaseReason, StepKind, Target,
+};
 use crate::model::units::{Bytes, Nanos};
 
 /// A kill is waited for so long; what has not ended then is told later.
 const PATIENCE: Nanos = Nanos(200_000_000);
 /// Processes that are held while they end, at most.
 const HELD: usize = 512;
+/// What could not be taken back is tried again after so long.
+const AGAIN: Nanos = Nanos(Nanos::SECOND.0);
 /// Of a step's time, reclaim takes no more than this part, so that its effect is seen in time.
 const PART: u64 = 2;
 
 /// What a step that is over came to.
-struct Done {
-    detail: String,
-    freed: Option<Bytes>,
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) detail: String,
+    pub(super) freed: Option<Bytes>,
 }
 
 impl From<String> for Done {
@@ -61,6 +67,14 @@ impl Actor {
         for (id, path) in work::cgroups(target)? {
             let group = work::open(&self.root, &self.guard, id, path)?;
             self.guard.allows_below(&group)?;
+            // Its path says where isobar runs only in the host's namespaces; its processes say so
+            // anywhere, if all of them are seen.
+            let mut pids = Vec::new();
+            let hidden = group.pids(&mut pids)?;
+            self.guard.allows_pids(&group.path, &pids)?;
+            if hidden > 0 {
+                return Err(Failure::Hidden { path: group.path, n: hidden });
+            }
             groups.push(group);
         }
         Ok(groups)
@@ -68,23 +82,37 @@ impl Actor {
 
     fn reclaim(&mut self, action: &Action, began: Nanos) -> Result<Done, Failure> {
         let groups = self.wholes(&action.target)?;
-        let until = began.plus(Nanos(action.deadline.since(began).0 / PART));
-        let (mut told, mut freed, mut want) = (Vec::new(), None, action.want);
-        for group in groups {
-            let asked = reclaim::wanted(&group, want)?;
-            if !action.is_enforced {
-                told.push(format!("would take {} back from {}", size(asked), group.path));
-                continue;
-            }
-            let Reclaimed { freed: part, detail } = reclaim::reclaim(&group, asked, until)?;
-            told.push(detail);
-            freed = freed.into_iter().chain(part).reduce(|a: Bytes, b| Bytes(a.0 + b.0));
-            want = want.map(|want| Bytes(want.0.saturating_sub(part.unwrap_or_default().0)));
-            if want == Some(Bytes(0)) {
-                break;
-            }
+        if !action.is_enforced {
+            let would = groups.iter().map(|group| {
+                let asked = size(reclaim::wanted(group, action.want)?);
+                Ok(format!("would take {asked} back from {}", group.path))
+            });
+            let told: Result<Vec<_>, Failure> = would.collect();
+            return Ok(Done::from(told?.join("; ")));
         }
-        Ok(Done { detail: told.join("; "), freed })
+        if !self.reclaiming.is_empty() {
+            return Err(Failure::Told("the kernel still works at the reclaim before this".into()));
+        }
+        let until = began.plus(Nanos(action.deadline.since(began).0 / PART));
+        let reclaiming = Reclaiming::begin((action.id, began), groups, action.want, until)?;
+        reclaiming.soon().unwrap_or_else(|| {
+            self.reclaiming.push(reclaiming);
+            let who = action.target.full_name();
+            Ok(Done::from(format!("the kernel takes memory back from {who}")))
+        })
+    }
+
+    /// What has come of the reclaim that was not waited for.
+    pub(super) fn reclaimed(&mut self) -> Vec<Outcome> {
+        let mut news = Vec::new();
+        self.reclaiming.retain(|one| match one.look() {
+            Some(done) => {
+                news.push(outcome(one.action, one.began, done));
+                false
+            }
+            None => true,
+        });
+        news
     }
 
     fn squeeze(&mut self, action: &Action) -> Result<String, Failure> {
@@ -95,7 +123,12 @@ impl Actor {
             // A squeeze in part would be one that nobody takes back.
             match self.put_back(action.id, &action.target, action.is_enforced) {
                 Ok(_) => failure,
-                Err(also) => Failure::Told(format!("{failure}; {also}")),
+                Err(also) => {
+                    let (action, target) = (action.id, action.target.clone());
+                    let why = ReleaseReason::NoEffect;
+                    self.owed.push(Release { action, target, why, is_enforced: true });
+                    Failure::Told(format!("{failure}; {also}"))
+                }
             }
         })
     }
@@ -127,7 +160,7 @@ impl Actor {
         let n_before = scene.n_before;
         let story =
             format!("{how} after {issued} µs: {n_before} processes in {n} cgroups of {who}");
-        Ok(self.follow(Running::new(action.id, scene, None, story), &left, began))
+        Ok(self.follow(Running::new(action, scene, None, story), &left, began))
     }
 
     fn stop(&mut self, action: &Action, began: Nanos) -> Result<Outcome, Failure> {
@@ -152,7 +185,7 @@ impl Actor {
         }
         let left = scene.left();
         let due = Some(began.plus(grace));
-        Ok(self.follow(Running::new(action.id, scene, due, story), &left, began))
+        Ok(self.follow(Running::new(action, scene, due, story), &left, began))
     }
 
     /// Hurries those who were killed before, and where nobody was, whoever is dying.
@@ -199,7 +232,26 @@ impl Actor {
         let began = clock::now().boot;
         let Release { action, target, is_enforced, .. } = release;
         let done = self.put_back(*action, target, *is_enforced).map(Done::from);
+        self.owed.retain(|old| old.action != *action || old.target != *target);
+        if done.is_err() && *is_enforced {
+            self.owed.push(release.clone());
+        }
         outcome(*action, began, done)
+    }
+
+    /// Tries again, once in a while, what could not be taken back when it was asked for. That it
+    /// failed was told then; what is told here is that it did not.
+    pub(super) fn settle(&mut self, now: Nanos) -> Vec<Outcome> {
+        if self.owed.is_empty() || now.since(self.settled) < AGAIN {
+            return Vec::new();
+        }
+        self.settled = now;
+        let mut owed = std::mem::take(&mut self.owed);
+        // Some were taken back by another name meanwhile.
+        let in_force = self.journal.entries();
+        owed.retain(|one| in_force.iter().any(|entry| entry.actions.contains(&one.action)));
+        let tried = owed.iter().map(|release| self.undo(release));
+        tried.filter(|outcome| outcome.result == OutcomeResult::Done).collect()
     }
 
     /// Puts back what was written for an action, as far as it can be; the first failure counts.

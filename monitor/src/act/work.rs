@@ -3,7 +3,7 @@
 //! A service is its work altogether. Of a pod only containers are: its sandbox holds the pod's
 //! network, and to lose it makes orphans of the runtime's shims, so it is never ended. The API's
 //! container ids tell them apart; where nobody told, a sandbox is a cgroup in which all processes
-//! are called `pause` (or `conmon`: CRI-O's monitor), or all have the `oom_score_adj` -998 that
+//! are called `pause` (or `conmon`: CRI-O's monitor) and which holds little memory, or all have the `oom_score_adj` -998 that
 //! the kubelet gives to sandboxes alone.
 
 use std::path::Path;
@@ -14,10 +14,15 @@ use super::guard::Guard;
 use super::process::{Stat, oom_score_adj};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Target;
-use crate::model::pod::Place;
+use crate::model::pod::{Place, QosClass};
 
 /// `PodInfraOOMAdj`, kubelet `pkg/kubelet/qos/policy.go`.
 const SANDBOX: i32 = -998;
+/// `guaranteedOOMScoreAdj`, same file: what the kubelet gives to Guaranteed pods, and to those that
+/// are critical to the node, whatever their class.
+const CRITICAL: i32 = -997;
+/// No sandbox holds so much memory: `pause` has less than one MiB, and `conmon` a few.
+const SMALL: u64 = 16 << 20;
 
 /// The cgroups of a target: its own, or those of the pods of a group.
 pub(super) fn cgroups(target: &Target) -> Result<Vec<(CgroupId, &CgroupPath)>, Failure> {
@@ -76,6 +81,21 @@ pub(super) fn of(
     }
 }
 
+/// Whether work with these processes may be ended, as far as the kubelet has said so in the kernel:
+/// nobody may have told the policy of a pod that the node cannot do without.
+pub(super) fn allows_critical(proc: &Path, path: &CgroupPath, pids: &[u32]) -> Result<(), Failure> {
+    let (Place::Pod { class, .. } | Place::Container { class, .. }) = Place::of(path) else {
+        return Ok(());
+    };
+    let is_critical = |pid: &&u32| oom_score_adj(proc, **pid) == Some(CRITICAL);
+    match pids.iter().find(is_critical) {
+        Some(pid) if class != QosClass::Guaranteed => {
+            Err(Failure::Critical { path: path.clone(), pid: *pid })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// True for what looks like the cgroup of a sandbox, and for what is empty: it may become one.
 /// What cannot be seen cannot be told from a sandbox.
 fn is_sandbox(proc: &Path, group: &Group) -> Result<bool, Failure> {
@@ -88,5 +108,7 @@ fn is_sandbox(proc: &Path, group: &Group) -> Result<bool, Failure> {
         Stat::of(proc, *pid).is_some_and(|stat| matches!(stat.name.as_str(), "pause" | "conmon"))
     };
     let is_adjusted = |pid: &u32| oom_score_adj(proc, *pid) == Some(SANDBOX);
-    Ok(pids.iter().all(is_named) || pids.iter().all(is_adjusted))
+    // A name is anybody's to choose, but whoever holds memory is no sandbox.
+    let is_small = group.bytes("memory.current").is_none_or(|held| held < SMALL);
+    Ok((is_small && pids.iter().all(is_named)) || pids.iter().all(is_adjusted))
 }

@@ -2,12 +2,16 @@
 //! In: what was decided. Out: outcomes, for the sample that comes next. Both ways are bounded;
 //! what finds no room is an outcome that says so.
 
+mod valid;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use self::valid::Valid;
 use crate::act::Actor;
 use crate::clock;
 use crate::model::capability::{Capability, CapabilityState};
@@ -38,6 +42,8 @@ struct Answer {
     means: BTreeSet<StepKind>,
     /// There is more to come.
     is_waiting: bool,
+    /// Something is in force, or somebody's end is awaited.
+    holds: bool,
 }
 
 /// What comes back.
@@ -47,6 +53,7 @@ struct Report {
     /// An order was carried out, the oldest of those that were given; else it is only news.
     is_done: bool,
     means: BTreeSet<StepKind>,
+    holds: bool,
 }
 
 /// The loop's end of it.
@@ -59,6 +66,11 @@ pub(super) struct Acting {
     means: BTreeSet<StepKind>,
     /// Outcomes of what was never begun.
     failed: Vec<Outcome>,
+    /// Releases that found no room.
+    unreleased: Vec<Release>,
+    /// What still holds of the orders that wait.
+    valid: Arc<Valid>,
+    holds: bool,
     prepared: Vec<Target>,
     has_ended: bool,
     /// What an agent before this one left in force.
@@ -82,8 +94,9 @@ impl Acting {
     /// If no thread can be made.
     pub(super) fn begin(mut actor: Actor) -> io::Result<Self> {
         let (means, left_over) = (actor.means(), actor.left_over());
-        let acting = Self::spawn(means, move |order| {
-            let outcomes = match order {
+        let acting = Self::spawn(means, move |order, valid| {
+            let mut outcomes = actor.call_off(|step| valid.enforces(step));
+            outcomes.extend(match order {
                 Some(Order::Take(action)) => vec![actor.take(&action)],
                 Some(Order::Release(release)) => vec![actor.release(&release)],
                 Some(Order::Prepare(likely)) => {
@@ -94,16 +107,19 @@ impl Acting {
                     actor.in_force().iter().map(|squeeze| actor.release(squeeze)).collect()
                 }
                 None => actor.news(),
-            };
-            Answer { outcomes, means: actor.means(), is_waiting: actor.is_waiting() }
+            });
+            let holds = actor.is_waiting() || !actor.in_force().is_empty();
+            Answer { outcomes, means: actor.means(), is_waiting: actor.is_waiting(), holds }
         });
         acting.map(|acting| Self { left_over, ..acting })
     }
 
     fn spawn(
         means: BTreeSet<StepKind>,
-        mut carry_out: impl FnMut(Option<Order>) -> Answer + Send + 'static,
+        mut carry_out: impl FnMut(Option<Order>, &Valid) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
+        let valid = Arc::new(Valid::default());
+        let orders_now = Arc::clone(&valid);
         let (orders, inbox) = sync_channel(ROOM);
         // So many that whoever acts waits for the loop only if the loop has stopped.
         let (outbox, reports) = sync_channel(8 * ROOM);
@@ -116,10 +132,18 @@ impl Acting {
                     Err(RecvTimeoutError::Disconnected) => return,
                 };
                 let is_done = order.is_some();
-                let Answer { outcomes, means, is_waiting } = carry_out(order);
+                // Who was stuck with one order must not go on with those that nobody means any more.
+                let refused = match &order {
+                    Some(Order::Take(action)) => orders_now.refusal(action, clock::now().boot),
+                    _ => None,
+                };
+                let order = order.filter(|_| refused.is_none());
+                let Answer { mut outcomes, means, is_waiting, holds } =
+                    carry_out(order, &orders_now);
+                outcomes.extend(refused);
                 wait = if is_waiting { LISTEN } else { DOZE };
                 let is_told = is_done || !outcomes.is_empty();
-                if is_told && outbox.send(Report { outcomes, is_done, means }).is_err() {
+                if is_told && outbox.send(Report { outcomes, is_done, means, holds }).is_err() {
                     return;
                 }
             }
@@ -130,6 +154,9 @@ impl Acting {
             given: VecDeque::with_capacity(ROOM + 1),
             means,
             failed: Vec::new(),
+            unreleased: Vec::new(),
+            valid,
+            holds: false,
             prepared: Vec::new(),
             has_ended: false,
             left_over: Vec::new(),
@@ -141,7 +168,8 @@ impl Acting {
     /// force, the rest is taken back. Returns what it left.
     pub(super) fn take_over(&mut self, known: &BTreeSet<u64>) -> BTreeSet<u64> {
         let left_over = std::mem::take(&mut self.left_over);
-        let in_force = left_over.iter().map(|release| release.action).collect();
+        let in_force: BTreeSet<u64> = left_over.iter().map(|release| release.action).collect();
+        self.holds |= !in_force.is_empty();
         for release in left_over {
             self.has_hold = true;
             if !known.contains(&release.action) {
@@ -159,7 +187,18 @@ impl Acting {
 
     /// True if nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.given.is_empty()
+        self.given.is_empty() && self.unreleased.is_empty()
+    }
+
+    /// True if nothing is under way, in force or awaited.
+    pub(super) fn is_free(&self) -> bool {
+        self.is_idle() && !self.holds && self.left_over.is_empty()
+    }
+
+    /// From now on only these steps are really taken: those that were ordered before and have not
+    /// begun are refused, and no SIGKILL follows on what other steps began.
+    pub(super) fn enforce_only(&self, steps: &BTreeSet<StepKind>) {
+        self.valid.enforce_only(steps);
     }
 
     /// Takes back what is in force, and waits for that, but not for longer than `within`.
@@ -190,6 +229,9 @@ impl Acting {
 
     /// What has come since the last call.
     pub(super) fn heard(&mut self) -> Heard {
+        for release in std::mem::take(&mut self.unreleased) {
+            self.release(&release);
+        }
         let mut outcomes = std::mem::take(&mut self.failed);
         while let Ok(report) = self.reports.try_recv() {
             outcomes.extend(self.note(report));
@@ -201,7 +243,7 @@ impl Acting {
         if report.is_done {
             self.given.pop_front();
         }
-        self.means = report.means;
+        (self.means, self.holds) = (report.means, report.holds);
         report.outcomes
     }
 
@@ -209,15 +251,23 @@ impl Acting {
     pub(super) fn hand_over(&mut self, decision: &Decision) {
         for action in &decision.actions {
             self.has_hold |= action.is_enforced && action.step == StepKind::Squeeze;
+            self.valid.note(action);
             let text = format!("{} of {}", action.step.name(), action.target.full_name());
-            self.give(action.id, text, Order::Take(Box::new(action.clone())));
+            let given = self.give(text, Order::Take(Box::new(action.clone())));
+            self.failed.extend(given.err().map(|why| never_begun(action.id, why)));
         }
         decision.releases.iter().for_each(|release| self.release(release));
     }
 
+    /// What finds no room is asked for again at the next tick: nobody else remembers it.
     fn release(&mut self, release: &Release) {
         let text = format!("release of {}", release.target.full_name());
-        self.give(release.action, text, Order::Release(Box::new(release.clone())));
+        let given = self.give(text, Order::Release(Box::new(release.clone())));
+        let Err(why) = given else { return };
+        match self.has_ended {
+            true => self.failed.push(never_begun(release.action, why)),
+            false => self.unreleased.push(release.clone()),
+        }
     }
 
     fn busy(&self) -> &str {
@@ -236,28 +286,24 @@ impl Acting {
         }
     }
 
-    fn give(&mut self, id: u64, text: String, order: Order) {
-        let why = match self.orders.try_send(order) {
-            Ok(()) => return self.given.push_back(text),
+    /// Hands one order over, or tells why it cannot be.
+    fn give(&mut self, text: String, order: Order) -> Result<(), String> {
+        match self.orders.try_send(order) {
+            Ok(()) => {
+                self.given.push_back(text);
+                Ok(())
+            }
             Err(TrySendError::Full(_)) => {
-                format!("not begun: still busy with {}", self.busy())
+                Err(format!("not begun: still busy with {}", self.busy()))
             }
             Err(TrySendError::Disconnected(_)) => {
                 if !self.has_ended {
                     tracing::error!("whoever acts has ended: nothing more is done on this node");
                 }
                 (self.has_ended, self.means) = (true, BTreeSet::new());
-                "not begun: whoever acts has ended; restart the agent".into()
+                Err("not begun: whoever acts has ended; restart the agent".into())
             }
-        };
-        self.failed.push(Outcome {
-            action: id,
-            result: OutcomeResult::Failed,
-            detail: why,
-            took: Nanos(0),
-            freed: None,
-            ended: None,
-        });
+        }
     }
 
     /// Whether there is somebody, and which steps it can take.
@@ -280,6 +326,11 @@ impl Acting {
         };
         Capability { name: "actor".into(), state, detail, remedy }
     }
+}
+
+fn never_begun(action: u64, why: String) -> Outcome {
+    let result = OutcomeResult::Failed;
+    Outcome { action, result, detail: why, took: Nanos(0), freed: None, ended: None }
 }
 
 fn nanos(time: Duration) -> Nanos {

@@ -107,10 +107,21 @@ impl Rounds {
         match self.site.begin(watch.settings()) {
             Ok(mut acting) => {
                 watch.take_over(&mut acting);
+                acting.enforce_only(&watch.settings().relief.enforce);
                 self.acting = Ok(acting);
             }
             Err(why) => tracing::error!("the one who acts stays as it was: {why}"),
         }
+    }
+
+    /// If nobody could act, sees whether somebody can now: what was in the way may be mended.
+    fn try_again<S: Sampler>(&mut self, watch: &mut Watch<S>) {
+        if self.acting.is_ok() {
+            return;
+        }
+        self.acting = self.site.begin(watch.settings());
+        watch.note_unable(self.acting.as_ref().err().cloned());
+        self.is_outdated |= self.acting.is_ok();
     }
 
     /// Looks, has done, shows, for ever.
@@ -120,7 +131,11 @@ impl Rounds {
                 cause = self.pace.due() => cause,
                 Some(()) = self.hangup.recv() => {
                     self.notify.reloading();
+                    self.try_again(&mut watch);
                     self.is_outdated |= watch.reload((self.again)());
+                    if let Ok(acting) = &self.acting {
+                        acting.enforce_only(&watch.settings().relief.enforce);
+                    }
                     self.pace.at_once();
                     continue;
                 }
@@ -134,11 +149,24 @@ impl Rounds {
             })
             .await
             .map_err(AgentError::Sampler)?;
+            if let Ok(acting) = &mut self.acting {
+                acting.hand_over(&seen.step.decision);
+            }
+            // Only then it is written down: a disk that takes its time holds up nobody's end.
+            let (back, seen) = spawn_blocking(move || {
+                let (mut watch, mut seen) = (back, seen);
+                watch.finish(&mut seen);
+                (watch, seen)
+            })
+            .await
+            .map_err(AgentError::Sampler)?;
             watch = back;
             let Seen { step, mut capabilities, cost, likely } = seen;
             if let Ok(acting) = &mut self.acting {
-                acting.hand_over(&step.decision);
                 acting.prepare(likely);
+                if acting.is_free() {
+                    watch.let_go();
+                }
             }
             self.pace.saw(cause, &step.decision);
             capabilities.push(capability(&self.acting));

@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::model::capability::{Capability, CapabilityState};
+use crate::model::units::Nanos;
 use crate::policy::decide::ReliefStanding;
 
 /// The form of the file. Another one is not read.
@@ -98,9 +99,9 @@ impl State {
         Ok(())
     }
 
-    /// Leaves enforcing to others.
+    /// Leaves enforcing to others, who may write what they like to what was kept.
     pub(super) fn let_go(&mut self) {
-        self.lock = None;
+        (self.lock, self.saved) = (None, None);
     }
 
     fn lock(&self, path: &Path) -> io::Result<File> {
@@ -115,9 +116,15 @@ impl State {
         Ok(file)
     }
 
-    /// What an agent before this one had under way in this boot; `None` if nothing, or if this
-    /// agent is not the one who enforces.
-    pub(super) fn restore(&mut self, boot_id: &str) -> Option<ReliefStanding> {
+    /// What an agent before this one had under way in this boot, as far as it still holds `now`
+    /// for one whose `own` standing this is; `None` if nothing, or if this agent is not the one who
+    /// enforces.
+    pub(super) fn restore(
+        &mut self,
+        boot_id: &str,
+        own: &ReliefStanding,
+        now: Nanos,
+    ) -> Option<ReliefStanding> {
         self.boot_id = boot_id.into();
         self.lock.as_ref()?;
         let path = self.file();
@@ -129,17 +136,16 @@ impl State {
                 return None;
             }
         };
-        let kept: Kept<ReliefStanding> = serde_json::from_str(&text)
-            .inspect_err(|why| {
-                tracing::warn!("{} is not understood, so it is not gone by: {why}", path.display());
-            })
-            .ok()?;
+        let misread = |why: &serde_json::Error| {
+            tracing::warn!("{} is not understood, so it is not gone by: {why}", path.display());
+        };
+        let kept: Kept<ReliefStanding> = serde_json::from_str(&text).inspect_err(misread).ok()?;
         if kept.boot_id != self.boot_id || kept.format != FORMAT {
             tracing::info!("{} is of another boot or version: not gone by", path.display());
             return None;
         }
         tracing::info!("going on with the relief that {} tells of", path.display());
-        Some(kept.relief)
+        Some(kept.relief.gone_on_with(own, now))
     }
 
     /// Keeps it before anything follows from it. What has not changed is not written again.

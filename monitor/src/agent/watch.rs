@@ -20,7 +20,7 @@ use crate::model::sample::Cause;
 use crate::model::settings::Settings;
 use crate::model::units::{Bytes, MilliCpu, Nanos};
 use crate::model::workload::Pod;
-use crate::policy::decide::target_of;
+use crate::policy::decide::{ReliefStanding, target_of};
 use crate::policy::engine::{Engine, Standing, Step};
 use crate::record::journal::{Bounds, Journal, JournalError, Start};
 
@@ -123,8 +123,9 @@ impl<S: Sampler> Watch<S> {
     /// Goes on with what an agent before this one had under way, if this one enforces.
     fn resume(&mut self) {
         let boot_id = self.sampler.facts().boot_id;
+        let (own, now) = (&self.engine.standing().relief, clock::now().boot);
         let state = self.warrant.as_mut().map(|warrant| &mut warrant.state);
-        if let Some(relief) = state.and_then(|state| state.restore(&boot_id)) {
+        if let Some(relief) = state.and_then(|state| state.restore(&boot_id, own, now)) {
             self.engine.resume(relief);
         }
     }
@@ -137,8 +138,10 @@ impl<S: Sampler> Watch<S> {
     /// Takes over what was in force when `acting` began, if this agent enforces. Once for each.
     pub(super) fn take_over(&mut self, acting: &mut Acting) {
         if self.is_ours() {
-            let in_force = acting.take_over(&self.engine.standing().relief.squeezed());
+            let before = self.engine.standing().relief.clone();
+            let in_force = acting.take_over(&before.squeezed());
             self.engine.learn_squeezed(&in_force);
+            self.note_change(&before);
         } else if let Some(one) = acting.left_over().first() {
             let n = acting.left_over().len();
             tracing::warn!(
@@ -146,6 +149,16 @@ impl<S: Sampler> Watch<S> {
                  with --mode enforce takes them back",
                 one.target.name
             );
+        }
+    }
+
+    /// Has the recording tell what no sample of it leads to, if the relief is not as `before`.
+    fn note_change(&mut self, before: &ReliefStanding) {
+        let standing = self.engine.standing();
+        if let Some(journal) = &mut self.journal
+            && standing.relief != *before
+        {
+            tell(journal.resume(standing, clock::now()));
         }
     }
 
@@ -164,7 +177,8 @@ impl<S: Sampler> Watch<S> {
         Ok(())
     }
 
-    /// One tick. When it returns, what follows from it is remembered and not yet done.
+    /// One tick. When it returns, what follows from it is remembered, and neither done nor written
+    /// down: see [`Watch::finish`].
     pub(super) fn look(&mut self, cause: Cause, heard: Heard) -> Seen {
         let begun = clock::now().boot;
         let Reading { mut sample, mut capabilities, kernel } = self.sampler.sample(cause);
@@ -173,23 +187,28 @@ impl<S: Sampler> Watch<S> {
         (sample.outcomes, sample.means) = (heard.outcomes, heard.means);
         let step = self.engine.step(sample);
         let likely = self.likely(&step.decision);
-        self.sampler.suspect(likely.iter().flat_map(cgroups).collect());
         if let Some(warrant) = &mut self.warrant {
             warrant.state.keep(&self.engine.standing().relief);
             capabilities.extend(warrant.capabilities(self.engine.settings()));
         }
-        capabilities.extend(self.protect());
-        self.write_down(&step.decision);
-        capabilities.extend(self.journal.as_ref().map(Journal::capability));
+        self.longest_gap = self.longest_gap.max(begun.since(self.begun.unwrap_or(begun)));
+        self.begun = Some(begun);
+        Seen { step, capabilities, cost: Cost { kernel, ..Cost::default() }, likely }
+    }
+
+    /// The rest of the tick, which no step may wait for: a disk can take its time.
+    pub(super) fn finish(&mut self, seen: &mut Seen) {
+        self.sampler.suspect(seen.likely.iter().flat_map(cgroups).collect());
+        seen.capabilities.extend(self.protect());
+        self.write_down(&seen.step.decision);
+        seen.capabilities.extend(self.journal.as_ref().map(Journal::capability));
         let (now, used) = (clock::now().boot, clock::used_by_this_process());
         let cpu = self.before.map(|(then, had)| MilliCpu::rate(used.since(had), now.since(then)));
         self.before = Some((now, used));
-        self.longest_gap = self.longest_gap.max(begun.since(self.begun.unwrap_or(begun)));
-        self.begun = Some(begun);
         let (resident, major_faults) = own_memory();
-        let (tick, longest_gap) = (now.since(begun), self.longest_gap);
-        let cost = Cost { cpu, resident, tick, longest_gap, major_faults, kernel };
-        Seen { step, capabilities, cost, likely }
+        let (tick, longest_gap) = (now.since(self.begun.unwrap_or(now)), self.longest_gap);
+        let kernel = std::mem::take(&mut seen.cost.kernel);
+        seen.cost = Cost { cpu, resident, tick, longest_gap, major_faults, kernel };
     }
 
     /// Has the agent's own cgroup keep its memory while it enforces.
@@ -227,6 +246,7 @@ impl<S: Sampler> Watch<S> {
             Ok(Plan { mut settings, pods }) => {
                 settings.generation = self.engine.settings().generation + 1;
                 let words = self.bind(&mut settings);
+                let before = self.engine.standing().relief.clone();
                 if !was_ours {
                     self.resume();
                 }
@@ -238,6 +258,7 @@ impl<S: Sampler> Watch<S> {
                     let (standing, now) = (self.engine.standing(), clock::now());
                     tell(journal.reload(settings.clone(), standing, now));
                 }
+                self.note_change(&before);
                 self.engine.reload(settings);
                 self.pods = pods;
             }
@@ -256,6 +277,26 @@ impl<S: Sampler> Watch<S> {
             warrant.only_observe(settings);
         }
         warrant.words().into()
+    }
+
+    /// Leaves enforcing to others, if this agent does not do it any more.
+    pub(super) fn let_go(&mut self) {
+        let is_enforcing = !self.engine.settings().relief.enforce.is_empty();
+        if let Some(warrant) = &mut self.warrant
+            && warrant.state.is_ours()
+            && !is_enforcing
+            && !warrant.writes_limits()
+        {
+            warrant.state.let_go();
+            tracing::info!("nothing is enforced or in force any more: another agent may enforce");
+        }
+    }
+
+    /// Somebody can act from now on, or why still nobody can.
+    pub(super) fn note_unable(&mut self, why: Option<String>) {
+        if let Some(warrant) = &mut self.warrant {
+            warrant.unable = why;
+        }
     }
 
     /// What it goes by.
@@ -294,3 +335,6 @@ fn own_memory() -> (Option<Bytes>, Option<u64>) {
     let resident = resident.map(|pages| Bytes(pages.saturating_mul(procfs::page_size())));
     (resident, me.stat().ok().map(|stat| stat.majflt))
 }
+
+#[cfg(test)]
+mod tests;

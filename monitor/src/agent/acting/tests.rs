@@ -21,7 +21,7 @@ fn action(id: u64) -> Action {
         why: StepReason::Gentlest,
         want: None,
         grace: None,
-        deadline: Nanos(0),
+        deadline: Nanos(u64::MAX),
         escalates_to: None,
         is_enforced: false,
         message: String::new(),
@@ -56,7 +56,7 @@ fn wait_for(acting: &mut Acting, n: usize) -> Vec<Outcome> {
 #[test]
 fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_why() {
     let (go, gate) = channel::<()>();
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
         let Some(Order::Take(action)) = order else { return Answer::default() };
         let _ = gate.recv();
         let means = BTreeSet::from([StepKind::Squeeze]);
@@ -80,7 +80,7 @@ fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_
 
 #[test]
 fn news_is_heard_without_anything_being_asked() {
-    let mut acting = Acting::spawn(BTreeSet::new(), |order| match order {
+    let mut acting = Acting::spawn(BTreeSet::new(), |order, _| match order {
         Some(_) => Answer { is_waiting: true, ..Answer::default() },
         None => Answer { outcomes: vec![outcome(&action(7))], ..Answer::default() },
     })
@@ -92,7 +92,7 @@ fn news_is_heard_without_anything_being_asked() {
 #[test]
 fn an_actor_that_has_ended_is_told_of_by_each_outcome() {
     let mut acting =
-        Acting::spawn(BTreeSet::from([StepKind::Squeeze]), |_| panic!("a defect")).unwrap();
+        Acting::spawn(BTreeSet::from([StepKind::Squeeze]), |_, _| panic!("a defect")).unwrap();
     acting.hand_over(&decision(1..=1));
     // The first order reaches it, and is never answered.
     for _ in 0..500 {
@@ -111,7 +111,7 @@ fn an_actor_that_has_ended_is_told_of_by_each_outcome() {
 #[test]
 fn who_may_be_next_is_said_once_and_never_in_the_way_of_an_order() {
     let (tell, told) = channel();
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
         if let Some(Order::Prepare(likely)) = order {
             tell.send(likely.len()).unwrap();
         }
@@ -144,7 +144,7 @@ fn leaving_takes_back_what_is_held_and_is_not_held_up_for_long() {
     ];
     for (is_held, takes, is_asked, within) in table {
         let (tell, told) = channel();
-        let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
+        let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
             if let Some(Order::Leave) = order {
                 tell.send(()).unwrap();
                 thread::sleep(Duration::from_millis(takes));
@@ -164,7 +164,7 @@ fn leaving_takes_back_what_is_held_and_is_not_held_up_for_long() {
 #[test]
 fn what_an_agent_before_left_stays_if_it_is_known_and_is_taken_back_if_not() {
     let (tell, told) = channel();
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order| {
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
         if let Some(Order::Release(release)) = order {
             tell.send(release.action).unwrap();
         }
@@ -181,4 +181,97 @@ fn what_an_agent_before_left_stays_if_it_is_known_and_is_taken_back_if_not() {
     assert_eq!(acting.take_over(&BTreeSet::from([2, 3])), BTreeSet::from([3, 4]));
     assert_eq!(told.recv().unwrap(), 4);
     assert!(acting.left_over().is_empty() && acting.has_hold);
+}
+
+/// Holds whoever acts up with the first order; what comes of the others once it goes on.
+#[track_caller]
+fn after_a_delay(others: Vec<Action>, enforced: &[StepKind]) -> Vec<(u64, OutcomeResult, String)> {
+    let (go, gate) = channel::<()>();
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+        let Some(Order::Take(action)) = order else { return Answer::default() };
+        let _ = gate.recv();
+        Answer { outcomes: vec![outcome(&action)], ..Answer::default() }
+    })
+    .unwrap();
+    acting.hand_over(&decision(1..=1));
+    thread::sleep(Duration::from_millis(50));
+    let n = others.len();
+    acting.hand_over(&Decision { actions: others, ..Decision::default() });
+    acting.enforce_only(&enforced.iter().copied().collect());
+    drop(go);
+    let all = wait_for(&mut acting, n + 1).split_off(1);
+    all.into_iter().map(|one| (one.action, one.result, one.detail)).collect()
+}
+
+#[test]
+fn an_order_that_waited_is_not_begun_once_nobody_means_it_any_more() {
+    use OutcomeResult::{Done, Failed, Refused};
+    use StepKind::{KillContainers, Reclaim};
+    let late = Nanos(1);
+    let never = Nanos(u64::MAX);
+    let both: &[StepKind] = &[KillContainers, Reclaim];
+    #[rustfmt::skip]
+    let table = [
+        // (step, enforced, deadline) of 2 and of 3, what is enforced then, what comes of 2 and of 3
+        ((Reclaim, true, never), (Reclaim, true, never), both,
+            [(Done, "pod-2"), (Done, "pod-3")]),
+        ((KillContainers, true, late), (Reclaim, false, late), both,
+            [(Failed, "not begun: its time was over"), (Failed, "not begun: its time was over")]),
+        ((KillContainers, true, never), (KillContainers, true, never), both,
+            [(Failed, "not begun: a later step has taken its place"), (Done, "pod-3")]),
+        // What is only recorded takes nobody's place.
+        ((KillContainers, true, never), (KillContainers, false, never), both,
+            [(Done, "pod-2"), (Done, "pod-3")]),
+        ((KillContainers, true, never), (KillContainers, false, never), &[Reclaim],
+            [(Refused, "not begun: it is no longer enforced"), (Done, "pod-3")]),
+    ];
+    for (second, third, enforced, want) in table {
+        let one = |id, (step, is_enforced, deadline)| Action {
+            step,
+            is_enforced,
+            deadline,
+            ..action(id)
+        };
+        let got = after_a_delay(vec![one(2, second), one(3, third)], enforced);
+        let want =
+            [2, 3].into_iter().zip(want).map(|(id, (result, told))| (id, result, told.into()));
+        assert_eq!(got, want.collect::<Vec<_>>(), "{second:?} {third:?} {enforced:?}");
+    }
+}
+
+#[test]
+fn a_release_that_finds_no_room_is_handed_over_as_soon_as_there_is_some() {
+    let (tell, told) = channel();
+    let (go, gate) = channel::<()>();
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+        match order {
+            Some(Order::Take(_)) => {
+                let _ = gate.recv();
+            }
+            Some(Order::Release(release)) => tell.send(release.action).unwrap(),
+            _ => {}
+        }
+        Answer::default()
+    })
+    .unwrap();
+    acting.hand_over(&decision(1..=1));
+    thread::sleep(Duration::from_millis(50));
+    let n = 2 * ROOM as u64;
+    let release = |action| Release {
+        action,
+        target: Target::default(),
+        why: crate::model::decision::ReleaseReason::Over,
+        is_enforced: true,
+    };
+    acting.hand_over(&Decision { releases: (1..=n).map(release).collect(), ..Decision::default() });
+    assert!(!acting.is_idle());
+    drop(go);
+    let mut released = BTreeSet::new();
+    for _ in 0..500 {
+        acting.heard();
+        released.extend(told.try_iter());
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(released, (1..=n).collect());
+    assert!(acting.is_idle());
 }

@@ -5,13 +5,17 @@ fn standing(n: u64) -> ReliefStanding {
     serde_json::from_value(serde_json::json!({ "nActions": n })).unwrap()
 }
 
+fn restore(state: &mut State, boot_id: &str) -> Option<ReliefStanding> {
+    state.restore(boot_id, &standing(0), Nanos(0))
+}
+
 #[test]
 fn what_is_kept_is_found_again_in_the_same_boot_only() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("made/by/it");
     let mut first = State::at(&dir);
     first.claim().unwrap();
-    assert_eq!(first.restore("this boot"), None, "nothing was kept yet");
+    assert_eq!(restore(&mut first, "this boot"), None, "nothing was kept yet");
     first.keep(&standing(3));
     drop(first);
     let file = dir.join("relief.json");
@@ -29,7 +33,7 @@ fn what_is_kept_is_found_again_in_the_same_boot_only() {
         fs::write(&file, &text).unwrap();
         let mut next = State::at(&dir);
         next.claim().unwrap();
-        assert_eq!(next.restore(boot_id), want, "{text:?} at {boot_id}");
+        assert_eq!(restore(&mut next, boot_id), want, "{text:?} at {boot_id}");
     }
 }
 
@@ -43,7 +47,7 @@ fn only_one_enforces_and_who_does_is_named() {
     for word in [&own, "/lock", "--mode observe"] {
         assert!(told.contains(word), "{told}");
     }
-    assert!(!second.is_ours() && second.restore("boot").is_none());
+    assert!(!second.is_ours() && restore(&mut second, "boot").is_none());
     drop(first);
     second.claim().unwrap();
 }
@@ -69,7 +73,7 @@ fn where_nothing_can_be_kept_it_goes_on_and_says_so() {
     let mut state = State::at(&file.join("below"));
     state.claim().unwrap();
     state.keep(&standing(1));
-    assert_eq!(state.restore("boot"), None);
+    assert_eq!(restore(&mut state, "boot"), None);
     let told = state.capability().unwrap();
     assert_eq!(told.state, CapabilityState::Absent);
     assert!(told.remedy.is_some_and(|remedy| remedy.contains("--state-dir")), "{}", told.detail);

@@ -51,6 +51,8 @@ pub struct ReliefStanding {
     enforced: BTreeSet<StepKind>,
 }
 
+/// A step whose time was over for longer when somebody came to go on with it is not gone on with.
+const STALE: Nanos = Nanos(5 * Nanos::SECOND.0);
 /// How long after a victim's memory is back a figure that is no average shows what is left: the
 /// next readings are there.
 const READ_ANEW: Nanos = Nanos(2 * Nanos::SECOND.0);
@@ -87,6 +89,19 @@ impl ReliefStanding {
     /// Learns which squeezes are: whoever ended in good order has taken all of its own back.
     pub fn learn_squeezed(&mut self, in_force: &BTreeSet<u64>) {
         self.squeezes.keep(in_force);
+    }
+
+    /// What still holds of it for one who goes on with it `now`, and whose `own` standing it takes
+    /// the place of. Who was chosen long ago is not who would be chosen now, and no action may have
+    /// the number of another.
+    #[must_use]
+    pub fn gone_on_with(mut self, own: &Self, now: Nanos) -> Self {
+        self.n_actions = self.n_actions.max(own.n_actions);
+        let is_stale = |pending: &Pending| now.since(pending.action.deadline) > STALE;
+        if let Some(pending) = self.pending.take_if(|pending| is_stale(pending)) {
+            self.squeezes.give_up(pending.action.id);
+        }
+        self
     }
 
     /// Writes a step down, and remembers it.

@@ -1,5 +1,6 @@
 mod properties;
 mod reach;
+mod resumed;
 mod undone;
 
 use std::collections::BTreeMap;
