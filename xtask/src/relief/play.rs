@@ -20,6 +20,7 @@ use super::churn::Churn;
 use super::facts::{Facts, Line, Play};
 use super::file::{self, Order, Scenario, Work};
 use super::set::{self, BYSTANDER, GO, Loading, Set};
+use super::still::Clock;
 use super::watch::{self, Role, Watch};
 use crate::clock::{Since, monotonic_ns};
 use crate::v2;
@@ -36,6 +37,7 @@ pub(crate) fn all(dir: &Path, results: &mut File) -> Result<()> {
         |line: &Line| -> Result<()> { Ok(writeln!(results, "{}", serde_json::to_string(line)?)?) };
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned();
     say(&Line::Up { kernel: kernel.clone() })?;
+    let clock = Clock::start()?;
     survive()?;
     let scenarios = file::read_all(&dir.join("relief"))?;
     let mount = v2::mount()?;
@@ -43,10 +45,12 @@ pub(crate) fn all(dir: &Path, results: &mut File) -> Result<()> {
     for line in plan.lines() {
         let play: Play = serde_json::from_str(line).context("the plan is no JSON")?;
         say(&Line::Begin { play: play.clone() })?;
+        drop(clock.take());
         let done = scenarios.iter().find(|s| s.name == play.scenario).context("no such scenario");
         match done.and_then(|scenario| one(scenario, &play, &mount)) {
             Ok(facts) => {
-                let facts = Box::new(Facts { kernel: kernel.clone(), ..facts });
+                let (kernel, still) = (kernel.clone(), clock.take());
+                let facts = Box::new(Facts { kernel, still, ..facts });
                 say(&Line::Ran { play, facts })?;
             }
             Err(why) => say(&Line::Broke { play, why: format!("{why:#}") })?,
