@@ -19,6 +19,7 @@ mod running;
 mod scene;
 mod squeeze;
 mod steps;
+mod sweep;
 mod work;
 
 use std::collections::BTreeSet;
@@ -37,8 +38,11 @@ use self::mrelease::Releaser;
 use self::reclaiming::Reclaiming;
 use self::running::Running;
 use self::scene::{Scene, Stage};
+use self::sweep::Sweeps;
 use crate::clock;
-use crate::model::decision::{Action, Outcome, Release, ReleaseReason, StepKind, Target};
+use crate::model::decision::{
+    Action, Outcome, OutcomeResult, Release, ReleaseReason, StepKind, Target,
+};
 use crate::model::pattern::PathPattern;
 use crate::model::units::{Bytes, Nanos};
 
@@ -95,6 +99,7 @@ pub struct Actor {
     running: Vec<Running>,
     releaser: Releaser,
     reclaiming: Vec<Reclaiming>,
+    sweeps: Sweeps,
     /// Releases that have failed.
     owed: Vec<Release>,
     /// When they were last tried again.
@@ -119,7 +124,7 @@ impl Actor {
             Group::open(&root, &entry.path, entry.cgroup).is_ok()
         })?;
         let guard = Guard::new(&options.proc, options.never_touch.clone());
-        let (likely, running, releaser, reclaiming, owed, settled) = Default::default();
+        let (likely, running, releaser, reclaiming, sweeps, owed, settled) = Default::default();
         Ok(Self {
             options,
             root,
@@ -129,6 +134,7 @@ impl Actor {
             running,
             releaser,
             reclaiming,
+            sweeps,
             owed,
             settled,
         })
@@ -193,11 +199,15 @@ impl Actor {
         let mut news = Vec::new();
         self.running.retain_mut(|running| match running.look(stage) {
             Some(outcome) => {
+                if outcome.result == OutcomeResult::Done {
+                    self.sweeps.begin(running.action, stage.root, &running.scene);
+                }
                 news.push(outcome);
                 false
             }
             None => true,
         });
+        news.extend(self.sweeps.look());
         news.extend(self.reclaimed());
         news.extend(self.settle(clock::now().boot));
         news
@@ -213,7 +223,7 @@ impl Actor {
     /// True while there is somebody whose end is awaited: `news` has to be asked for.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        !self.running.is_empty() || !self.reclaiming.is_empty()
+        !self.running.is_empty() || !self.reclaiming.is_empty() || self.sweeps.is_busy()
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn reclaim(group: &Group, want: Bytes, until: Nanos) -> Result<Reclai
     let now = group.bytes("memory.current");
     let freed = before.zip(now).map(|(before, now)| Bytes(before.saturating_sub(now)));
     let measured = freed.map_or("unknown".into(), size);
-    let asked = size(want);
+    let asked = if want.0 > i64::MAX as u64 { "all".into() } else { size(want) };
     if given == 0 && freed.is_none_or(|freed| freed.0 == 0) {
         return Err(Failure::Told(format!("{path}: none of {asked} could be taken back")));
     }

@@ -66,11 +66,18 @@ fn ended() -> Failure {
     Failure::Told("reclaim has ended, and nobody knows how".into())
 }
 
-/// One cgroup after the other, until there is enough.
+/// One cgroup after the other, until there is enough. A failure counts only where nothing came back.
 fn all(groups: &[Group], mut want: Option<Bytes>, until: Nanos) -> Result<Done, Failure> {
-    let (mut told, mut freed) = (Vec::new(), None);
+    let (mut told, mut freed, mut failed) = (Vec::new(), None, None);
     for group in groups {
-        let Reclaimed { freed: part, detail } = reclaim(group, wanted(group, want)?, until)?;
+        let done = wanted(group, want).and_then(|want| reclaim(group, want, until));
+        let Reclaimed { freed: part, detail } = match done {
+            Ok(done) => done,
+            Err(why) => {
+                failed = failed.or(Some(why));
+                continue;
+            }
+        };
         told.push(detail);
         freed = freed.into_iter().chain(part).reduce(|a: Bytes, b| Bytes(a.0 + b.0));
         want = want.map(|want| Bytes(want.0.saturating_sub(part.unwrap_or_default().0)));
@@ -78,7 +85,10 @@ fn all(groups: &[Group], mut want: Option<Bytes>, until: Nanos) -> Result<Done, 
             break;
         }
     }
-    Ok(Done { detail: told.join("; "), freed })
+    match failed.filter(|_| told.is_empty()) {
+        Some(why) => Err(why),
+        None => Ok(Done { detail: told.join("; "), freed }),
+    }
 }
 
 #[cfg(test)]

@@ -222,7 +222,9 @@ impl Actor {
         let first = running.first(&self.options.proc, left, began);
         // The same victims are watched once: the later step has them.
         self.running.retain(|old| !old.scene.ids().eq(running.scene.ids()));
-        if !left.is_empty() {
+        if left.is_empty() {
+            self.sweeps.begin(running.action, &self.root, &running.scene);
+        } else {
             self.running.push(running);
         }
         first
