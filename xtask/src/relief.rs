@@ -9,11 +9,13 @@ pub(crate) mod figures;
 pub(crate) mod file;
 pub(crate) mod host;
 mod judge;
+mod latency;
 mod offer;
 mod play;
 mod pods;
 mod probe;
 mod set;
+mod still;
 mod table;
 mod watch;
 

@@ -62,6 +62,11 @@ impl Group {
 
     /// Kills what runs in it and removes it.
     pub(crate) fn remove(&self) -> Result<()> {
+        self.remove_within(Duration::from_secs(10))
+    }
+
+    /// The same, for those who may be slow to die.
+    pub(crate) fn remove_within(&self, limit: Duration) -> Result<()> {
         if !self.dir.exists() {
             return Ok(());
         }
@@ -69,7 +74,7 @@ impl Group {
         let since = Since::now();
         // A killed process leaves its cgroup only when it has ended.
         while let Err(why) = fs::remove_dir(&self.dir) {
-            if !since.within(Duration::from_secs(10)) {
+            if !since.within(limit) {
                 bail!("cannot remove cgroup {}: {why}", self.dir.display());
             }
             thread::sleep(Duration::from_millis(20));

@@ -28,6 +28,8 @@ pub(crate) enum Line {
     Ran { play: Play, facts: Box<Facts> },
     /// It could not be played.
     Broke { play: Play, why: String },
+    /// What it left behind cannot be removed: the rest needs another machine.
+    Spent,
     /// All have been.
     Done,
 }
@@ -43,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) onset_ns: u64,
     /// When watching ended.
     pub(crate) end_ns: u64,
+    /// When the machine itself stood still.
+    pub(crate) still: Vec<Still>,
     pub(crate) deaths: Vec<Death>,
     /// What the loads said of themselves: when they began, what they had done by their end.
     pub(crate) loads: Vec<serde_json::Value>,
@@ -60,6 +64,14 @@ pub(crate) struct Facts {
     pub(crate) limits_left: Vec<Limit>,
     /// What went wrong with the set, and not with the agent.
     pub(crate) troubles: Vec<String>,
+}
+
+/// A time in which the emulator had no CPU, or the host none for the emulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Still {
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
 }
 
 /// A process that ended although nobody outside the agent or the kernel had told it to.

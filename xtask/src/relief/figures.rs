@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Death, Facts};
+use super::facts::{Death, Facts, Still};
+use super::latency::{Latency, on_guest_clock, still, within};
 use super::probe::Ping;
 use super::set::BYSTANDER;
 
@@ -29,9 +30,8 @@ pub(crate) struct Figures {
     pub(crate) kernel_oom_kills: u64,
     pub(crate) idle: Latency,
     pub(crate) during: Latency,
-    /// The most by which a ping was sent too late: by so much the measuring machine itself stood
-    /// still.
-    pub(crate) host_late_ms: f64,
+    /// For how long the machine, or the one that measures, stood still. Nobody's wait counts then.
+    pub(crate) still_s: f64,
     /// The bystander's 99th percentile, in multiples of its idle one.
     pub(crate) slower: Option<f64>,
     pub(crate) full_pressure_s: f64,
@@ -47,27 +47,14 @@ pub(crate) struct Figures {
     pub(crate) agent_alive: Option<bool>,
 }
 
-/// How a bystander answered.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Latency {
-    pub(crate) n_pings: usize,
-    pub(crate) n_unanswered: usize,
-    pub(crate) p50_ms: f64,
-    pub(crate) p99_ms: f64,
-    pub(crate) p999_ms: f64,
-    /// The longest time without any answer.
-    pub(crate) longest_gap_ms: f64,
-}
-
 impl Figures {
     /// Works them out.
     pub(super) fn of(facts: &Facts, pings: &[Ping]) -> Self {
-        let late_ns = pings.iter().map(|ping| ping.late_ns).max().unwrap_or(0);
+        let still = still(facts, pings);
         let pings = on_guest_clock(pings);
         let during = facts.onset_ns..facts.end_ns;
-        let idle = Latency::of(&pings, facts.idle_ns, during.start);
-        let users = Latency::of(&pings, during.start, during.end);
+        let idle = Latency::of(&pings, &still, facts.idle_ns, during.start);
+        let users = Latency::of(&pings, &still, during.start, during.end);
         let mut victims: Vec<String> = Vec::new();
         for name in facts.deaths.iter().filter(|d| counts(d)).map(|death| &death.name) {
             if !name.is_empty() && !victims.contains(name) {
@@ -76,7 +63,7 @@ impl Figures {
         }
         let first = facts.deaths.iter().filter(|death| counts(death)).map(|d| d.at_ns).min();
         let from = first.unwrap_or(during.start);
-        let calm = first_calm(facts, &pings, from, &idle);
+        let calm = first_calm(facts, &pings, &still, from, &idle);
         let agent = facts.agent.as_ref();
         let seconds = seconds(during.start, during.end).max(1.0);
         let acted = agent.and_then(|agent| agent.offered.as_ref()).and_then(|offered| {
@@ -92,7 +79,7 @@ impl Figures {
             kernel_oom_kills: facts.kernel_oom_kills,
             idle,
             during: users,
-            host_late_ms: late_ns as f64 / 1e6,
+            still_s: within(&still, during.start, during.end) as f64 / 1e9,
             slower: (idle.p99_ms > 0.0).then(|| users.p99_ms / idle.p99_ms),
             full_pressure_s: full_pressure(facts),
             swapped_in: facts.vmstat.swapped_in,
@@ -117,53 +104,12 @@ fn seconds(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1e9
 }
 
-/// Pings with their times on the guest's clock. Of all answers, the one that was fastest back
-/// tells how far the clocks are apart; both run at the same speed.
-pub(super) fn on_guest_clock(pings: &[Ping]) -> Vec<(u64, Option<u64>)> {
-    let offsets = pings
-        .iter()
-        .filter_map(|ping| Some(i128::from(ping.answered_ns?) - i128::from(ping.guest_ns)));
-    let Some(offset) = offsets.min() else { return Vec::new() };
-    let guest = |host: u64| u64::try_from(i128::from(host) - offset).unwrap_or(0);
-    pings.iter().map(|ping| (guest(ping.sent_ns), ping.answered_ns.map(guest))).collect()
-}
-
-impl Latency {
-    /// Of the pings sent from `from` to `to`; one without an answer has waited until `to`.
-    fn of(pings: &[(u64, Option<u64>)], from: u64, to: u64) -> Self {
-        let sent = pings.iter().filter(|(sent, _)| (from..to).contains(sent));
-        let mut waits: Vec<f64> = sent
-            .clone()
-            .map(|(sent, answered)| seconds(*sent, answered.unwrap_or(to)) * 1e3)
-            .collect();
-        waits.sort_by(f64::total_cmp);
-        let mut answers: Vec<u64> = pings.iter().filter_map(|(_, answered)| *answered).collect();
-        answers.retain(|at| (from..to).contains(at));
-        answers.extend([from, to]);
-        answers.sort_unstable();
-        let gaps = answers.windows(2).map(|pair| seconds(pair[0], pair[1]) * 1e3);
-        Self {
-            n_pings: waits.len(),
-            n_unanswered: sent.filter(|(_, answered)| answered.is_none()).count(),
-            p50_ms: percentile(&waits, 0.5),
-            p99_ms: percentile(&waits, 0.99),
-            p999_ms: percentile(&waits, 0.999),
-            longest_gap_ms: if waits.is_empty() { 0.0 } else { gaps.fold(0.0, f64::max) },
-        }
-    }
-}
-
-/// The value below or at which that share of sorted values lies; 0 of none.
-fn percentile(sorted: &[f64], share: f64) -> f64 {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(rank.max(1) - 1).copied().unwrap_or(0.0)
-}
-
 /// When it was first calm for a second after `from`: little `full` pressure, and the bystander
 /// about as fast as when idle.
 fn first_calm(
     facts: &Facts,
     pings: &[(u64, Option<u64>)],
+    still: &[Still],
     from: u64,
     idle: &Latency,
 ) -> Option<u64> {
@@ -171,7 +117,7 @@ fn first_calm(
     facts.moments.windows(2).filter(|pair| pair[1].at_ns > from).find_map(|pair| {
         let (a, b) = (&pair[0], &pair[1]);
         let full = b.full_us.saturating_sub(a.full_us) as f64 / 1e6 / seconds(a.at_ns, b.at_ns);
-        let users = Latency::of(pings, a.at_ns.max(from), b.at_ns);
+        let users = Latency::of(pings, still, a.at_ns.max(from), b.at_ns);
         let calm = full < CALM && (users.n_pings == 0 || users.p99_ms < fast);
         calm.then_some(b.at_ns.max(from))
     })
@@ -208,25 +154,6 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
-    const MS: u64 = 1_000_000;
-
-    #[test]
-    fn percentiles_are_of_the_nearest_rank() {
-        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
-        #[rustfmt::skip]
-        let table: [(&[f64], f64, f64); 6] = [
-            // values,   share, value
-            (&[],        0.99,  0.0),
-            (&[7.0],     0.5,   7.0),
-            (&[1.0, 9.0], 0.5,  1.0),
-            (&[1.0, 9.0], 0.99, 9.0),
-            (&hundred,   0.99,  99.0),
-            (&hundred,   0.999, 100.0),
-        ];
-        for (values, share, want) in table {
-            assert_eq!(percentile(values, share), want, "{share} of {values:?}");
-        }
-    }
 
     #[test]
     fn the_median_is_the_middle_and_the_worst_the_largest() {
@@ -241,28 +168,6 @@ mod tests {
         for (values, want) in table {
             assert_eq!(median_and_worst(values), want, "{values:?}");
         }
-    }
-
-    #[test]
-    fn a_ping_without_an_answer_has_waited_until_the_end() {
-        let pings = [(0, Some(2 * MS)), (10 * MS, Some(12 * MS)), (20 * MS, None), (99 * MS, None)];
-        let latency = Latency::of(&pings, 0, 50 * MS);
-        assert_eq!((latency.n_pings, latency.n_unanswered), (3, 1));
-        assert_eq!((latency.p50_ms, latency.p99_ms, latency.longest_gap_ms), (2.0, 30.0, 38.0));
-    }
-
-    #[test]
-    fn clocks_are_aligned_by_the_fastest_answer() {
-        let ping = |sent_ns, answered, guest_ns| Ping {
-            sent_ns,
-            answered_ns: answered,
-            late_ns: 0,
-            guest_ns,
-        };
-        let pings = [ping(100, Some(110), 1005), ping(200, Some(240), 1138), ping(300, None, 0)];
-        let aligned = on_guest_clock(&pings);
-        // 240 on the host is 1138 in the guest, or a little later.
-        assert_eq!(aligned, [(998, Some(1008)), (1098, Some(1138)), (1198, None)]);
     }
 
     #[test]

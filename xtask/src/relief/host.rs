@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::agents::Agent;
 use super::facts::{Facts, Line, Play};
-use super::figures::{Figures, on_guest_clock};
+use super::figures::Figures;
 use super::file::Scenario;
 use super::judge::{Verdict, judge};
+use super::latency::on_guest_clock;
 use super::probe::{Ping, Probe};
 use crate::setup::Kernel;
 use crate::vm::Lab;
@@ -98,7 +99,7 @@ impl Played {
                 text += if self.passed() { "ok" } else { "FAILED" };
                 let seconds = |at: Option<f64>| at.map_or("-".into(), |at| format!("{at:.1} s"));
                 text += &format!(
-                    " (kill {}, recovered {}, victims {}, kernel kills {}, p99 {:.0} ms, idle {:.0} ms, gap {:.0} ms, host late {:.0} ms)",
+                    " (kill {}, recovered {}, victims {}, kernel kills {}, p99 {:.0} ms, idle {:.0} ms, gap {:.0} ms, still {:.1} s)",
                     seconds(f.kill_s),
                     seconds(f.recover_s),
                     if f.victims.is_empty() { "none".into() } else { f.victims.join(" ") },
@@ -106,7 +107,7 @@ impl Played {
                     f.during.p99_ms,
                     f.idle.p99_ms,
                     f.during.longest_gap_ms,
-                    f.host_late_ms,
+                    f.still_s,
                 );
             }
             (None, None) => {}
@@ -190,7 +191,7 @@ fn one_boot(
                 drop(probe.take());
                 tell(Played::broke(play, why));
             }
-            Line::Done => done = true,
+            Line::Spent | Line::Done => done = true,
         }
         Ok(())
     });

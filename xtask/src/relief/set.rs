@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -18,6 +19,8 @@ use crate::v2::Group;
 const DISK: &str = "/disk";
 /// The kubelet's default hard threshold.
 const HARD: u64 = 100 << 20;
+/// Whoever waits for a page from a slow disk dies only when it has come.
+const DIES_WITHIN: Duration = Duration::from_secs(60);
 /// Files that relief may change for a time.
 const SQUEEZED: [&str; 3] = ["memory.high", "memory.max", "cpu.weight"];
 /// The pod that the outside pings.
@@ -180,7 +183,7 @@ impl Set {
     /// Kills all that runs and takes down what stands.
     pub(super) fn down(mut self) -> Result<()> {
         while let Some(group) = self.groups.pop() {
-            group.remove()?;
+            group.remove_within(DIES_WITHIN)?;
         }
         self.swap.take().map_or(Ok(()), swap_off)
     }

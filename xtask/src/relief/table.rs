@@ -4,7 +4,7 @@ use super::figures::{Figures, median_and_worst};
 use super::host::Played;
 use crate::bench::table::table;
 
-const HEAD: [&str; 14] = [
+const HEAD: [&str; 15] = [
     "scenario / agent",
     "runs",
     "failed",
@@ -18,6 +18,7 @@ const HEAD: [&str; 14] = [
     "gap ms",
     "x idle",
     "swapped MiB",
+    "still s",
     "agent",
 ];
 
@@ -69,6 +70,7 @@ fn row(scenario: &str, agent: &str, those: &[&Played]) -> Vec<String> {
         over(&|f| Some(f.during.longest_gap_ms), 0),
         over(&|f| f.slower, 1),
         over(&|f| Some((f.swapped_in + f.swapped_out) as f64 / 256.0), 0),
+        over(&|f| Some(f.still_s), 1),
         figures.iter().rev().find_map(|figures| agent_of(figures)).unwrap_or_else(|| "-".into()),
     ]
 }
