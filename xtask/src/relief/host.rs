@@ -22,6 +22,9 @@ pub(super) const AROUND: f64 = 22.0;
 /// The same, before it is given up.
 const PATIENCE: f64 = 150.0;
 
+/// So many machines that end before they have played anything are no accident.
+const USELESS: usize = 3;
+
 /// One play, over.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -138,14 +141,21 @@ pub(crate) fn play(
         let mut open: Vec<Play> =
             plays.iter().filter(|play| boot_of(play) == boot).cloned().collect();
         // A machine that is lost takes one play with it; the rest get another.
+        let mut n_useless = 0;
         while !open.is_empty() {
             let before = open.len();
             let ended = one_boot(lab, kernel, scenarios, boot, &open.clone(), &mut |played| {
                 open.retain(|play| *play != played.play);
                 tell(played);
             });
+            n_useless = if open.len() == before { n_useless + 1 } else { 0 };
             if let Err(why) = ended {
                 if lab.told_to_end() {
+                    return;
+                }
+                if n_useless == USELESS {
+                    let why = format!("{USELESS} machines in a row played nothing\n{why:#}");
+                    open.drain(..).for_each(|play| tell(Played::broke(play, why.clone())));
                     return;
                 }
                 let lost = open.remove(0);

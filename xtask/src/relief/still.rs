@@ -1,16 +1,14 @@
 //! Times in which the machine stood still: its emulator had to wait for the host. A thread that
-//! needs no memory and yields to nobody notices, and whoever waited then did not wait for the node.
+//! needs no memory and comes before nearly everybody notices, and whoever waited then did not wait for the node.
 
-use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::facts::Still;
 use crate::clock::monotonic_ns;
-use crate::shell::quietly;
 
 /// How often it looks at the clock.
 const EVERY: Duration = Duration::from_millis(20);
@@ -22,16 +20,16 @@ const LATE_NS: u64 = 100_000_000;
 pub(super) struct Clock(Arc<Mutex<Vec<Still>>>);
 
 impl Clock {
-    /// Starts to look. Before anything else does: it waits for a child of its own.
+    /// Starts to look.
     pub(super) fn start() -> Result<Self> {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (clock, (tell, told)) = (Self(Arc::clone(&seen)), std::sync::mpsc::channel());
+        let clock = Self(Arc::clone(&seen));
+        let (tell, told) = mpsc::channel();
         thread::Builder::new().spawn(move || {
-            let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-            let mut ahead = Command::new("chrt");
-            let done = quietly(ahead.args(["-f", "-p", "50", &thread]));
+            // Of this thread alone, and before nearly everybody else.
+            let ahead = rustix::process::setpriority_process(None, -20);
             // Nobody is left to be told only if the guest has ended.
-            let _ = tell.send(done.map(drop));
+            let _ = tell.send(ahead);
             let mut last = monotonic_ns();
             loop {
                 thread::sleep(EVERY);
@@ -44,7 +42,7 @@ impl Clock {
                 last = now;
             }
         })?;
-        told.recv()??;
+        told.recv()?.context("cannot put the clock before other work")?;
         Ok(clock)
     }
 
