@@ -28,7 +28,7 @@ struct Tree {
 impl Tree {
     fn new(files: &[(&str, &str)]) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let dir = root.path().join("work");
+        let dir = root.path().join("busy");
         fs::create_dir(&dir).unwrap();
         for (file, text) in [("cgroup.procs", "")].iter().chain(files) {
             fs::write(dir.join(file), format!("{text}\n")).unwrap();
@@ -38,8 +38,8 @@ impl Tree {
 
     fn target(&self) -> Target {
         let id = CgroupId(fs::metadata(&self.dir).unwrap().ino());
-        let path = CgroupPath("/work".into());
-        Target { name: "/work".into(), cgroup: Some(id), path: Some(path), ..Target::default() }
+        let path = CgroupPath("/busy".into());
+        Target { name: "/busy".into(), cgroup: Some(id), path: Some(path), ..Target::default() }
     }
 
     fn says(&self, file: &str) -> String {
@@ -187,8 +187,8 @@ fn a_dry_run_says_what_it_would_write_and_writes_nothing() {
         Tree::new(&[("cpu.weight", "100"), ("memory.reclaim", ""), ("memory.current", "8388608")]);
     let (mut actor, state) = actor_of(tree.root.path());
     for (step, want) in [
-        (StepKind::Squeeze, "would write /work/cpu.weight from 100 to 10"),
-        (StepKind::Reclaim, "would take 1024 KiB back from /work"),
+        (StepKind::Squeeze, "would write /busy/cpu.weight from 100 to 10"),
+        (StepKind::Reclaim, "would take 1024 KiB back from /busy"),
     ] {
         let outcome = actor.take(&against(CPU, step, tree.target()));
         assert_eq!((outcome.result, outcome.detail.as_str()), (Done, want));
@@ -197,7 +197,7 @@ fn a_dry_run_says_what_it_would_write_and_writes_nothing() {
         Release { action: 7, target: tree.target(), why: ReleaseReason::Over, is_enforced: false };
     actor.take(&tree.squeeze(7, CPU, None));
     let outcome = actor.release(&dry);
-    assert_eq!(outcome.detail, "would write /work/cpu.weight from 10 back to 100");
+    assert_eq!(outcome.detail, "would write /busy/cpu.weight from 10 back to 100");
     assert_eq!((tree.says("cpu.weight"), tree.says("memory.reclaim")), ("10".into(), "".into()));
     assert!(state.path().join("squeezes.json").exists());
 }
@@ -208,12 +208,12 @@ fn what_the_kernel_lacks_or_refuses_is_named_with_the_way_out() {
     #[rustfmt::skip]
     let table = [
         // step, because of, file that is missing or a directory, it is missing, why
-        (StepKind::Squeeze, MEMORY, "memory.high",    true,  "/work/memory.high is not there: the memory controller is off"),
-        (StepKind::Squeeze, MEMORY, "memory.current", true,  "/work/memory.current is not there: the memory controller is off"),
-        (StepKind::Squeeze, CPU,    "cpu.weight",     true,  "/work/cpu.weight is not there: the cpu controller is off"),
-        (StepKind::Reclaim, MEMORY, "memory.reclaim", true,  "/work/memory.reclaim is not there: the memory controller is off, or Linux is older than 5.19"),
-        (StepKind::Squeeze, CPU,    "cpu.weight",     false, "cannot read /work/cpu.weight: Is a directory"),
-        (StepKind::Reclaim, MEMORY, "memory.reclaim", false, "cannot write \"1048576\" to /work/memory.reclaim: Is a directory"),
+        (StepKind::Squeeze, MEMORY, "memory.high",    true,  "/busy/memory.high is not there: the memory controller is off"),
+        (StepKind::Squeeze, MEMORY, "memory.current", true,  "/busy/memory.current is not there: the memory controller is off"),
+        (StepKind::Squeeze, CPU,    "cpu.weight",     true,  "/busy/cpu.weight is not there: the cpu controller is off"),
+        (StepKind::Reclaim, MEMORY, "memory.reclaim", true,  "/busy/memory.reclaim is not there: the memory controller is off, or Linux is older than 5.19"),
+        (StepKind::Squeeze, CPU,    "cpu.weight",     false, "cannot read /busy/cpu.weight: Is a directory"),
+        (StepKind::Reclaim, MEMORY, "memory.reclaim", false, "cannot write \"1048576\" to /busy/memory.reclaim: Is a directory"),
     ];
     for (step, on, file, is_missing, why) in table {
         let tree = Tree::new(&full);
@@ -271,9 +271,9 @@ fn a_cgroup_that_is_gone_is_forgotten() {
     fs::remove_dir_all(&tree.dir).unwrap();
     let release = Release { action: 7, target, why: ReleaseReason::Over, is_enforced: true };
     let outcome = actor.release(&release);
-    assert_eq!((outcome.result, outcome.detail.as_str()), (Done, "cgroup /work is gone"));
+    assert_eq!((outcome.result, outcome.detail.as_str()), (Done, "cgroup /busy is gone"));
     let text = fs::read_to_string(state.path().join("squeezes.json")).unwrap();
-    assert!(!text.contains("/work"), "{text}");
+    assert!(!text.contains("/busy"), "{text}");
 }
 
 #[test]
@@ -301,8 +301,8 @@ fn reclaim_asks_for_pieces_until_it_has_all_or_its_time_is_over() {
     #[rustfmt::skip]
     let table = [
         // wanted in MiB, time in ms, how it ends
-        (10, 60_000, "/work: 10 MiB asked, 0 bytes came back"),
-        (10, 0,      "/work: 10 MiB asked, 0 bytes came back; the time was over"),
+        (10, 60_000, "/busy: 10 MiB asked, 0 bytes came back"),
+        (10, 0,      "/busy: 10 MiB asked, 0 bytes came back; the time was over"),
     ];
     for (want, time, detail) in table {
         let tree = Tree::new(&[("memory.current", "83886080"), ("memory.reclaim", "")]);
@@ -344,13 +344,13 @@ fn what_could_not_be_undone_is_tried_again_and_told_when_it_is() {
 fn whoever_cannot_be_told_from_process_1_or_isobar_is_neither_held_back_nor_ended() {
     use StepKind::{KillContainers, Reclaim, Squeeze, StopContainers};
     let own = std::process::id().to_string();
-    let hidden = "1 processes of /work are in a PID namespace that this one does not show";
+    let hidden = "1 processes of /busy are in a PID namespace that this one does not show";
     #[rustfmt::skip]
     let table = [
         // its processes, why nothing is done
         ("0",  hidden),
-        (&own, "cgroup /work is never touched: isobar runs in it"),
-        ("1",  "cgroup /work is never touched: process 1 runs in it"),
+        (&own, "cgroup /busy is never touched: isobar runs in it"),
+        ("1",  "cgroup /busy is never touched: process 1 runs in it"),
     ];
     for (procs, why) in table {
         for step in [Reclaim, Squeeze, StopContainers, KillContainers] {
