@@ -4,12 +4,14 @@
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use isobar::model::cgroup::CgroupId;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
@@ -248,6 +250,11 @@ impl Group {
 
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Its number, by which the kernel calls it.
+    pub(crate) fn id(&self) -> CgroupId {
+        CgroupId(fs::metadata(&self.dir).unwrap().ino())
     }
 
     pub(crate) fn write(&self, file: &str, value: &str) -> std::io::Result<()> {

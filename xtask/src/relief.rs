@@ -11,6 +11,7 @@ pub(crate) mod host;
 mod judge;
 mod latency;
 mod offer;
+mod peaks;
 mod play;
 mod pods;
 mod probe;

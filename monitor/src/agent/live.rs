@@ -42,9 +42,8 @@ pub enum OpenError {
 /// The node that this process runs on.
 pub struct Live {
     sources: source::Sampler,
-    kernel: Option<Kernel>,
-    /// What attaching said of each program; it does not change while the agent runs.
-    programs: Vec<Capability>,
+    /// Or why there is none.
+    kernel: Result<Kernel, Capability>,
     agreement: Agreement,
     /// Only an agent asks for them.
     triggers: Option<Triggers>,
@@ -63,31 +62,32 @@ impl Live {
         let roots = Roots { cgroup, filesystems, ..Roots::default() };
         let sources = source::Sampler::open(&roots)?;
         sources.check_is_cgroup2()?;
-        let (kernel, programs) = attach(options.kernel, &sources);
-        Ok(Self {
-            sources,
-            kernel,
-            programs,
-            agreement: Agreement::default(),
-            triggers: None,
-            tick: 0,
-        })
+        let kernel = attach(options.kernel, &sources);
+        Ok(Self { sources, kernel, agreement: Agreement::default(), triggers: None, tick: 0 })
     }
 
     /// Tells in the log which programs are not attached: an agent's first lines. A verb that looks
     /// once has better ways to say what it could not see.
     pub fn tell(&self) {
-        let lacking = |program: &&Capability| program.state != CapabilityState::Attached;
-        for Capability { name, state, detail, remedy } in self.programs.iter().filter(lacking) {
+        let lacking = |program: &Capability| program.state != CapabilityState::Attached;
+        for Capability { name, state, detail, remedy } in self.programs().into_iter().filter(lacking)
+        {
             let state = state.word();
             match remedy {
-                Some(remedy) if self.kernel.is_none() => {
+                Some(remedy) if self.kernel.is_err() => {
                     tracing::warn!(
                         "no kernel side, only pressure and files: {detail}; to have it: {remedy}"
                     );
                 }
                 _ => tracing::info!(%name, state, "{detail}"),
             }
+        }
+    }
+
+    fn programs(&self) -> Vec<Capability> {
+        match &self.kernel {
+            Ok(kernel) => kernel.capabilities(),
+            Err(none) => vec![none.clone()],
         }
     }
 }
@@ -104,7 +104,7 @@ impl Sampler for Live {
         let triggers = Triggers::new(Path::new("/proc"), self.sources.cgroup_root());
         self.triggers = triggers.map_err(|why| none("pressure", why)).ok();
         let pressure = self.triggers.as_ref().map(Triggers::alarm);
-        let event = self.kernel.as_ref().map(Kernel::urgent);
+        let event = self.kernel.as_ref().ok().map(Kernel::urgent);
         Alarms {
             pressure: pressure.and_then(|alarm| alarm.map_err(|why| none("pressure", why)).ok()),
             event: event.and_then(|alarm| alarm.map_err(|why| none("OOM kills", why)).ok()),
@@ -124,7 +124,7 @@ impl Sampler for Live {
     fn sample(&mut self, cause: Cause) -> Reading {
         self.tick += 1;
         let mut sample = self.sources.sample(self.tick, cause);
-        let read = self.kernel.as_mut().map(|kernel| kernel.read(&sample.cgroups));
+        let read = self.kernel.as_mut().ok().map(|kernel| kernel.read(&sample.cgroups));
         sample.kernel = or_gap(read, &mut sample.gaps);
         let blind = self.agreement.check(&sample);
         if let Some(kernel) = &mut sample.kernel {
@@ -137,11 +137,19 @@ impl Sampler for Live {
             triggers.follow(&sample);
             capabilities.push(triggers.capability());
         }
-        capabilities.extend_from_slice(&self.programs);
+        capabilities.extend(self.programs());
         blind.into_iter().for_each(|blind| tell_blind(&mut capabilities, blind));
         // What ended with this tick is metered by the clock, not by when the tick was due.
         let now = clock::now().boot;
-        let kernel = self.kernel.as_mut().map(|kernel| kernel.cost(self.tick, now));
+        let kernel = self.kernel.as_mut().map(|kernel| {
+            let before = kernel.follows_waits();
+            let cost = kernel.cost(self.tick, now);
+            if kernel.follows_waits() != before {
+                // PSI went on counting meanwhile.
+                self.agreement = Agreement::default();
+            }
+            cost
+        });
         Reading { sample, capabilities, kernel: kernel.unwrap_or_default() }
     }
 }
@@ -169,21 +177,12 @@ fn tell_blind(capabilities: &mut [Capability], blind: Blind) {
 }
 
 /// Attaches what the kernel allows. A refusal is told in the capabilities.
-fn attach(
-    options: kernel::Options,
-    sources: &source::Sampler,
-) -> (Option<Kernel>, Vec<Capability>) {
+fn attach(options: kernel::Options, sources: &source::Sampler) -> Result<Kernel, Capability> {
     if options.probes == Probes::None {
-        let state = CapabilityState::Off;
-        return (None, vec![kernel_side(state, "switched off by --probes none", None)]);
+        return Err(kernel_side(CapabilityState::Off, "switched off by --probes none", None));
     }
-    match Kernel::attach(options, sources.host()) {
-        Ok((kernel, programs)) => (Some(kernel), programs),
-        Err(error) => {
-            let (what, remedy) = (chain(&error), error.remedy());
-            (None, vec![kernel_side(CapabilityState::Absent, &what, Some(remedy))])
-        }
-    }
+    Kernel::attach(options, sources.host())
+        .map_err(|why| kernel_side(CapabilityState::Absent, &chain(&why), Some(why.remedy())))
 }
 
 fn kernel_side(state: CapabilityState, detail: &str, remedy: Option<&str>) -> Capability {

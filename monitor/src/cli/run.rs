@@ -10,7 +10,7 @@ use isobar::agent::{
     self, LISTEN, Live, Mode, OpenError, Options, Orders, STATE_DIR, SourceOptions, Survival,
 };
 use isobar::model::quantity::Quantity;
-use isobar::model::units::{Bytes, Nanos};
+use isobar::model::units::{Bytes, Nanos, Percent};
 use isobar::record::journal::Bounds;
 use isobar::source::kernel::{self, Probes};
 
@@ -71,6 +71,10 @@ pub(crate) struct SourceArgs {
     /// Cgroups for which the kernel side has room.
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_cgroups: u32,
+    /// Percent of the node's CPU time that following context switches may take. Above it waits are
+    /// unknown for ten minutes or longer.
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
+    probe_budget: Percent,
     /// Where cgroup v2 is mounted; found by itself if not given.
     #[arg(long, value_name = "PATH")]
     cgroup_root: Option<PathBuf>,
@@ -107,11 +111,21 @@ impl SourceArgs {
             ProbesArg::Empty => Probes::Empty,
         };
         SourceOptions {
-            kernel: kernel::Options { probes, max_cgroups: self.max_cgroups },
+            kernel: kernel::Options {
+                probes,
+                max_cgroups: self.max_cgroups,
+                budget: self.probe_budget,
+            },
             cgroup_root: self.cgroup_root.clone(),
             kubelet_root: kubelet_root.into(),
         }
     }
+}
+
+fn percent(text: &str) -> Result<Percent, String> {
+    // Percentages are read in one way everywhere: as the number that they are in JSON.
+    let read = serde_json::from_str::<Percent>(text).ok();
+    read.filter(|percent| *percent <= Percent::FULL).ok_or("a number from 0 to 100".into())
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {

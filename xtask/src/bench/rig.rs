@@ -18,7 +18,7 @@ use crate::v2::{self, Group};
 /// The beginning of the names of our cgroups; our pid follows.
 const NAME: &str = "isobar-bench-";
 
-/// The agent meters its programs from tick 3 to tick 4, and from 63 to 64; metering makes each run
+/// The agent meters its programs from tick 3 to tick 4, and from 23 to 24; metering makes each run
 /// dearer, so what is measured goes in between.
 const METERED: u64 = 5;
 
@@ -46,7 +46,8 @@ impl Rig {
     /// The agent, ready, on a port of its own.
     pub(super) fn agent(&self, probes: &str) -> Result<Agent> {
         let mut isobar = Command::new(&self.isobar);
-        isobar.arg("run").env("ISOBAR_LOG", "error");
+        // What it costs is measured here, so it is not to be left off for that.
+        isobar.args(["run", "--probe-budget", "100"]).env("ISOBAR_LOG", "error");
         // Taken again at once by the agent; nobody else is after it.
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         Agent::start(isobar, probes, &free.to_string(), self.group("agent")?)

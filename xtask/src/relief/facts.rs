@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::peaks::Peaks;
+
 /// One scenario, with one agent, once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -156,6 +158,8 @@ pub(crate) struct Agent {
 pub(crate) struct Offered {
     /// Conditions that were true, and in how many of its ticks.
     pub(crate) conditions: Vec<(String, u64)>,
+    /// How high each measure came.
+    pub(crate) peaks: Peaks,
     pub(crate) ticks: u64,
     /// Between two of its ticks.
     pub(crate) longest_tick_ms: u64,

@@ -11,6 +11,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::facts::{Action, Offered, Said};
+use super::peaks;
 use crate::clock::monotonic_ns;
 
 /// Sentences that are kept.
@@ -87,6 +88,7 @@ impl Heard {
         self.offered.longest_tick_ms = self.offered.longest_tick_ms.max(longest);
         self.last = Some((tick, boot));
         self.offered.ticks += 1;
+        peaks::look(&mut self.offered.peaks, snapshot);
         let decision = &snapshot["decision"];
         for condition in list(&decision["conditions"]) {
             if condition["status"] == "True" {
@@ -99,6 +101,10 @@ impl Heard {
         for event in list(&decision["events"]) {
             let text = format!("{}: {}", text(&event["reason"]), text(&event["message"]));
             self.offered.events.push(Said { at_ns, text });
+        }
+        for lacking in list(&snapshot["capabilities"]).filter(|one| one["state"] != "attached") {
+            let parts = ["name", "state", "detail"].map(|part| text(&lacking[part]));
+            self.note(parts.join(" "), at_ns);
         }
         self.note(text(&snapshot["headline"]), at_ns);
         for part in ["why", "verdict", "candidates"] {
@@ -158,6 +164,10 @@ mod tests {
                     "conditions": [{ "type": "MemoryPressure", "status": status }],
                     "actions": [{ "id": 7, "step": "killContainers", "target": { "name": "hog" }, "isEnforced": true }],
                 },
+                "capabilities": [
+                    { "name": "exit", "state": "attached", "detail": "tidying up" },
+                    { "name": "switch", "state": "off", "detail": format!("for {second} min") },
+                ],
                 "headline": format!("{second} wait"),
                 "explanation": { "why": [format!("{second} MiB are left")] },
             })
@@ -175,6 +185,6 @@ mod tests {
         assert_eq!((offered.actions.len(), offered.actions[0].target.as_str()), (1, "hog"));
         assert!(offered.actions[0].enforced);
         let said: Vec<&str> = offered.explanation.iter().map(|said| said.text.as_str()).collect();
-        assert_eq!(said, ["1 wait", "1 MiB are left"]);
+        assert_eq!(said, ["switch off for 1 min", "1 wait", "1 MiB are left"]);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::{fs, io, thread};
 
 use super::btf::BtfError;
+use super::budget::Budget;
 use super::fold::Ledger;
 use super::layout::{self, Host, Layout};
 use super::loader::{AttachFailure, LoadError, Loader, Sizes};
@@ -53,7 +54,7 @@ impl AttachError {
 pub(super) fn attach(
     options: Options,
     host: Host,
-) -> Result<(Kernel, Vec<Capability>), AttachError> {
+) -> Result<Kernel, AttachError> {
     if !super::loader::is_built() {
         return Err(LoadError::NotBuilt.into());
     }
@@ -82,28 +83,31 @@ pub(super) fn attach(
         loader,
         host,
         attached,
+        capabilities: report,
         covers,
+        budget: Budget::new(options.budget),
+        n_cpus: 0,
         ledger: Ledger::default(),
         meter: Meter::default(),
         born: BTreeMap::new(),
         known: BTreeSet::new(),
         allocatable: BTreeSet::new(),
     };
-    Ok((kernel, report))
+    Ok(kernel)
 }
 
 struct Attaching {
     loader: Loader,
     layout: Layout,
-    attached: Vec<&'static str>,
+    attached: Vec<&'static Plan>,
     report: Vec<Capability>,
 }
 
 impl Attaching {
     fn all(&mut self, probes: Probes) {
         let wanted: &[Set] = match probes {
-            Probes::All => &[Set::Core, Set::Throttle, Set::Stall],
-            Probes::Tracepoints => &[Set::Core],
+            Probes::All => &[Set::Core, Set::Waits, Set::Throttle, Set::Stall],
+            Probes::Tracepoints => &[Set::Core, Set::Waits],
             Probes::Empty => &[Set::Empty],
             Probes::None => &[],
         };
@@ -130,7 +134,7 @@ impl Attaching {
     }
 
     fn has(&self, program: &str) -> bool {
-        self.attached.contains(&program)
+        self.attached.iter().any(|plan| plan.program == program)
     }
 
     fn one(&mut self, plan: &'static Plan) {
@@ -150,7 +154,7 @@ impl Attaching {
         }
         match self.loader.attach(plan) {
             Ok(()) => {
-                self.attached.push(plan.program);
+                self.attached.push(plan);
                 self.say(plan, CapabilityState::Attached, plan.gives, None);
             }
             Err(failure) => {
@@ -174,12 +178,8 @@ impl Attaching {
     }
 
     fn say(&mut self, plan: &Plan, state: CapabilityState, detail: &str, remedy: Option<&str>) {
-        let name = match plan.hook {
-            Hook::Exit => format!("{} (exit)", plan.target),
-            Hook::Tracepoint | Hook::Entry => plan.target.to_owned(),
-        };
         let (detail, remedy) = (detail.to_owned(), remedy.map(str::to_owned));
-        self.report.push(Capability { name, state, detail, remedy });
+        self.report.push(Capability { name: plan.capability(), state, detail, remedy });
     }
 
     fn covers(&self) -> Coverage {

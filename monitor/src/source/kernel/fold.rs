@@ -131,6 +131,14 @@ impl Ledger {
         known
     }
 
+    /// What the dead had waited for a CPU is counted no more.
+    pub(super) fn forget_waits(&mut self) {
+        for share in self.left_behind.values_mut() {
+            let Share { time, count, .. } = std::mem::take(share);
+            *share = Share { time, count, ..Share::default() };
+        }
+    }
+
     /// The cgroup and those above it, itself first. Bounded: damaged parents cannot go round.
     fn upwards(&self, from: u64) -> impl Iterator<Item = u64> {
         std::iter::successors(Some(from), |at| self.parents.get(at).copied()).take(32)

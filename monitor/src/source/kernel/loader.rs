@@ -1,10 +1,16 @@
 //! The only file that knows aya: loads the object, attaches what the kernel allows, reads maps.
 //! What the readings mean is `fold`'s business.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::{fs, io};
 
-use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap, RingBuf};
+use aya::maps::{
+    Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues, RingBuf,
+};
+use aya::programs::fentry::FEntryLink;
+use aya::programs::fexit::FExitLink;
+use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::{Program, ProgramError};
 use aya::sys::{Stats, enable_stats};
 use aya::util::nr_cpus;
@@ -103,9 +109,19 @@ pub(super) struct Sizes {
     pub pairs: u32,
 }
 
+/// Holds a program attached: dropping it detaches.
+#[expect(dead_code, reason = "what counts is when it is dropped")]
+enum Link {
+    Tracepoint(BtfTracePointLink),
+    Entry(FEntryLink),
+    Exit(FExitLink),
+}
+
 /// The loaded object. Dropping it detaches every program.
 pub(super) struct Loader {
     ebpf: Ebpf,
+    /// By program.
+    links: BTreeMap<&'static str, Link>,
     /// The kernel's types; until everything is attached.
     btf: Option<Btf>,
     groups: PerCpuHashMap<MapData, u64, Group>,
@@ -113,6 +129,7 @@ pub(super) struct Loader {
     matrix: HashMap<MapData, Pair, u64>,
     memory: HashMap<MapData, u64, Memory>,
     allocatable: HashMap<MapData, u64, u8>,
+    io_sleepers: HashMap<MapData, u32, u64>,
     events: RingBuf<MapData>,
     sizes: Sizes,
     n_possible_cpus: usize,
@@ -168,9 +185,11 @@ impl Loader {
             matrix: take(&mut ebpf, "MATRIX")?,
             memory: take(&mut ebpf, "MEMORY")?,
             allocatable: take(&mut ebpf, "ALLOCATABLE")?,
+            io_sleepers: take(&mut ebpf, "IO_SLEEPERS")?,
             events: take(&mut ebpf, "EVENTS")?,
             sizes,
             n_possible_cpus: nr_cpus().map_err(|(_, error)| LoadError::Cpus(error))?,
+            links: BTreeMap::new(),
             ebpf,
             btf: Some(btf),
             log,
@@ -206,20 +225,63 @@ impl Loader {
             return Err(ProgramError::NotLoaded);
         };
         match (plan.hook, program) {
-            (Hook::Tracepoint, Program::BtfTracePoint(program)) => {
-                program.load(plan.target, btf)?;
-                program.attach().map(drop)
-            }
-            (Hook::Entry, Program::FEntry(program)) => {
-                program.load(plan.target, btf)?;
-                program.attach().map(drop)
-            }
-            (Hook::Exit, Program::FExit(program)) => {
-                program.load(plan.target, btf)?;
-                program.attach().map(drop)
-            }
+            (Hook::Tracepoint, Program::BtfTracePoint(program)) => program.load(plan.target, btf),
+            (Hook::Entry, Program::FEntry(program)) => program.load(plan.target, btf),
+            (Hook::Exit, Program::FExit(program)) => program.load(plan.target, btf),
             _ => Err(ProgramError::UnexpectedProgramType),
+        }?;
+        self.link(plan.program)
+    }
+
+    fn link(&mut self, name: &'static str) -> Result<(), ProgramError> {
+        let link = match self.ebpf.program_mut(name) {
+            Some(Program::BtfTracePoint(program)) => {
+                let id = program.attach()?;
+                Link::Tracepoint(program.take_link(id)?)
+            }
+            Some(Program::FEntry(program)) => {
+                let id = program.attach()?;
+                Link::Entry(program.take_link(id)?)
+            }
+            Some(Program::FExit(program)) => {
+                let id = program.attach()?;
+                Link::Exit(program.take_link(id)?)
+            }
+            _ => return Err(ProgramError::NotLoaded),
+        };
+        self.links.insert(name, link);
+        Ok(())
+    }
+
+    /// Takes a program off its hook; it stays loaded.
+    pub(super) fn detach(&mut self, program: &'static str) {
+        self.links.remove(program);
+    }
+
+    /// Puts it back.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub(super) fn attach_again(&mut self, program: &'static str) -> Result<(), AttachFailure> {
+        self.link(program).map_err(AttachFailure::from)
+    }
+
+    /// Forgets all that is known of waits, but not what was lost: as before the first switch.
+    ///
+    /// # Errors
+    /// If a map cannot be changed.
+    pub(super) fn forget_waits(&mut self) -> Result<(), MapError> {
+        for group in self.groups.keys().collect::<Result<Vec<_>, _>>()? {
+            let _ = self.groups.remove(&group);
         }
+        for pair in self.matrix.keys().collect::<Result<Vec<_>, _>>()? {
+            let _ = self.matrix.remove(&pair);
+        }
+        for thread in self.io_sleepers.keys().collect::<Result<Vec<_>, _>>()? {
+            let _ = self.io_sleepers.remove(&thread);
+        }
+        let cpus: Vec<Cpu> = self.cpus.get(&0, 0)?.iter().map(losses).collect();
+        self.cpus.set(0, PerCpuValues::try_from(cpus)?, 0)
     }
 
     /// Lets go of the kernel's types, two thirds of the agent's memory. Nothing is attached after.
@@ -345,6 +407,20 @@ impl Loader {
     #[must_use]
     pub(super) fn map_bytes(&self) -> Option<u64> {
         self.map_bytes
+    }
+}
+
+/// What a CPU could not count, and nothing that it did.
+pub(super) fn losses(cpu: &Cpu) -> Cpu {
+    Cpu {
+        stale_stamps: cpu.stale_stamps,
+        lost_groups: cpu.lost_groups,
+        lost_pairs: cpu.lost_pairs,
+        lost_io: cpu.lost_io,
+        lost_stalls: cpu.lost_stalls,
+        lost_events: cpu.lost_events,
+        too_deep: cpu.too_deep,
+        ..Cpu::default()
     }
 }
 

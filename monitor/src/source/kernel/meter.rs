@@ -1,15 +1,15 @@
 //! What the programs cost, by the kernel's own statistics.
 //!
-//! Metering itself costs some 50 ns a run, so it is on for one tick in sixty.
+//! Metering itself costs some 50 ns a run, so it is on for one tick in twenty.
 
 use std::os::fd::OwnedFd;
 
 use super::loader::{Loader, Runs};
-use crate::model::cost::{KernelCost, ProgramCost};
-use crate::model::units::{Bytes, Nanos};
+use crate::model::cost::ProgramCost;
+use crate::model::units::Nanos;
 
 /// Ticks from one metering to the next.
-const EVERY: u64 = 60;
+const EVERY: u64 = 20;
 /// The first metering: late enough for the start not to count, early enough to be seen.
 const FIRST: u64 = 3;
 
@@ -19,17 +19,18 @@ pub(super) struct Meter {
     /// Since when, and what the programs had done by then.
     running: Option<(OwnedFd, Nanos, Vec<Runs>)>,
     programs: Vec<ProgramCost>,
+    is_asked: bool,
 }
 
 impl Meter {
-    /// Called once a tick, at the end of its sample.
+    /// Called once a tick, at the end of its sample. True if it has just metered.
     pub(super) fn tick(
         &mut self,
         tick: u64,
         now: Nanos,
         names: &[&'static str],
         loader: &Loader,
-    ) -> KernelCost {
+    ) -> bool {
         if let Some((fd, since, before)) = self.running.take() {
             let interval = now.since(since);
             self.programs = names
@@ -38,10 +39,22 @@ impl Meter {
                 .filter_map(|(name, before)| cost(name, before, loader.runs(name)?, interval))
                 .collect();
             drop(fd);
-        } else if tick % EVERY == FIRST {
+            return true;
+        }
+        if std::mem::take(&mut self.is_asked) || tick % EVERY == FIRST {
             self.running = start(now, names, loader);
         }
-        KernelCost { programs: self.programs.clone(), map_bytes: loader.map_bytes().map(Bytes) }
+        false
+    }
+
+    /// Meters again with the next tick.
+    pub(super) fn again(&mut self) {
+        self.is_asked = true;
+    }
+
+    /// What was metered last.
+    pub(super) fn programs(&self) -> &[ProgramCost] {
+        &self.programs
     }
 }
 

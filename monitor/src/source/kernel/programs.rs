@@ -18,6 +18,8 @@ pub(super) enum Hook {
 pub(super) enum Set {
     /// Always.
     Core,
+    /// Every context switch: dear on a node that does little else.
+    Waits,
     /// Quotas, on kernels that keep no throttle clock of their own.
     Throttle,
     /// Memory stalls as PSI has them.
@@ -26,6 +28,13 @@ pub(super) enum Set {
     StallByTracepoint,
     /// Nothing but the price of an attached program.
     Empty,
+}
+
+impl Set {
+    /// Whether it is about waits for a CPU, of which half tells nothing.
+    pub(super) fn is_waits(self) -> bool {
+        matches!(self, Self::Waits | Self::Throttle)
+    }
 }
 
 /// One program.
@@ -43,6 +52,16 @@ pub(super) struct Plan {
     pub gives: &'static str,
     /// The globals without which it would read the wrong member.
     pub needs: &'static [&'static str],
+}
+
+impl Plan {
+    /// What it is called among the capabilities.
+    pub(super) fn capability(&self) -> String {
+        match self.hook {
+            Hook::Exit => format!("{} (exit)", self.target),
+            Hook::Tracepoint | Hook::Entry => self.target.to_owned(),
+        }
+    }
 }
 
 const fn plan(
@@ -101,8 +120,8 @@ pub(super) const PLANS: &[Plan] = &[
     plan("exit", "sched_process_exit", Hook::Tracepoint, Set::Core, "tidying up after threads that exit", &[]),
     plan("throttle_up", "tg_unthrottle_up", Hook::Entry, Set::Throttle, "the end of throttling", THROTTLE),
     plan("throttle_down", "tg_throttle_down", Hook::Entry, Set::Throttle, "the beginning of throttling", THROTTLE),
-    plan("migrate", "sched_migrate_task", Hook::Tracepoint, Set::Core, "the end of a wait by migration", QUEUES),
-    plan("switch", "sched_switch", Hook::Tracepoint, Set::Core, "run-queue wait, contention, aggressors, IO wait", QUEUES),
+    plan("migrate", "sched_migrate_task", Hook::Tracepoint, Set::Waits, "the end of a wait by migration", QUEUES),
+    plan("switch", "sched_switch", Hook::Tracepoint, Set::Waits, "run-queue wait, contention, aggressors, IO wait", QUEUES),
     plan("memstall_left", "psi_memstall_leave", Hook::Exit, Set::Stall, "the end of memory stalls, second chance", STALL),
     plan("memstall_leave", "psi_memstall_leave", Hook::Entry, Set::Stall, "the end of memory stalls", STALL),
     plan("reclaim_target", "try_to_free_mem_cgroup_pages", Hook::Entry, Set::Stall, "whose limit a memory stall is about", TARGET),
