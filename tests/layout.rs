@@ -21,8 +21,8 @@ const IMPORTS: [(&str, &[&str]); 11] = [
     ("agent", &["agent", "act", "serve", "record", "policy", "config", "source", "clock", "model"]),
 ];
 
-/// The only file that knows aya.
-const LOADER: &str = "monitor/src/source/kernel/loader.rs";
+/// The only module that knows aya.
+const LOADER: &str = "monitor/src/source/kernel/loader";
 /// The only reader of time.
 const CLOCK: &str = "monitor/src/clock.rs";
 /// They set timers by tokio's `Instant`, and measure nothing by them.
@@ -185,7 +185,7 @@ fn imports_go_one_way() {
 
 #[test]
 fn only_the_loader_knows_aya() {
-    for source in sources("monitor/src").iter().filter(|source| source.path != LOADER) {
+    for source in sources("monitor/src").iter().filter(|source| !source.path.starts_with(LOADER)) {
         let todo =
             format!("only {LOADER} may name aya: give it a function that returns plain data");
         let knows = |code: &str| ["aya", "aya_log", "aya_obj"].iter().any(|word| names(code, word));

@@ -15,6 +15,7 @@ mod peaks;
 mod play;
 mod pods;
 mod probe;
+mod reaction;
 mod set;
 mod still;
 mod table;
@@ -111,7 +112,7 @@ impl Verb {
                 eprintln!("{why:#}");
             }
         });
-        println!("\n{}", table::all(&played));
+        println!("\n{}\n{}", table::all(&played), reaction::all(&played));
         keep(&file, &played)?;
         println!("all figures: {}", file.display());
         let failed = played.iter().filter(|one| one.counts_as_failed()).count();

@@ -28,7 +28,8 @@ const DOZE: Duration = Duration::from_secs(1);
 /// What is asked of whoever acts.
 #[derive(Debug)]
 enum Order {
-    Take(Box<Action>),
+    /// With when it was decided.
+    Take(Box<Action>, Nanos),
     Release(Box<Release>),
     Prepare(Vec<Target>),
     /// Takes back all that would be nobody's once the agent is gone.
@@ -54,6 +55,8 @@ struct Report {
     is_done: bool,
     means: BTreeSet<StepKind>,
     holds: bool,
+    /// From the decision until a step was begun.
+    handover: Option<Nanos>,
 }
 
 /// The loop's end of it.
@@ -77,6 +80,7 @@ pub(super) struct Acting {
     left_over: Vec<Release>,
     /// Something may be in force that is this agent's.
     has_hold: bool,
+    handover: Option<Nanos>,
 }
 
 /// What was heard since the tick before.
@@ -97,7 +101,7 @@ impl Acting {
         let acting = Self::spawn(means, move |order, valid| {
             let mut outcomes = actor.call_off(|step| valid.enforces(step));
             outcomes.extend(match order {
-                Some(Order::Take(action)) => vec![actor.take(&action)],
+                Some(Order::Take(action, _)) => vec![actor.take(&action)],
                 Some(Order::Release(release)) => vec![actor.release(&release)],
                 Some(Order::Prepare(likely)) => {
                     actor.prepare(&likely);
@@ -133,17 +137,23 @@ impl Acting {
                 };
                 let is_done = order.is_some();
                 // Who was stuck with one order must not go on with those that nobody means any more.
+                let now = clock::now().boot;
                 let refused = match &order {
-                    Some(Order::Take(action)) => orders_now.refusal(action, clock::now().boot),
+                    Some(Order::Take(action, _)) => orders_now.refusal(action, now),
                     _ => None,
                 };
                 let order = order.filter(|_| refused.is_none());
+                let handover = match &order {
+                    Some(Order::Take(_, decided)) => Some(now.since(*decided)),
+                    _ => None,
+                };
                 let Answer { mut outcomes, means, is_waiting, holds } =
                     carry_out(order, &orders_now);
                 outcomes.extend(refused);
                 wait = if is_waiting { LISTEN } else { DOZE };
                 let is_told = is_done || !outcomes.is_empty();
-                if is_told && outbox.send(Report { outcomes, is_done, means, holds }).is_err() {
+                let report = Report { outcomes, is_done, means, holds, handover };
+                if is_told && outbox.send(report).is_err() {
                     return;
                 }
             }
@@ -161,6 +171,7 @@ impl Acting {
             has_ended: false,
             left_over: Vec::new(),
             has_hold: false,
+            handover: None,
         })
     }
 
@@ -244,16 +255,22 @@ impl Acting {
             self.given.pop_front();
         }
         (self.means, self.holds) = (report.means, report.holds);
+        self.handover = report.handover.or(self.handover);
         report.outcomes
     }
 
-    /// Hands over what was decided. Never waits.
-    pub(super) fn hand_over(&mut self, decision: &Decision) {
+    /// From the last decision to take a step until it was begun.
+    pub(super) fn handover(&self) -> Option<Nanos> {
+        self.handover
+    }
+
+    /// Hands over what was decided at `decided`, on the boot clock. Never waits.
+    pub(super) fn hand_over(&mut self, decision: &Decision, decided: Nanos) {
         for action in &decision.actions {
             self.has_hold |= action.is_enforced && action.step == StepKind::Squeeze;
             self.valid.note(action);
             let text = format!("{} of {}", action.step.name(), action.target.full_name());
-            let given = self.give(text, Order::Take(Box::new(action.clone())));
+            let given = self.give(text, Order::Take(Box::new(action.clone()), decided));
             self.failed.extend(given.err().map(|why| never_begun(action.id, why)));
         }
         decision.releases.iter().for_each(|release| self.release(release));

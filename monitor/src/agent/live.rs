@@ -70,7 +70,8 @@ impl Live {
     /// once has better ways to say what it could not see.
     pub fn tell(&self) {
         let lacking = |program: &Capability| program.state != CapabilityState::Attached;
-        for Capability { name, state, detail, remedy } in self.programs().into_iter().filter(lacking)
+        for Capability { name, state, detail, remedy } in
+            self.programs().into_iter().filter(lacking)
         {
             let state = state.word();
             match remedy {

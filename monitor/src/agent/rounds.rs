@@ -150,7 +150,7 @@ impl Rounds {
             .await
             .map_err(AgentError::Sampler)?;
             if let Ok(acting) = &mut self.acting {
-                acting.hand_over(&seen.step.decision);
+                acting.hand_over(&seen.step.decision, seen.decided);
             }
             // Only then it is written down: a disk that takes its time holds up nobody's end.
             let (back, seen) = spawn_blocking(move || {
@@ -161,8 +161,9 @@ impl Rounds {
             .await
             .map_err(AgentError::Sampler)?;
             watch = back;
-            let Seen { step, mut capabilities, cost, likely } = seen;
+            let Seen { step, mut capabilities, mut cost, likely, .. } = seen;
             if let Ok(acting) = &mut self.acting {
+                cost.handover = acting.handover();
                 acting.prepare(likely);
                 if acting.is_free() {
                     watch.let_go();

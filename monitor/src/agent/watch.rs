@@ -73,6 +73,8 @@ impl fmt::Debug for Orders {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) step: Step,
+    /// When, by the boot clock.
+    pub(super) decided: Nanos,
     pub(super) capabilities: Vec<Capability>,
     pub(super) cost: Cost,
     /// Who may be next.
@@ -186,6 +188,7 @@ impl<S: Sampler> Watch<S> {
         sample.generation = self.engine.settings().generation;
         (sample.outcomes, sample.means) = (heard.outcomes, heard.means);
         let step = self.engine.step(sample);
+        let decided = clock::now().boot;
         let likely = self.likely(&step.decision);
         if let Some(warrant) = &mut self.warrant {
             warrant.state.keep(&self.engine.standing().relief);
@@ -193,7 +196,8 @@ impl<S: Sampler> Watch<S> {
         }
         self.longest_gap = self.longest_gap.max(begun.since(self.begun.unwrap_or(begun)));
         self.begun = Some(begun);
-        Seen { step, capabilities, cost: Cost { kernel, ..Cost::default() }, likely }
+        let cost = Cost { kernel, decision: decided.since(begun), ..Cost::default() };
+        Seen { step, decided, capabilities, cost, likely }
     }
 
     /// The rest of the tick, which no step may wait for: a disk can take its time.
@@ -207,8 +211,9 @@ impl<S: Sampler> Watch<S> {
         self.before = Some((now, used));
         let (resident, major_faults) = own_memory();
         let (tick, longest_gap) = (now.since(self.begun.unwrap_or(now)), self.longest_gap);
-        let kernel = std::mem::take(&mut seen.cost.kernel);
-        seen.cost = Cost { cpu, resident, tick, longest_gap, major_faults, kernel };
+        let Cost { decision, handover, kernel, .. } = std::mem::take(&mut seen.cost);
+        seen.cost =
+            Cost { cpu, resident, tick, decision, handover, longest_gap, major_faults, kernel };
     }
 
     /// Has the agent's own cgroup keep its memory while it enforces.

@@ -14,6 +14,13 @@ pub struct Cost {
     pub resident: Option<Bytes>,
     /// From the start of the last sample until it could be published.
     pub tick: Nanos,
+    /// From the start of the last sample until what follows from it was decided.
+    #[serde(default)]
+    pub decision: Nanos,
+    /// From the last decision to take a step until whoever acts began with it; `None` until there
+    /// was one.
+    #[serde(default)]
+    pub handover: Option<Nanos>,
     /// The longest time from the start of one tick to the start of the next, since the agent
     /// started: how long it was blind at worst.
     #[serde(default)]

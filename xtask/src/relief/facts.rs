@@ -158,6 +158,7 @@ pub(crate) struct Agent {
 pub(crate) struct Offered {
     /// Conditions that were true, and in how many of its ticks.
     pub(crate) conditions: Vec<(String, u64)>,
+    pub(crate) trace: Vec<Tick>,
     /// How high each measure came.
     pub(crate) peaks: Peaks,
     pub(crate) ticks: u64,
@@ -168,6 +169,22 @@ pub(crate) struct Offered {
     pub(crate) events: Vec<Said>,
     /// All sentences of its explanations, each once.
     pub(crate) explanation: Vec<Said>,
+}
+
+/// One of its ticks: what reactions are timed by.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Tick {
+    /// When its sample was begun.
+    pub(crate) at_ns: u64,
+    /// All memory stall of the node until then, where it measures that.
+    pub(crate) stall_ns: Option<u64>,
+    /// From its sample to its decision.
+    pub(crate) decision_ns: u64,
+    /// From its last decision to take a step to that step.
+    pub(crate) handover_ns: Option<u64>,
+    /// Whom it really ends with this tick.
+    pub(crate) ends: Option<String>,
 }
 
 /// Something it did, or would have done.

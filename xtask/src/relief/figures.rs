@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::facts::{Death, Facts, Still};
 use super::latency::{Latency, on_guest_clock, still, within};
 use super::probe::Ping;
+use super::reaction::Reaction;
 use super::set::BYSTANDER;
 
 /// Below this share of wall time a second of `full` memory pressure is no pressure.
@@ -45,6 +46,7 @@ pub(crate) struct Figures {
     pub(crate) agent_major_faults: Option<u64>,
     pub(crate) longest_tick_ms: Option<u64>,
     pub(crate) agent_alive: Option<bool>,
+    pub(crate) reaction: Option<Reaction>,
 }
 
 impl Figures {
@@ -91,6 +93,7 @@ impl Figures {
             agent_major_faults: agent.map(|agent| agent.major_faults),
             longest_tick_ms: agent.and_then(|agent| Some(agent.offered.as_ref()?.longest_tick_ms)),
             agent_alive: agent.map(|agent| agent.alive),
+            reaction: agent.and_then(|one| Reaction::of(facts, one.offered.as_ref()?)),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::facts::{Action, Offered, Said};
+use super::facts::{Action, Offered, Said, Tick};
 use super::peaks;
 use crate::clock::monotonic_ns;
 
@@ -88,6 +88,7 @@ impl Heard {
         self.offered.longest_tick_ms = self.offered.longest_tick_ms.max(longest);
         self.last = Some((tick, boot));
         self.offered.ticks += 1;
+        self.offered.trace.push(traced(snapshot, boot));
         peaks::look(&mut self.offered.peaks, snapshot);
         let decision = &snapshot["decision"];
         for condition in list(&decision["conditions"]) {
@@ -138,6 +139,21 @@ impl Heard {
     fn offered(mut self) -> Offered {
         self.offered.conditions = self.conditions.into_iter().collect();
         self.offered
+    }
+}
+
+fn traced(snapshot: &Value, at_ns: u64) -> Tick {
+    let ends = |action: &&Value| {
+        let ending = ["evict", "stopContainers", "killContainers"];
+        action["isEnforced"] == true && ending.iter().any(|step| action["step"] == *step)
+    };
+    let ended = list(&snapshot["decision"]["actions"]).find(ends);
+    Tick {
+        at_ns,
+        stall_ns: snapshot.pointer("/whole/memory/any/total").and_then(Value::as_u64),
+        decision_ns: snapshot.pointer("/cost/decision").and_then(Value::as_u64).unwrap_or(0),
+        handover_ns: snapshot.pointer("/cost/handover").and_then(Value::as_u64),
+        ends: ended.map(|action| text(&action["target"]["name"])),
     }
 }
 

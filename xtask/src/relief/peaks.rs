@@ -24,7 +24,8 @@ pub(super) type Peaks = BTreeMap<String, f64>;
 /// Looks at one snapshot more.
 pub(super) fn look(peaks: &mut Peaks, snapshot: &Value) {
     let scopes = snapshot["scopes"].as_object();
-    let kubepods = scopes.and_then(|all| all.values().find(|one| one["place"]["kind"] == "kubepods"));
+    let kubepods =
+        scopes.and_then(|all| all.values().find(|one| one["place"]["kind"] == "kubepods"));
     for (name, scope) in [("node", Some(&snapshot["whole"])), ("kubepods", kubepods)] {
         for (measure, path) in MEASURES {
             let Some(now) = scope.and_then(|scope| scope.pointer(path)?.as_f64()) else { continue };

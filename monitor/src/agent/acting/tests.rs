@@ -57,16 +57,16 @@ fn wait_for(acting: &mut Acting, n: usize) -> Vec<Outcome> {
 fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_why() {
     let (go, gate) = channel::<()>();
     let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
-        let Some(Order::Take(action)) = order else { return Answer::default() };
+        let Some(Order::Take(action, _)) = order else { return Answer::default() };
         let _ = gate.recv();
         let means = BTreeSet::from([StepKind::Squeeze]);
         Answer { outcomes: vec![outcome(&action)], means, ..Answer::default() }
     })
     .unwrap();
     // One is being carried out, or will be, and as many wait as there is room for.
-    acting.hand_over(&decision(1..=1));
+    acting.hand_over(&decision(1..=1), clock::now().boot);
     thread::sleep(Duration::from_millis(50));
-    acting.hand_over(&decision(2..=12));
+    acting.hand_over(&decision(2..=12), clock::now().boot);
     let failed = wait_for(&mut acting, 3);
     let told: Vec<_> = failed.iter().map(|o| (o.action, o.result, o.detail.as_str())).collect();
     let why = "not begun: still busy with squeeze of pod-1";
@@ -85,7 +85,7 @@ fn news_is_heard_without_anything_being_asked() {
         None => Answer { outcomes: vec![outcome(&action(7))], ..Answer::default() },
     })
     .unwrap();
-    acting.hand_over(&decision(7..=7));
+    acting.hand_over(&decision(7..=7), clock::now().boot);
     assert_eq!(wait_for(&mut acting, 1)[0].action, 7);
 }
 
@@ -93,10 +93,10 @@ fn news_is_heard_without_anything_being_asked() {
 fn an_actor_that_has_ended_is_told_of_by_each_outcome() {
     let mut acting =
         Acting::spawn(BTreeSet::from([StepKind::Squeeze]), |_, _| panic!("a defect")).unwrap();
-    acting.hand_over(&decision(1..=1));
+    acting.hand_over(&decision(1..=1), clock::now().boot);
     // The first order reaches it, and is never answered.
     for _ in 0..500 {
-        acting.hand_over(&decision(2..=2));
+        acting.hand_over(&decision(2..=2), clock::now().boot);
         if acting.has_ended {
             break;
         }
@@ -152,7 +152,7 @@ fn leaving_takes_back_what_is_held_and_is_not_held_up_for_long() {
             Answer::default()
         })
         .unwrap();
-        acting.hand_over(&squeeze(is_held));
+        acting.hand_over(&squeeze(is_held), clock::now().boot);
         let begun = clock::now().boot;
         acting.leave(Duration::from_millis(300));
         let took = clock::now().boot.since(begun).0 / 1_000_000;
@@ -188,15 +188,15 @@ fn what_an_agent_before_left_stays_if_it_is_known_and_is_taken_back_if_not() {
 fn after_a_delay(others: Vec<Action>, enforced: &[StepKind]) -> Vec<(u64, OutcomeResult, String)> {
     let (go, gate) = channel::<()>();
     let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
-        let Some(Order::Take(action)) = order else { return Answer::default() };
+        let Some(Order::Take(action, _)) = order else { return Answer::default() };
         let _ = gate.recv();
         Answer { outcomes: vec![outcome(&action)], ..Answer::default() }
     })
     .unwrap();
-    acting.hand_over(&decision(1..=1));
+    acting.hand_over(&decision(1..=1), clock::now().boot);
     thread::sleep(Duration::from_millis(50));
     let n = others.len();
-    acting.hand_over(&Decision { actions: others, ..Decision::default() });
+    acting.hand_over(&Decision { actions: others, ..Decision::default() }, clock::now().boot);
     acting.enforce_only(&enforced.iter().copied().collect());
     drop(go);
     let all = wait_for(&mut acting, n + 1).split_off(1);
@@ -245,7 +245,7 @@ fn a_release_that_finds_no_room_is_handed_over_as_soon_as_there_is_some() {
     let (go, gate) = channel::<()>();
     let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
         match order {
-            Some(Order::Take(_)) => {
+            Some(Order::Take(..)) => {
                 let _ = gate.recv();
             }
             Some(Order::Release(release)) => tell.send(release.action).unwrap(),
@@ -254,7 +254,7 @@ fn a_release_that_finds_no_room_is_handed_over_as_soon_as_there_is_some() {
         Answer::default()
     })
     .unwrap();
-    acting.hand_over(&decision(1..=1));
+    acting.hand_over(&decision(1..=1), clock::now().boot);
     thread::sleep(Duration::from_millis(50));
     let n = 2 * ROOM as u64;
     let release = |action| Release {
@@ -263,7 +263,10 @@ fn a_release_that_finds_no_room_is_handed_over_as_soon_as_there_is_some() {
         why: crate::model::decision::ReleaseReason::Over,
         is_enforced: true,
     };
-    acting.hand_over(&Decision { releases: (1..=n).map(release).collect(), ..Decision::default() });
+    acting.hand_over(
+        &Decision { releases: (1..=n).map(release).collect(), ..Decision::default() },
+        clock::now().boot,
+    );
     assert!(!acting.is_idle());
     drop(go);
     let mut released = BTreeSet::new();

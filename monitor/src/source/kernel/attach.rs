@@ -51,10 +51,7 @@ impl AttachError {
 }
 
 /// See [`Kernel::attach`].
-pub(super) fn attach(
-    options: Options,
-    host: Host,
-) -> Result<Kernel, AttachError> {
+pub(super) fn attach(options: Options, host: Host) -> Result<Kernel, AttachError> {
     if !super::loader::is_built() {
         return Err(LoadError::NotBuilt.into());
     }

@@ -250,6 +250,20 @@ pub(super) fn least(matrix: &[(Pair, u64)], room: usize) -> Vec<Pair> {
     by_time.into_iter().map(|(_, pair)| pair).collect()
 }
 
+/// What a CPU could not count, and nothing that it did.
+pub(super) fn losses(cpu: &Cpu) -> Cpu {
+    Cpu {
+        stale_stamps: cpu.stale_stamps,
+        lost_groups: cpu.lost_groups,
+        lost_pairs: cpu.lost_pairs,
+        lost_io: cpu.lost_io,
+        lost_stalls: cpu.lost_stalls,
+        lost_events: cpu.lost_events,
+        too_deep: cpu.too_deep,
+        ..Cpu::default()
+    }
+}
+
 /// The newest clock of all CPUs: "now" for what has not ended yet.
 fn newest(cpus: &[Cpu]) -> u64 {
     cpus.iter().map(|cpu| cpu.last_switch).max().unwrap_or(0)

@@ -1,5 +1,7 @@
-//! The only file that knows aya: loads the object, attaches what the kernel allows, reads maps.
+//! The only module that knows aya: loads the object, attaches what the kernel allows, reads maps.
 //! What the readings mean is `fold`'s business.
+
+mod failure;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -14,90 +16,24 @@ use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::{Program, ProgramError};
 use aya::sys::{Stats, enable_stats};
 use aya::util::nr_cpus;
-use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern};
-use rustix::io::Errno;
 
+pub(super) use self::failure::{AttachFailure, LoadError};
 use super::batch;
+use super::fold::losses;
 use super::layout::Layout;
 use super::programs::{CALLERS, Hook, Plan, pattern};
 use super::unread::{Unread, either};
 
-const EPERM: i32 = Errno::PERM.raw_os_error();
-const ENOENT: i32 = Errno::NOENT.raw_os_error();
-const ESRCH: i32 = Errno::SRCH.raw_os_error();
-
 /// The object that the build put in; empty if the build had no eBPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
-
-/// Why the kernel side cannot be used at all. One program that cannot be attached is none of
-/// these: it is a capability that is absent.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The agent was built without the eBPF toolchain: `cargo xtask run` builds with it.
-    #[error("kernel probes not built")]
-    NotBuilt,
-    /// The maps could not be made: a missing capability, or no memory.
-    #[error("cannot load the kernel side")]
-    Load(#[source] Box<EbpfError>),
-    /// The kernel's BTF, as aya reads it.
-    #[error("cannot read the kernel's BTF")]
-    Btf(#[source] Box<aya::BtfError>),
-    /// How many CPUs there may be tells how long a value is.
-    #[error("cannot tell how many CPUs there may be")]
-    Cpus(#[source] io::Error),
-    /// A map that the object should hold.
-    #[error("cannot use map {name}")]
-    Map {
-        /// Which.
-        name: &'static str,
-        /// Why not.
-        source: Box<MapError>,
-    },
-}
 
 /// True if the build put an object in.
 #[must_use]
 pub(super) fn is_built() -> bool {
     !OBJECT.is_empty()
-}
-
-/// Why one program is not attached.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum AttachFailure {
-    /// EPERM: the agent's rights, or the kernel's refusal of that kind of program.
-    #[error("not permitted")]
-    Denied,
-    /// The running kernel has nothing of that name.
-    #[error("the kernel has no such hook")]
-    NoTarget,
-    /// The verifier said no, or anything else went wrong.
-    #[error("{0}")]
-    Rejected(String),
-}
-
-impl From<ProgramError> for AttachFailure {
-    fn from(error: ProgramError) -> Self {
-        let failed = match &error {
-            ProgramError::LoadError { io_error, .. } => Some(io_error),
-            ProgramError::SyscallError(call) => Some(&call.io_error),
-            ProgramError::Btf(_) => return Self::NoTarget,
-            _ => None,
-        };
-        match failed.and_then(io::Error::raw_os_error) {
-            // Not EACCES, with which the verifier rejects.
-            Some(EPERM) => Self::Denied,
-            Some(ENOENT | ESRCH) => Self::NoTarget,
-            // The verifier's log may be thousands of lines: the last ones say why.
-            _ => Self::Rejected(last_lines(&format!("{error:#}"))),
-        }
-    }
-}
-
-fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(8)..].join("; ")
 }
 
 /// Sizes of the hashes that grow with the node.
@@ -407,20 +343,6 @@ impl Loader {
     #[must_use]
     pub(super) fn map_bytes(&self) -> Option<u64> {
         self.map_bytes
-    }
-}
-
-/// What a CPU could not count, and nothing that it did.
-pub(super) fn losses(cpu: &Cpu) -> Cpu {
-    Cpu {
-        stale_stamps: cpu.stale_stamps,
-        lost_groups: cpu.lost_groups,
-        lost_pairs: cpu.lost_pairs,
-        lost_io: cpu.lost_io,
-        lost_stalls: cpu.lost_stalls,
-        lost_events: cpu.lost_events,
-        too_deep: cpu.too_deep,
-        ..Cpu::default()
     }
 }
 

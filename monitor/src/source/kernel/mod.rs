@@ -138,8 +138,7 @@ impl Kernel {
         }
         stalls.oom_kills = events.iter().filter_map(|event| self.oom_kill(event)).collect();
         stalls.short_lived = self.follow_lives(&events, tree);
-        stalls.lost.recursions =
-            self.runs().map(|runs| runs.skipped).sum();
+        stalls.lost.recursions = self.runs().map(|runs| runs.skipped).sum();
         self.n_cpus = self.n_cpus.max(stalls.cpus.len());
         self.tidy(&maps, tree);
         Ok(stalls)
@@ -150,7 +149,7 @@ impl Kernel {
         let (cpus, memory) = (self.loader.cpus()?, self.loader.memory()?);
         let (now, has_unions) = (clock::monotonic().0, self.host.cpu_on_v2);
         if self.budget.rest().is_some() {
-            let cpus = cpus.iter().map(loader::losses).collect();
+            let cpus = cpus.iter().map(fold::losses).collect();
             return Ok(Maps { cpus, memory, now, has_unions, ..Maps::default() });
         }
         let (groups, matrix) = (self.loader.groups()?, self.loader.matrix()?);
