@@ -28,7 +28,7 @@ pub(crate) fn skip(why: &str) {
 pub(crate) fn isobar(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
     command.args(arguments).stdin(Stdio::null());
-    for name in ["AGENT", "CONFIG", "LISTEN", "PROBES", "LOG", "STATE_DIR"] {
+    for name in ["AGENT", "CONFIG", "LISTEN", "PROBES", "PROBE_BUDGET", "LOG", "STATE_DIR"] {
         command.env_remove(format!("ISOBAR_{name}"));
     }
     command.env_remove("NOTIFY_SOCKET");

@@ -73,7 +73,7 @@ pub(crate) struct SourceArgs {
     max_cgroups: u32,
     /// Percent of the node's CPU time that following context switches may take. Above it waits are
     /// unknown for ten minutes or longer.
-    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, env = "ISOBAR_PROBE_BUDGET")]
     probe_budget: Percent,
     /// Where cgroup v2 is mounted; found by itself if not given.
     #[arg(long, value_name = "PATH")]

@@ -164,6 +164,8 @@ pub(crate) struct Offered {
     pub(crate) ticks: u64,
     /// Between two of its ticks.
     pub(crate) longest_tick_ms: u64,
+    /// The most time within a second that its probes took, as it metered them.
+    pub(crate) probes_ns: u64,
     pub(crate) actions: Vec<Action>,
     /// Events in its own words.
     pub(crate) events: Vec<Said>,

@@ -53,6 +53,9 @@ pub(crate) struct Form {
     pub(crate) kubepods: Option<Memory>,
     /// A configuration for agents that take isobar's; that of usual.yaml without it.
     pub(crate) config: Option<String>,
+    /// More of the agent's environment.
+    #[serde(default)]
+    pub(crate) environment: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) pod: Vec<Pod>,
     #[serde(default)]

@@ -88,6 +88,9 @@ impl Heard {
         self.offered.longest_tick_ms = self.offered.longest_tick_ms.max(longest);
         self.last = Some((tick, boot));
         self.offered.ticks += 1;
+        let probes = list(&snapshot["cost"]["kernel"]["programs"]);
+        let probes = probes.filter_map(|one| one["perSecond"].as_u64()).sum();
+        self.offered.probes_ns = self.offered.probes_ns.max(probes);
         self.offered.trace.push(traced(snapshot, boot));
         peaks::look(&mut self.offered.peaks, snapshot);
         let decision = &snapshot["decision"];

@@ -45,7 +45,7 @@ impl Show<'_> {
         let since = Since::now();
         // In a service's cgroup of its own, as systemd would.
         let group = self.set.service(self.agent.name)?;
-        let process = command.stdin(Stdio::null()).spawn();
+        let process = command.envs(&form.environment).stdin(Stdio::null()).spawn();
         let pid = process.with_context(|| format!("cannot start {}", self.agent.name))?.id();
         fs::write(group.join("cgroup.procs"), pid.to_string())?;
         self.watch.forget(pid);
