@@ -89,8 +89,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
         Some(mut pending) => {
             pending.hear(question.sample);
             pending.action.deadline = pending.action.deadline.plus(question.unseen);
-            hurry(question, standing, &pending, now)
-                .or_else(|| follow(question, standing, pending, now, &mut events))
+            go_on(question, standing, pending, now, &mut events)
         }
     };
     let mut verdict = verdict.unwrap_or_else(|| anew(question, standing, now));
@@ -115,6 +114,29 @@ fn anew(question: &Question<'_>, standing: &mut ReliefStanding, now: Nanos) -> V
         return Hold::KernelKilled { until }.into();
     }
     begin(question, standing, first, now)
+}
+
+/// What is next of a step that was pending. Where an emergency would have somebody go at once and
+/// nobody may, the step stays under way and is judged by what it comes to.
+fn go_on(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    pending: Pending,
+    now: Nanos,
+    events: &mut Vec<Event>,
+) -> Option<Verdict> {
+    let Some(hurried) = hurry(question, standing, &pending, now) else {
+        return follow(question, standing, pending, now, events);
+    };
+    if hurried.action.is_some() {
+        return Some(hurried);
+    }
+    events.extend(hurried.events);
+    let followed = follow(question, standing, pending, now, events)?;
+    match followed.action {
+        None => Some(Verdict { held: hurried.held, ..followed }),
+        Some(_) => Some(followed),
+    }
 }
 
 /// An emergency does not wait for a gentler step to run out of time: who is to go goes now.

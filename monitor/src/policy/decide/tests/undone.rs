@@ -187,3 +187,27 @@ fn what_was_only_observed_stands_in_nobodys_way_once_it_is_enforced() {
     assert!(verdict.action.unwrap().is_enforced);
     assert_eq!(node.standing.victims.len(), 0, "nobody was evicted so far");
 }
+
+#[test]
+fn a_squeeze_during_an_emergency_that_nobody_may_go_for_is_judged_in_its_time() {
+    let cpu = met(pressure(PressureSignal::Cpu(Percent(60_00))));
+    let pids = met(threshold(Signal::PidAvailable, Nanos(0)));
+    let gone = pressure(PressureSignal::Exhaustion(seconds(10)));
+    let gone = Met { measured: seconds(1).0, ..met(gone) };
+    let mut node = Node::new();
+    node.relief.budget = 1;
+    assert_eq!(short(&node.at(1, &[pids])), Some(("a", Evict)));
+    node.end("a");
+    node.at(2, &[]);
+    assert_eq!(short(&node.at(20, &[cpu])), Some(("b", Squeeze)));
+    let (mut releases, mut warnings) = (Vec::new(), Vec::new());
+    for second in 21..=30 {
+        let verdict = node.at(second, &[gone, cpu]);
+        assert!(matches!(verdict.held, Some(Hold::BudgetSpent { .. })), "{verdict:?}");
+        releases.extend(released(&verdict).into_iter().map(|release| (second, release)));
+        warnings.extend(verdict.events.into_iter().map(|event| (second, event.reason)));
+    }
+    assert_eq!(releases, [(25, (2, ReleaseReason::NoEffect))]);
+    let want = [(21, "ReliefHeldBack".to_owned()), (25, "ReliefFailed".to_owned())];
+    assert_eq!(warnings, want);
+}
