@@ -68,13 +68,7 @@ fn of_those(
     targets.filter(|target| !is_spent(target)).find_map(|target| {
         let able = Able::of(question, &target, want, &standing.squeezes);
         let able = Able { may_end, ..able };
-        let mut next = able.next(kind, None);
-        while let Some((step, _)) = next
-            && standing.has_tried(&name, &target, step)
-        {
-            next = able.next(kind, Some(step));
-        }
-        let (step, why) = next?;
+        let (step, why) = standing.untried(&able, &name, kind, None)?;
         Some(Proposal { step, why, target, reason: *first, want, is_same: false })
     })
 }

@@ -160,7 +160,8 @@ fn hurry(
     }
     // A victim is chosen already, for whatever reason: a second one would die for its memory.
     let able = Able::of(question, &action.target, None, &standing.squeezes);
-    let (step, why) = able.next(Kind::MemoryEmergency, None)?;
+    let against = first.threshold.name();
+    let (step, why) = standing.untried(&able, &against, Kind::MemoryEmergency, None)?;
     let target = action.target.clone();
     let new = Proposal { step, why, target, reason: first, want: None, is_same: true };
     Some(standing.take(question, new, now))
@@ -208,7 +209,8 @@ fn follow(
     let may_end = standing.may_end(question) || is_same;
     let next = {
         let able = Able::of(question, &action.target, action.want, &standing.squeezes);
-        Able { may_end, ..able }.next(kind, Some(action.step))
+        let able = Able { may_end, ..able };
+        standing.untried(&able, &reason.name(), kind, Some(action.step))
     };
     match next {
         Some((step, _)) if action.is_enforced || !action.step.is_final() => {

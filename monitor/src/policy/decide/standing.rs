@@ -109,7 +109,8 @@ impl ReliefStanding {
         let Proposal { step, why, target, reason, want, is_same } = new;
         let kind = Kind::of(&reason.threshold, reason.measured);
         let able = Able::of(question, &target, want, &self.squeezes);
-        let escalates_to = able.next(kind, Some(step)).map(|(step, _)| step);
+        let next = self.untried(&able, &reason.threshold.name(), kind, Some(step));
+        let escalates_to = next.map(|(step, _)| step);
         let grace = step
             .is_final()
             .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
@@ -152,9 +153,21 @@ impl ReliefStanding {
         self.tried.insert((against.name(), target.uid.clone(), step));
     }
 
-    /// True if this step was tried on it against this.
-    pub(super) fn has_tried(&self, against: &str, target: &Target, step: StepKind) -> bool {
-        self.tried.contains(&(against.to_owned(), target.uid.clone(), step))
+    /// The gentlest step below `after` that can be tried and was not tried on it against this.
+    pub(super) fn untried(
+        &self,
+        able: &Able<'_>,
+        against: &str,
+        kind: Kind,
+        after: Option<StepKind>,
+    ) -> Option<(StepKind, StepReason)> {
+        let mut next = able.next(kind, after);
+        while let Some((step, _)) = next
+            && self.tried.contains(&(against.to_owned(), able.target.uid.clone(), step))
+        {
+            next = able.next(kind, Some(step));
+        }
+        next
     }
 
     /// On whom anything was tried against this.
