@@ -65,9 +65,13 @@ impl Squeezes {
         self.0.iter().filter(|squeeze| squeeze.is_enforced).map(|squeeze| squeeze.action).collect()
     }
 
-    /// Forgets those that were taken back without it.
-    pub(super) fn keep(&mut self, in_force: &BTreeSet<u64>) {
-        self.0.retain(|squeeze| !squeeze.is_enforced || in_force.contains(&squeeze.action));
+    /// Forgets those that were taken back without it. Returns of each that may have helped against
+    /// what it was, and the uid.
+    pub(super) fn keep(&mut self, in_force: &BTreeSet<u64>) -> Vec<(String, String)> {
+        let is_undone =
+            |squeeze: &mut Squeeze| squeeze.is_enforced && !in_force.contains(&squeeze.action);
+        let undone = self.0.extract_if(.., is_undone).filter(|squeeze| !squeeze.is_useless);
+        undone.map(|squeeze| (squeeze.against, squeeze.target.uid)).collect()
     }
 
     /// This action did not help.

@@ -86,9 +86,19 @@ impl ReliefStanding {
         self.squeezes.actions()
     }
 
-    /// Learns which squeezes are: whoever ended in good order has taken all of its own back.
+    /// Learns which squeezes are: whoever ended in good order has taken all of its own back. What
+    /// is not in force can show no effect, and is as good as not tried unless it had shown none.
     pub fn learn_squeezed(&mut self, in_force: &BTreeSet<u64>) {
-        self.squeezes.keep(in_force);
+        for (against, uid) in self.squeezes.keep(in_force) {
+            self.tried.remove(&(against, uid, StepKind::Squeeze));
+        }
+        let is_undone = |Action { id, step, is_enforced, .. }: &Action| {
+            *step == StepKind::Squeeze && *is_enforced && !in_force.contains(id)
+        };
+        if let Some(undone) = self.pending.take_if(|pending| is_undone(&pending.action)) {
+            let Action { target, reason, step, .. } = undone.action;
+            self.tried.remove(&(reason.threshold.name(), target.uid, step));
+        }
     }
 
     /// What still holds of it for one who goes on with it `now`, and whose `own` standing it takes
