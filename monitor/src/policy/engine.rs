@@ -97,6 +97,7 @@ impl Engine {
             sample: &sample,
             unseen: unseen(snapshot.interval),
             met: &assessment.met,
+            unmeasured: &assessment.unmeasured,
             first: assessment.first,
             is_stale: assessment.is_stale,
             ranking: ranking.as_ref(),

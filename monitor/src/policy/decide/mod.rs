@@ -23,7 +23,7 @@ use self::standing::Proposal;
 pub use self::standing::ReliefStanding;
 pub use self::target::target_of;
 use crate::model::decision::{
-    Action, Effect, Event, Hold, Met, Observation, Ranking, Release, StepKind,
+    Action, Effect, Event, Hold, Met, Observation, Ranking, Release, StepKind, Trigger,
 };
 use crate::model::sample::Sample;
 use crate::model::settings::{Eviction, Relief};
@@ -43,6 +43,8 @@ pub struct Question<'a> {
     pub unseen: Nanos,
     /// Everything that is met.
     pub met: &'a [Met],
+    /// What would be met for all that is known: it was not measured.
+    pub unmeasured: &'a [Trigger],
     /// What is to be relieved first; `None` if nothing is due.
     pub first: Option<Met>,
     /// What is due was not read anew since the tick before.
@@ -53,6 +55,18 @@ pub struct Question<'a> {
     pub field: Option<&'a Field<'a>>,
     /// What the eviction signals said.
     pub observations: &'a [Observation],
+}
+
+impl Question<'_> {
+    /// False if this tick says nothing of the threshold of that name.
+    fn is_measured(&self, name: &str) -> bool {
+        self.unmeasured.iter().all(|trigger| trigger.name() != name)
+    }
+
+    /// True if the threshold of that name was looked at and is not met.
+    fn is_calm(&self, name: &str) -> bool {
+        self.is_measured(name) && self.met.iter().all(|met| met.threshold.name() != name)
+    }
 }
 
 /// What was decided.
@@ -178,11 +192,16 @@ fn follow(
     let id = pending.action.id;
     let reason = pending.action.reason.threshold;
     let is_due = question.met.iter().any(|met| met.threshold == reason && met.is_due);
-    let why = match pending.progress(question.sample, question.met, now) {
+    let why = match pending.progress(question, now) {
         Progress::Running => {
             let until = pending.action.deadline;
             standing.pending = Some(pending);
             return Some(Hold::Settling { action: id, until }.into());
+        }
+        // Nobody can say what it has come to, and nobody else is to suffer for that.
+        Progress::Stuck(_) if !question.is_measured(&reason.name()) => {
+            standing.squeezes.give_up(id);
+            return None;
         }
         // What it was for is over, by it or without it.
         progress if progress == Progress::Worked || !is_due => {

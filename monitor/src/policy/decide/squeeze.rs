@@ -96,9 +96,11 @@ impl Squeezes {
             if is_gone(&squeeze.target, sample) && !is_unread(&squeeze.target, sample) {
                 return false;
             }
-            let is_met = question.met.iter().any(|met| met.threshold.name() == squeeze.against);
-            squeeze.calm_since =
-                if is_met { None } else { Some(squeeze.calm_since.unwrap_or(now)) };
+            squeeze.calm_since = if question.is_calm(&squeeze.against) {
+                Some(squeeze.calm_since.unwrap_or(now))
+            } else {
+                None
+            };
             let is_over = squeeze.calm_since.is_some_and(|since| now.since(since) >= cool_down);
             let why = match squeeze {
                 _ if is_over => ReleaseReason::Over,

@@ -261,7 +261,9 @@ impl ReliefStanding {
         if self.tried.is_empty() {
             return;
         }
-        let met: BTreeSet<_> = question.met.iter().map(|met| met.threshold.name()).collect();
+        let met = question.met.iter().map(|met| met.threshold.name());
+        // What was not measured is not known to be over.
+        let met: BTreeSet<_> = met.chain(question.unmeasured.iter().map(Trigger::name)).collect();
         let pending = self.pending.as_ref().map(|pending| &pending.action);
         let pending = pending.map(|action| (action.reason.threshold.name(), &action.target.uid));
         let acted_upon: BTreeSet<_> = self.tried.iter().map(|(name, ..)| name.clone()).collect();

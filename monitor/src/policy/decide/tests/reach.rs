@@ -40,6 +40,7 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
         is_stale: false,
         ranking: Some(&ranking),
         field: Some(&field),
+        unmeasured: &[],
         observations: &[],
     };
     decide(&question, standing)
@@ -208,6 +209,30 @@ fn a_target_is_told_with_the_cgroups_and_containers_of_all_of_it() {
         let ids: Vec<_> = target.groups.iter().map(|group| group.id.0).collect();
         assert_eq!(ids, groups, "{candidate:?}");
         assert_eq!(target.containers, containers, "{candidate:?}");
+    }
+}
+
+#[test]
+fn the_grace_is_the_kubelets() {
+    #[rustfmt::skip]
+    let table = [
+        // threshold's grace, evictionMaxPodGracePeriod, the pod's own, seconds
+        (0,  30, Some(30), 1), // hard
+        (60, 30, Some(10), 10),
+        (60, 5,  Some(30), 5),
+        (60, 5,  None,     5),
+        (60, 0,  Some(30), 1),
+        (60, -1, Some(30), 1),
+    ];
+    for (threshold_grace, max_pod_grace, own, want) in table {
+        let mut node = Node::new();
+        let pods = node.sample.pods.as_mut().unwrap();
+        pods.get_mut("a").unwrap().termination_grace = own;
+        let trigger = threshold(Signal::MemoryAvailable, seconds(threshold_grace));
+        let eviction = Eviction { max_pod_grace, ..Eviction::default() };
+        let target = Target { uid: "a".into(), ..Target::default() };
+        let got = grace::of(&trigger, &eviction, &target, &node.sample);
+        assert_eq!(got, seconds(want), "{threshold_grace} {max_pod_grace} {own:?}");
     }
 }
 
