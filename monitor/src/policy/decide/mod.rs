@@ -53,6 +53,8 @@ pub struct Question<'a> {
     pub ranking: Option<&'a Ranking>,
     /// Everybody, of whom the ranking is the head.
     pub field: Option<&'a Field<'a>>,
+    /// Who makes others wait for it was measured before, and is not now.
+    pub is_harm_paused: bool,
     /// What the eviction signals said.
     pub observations: &'a [Observation],
 }

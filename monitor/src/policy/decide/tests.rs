@@ -48,6 +48,7 @@ struct Node {
     standing: ReliefStanding,
     unseen: Nanos,
     unmeasured: Vec<Trigger>,
+    is_harm_paused: bool,
 }
 
 impl Node {
@@ -82,8 +83,8 @@ impl Node {
         let relief = Relief { enforce: StepKind::ALL.into(), ..Relief::default() };
         let sample = Sample { cgroups, pods, ..Sample::default() };
         let standing = ReliefStanding::default();
-        let (unseen, unmeasured) = (Nanos(0), Vec::new());
-        Self { relief, sample, ranking, standing, unseen, unmeasured }
+        let (unseen, unmeasured, is_harm_paused) = (Nanos(0), Vec::new(), false);
+        Self { relief, sample, ranking, standing, unseen, unmeasured, is_harm_paused }
     }
 
     /// Judges at a second of the boot clock, with `met` met and due.
@@ -100,6 +101,7 @@ impl Node {
             field: None,
             unseen: self.unseen,
             unmeasured: &self.unmeasured,
+            is_harm_paused: self.is_harm_paused,
             observations: &[],
         };
         let verdict = decide(&question, &mut self.standing);

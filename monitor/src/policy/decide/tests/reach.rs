@@ -41,6 +41,7 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
         ranking: Some(&ranking),
         field: Some(&field),
         unmeasured: &[],
+        is_harm_paused: false,
         observations: &[],
     };
     decide(&question, standing)

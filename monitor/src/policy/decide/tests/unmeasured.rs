@@ -57,3 +57,38 @@ fn a_squeeze_whose_figure_is_never_measured_again_ends_all_the_same() {
     });
     assert_eq!(ended, Some((601, ReleaseReason::Expired)));
 }
+
+#[test]
+fn while_harm_is_not_measured_nobody_is_chosen_for_it_where_it_was_before() {
+    let disk = pressure(PressureSignal::Disk(Percent(60_00)));
+    let thrashed = pressure(PressureSignal::Refaults(1_000));
+    let hard = threshold(Signal::PidAvailable, Nanos(0));
+    let budget = Relief::default().harm_budget;
+    #[rustfmt::skip]
+    let table = [
+        // short of, order, harm budget, paused, done
+        (disk,     Order::Qos,     budget,   true,  None),
+        (cpu(),    Order::Qos,     budget,   true,  None),
+        (disk,     Order::Qos,     budget,   false, Some(Squeeze)), // nor was it before
+        (disk,     Order::Qos,     Nanos(0), true,  Some(Squeeze)), // nobody asks for it
+        (disk,     Order::Kubelet, budget,   true,  Some(Squeeze)), // the kubelet does not know it
+        (thrashed, Order::Qos,     budget,   true,  Some(Squeeze)), // memory: by use
+        (hard,     Order::Qos,     budget,   true,  Some(Evict)),   // what runs out runs out
+    ];
+    for (trigger, order, harm_budget, is_harm_paused, want) in table {
+        let mut node = Node::new();
+        node.relief.harm_budget = harm_budget;
+        (node.ranking.order, node.is_harm_paused) = (order, is_harm_paused);
+        for candidate in &mut node.ranking.candidates {
+            candidate.keys[0].value = KeyValue::Unknown;
+        }
+        for second in [1, 2, 600] {
+            let verdict = node.at(second, &[met(trigger)]);
+            if want.is_some() {
+                assert_eq!(short(&verdict), want.map(|step| ("a", step)), "{trigger:?} {order:?}");
+                break;
+            }
+            assert_eq!(verdict.held, Some(Hold::HarmUnknown), "{trigger:?} at {second}");
+        }
+    }
+}
