@@ -137,6 +137,7 @@ fn is_urgent(decision: &Decision) -> bool {
             | Hold::Observed { .. }
             | Hold::NobodyLeft
             | Hold::BelowHarmBudget
+            | Hold::HarmUnknown
             | Hold::NothingHelps,
         ) => false,
     }

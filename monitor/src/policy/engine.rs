@@ -97,10 +97,14 @@ impl Engine {
             sample: &sample,
             unseen: unseen(snapshot.interval),
             met: &assessment.met,
+            unmeasured: &assessment.unmeasured,
             first: assessment.first,
             is_stale: assessment.is_stale,
             ranking: ranking.as_ref(),
             field: field.as_ref().map(|(field, ..)| field),
+            is_harm_paused: contenders
+                .as_ref()
+                .is_some_and(|(purpose, _)| standing.harm.is_paused(purpose.need())),
             observations: &assessment.observations,
         };
         let verdict = decide(&question, &mut standing.relief);
@@ -162,3 +166,6 @@ fn written_down(
         effects: verdict.effects,
     }
 }
+
+#[cfg(test)]
+mod tests;

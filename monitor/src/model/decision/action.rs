@@ -203,6 +203,8 @@ pub enum Hold {
     NobodyLeft,
     /// Nobody harms others enough.
     BelowHarmBudget,
+    /// Who harms others was measured before and is not for the moment.
+    HarmUnknown,
     /// Every step was tried on everybody.
     NothingHelps,
     /// The grace period of what is met is not over.

@@ -66,6 +66,8 @@ pub struct Assessment {
     /// Thresholds that are met, in the order in which they are relieved: memory first, of each the
     /// kubelet's before ours.
     pub met: Vec<Met>,
+    /// Thresholds of which nobody can say whether they are met: this tick did not measure them.
+    pub unmeasured: Vec<Trigger>,
     /// What is to be relieved: the first that is due and was read anew since the last tick, else
     /// the first that is due; `None` if nothing is.
     pub first: Option<Met>,
@@ -113,6 +115,12 @@ pub fn assess(
         pressure::judge(&eviction.pressure, snapshot, &outlooks, &low, &mut standing.pressure);
     let mut met: Vec<_> = verdict.met.into_iter().chain(ours).collect();
     met.sort_by_key(|met| !is_memory(met));
+    let is_read = |signal| observations.iter().any(|observation| observation.signal == signal);
+    let unread = all.iter().filter(|threshold| !is_read(threshold.signal));
+    let unmeasured = unread
+        .map(|threshold| Trigger::Eviction(*threshold))
+        .chain(pressure::unmeasured(&eviction.pressure, snapshot, &outlooks))
+        .collect();
 
     let due = || met.iter().filter(|met| met.is_due);
     let fresh = due().find(|met| match met.threshold {
@@ -133,6 +141,7 @@ pub fn assess(
         unobserved,
         outlooks,
         met,
+        unmeasured,
         first,
         is_stale,
         events,

@@ -64,6 +64,26 @@ pub fn judge(
     all
 }
 
+/// Those of `thresholds` that nobody can judge at this tick. What does not grow is measured, and
+/// lasts for ever.
+pub(super) fn unmeasured(
+    thresholds: &[PressureThreshold],
+    snapshot: &Snapshot,
+    outlooks: &[Outlook],
+) -> impl Iterator<Item = Trigger> {
+    let is_measured = |threshold: &PressureThreshold| {
+        let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
+        match threshold.on {
+            PressureSignal::Exhaustion(_) => {
+                outlook.is_some_and(|one| one.left.is_some() && one.growth.is_some())
+            }
+            _ => measured(threshold, snapshot, outlook).is_some(),
+        }
+    };
+    let all = thresholds.iter().filter(move |threshold| !is_measured(threshold));
+    all.map(|threshold| Trigger::Pressure(*threshold))
+}
+
 /// The figure that a threshold looks at, in its own unit: hundredths of a percent, nanoseconds, or
 /// pages a second.
 fn measured(

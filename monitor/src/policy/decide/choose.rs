@@ -26,6 +26,9 @@ pub(super) fn begin(
         let text = format!("nobody may be chosen to relieve {name}");
         return standing.tell(Told::NobodyLeft, Hold::NobodyLeft, text);
     }
+    if question.is_harm_paused && goes_by_harm(question, &first.threshold) {
+        return Hold::HarmUnknown.into();
+    }
     let floor = harm_floor(question, &first.threshold, head);
     let choice = |list: &[Candidate]| of_those(question, standing, &first, list, floor);
     if let Some(new) = choice(head) {
@@ -68,13 +71,7 @@ fn of_those(
     targets.filter(|target| !is_spent(target)).find_map(|target| {
         let able = Able::of(question, &target, want, &standing.squeezes);
         let able = Able { may_end, ..able };
-        let mut next = able.next(kind, None);
-        while let Some((step, _)) = next
-            && standing.has_tried(&name, &target, step)
-        {
-            next = able.next(kind, Some(step));
-        }
-        let (step, why) = next?;
+        let (step, why) = standing.untried(&able, &name, kind, None)?;
         Some(Proposal { step, why, target, reason: *first, want, is_same: false })
     })
 }
@@ -119,6 +116,17 @@ fn harm_floor(question: &Question<'_>, trigger: &Trigger, candidates: &[Candidat
         true if !is_memory || is_known() => question.relief.harm_budget,
         _ => Nanos(0),
     }
+}
+
+/// True where nobody may be chosen but by the harm that he does. On a node that measures it, a
+/// pause in that makes no victim of a pod that was harmless so far. Thrashed memory is the node's
+/// end, and use tells there as well.
+fn goes_by_harm(question: &Question<'_>, trigger: &Trigger) -> bool {
+    let is_by_harm = question.ranking.is_some_and(|ranking| ranking.order == Order::Qos);
+    is_by_harm
+        && question.relief.harm_budget > Nanos(0)
+        && Purpose::of(trigger).is_about_waiting()
+        && !Kind::of(trigger, u64::MAX).is_memory()
 }
 
 /// Everybody, where harm is among the keys. The kubelet's order does not know it.

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Question;
 use super::target::cgroups_of;
-use crate::model::decision::{Action, Met, OutcomeResult, StepKind, StepReason, Target};
+use crate::model::decision::{Action, OutcomeResult, StepKind, StepReason, Target};
 use crate::model::sample::{Gap, GapReason, Sample};
 use crate::model::units::{Bytes, Nanos};
 
@@ -52,12 +53,15 @@ impl Pending {
         }
     }
 
-    pub(super) fn progress(&self, sample: &Sample, met: &[Met], now: Nanos) -> Progress {
-        let is_met = met.iter().any(|met| met.threshold == self.action.reason.threshold);
+    pub(super) fn progress(&self, question: &Question<'_>, now: Nanos) -> Progress {
+        let Question { sample, met, .. } = question;
+        let reason = &self.action.reason.threshold;
+        let may_be_met =
+            met.iter().any(|met| met.threshold == *reason) || !question.is_measured(&reason.name());
         // Of the dead, too, only what they held counts: pressure's average is slow to fall.
         let is_about_memory =
             self.action.step.is_final() || self.action.step == StepKind::ReleaseMemory;
-        let has_worked = if is_about_memory { self.is_back(sample) } else { !is_met };
+        let has_worked = if is_about_memory { self.is_back(sample) } else { !may_be_met };
         match (has_worked, self.is_refused) {
             (true, _) => Progress::Worked,
             (false, true) => Progress::Stuck(StepReason::Failed),

@@ -81,25 +81,38 @@ impl KernelKills {
     }
 }
 
-/// A limit that is not known may have been anybody's.
+/// A limit that is not known may have been anybody's. Where the limit is known and the victim is not
+/// (Linux 6.1 names a process, whose cgroup may be gone as well), it died below that limit.
 fn relieved(kill: &OomKill, sample: &Sample) -> Relieves {
-    let path = |id: CgroupId| sample.cgroups.get(&id).map(|group| &group.path);
-    let limit = kill.limit.and_then(path).map(Place::of);
-    let is_own = matches!(limit, Some(Place::Pod { .. } | Place::Container { .. } | Place::Other));
-    match path(kill.victim) {
-        Some(victim) if is_own => Relieves::In(victim.clone()),
-        _ => Relieves::All,
+    let path = |id: CgroupId| path_of(id, sample);
+    let Some(limit) = kill.limit.and_then(path) else { return Relieves::All };
+    match Place::of(limit) {
+        Place::Pod { .. } | Place::Container { .. } | Place::Other => {
+            Relieves::In(path(kill.victim).unwrap_or(limit).clone())
+        }
+        Place::Node | Place::Kubepods | Place::Qos { .. } => Relieves::All,
     }
 }
 
-/// True for a cgroup of the pod of that uid, or of the workload of that path.
+/// Where a cgroup lies, or lay until a moment ago.
+fn path_of(id: CgroupId, sample: &Sample) -> Option<&CgroupPath> {
+    let there = sample.cgroups.get(&id).map(|group| &group.path);
+    there.or_else(|| {
+        let mut gone = sample.kernel.iter().flat_map(|kernel| &kernel.short_lived);
+        gone.find(|one| one.id == id).map(|one| &one.path)
+    })
+}
+
+/// True for a cgroup of the pod of that uid, of the workload of that path, or of several workloads
+/// of which that is one.
 fn lies_in(path: &CgroupPath, uid: &str) -> bool {
     match Place::of(path) {
         Place::Pod { uid: own, .. } | Place::Container { pod: own, .. } => own == uid,
-        Place::Other => {
-            let rest = path.0.strip_prefix(uid);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        }
+        Place::Other => is_at_or_below(&path.0, uid) || is_at_or_below(uid, &path.0),
         _ => false,
     }
+}
+
+fn is_at_or_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -23,7 +23,7 @@ use self::standing::Proposal;
 pub use self::standing::ReliefStanding;
 pub use self::target::target_of;
 use crate::model::decision::{
-    Action, Effect, Event, Hold, Met, Observation, Ranking, Release, StepKind,
+    Action, Effect, Event, Hold, Met, Observation, Ranking, Release, StepKind, Trigger,
 };
 use crate::model::sample::Sample;
 use crate::model::settings::{Eviction, Relief};
@@ -43,6 +43,8 @@ pub struct Question<'a> {
     pub unseen: Nanos,
     /// Everything that is met.
     pub met: &'a [Met],
+    /// What would be met for all that is known: it was not measured.
+    pub unmeasured: &'a [Trigger],
     /// What is to be relieved first; `None` if nothing is due.
     pub first: Option<Met>,
     /// What is due was not read anew since the tick before.
@@ -51,8 +53,22 @@ pub struct Question<'a> {
     pub ranking: Option<&'a Ranking>,
     /// Everybody, of whom the ranking is the head.
     pub field: Option<&'a Field<'a>>,
+    /// Who makes others wait for it was measured before, and is not now.
+    pub is_harm_paused: bool,
     /// What the eviction signals said.
     pub observations: &'a [Observation],
+}
+
+impl Question<'_> {
+    /// False if this tick says nothing of the threshold of that name.
+    fn is_measured(&self, name: &str) -> bool {
+        self.unmeasured.iter().all(|trigger| trigger.name() != name)
+    }
+
+    /// True if the threshold of that name was looked at and is not met.
+    fn is_calm(&self, name: &str) -> bool {
+        self.is_measured(name) && self.met.iter().all(|met| met.threshold.name() != name)
+    }
 }
 
 /// What was decided.
@@ -89,8 +105,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict
         Some(mut pending) => {
             pending.hear(question.sample);
             pending.action.deadline = pending.action.deadline.plus(question.unseen);
-            hurry(question, standing, &pending, now)
-                .or_else(|| follow(question, standing, pending, now, &mut events))
+            go_on(question, standing, pending, now, &mut events)
         }
     };
     let mut verdict = verdict.unwrap_or_else(|| anew(question, standing, now));
@@ -117,6 +132,29 @@ fn anew(question: &Question<'_>, standing: &mut ReliefStanding, now: Nanos) -> V
     begin(question, standing, first, now)
 }
 
+/// What is next of a step that was pending. Where an emergency would have somebody go at once and
+/// nobody may, the step stays under way and is judged by what it comes to.
+fn go_on(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    pending: Pending,
+    now: Nanos,
+    events: &mut Vec<Event>,
+) -> Option<Verdict> {
+    let Some(hurried) = hurry(question, standing, &pending, now) else {
+        return follow(question, standing, pending, now, events);
+    };
+    if hurried.action.is_some() {
+        return Some(hurried);
+    }
+    events.extend(hurried.events);
+    let followed = follow(question, standing, pending, now, events)?;
+    match followed.action {
+        None => Some(Verdict { held: hurried.held, ..followed }),
+        Some(_) => Some(followed),
+    }
+}
+
 /// An emergency does not wait for a gentler step to run out of time: who is to go goes now.
 fn hurry(
     question: &Question<'_>,
@@ -138,7 +176,8 @@ fn hurry(
     }
     // A victim is chosen already, for whatever reason: a second one would die for its memory.
     let able = Able::of(question, &action.target, None, &standing.squeezes);
-    let (step, why) = able.next(Kind::MemoryEmergency, None)?;
+    let against = first.threshold.name();
+    let (step, why) = standing.untried(&able, &against, Kind::MemoryEmergency, None)?;
     let target = action.target.clone();
     let new = Proposal { step, why, target, reason: first, want: None, is_same: true };
     Some(standing.take(question, new, now))
@@ -155,11 +194,16 @@ fn follow(
     let id = pending.action.id;
     let reason = pending.action.reason.threshold;
     let is_due = question.met.iter().any(|met| met.threshold == reason && met.is_due);
-    let why = match pending.progress(question.sample, question.met, now) {
+    let why = match pending.progress(question, now) {
         Progress::Running => {
             let until = pending.action.deadline;
             standing.pending = Some(pending);
             return Some(Hold::Settling { action: id, until }.into());
+        }
+        // Nobody can say what it has come to, and nobody else is to suffer for that.
+        Progress::Stuck(_) if !question.is_measured(&reason.name()) => {
+            standing.squeezes.give_up(id);
+            return None;
         }
         // What it was for is over, by it or without it.
         progress if progress == Progress::Worked || !is_due => {
@@ -186,7 +230,8 @@ fn follow(
     let may_end = standing.may_end(question) || is_same;
     let next = {
         let able = Able::of(question, &action.target, action.want, &standing.squeezes);
-        Able { may_end, ..able }.next(kind, Some(action.step))
+        let able = Able { may_end, ..able };
+        standing.untried(&able, &reason.name(), kind, Some(action.step))
     };
     match next {
         Some((step, _)) if action.is_enforced || !action.step.is_final() => {

@@ -65,9 +65,13 @@ impl Squeezes {
         self.0.iter().filter(|squeeze| squeeze.is_enforced).map(|squeeze| squeeze.action).collect()
     }
 
-    /// Forgets those that were taken back without it.
-    pub(super) fn keep(&mut self, in_force: &BTreeSet<u64>) {
-        self.0.retain(|squeeze| !squeeze.is_enforced || in_force.contains(&squeeze.action));
+    /// Forgets those that were taken back without it. Returns of each that may have helped against
+    /// what it was, and the uid.
+    pub(super) fn keep(&mut self, in_force: &BTreeSet<u64>) -> Vec<(String, String)> {
+        let is_undone =
+            |squeeze: &mut Squeeze| squeeze.is_enforced && !in_force.contains(&squeeze.action);
+        let undone = self.0.extract_if(.., is_undone).filter(|squeeze| !squeeze.is_useless);
+        undone.map(|squeeze| (squeeze.against, squeeze.target.uid)).collect()
     }
 
     /// This action did not help.
@@ -92,9 +96,11 @@ impl Squeezes {
             if is_gone(&squeeze.target, sample) && !is_unread(&squeeze.target, sample) {
                 return false;
             }
-            let is_met = question.met.iter().any(|met| met.threshold.name() == squeeze.against);
-            squeeze.calm_since =
-                if is_met { None } else { Some(squeeze.calm_since.unwrap_or(now)) };
+            squeeze.calm_since = if question.is_calm(&squeeze.against) {
+                Some(squeeze.calm_since.unwrap_or(now))
+            } else {
+                None
+            };
             let is_over = squeeze.calm_since.is_some_and(|since| now.since(since) >= cool_down);
             let why = match squeeze {
                 _ if is_over => ReleaseReason::Over,

@@ -86,9 +86,19 @@ impl ReliefStanding {
         self.squeezes.actions()
     }
 
-    /// Learns which squeezes are: whoever ended in good order has taken all of its own back.
+    /// Learns which squeezes are: whoever ended in good order has taken all of its own back. What
+    /// is not in force can show no effect, and is as good as not tried unless it had shown none.
     pub fn learn_squeezed(&mut self, in_force: &BTreeSet<u64>) {
-        self.squeezes.keep(in_force);
+        for (against, uid) in self.squeezes.keep(in_force) {
+            self.tried.remove(&(against, uid, StepKind::Squeeze));
+        }
+        let is_undone = |Action { id, step, is_enforced, .. }: &Action| {
+            *step == StepKind::Squeeze && *is_enforced && !in_force.contains(id)
+        };
+        if let Some(undone) = self.pending.take_if(|pending| is_undone(&pending.action)) {
+            let Action { target, reason, step, .. } = undone.action;
+            self.tried.remove(&(reason.threshold.name(), target.uid, step));
+        }
     }
 
     /// What still holds of it for one who goes on with it `now`, and whose `own` standing it takes
@@ -109,7 +119,8 @@ impl ReliefStanding {
         let Proposal { step, why, target, reason, want, is_same } = new;
         let kind = Kind::of(&reason.threshold, reason.measured);
         let able = Able::of(question, &target, want, &self.squeezes);
-        let escalates_to = able.next(kind, Some(step)).map(|(step, _)| step);
+        let next = self.untried(&able, &reason.threshold.name(), kind, Some(step));
+        let escalates_to = next.map(|(step, _)| step);
         let grace = step
             .is_final()
             .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
@@ -152,9 +163,21 @@ impl ReliefStanding {
         self.tried.insert((against.name(), target.uid.clone(), step));
     }
 
-    /// True if this step was tried on it against this.
-    pub(super) fn has_tried(&self, against: &str, target: &Target, step: StepKind) -> bool {
-        self.tried.contains(&(against.to_owned(), target.uid.clone(), step))
+    /// The gentlest step below `after` that can be tried and was not tried on it against this.
+    pub(super) fn untried(
+        &self,
+        able: &Able<'_>,
+        against: &str,
+        kind: Kind,
+        after: Option<StepKind>,
+    ) -> Option<(StepKind, StepReason)> {
+        let mut next = able.next(kind, after);
+        while let Some((step, _)) = next
+            && self.tried.contains(&(against.to_owned(), able.target.uid.clone(), step))
+        {
+            next = able.next(kind, Some(step));
+        }
+        next
     }
 
     /// On whom anything was tried against this.
@@ -238,7 +261,9 @@ impl ReliefStanding {
         if self.tried.is_empty() {
             return;
         }
-        let met: BTreeSet<_> = question.met.iter().map(|met| met.threshold.name()).collect();
+        let met = question.met.iter().map(|met| met.threshold.name());
+        // What was not measured is not known to be over.
+        let met: BTreeSet<_> = met.chain(question.unmeasured.iter().map(Trigger::name)).collect();
         let pending = self.pending.as_ref().map(|pending| &pending.action);
         let pending = pending.map(|action| (action.reason.threshold.name(), &action.target.uid));
         let acted_upon: BTreeSet<_> = self.tried.iter().map(|(name, ..)| name.clone()).collect();

@@ -2,6 +2,7 @@ mod properties;
 mod reach;
 mod resumed;
 mod undone;
+mod unmeasured;
 
 use std::collections::BTreeMap;
 
@@ -46,6 +47,8 @@ struct Node {
     ranking: Ranking,
     standing: ReliefStanding,
     unseen: Nanos,
+    unmeasured: Vec<Trigger>,
+    is_harm_paused: bool,
 }
 
 impl Node {
@@ -80,7 +83,8 @@ impl Node {
         let relief = Relief { enforce: StepKind::ALL.into(), ..Relief::default() };
         let sample = Sample { cgroups, pods, ..Sample::default() };
         let standing = ReliefStanding::default();
-        Self { relief, sample, ranking, standing, unseen: Nanos(0) }
+        let (unseen, unmeasured, is_harm_paused) = (Nanos(0), Vec::new(), false);
+        Self { relief, sample, ranking, standing, unseen, unmeasured, is_harm_paused }
     }
 
     /// Judges at a second of the boot clock, with `met` met and due.
@@ -96,6 +100,8 @@ impl Node {
             ranking: Some(&self.ranking),
             field: None,
             unseen: self.unseen,
+            unmeasured: &self.unmeasured,
+            is_harm_paused: self.is_harm_paused,
             observations: &[],
         };
         let verdict = decide(&question, &mut self.standing);
@@ -372,28 +378,4 @@ fn a_group_is_back_when_all_of_it_is() {
     assert!(matches!(node.at(2, &hard).held, Some(Hold::Settling { .. })));
     node.end("b");
     assert!(matches!(node.at(3, &hard).held, Some(Hold::CoolingDown { .. })));
-}
-
-#[test]
-fn the_grace_is_the_kubelets() {
-    #[rustfmt::skip]
-    let table = [
-        // threshold's grace, evictionMaxPodGracePeriod, the pod's own, seconds
-        (0,  30, Some(30), 1), // hard
-        (60, 30, Some(10), 10),
-        (60, 5,  Some(30), 5),
-        (60, 5,  None,     5),
-        (60, 0,  Some(30), 1),
-        (60, -1, Some(30), 1),
-    ];
-    for (threshold_grace, max_pod_grace, own, want) in table {
-        let mut node = Node::new();
-        let pods = node.sample.pods.as_mut().unwrap();
-        pods.get_mut("a").unwrap().termination_grace = own;
-        let trigger = threshold(Signal::MemoryAvailable, seconds(threshold_grace));
-        let eviction = Eviction { max_pod_grace, ..Eviction::default() };
-        let target = Target { uid: "a".into(), ..Target::default() };
-        let got = grace::of(&trigger, &eviction, &target, &node.sample);
-        assert_eq!(got, seconds(want), "{threshold_grace} {max_pod_grace} {own:?}");
-    }
 }

@@ -109,6 +109,9 @@ fn held(hold: &Hold, decision: &Decision) -> String {
         Hold::BelowHarmBudget => {
             "nothing is done: no candidate makes others wait for long enough".into()
         }
+        Hold::HarmUnknown => {
+            "nothing is done: who makes others wait is not measured for the moment".into()
+        }
         Hold::NothingHelps => "nothing helps: every step was tried".into(),
         Hold::InGrace => "nothing yet: the grace period is not over".into(),
         Hold::StaleReadings => {

@@ -187,6 +187,7 @@ fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
         Hold::Observed { action: 4 },
         Hold::NobodyLeft,
         Hold::BelowHarmBudget,
+        Hold::HarmUnknown,
         Hold::NothingHelps,
         Hold::InGrace,
         Hold::StaleReadings,

@@ -54,6 +54,9 @@ pub struct HarmStanding {
 pub struct Ledger {
     /// It is measured; if not, nobody is known to do any, or none.
     pub is_measured: bool,
+    /// It was measured before, and is not now.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_paused: bool,
     /// By pod uid. Who is missing does none.
     pub pods: BTreeMap<String, Entry>,
     /// By path, outside pods.
@@ -127,13 +130,22 @@ impl HarmStanding {
     /// The ledger for what is short; `None` where nobody waits for it, or it is not measured.
     #[must_use]
     pub fn ledger(&self, need: Need) -> Option<&Ledger> {
-        let ledger = match need {
-            Need::Cpu => &self.cpu,
-            Need::Memory => &self.memory,
-            Need::Io => &self.io,
-            Need::Storage | Need::Inodes | Need::Pids => return None,
-        };
-        ledger.is_measured.then_some(ledger)
+        self.of(need).filter(|ledger| ledger.is_measured)
+    }
+
+    /// True if it was measured before who makes others wait for this, and is not now.
+    #[must_use]
+    pub fn is_paused(&self, need: Need) -> bool {
+        self.of(need).is_some_and(|ledger| ledger.is_paused)
+    }
+
+    fn of(&self, need: Need) -> Option<&Ledger> {
+        match need {
+            Need::Cpu => Some(&self.cpu),
+            Need::Memory => Some(&self.memory),
+            Need::Io => Some(&self.io),
+            Need::Storage | Need::Inodes | Need::Pids => None,
+        }
     }
 }
 
@@ -153,13 +165,15 @@ impl Ledger {
         all
     }
 
-    /// Blends in an interval; `None` if it was not measured, and then nothing is remembered: what
-    /// somebody did a while ago is no reason to evict it now.
+    /// Blends in an interval; `None` if it was not measured, and then nothing is remembered but
+    /// that it was before: what somebody did a while ago is no reason to evict it now.
     fn add(&mut self, doings: Option<Doings>, there: &BTreeSet<Party>, interval: Nanos) {
         let Some(mut doings) = doings else {
-            *self = Self::default();
+            let is_paused = self.is_measured || self.is_paused;
+            *self = Self { is_paused, ..Self::default() };
             return;
         };
+        self.is_paused = false;
         // The first interval there is stands for all that came before.
         let memory = if self.is_measured { MEMORY } else { Nanos(0) };
         self.is_measured = true;

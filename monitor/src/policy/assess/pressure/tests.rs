@@ -78,6 +78,42 @@ fn each_signal_is_met_at_its_threshold() {
 }
 
 #[test]
+fn what_was_not_measured_is_told_from_what_is_not_met() {
+    use PressureSignal::{Cpu, Disk, Exhaustion, Memory, Refaults};
+    let snapshot = |whole| Snapshot { whole, ..Snapshot::default() };
+    let (nothing, calm) = (snapshot(Scope::default()), snapshot(scope_with(0, 0, 0)));
+    let all = outlook(ScopeName::System, None, Some(0)); // it does not grow
+    let unlimited = Outlook { left: None, ..all };
+    let just_begun = Outlook { growth: None, refaults: None, ..all };
+    let (cpu, memory) = (Cpu(Percent(1)), Memory(Percent(1)));
+    let (disk, ends, back) = (Disk(Percent(1)), Exhaustion(seconds(1)), Refaults(1));
+    #[rustfmt::skip]
+    let table = [
+        // threshold, of the node, outlook, is measured
+        (cpu,    &nothing, Some(&all),        false),
+        (cpu,    &calm,    None,              true),
+        (memory, &nothing, Some(&all),        false),
+        (memory, &calm,    None,              true),
+        (disk,   &nothing, Some(&all),        false),
+        (disk,   &calm,    None,              true),
+        (ends,   &calm,    None,              false),
+        (ends,   &calm,    Some(&unlimited),  false),
+        (ends,   &calm,    Some(&just_begun), false),
+        (ends,   &nothing, Some(&all),        true),
+        (back,   &calm,    None,              false),
+        (back,   &calm,    Some(&just_begun), false),
+        (back,   &nothing, Some(&all),        true),
+    ];
+    for (on, snapshot, outlook, is_measured) in table {
+        let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
+        let outlooks: Vec<_> = outlook.copied().into_iter().collect();
+        let got: Vec<_> = unmeasured(&[threshold], snapshot, &outlooks).collect();
+        let want = (!is_measured).then_some(Trigger::Pressure(threshold));
+        assert_eq!(got, Vec::from_iter(want), "{on:?} {outlook:?}");
+    }
+}
+
+#[test]
 fn a_pressure_threshold_is_due_after_its_grace_and_a_break_begins_it_anew() {
     let on = PressureSignal::Memory(Percent(60_00));
     let threshold = [PressureThreshold { scope: ScopeName::System, on, grace: seconds(20) }];

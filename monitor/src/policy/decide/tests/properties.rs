@@ -150,21 +150,34 @@ proptest! {
 
     #[test]
     fn no_step_is_tried_twice_against_a_shortage_that_lasts(
-        means in proptest::collection::btree_set(proptest::sample::select(&StepKind::ALL[..]), 0..6),
-        results in proptest::collection::vec(proptest::option::of(prop_oneof![
-            Just(OutcomeResult::Done),
-            Just(OutcomeResult::Refused),
-            Just(OutcomeResult::Failed)
-        ]), 300),
+        // What came of a step, what can be taken from now on, and whose cache holds how much.
+        turns in proptest::collection::vec((
+            proptest::option::of(prop_oneof![
+                Just(OutcomeResult::Done),
+                Just(OutcomeResult::Refused),
+                Just(OutcomeResult::Failed)
+            ]),
+            proptest::option::weighted(0.2, proptest::collection::btree_set(
+                proptest::sample::select(&StepKind::ALL[..]), 0..7)),
+            proptest::option::weighted(0.2, (0_usize..3, 0_u64..100)),
+        ), 300),
         which in 0_usize..5,
     ) {
         let mut node = Node::new();
-        node.sample.means = Some(means.clone());
         let short_of = [met(triggers()[which])];
         let mut seen = Vec::new();
-        for (second, result) in (1..).zip(results) {
+        for (second, (result, means, cache)) in (1..).zip(turns) {
+            if means.is_some() {
+                node.sample.means = means;
+            }
+            if let Some((at, mib)) = cache {
+                let group = node.sample.cgroups.values_mut().nth(at).unwrap();
+                let inactive_file = Bytes(mib * MIB);
+                group.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
+            }
             let Some(action) = node.at(second, &short_of).action else { continue };
-            prop_assert!(means.contains(&action.step), "{action:?}");
+            let means = node.sample.means.as_ref();
+            prop_assert!(means.is_none_or(|means| means.contains(&action.step)), "{action:?}");
             let step = (action.target.uid.clone(), action.step);
             prop_assert!(!seen.contains(&step), "{step:?} again");
             seen.push(step);

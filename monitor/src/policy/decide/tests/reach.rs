@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::pod::QosClass;
 use crate::model::settings;
-use crate::model::stall::{KernelStalls, OomKill};
+use crate::model::stall::{KernelStalls, OomKill, ShortLived};
 use crate::policy::rank::{Contender, Field, HEAD, Harm, Purpose};
 
 /// Pods of which this many are harmless and one, of a higher class, is the hog.
@@ -40,6 +40,8 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
         is_stale: false,
         ranking: Some(&ranking),
         field: Some(&field),
+        unmeasured: &[],
+        is_harm_paused: false,
         observations: &[],
     };
     decide(&question, standing)
@@ -103,6 +105,15 @@ fn nobody_is_ended_for_memory_that_the_kernel_has_just_killed_for() {
         (hard, 12, Some(20), true),  // nor had all pods
         (hard, 10, Some(10), true),  // whoever would go is smaller by that much
         (hard, 12, Some(12), false), // somebody else at its own limit
+        (hard, 0,  Some(12), false), // whose process the kernel did not say: Linux 6.1
+        (hard, 0,  Some(10), true),
+        (hard, 0,  Some(20), true),
+        (hard, 0,  None,     true),
+        (hard, 99, Some(12), false), // its cgroup is gone already
+        (hard, 99, Some(10), true),
+        (hard, 98, Some(98), false), // and so is the limit's, a moment ago: of "c"
+        (hard, 97, Some(97), true),  // of "a"
+        (hard, 96, Some(96), true),  // nobody can say whose it was
         (pids, 10, None,     false), // it is no memory that is short
     ];
     for (trigger, victim, limit, is_held) in table {
@@ -110,6 +121,12 @@ fn nobody_is_ended_for_memory_that_the_kernel_has_just_killed_for() {
         let kubepods = Cgroup { path: CgroupPath("/kubepods".into()), ..Cgroup::default() };
         node.sample.cgroups.insert(CgroupId(20), kubepods);
         kill(&mut node, seconds(1), victim, limit);
+        let container = |(id, pod): (u64, &str)| ShortLived {
+            id: CgroupId(id),
+            path: CgroupPath(format!("/kubepods/besteffort/pod{pod}/{}", "0f".repeat(32))),
+        };
+        let kernel = node.sample.kernel.as_mut().unwrap();
+        kernel.short_lived = [(98, "c"), (97, "a")].map(container).into();
         let verdict = node.at(1, &[met(trigger)]);
         let want = is_held.then(|| Hold::KernelKilled { until: seconds(3) });
         assert_eq!(verdict.held, want, "{trigger:?} {victim} {limit:?}");
@@ -118,6 +135,30 @@ fn nobody_is_ended_for_memory_that_the_kernel_has_just_killed_for() {
             assert!(node.at(2, &[met(trigger)]).action.is_none());
             assert_eq!(short(&node.at(3, &[met(trigger)])), Some(("a", Evict)), "its time is over");
         }
+    }
+}
+
+#[test]
+fn a_kill_below_a_limit_relieves_every_workload_that_it_may_have_been_in() {
+    #[rustfmt::skip]
+    let table = [
+        // the limit's cgroup, who would go, held
+        ("/batch",       "/batch/job",   true),
+        ("/batch/job",   "/batch/job",   true),
+        ("/batch/job/a", "/batch/job",   true),
+        ("/batch/job",   "/batch/job2",  false),
+        ("/batch/other", "/batch/job",   false),
+    ];
+    for (limit, next, is_held) in table {
+        let mut node = Node::new();
+        let group = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
+        node.sample.cgroups = [(CgroupId(30), group(limit)), (CgroupId(31), group(next))].into();
+        node.ranking.candidates.truncate(1);
+        node.ranking.candidates[0].uid = next.into();
+        kill(&mut node, seconds(1), 0, Some(30));
+        let hard = met(threshold(Signal::MemoryAvailable, Nanos(0)));
+        let held = node.at(1, &[hard]).held;
+        assert_eq!(held.is_some(), is_held, "{limit} {next}: {held:?}");
     }
 }
 
@@ -169,6 +210,30 @@ fn a_target_is_told_with_the_cgroups_and_containers_of_all_of_it() {
         let ids: Vec<_> = target.groups.iter().map(|group| group.id.0).collect();
         assert_eq!(ids, groups, "{candidate:?}");
         assert_eq!(target.containers, containers, "{candidate:?}");
+    }
+}
+
+#[test]
+fn the_grace_is_the_kubelets() {
+    #[rustfmt::skip]
+    let table = [
+        // threshold's grace, evictionMaxPodGracePeriod, the pod's own, seconds
+        (0,  30, Some(30), 1), // hard
+        (60, 30, Some(10), 10),
+        (60, 5,  Some(30), 5),
+        (60, 5,  None,     5),
+        (60, 0,  Some(30), 1),
+        (60, -1, Some(30), 1),
+    ];
+    for (threshold_grace, max_pod_grace, own, want) in table {
+        let mut node = Node::new();
+        let pods = node.sample.pods.as_mut().unwrap();
+        pods.get_mut("a").unwrap().termination_grace = own;
+        let trigger = threshold(Signal::MemoryAvailable, seconds(threshold_grace));
+        let eviction = Eviction { max_pod_grace, ..Eviction::default() };
+        let target = Target { uid: "a".into(), ..Target::default() };
+        let got = grace::of(&trigger, &eviction, &target, &node.sample);
+        assert_eq!(got, seconds(want), "{threshold_grace} {max_pod_grace} {own:?}");
     }
 }
 

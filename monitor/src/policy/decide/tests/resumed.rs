@@ -66,3 +66,33 @@ fn no_action_has_the_number_of_another() {
         assert_eq!(got, count(want), "{kept} kept, {own} counted");
     }
 }
+
+#[test]
+fn a_squeeze_that_was_taken_back_by_whoever_left_is_tried_again_and_nothing_follows_from_it() {
+    let memory = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
+    type Row<'a> = (u64, bool, &'a [u64], (&'a str, StepKind));
+    #[rustfmt::skip]
+    let table: [Row<'_>; 5] = [
+        // seconds of shortage, enforced, in force, what is next
+        (1, true,  &[],  ("a", Squeeze)), // still pending
+        (1, true,  &[1], ("a", Evict)),   // it had no effect
+        (1, false, &[],  ("a", Evict)),   // nothing was in force, nor could be
+        (0, true,  &[],  ("a", Squeeze)), // it had worked, and its like is not over for long
+        (0, true,  &[1], ("a", Evict)),
+    ];
+    for (n_short, is_enforced, in_force, want) in table {
+        let mut node = Node::new();
+        if !is_enforced {
+            node.relief.enforce.clear();
+        }
+        assert_eq!(short(&node.at(1, &memory)), Some(("a", Squeeze)));
+        node.at(2, if n_short > 0 { &memory } else { &[] });
+        node.standing.learn_squeezed(&in_force.iter().copied().collect());
+        let next = (3..=20).find_map(|second| {
+            let action = node.at(second, &memory).action?;
+            Some((action.target.name, action.step))
+        });
+        let next = next.as_ref().map(|(name, step)| (name.as_str(), *step));
+        assert_eq!(next, Some(want), "{n_short} {is_enforced} {in_force:?}");
+    }
+}

@@ -187,3 +187,53 @@ fn what_was_only_observed_stands_in_nobodys_way_once_it_is_enforced() {
     assert!(verdict.action.unwrap().is_enforced);
     assert_eq!(node.standing.victims.len(), 0, "nobody was evicted so far");
 }
+
+#[test]
+fn a_squeeze_during_an_emergency_that_nobody_may_go_for_is_judged_in_its_time() {
+    let cpu = met(pressure(PressureSignal::Cpu(Percent(60_00))));
+    let pids = met(threshold(Signal::PidAvailable, Nanos(0)));
+    let gone = pressure(PressureSignal::Exhaustion(seconds(10)));
+    let gone = Met { measured: seconds(1).0, ..met(gone) };
+    let mut node = Node::new();
+    node.relief.budget = 1;
+    assert_eq!(short(&node.at(1, &[pids])), Some(("a", Evict)));
+    node.end("a");
+    node.at(2, &[]);
+    assert_eq!(short(&node.at(20, &[cpu])), Some(("b", Squeeze)));
+    let (mut releases, mut warnings) = (Vec::new(), Vec::new());
+    for second in 21..=30 {
+        let verdict = node.at(second, &[gone, cpu]);
+        assert!(matches!(verdict.held, Some(Hold::BudgetSpent { .. })), "{verdict:?}");
+        releases.extend(released(&verdict).into_iter().map(|release| (second, release)));
+        warnings.extend(verdict.events.into_iter().map(|event| (second, event.reason)));
+    }
+    assert_eq!(releases, [(25, (2, ReleaseReason::NoEffect))]);
+    let want = [(21, "ReliefHeldBack".to_owned()), (25, "ReliefFailed".to_owned())];
+    assert_eq!(warnings, want);
+}
+
+#[test]
+fn a_step_that_has_become_possible_is_not_followed_by_those_that_were_tried_before_it() {
+    let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
+    let mut node = Node::new();
+    node.relief.steps = [Reclaim, StopContainers, KillContainers].into();
+    node.relief.budget = 4;
+    let mut seen = Vec::new();
+    for second in 1..=400 {
+        if second == 200 {
+            let a = node.sample.cgroups.values_mut().next().unwrap();
+            let inactive_file = Bytes(60 * MIB);
+            a.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
+        }
+        let action = node.at(second, &soft).action;
+        seen.extend(action.map(|a| (a.target.name, a.step, a.escalates_to)));
+    }
+    let each = |name: &str| {
+        let name = name.to_owned();
+        [(name.clone(), StopContainers, Some(KillContainers)), (name, KillContainers, None)]
+    };
+    let mut want: Vec<_> = ["a", "b", "c"].into_iter().flat_map(each).collect();
+    want.push(("a".into(), Reclaim, None));
+    assert_eq!(seen, want);
+    assert_eq!(node.standing.victims.len(), 3, "nobody counts twice");
+}

@@ -277,18 +277,37 @@ fn what_is_not_measured_is_unknown_and_forgotten() {
     node.update();
     let known = [Need::Cpu, Need::Io, Need::Memory].map(|n| node.standing.ledger(n).is_some());
     assert_eq!(known, [false, false, true]);
+    let is_paused =
+        |node: &Node| [Need::Cpu, Need::Memory, Need::Io].map(|need| node.standing.is_paused(need));
+    assert_eq!(is_paused(&node), [true, false, true], "of CPU, memory and disks");
     node.sample.kernel = None;
     node.update();
-    assert_eq!(node.standing, HarmStanding::default());
+    assert_eq!(is_paused(&node), [true; 3]);
+    let paused = || Ledger { is_paused: true, ..Ledger::default() };
+    let [cpu, memory, io] = [(); 3].map(|()| paused());
+    let want = HarmStanding { cpu, memory, io, ..HarmStanding::default() };
+    assert_eq!(node.standing, want, "and nothing else is remembered");
+    (0..1_000).for_each(|_| node.update());
+    assert_eq!(node.standing, want, "however long it lasts");
 
     // No interval, no news: a first sample, or a clock that stood still.
     node.sample.kernel = covered;
     node.update();
+    assert_eq!(is_paused(&node), [false; 3], "measured again");
     let before = node.standing.clone();
     node.snapshot.interval = Nanos(0);
     node.update();
     node.standing.update(None, &node.sample, &node.snapshot, &Workloads::default());
     assert_eq!(node.standing, before);
+}
+
+#[test]
+fn what_was_never_measured_is_not_paused() {
+    let mut node = Node::new();
+    node.sample.kernel = None;
+    node.update();
+    assert_eq!(node.standing, HarmStanding::default());
+    assert!(![Need::Cpu, Need::Memory, Need::Io].iter().any(|n| node.standing.is_paused(*n)));
 }
 
 #[test]
