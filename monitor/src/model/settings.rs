@@ -114,10 +114,10 @@ impl Default for Conditions {
     fn default() -> Self {
         let rule = |resource| match resource {
             Resource::Cpu => {
-                ConditionRule { measure: Measure::Contention, threshold: Percent(60_00) }
+                ConditionRule { measure: Measure::Contention, threshold: Percent(40_00) }
             }
             Resource::Memory => {
-                ConditionRule { measure: Measure::Shortage, threshold: Percent(40_00) }
+                ConditionRule { measure: Measure::Shortage, threshold: Percent(10_00) }
             }
             Resource::Disk => {
                 ConditionRule { measure: Measure::RawFull, threshold: Percent(60_00) }
