@@ -103,6 +103,22 @@ fn who_does_not_end_when_asked_is_ended_when_the_grace_is_over() {
 }
 
 #[test]
+fn a_grace_does_not_run_out_while_nobody_watches() {
+    let Some(group) = Cgroup::new("hole") else { return };
+    group.spawn("trap '' TERM; while :; do sleep 0.1; done");
+    wait("it is deaf", || group.pids().len() == 2);
+    let (mut actor, _state) = actor();
+    let grace = Some(Nanos(2 * Nanos::SECOND.0));
+    let first = actor.take(&Action { grace, ..enforced(StopContainers, group.target()) });
+    std::thread::sleep(std::time::Duration::from_millis(5_500));
+    assert_eq!(actor.news(), [], "a second of its two was watched");
+    let last = settle(&mut actor, first);
+    assert!(last.detail.contains("its time was over with "), "{last:?}");
+    assert!(last.took >= Nanos(6 * Nanos::SECOND.0), "{last:?}");
+    assert!(group.pids().is_empty(), "{last:?}");
+}
+
+#[test]
 fn who_ends_when_asked_is_left_to_end() {
     let Some(group) = Cgroup::new("polite") else { return };
     let left = tempfile::NamedTempFile::new().unwrap();
