@@ -133,10 +133,12 @@ impl Actor {
         })
     }
 
-    /// The target, opened before or now.
+    /// The target, opened before or now, as it is now.
     fn scene(&mut self, target: &Target) -> Result<Scene, Failure> {
         if let Some(known) = self.likely.iter().position(|scene| scene.is_of(target)) {
-            return Ok(self.likely.swap_remove(known));
+            let mut scene = self.likely.swap_remove(known);
+            scene.refresh();
+            return Ok(scene);
         }
         self.guard.find_own(&self.options.proc);
         let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
