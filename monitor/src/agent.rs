@@ -4,6 +4,7 @@
 
 mod acting;
 mod agreement;
+mod likely;
 pub mod limits;
 mod live;
 mod mode;
