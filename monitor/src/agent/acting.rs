@@ -218,25 +218,31 @@ impl Acting {
         self.valid.enforce_only(steps);
     }
 
-    /// Takes back what is in force, and waits for that, but not for longer than `within`.
+    /// Takes back what is in force, and waits for that and for what was ordered before, but not
+    /// for longer than `within`.
     pub(super) fn leave(mut self, within: Duration) {
-        if !self.has_hold {
-            return;
-        }
         let end = clock::now().boot.plus(nanos(within));
         let left = || Duration::from_nanos(end.since(clock::now().boot).0);
-        let mut order = Order::Leave;
-        while let Err(TrySendError::Full(back)) = self.orders.try_send(order) {
-            if left().is_zero() {
-                return tracing::error!("squeezes stay in force: still busy with {}", self.busy());
+        let mut order = self.has_hold.then_some(Order::Leave);
+        while let Some(asked) = order.take() {
+            match self.orders.try_send(asked) {
+                Err(TrySendError::Full(back)) if !left().is_zero() => {
+                    thread::sleep(Duration::from_millis(10));
+                    order = Some(back);
+                }
+                Err(TrySendError::Full(_)) => {
+                    return tracing::error!("squeezes stay in force: busy with {}", self.busy());
+                }
+                // Who has ended gives no answer, and that is told below.
+                Ok(()) | Err(TrySendError::Disconnected(_)) => {
+                    self.given.push_back("leaving".into());
+                }
             }
-            thread::sleep(Duration::from_millis(10));
-            order = back;
         }
-        self.given.push_back("leaving".into());
         while !self.given.is_empty() {
             let Ok(report) = self.reports.recv_timeout(left()) else {
-                return tracing::error!("squeezes may stay in force: busy with {}", self.busy());
+                let busy = self.busy();
+                return tracing::error!("squeezes may stay in force: {busy} is not over yet");
             };
             for Outcome { result, detail, .. } in self.note(report) {
                 tracing::info!(?result, "{detail}");

@@ -162,6 +162,22 @@ fn leaving_takes_back_what_is_held_and_is_not_held_up_for_long() {
 }
 
 #[test]
+fn what_was_ordered_is_done_before_the_agent_leaves() {
+    let (tell, told) = channel();
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+        if let Some(Order::Take(action, _)) = order {
+            thread::sleep(Duration::from_millis(200));
+            tell.send(action.id).unwrap();
+        }
+        Answer::default()
+    })
+    .unwrap();
+    acting.hand_over(&decision(1..=2), clock::now().boot);
+    acting.leave(Duration::from_secs(60));
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
 fn whoever_awaits_an_end_is_not_idle_until_it_is_over_also_if_nothing_is_told_of_it() {
     let (go, gate) = channel::<()>();
     let mut is_waiting = false;
