@@ -78,7 +78,7 @@ fn what_costs_too_much_is_left_off_and_later_begun_from_nothing() {
     group.run(RESTLESS);
     let id = group.id();
 
-    let followed = (0..20).map(|_| node.tick()).take_while(|stalls| stalls.covers.waits).last();
+    let followed = (0..40).map(|_| node.tick()).take_while(|stalls| stalls.covers.waits).last();
     let before = of(&followed.expect("the first ticks are followed"), id);
     assert!(before.wait > Nanos(100_000_000), "two want one CPU: {:?}", before.wait);
     assert_eq!(node.switch().state, CapabilityState::Off);
@@ -91,8 +91,12 @@ fn what_costs_too_much_is_left_off_and_later_begun_from_nothing() {
 
     node.ahead = LATER;
     let begun = clock::now().boot;
-    node.tick();
-    assert_eq!(node.switch().state, CapabilityState::Attached, "{:?}", node.switch());
+    // Not in the tick that ends a metering.
+    let is_back = (0..3).any(|_| {
+        node.tick();
+        node.switch().state == CapabilityState::Attached
+    });
+    assert!(is_back, "{:?}", node.switch());
     let first = node.tick();
     let second = node.tick();
     let past = clock::now().boot.since(begun);
@@ -107,7 +111,7 @@ fn what_costs_too_much_is_left_off_and_later_begun_from_nothing() {
 #[test]
 fn what_costs_no_more_than_it_may_is_never_left_off() {
     let Some(mut node) = Node::allowing(Percent::FULL) else { return };
-    let all_followed = (0..10).all(|_| node.tick().covers.waits);
+    let all_followed = (0..40).all(|_| node.tick().covers.waits);
     assert!(all_followed, "{:?}", node.switch());
 }
 

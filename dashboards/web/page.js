@@ -204,7 +204,7 @@ function waiting(view) {
 function blame(view) {
   table("blame", blameRows(view).map(({ victim, aggressor, nanos, share }) => [
     named(victim), named(aggressor), time(nanos), `${(share * 100).toFixed(0)} %`,
-  ]), view.whole.cpu ? "Nobody made anybody wait in the last interval." : "Not measured: the kernel side is missing.");
+  ]), view.whole.cpu ? "Nobody made anybody wait in the last interval." : "Not measured: what is missing stands at the end of this page.");
 }
 
 function judgement(view) {

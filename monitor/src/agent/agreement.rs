@@ -26,6 +26,11 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
+    /// Begins anew with waits: for a time PSI counted them alone.
+    pub(super) fn forget_waits(&mut self) {
+        self.cpu = None;
+    }
+
     /// Compares all that was counted since the first call.
     pub(super) fn check(&mut self, sample: &Sample) -> Vec<Blind> {
         let (cpu, memory) = (waits(sample), stalls(sample));

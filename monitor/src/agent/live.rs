@@ -146,8 +146,7 @@ impl Sampler for Live {
             let before = kernel.follows_waits();
             let cost = kernel.cost(self.tick, now);
             if kernel.follows_waits() != before {
-                // PSI went on counting meanwhile.
-                self.agreement = Agreement::default();
+                self.agreement.forget_waits();
             }
             cost
         });

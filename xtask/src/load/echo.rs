@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use super::Until;
 use crate::clock::monotonic_ns;
 
 const PAGE: usize = 4096;
+/// Pings come every ten milliseconds: after so long without one, nobody is asking.
+const SILENCE_NS: u64 = 500_000_000;
 
 /// Answer each line of a terminal with itself and the time, having touched some memory.
 #[derive(clap::Args)]
@@ -38,13 +40,15 @@ impl Echo {
             both.with_context(|| format!("cannot open {}", self.tty.display()))
         };
         let (lines, mut answers) = (open()?, open()?);
-        let asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::new(AtomicU64::new(0));
         let (heard, ends, mut hello) = (Arc::clone(&asked), until.clone(), open()?);
-        // Until somebody asks, says that somebody may.
+        // While nobody asks, says that somebody may: what was asked may have been another's.
         let greeter = thread::Builder::new().spawn(move || {
-            while !heard.load(Ordering::Relaxed) && ends.goes_on() {
-                // Nobody listens yet: then the next one is heard.
-                let _ = hello.write_all(b"hello\n");
+            while ends.goes_on() {
+                if monotonic_ns().saturating_sub(heard.load(Ordering::Relaxed)) > SILENCE_NS {
+                    // Nobody listens yet: then the next one is heard.
+                    let _ = hello.write_all(b"hello\n");
+                }
                 thread::sleep(Duration::from_millis(200));
             }
         })?;
@@ -55,7 +59,7 @@ impl Echo {
                 break;
             }
             let line = line.context("cannot read pings")?;
-            asked.store(true, Ordering::Relaxed);
+            asked.store(monotonic_ns(), Ordering::Relaxed);
             for _ in 0..(self.touch_kib << 10) / PAGE {
                 memory[at] = memory[at].wrapping_add(1);
                 at = (at + PAGE) % memory.len().max(PAGE);

@@ -159,7 +159,7 @@ pub(crate) struct Offered {
     /// Conditions that were true, and in how many of its ticks.
     pub(crate) conditions: Vec<(String, u64)>,
     pub(crate) trace: Vec<Tick>,
-    /// How high each measure came.
+    /// How high each measure came, once the loads had begun.
     pub(crate) peaks: Peaks,
     pub(crate) ticks: u64,
     /// Between two of its ticks.

@@ -22,7 +22,8 @@ pub(crate) struct Figures {
     pub(crate) act_s: Option<f64>,
     /// From the onset to the first death of a victim.
     pub(crate) kill_s: Option<f64>,
-    /// From the first death, or the onset without one, to the first calm second.
+    /// From the first death to the end of the first calm second; without one, from the onset to the
+    /// end of the last that was not calm.
     pub(crate) recover_s: Option<f64>,
     /// Pods and services that lost processes, in the order of their first death.
     pub(crate) victims: Vec<String>,
@@ -65,7 +66,8 @@ impl Figures {
         }
         let first = facts.deaths.iter().filter(|death| counts(death)).map(|d| d.at_ns).min();
         let from = first.unwrap_or(during.start);
-        let calm = first_calm(facts, &pings, &still, from, &idle);
+        let calm = Calm { facts, pings: &pings, still: &still, idle: &idle };
+        let calm = if first.is_some() { calm.first(from) } else { calm.last(from) };
         let agent = facts.agent.as_ref();
         let seconds = seconds(during.start, during.end).max(1.0);
         let acted = agent.and_then(|agent| agent.offered.as_ref()).and_then(|offered| {
@@ -107,23 +109,41 @@ fn seconds(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1e9
 }
 
-/// When it was first calm for a second after `from`: little `full` pressure, and the bystander
-/// about as fast as when idle.
-fn first_calm(
-    facts: &Facts,
-    pings: &[(u64, Option<u64>)],
-    still: &[Still],
-    from: u64,
-    idle: &Latency,
-) -> Option<u64> {
-    let fast = (2.0 * idle.p99_ms).max(idle.p99_ms + JITTER_MS);
-    facts.moments.windows(2).filter(|pair| pair[1].at_ns > from).find_map(|pair| {
-        let (a, b) = (&pair[0], &pair[1]);
-        let full = b.full_us.saturating_sub(a.full_us) as f64 / 1e6 / seconds(a.at_ns, b.at_ns);
-        let users = Latency::of(pings, still, a.at_ns.max(from), b.at_ns);
-        let calm = full < CALM && (users.n_pings == 0 || users.p99_ms < fast);
-        calm.then_some(b.at_ns.max(from))
-    })
+/// Tells calm seconds: little `full` pressure, and the bystander about as fast as when idle.
+struct Calm<'a> {
+    facts: &'a Facts,
+    pings: &'a [(u64, Option<u64>)],
+    still: &'a [Still],
+    idle: &'a Latency,
+}
+
+impl Calm<'_> {
+    /// The seconds that begin after `from`: when each ends, and whether it is calm.
+    fn seconds(&self, from: u64) -> impl DoubleEndedIterator<Item = (u64, bool)> {
+        let fast = (2.0 * self.idle.p99_ms).max(self.idle.p99_ms + JITTER_MS);
+        let pairs = self.facts.moments.windows(2).filter(move |pair| pair[0].at_ns >= from);
+        pairs.map(move |pair| {
+            let (a, b) = (&pair[0], &pair[1]);
+            let full = b.full_us.saturating_sub(a.full_us) as f64 / 1e6;
+            let users = Latency::of(self.pings, self.still, a.at_ns, b.at_ns);
+            let is_fast = self.pings.is_empty() || (users.n_pings > 0 && users.p99_ms < fast);
+            (b.at_ns, full / seconds(a.at_ns, b.at_ns) < CALM && is_fast)
+        })
+    }
+
+    /// The end of the first.
+    fn first(&self, from: u64) -> Option<u64> {
+        self.seconds(from).find_map(|(end, calm)| calm.then_some(end))
+    }
+
+    /// From when on there were no others; `None` if it did not end calmly.
+    fn last(&self, from: u64) -> Option<u64> {
+        let mut all = self.seconds(from).rev().peekable();
+        if !all.peek()?.1 {
+            return None;
+        }
+        Some(all.find_map(|(end, calm)| (!calm).then_some(end)).unwrap_or(from))
+    }
 }
 
 /// Seconds in which everybody waited for memory, since the onset.

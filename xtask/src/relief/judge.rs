@@ -89,6 +89,9 @@ impl Verdicts {
             let what = if expect.no_kill { "nobody is killed" } else { "nobody else is killed" };
             self.say(what, or_none(&wrong), wrong.is_empty());
         }
+        let early = facts.deaths.iter().filter(|death| death.at_ns < facts.onset_ns);
+        let early: Vec<String> = early.map(|death| death.name.clone()).collect();
+        self.say("nobody dies before anything has begun", or_none(&early), early.is_empty());
         // Of all wrong victims the worst: the shim of a dead sandbox is an orphan.
         let sandboxes: Vec<String> =
             facts.deaths.iter().filter(|death| death.sandbox).map(|d| d.name.clone()).collect();
@@ -127,16 +130,20 @@ impl Verdicts {
                 self.say(&what, seconds(at), at.is_some_and(|at| at <= limit.0));
             }
         }
-        if let (Some(limit), Some(slower)) = (expect.slower, figures.slower) {
+        if let Some(limit) = expect.slower {
             let what =
                 format!("the bystander's 99th percentile is at most {limit} times its idle one");
-            self.say(&what, format!("{slower:.1} times"), slower <= limit);
+            let seen = figures.slower.map_or("not measured".into(), |s| format!("{s:.1} times"));
+            self.say(&what, seen, figures.slower.is_some_and(|slower| slower <= limit));
         }
     }
 
     /// What the agent said.
     fn said(&mut self, scenario: &Scenario, offered: &Offered) {
         let expect = &scenario.form.expect;
+        if offered.ticks == 0 {
+            self.say("the agent says anything", "not a word".into(), false);
+        }
         let held: Vec<String> = offered.conditions.iter().map(|(name, _)| name.clone()).collect();
         if expect.no_condition {
             self.say("no condition is true", or_none(&held), held.is_empty());
@@ -230,6 +237,7 @@ mod tests {
         let offered = Offered {
             conditions: vec![("A".into(), 3)],
             explanation: vec![Said { at_ns: 1, text: "allocatable is short".into() }],
+            ticks: 3,
             ..Offered::default()
         };
         let silent =

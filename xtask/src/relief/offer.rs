@@ -20,6 +20,8 @@ const SENTENCES: usize = 400;
 /// Listens until it is told to end.
 pub(super) struct Offer {
     stop: Arc<AtomicBool>,
+    /// The loads have begun.
+    begun: Arc<AtomicBool>,
     thread: JoinHandle<Offered>,
 }
 
@@ -28,7 +30,8 @@ impl Offer {
     pub(super) fn hear(address: &str) -> Result<Self> {
         let url = format!("http://{address}/api/v1/stream");
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let begun = Arc::new(AtomicBool::new(false));
+        let (told, is_on) = (Arc::clone(&stop), Arc::clone(&begun));
         let thread = thread::Builder::new().spawn(move || {
             let mut heard = Heard::default();
             while !told.load(Ordering::Relaxed) {
@@ -39,6 +42,7 @@ impl Offer {
                         let snapshot = line.strip_prefix("data:").map(str::trim);
                         if let Some(snapshot) = snapshot.and_then(|s| serde_json::from_str(s).ok())
                         {
+                            heard.is_on = is_on.load(Ordering::Relaxed);
                             heard.hear(&snapshot, monotonic_ns());
                         }
                     }
@@ -47,7 +51,12 @@ impl Offer {
             }
             heard.offered()
         })?;
-        Ok(Self { stop, thread })
+        Ok(Self { stop, begun, thread })
+    }
+
+    /// From here on it is the loads whose pressure is looked at.
+    pub(super) fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
     }
 
     /// From here on no successor is waited for.
@@ -66,6 +75,8 @@ impl Offer {
 #[derive(Default)]
 struct Heard {
     offered: Offered,
+    /// The loads have begun.
+    is_on: bool,
     conditions: BTreeMap<String, u64>,
     /// Tick and its time on the boot clock.
     last: Option<(u64, u64)>,
@@ -92,7 +103,9 @@ impl Heard {
         let probes = probes.filter_map(|one| one["perSecond"].as_u64()).sum();
         self.offered.probes_ns = self.offered.probes_ns.max(probes);
         self.offered.trace.push(traced(snapshot, boot));
-        peaks::look(&mut self.offered.peaks, snapshot);
+        if self.is_on {
+            peaks::look(&mut self.offered.peaks, snapshot);
+        }
         let decision = &snapshot["decision"];
         for condition in list(&decision["conditions"]) {
             if condition["status"] == "True" {

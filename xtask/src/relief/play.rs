@@ -183,6 +183,7 @@ impl<'a> Show<'a> {
             |churn: file::Churn| Churn::start(churn.per_second, &self.set, Arc::clone(known));
         let churn = form.churn.map(start).transpose()?;
         fs::write(GO, "")?;
+        self.begin_offer();
         let since = Since::now();
         self.wait(since, seconds, 0.0, &mut orders)?;
         self.facts.end_ns = monotonic_ns();

@@ -22,7 +22,7 @@ const HARD: u64 = 100 << 20;
 /// Whoever waits for a page from a slow disk dies only when it has come.
 const DIES_WITHIN: Duration = Duration::from_secs(60);
 /// Files that relief may change for a time.
-const SQUEEZED: [&str; 3] = ["memory.high", "memory.max", "cpu.weight"];
+const SQUEEZED: [&str; 4] = ["memory.high", "memory.max", "cpu.weight", "io.weight"];
 /// The pod that the outside pings.
 pub(super) const BYSTANDER: &str = "bystander";
 /// The loads begin when this file is there.

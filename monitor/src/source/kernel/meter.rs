@@ -12,14 +12,24 @@ use crate::model::units::Nanos;
 const EVERY: u64 = 20;
 /// The first metering: late enough for the start not to count, early enough to be seen.
 const FIRST: u64 = 3;
+/// How long it is on at least: nearly a second, so that two ticks a second apart are enough.
+const AT_LEAST: Nanos = Nanos(900_000_000);
 
 /// Meters the programs now and then, and remembers the last result.
 #[derive(Default)]
 pub(super) struct Meter {
-    /// Since when, and what the programs had done by then.
-    running: Option<(OwnedFd, Nanos, Vec<Runs>)>,
+    running: Option<Metering>,
     programs: Vec<ProgramCost>,
     is_asked: bool,
+}
+
+/// Statistics are on.
+struct Metering {
+    /// They are for as long as this is open.
+    _statistics: OwnedFd,
+    since: Nanos,
+    /// What each program had done by then.
+    before: Vec<(&'static str, Runs)>,
 }
 
 impl Meter {
@@ -28,21 +38,25 @@ impl Meter {
         &mut self,
         tick: u64,
         now: Nanos,
-        names: &[&'static str],
+        names: impl Iterator<Item = &'static str>,
         loader: &Loader,
     ) -> bool {
-        if let Some((fd, since, before)) = self.running.take() {
-            let interval = now.since(since);
-            self.programs = names
-                .iter()
-                .zip(before)
-                .filter_map(|(name, before)| cost(name, before, loader.runs(name)?, interval))
-                .collect();
-            drop(fd);
-            return true;
-        }
-        if std::mem::take(&mut self.is_asked) || tick % EVERY == FIRST {
-            self.running = start(now, names, loader);
+        match &self.running {
+            // When ticks come sooner, one of them would be a moment's figure.
+            Some(metering) if now.since(metering.since) < AT_LEAST => {}
+            Some(Metering { since, before, .. }) => {
+                let interval = now.since(*since);
+                let programs = before.iter();
+                self.programs = programs
+                    .filter_map(|(name, before)| cost(name, *before, loader.runs(name)?, interval))
+                    .collect();
+                self.running = None;
+                return true;
+            }
+            None if std::mem::take(&mut self.is_asked) || tick % EVERY == FIRST => {
+                self.running = start(now, names, loader);
+            }
+            None => {}
         }
         false
     }
@@ -60,13 +74,14 @@ impl Meter {
 
 fn start(
     now: Nanos,
-    names: &[&'static str],
+    names: impl Iterator<Item = &'static str>,
     loader: &Loader,
-) -> Option<(OwnedFd, Nanos, Vec<Runs>)> {
-    let fd = Loader::meter()
+) -> Option<Metering> {
+    let statistics = Loader::meter()
         .inspect_err(|error| tracing::debug!(%error, "the programs' cost stays unknown"))
         .ok()?;
-    Some((fd, now, names.iter().map(|name| loader.runs(name).unwrap_or_default()).collect()))
+    let before = names.map(|name| (name, loader.runs(name).unwrap_or_default())).collect();
+    Some(Metering { _statistics: statistics, since: now, before })
 }
 
 fn cost(name: &str, before: Runs, after: Runs, interval: Nanos) -> Option<ProgramCost> {

@@ -167,8 +167,10 @@ impl Kernel {
     /// What the programs cost, measured for one tick in twenty, and the maps' memory. Leaves waits
     /// off if they cost more than they may, and follows them again when that is over.
     pub fn cost(&mut self, tick: u64, now: Nanos) -> KernelCost {
-        let names: Vec<&'static str> = self.running().map(|plan| plan.program).collect();
-        if self.meter.tick(tick, now, &names, &self.loader) {
+        let is_resting = self.budget.rest().is_some();
+        let running = self.attached.iter().filter(|plan| !(is_resting && plan.set.is_waits()));
+        let names = running.map(|plan| plan.program);
+        if self.meter.tick(tick, now, names, &self.loader) {
             match self.budget.metered(self.waits_cost(), self.n_cpus, now) {
                 Verdict::GoOn => {}
                 Verdict::LookAgain => self.meter.again(),
@@ -189,12 +191,6 @@ impl Kernel {
     /// Programs that are attached because of waits, or would be.
     fn waits(&self) -> impl DoubleEndedIterator<Item = &'static Plan> {
         self.attached.iter().copied().filter(|plan| plan.set.is_waits())
-    }
-
-    /// Programs that run.
-    fn running(&self) -> impl Iterator<Item = &'static Plan> {
-        let is_resting = self.budget.rest().is_some();
-        self.attached.iter().copied().filter(move |plan| !(is_resting && plan.set.is_waits()))
     }
 
     /// Time in the programs that follow waits, for each second, as it was metered last.
@@ -223,7 +219,8 @@ impl Kernel {
             waits.try_for_each(again).map_err(|why| why.to_string())
         });
         match attached {
-            Ok(()) => tracing::info!("waits for CPUs are followed again"),
+            Ok(()) if self.follows_waits() => tracing::info!("waits for CPUs are followed again"),
+            Ok(()) => {}
             Err(why) => self.give_up(&why),
         }
     }

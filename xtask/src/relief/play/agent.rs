@@ -29,6 +29,13 @@ pub(super) struct Running {
 }
 
 impl Show<'_> {
+    /// Has what the agent says count from here on.
+    pub(super) fn begin_offer(&self) {
+        if let Some(offer) = self.running.as_ref().and_then(|running| running.offer.as_ref()) {
+            offer.begin();
+        }
+    }
+
     pub(super) fn start_agent(&mut self) -> Result<()> {
         let form = &self.scenario.form;
         if let Some(state) = self.agent.state.filter(|_| self.running.is_none()) {

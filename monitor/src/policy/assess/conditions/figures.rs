@@ -53,7 +53,9 @@ pub(super) fn of(
 
 fn contention(scope: &Scope, snapshot: &Snapshot) -> Result<Figures, String> {
     let covers = snapshot.covers;
-    let why = if !covers.waits {
+    let why = if !covers.waits && covers.memory {
+        "waits for a CPU are not measured: what the agent says of sched_switch tells why"
+    } else if !covers.waits {
         "waits for a CPU are not measured: the kernel side is missing"
     } else if !covers.throttling {
         "the kernel side cannot tell throttling from contention"

@@ -271,6 +271,26 @@ fn shortage_without_causes_is_judged_only_where_its_bounds_agree() {
 }
 
 #[test]
+fn waits_that_are_only_left_off_are_unknown_and_not_said_to_lack_a_kernel_side() {
+    #[rustfmt::skip]
+    let table = [
+        // waits, throttling, memory, why
+        (false, false, false, "the kernel side is missing"),
+        (false, false, true,  "what the agent says of sched_switch tells why"),
+        (true,  false, true,  "cannot tell throttling from contention"),
+    ];
+    for (waits, throttling, memory, why) in table {
+        let covers = Coverage { waits, throttling, memory, memory_causes: memory };
+        let mut snapshot = Snapshot { covers, ..all_contended() };
+        snapshot.whole.contention = None;
+        let all = judge_all(Measure::Contention, &snapshot);
+        let cpu = all.iter().find(|one| one.name.resource == Resource::Cpu).unwrap();
+        assert_eq!(cpu.status, Status::Unknown, "{why}");
+        assert!(cpu.why.as_ref().unwrap().ends_with(why), "{:?} {why}", cpu.why);
+    }
+}
+
+#[test]
 fn a_condition_without_a_rule_is_not_judged_and_takes_its_leave() {
     let mut standing = ConditionStanding::default();
     step(&settings(), &snapshot(1, Some((90_00, 90_00))), &mut standing);
