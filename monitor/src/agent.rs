@@ -4,6 +4,7 @@
 
 mod acting;
 mod agreement;
+mod likely;
 pub mod limits;
 mod live;
 mod mode;
@@ -177,12 +178,14 @@ async fn live_on<S: Sampler>(
     tracing::info!(%listen, "{}; the page is at http://{listen}/", watch.words());
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.
-    let ended = tokio::select! {
-        ended = server.into_future() => ended.map_err(AgentError::Serve),
-        ended = rounds.go(watch) => ended,
-        why = leave.asked() => { tracing::info!("leaving: {why}"); Ok(()) }
-        () = timer(duration) => Ok(()),
+    let over = async {
+        tokio::select! {
+            ended = server.into_future() => ended.map_err(AgentError::Serve),
+            why = leave.asked() => { tracing::info!("leaving: {why}"); Ok(()) }
+            () = timer(duration) => Ok(()),
+        }
     };
+    let ended = rounds.go(watch, over).await;
     rounds.leave();
     ended
 }

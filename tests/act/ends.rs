@@ -4,6 +4,7 @@ use isobar::model::decision::Action;
 use isobar::model::decision::OutcomeResult::{Done, Refused};
 use isobar::model::decision::StepKind::{KillContainers, StopContainers};
 use isobar::model::units::Nanos;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::place::{Cgroup, action, actor, enforced, settle, wait};
 
@@ -45,6 +46,21 @@ fn who_came_after_it_was_prepared_is_ended_with_the_others() {
     let outcome = settle(&mut actor, outcome);
     assert_eq!(outcome.result, Done, "{outcome:?}");
     assert!(group.pids().is_empty() && below.pids().is_empty(), "{outcome:?}");
+}
+
+#[test]
+fn who_ended_after_it_was_prepared_is_not_counted_with_those_who_were_ended() {
+    let Some(group) = Cgroup::new("early") else { return };
+    (0..3).for_each(|_| group.spawn("exec sleep 100"));
+    group.wait_for(3);
+    let (mut actor, _state) = actor();
+    actor.prepare(&[group.target()]);
+    let early = i32::try_from(group.pids()[0]).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(early, Signal::KILL).unwrap();
+    wait("one has ended", || group.states().matches('S').count() == 2);
+    let outcome = actor.take(&enforced(KillContainers, group.target()));
+    let outcome = settle(&mut actor, outcome);
+    assert_eq!((outcome.result, outcome.ended), (Done, Some(2)), "{outcome:?}");
 }
 
 #[test]
@@ -100,6 +116,22 @@ fn who_does_not_end_when_asked_is_ended_when_the_grace_is_over() {
         "{last:?}"
     );
     assert!(group.pids().is_empty() && !actor.is_waiting());
+}
+
+#[test]
+fn a_grace_does_not_run_out_while_nobody_watches() {
+    let Some(group) = Cgroup::new("hole") else { return };
+    group.spawn("trap '' TERM; while :; do sleep 0.1; done");
+    wait("it is deaf", || group.pids().len() == 2);
+    let (mut actor, _state) = actor();
+    let grace = Some(Nanos(2 * Nanos::SECOND.0));
+    let first = actor.take(&Action { grace, ..enforced(StopContainers, group.target()) });
+    std::thread::sleep(std::time::Duration::from_millis(5_500));
+    assert_eq!(actor.news(), [], "a second of its two was watched");
+    let last = settle(&mut actor, first);
+    assert!(last.detail.contains("its time was over with "), "{last:?}");
+    assert!(last.took >= Nanos(6 * Nanos::SECOND.0), "{last:?}");
+    assert!(group.pids().is_empty(), "{last:?}");
 }
 
 #[test]

@@ -321,6 +321,21 @@ fn reclaim_asks_for_pieces_until_it_has_all_or_its_time_is_over() {
 }
 
 #[test]
+fn what_went_before_a_kill_is_not_told_as_its_doing() {
+    for is_prepared in [false, true] {
+        let tree = Tree::new(&[("memory.current", &(100 * MIB).to_string()), ("cgroup.kill", "")]);
+        let (mut actor, _state) = actor_of(tree.root.path());
+        if is_prepared {
+            actor.prepare(&[tree.target()]);
+        }
+        fs::write(tree.dir.join("memory.current"), "4096\n").unwrap();
+        let kill = against(MEMORY, StepKind::KillContainers, tree.target());
+        let outcome = actor.take(&Action { is_enforced: true, ..kill });
+        assert_eq!((outcome.result, outcome.freed), (Done, Some(Bytes(0))), "{outcome:?}");
+    }
+}
+
+#[test]
 fn what_could_not_be_undone_is_tried_again_and_told_when_it_is() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, _state) = actor_of(tree.root.path());

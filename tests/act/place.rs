@@ -137,10 +137,12 @@ impl Cgroup {
             ..Target::default()
         }
     }
-}
 
-impl Drop for Cgroup {
-    fn drop(&mut self) {
+    /// Ends all that is in it, and removes it.
+    pub(crate) fn end(&self) {
+        if !self.dir.exists() {
+            return;
+        }
         let _ = fs::write(self.dir.join("cgroup.freeze"), "0");
         let _ = fs::write(self.dir.join("cgroup.kill"), "1");
         for mut child in self.children.lock().unwrap().drain(..) {
@@ -153,6 +155,12 @@ impl Drop for Cgroup {
             }
             sleep(Duration::from_millis(10));
         }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -12,7 +12,7 @@ use isobar::model::decision::StepKind::{KillContainers, StopContainers};
 use isobar::model::decision::{Outcome, Target, TargetGroup};
 use tempfile::TempDir;
 
-use crate::place::{Cgroup, Pod, action, actor, enforced, options, settle, wait};
+use crate::place::{Cgroup, Pod, action, actor, enforced, mount, options, settle, wait};
 
 #[test]
 fn the_sandbox_is_spared_whether_or_not_the_api_names_the_containers() {
@@ -52,6 +52,35 @@ fn the_pods_of_a_group_are_ended_together() {
     assert_eq!((outcome.result, outcome.ended), (Done, Some(2)), "{outcome:?}");
     for pod in &pods {
         assert_eq!((pod.container.pids().len(), pod.sandbox.pids().len()), (0, 1), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_container_that_has_gone_keeps_nobody_else_alive() {
+    for step in [StopContainers, KillContainers] {
+        let Some(root) = Cgroup::new("gone") else { return };
+        let pod = Pod::new(&root);
+        let deaf = pod.pod().child(&format!("cri-containerd-{}.scope", "de".repeat(32)));
+        deaf.spawn("trap '' TERM; while :; do sleep 0.1; done");
+        wait("it is deaf", || deaf.pids().len() == 2);
+        // Whoever looks for what is never touched looks below each container.
+        let state = tempfile::tempdir().unwrap();
+        let never_touch = vec!["/nobody/of/this/name".parse().unwrap()];
+        let options = Options { never_touch, ..options(&mount().unwrap(), state.path()) };
+        let mut actor = Actor::open(options).unwrap();
+        let target = pod.target();
+        actor.prepare(std::slice::from_ref(&target));
+        let first = (step == StopContainers).then(|| actor.take(&enforced(step, target.clone())));
+        // It ends, and its runtime removes its cgroup.
+        let Pod { container, sandbox, .. } = &pod;
+        let dir = container.dir.clone();
+        container.end();
+        assert!(!dir.exists(), "{step:?}");
+        let first = first.unwrap_or_else(|| actor.take(&enforced(step, target)));
+        let last = settle(&mut actor, first);
+        assert_eq!(last.result, Done, "{step:?} {last:?}");
+        assert!(deaf.pids().is_empty(), "{step:?} {last:?}");
+        assert_eq!(sandbox.pids().len(), 1, "{step:?} {last:?}");
     }
 }
 

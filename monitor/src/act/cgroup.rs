@@ -67,6 +67,14 @@ impl Group {
         found.filter(|child| !matches!(child, Err(Failure::Gone(_)))).collect()
     }
 
+    /// The same; in one that is gone, nothing is left.
+    pub(super) fn children_left(&self) -> Result<Vec<Self>, Failure> {
+        match self.children() {
+            Err(Failure::Gone(_)) => Ok(Vec::new()),
+            children => children,
+        }
+    }
+
     fn names(&self) -> Result<Vec<String>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(&self.dir, c".", flags, Mode::empty())?;
@@ -158,7 +166,7 @@ impl Group {
                 pid => pids.push(pid),
             }
         }
-        for child in self.children()? {
+        for child in self.children_left()? {
             hidden += match child.pids(pids) {
                 // A threaded one: its processes are listed in the cgroup above it.
                 Err(Failure::Read { why: Errno::OPNOTSUPP, .. }) => 0,

@@ -91,13 +91,13 @@ impl Guard {
         if self.configured.is_empty() {
             return Ok(());
         }
-        let mut groups = group.children()?;
+        let mut groups = group.children_left()?;
         while let Some(below) = groups.pop() {
             if let Some(pattern) = self.configured.iter().find(|p| p.fits(&below.path)) {
                 let rule = Rule::Configured(pattern.clone());
                 return Err(Failure::Guarded { path: below.path, rule });
             }
-            groups.extend(below.children()?);
+            groups.extend(below.children_left()?);
         }
         Ok(())
     }

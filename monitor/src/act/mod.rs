@@ -46,7 +46,7 @@ use crate::model::decision::{
 use crate::model::pattern::PathPattern;
 use crate::model::units::{Bytes, Nanos};
 
-/// Targets that are kept open.
+/// Targets that are kept open, at most.
 const LIKELY: usize = 16;
 /// Processes of all of them that are held, at most.
 const LIKELY_HELD: usize = 128;

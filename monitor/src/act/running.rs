@@ -11,6 +11,7 @@ use super::size;
 use crate::clock;
 use crate::model::decision::{Action, Outcome, OutcomeResult, StepKind};
 use crate::model::units::Nanos;
+use crate::model::unseen::unseen;
 
 /// Who has not ended by then is not waited for any longer.
 const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
@@ -21,24 +22,53 @@ pub(super) struct Running {
     pub(super) action: u64,
     pub(super) step: StepKind,
     pub(super) scene: Scene,
-    began: Nanos,
-    /// When SIGKILL follows on SIGTERM; `None` once it has, or where it came first.
-    due: Option<Nanos>,
+    time: Time,
+    /// How long after SIGTERM comes SIGKILL; `None` once it has, or where it came first.
+    grace: Option<Nanos>,
     /// What was done so far, in words.
     story: String,
     /// Processes whose end was told.
     n_told: u64,
 }
 
+/// The time of one step, by the boot clock, which runs on while the node is suspended.
+#[derive(Debug)]
+struct Time {
+    began: Nanos,
+    /// When it was last looked at.
+    looked: Nanos,
+    /// What nobody watched: the node was suspended, or the agent got no CPU for long. Whoever was
+    /// asked to end could do nothing then.
+    unseen: Nanos,
+}
+
+impl Time {
+    fn new(began: Nanos) -> Self {
+        Self { began, looked: began, unseen: Nanos(0) }
+    }
+
+    /// How much of it was watched until `now`, when it is looked at again.
+    fn watched(&mut self, now: Nanos) -> Nanos {
+        self.unseen = self.unseen.plus(unseen(now.since(self.looked)));
+        self.looked = now;
+        now.since(self.began).since(self.unseen)
+    }
+}
+
 impl Running {
-    pub(super) fn new(action: &Action, scene: Scene, due: Option<Nanos>, story: String) -> Self {
-        let (action, step) = (action.id, action.step);
-        Self { action, step, scene, began: clock::now().boot, due, story, n_told: 0 }
+    /// A step that `began` then.
+    pub(super) fn new(action: &Action, scene: Scene, began: Nanos, story: String) -> Self {
+        let (action, step, time) = (action.id, action.step, Time::new(began));
+        Self { action, step, scene, time, grace: None, story, n_told: 0 }
+    }
+
+    /// The same, where SIGKILL follows after `grace`.
+    pub(super) fn after(self, grace: Nanos) -> Self {
+        Self { grace: Some(grace), ..self }
     }
 
     /// What a step has come to that was just taken.
-    pub(super) fn first(&mut self, proc: &Path, left: &[u32], began: Nanos) -> Outcome {
-        self.began = began;
+    pub(super) fn first(&mut self, proc: &Path, left: &[u32]) -> Outcome {
         let story = match left {
             [] => self.story.clone(),
             left => format!("{}; {}", self.story, told(proc, left)),
@@ -51,16 +81,17 @@ impl Running {
         let left = self.scene.left();
         self.scene.measure();
         let now = clock::now().boot;
+        let watched = self.time.watched(now);
         if left.is_empty() {
             let story = format!("{}; all has ended", self.story);
             return Some(self.outcome(Ok(story), &left, now));
         }
-        let is_due = self.due.is_some_and(|due| now >= due);
-        if self.due.is_none() {
+        let is_due = self.grace.is_some_and(|grace| watched >= grace);
+        if self.grace.is_none() {
             self.scene.end_newcomers(stage, &left);
         }
         if is_due {
-            self.due = None;
+            self.grace = None;
             let who = told(stage.proc, &left);
             let killed = self.scene.kill(stage);
             let killed = killed.and_then(|how| self.scene.kill_new(stage).map(|()| how));
@@ -69,7 +100,7 @@ impl Running {
                 Err(failure) => return Some(self.outcome(Err(failure), &left, now)),
             };
         }
-        if now.since(self.began) < LONGEST {
+        if watched < LONGEST {
             return None;
         }
         let lasting = Failure::Told(format!("{}; {}", self.story, told(stage.proc, &left)));
@@ -97,7 +128,7 @@ impl Running {
             Ok(story) => (OutcomeResult::Done, format!("{story}{came}")),
             Err(failure) => (OutcomeResult::Failed, failure.to_string()),
         };
-        let took = now.since(self.began);
+        let took = now.since(self.time.began);
         Outcome { action: self.action, result, detail, took, freed, ended: Some(ended) }
     }
 }
@@ -124,4 +155,30 @@ pub(super) fn ask(proc: &Path, scene: &Scene) -> Result<usize, Failure> {
         })?;
     }
     Ok(asked.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grace_is_prolonged_by_what_nobody_watched_of_it() {
+        #[rustfmt::skip]
+        let table: [(&[u64], u64); 5] = [
+            // looks, watched until the last, in milliseconds since it began
+            (&[100, 200],                200),
+            (&[5_000, 10_000],           10_000),
+            (&[5_001],                   1_000),
+            // A suspended node, and what was watched before and after.
+            (&[2_000, 3_602_000, 3_602_100], 3_100),
+            (&[10_000, 10_100, 30_000],  2_100),
+        ];
+        for (looks, want) in table {
+            let ms = |n: u64| Nanos(n * 1_000_000);
+            let began = ms(50_000);
+            let mut time = Time::new(began);
+            let each = looks.iter().map(|at| time.watched(began.plus(ms(*at))));
+            assert_eq!(each.last(), Some(ms(want)), "{looks:?}");
+        }
+    }
 }

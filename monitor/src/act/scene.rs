@@ -7,8 +7,9 @@ use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
+use rustix::io::{pread, retry_on_intr};
 
-use super::cgroup::{Group, Root, read_all};
+use super::cgroup::{Group, Root};
 use super::failure::Failure;
 use super::guard::Guard;
 use super::process::{Held, Listed, Stat, hold, wait_for};
@@ -91,6 +92,15 @@ impl Scene {
         }
         self.parts.iter_mut().for_each(|part| part.before = part.read());
         Ok(())
+    }
+
+    /// Reads again, on what is open, what it had when it was opened: that may be long ago.
+    pub(super) fn refresh(&mut self) {
+        let before = self.held.len();
+        self.held.retain(|held| !held.has_ended());
+        let n_gone = before - self.held.len();
+        self.n_before = self.n_before.saturating_sub(n_gone as u64);
+        self.parts.iter_mut().for_each(|part| part.before = part.read());
     }
 
     /// The cgroups of the target.
@@ -248,10 +258,11 @@ impl Part {
         self.work.iter().map(|group| group.id)
     }
 
+    /// Allocates nothing: it is read between a decision and its kill.
     fn read(&self) -> Option<Bytes> {
-        let mut text = Vec::new();
-        read_all(self.memory.as_ref()?, &mut text).ok()?;
-        str::from_utf8(&text).ok()?.trim_end().parse().ok().map(Bytes)
+        let (memory, mut text) = (self.memory.as_ref()?, [0; 24]);
+        let n = retry_on_intr(|| pread(memory, &mut text, 0)).ok()?;
+        str::from_utf8(&text[..n]).ok()?.trim_end().parse().ok().map(Bytes)
     }
 }
 

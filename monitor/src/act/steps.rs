@@ -133,10 +133,12 @@ impl Actor {
         })
     }
 
-    /// The target, opened before or now.
+    /// The target, opened before or now, as it is now.
     fn scene(&mut self, target: &Target) -> Result<Scene, Failure> {
         if let Some(known) = self.likely.iter().position(|scene| scene.is_of(target)) {
-            return Ok(self.likely.swap_remove(known));
+            let mut scene = self.likely.swap_remove(known);
+            scene.refresh();
+            return Ok(scene);
         }
         self.guard.find_own(&self.options.proc);
         let stage = Stage { root: &self.root, proc: &self.options.proc, guard: &self.guard };
@@ -160,7 +162,7 @@ impl Actor {
         let n_before = scene.n_before;
         let story =
             format!("{how} after {issued} µs: {n_before} processes in {n} cgroups of {who}");
-        Ok(self.follow(Running::new(action, scene, None, story), &left, began))
+        Ok(self.follow(Running::new(action, scene, began, story), &left))
     }
 
     fn stop(&mut self, action: &Action, began: Nanos) -> Result<Outcome, Failure> {
@@ -184,8 +186,7 @@ impl Actor {
             story += ", who are frozen and do not see it";
         }
         let left = scene.left();
-        let due = Some(began.plus(grace));
-        Ok(self.follow(Running::new(action, scene, due, story), &left, began))
+        Ok(self.follow(Running::new(action, scene, began, story).after(grace), &left))
     }
 
     /// Hurries those who were killed before, and where nobody was, whoever is dying.
@@ -218,8 +219,8 @@ impl Actor {
     }
 
     /// Tells what is known of a step by now, and follows it if it is not over.
-    fn follow(&mut self, mut running: Running, left: &[u32], began: Nanos) -> Outcome {
-        let first = running.first(&self.options.proc, left, began);
+    fn follow(&mut self, mut running: Running, left: &[u32]) -> Outcome {
+        let first = running.first(&self.options.proc, left);
         // The same victims are watched once: the later step has them.
         self.running.retain(|old| !old.scene.ids().eq(running.scene.ids()));
         if left.is_empty() {

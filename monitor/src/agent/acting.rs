@@ -54,6 +54,7 @@ struct Report {
     /// An order was carried out, the oldest of those that were given; else it is only news.
     is_done: bool,
     means: BTreeSet<StepKind>,
+    is_waiting: bool,
     holds: bool,
     /// From the decision until a step was begun.
     handover: Option<Nanos>,
@@ -73,6 +74,8 @@ pub(super) struct Acting {
     unreleased: Vec<Release>,
     /// What still holds of the orders that wait.
     valid: Arc<Valid>,
+    /// Somebody's end is awaited, and for it may have to be seen to.
+    is_waiting: bool,
     holds: bool,
     prepared: Vec<Target>,
     has_ended: bool,
@@ -128,7 +131,7 @@ impl Acting {
         // So many that whoever acts waits for the loop only if the loop has stopped.
         let (outbox, reports) = sync_channel(8 * ROOM);
         thread::Builder::new().name("act".into()).spawn(move || {
-            let mut wait = DOZE;
+            let (mut wait, mut told) = (DOZE, (false, false));
             loop {
                 let order = match inbox.recv_timeout(wait) {
                     Ok(order) => Some(order),
@@ -151,8 +154,9 @@ impl Acting {
                     carry_out(order, &orders_now);
                 outcomes.extend(refused);
                 wait = if is_waiting { LISTEN } else { DOZE };
-                let is_told = is_done || !outcomes.is_empty();
-                let report = Report { outcomes, is_done, means, holds, handover };
+                let is_told = is_done || !outcomes.is_empty() || told != (is_waiting, holds);
+                told = (is_waiting, holds);
+                let report = Report { outcomes, is_done, means, is_waiting, holds, handover };
                 if is_told && outbox.send(report).is_err() {
                     return;
                 }
@@ -166,6 +170,7 @@ impl Acting {
             failed: Vec::new(),
             unreleased: Vec::new(),
             valid,
+            is_waiting: false,
             holds: false,
             prepared: Vec::new(),
             has_ended: false,
@@ -196,12 +201,13 @@ impl Acting {
         &self.left_over
     }
 
-    /// True if nothing is under way.
+    /// True if nothing is under way: no order, and nobody's end that is awaited, on which SIGKILL
+    /// may have to follow.
     pub(super) fn is_idle(&self) -> bool {
-        self.given.is_empty() && self.unreleased.is_empty()
+        self.given.is_empty() && self.unreleased.is_empty() && !self.is_waiting
     }
 
-    /// True if nothing is under way, in force or awaited.
+    /// True if nothing is under way or in force.
     pub(super) fn is_free(&self) -> bool {
         self.is_idle() && !self.holds && self.left_over.is_empty()
     }
@@ -212,25 +218,31 @@ impl Acting {
         self.valid.enforce_only(steps);
     }
 
-    /// Takes back what is in force, and waits for that, but not for longer than `within`.
+    /// Takes back what is in force, and waits for that and for what was ordered before, but not
+    /// for longer than `within`.
     pub(super) fn leave(mut self, within: Duration) {
-        if !self.has_hold {
-            return;
-        }
         let end = clock::now().boot.plus(nanos(within));
         let left = || Duration::from_nanos(end.since(clock::now().boot).0);
-        let mut order = Order::Leave;
-        while let Err(TrySendError::Full(back)) = self.orders.try_send(order) {
-            if left().is_zero() {
-                return tracing::error!("squeezes stay in force: still busy with {}", self.busy());
+        let mut order = self.has_hold.then_some(Order::Leave);
+        while let Some(asked) = order.take() {
+            match self.orders.try_send(asked) {
+                Err(TrySendError::Full(back)) if !left().is_zero() => {
+                    thread::sleep(Duration::from_millis(10));
+                    order = Some(back);
+                }
+                Err(TrySendError::Full(_)) => {
+                    return tracing::error!("squeezes stay in force: busy with {}", self.busy());
+                }
+                // Who has ended gives no answer, and that is told below.
+                Ok(()) | Err(TrySendError::Disconnected(_)) => {
+                    self.given.push_back("leaving".into());
+                }
             }
-            thread::sleep(Duration::from_millis(10));
-            order = back;
         }
-        self.given.push_back("leaving".into());
         while !self.given.is_empty() {
             let Ok(report) = self.reports.recv_timeout(left()) else {
-                return tracing::error!("squeezes may stay in force: busy with {}", self.busy());
+                let busy = self.busy();
+                return tracing::error!("squeezes may stay in force: {busy} is not over yet");
             };
             for Outcome { result, detail, .. } in self.note(report) {
                 tracing::info!(?result, "{detail}");
@@ -254,7 +266,7 @@ impl Acting {
         if report.is_done {
             self.given.pop_front();
         }
-        (self.means, self.holds) = (report.means, report.holds);
+        (self.means, self.holds, self.is_waiting) = (report.means, report.holds, report.is_waiting);
         self.handover = report.handover.or(self.handover);
         report.outcomes
     }

@@ -3,10 +3,12 @@
 //! its own.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::acting::Acting;
 use super::limits::{Keeping, Places};
@@ -19,10 +21,14 @@ use super::watch::{Again, Orders, Seen, Watch};
 use super::{AgentError, Sampler};
 use crate::act::{self, Actor};
 use crate::model::capability::{Capability, CapabilityState};
+use crate::model::sample::Cause;
 use crate::model::settings::Settings;
 use crate::serve::publish::Publisher;
 
-/// How long the exit may be held up.
+/// A tick that has begun may hold up the exit for so long: on a node without memory it takes its
+/// time. With [`FAREWELL`] it is less than a service manager waits (`TimeoutStopSec`).
+const LAST_TICK: Duration = Duration::from_secs(5);
+/// How long the exit may be held up by what is being done.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What is needed from tick to tick.
@@ -124,11 +130,18 @@ impl Rounds {
         self.is_outdated |= self.acting.is_ok();
     }
 
-    /// Looks, has done, shows, for ever.
-    pub(super) async fn go<S: Sampler>(&mut self, mut watch: Watch<S>) -> Result<(), AgentError> {
+    /// Looks, has done, shows, until `over` has come, with what that gives. A tick that has begun
+    /// is finished first: what it decides is remembered, so somebody has to be given it.
+    pub(super) async fn go<S: Sampler>(
+        &mut self,
+        mut watch: Watch<S>,
+        over: impl Future<Output = Result<(), AgentError>>,
+    ) -> Result<(), AgentError> {
+        let mut over = pin!(over);
         loop {
             let cause = tokio::select! {
-                cause = self.pace.due() => cause,
+                biased;
+                ended = &mut over => return ended,
                 Some(()) = self.hangup.recv() => {
                     self.notify.reloading();
                     self.try_again(&mut watch);
@@ -139,54 +152,73 @@ impl Rounds {
                     self.pace.at_once();
                     continue;
                 }
+                cause = self.pace.due() => cause,
             };
-            self.begin_anew(&mut watch);
-            let heard = self.acting.as_mut().map(Acting::heard).unwrap_or_default();
-            // On a thread of its own: a read can hang, and then /livez has to say so.
-            let (back, seen) = spawn_blocking(move || {
-                let seen = watch.look(cause, heard);
-                (watch, seen)
-            })
-            .await
-            .map_err(AgentError::Sampler)?;
-            if let Ok(acting) = &mut self.acting {
-                acting.hand_over(&seen.step.decision, seen.decided);
-            }
-            // Only then it is written down: a disk that takes its time holds up nobody's end.
-            let (back, seen) = spawn_blocking(move || {
-                let (mut watch, mut seen) = (back, seen);
-                watch.finish(&mut seen);
-                (watch, seen)
-            })
-            .await
-            .map_err(AgentError::Sampler)?;
-            watch = back;
-            let Seen { step, mut capabilities, mut cost, likely, .. } = seen;
-            if let Ok(acting) = &mut self.acting {
-                cost.handover = acting.handover();
-                acting.prepare(likely);
-                if acting.is_free() {
-                    watch.let_go();
-                }
-            }
-            self.pace.saw(cause, &step.decision);
-            capabilities.push(capability(&self.acting));
-            if let Some(keeping) = &mut self.keeping {
-                let (settings, is_enforced) = (watch.settings(), watch.writes_limits());
-                let (states, lacking) = keeping.look(step.snapshot.at.boot, settings, is_enforced);
-                self.publisher.note_limits(states);
-                capabilities.extend(lacking);
-            }
-            capabilities.extend_from_slice(
-                self.survival.as_ref().map(Survival::capabilities).unwrap_or_default(),
-            );
-            self.notify.ticked(&format!(
-                "{}; {} thresholds are met",
-                watch.words(),
-                step.decision.met.len()
-            ));
-            self.publisher.publish(step, capabilities, cost);
+            let mut tick = pin!(self.tick(watch, cause));
+            watch = tokio::select! {
+                ticked = &mut tick => ticked?,
+                ended = &mut over => match timeout(LAST_TICK, tick).await {
+                    Ok(ticked) => return ticked.and(ended),
+                    Err(_) => {
+                        tracing::error!("leaving in the middle of a tick, which hangs");
+                        return ended;
+                    }
+                },
+            };
         }
+    }
+
+    async fn tick<S: Sampler>(
+        &mut self,
+        mut watch: Watch<S>,
+        cause: Cause,
+    ) -> Result<Watch<S>, AgentError> {
+        self.begin_anew(&mut watch);
+        let heard = self.acting.as_mut().map(Acting::heard).unwrap_or_default();
+        // On a thread of its own: a read can hang, and then /livez has to say so.
+        let (back, seen) = spawn_blocking(move || {
+            let seen = watch.look(cause, heard);
+            (watch, seen)
+        })
+        .await
+        .map_err(AgentError::Sampler)?;
+        if let Ok(acting) = &mut self.acting {
+            acting.hand_over(&seen.step.decision, seen.decided);
+        }
+        // Only then it is written down: a disk that takes its time holds up nobody's end.
+        let (mut watch, seen) = spawn_blocking(move || {
+            let (mut watch, mut seen) = (back, seen);
+            watch.finish(&mut seen);
+            (watch, seen)
+        })
+        .await
+        .map_err(AgentError::Sampler)?;
+        let Seen { step, mut capabilities, mut cost, likely, .. } = seen;
+        if let Ok(acting) = &mut self.acting {
+            cost.handover = acting.handover();
+            acting.prepare(likely);
+            if acting.is_free() {
+                watch.let_go();
+            }
+        }
+        self.pace.saw(cause, &step.decision);
+        capabilities.push(capability(&self.acting));
+        if let Some(keeping) = &mut self.keeping {
+            let (settings, is_enforced) = (watch.settings(), watch.writes_limits());
+            let (states, lacking) = keeping.look(step.snapshot.at.boot, settings, is_enforced);
+            self.publisher.note_limits(states);
+            capabilities.extend(lacking);
+        }
+        capabilities.extend_from_slice(
+            self.survival.as_ref().map(Survival::capabilities).unwrap_or_default(),
+        );
+        self.notify.ticked(&format!(
+            "{}; {} thresholds are met",
+            watch.words(),
+            step.decision.met.len()
+        ));
+        self.publisher.publish(step, capabilities, cost);
+        Ok(watch)
     }
 }
 

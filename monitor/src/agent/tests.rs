@@ -6,7 +6,10 @@ use super::*;
 /// Counts how often it was asked and whether it was dropped, which is what detaches a kernel.
 struct Counted {
     asked: Arc<AtomicU64>,
+    /// Each tick says whom it suspects, once what it decided was handed over.
+    suspected: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
+    takes: Duration,
 }
 
 impl Sampler for Counted {
@@ -18,7 +21,9 @@ impl Sampler for Counted {
         Alarms::default()
     }
 
-    fn suspect(&mut self, _: Vec<CgroupId>) {}
+    fn suspect(&mut self, _: Vec<CgroupId>) {
+        self.suspected.fetch_add(1, Ordering::SeqCst);
+    }
 
     fn cgroup_root(&self) -> Option<PathBuf> {
         None
@@ -26,6 +31,7 @@ impl Sampler for Counted {
 
     fn sample(&mut self, _: Cause) -> Reading {
         let tick = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        std::thread::sleep(self.takes);
         Reading { sample: Sample { tick, ..Sample::default() }, ..Reading::default() }
     }
 }
@@ -38,7 +44,10 @@ impl Drop for Counted {
 
 fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
     let (asked, dropped) = (Arc::default(), Arc::default());
-    (Counted { asked: Arc::clone(&asked), dropped: Arc::clone(&dropped) }, asked, dropped)
+    let (suspected, takes) = (Arc::default(), Duration::ZERO);
+    let sampler =
+        Counted { asked: Arc::clone(&asked), suspected, dropped: Arc::clone(&dropped), takes };
+    (sampler, asked, dropped)
 }
 
 /// Observing, so the directory is never made.
@@ -60,6 +69,28 @@ fn the_agent_ticks_once_a_second_until_its_time_is_up_and_then_detaches() {
     // The first at once, the second after a second.
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_tick_that_has_begun_is_finished_before_the_agent_leaves_unless_it_hangs() {
+    #[rustfmt::skip]
+    let table = [
+        // a tick takes, is finished, the agent is gone within, in seconds
+        (1,  1, 1..4),
+        (30, 0, 5..9),
+    ];
+    for (takes, n_finished, within) in table {
+        let (mut sampler, asked, _) = counted();
+        sampler.takes = Duration::from_secs(takes);
+        let suspected = Arc::clone(&sampler.suspected);
+        let begun = clock::now().boot;
+        let options = options(any_port(), Some(Duration::from_millis(100)));
+        run(options, || Ok::<_, AgentError>(sampler)).unwrap();
+        let took = clock::now().boot.since(begun).0 / 1_000_000_000;
+        assert!(within.contains(&took), "{takes}: {took} s");
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "{takes}");
+        assert_eq!(suspected.load(Ordering::SeqCst), n_finished, "{takes}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::acting::{Acting, Heard};
+use super::likely::likely;
 use super::live::chain;
 use super::mode::Warrant;
 use super::survive::Protected;
@@ -20,12 +21,9 @@ use crate::model::sample::Cause;
 use crate::model::settings::Settings;
 use crate::model::units::{Bytes, MilliCpu, Nanos};
 use crate::model::workload::Pod;
-use crate::policy::decide::{ReliefStanding, target_of};
+use crate::policy::decide::ReliefStanding;
 use crate::policy::engine::{Engine, Standing, Step};
 use crate::record::journal::{Bounds, Journal, JournalError, Start};
-
-/// So many of the ranking's head are made ready for: the victim after the next is another tick's.
-const LIKELY: usize = 3;
 
 /// What an operator configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -189,7 +187,7 @@ impl<S: Sampler> Watch<S> {
         (sample.outcomes, sample.means) = (heard.outcomes, heard.means);
         let step = self.engine.step(sample);
         let decided = clock::now().boot;
-        let likely = self.likely(&step.decision);
+        let likely = likely(&self.engine, &step);
         if let Some(warrant) = &mut self.warrant {
             warrant.state.keep(&self.engine.standing().relief);
             capabilities.extend(warrant.capabilities(self.engine.settings()));
@@ -202,7 +200,9 @@ impl<S: Sampler> Watch<S> {
 
     /// The rest of the tick, which no step may wait for: a disk can take its time.
     pub(super) fn finish(&mut self, seen: &mut Seen) {
-        self.sampler.suspect(seen.likely.iter().flat_map(cgroups).collect());
+        // Of whom nobody complains yet, nobody is watched more closely.
+        let suspects = seen.step.decision.ranking.as_ref().map_or(&[][..], |_| &seen.likely);
+        self.sampler.suspect(suspects.iter().flat_map(cgroups).collect());
         seen.capabilities.extend(self.protect());
         self.write_down(&seen.step.decision);
         seen.capabilities.extend(self.journal.as_ref().map(Journal::capability));
@@ -224,16 +224,6 @@ impl<S: Sampler> Watch<S> {
             self.protected = Some(Protected::begin(&root, sample));
         }
         self.protected.as_ref().map(|(_, capability)| capability.clone())
-    }
-
-    /// Those at the head of the ranking, as an action would name them.
-    fn likely(&self, decision: &Decision) -> Vec<Target> {
-        let (Some(ranking), Some(sample)) = (&decision.ranking, &self.engine.standing().before)
-        else {
-            return Vec::new();
-        };
-        let head = ranking.candidates.iter().take(LIKELY);
-        head.map(|candidate| target_of(candidate, sample)).collect()
     }
 
     fn write_down(&mut self, decision: &Decision) {

@@ -9,12 +9,12 @@ use crate::model::decision::{Decision, Ranking};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
+use crate::model::unseen::unseen;
 use crate::policy::assess::{AssessStanding, Assessment, assess};
 use crate::policy::decide::{Question, ReliefStanding, Verdict, decide};
 use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::workload::Workloads;
 use crate::policy::rank::{Field, HEAD, Purpose, contenders};
-use crate::policy::unseen::unseen;
 
 /// What the policy remembers. Stored at the head of a recording, so that a replay can start in
 /// mid-life.

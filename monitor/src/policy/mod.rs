@@ -8,4 +8,3 @@ pub mod engine;
 pub mod explain;
 pub mod limits;
 pub mod rank;
-pub mod unseen;

@@ -162,6 +162,49 @@ fn leaving_takes_back_what_is_held_and_is_not_held_up_for_long() {
 }
 
 #[test]
+fn what_was_ordered_is_done_before_the_agent_leaves() {
+    let (tell, told) = channel();
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+        if let Some(Order::Take(action, _)) = order {
+            thread::sleep(Duration::from_millis(200));
+            tell.send(action.id).unwrap();
+        }
+        Answer::default()
+    })
+    .unwrap();
+    acting.hand_over(&decision(1..=2), clock::now().boot);
+    acting.leave(Duration::from_secs(60));
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn whoever_awaits_an_end_is_not_idle_until_it_is_over_also_if_nothing_is_told_of_it() {
+    let (go, gate) = channel::<()>();
+    let mut is_waiting = false;
+    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+        is_waiting |= order.is_some();
+        is_waiting &= gate.try_recv().is_err();
+        let outcomes = order.is_some().then(|| outcome(&action(1))).into_iter().collect();
+        Answer { outcomes, is_waiting, ..Answer::default() }
+    })
+    .unwrap();
+    assert!(acting.is_idle());
+    acting.hand_over(&decision(1..=1), clock::now().boot);
+    assert!(!acting.is_idle(), "an order was given");
+    wait_for(&mut acting, 1);
+    assert!(!acting.is_idle(), "what it began is not over");
+    go.send(()).unwrap();
+    for _ in 0..500 {
+        acting.heard();
+        if acting.is_idle() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it is over, and nobody was told");
+}
+
+#[test]
 fn what_an_agent_before_left_stays_if_it_is_known_and_is_taken_back_if_not() {
     let (tell, told) = channel();
     let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {

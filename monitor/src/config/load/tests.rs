@@ -82,7 +82,7 @@ fn every_field_reaches_the_settings() {
         ("SystemMemoryContentionPressure",   Some((Measure::RawSome, Percent(50_00)))),
         ("SystemDiskContentionPressure",     None),
         ("KubepodsCPUContentionPressure",    Some((Measure::Contention, Percent(75_00)))),
-        ("KubepodsMemoryContentionPressure", Some((Measure::Shortage, Percent(40_00)))),
+        ("KubepodsMemoryContentionPressure", Some((Measure::Shortage, Percent(10_00)))),
         ("KubepodsDiskContentionPressure",   Some((Measure::RawFull, Percent(60_00)))),
     ];
     for (condition, want) in table {

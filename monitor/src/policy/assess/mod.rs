@@ -32,7 +32,7 @@ use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{PressureSignal, PressureThreshold, Signal};
 use crate::model::units::{Nanos, Percent};
-use crate::policy::unseen::unseen;
+use crate::model::unseen::unseen;
 
 /// What is remembered from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 //! What was met before and is met after it was not seen to be met in between, and a step that
 //! waits for its effect was not seen to have none. The boot clock runs through it all the same.
 
-use crate::model::units::Nanos;
+use super::units::Nanos;
 
 /// Intervals up to this are watched, a late tick or two included.
 const LONGEST: Nanos = Nanos(5 * Nanos::SECOND.0);
