@@ -114,7 +114,7 @@ impl Default for Conditions {
     fn default() -> Self {
         let rule = |resource| match resource {
             Resource::Cpu => {
-                ConditionRule { measure: Measure::Contention, threshold: Percent(40_00) }
+                ConditionRule { measure: Measure::Contention, threshold: Percent(50_00) }
             }
             Resource::Memory => {
                 ConditionRule { measure: Measure::Shortage, threshold: Percent(10_00) }

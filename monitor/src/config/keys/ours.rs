@@ -56,7 +56,7 @@ const CPU: &[Key] = &[
     ENABLED,
     Key { name: "measure",   kind: Kind::Word(MEASURES), default: Some("contention"), about: "contention (waits that no quota explains), or raw (the pressure file)" },
     Key { name: "line",      kind: Kind::Word(LINES), default: None, about: LINE },
-    Key { name: "threshold", kind: Kind::Percent, default: Some("40%"), about: THRESHOLD },
+    Key { name: "threshold", kind: Kind::Percent, default: Some("50%"), about: THRESHOLD },
 ];
 
 #[rustfmt::skip]
