@@ -23,6 +23,8 @@ pub(crate) struct Agent {
     /// What it remembers beyond its life: gone before each play.
     pub(super) state: Option<&'static str>,
     pods: &'static [&'static str],
+    /// More of its environment, where the scenario has none of that name.
+    environment: &'static [(&'static str, &'static str)],
     ready: Ready,
     /// Answers questions about itself as isobar does.
     pub(super) offers_snapshot: bool,
@@ -42,6 +44,8 @@ pub(super) enum Ready {
 const ISOBAR: &str = "/bin/isobar";
 const WITH_CONFIG: &[&str] = &["--config", CONFIG];
 const WITH_PODS: &[&str] = &["--pods", PODS];
+/// An emulated CPU makes probes ten to twenty times dearer than they are.
+const DEAR_PROBES: &[(&str, &str)] = &[("ISOBAR_PROBE_BUDGET", "100")];
 const READYZ: Ready = Ready::Answers("http://127.0.0.1:9797/readyz");
 const STATE: &str = "/tmp/isobar";
 
@@ -53,6 +57,7 @@ pub(crate) const AGENTS: [Agent; 4] = [
         line: None,
         config: &[],
         pods: &[],
+        environment: &[],
         ready: Ready::After(0),
         offers_snapshot: false,
         is_judged: false,
@@ -72,6 +77,7 @@ pub(crate) const AGENTS: [Agent; 4] = [
         ]),
         config: WITH_CONFIG,
         pods: WITH_PODS,
+        environment: DEAR_PROBES,
         ready: READYZ,
         offers_snapshot: true,
         is_judged: true,
@@ -94,6 +100,7 @@ pub(crate) const AGENTS: [Agent; 4] = [
         ]),
         config: WITH_CONFIG,
         pods: WITH_PODS,
+        environment: DEAR_PROBES,
         ready: READYZ,
         offers_snapshot: true,
         is_judged: false,
@@ -105,6 +112,7 @@ pub(crate) const AGENTS: [Agent; 4] = [
         line: Some(&[ISOBAR, "run", "--listen", ADDRESS, "--mode", "observe"]),
         config: WITH_CONFIG,
         pods: WITH_PODS,
+        environment: DEAR_PROBES,
         ready: READYZ,
         offers_snapshot: true,
         is_judged: false,
@@ -131,7 +139,7 @@ impl Agent {
             command.args(self.pods);
         }
         // The console is a terminal, but what is said there is read from a file.
-        command.env("NO_COLOR", "1");
+        command.env("NO_COLOR", "1").envs(self.environment.iter().copied());
         Some(command)
     }
 
