@@ -30,6 +30,8 @@ use agent::{Running, kill};
 const TICK: Duration = Duration::from_millis(20);
 /// How long all that was started is given to come to rest.
 const SETTLES: Duration = Duration::from_secs(2);
+/// The first load has begun by then, or it never will.
+const BEGINS_WITHIN: Duration = Duration::from_secs(90);
 
 /// Plays all that `dir` asks for: its file `plan` names them, one JSON object a line.
 pub(crate) fn all(dir: &Path, results: &mut File) -> Result<()> {
@@ -102,7 +104,7 @@ impl<'a> Show<'a> {
     fn open(scenario: &'a Scenario, agent: Agent, set: Set) -> Result<Self> {
         let (said, told) = pipe()?;
         let form = &scenario.form;
-        let seconds = form.idle.0 + form.seconds.0 + 90.0;
+        let seconds = form.idle.0 + form.seconds.0 + 180.0;
         let watch = Watch::over(&set);
         let loading = Loading { seconds, said: told };
         let (facts, seen) = (Facts::default(), BTreeMap::new());
@@ -184,6 +186,8 @@ impl<'a> Show<'a> {
         let churn = form.churn.map(start).transpose()?;
         fs::write(GO, "")?;
         self.begin_offer();
+        // On a machine that stands still a load may take its time, and is watched no less for that.
+        let onset = self.onset()?;
         let since = Since::now();
         self.wait(since, seconds, 0.0, &mut orders)?;
         self.facts.end_ns = monotonic_ns();
@@ -191,8 +195,6 @@ impl<'a> Show<'a> {
             self.facts.troubles.extend(churn.end());
         }
         self.listen();
-        let begins = self.facts.loads.iter().filter(|line| line.get("begin").is_some());
-        let onset = begins.filter_map(|line| line["atNs"].as_u64()).min();
         let (after, now_killed) = watch::vmstat();
         let facts = &mut self.facts;
         facts.onset_ns = onset.unwrap_or(began);
@@ -206,6 +208,29 @@ impl<'a> Show<'a> {
         self.end_agent()?;
         self.facts.limits_left = self.set.changed();
         Ok(std::mem::take(&mut self.facts))
+    }
+
+    /// When the first load begins, once it has; `None` if nothing is to begin.
+    fn onset(&mut self) -> Result<Option<u64>> {
+        let form = &self.scenario.form;
+        let pods = form.pod.iter().map(file::Pod::work);
+        let mut works = pods.chain(form.service.iter().map(file::Service::work));
+        if works.all(|work| work.steady) {
+            return Ok(None);
+        }
+        let since = Since::now();
+        loop {
+            self.listen();
+            let begins = self.facts.loads.iter().filter(|line| line.get("begin").is_some());
+            if let Some(first) = begins.filter_map(|line| line["atNs"].as_u64()).min() {
+                return Ok(Some(first));
+            }
+            if !since.within(BEGINS_WITHIN) {
+                bail!("no load has begun within {BEGINS_WITHIN:?}");
+            }
+            self.watch.reap();
+            thread::sleep(TICK);
+        }
     }
 
     /// Looks on until `seconds` have gone by. `from` is where the clock of orders stands at first.
