@@ -150,14 +150,13 @@ impl Evidence {
         })
     }
 
-    /// Kills after the first snapshot that fit.
+    /// Kills after the first snapshot that fit. Those of a tick that nobody asked for are among the
+    /// recent ones of the next.
     fn oom_kills(&self, wanted: &Kills) -> Result<f64, String> {
+        let known: BTreeSet<_> = recent_kills(self.first()?)?.map(kill_key).collect();
         let mut kills = BTreeSet::new();
         for snapshot in &self.snapshots[1..] {
-            let Some(all) = snapshot.get("oomKills").and_then(Value::as_array) else {
-                return Err("the snapshot has no oomKills".into());
-            };
-            for kill in all {
+            for kill in recent_kills(snapshot)?.filter(|kill| !known.contains(&kill_key(kill))) {
                 let fits = self.is_called(&kill["victim"], &wanted.victim)
                     && wanted.limit.as_ref().is_none_or(|limit| self.had_limit(kill, limit))
                     && wanted
@@ -165,7 +164,7 @@ impl Evidence {
                         .as_ref()
                         .is_none_or(|by| self.is_called(&kill["trigger"], by));
                 if fits {
-                    kills.insert((kill["at"].to_string(), kill["victimPid"].to_string()));
+                    kills.insert(kill_key(kill));
                 }
             }
         }
@@ -233,6 +232,17 @@ impl Evidence {
     }
 }
 
+/// The kernel's last kills that a snapshot tells of.
+fn recent_kills(snapshot: &Value) -> Result<impl Iterator<Item = &Value>, String> {
+    let all = snapshot.get("recentOomKills").and_then(Value::as_array);
+    Ok(all.ok_or("the snapshot has no recentOomKills")?.iter().map(|record| &record["kill"]))
+}
+
+/// What tells one kill from another.
+fn kill_key(kill: &Value) -> (String, String) {
+    (kill["at"].to_string(), kill["victimPid"].to_string())
+}
+
 /// The part of a snapshot that `subject` names.
 fn find<'a>(snapshot: &'a Value, subject: &Subject) -> Result<&'a Value, String> {
     match subject {
@@ -258,13 +268,13 @@ mod tests {
             json!({ "victim": 5, "victimPath": "/a", "aggressor": 6, "aggressorPath": "/b",
                     "time": { "now": now, "total": total } })
         };
-        let kill = |pid: &u64| json!({ "at": pid, "victim": 5, "victimPid": pid, "limit": 5, "limitKnown": true, "trigger": 5 });
+        let kill = |pid: &u64| json!({ "kill": { "at": pid, "victim": 5, "victimPid": pid, "limit": 5, "limitKnown": true, "trigger": 5 } });
         json!({
             "at": { "boot": second * 1_000_000_000 },
             "whole": { "pressure": { "cpu": { "some": { "total": wait / 1000 } } } },
             "scopes": { "5": { "path": "/a", "cpu": { "wait": { "total": wait } } } },
             "aggressions": harm.map(blame).into_iter().collect::<Vec<_>>(),
-            "oomKills": kills.iter().map(kill).collect::<Vec<_>>(),
+            "recentOomKills": kills.iter().map(kill).collect::<Vec<_>>(),
             "decision": {
                 "conditions": [{ "type": "C", "status": if second > 10 { "True" } else { "False" } }],
                 "actions": [{ "id": second / 2, "step": "evict", "target": { "name": "a" } }],
@@ -280,8 +290,8 @@ mod tests {
         let question = Question::File { cgroup: "/a".into(), file: "memory.max".into() };
         let snapshots = vec![
             snapshot(10, 500 * MS, None, &[1]),
-            snapshot(11, 900 * MS, Some((400 * MS, 600 * MS)), &[2, 3]),
-            snapshot(12, 1500 * MS, None, &[3]),
+            snapshot(11, 900 * MS, Some((400 * MS, 600 * MS)), &[2, 1]),
+            snapshot(12, 1500 * MS, None, &[3, 2, 1]),
         ];
         let evidence = Evidence { snapshots, answers: [(question, Ok(4096.0))].into() };
         #[rustfmt::skip]
