@@ -3,20 +3,20 @@
 //! In: what the judge made of a tick. Out: the head of the ranking that there is, or of the one
 //! that there would be.
 
-use crate::model::decision::{Decision, Outlook, Target};
+use crate::model::decision::Target;
 use crate::model::sample::Sample;
 use crate::model::threshold::Signal;
 use crate::model::units::Nanos;
+use crate::policy::assess::{growth, scope};
 use crate::policy::decide::target_of;
 use crate::policy::engine::{Engine, Step};
 use crate::policy::rank::{Field, Need, Purpose, contenders};
 
 /// So many of the ranking's head are made ready for: the victim after the next is another tick's.
 const LIKELY: usize = 3;
-/// Whose memory lasts so long or less may have to be relieved of somebody soon.
+/// Whose memory lasts so long or less may have to be relieved of somebody soon, as may a node or
+/// all pods of whose memory little is left.
 const SOON: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// And so may they of whose memory no more than this part of the node's is left.
-const LOW: u64 = 10;
 
 /// Those at the head of the ranking, as an action would name them. The policy ranks once something
 /// is due, in the tick that acts on it; here it is enough that a threshold is met, in its grace or
@@ -28,7 +28,7 @@ pub(super) fn likely(engine: &Engine, step: &Step) -> Vec<Target> {
     if let Some(ranking) = &step.decision.ranking {
         return ranking.candidates.iter().take(LIKELY).map(target).collect();
     }
-    let Some(purpose) = purpose(&step.decision, sample) else { return Vec::new() };
+    let Some(purpose) = purpose(step, sample) else { return Vec::new() };
     let order = settings.ranking.order;
     let kind = (purpose, order);
     let all = contenders::of_node(sample, &step.snapshot, &standing.harm, kind, settings);
@@ -37,20 +37,17 @@ pub(super) fn likely(engine: &Engine, step: &Step) -> Vec<Target> {
 }
 
 /// What will have to be relieved first, if anything: memory leaves the least time.
-fn purpose(decision: &Decision, sample: &Sample) -> Option<Purpose> {
-    let mut met = decision.met.iter().map(|met| Purpose::of(&met.threshold));
+fn purpose(step: &Step, sample: &Sample) -> Option<Purpose> {
+    let outlooks = &step.decision.outlooks;
+    let mut met = step.decision.met.iter().map(|met| Purpose::of(&met.threshold));
     let first = met.next();
     let low = || {
-        let is_low = decision.outlooks.iter().any(|outlook| is_low(outlook, sample));
-        is_low.then(|| Purpose::of_signal(Signal::MemoryAvailable))
+        let lasts = outlooks.iter().filter_map(|outlook| outlook.lasts).min();
+        let is_low = !growth::low(outlooks, sample, scope::kubepods(&step.snapshot)).is_empty();
+        (is_low || lasts.is_some_and(|lasts| lasts <= SOON))
+            .then(|| Purpose::of_signal(Signal::MemoryAvailable))
     };
     first.filter(|first| first.need() == Need::Memory).or_else(low).or(first)
-}
-
-fn is_low(outlook: &Outlook, sample: &Sample) -> bool {
-    let all = sample.node.memory.map(|memory| memory.total.0);
-    let is_little = outlook.left.zip(all).is_some_and(|(left, all)| left.0 <= all / LOW);
-    is_little || outlook.lasts.is_some_and(|lasts| lasts <= SOON)
 }
 
 #[cfg(test)]

@@ -88,7 +88,8 @@ pub fn outlooks(
 /// The scopes of whose memory no more than a tenth is left. What is foretold of more is foretold
 /// too early to act on: of 64 GiB of which 50 are free, a second's growth of ten says that five
 /// seconds are left, and is most likely a program that starts.
-pub(super) fn low(
+#[must_use]
+pub fn low(
     outlooks: &[Outlook],
     sample: &Sample,
     kubepods: Option<(CgroupId, &Scope)>,
