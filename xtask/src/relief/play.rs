@@ -32,6 +32,8 @@ const TICK: Duration = Duration::from_millis(20);
 const SETTLES: Duration = Duration::from_secs(2);
 /// The first load has begun by then, or it never will.
 const BEGINS_WITHIN: Duration = Duration::from_secs(90);
+/// Loads last for so much longer than is measured: they are ended, they do not end.
+const SPARE: Duration = Duration::from_secs(90);
 
 /// Plays all that `dir` asks for: its file `plan` names them, one JSON object a line.
 pub(crate) fn all(dir: &Path, results: &mut File) -> Result<()> {
@@ -104,7 +106,7 @@ impl<'a> Show<'a> {
     fn open(scenario: &'a Scenario, agent: Agent, set: Set) -> Result<Self> {
         let (said, told) = pipe()?;
         let form = &scenario.form;
-        let seconds = form.idle.0 + form.seconds.0 + 180.0;
+        let seconds = form.idle.0 + form.seconds.0 + (BEGINS_WITHIN + SPARE).as_secs_f64();
         let watch = Watch::over(&set);
         let loading = Loading { seconds, said: told };
         let (facts, seen) = (Facts::default(), BTreeMap::new());

@@ -164,8 +164,8 @@ impl Kernel {
         self.loader.urgent()
     }
 
-    /// What the programs cost, measured for one tick in twenty, and the maps' memory. Leaves waits
-    /// off if they cost more than they may, and follows them again when that is over.
+    /// What the programs cost, measured for about a second every twenty ticks, and the maps' memory.
+    /// Leaves waits off if they cost more than they may, and follows them again when that is over.
     pub fn cost(&mut self, tick: u64, now: Nanos) -> KernelCost {
         let is_resting = self.budget.rest().is_some();
         let running = self.attached.iter().filter(|plan| !(is_resting && plan.set.is_waits()));
