@@ -8,9 +8,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use isobar::model::average::{Average, PERIOD, Reading};
-use isobar::model::psi::{Line, Pressure};
-use isobar::model::units::Nanos;
+use isobar_core::model::average::{Average, PERIOD, Reading};
+use isobar_core::model::psi::{Line, Pressure};
+use isobar_core::model::units::Nanos;
 use serde::Deserialize;
 
 /// Half a point. The kernel's worker reads the total at the end of each of its periods; we know it

@@ -9,13 +9,13 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use isobar::clock;
-use isobar::model::capability::{Capability, CapabilityState};
-use isobar::model::cgroup::CgroupId;
-use isobar::model::sample::Cause;
-use isobar::model::stall::{GroupStall, KernelStalls};
-use isobar::model::units::{Nanos, Percent};
 use isobar::source::kernel::{Kernel, Options, Probes};
 use isobar::source::{Roots, Sampler};
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::sample::Cause;
+use isobar_core::model::stall::{GroupStall, KernelStalls};
+use isobar_core::model::units::{Nanos, Percent};
 use live::{Agent, Group, last_cpu, skip};
 
 /// Later than the first rest ends.

@@ -14,7 +14,7 @@ use std::thread::{scope as threads, sleep};
 use std::time::Duration;
 
 use isobar::clock;
-use isobar::model::units::Nanos;
+use isobar_core::model::units::Nanos;
 use live::{Agent, Group};
 use serde_json::Value;
 

@@ -11,7 +11,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use isobar::clock;
-use isobar::model::units::Nanos;
+use isobar_core::model::units::Nanos;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

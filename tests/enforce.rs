@@ -13,11 +13,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use isobar::model::cgroup::{CgroupId, CgroupPath};
-use isobar::model::condition::ScopeName;
-use isobar::model::decision::{Action, Met, StepKind, StepReason, Target, Trigger};
-use isobar::model::threshold::{PressureSignal, PressureThreshold};
-use isobar::model::units::{Nanos, Percent};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::condition::ScopeName;
+use isobar_core::model::decision::{Action, Met, StepKind, StepReason, Target, Trigger};
+use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::units::{Nanos, Percent};
 use live::{Agent, Group, free_port, isobar, skip};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -9,11 +9,11 @@ use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use isobar::clock;
-use isobar::model::cgroup::{CgroupId, CgroupPath};
-use isobar::model::snapshot::{Scope, Snapshot};
-use isobar::model::units::Nanos;
-use isobar::policy::engine::Step;
 use isobar::serve::{document, router};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::snapshot::{Scope, Snapshot};
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::Step;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
@@ -252,7 +252,7 @@ async fn oom_kills_are_remembered_by_name_newest_first_and_not_for_ever() {
             snapshot.scopes.remove(&CgroupId(12));
         }
         snapshot.oom_kills =
-            vec![isobar::model::stall::OomKill { victim_pid: pid, ..kill.clone() }];
+            vec![isobar_core::model::stall::OomKill { victim_pid: pid, ..kill.clone() }];
         publisher.publish(Step { snapshot, ..Step::default() }, vec![], Default::default());
         let published = latest.borrow().clone().unwrap();
         let newest = &published.view.recent_oom_kills[0];

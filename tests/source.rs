@@ -10,10 +10,10 @@ mod recorded;
 
 use std::path::{Path, PathBuf};
 
-use isobar::model::cgroup::Cgroup;
-use isobar::model::sample::{Cause, Gap, GapReason, Moment, Sample};
-use isobar::model::units::Nanos;
 use isobar::source::{Directories, Roots, Sampler};
+use isobar_core::model::cgroup::Cgroup;
+use isobar_core::model::sample::{Cause, Gap, GapReason, Moment, Sample};
+use isobar_core::model::units::Nanos;
 
 /// A file or directory below tests/data.
 fn data(name: &str) -> PathBuf {

@@ -5,13 +5,13 @@
 use std::hint::black_box;
 
 use isobar::clock;
-use isobar::model::decision::{Order, SparedReason};
-use isobar::model::pod::QosClass;
-use isobar::model::quantity::Quantity;
-use isobar::model::settings;
-use isobar::model::units::Nanos;
-use isobar::model::workload::Owner;
-use isobar::policy::rank::{Contender, Harm, Purpose, rank};
+use isobar_core::model::decision::{Order, SparedReason};
+use isobar_core::model::pod::QosClass;
+use isobar_core::model::quantity::Quantity;
+use isobar_core::model::settings;
+use isobar_core::model::units::Nanos;
+use isobar_core::model::workload::Owner;
+use isobar_core::policy::rank::{Contender, Harm, Purpose, rank};
 
 const SIZES: [usize; 3] = [100, 1_000, 10_000];
 /// Rankings that a figure is the median of.

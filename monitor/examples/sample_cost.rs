@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::{Context, Result};
-use isobar::model::sample::{Cause, Moment};
-use isobar::model::units::Nanos;
 use isobar::source::{Roots, Sampler};
+use isobar_core::model::sample::{Cause, Moment};
+use isobar_core::model::units::Nanos;
 
 const TICKS: u64 = 50;
 

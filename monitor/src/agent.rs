@@ -28,15 +28,15 @@ use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock;
-use crate::model::capability::Capability;
-use crate::model::cgroup::CgroupId;
-use crate::model::cost::KernelCost;
-use crate::model::node::NodeFacts;
-use crate::model::sample::{Cause, Sample};
 use crate::record::journal::JournalError;
 use crate::serve;
 use crate::serve::publish::Publisher;
 use crate::serve::view::View;
+use isobar_core::model::capability::Capability;
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cost::KernelCost;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::{Cause, Sample};
 
 use self::acting::Heard;
 pub use self::live::{Live, OpenError, SourceOptions};

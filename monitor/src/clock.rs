@@ -2,8 +2,8 @@
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::model::sample::Moment;
-use crate::model::units::Nanos;
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Nanos;
 
 /// This moment, on both clocks. Costs are measured as differences of `boot`.
 #[must_use]

@@ -12,10 +12,10 @@ mod yaml;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use crate::model::cpuset::CpuSet;
-use crate::model::duration::GoDuration;
-use crate::model::quantity::Quantity;
 use crate::source::outside as source;
+use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::duration::GoDuration;
+use isobar_core::model::quantity::Quantity;
 
 /// Gives a parser `bytes`. True if it understood them.
 ///

@@ -7,13 +7,13 @@ use jiff::fmt::temporal::DateTimeParser;
 
 use crate::config::yaml::{Node, Value};
 use crate::config::{API_VERSION, Field, Fields, Invalid, Problems, yaml};
-use crate::model::decision::{Order, SparedReason};
-use crate::model::pod::QosClass;
-use crate::model::quantity::{Quantity, ResourceList};
-use crate::model::settings;
-use crate::model::units::Nanos;
-use crate::model::workload::{Owner, Pod};
-use crate::policy::rank::{Contender, Harm, Need, Purpose};
+use isobar_core::model::decision::{Order, SparedReason};
+use isobar_core::model::pod::QosClass;
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::settings;
+use isobar_core::model::units::Nanos;
+use isobar_core::model::workload::{Owner, Pod};
+use isobar_core::policy::rank::{Contender, Harm, Need, Purpose};
 
 /// What a file asks.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use isobar::model::decision::OutcomeResult::{Done, Failed};
-use isobar::model::decision::StepKind::{KillContainers, Reclaim, Squeeze};
-use isobar::model::decision::{Action, Release, ReleaseReason};
-use isobar::model::threshold::PressureSignal;
-use isobar::model::units::{Bytes, Nanos, Percent};
+use isobar_core::model::decision::OutcomeResult::{Done, Failed};
+use isobar_core::model::decision::StepKind::{KillContainers, Reclaim, Squeeze};
+use isobar_core::model::decision::{Action, Release, ReleaseReason};
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::{Bytes, Nanos, Percent};
 
 use crate::place::{Cgroup, actor, against, enforced, mount, settle, wait};
 

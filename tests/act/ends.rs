@@ -1,9 +1,9 @@
 //! Ending work, at once or by asking first.
 
-use isobar::model::decision::Action;
-use isobar::model::decision::OutcomeResult::{Done, Refused};
-use isobar::model::decision::StepKind::{KillContainers, StopContainers};
-use isobar::model::units::Nanos;
+use isobar_core::model::decision::Action;
+use isobar_core::model::decision::OutcomeResult::{Done, Refused};
+use isobar_core::model::decision::StepKind::{KillContainers, StopContainers};
+use isobar_core::model::units::Nanos;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::place::{Cgroup, action, actor, enforced, settle, wait};

@@ -5,11 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use isobar::act::Actor;
-use isobar::model::cgroup::{CgroupId, CgroupPath};
-use isobar::model::decision::OutcomeResult::{Done, Failed};
-use isobar::model::decision::{Action, Outcome, Release, ReleaseReason, StepKind, Target};
-use isobar::model::threshold::PressureSignal;
-use isobar::model::units::{Bytes, Nanos, Percent};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::OutcomeResult::{Done, Failed};
+use isobar_core::model::decision::{Action, Outcome, Release, ReleaseReason, StepKind, Target};
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::{Bytes, Nanos, Percent};
 use tempfile::TempDir;
 
 use crate::place::{actor_of, against, options, settle, wait};

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use isobar::act::{Actor, Options};
 use isobar::clock;
-use isobar::model::cgroup::{CgroupId, CgroupPath};
-use isobar::model::condition::ScopeName;
-use isobar::model::decision::{Action, Met, Outcome, StepKind, StepReason, Target, Trigger};
-use isobar::model::threshold::{PressureSignal, PressureThreshold};
-use isobar::model::units::Nanos;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::condition::ScopeName;
+use isobar_core::model::decision::{Action, Met, Outcome, StepKind, StepReason, Target, Trigger};
+use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::units::Nanos;
 use rustix::process::geteuid;
 use tempfile::TempDir;
 

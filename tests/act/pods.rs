@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use isobar::act::{Actor, Options};
-use isobar::model::cgroup::{CgroupId, CgroupPath};
-use isobar::model::decision::OutcomeResult::{Done, Failed};
-use isobar::model::decision::StepKind::{KillContainers, StopContainers};
-use isobar::model::decision::{Outcome, Target, TargetGroup};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::OutcomeResult::{Done, Failed};
+use isobar_core::model::decision::StepKind::{KillContainers, StopContainers};
+use isobar_core::model::decision::{Outcome, Target, TargetGroup};
 use tempfile::TempDir;
 
 use crate::place::{Cgroup, Pod, action, actor, enforced, mount, options, settle, wait};

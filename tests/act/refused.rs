@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use isobar::act::{Actor, OpenError, Options};
-use isobar::model::cgroup::{CgroupId, CgroupPath};
-use isobar::model::decision::OutcomeResult::Failed;
-use isobar::model::decision::{StepKind, Target};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::OutcomeResult::Failed;
+use isobar_core::model::decision::{StepKind, Target};
 
 use crate::place::{Cgroup, action, actor, enforced, mount, options};
 

@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::thread;
 
 use isobar::act::Actor;
-use isobar::model::cgroup::{CgroupId, CgroupPath};
-use isobar::model::decision::OutcomeResult::{Done, Failed};
-use isobar::model::decision::StepKind::{self, KillContainers, StopContainers};
-use isobar::model::decision::Target;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::OutcomeResult::{Done, Failed};
+use isobar_core::model::decision::StepKind::{self, KillContainers, StopContainers};
+use isobar_core::model::decision::Target;
 
 use crate::place::{Cgroup, enforced, mount, options, settle, wait};
 

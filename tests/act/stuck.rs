@@ -8,9 +8,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use isobar::model::decision::OutcomeResult::Done;
-use isobar::model::decision::StepKind::{KillContainers, ReleaseMemory};
-use isobar::model::units::Nanos;
+use isobar_core::model::decision::OutcomeResult::Done;
+use isobar_core::model::decision::StepKind::{KillContainers, ReleaseMemory};
+use isobar_core::model::units::Nanos;
 
 use crate::place::{Cgroup, actor, enforced, settle, skip, wait};
 

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use isobar::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::CgroupId;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;

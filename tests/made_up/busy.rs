@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use isobar::model::cgroup::{
+use isobar_core::model::cgroup::{
     Cgroup, CgroupId, CgroupPath, CpuFiles, IoStat, Limit, MemoryEvents, MemoryFiles, MemoryStat,
 };
-use isobar::model::node::{CpuTime, Meminfo};
-use isobar::model::psi::{Line, Pressure, Pressures};
-use isobar::model::sample::Sample;
-use isobar::model::stall::{Aggression, CpuStall, GroupStall, KernelStalls};
-use isobar::model::units::{Bytes, Micros, Nanos, Percent};
+use isobar_core::model::node::{CpuTime, Meminfo};
+use isobar_core::model::psi::{Line, Pressure, Pressures};
+use isobar_core::model::sample::Sample;
+use isobar_core::model::stall::{Aggression, CpuStall, GroupStall, KernelStalls};
+use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
 
 use crate::ticks::Dice;
 

@@ -4,20 +4,20 @@
 use std::collections::BTreeMap;
 
 use isobar::clock;
-use isobar::model::capability::{Capability, CapabilityState};
-use isobar::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, Limit, MemoryFiles};
-use isobar::model::cost::{Cost, KernelCost, ProgramCost};
-use isobar::model::node::{Meminfo, NodeFacts, NodeReading};
-use isobar::model::pod::{Place, QosClass, Runtime};
-use isobar::model::psi::{Line, Pressure, Pressures};
-use isobar::model::sample::{Gap, GapReason};
-use isobar::model::snapshot::{
+use isobar::serve::publish::{Latest, Publisher};
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, Limit, MemoryFiles};
+use isobar_core::model::cost::{Cost, KernelCost, ProgramCost};
+use isobar_core::model::node::{Meminfo, NodeFacts, NodeReading};
+use isobar_core::model::pod::{Place, QosClass, Runtime};
+use isobar_core::model::psi::{Line, Pressure, Pressures};
+use isobar_core::model::sample::{Gap, GapReason};
+use isobar_core::model::snapshot::{
     Blame, CpuWait, MemoryCauseWait, MemoryWait, Scope, Snapshot, Union, Waited,
 };
-use isobar::model::stall::{MemoryCause, OomKill};
-use isobar::model::units::{Bytes, Micros, MilliCpu, Nanos, Percent};
-use isobar::policy::engine::Step;
-use isobar::serve::publish::{Latest, Publisher};
+use isobar_core::model::stall::{MemoryCause, OomKill};
+use isobar_core::model::units::{Bytes, Micros, MilliCpu, Nanos, Percent};
+use isobar_core::policy::engine::Step;
 
 /// A name that a browser or a terminal would act upon if it were not taken as text.
 pub(crate) const HOSTILE: &str = "/<img src=x onerror=alert(1)>.service";

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use isobar::model::cgroup::{
+use isobar_core::model::cgroup::{
     Cgroup, CgroupId, CgroupPath, CpuFiles, IoStat, Limit, MemoryFiles, MemoryStat,
 };
-use isobar::model::decision::{Outcome, OutcomeResult};
-use isobar::model::node::{CpuTime, Filesystem, Meminfo};
-use isobar::model::psi::{Line, Pressure, Pressures};
-use isobar::model::quantity::Quantity;
-use isobar::model::sample::{Gap, GapReason, Sample};
-use isobar::model::stall::{
+use isobar_core::model::decision::{Outcome, OutcomeResult};
+use isobar_core::model::node::{CpuTime, Filesystem, Meminfo};
+use isobar_core::model::psi::{Line, Pressure, Pressures};
+use isobar_core::model::quantity::Quantity;
+use isobar_core::model::sample::{Gap, GapReason, Sample};
+use isobar_core::model::stall::{
     Aggression, CauseStall, CpuStall, GroupStall, KernelStalls, MemoryCause, OomKill, ShortLived,
 };
-use isobar::model::units::{Bytes, Micros, Nanos, Percent};
-use isobar::model::workload::{Container, Pod};
+use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
+use isobar_core::model::workload::{Container, Pod};
 
 /// Numbers that only look random: the same seed throws the same (splitmix64).
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use isobar::model::cgroup::Limit;
-use isobar::model::sample::GapReason::{self, Torn, Unsupported};
-use isobar::model::sample::{Gap, Sample};
-use isobar::model::units::{Bytes, Micros};
 use isobar::source::{Directories, OpenError, Roots, Sampler};
+use isobar_core::model::cgroup::Limit;
+use isobar_core::model::sample::GapReason::{self, Torn, Unsupported};
+use isobar_core::model::sample::{Gap, Sample};
+use isobar_core::model::units::{Bytes, Micros};
 use tempfile::TempDir;
 
 use super::{cgroup, data, gaps, paths, sample, sample_at_ms, sampler};

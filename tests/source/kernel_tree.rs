@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::{process, thread};
 
-use isobar::model::sample::{Cause, Gap, GapReason};
 use isobar::source::{Roots, Sampler};
+use isobar_core::model::sample::{Cause, Gap, GapReason};
 
 use super::{cgroup, gaps, paths, sample, sampler};
 
@@ -215,7 +215,7 @@ fn the_machine_itself_is_sampled() {
 
 #[test]
 fn what_an_owner_says_of_a_cgroup_counts_if_it_is_root_or_owns_the_one_above() {
-    use isobar::model::cgroup::Preference;
+    use isobar_core::model::cgroup::Preference;
     use rustix::fs::{CWD, XattrFlags, setxattr};
 
     let Some(top) = Made::new("preference") else { return };

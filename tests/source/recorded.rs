@@ -1,13 +1,13 @@
 //! Trees and a node as they look on real machines, kept in tests/data.
 
-use isobar::model::cgroup::{Limit, MemoryEvents};
-use isobar::model::node::{CpuTime, Meminfo, Reclaim};
-use isobar::model::pod::{Place, QosClass, Runtime};
-use isobar::model::psi::{Line, Pressure};
-use isobar::model::sample::GapReason::{Torn, Unsupported};
-use isobar::model::threshold::Signal;
-use isobar::model::units::{Bytes, Micros, Nanos, Percent};
-use isobar::policy::assess::signals::observe;
+use isobar_core::model::cgroup::{Limit, MemoryEvents};
+use isobar_core::model::node::{CpuTime, Meminfo, Reclaim};
+use isobar_core::model::pod::{Place, QosClass, Runtime};
+use isobar_core::model::psi::{Line, Pressure};
+use isobar_core::model::sample::GapReason::{Torn, Unsupported};
+use isobar_core::model::threshold::Signal;
+use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
+use isobar_core::policy::assess::signals::observe;
 
 use super::{cgroup, data, gaps, paths, sample, sampler};
 

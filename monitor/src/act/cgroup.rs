@@ -13,7 +13,7 @@ use rustix::io::{Errno, pread, write};
 
 use super::aside::aside;
 use super::failure::Failure;
-use crate::model::cgroup::{CgroupId, CgroupPath, Limit};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

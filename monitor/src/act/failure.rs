@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::guard::Rule;
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 
 /// Why a step could not be taken, or only on a part of the target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

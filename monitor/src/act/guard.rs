@@ -6,9 +6,9 @@ use std::path::Path;
 
 use super::cgroup::Group;
 use super::failure::Failure;
-use crate::model::cgroup::CgroupPath;
-use crate::model::pattern::PathPattern;
-use crate::model::pod::Place;
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::pattern::PathPattern;
+use isobar_core::model::pod::Place;
 
 /// Why a cgroup is never touched.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 
 /// One file of one cgroup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,11 +10,11 @@ mod suspects;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::model::cgroup::CgroupPath;
-use crate::model::limit::{LimitResult, LimitState, LimitWrite};
-use crate::model::settings::WrittenLimit;
-use crate::model::units::Nanos;
 use file::{Cgroup, normal};
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite};
+use isobar_core::model::settings::WrittenLimit;
+use isobar_core::model::units::Nanos;
 use remembered::{Entry, Remembered};
 
 /// Within this time...

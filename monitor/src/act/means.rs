@@ -6,7 +6,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::cgroup::{Group, Root};
 use super::mrelease;
-use crate::model::decision::StepKind;
+use isobar_core::model::decision::StepKind;
 
 /// Children of the root that are looked at: a controller is on for all of them or for none, but
 /// for those that are threaded.

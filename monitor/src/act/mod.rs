@@ -40,11 +40,11 @@ use self::running::Running;
 use self::scene::{Scene, Stage};
 use self::sweep::Sweeps;
 use crate::clock;
-use crate::model::decision::{
+use isobar_core::model::decision::{
     Action, Outcome, OutcomeResult, Release, ReleaseReason, StepKind, Target,
 };
-use crate::model::pattern::PathPattern;
-use crate::model::units::{Bytes, Nanos};
+use isobar_core::model::pattern::PathPattern;
+use isobar_core::model::units::{Bytes, Nanos};
 
 /// Targets that are kept open, at most.
 const LIKELY: usize = 16;

@@ -4,7 +4,7 @@ use super::cgroup::Group;
 use super::failure::Failure;
 use super::size;
 use crate::clock;
-use crate::model::units::{Bytes, Nanos};
+use isobar_core::model::units::{Bytes, Nanos};
 use rustix::io::Errno;
 
 /// Asked for at once: some milliseconds of work, so that the time is looked at often enough.

@@ -9,7 +9,7 @@ use super::cgroup::Group;
 use super::failure::Failure;
 use super::reclaim::{Reclaimed, reclaim, wanted};
 use super::steps::Done;
-use crate::model::units::{Bytes, Nanos};
+use isobar_core::model::units::{Bytes, Nanos};
 
 /// So long it is waited for; what takes longer is told later.
 const PATIENCE: Duration = Duration::from_millis(20);

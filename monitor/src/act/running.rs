@@ -9,9 +9,9 @@ use super::process::Stat;
 use super::scene::{Scene, Stage, told};
 use super::size;
 use crate::clock;
-use crate::model::decision::{Action, Outcome, OutcomeResult, StepKind};
-use crate::model::units::Nanos;
-use crate::model::unseen::unseen;
+use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
+use isobar_core::model::units::Nanos;
+use isobar_core::model::unseen::unseen;
 
 /// Who has not ended by then is not waited for any longer.
 const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);

@@ -15,9 +15,9 @@ use super::guard::Guard;
 use super::process::{Held, Listed, Stat, hold, wait_for};
 use super::{kill, work};
 use crate::clock;
-use crate::model::cgroup::CgroupId;
-use crate::model::decision::Target;
-use crate::model::units::{Bytes, Nanos};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::decision::Target;
+use isobar_core::model::units::{Bytes, Nanos};
 
 /// Processes that are told one by one among those that are left.
 const TOLD: usize = 3;

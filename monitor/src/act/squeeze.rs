@@ -7,10 +7,10 @@ use super::cgroup::Group;
 use super::failure::Failure;
 use super::journal::{Entry, Journal};
 use super::size;
-use crate::model::cgroup::Limit;
-use crate::model::decision::{Action, Trigger};
-use crate::model::threshold::PressureSignal;
-use crate::model::units::Bytes;
+use isobar_core::model::cgroup::Limit;
+use isobar_core::model::decision::{Action, Trigger};
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::Bytes;
 
 /// A page: limits are cut to whole ones.
 const PAGE: u64 = 4096;

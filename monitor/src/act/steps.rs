@@ -11,10 +11,10 @@ use super::running::{Running, ask};
 use super::scene::{Scene, Stage};
 use super::{Actor, Group, size, squeeze, work};
 use crate::clock;
-use crate::model::decision::{
+use isobar_core::model::decision::{
     Action, Outcome, OutcomeResult, Release, ReleaseReason, StepKind, Target,
 };
-use crate::model::units::{Bytes, Nanos};
+use isobar_core::model::units::{Bytes, Nanos};
 
 /// A kill is waited for so long; what has not ended then is told later.
 const PATIENCE: Nanos = Nanos(200_000_000);

@@ -7,8 +7,8 @@ use super::cgroup::{Group, Root};
 use super::reclaiming::Reclaiming;
 use super::scene::Scene;
 use crate::clock;
-use crate::model::decision::{Outcome, OutcomeResult};
-use crate::model::units::{Bytes, Nanos};
+use isobar_core::model::decision::{Outcome, OutcomeResult};
+use isobar_core::model::units::{Bytes, Nanos};
 
 /// Less than this is left where it is.
 const WORTH_IT: u64 = 4 << 20;

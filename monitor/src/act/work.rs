@@ -12,9 +12,9 @@ use super::cgroup::{Group, Root, relative};
 use super::failure::Failure;
 use super::guard::Guard;
 use super::process::{Stat, oom_score_adj};
-use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::decision::Target;
-use crate::model::pod::{Place, QosClass};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::Target;
+use isobar_core::model::pod::{Place, QosClass};
 
 /// `PodInfraOOMAdj`, kubelet `pkg/kubelet/qos/policy.go`.
 const SANDBOX: i32 = -998;

@@ -14,9 +14,11 @@ use std::time::Duration;
 use self::valid::Valid;
 use crate::act::Actor;
 use crate::clock;
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::decision::{Action, Decision, Outcome, OutcomeResult, Release, StepKind, Target};
-use crate::model::units::Nanos;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::decision::{
+    Action, Decision, Outcome, OutcomeResult, Release, StepKind, Target,
+};
+use isobar_core::model::units::Nanos;
 
 /// Orders that may wait. One decision has one action and few releases.
 const ROOM: usize = 8;

@@ -2,9 +2,9 @@
 //! loads may be blind: then PSI grows and the program's own total does not.
 //! In: one sample after the other. Out: which program is blind, and by which figures.
 
-use crate::model::sample::Sample;
-use crate::model::stall::MemoryCause;
-use crate::model::units::Nanos;
+use isobar_core::model::sample::Sample;
+use isobar_core::model::stall::MemoryCause;
+use isobar_core::model::units::Nanos;
 
 /// PSI must have grown by this much before anything is said: short waits may fall between ticks.
 const ENOUGH: Nanos = Nanos(3_000_000_000);
@@ -75,10 +75,10 @@ fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
-    use crate::model::psi::{Line, Pressure};
-    use crate::model::stall::{Coverage, GroupStall, KernelStalls};
-    use crate::model::units::Micros;
+    use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+    use isobar_core::model::psi::{Line, Pressure};
+    use isobar_core::model::stall::{Coverage, GroupStall, KernelStalls};
+    use isobar_core::model::units::Micros;
 
     /// Milliseconds of PSI and of our own total, for CPU and memory alike.
     fn sample(psi: u64, ours: u64) -> Sample {

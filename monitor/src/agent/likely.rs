@@ -3,14 +3,14 @@
 //! In: what the judge made of a tick. Out: the head of the ranking that there is, or of the one
 //! that there would be.
 
-use crate::model::decision::Target;
-use crate::model::sample::Sample;
-use crate::model::threshold::Signal;
-use crate::model::units::Nanos;
-use crate::policy::assess::{growth, scope};
-use crate::policy::decide::target_of;
-use crate::policy::engine::{Engine, Step};
-use crate::policy::rank::{Field, Need, Purpose, contenders};
+use isobar_core::model::decision::Target;
+use isobar_core::model::sample::Sample;
+use isobar_core::model::threshold::Signal;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::assess::{growth, scope};
+use isobar_core::policy::decide::target_of;
+use isobar_core::policy::engine::{Engine, Step};
+use isobar_core::policy::rank::{Field, Need, Purpose, contenders};
 
 /// So many of the ranking's head are made ready for: the victim after the next is another tick's.
 const LIKELY: usize = 3;
@@ -53,14 +53,14 @@ fn purpose(step: &Step, sample: &Sample) -> Option<Purpose> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
-    use crate::model::node::Meminfo;
-    use crate::model::quantity::Quantity;
-    use crate::model::sample::Moment;
-    use crate::model::settings::Settings;
-    use crate::model::threshold::{Amount, Threshold};
-    use crate::model::units::Bytes;
-    use crate::policy::engine::Standing;
+    use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
+    use isobar_core::model::node::Meminfo;
+    use isobar_core::model::quantity::Quantity;
+    use isobar_core::model::sample::Moment;
+    use isobar_core::model::settings::Settings;
+    use isobar_core::model::threshold::{Amount, Threshold};
+    use isobar_core::model::units::Bytes;
+    use isobar_core::policy::engine::Standing;
 
     const MIB: u64 = 1 << 20;
 

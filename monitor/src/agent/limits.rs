@@ -11,11 +11,11 @@ use std::thread;
 
 use crate::act::limits as act;
 use crate::clock;
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::limit::{LimitResult, LimitState};
-use crate::model::settings::{Settings, WrittenLimit};
-use crate::model::units::Nanos;
-use crate::policy::limits::writes::{Refusal, Writes};
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::limit::{LimitResult, LimitState};
+use isobar_core::model::settings::{Settings, WrittenLimit};
+use isobar_core::model::units::Nanos;
+use isobar_kubelet::writes::{Refusal, Writes};
 
 pub use intruders::{Intruder, intruders};
 pub use survey::{CPU_STATE, Places, Survey, look, spelled};

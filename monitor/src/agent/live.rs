@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use super::agreement::{Agreement, Blind};
 use super::{AgentError, Alarms, Reading, Sampler};
 use crate::clock;
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::cgroup::CgroupId;
-use crate::model::node::NodeFacts;
-use crate::model::sample::{Cause, Gap, GapReason, Sample};
-use crate::model::stall::{Coverage, KernelStalls, Lost};
 use crate::source::kernel::{self, Kernel, Probes, Unread};
 use crate::source::triggers::Triggers;
 use crate::source::{self, Directories, Roots};
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::{Cause, Gap, GapReason, Sample};
+use isobar_core::model::stall::{Coverage, KernelStalls, Lost};
 
 /// What to read, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -254,7 +254,7 @@ fn pressure_files(sample: &Sample) -> Vec<Capability> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::units::Nanos;
+    use isobar_core::model::units::Nanos;
 
     #[test]
     fn counters_that_cannot_be_read_are_unknown_and_the_sample_says_why() {

@@ -2,9 +2,9 @@
 //! In: settings as they were configured. Out: the same, naming as enforced what really will be.
 
 use super::state::{State, StateError};
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::decision::StepKind;
-use crate::model::settings::Settings;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::decision::StepKind;
+use isobar_core::model::settings::Settings;
 
 /// What the operator lets the agent do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn limits_are_written_where_they_are_named_unless_the_agent_observes_or_cannot_act() {
-        use crate::model::settings::WrittenLimit::{Allocatable, ReservedCpus};
+        use isobar_core::model::settings::WrittenLimit::{Allocatable, ReservedCpus};
         let both = "observing, and writing limits (allocatable, reservedCpus)";
         #[rustfmt::skip]
         let table = [

@@ -10,9 +10,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
-use crate::model::decision::{Decision, Hold, Met, Trigger};
-use crate::model::sample::Cause;
-use crate::model::threshold::{PressureSignal, Signal};
+use isobar_core::model::decision::{Decision, Hold, Met, Trigger};
+use isobar_core::model::sample::Cause;
+use isobar_core::model::threshold::{PressureSignal, Signal};
 
 /// Between two ticks when nothing is the matter.
 pub(super) const TICK: Duration = Duration::from_secs(1);

@@ -20,10 +20,10 @@ use super::survive::Survival;
 use super::watch::{Again, Orders, Seen, Watch};
 use super::{AgentError, Sampler};
 use crate::act::{self, Actor};
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::sample::Cause;
-use crate::model::settings::Settings;
 use crate::serve::publish::Publisher;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::sample::Cause;
+use isobar_core::model::settings::Settings;
 
 /// A tick that has begun may hold up the exit for so long: on a node without memory it takes its
 /// time. With [`FAREWELL`] it is less than a service manager waits (`TimeoutStopSec`).

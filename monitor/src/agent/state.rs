@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::units::Nanos;
-use crate::policy::decide::ReliefStanding;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::decide::ReliefStanding;
 
 /// The form of the file. Another one is not read.
 const FORMAT: u32 = 1;

@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit, setpriority_process};
 use rustix::thread::{CapabilitySet, capabilities};
 
 pub(super) use self::cgroup::Protected;
-use crate::model::capability::{Capability, CapabilityState};
+use isobar_core::model::capability::{Capability, CapabilityState};
 
 /// Spared by the kernel's OOM killer before almost everybody, but not for ever: an agent that
 /// leaks must not take the node with it.

@@ -13,17 +13,17 @@ use super::mode::Warrant;
 use super::survive::Protected;
 use super::{Reading, Sampler};
 use crate::clock;
-use crate::model::capability::Capability;
-use crate::model::cgroup::CgroupId;
-use crate::model::cost::Cost;
-use crate::model::decision::{Decision, Target};
-use crate::model::sample::Cause;
-use crate::model::settings::Settings;
-use crate::model::units::{Bytes, MilliCpu, Nanos};
-use crate::model::workload::Pod;
-use crate::policy::decide::ReliefStanding;
-use crate::policy::engine::{Engine, Standing, Step};
 use crate::record::journal::{Bounds, Journal, JournalError, Start};
+use isobar_core::model::capability::Capability;
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cost::Cost;
+use isobar_core::model::decision::{Decision, Target};
+use isobar_core::model::sample::Cause;
+use isobar_core::model::settings::Settings;
+use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
+use isobar_core::model::workload::Pod;
+use isobar_core::policy::decide::ReliefStanding;
+use isobar_core::policy::engine::{Engine, Standing, Step};
 
 /// What an operator configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

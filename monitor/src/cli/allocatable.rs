@@ -10,18 +10,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use isobar::model::quantity::ResourceList;
-use isobar::model::settings::{Settings, WrittenLimit};
-use isobar::model::threshold::Signal;
-use isobar::model::workload::Pod;
-use isobar::policy::limits::admitted::admitted;
-use isobar::policy::limits::allocatable::{
-    Reservation, Resolved, hard_thresholds, signal_capacities,
-};
-use isobar::policy::limits::capacity as counted;
-use isobar::policy::limits::enforce::{self, Enforced};
-use isobar::policy::limits::fit::{Fit, fit};
 use isobar::serve::document::API_VERSION;
+use isobar_core::model::quantity::ResourceList;
+use isobar_core::model::settings::{Settings, WrittenLimit};
+use isobar_core::model::threshold::Signal;
+use isobar_core::model::workload::Pod;
+use isobar_kubelet::admitted::admitted;
+use isobar_kubelet::allocatable::{Reservation, Resolved, hard_thresholds, signal_capacities};
+use isobar_kubelet::capacity as counted;
+use isobar_kubelet::enforce::{self, Enforced};
+use isobar_kubelet::fit::{Fit, fit};
 use serde::Serialize;
 
 use super::exit::{Code, Refused};

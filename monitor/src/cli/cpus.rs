@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use isobar::agent::limits::{self, CPU_STATE, Intruder};
-use isobar::model::cpuset::CpuSet;
-use isobar::model::settings::{Settings, WrittenLimit};
-use isobar::model::topology::Topology;
-use isobar::policy::limits::checkpoint::State;
-use isobar::policy::limits::cpus::{self, Plan};
 use isobar::serve::document::API_VERSION;
+use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::settings::{Settings, WrittenLimit};
+use isobar_core::model::topology::Topology;
+use isobar_kubelet::checkpoint::State;
+use isobar_kubelet::cpus::{self, Plan};
 use serde::Serialize;
 
 use super::exit::{Code, Refused};

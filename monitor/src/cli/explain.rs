@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use isobar::policy::explain::Explanation;
 use isobar::serve::document::API_VERSION;
+use isobar_core::policy::explain::Explanation;
 
 use super::ask;
 use super::exit::Code;

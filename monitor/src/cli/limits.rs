@@ -9,11 +9,11 @@ use isobar::act::limits::{Limits, Places};
 use isobar::agent::STATE_DIR;
 use isobar::agent::limits::{Intruder, Survey};
 use isobar::clock;
-use isobar::model::limit::{LimitResult, LimitState};
-use isobar::model::sample::Gap;
-use isobar::model::settings::WrittenLimit;
-use isobar::policy::limits::writes::{Refusal, Writes};
 use isobar::serve::document::API_VERSION;
+use isobar_core::model::limit::{LimitResult, LimitState};
+use isobar_core::model::sample::Gap;
+use isobar_core::model::settings::WrittenLimit;
+use isobar_kubelet::writes::{Refusal, Writes};
 use serde::Serialize;
 
 use super::exit::{Code, Refused};

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use isobar::agent::limits::Places;
 use isobar::config;
-use isobar::model::machine::Machine;
-use isobar::model::settings::Settings;
 use isobar::source::machine::{self, Groups};
 use isobar::source::processes::Processes;
 use isobar::source::{OpenError, Roots};
+use isobar_core::model::machine::Machine;
+use isobar_core::model::settings::Settings;
 
 /// The files that configure a node.
 #[derive(Debug, clap::Args)]

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use isobar::config::pods::Manifest;
-use isobar::model::quantity::{Quantity, QuantityError};
-use isobar::model::workload::Pod;
-use isobar::policy::limits::admitted::admitted;
-use isobar::policy::limits::qos;
 use isobar::source;
+use isobar_core::model::quantity::{Quantity, QuantityError};
+use isobar_core::model::workload::Pod;
+use isobar_kubelet::admitted::admitted;
+use isobar_kubelet::qos;
 
 use super::exit::{Code, Refused};
 use super::input;

@@ -9,13 +9,13 @@ use anyhow::Result;
 use clap::ValueEnum;
 use isobar::agent::{Live, Plan, Sampler as _};
 use isobar::config::{Invalid, yaml};
-use isobar::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
-use isobar::model::sample::{Cause, Sample};
-use isobar::model::settings;
-use isobar::policy::engine::{Engine, Standing};
-use isobar::policy::rank::{self, Purpose, contenders};
 use isobar::scenario::{self, Scenario, signals};
 use isobar::serve::document::API_VERSION;
+use isobar_core::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
+use isobar_core::model::sample::{Cause, Sample};
+use isobar_core::model::settings;
+use isobar_core::policy::engine::{Engine, Standing};
+use isobar_core::policy::rank::{self, Purpose, contenders};
 use serde::Serialize;
 
 use super::exit::Code;
@@ -98,7 +98,7 @@ fn signal(name: &str) -> Result<Purpose, String> {
 
 /// The usual first question: who would go if memory ran out?
 fn usual() -> Purpose {
-    Purpose::of_signal(isobar::model::threshold::Signal::MemoryAvailable)
+    Purpose::of_signal(isobar_core::model::threshold::Signal::MemoryAvailable)
 }
 
 /// Reads `file`, or standard input for `-`.

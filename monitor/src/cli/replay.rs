@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar::config;
-use isobar::model::condition::Status;
-use isobar::model::decision::{Action, Decision};
-use isobar::record::difference::{self, Difference};
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Judged, Replay, Replayed};
 use isobar::serve::document::API_VERSION;
+use isobar_core::model::condition::Status;
+use isobar_core::model::decision::{Action, Decision};
+use isobar_core::recording::difference::{self, Difference};
 use serde_json::{Value, json};
 
 use super::exit::Code;

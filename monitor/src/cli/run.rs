@@ -9,10 +9,10 @@ use clap::ValueEnum;
 use isobar::agent::{
     self, LISTEN, Live, Mode, OpenError, Options, Orders, STATE_DIR, SourceOptions, Survival,
 };
-use isobar::model::quantity::Quantity;
-use isobar::model::units::{Bytes, Nanos, Percent};
 use isobar::record::journal::Bounds;
 use isobar::source::kernel::{self, Probes};
+use isobar_core::model::quantity::Quantity;
+use isobar_core::model::units::{Bytes, Nanos, Percent};
 
 use super::exit::Code;
 use super::plan::PlanArgs;

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use isobar::model::capability::CapabilityState;
-use isobar::model::condition::Status;
 use isobar::serve::verdict::{Mood, Resource, Verdict};
 use isobar::serve::view::View;
+use isobar_core::model::capability::CapabilityState;
+use isobar_core::model::condition::Status;
 
 use super::ask;
 use super::exit::Code;

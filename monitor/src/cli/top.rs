@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use isobar::model::psi::Pressure;
-use isobar::model::snapshot::{Blame, Scope, Union, Waited};
-use isobar::model::units::{MilliCpu, Nanos, Percent};
 use isobar::serve::view::View;
 use isobar::serve::waiting::{Level, name, waiting_most};
+use isobar_core::model::psi::Pressure;
+use isobar_core::model::snapshot::{Blame, Scope, Union, Waited};
+use isobar_core::model::units::{MilliCpu, Nanos, Percent};
 
 use super::exit::Code;
 use super::output::{Format, view_json};

@@ -9,12 +9,12 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::model::duration::GoDuration;
-use crate::model::fraction::Fraction;
-use crate::model::quantity::Quantity;
-use crate::model::settings::Eviction;
-use crate::model::threshold::{Amount, Signal, Threshold};
-use crate::model::units::Nanos;
+use isobar_core::model::duration::GoDuration;
+use isobar_core::model::fraction::Fraction;
+use isobar_core::model::quantity::Quantity;
+use isobar_core::model::settings::Eviction;
+use isobar_core::model::threshold::{Amount, Signal, Threshold};
+use isobar_core::model::units::Nanos;
 
 use super::fields::Field;
 use super::found::{Layers, entries};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::model::duration::GoDuration;
-use crate::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::duration::GoDuration;
+use isobar_core::model::quantity::{Quantity, ResourceList};
 
 use super::problem::{Place, Problems};
 use super::yaml::{Entry, Node, Value};

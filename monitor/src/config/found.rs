@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use crate::model::duration::GoDuration;
-use crate::model::quantity::Quantity;
-use crate::model::units::Nanos;
+use isobar_core::model::duration::GoDuration;
+use isobar_core::model::quantity::Quantity;
+use isobar_core::model::units::Nanos;
 
 use super::fields::{Field, Fields};
 use super::keys::{Key, Kind};

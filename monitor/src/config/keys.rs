@@ -7,10 +7,10 @@ mod ours;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::model::duration::GoDuration;
-use crate::model::pattern::PathPattern;
-use crate::model::quantity::Quantity;
-use crate::model::units::Percent;
+use isobar_core::model::duration::GoDuration;
+use isobar_core::model::pattern::PathPattern;
+use isobar_core::model::quantity::Quantity;
+use isobar_core::model::units::Percent;
 
 use super::fields::Field;
 

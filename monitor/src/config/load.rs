@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use crate::model::decision::{Order, StepKind};
-use crate::model::settings::{Enforcement, Ranking, Relief, Settings};
-use crate::model::units::Bytes;
+use isobar_core::model::decision::{Order, StepKind};
+use isobar_core::model::settings::{Enforcement, Ranking, Relief, Settings};
+use isobar_core::model::units::Bytes;
 
 use super::fields::Fields;
 use super::found::{Found, Layers};

@@ -7,9 +7,9 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use crate::model::cpuset::CpuSet;
-use crate::model::quantity::{Quantity, ResourceList};
-use crate::model::settings::{CgroupDriver, Enforcement, Node, WrittenLimit};
+use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::settings::{CgroupDriver, Enforcement, Node, WrittenLimit};
 
 use super::fields::Field;
 use super::found::Layers;

@@ -14,8 +14,8 @@ use jiff::fmt::temporal::DateTimeParser;
 
 use super::problem::{Invalid, Place, Problem, Problems};
 use super::yaml::{self, Field, Fields};
-use crate::model::pod::QosClass;
-use crate::model::workload::{Container, Owner, Pod};
+use isobar_core::model::pod::QosClass;
+use isobar_core::model::workload::{Container, Owner, Pod};
 
 /// What a file holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

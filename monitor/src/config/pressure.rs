@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::condition::{ConditionName, Measure, Resource, ScopeName};
-use crate::model::duration::GoDuration;
-use crate::model::settings::{ConditionRule, Conditions, TaintEffect};
-use crate::model::threshold::{PressureSignal, PressureThreshold};
-use crate::model::units::{Nanos, Percent};
+use isobar_core::model::condition::{ConditionName, Measure, Resource, ScopeName};
+use isobar_core::model::duration::GoDuration;
+use isobar_core::model::settings::{ConditionRule, Conditions, TaintEffect};
+use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::units::{Nanos, Percent};
 
 use super::fields::Field;
 use super::found::{Item, Layers};

@@ -1,7 +1,7 @@
 //! Configurations as text: the defaults with comments, and what holds in the end.
 
-use crate::model::duration::GoDuration;
-use crate::model::settings::Settings;
+use isobar_core::model::duration::GoDuration;
+use isobar_core::model::settings::Settings;
 
 use super::found::{Layers, path};
 use super::keys::{KUBELET, Key, Kind, OURS};

@@ -1,7 +1,7 @@
 //! Cgroups that are no pods and may be chosen all the same: `workloads`.
 
-use crate::model::pod::QosClass;
-use crate::model::settings::WorkloadRule;
+use isobar_core::model::pod::QosClass;
+use isobar_core::model::settings::WorkloadRule;
 
 use super::fields::Field;
 use super::found::{Item, Layers};

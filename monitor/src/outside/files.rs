@@ -8,17 +8,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::config::{self, pods as manifest};
-use crate::model::cpuset::CpuSet;
-use crate::model::decision::Order;
-use crate::model::quantity::{Quantity, ResourceList};
-use crate::model::settings::Settings;
-use crate::model::topology::Topology;
-use crate::policy::limits::admitted::admitted;
-use crate::policy::limits::checkpoint::State;
-use crate::policy::limits::cpus::{Plan, take};
-use crate::policy::limits::{fit, oom, qos};
-use crate::policy::rank::{self, Purpose};
 use crate::scenario as described;
+use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::decision::Order;
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::settings::Settings;
+use isobar_core::model::topology::Topology;
+use isobar_core::policy::rank::{self, Purpose};
+use isobar_kubelet::admitted::admitted;
+use isobar_kubelet::checkpoint::State;
+use isobar_kubelet::cpus::{Plan, take};
+use isobar_kubelet::{fit, oom, qos};
 
 /// Files that a file names are looked for here, and not found.
 const NOWHERE: &str = "/nonexistent";

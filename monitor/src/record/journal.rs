@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use zstd::stream::write::Encoder;
 
-use super::change;
-use super::format::{FORMAT, Header, VERSION};
-use super::parts::Parts;
 pub use super::segments::Bounds;
 use super::segments::{Segment, Segments};
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::decision::Decision;
-use crate::model::node::NodeFacts;
-use crate::model::sample::{Moment, Sample};
-use crate::model::settings::Settings;
-use crate::policy::engine::Standing;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::decision::Decision;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::settings::Settings;
+use isobar_core::policy::engine::Standing;
+use isobar_core::recording::change;
+use isobar_core::recording::format::{FORMAT, Header, VERSION};
+use isobar_core::recording::parts::Parts;
 
 /// Ticks from header to header: how much damage to a file can cost. A header holds a whole sample,
 /// as much as some twenty ticks.

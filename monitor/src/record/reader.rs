@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::apply::{Misfit, State, unknown};
-use super::format::{FORMAT, Header, Opening, Tick, VERSION};
 use super::lines::{Lines, Piece};
 use super::segments::existing;
-use crate::model::sample::Sample;
+use isobar_core::model::sample::Sample;
+use isobar_core::recording::apply::{Misfit, State, unknown};
+use isobar_core::recording::format::{FORMAT, Header, Opening, Tick, VERSION};
 
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -3,10 +3,10 @@
 //! In: a recording. Out: for each tick what was decided, and what this code decides.
 
 use super::reader::{Entry, ReadError, Recorded, Recording};
-use crate::model::decision::Decision;
-use crate::model::sample::Moment;
-use crate::model::settings::Settings;
-use crate::policy::engine::Engine;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::sample::Moment;
+use isobar_core::model::settings::Settings;
+use isobar_core::policy::engine::Engine;
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use zstd::stream::read::Decoder;
 
-use super::format::OPENING;
 use super::lines::MAGIC;
-use crate::model::sample::Moment;
-use crate::model::units::{Bytes, Nanos};
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::{Bytes, Nanos};
+use isobar_core::recording::format::OPENING;
 
 /// How much is kept: the oldest segments beyond either are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::verdict::Verdict;
 use super::view::{OomRecord, View};
 use super::waiting::{Level, waiting_most};
-use crate::model::capability::Capability;
-use crate::model::cost::Cost;
-use crate::model::decision::Decision;
-use crate::model::limit::LimitState;
-use crate::model::node::NodeFacts;
-use crate::model::sample::Moment;
-use crate::model::snapshot::Snapshot;
-use crate::policy::explain::Explanation;
+use isobar_core::model::capability::Capability;
+use isobar_core::model::cost::Cost;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::limit::LimitState;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::Moment;
+use isobar_core::model::snapshot::Snapshot;
+use isobar_core::policy::explain::Explanation;
 
 /// The version of every document.
 pub const API_VERSION: &str = "isobar/v1alpha1";

@@ -2,9 +2,9 @@
 
 use super::verdict::{Mood, Resource, Verdict, cause_words};
 use super::waiting::{Level, short_name, waiting_most};
-use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::snapshot::{Blame, Scope, Snapshot};
-use crate::model::units::{MilliCpu, Nanos};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::snapshot::{Blame, Scope, Snapshot};
+use isobar_core::model::units::{MilliCpu, Nanos};
 
 /// The sentence. It is about the resource whose verdict is worst; CPU before memory before IO.
 #[must_use]
@@ -139,7 +139,7 @@ fn per_second(time: Nanos, snapshot: &Snapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::snapshot::{CpuWait, Waited};
+    use isobar_core::model::snapshot::{CpuWait, Waited};
 
     fn waited(ms: u64) -> Waited {
         Waited { now: Nanos(ms * 1_000_000), total: Nanos(ms * 1_000_000) }

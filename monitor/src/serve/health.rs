@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use super::Shared;
 use super::view::NO_SAMPLE_YET;
 use crate::clock;
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::units::Nanos;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::units::Nanos;
 
 /// The sampler is taken for dead after this long without a sample: ten missed ticks.
 const SILENCE: Nanos = Nanos(10 * Nanos::SECOND.0);

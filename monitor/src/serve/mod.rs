@@ -23,7 +23,7 @@ use axum::routing::get;
 use serde_json::json;
 
 use crate::clock;
-use crate::model::sample::Moment;
+use isobar_core::model::sample::Moment;
 use publish::Latest;
 
 /// What every handler may see.

@@ -11,15 +11,15 @@ use super::document;
 use super::headline::headline;
 use super::verdict::judge;
 use super::view::{OOM_KILLS_KEPT, OomRecord, View};
-use crate::model::capability::Capability;
-use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::cost::Cost;
-use crate::model::limit::LimitState;
-use crate::model::node::NodeFacts;
-use crate::model::sample::Moment;
-use crate::model::snapshot::Snapshot;
-use crate::policy::engine::Step;
-use crate::policy::explain::explain;
+use isobar_core::model::capability::Capability;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::cost::Cost;
+use isobar_core::model::limit::LimitState;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::Moment;
+use isobar_core::model::snapshot::Snapshot;
+use isobar_core::policy::engine::Step;
+use isobar_core::policy::explain::explain;
 
 /// The reading end: `None` before the first sample.
 pub type Latest = watch::Receiver<Option<Arc<Published>>>;

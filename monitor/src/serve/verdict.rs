@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::psi::{Line, Pressure};
-use crate::model::snapshot::{Scope, Snapshot, Union};
-use crate::model::stall::MemoryCause;
-use crate::model::units::Percent;
+use isobar_core::model::psi::{Line, Pressure};
+use isobar_core::model::snapshot::{Scope, Snapshot, Union};
+use isobar_core::model::stall::MemoryCause;
+use isobar_core::model::units::Percent;
 
 /// From here on the word is `waits`. Below it, a busy node is a healthy node.
 const WAITS: Percent = Percent(5_00);
@@ -161,9 +161,9 @@ pub fn cause_words(cause: MemoryCause) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::psi::Pressures;
-    use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Waited};
-    use crate::model::units::Nanos;
+    use isobar_core::model::psi::Pressures;
+    use isobar_core::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Waited};
+    use isobar_core::model::units::Nanos;
 
     fn scope(measured: Option<u16>, raw: Option<u16>) -> Scope {
         let union = measured.map(|m| Union { avg10: Percent(m), ..Union::default() });

@@ -4,17 +4,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::verdict::Verdict;
-use crate::model::capability::Capability;
-use crate::model::cgroup::CgroupPath;
-use crate::model::cost::Cost;
-use crate::model::decision::Decision;
-use crate::model::limit::LimitState;
-use crate::model::node::NodeFacts;
-use crate::model::sample::Moment;
-use crate::model::snapshot::Snapshot;
-use crate::model::stall::OomKill;
-use crate::model::units::Nanos;
-use crate::policy::explain::Explanation;
+use isobar_core::model::capability::Capability;
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cost::Cost;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::limit::LimitState;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::Moment;
+use isobar_core::model::snapshot::Snapshot;
+use isobar_core::model::stall::OomKill;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::explain::Explanation;
 
 /// How many OOM kills are remembered.
 pub const OOM_KILLS_KEPT: usize = 64;

@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use crate::model::cgroup::CgroupId;
-use crate::model::pod::{Place, QosClass};
-use crate::model::psi::Pressure;
-use crate::model::snapshot::{Scope, Snapshot, Union};
-use crate::model::units::{Nanos, Percent};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::pod::{Place, QosClass};
+use isobar_core::model::psi::Pressure;
+use isobar_core::model::snapshot::{Scope, Snapshot, Union};
+use isobar_core::model::units::{Nanos, Percent};
 
 /// Which cgroups to list. A slice waits whenever anything in it waits, so by default the slices
 /// would hide the ones that an operator can act on.
@@ -105,8 +105,8 @@ pub fn class_word(class: QosClass) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::CgroupPath;
-    use crate::model::pod::Runtime;
+    use isobar_core::model::cgroup::CgroupPath;
+    use isobar_core::model::pod::Runtime;
 
     #[test]
     fn slices_and_single_containers_are_listed_only_when_asked_for() {

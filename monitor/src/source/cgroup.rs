@@ -30,9 +30,9 @@ use self::lacking::Lacking;
 use self::listing::Listing;
 use super::gap::{Gaps, ReadError};
 use super::mounts::{DIRECTORY, Root};
-use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
-use crate::model::psi::Pressures;
-use crate::model::units::Nanos;
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use isobar_core::model::psi::Pressures;
+use isobar_core::model::units::Nanos;
 
 /// One tick, as far as the tree is concerned.
 #[derive(Debug, Clone, Copy)]

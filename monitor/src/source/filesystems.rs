@@ -10,9 +10,9 @@ use rustix::fs::{Mode, OFlags, fstat, fstatvfs, open};
 use rustix::io::Errno;
 
 use super::gap::{Gaps, ReadError};
-use crate::model::node::{Filesystem, Filesystems};
-use crate::model::sample::Gap;
-use crate::model::units::{Bytes, Nanos};
+use isobar_core::model::node::{Filesystem, Filesystems};
+use isobar_core::model::sample::Gap;
+use isobar_core::model::units::{Bytes, Nanos};
 
 /// Where the file systems are found. Of each list the first directory that exists counts; where
 /// none exists there is no reading and no gap, for there is no such file system.

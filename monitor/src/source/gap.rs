@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::lines::Torn;
-use crate::model::cgroup::CgroupPath;
-use crate::model::sample::{Gap, GapReason};
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::sample::{Gap, GapReason};
 
 /// Why one file gave no reading. Becomes a [`Gap`]; nobody stops for it.
 #[derive(Debug, thiserror::Error)]

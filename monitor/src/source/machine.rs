@@ -12,11 +12,11 @@ use super::lines::{Torn, value};
 use super::mounts::Root;
 use super::proc::Node;
 use super::{Directories, OpenError, filesystems};
-use crate::model::cgroup::{CgroupPath, CpuFiles};
-use crate::model::machine::{Found, Machine};
-use crate::model::node::Filesystem;
-use crate::model::sample::{Gap, GapReason};
-use crate::model::units::Bytes;
+use isobar_core::model::cgroup::{CgroupPath, CpuFiles};
+use isobar_core::model::machine::{Found, Machine};
+use isobar_core::model::node::Filesystem;
+use isobar_core::model::sample::{Gap, GapReason};
+use isobar_core::model::units::Bytes;
 
 /// Reads the machine whose `/proc` and `/sys` are at `proc` and `sys`, and the file system that
 /// holds `kubelet_root`, or would hold it.

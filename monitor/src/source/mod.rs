@@ -43,10 +43,10 @@ pub use self::gap::ReadError;
 use self::mounts::{Extent, Root};
 use self::proc::Node;
 use crate::clock;
-use crate::model::cgroup::CgroupId;
-use crate::model::node::NodeFacts;
-use crate::model::sample::{Cause, Moment, Sample};
-use crate::model::units::Bytes;
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::{Cause, Moment, Sample};
+use isobar_core::model::units::Bytes;
 
 /// Where the machine is read.
 #[derive(Debug, Clone, PartialEq, Eq)]

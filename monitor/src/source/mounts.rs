@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fstatfs, openat, statat};
 
 use super::OpenError;
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 
 /// `CGROUP2_SUPER_MAGIC`, include/uapi/linux/magic.h.
 const CGROUP2_MAGIC: u64 = 0x6367_7270;

@@ -8,8 +8,8 @@ use super::cgroup::files::File;
 use super::kernel::layout;
 use super::lines::value;
 use super::{kernel, mounts, pressure, proc, processes};
-use crate::model::cgroup::Cgroup;
-use crate::model::psi::{Line, Pressure};
+use isobar_core::model::cgroup::Cgroup;
+use isobar_core::model::psi::{Line, Pressure};
 
 /// A pressure file. What it said, as the kernel prints it, must say the same.
 pub(crate) fn psi(bytes: &[u8]) -> bool {

@@ -3,8 +3,8 @@
 //! Source: `psi_show`, kernel/sched/psi.c, Linux 4.20+; cpu `full` since 5.13, irq since 6.1.
 
 use super::lines::{Torn, key_value, lines, number, words};
-use crate::model::psi::{Line, Pressure};
-use crate::model::units::{Micros, Nanos, Percent};
+use isobar_core::model::psi::{Line, Pressure};
+use isobar_core::model::units::{Micros, Nanos, Percent};
 
 /// What a pressure file said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use procfs::{KernelStats, LoadAverage, ProcResult};
 use super::gap::{Gaps, ReadError, unknown_line};
 use super::lines::{Torn, lines, number, value, words};
 use super::pressure::{self, LastRead, Parsed};
-use crate::model::node::{CpuTime, Filesystems, Meminfo, NodeFacts, NodeReading, Reclaim};
-use crate::model::psi::Pressures;
-use crate::model::sample::{Gap, GapReason};
-use crate::model::units::{Bytes, Nanos};
+use isobar_core::model::node::{CpuTime, Filesystems, Meminfo, NodeFacts, NodeReading, Reclaim};
+use isobar_core::model::psi::Pressures;
+use isobar_core::model::sample::{Gap, GapReason};
+use isobar_core::model::units::{Bytes, Nanos};
 
 /// The node from tick to tick.
 #[derive(Debug)]

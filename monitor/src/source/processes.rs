@@ -13,10 +13,10 @@ use super::gap::{Gaps, ReadError};
 use super::lines::{Torn, lines, number, only_line};
 use super::mounts::Root;
 use super::{OpenError, Roots};
-use crate::model::cgroup::CgroupPath;
-use crate::model::cpuset::CpuSet;
-use crate::model::sample::{Gap, GapReason};
-use crate::model::units::Bytes;
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::sample::{Gap, GapReason};
+use isobar_core::model::units::Bytes;
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]

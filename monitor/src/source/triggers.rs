@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use rustix::event::{Timespec, epoll};
 use rustix::fs::OFlags;
 
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::cgroup::CgroupId;
-use crate::model::pod::Place;
-use crate::model::sample::Sample;
-use crate::model::units::Nanos;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::pod::Place;
+use isobar_core::model::sample::Sample;
+use isobar_core::model::units::Nanos;
 
 /// Each group with a trigger costs a kernel thread of real-time priority that looks ten times in a
 /// window for as long as work waits there.

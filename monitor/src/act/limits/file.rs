@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::refusal;
-use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::cpuset::CpuSet;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::cpuset::CpuSet;
 
 /// A cgroup's directory.
 pub(super) struct Cgroup {

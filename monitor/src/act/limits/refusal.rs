@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::model::cgroup::CgroupPath;
+use isobar_core::model::cgroup::CgroupPath;
 
 /// Why `file` of `cgroup` cannot be read or written.
 pub(super) fn words(what: &str, cgroup: &CgroupPath, file: &str, why: &io::Error) -> String {

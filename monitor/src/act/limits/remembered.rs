@@ -9,9 +9,9 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::file::normal;
-use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::limit::LimitWrite;
-use crate::model::settings::WrittenLimit;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::limit::LimitWrite;
+use isobar_core::model::settings::WrittenLimit;
 
 /// The file's name below the state directory.
 const NAME: &str = "limits.json";

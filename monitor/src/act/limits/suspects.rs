@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::model::limit::LimitWrite;
+use isobar_core::model::limit::LimitWrite;
 
 /// Those who may, in words.
 pub(super) fn suspects(proc: &Path, write: &LimitWrite) -> String {
@@ -60,8 +60,8 @@ fn property(file: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::CgroupPath;
-    use crate::model::settings::WrittenLimit;
+    use isobar_core::model::cgroup::CgroupPath;
+    use isobar_core::model::settings::WrittenLimit;
 
     #[test]
     fn who_may_have_written_is_told_by_who_runs() {

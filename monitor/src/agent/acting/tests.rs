@@ -1,10 +1,10 @@
 use std::sync::mpsc::channel;
 
 use super::*;
-use crate::model::condition::ScopeName;
-use crate::model::decision::{Met, StepReason, Trigger};
-use crate::model::threshold::{PressureSignal, PressureThreshold};
-use crate::model::units::Percent;
+use isobar_core::model::condition::ScopeName;
+use isobar_core::model::decision::{Met, StepReason, Trigger};
+use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::units::Percent;
 
 fn action(id: u64) -> Action {
     let threshold = PressureThreshold {
@@ -217,7 +217,7 @@ fn what_an_agent_before_left_stays_if_it_is_known_and_is_taken_back_if_not() {
     let release = |action| Release {
         action,
         target: Target::default(),
-        why: crate::model::decision::ReleaseReason::Expired,
+        why: isobar_core::model::decision::ReleaseReason::Expired,
         is_enforced: true,
     };
     acting.left_over = vec![release(3), release(4)];
@@ -303,7 +303,7 @@ fn a_release_that_finds_no_room_is_handed_over_as_soon_as_there_is_some() {
     let release = |action| Release {
         action,
         target: Target::default(),
-        why: crate::model::decision::ReleaseReason::Over,
+        why: isobar_core::model::decision::ReleaseReason::Over,
         is_enforced: true,
     };
     acting.hand_over(

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::model::decision::{Action, Outcome, OutcomeResult, StepKind};
-use crate::model::units::Nanos;
+use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
+use isobar_core::model::units::Nanos;
 
 /// What still holds.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 
 use serde::Serialize;
 
-use crate::model::cgroup::CgroupPath;
-use crate::model::cpuset::CpuSet;
-use crate::model::pod::Place;
-use crate::model::sample::Gap;
-use crate::policy::limits::cpus;
 use crate::source::processes::{Members, Process, Processes};
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::pod::Place;
+use isobar_core::model::sample::Gap;
+use isobar_kubelet::cpus;
 
 /// A process of a pod that may run where none should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -5,18 +5,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::intruders::{Intruder, intruders};
-use crate::model::cgroup::CgroupPath;
-use crate::model::cpuset::CpuSet;
-use crate::model::sample::Gap;
-use crate::model::settings::{Node, Settings, WrittenLimit};
-use crate::policy::limits::checkpoint::State;
-use crate::policy::limits::cpus::Plan;
-use crate::policy::limits::drift::Live;
-use crate::policy::limits::writes::{Ground, Writes, writes};
-use crate::policy::limits::{capacity, names};
 use crate::source::machine::{self, Groups};
 use crate::source::processes::Processes;
 use crate::source::{OpenError, Roots};
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::names;
+use isobar_core::model::sample::Gap;
+use isobar_core::model::settings::{Node, Settings, WrittenLimit};
+use isobar_kubelet::capacity;
+use isobar_kubelet::checkpoint::State;
+use isobar_kubelet::cpus::Plan;
+use isobar_kubelet::drift::Live;
+use isobar_kubelet::writes::{Ground, Writes, writes};
 
 /// The state of the kubelet's CPU manager, below the kubelet's directory.
 pub const CPU_STATE: &str = "cpu_manager_state";

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::*;
-use crate::model::cpuset::CpuSet;
+use isobar_core::model::cpuset::CpuSet;
 
 /// A machine of two CPUs in plain files, with kubepods and a process on both.
 fn machine(dir: &Path) {

@@ -6,9 +6,9 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::clock;
-use crate::model::condition::ScopeName;
-use crate::model::threshold::PressureThreshold;
-use crate::model::units::{Nanos, Percent};
+use isobar_core::model::condition::ScopeName;
+use isobar_core::model::threshold::PressureThreshold;
+use isobar_core::model::units::{Nanos, Percent};
 
 fn met(on: PressureSignal) -> Met {
     let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };

@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{absent, had};
-use crate::model::capability::Capability;
-use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::sample::Sample;
-use crate::model::units::Bytes;
+use isobar_core::model::capability::Capability;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::sample::Sample;
+use isobar_core::model::units::Bytes;
 
 /// Beside what is used: a larger tick, an answer to a reader.
 const MARGIN: u64 = 16 << 20;
@@ -107,7 +107,7 @@ fn unprotected(root: &Path, path: &CgroupPath) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::cgroup::{Cgroup, MemoryFiles};
+    use isobar_core::model::cgroup::{Cgroup, MemoryFiles};
 
     const USED: u64 = 20 << 20;
     const WANTED: u64 = 36 << 20;

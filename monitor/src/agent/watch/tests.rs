@@ -4,11 +4,11 @@ use super::super::Alarms;
 use super::super::mode::Mode;
 use super::super::state::State;
 use super::*;
-use crate::model::decision::StepKind;
-use crate::model::node::NodeFacts;
-use crate::model::sample::Sample;
 use crate::record::reader::Recording;
 use crate::record::replay::{Replay, Replayed};
+use isobar_core::model::decision::StepKind;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::Sample;
 
 /// A node on which nothing happens.
 struct Still(u64);

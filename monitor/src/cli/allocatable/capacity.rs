@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use isobar::model::quantity::{Quantity, ResourceList};
-use isobar::policy::limits::allocatable::{CPU, EPHEMERAL_STORAGE, HUGEPAGES, MEMORY, PID, PODS};
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_kubelet::allocatable::{CPU, EPHEMERAL_STORAGE, HUGEPAGES, MEMORY, PID, PODS};
 
 /// A capacity, all of it understood.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use isobar::model::quantity::{Quantity, ResourceList};
-use isobar::policy::limits::fit::Fit;
-use isobar::policy::limits::layout::{Layout, Outgrown, Resident};
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_kubelet::fit::Fit;
+use isobar_kubelet::layout::{Layout, Outgrown, Resident};
 
 use super::Document;
 use crate::cli::table::{Set, Table};

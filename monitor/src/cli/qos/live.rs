@@ -6,15 +6,15 @@ use std::num::NonZeroU64;
 
 use anyhow::{Context as _, Result};
 use isobar::agent::OpenError;
-use isobar::model::pod::{Place, QosClass};
-use isobar::model::quantity::Quantity;
-use isobar::model::sample::Gap;
-use isobar::model::workload::Pod;
-use isobar::policy::limits::expected::{self, Pods, Scores, Whose};
-use isobar::policy::limits::qos;
 use isobar::serve::document::API_VERSION;
 use isobar::source::Roots;
 use isobar::source::processes::{Process, Processes};
+use isobar_core::model::pod::{Place, QosClass};
+use isobar_core::model::quantity::Quantity;
+use isobar_core::model::sample::Gap;
+use isobar_core::model::workload::Pod;
+use isobar_kubelet::expected::{self, Pods, Scores, Whose};
+use isobar_kubelet::qos;
 use serde::Serialize;
 
 use super::{Args, full_name};

@@ -5,11 +5,11 @@ use std::num::NonZeroU64;
 
 use anyhow::Result;
 use isobar::config::pods::Manifest;
-use isobar::model::pod::QosClass;
-use isobar::model::quantity::Quantity;
-use isobar::model::workload::Pod;
-use isobar::policy::limits::{oom, qos};
 use isobar::serve::document::API_VERSION;
+use isobar_core::model::pod::QosClass;
+use isobar_core::model::quantity::Quantity;
+use isobar_core::model::workload::Pod;
+use isobar_kubelet::{oom, qos};
 use serde::Serialize;
 
 use super::{Args, full_name};

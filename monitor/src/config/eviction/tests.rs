@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use crate::config;
-use crate::model::fraction::Fraction;
-use crate::model::threshold::Amount;
+use isobar_core::model::fraction::Fraction;
+use isobar_core::model::threshold::Amount;
 
 /// The thresholds of a configuration with these fields, one a line, or what is wrong with it.
 fn parsed(fields: &str) -> String {

@@ -3,11 +3,11 @@ use std::fs;
 use proptest::prelude::*;
 
 use crate::config::{self, keys, schema};
-use crate::model::condition::Measure;
-use crate::model::pod::QosClass;
-use crate::model::settings::{TaintEffect, WorkloadRule};
-use crate::model::threshold::PressureSignal;
-use crate::model::units::{Nanos, Percent};
+use isobar_core::model::condition::Measure;
+use isobar_core::model::pod::QosClass;
+use isobar_core::model::settings::{TaintEffect, WorkloadRule};
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::{Nanos, Percent};
 
 use super::*;
 
@@ -348,7 +348,7 @@ proptest! {
 #[test]
 fn without_a_file_pressure_starts_relief_as_the_policy_recommends() {
     let usual = defaults().settings;
-    assert_eq!(usual.eviction.pressure, crate::model::settings::usual_pressure_thresholds());
+    assert_eq!(usual.eviction.pressure, isobar_core::model::settings::usual_pressure_thresholds());
     let none = of("evictionPressure: []").unwrap().settings;
     assert_eq!(none.eviction.pressure, []);
 }

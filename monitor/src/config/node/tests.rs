@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use crate::config::{self, Invalid};
-use crate::model::settings::Node;
+use isobar_core::model::settings::Node;
 
 fn read(fields: &str) -> Result<Node, Invalid> {
     let text = format!("apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\n{fields}\n");

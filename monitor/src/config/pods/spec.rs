@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::yaml::{Field, Fields};
-use crate::model::quantity::{Quantity, ResourceList};
-use crate::model::workload::{Container, ContainerKind, Pod, Resources, Toleration};
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::workload::{Container, ContainerKind, Pod, Resources, Toleration};
 
 /// Reads all of it.
 pub(super) fn read(mut spec: Fields<'_>, pod: &mut Pod) {

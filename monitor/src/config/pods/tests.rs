@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::workload::ContainerKind::{Ephemeral, Init, Regular, Sidecar};
+use isobar_core::model::workload::ContainerKind::{Ephemeral, Init, Regular, Sidecar};
 
 #[track_caller]
 fn read_all(text: &str) -> Manifest {

@@ -3,11 +3,11 @@
 use std::ffi::CStr;
 
 use super::parse;
-use crate::model::cgroup::Cgroup;
-use crate::model::psi::Pressure;
-use crate::model::units::Bytes;
 use crate::source::lines::{Torn, value};
 use crate::source::pressure;
+use isobar_core::model::cgroup::Cgroup;
+use isobar_core::model::psi::Pressure;
+use isobar_core::model::units::Bytes;
 
 /// A file of a cgroup directory. The first [`File::N_KEPT`] are read each tick, or may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,12 +11,12 @@ use super::files::{File, FileSet};
 use super::kept::{Budget, Reader};
 use super::listing::Listing;
 use super::{Turn, due, quiet, xattr};
-use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, MemoryFiles};
-use crate::model::sample::{Gap, GapReason};
-use crate::model::units::Micros;
 use crate::source::gap::{Gaps, ReadError, unknown_line};
 use crate::source::mounts::{Extent, Root};
 use crate::source::pressure::LastRead;
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, MemoryFiles};
+use isobar_core::model::sample::{Gap, GapReason};
+use isobar_core::model::units::Micros;
 
 /// One cgroup.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use super::files::{Controller, File, FileSet};
 use super::group::Group;
 use super::kept::Reader;
 use super::parse;
-use crate::model::cgroup::{CgroupId, CgroupPath};
-use crate::model::sample::{Gap, GapReason};
 use crate::source::gap::{Gaps, ReadError};
 use crate::source::mounts::{Extent, Root};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::sample::{Gap, GapReason};
 
 /// What is missing in one tick's tree.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 //! Keys that this version does not know are passed over: new kernels add some every year. A known
 //! one that is malformed, or a file that lacks its oldest keys, is torn, and never reads as 0.
 
-use crate::model::cgroup::{CpuFiles, IoStat, Limit, MemoryEvents, MemoryStat};
-use crate::model::units::{Bytes, Micros};
 use crate::source::lines::{Torn, key_value, lines, number, only_line, words};
+use isobar_core::model::cgroup::{CpuFiles, IoStat, Limit, MemoryEvents, MemoryStat};
+use isobar_core::model::units::{Bytes, Micros};
 
 /// A file that holds a number or the word `max`.
 pub(crate) fn limit(text: &[u8]) -> Result<Limit, Torn> {

@@ -13,9 +13,9 @@
 //! lost: all are counts since the beginning, or states. Once one is seen to grow it is read each
 //! tick. A total that grew unseen for seconds may be doubted as too fast for its one interval.
 
-use crate::model::cgroup::Cgroup;
-use crate::model::psi::{Line, Pressures};
-use crate::model::units::{Micros, Percent};
+use isobar_core::model::cgroup::Cgroup;
+use isobar_core::model::psi::{Line, Pressures};
+use isobar_core::model::units::{Micros, Percent};
 
 /// The CPU time at which the cgroup stood still: as long as it stays the same, so does the rest.
 /// `None` if anything moved between the reading `before` and `now`, or is not known.

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{fgetxattr, flistxattr};
 use rustix::io::Errno;
 
-use crate::model::cgroup::Preference;
+use isobar_core::model::cgroup::Preference;
 
 /// Of several that are set, the first in this list counts: who asks to be spared is not preferred.
 const NAMES: [(&CStr, Preference); 6] = [

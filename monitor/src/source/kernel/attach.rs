@@ -13,8 +13,8 @@ use super::meter::Meter;
 use super::programs::{Hook, PLANS, Plan, Set};
 use super::unread::Unread;
 use super::{Kernel, Options, Probes};
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::stall::Coverage;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::stall::Coverage;
 
 const BTF_FILE: &str = "/sys/kernel/btf/vmlinux";
 /// Pairs of the aggressor matrix per cgroup: most meet few others.

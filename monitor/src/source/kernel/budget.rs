@@ -3,7 +3,7 @@
 //! Only that: the other programs run when something rare happens, or while a task stalls anyway.
 //! Pure, but for what it remembers.
 
-use crate::model::units::{Nanos, Percent};
+use isobar_core::model::units::{Nanos, Percent};
 
 /// How long it is left off the first time; twice as long each time that it went wrong again.
 const FIRST_REST: Nanos = Nanos(600_000_000_000);

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use isobar_ebpf::{ANY, BUCKETS, Cpu, Group, LEVELS, Memory, NODE, Open, Pair, SHORTAGE, SLOTS};
 
-use crate::model::cgroup::CgroupId;
-use crate::model::stall::{
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::stall::{
     Aggression, CauseStall, CpuStall, GroupStall, KernelStalls, Lost, MemoryCause, MemoryStall,
 };
-use crate::model::units::Nanos;
+use isobar_core::model::units::Nanos;
 
 /// All maps at one moment.
 #[derive(Debug, Clone, Default)]

@@ -5,8 +5,8 @@
 use std::os::fd::OwnedFd;
 
 use super::loader::{Loader, Runs};
-use crate::model::cost::ProgramCost;
-use crate::model::units::Nanos;
+use isobar_core::model::cost::ProgramCost;
+use isobar_core::model::units::Nanos;
 
 /// Ticks from one metering to the next.
 const EVERY: u64 = 20;

@@ -30,12 +30,12 @@ use self::meter::Meter;
 use self::programs::Plan;
 pub use self::unread::Unread;
 use crate::clock;
-use crate::model::capability::{Capability, CapabilityState};
-use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
-use crate::model::cost::KernelCost;
-use crate::model::pod::Place;
-use crate::model::stall::{Coverage, KernelStalls, OomKill, ShortLived};
-use crate::model::units::{Bytes, Nanos, Percent};
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use isobar_core::model::cost::KernelCost;
+use isobar_core::model::pod::Place;
+use isobar_core::model::stall::{Coverage, KernelStalls, OomKill, ShortLived};
+use isobar_core::model::units::{Bytes, Nanos, Percent};
 
 /// How much to attach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use crate::model::sample::{Gap, GapReason};
+use isobar_core::model::sample::{Gap, GapReason};
 
 /// A map of the kernel side that could be read in no way. The counters of this tick are not to be
 /// had; those of the next may be, and nothing is lost between.

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use super::{names, parsed};
-use crate::model::cpuset::CpuSet;
-use crate::model::topology::{CpuPlace, Topology};
 use crate::source::gap::ReadError;
 use crate::source::lines::value;
+use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::topology::{CpuPlace, Topology};
 
 /// The CPUs below `dir`, `/sys/devices/system/cpu`.
 pub(super) fn topology(dir: &Path) -> Result<Topology, ReadError> {
@@ -34,7 +34,7 @@ pub(super) fn topology(dir: &Path) -> Result<Topology, ReadError> {
 /// A file that holds a set of CPUs.
 fn set(path: &Path) -> Result<CpuSet, ReadError> {
     let text = fs::read_to_string(path).map_err(|error| ReadError::io(path, error))?;
-    let foreign = |error: crate::model::cpuset::CpuSetError| ReadError::Foreign {
+    let foreign = |error: isobar_core::model::cpuset::CpuSetError| ReadError::Foreign {
         path: path.into(),
         reason: error.to_string(),
     };

@@ -1,6 +1,6 @@
 use super::*;
-use crate::model::cgroup::{Cgroup, CgroupPath};
-use crate::model::sample::Moment;
+use isobar_core::model::cgroup::{Cgroup, CgroupPath};
+use isobar_core::model::sample::Moment;
 
 /// A directory in which each cgroup has an ordinary file in the place of its pressure file.
 struct Tree {

@@ -1,0 +1,203 @@
+//! Whether something is short, for whom, and since when.
+//! In: settings, one sample, its snapshot and what was remembered. Out: an `Assessment`.
+//! Reads no clock and no file, so the same recording gives the same bytes again.
+//! Rules and their sources: docs/policy.md.
+
+pub mod admission;
+pub mod conditions;
+pub mod critical;
+pub mod growth;
+pub mod pressure;
+pub mod scope;
+pub mod signals;
+pub mod taint;
+pub mod thresholds;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use self::conditions::ConditionStanding;
+use self::growth::GrowthStanding;
+use self::pressure::{PressureStanding, is_emergency};
+use self::thresholds::ThresholdStanding;
+use crate::model::condition::Condition;
+use crate::model::decision::{
+    Event, Met, NodePressure, Observation, Outlook, Taint, Trigger, Unobserved,
+};
+use crate::model::duration::GoDuration;
+use crate::model::pod::QosClass;
+use crate::model::sample::Sample;
+use crate::model::settings::Settings;
+use crate::model::snapshot::Snapshot;
+use crate::model::threshold::{PressureSignal, PressureThreshold, Signal};
+use crate::model::units::{Nanos, Percent};
+use crate::model::unseen::unseen;
+
+/// What is remembered from tick to tick.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AssessStanding {
+    conditions: ConditionStanding,
+    thresholds: ThresholdStanding,
+    pressure: PressureStanding,
+    growth: GrowthStanding,
+    /// What was to be relieved at the last tick, by name.
+    relieving: Option<String>,
+}
+
+/// What one tick came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Assessment {
+    /// KEP-4205's six, or those that have a rule.
+    pub conditions: Vec<Condition>,
+    /// The taints that follow from them.
+    pub taints: Vec<Taint>,
+    /// The kubelet's conditions that hold.
+    pub node_pressure: Vec<NodePressure>,
+    /// Classes whose ordinary pods the kubelet refuses under these conditions.
+    pub refused: Vec<QosClass>,
+    /// What the eviction signals said.
+    pub observations: Vec<Observation>,
+    /// Signals that a threshold watches and that said nothing.
+    pub unobserved: Vec<Unobserved>,
+    /// How long memory lasts, node first.
+    pub outlooks: Vec<Outlook>,
+    /// Thresholds that are met, in the order in which they are relieved: memory first, of each the
+    /// kubelet's before ours.
+    pub met: Vec<Met>,
+    /// Thresholds of which nobody can say whether they are met: this tick did not measure them.
+    pub unmeasured: Vec<Trigger>,
+    /// What is to be relieved: the first that is due and was read anew since the last tick, else
+    /// the first that is due; `None` if nothing is.
+    pub first: Option<Met>,
+    /// [`Assessment::first`] was not read anew: whoever would act on it acted on that reading
+    /// before. The kubelet starts nothing then.
+    pub is_stale: bool,
+    /// What changed.
+    pub events: Vec<Event>,
+}
+
+/// Judges one tick. Cannot fail.
+pub fn assess(
+    settings: &Settings,
+    sample: &Sample,
+    snapshot: &Snapshot,
+    standing: &mut AssessStanding,
+) -> Assessment {
+    let kubepods = scope::kubepods(snapshot);
+    let files = kubepods.and_then(|(_, scope)| scope.files.as_ref());
+    let (conditions, mut events) =
+        conditions::judge(&settings.conditions, snapshot, &mut standing.conditions);
+    let taints = taint::taints(&settings.conditions, &conditions);
+
+    let eviction = &settings.eviction;
+    let all = thresholds::rewritten(&eviction.thresholds, &sample.node.filesystems);
+    let watched: BTreeSet<_> = all.iter().map(|threshold| threshold.signal).collect();
+    let (mut observations, mut unobserved) = (Vec::new(), Vec::new());
+    for signal in Signal::ALL {
+        match signals::observe(signal, sample, files) {
+            Ok(observation) => observations.push(observation),
+            Err(why) if watched.contains(&signal) => unobserved.push(Unobserved { signal, why }),
+            Err(_) => {}
+        }
+    }
+    let now = sample.at.boot;
+    let unseen = unseen(snapshot.interval);
+    standing.thresholds.pass_over(unseen);
+    standing.pressure.pass_over(unseen);
+    let verdict = thresholds::judge(eviction, &all, &observations, now, &mut standing.thresholds);
+    events.extend(verdict.events);
+
+    let outlooks = growth::outlooks(sample, kubepods, &mut standing.growth);
+    let low = growth::low(&outlooks, sample, kubepods);
+    let ours =
+        pressure::judge(&eviction.pressure, snapshot, &outlooks, &low, &mut standing.pressure);
+    let mut met: Vec<_> = verdict.met.into_iter().chain(ours).collect();
+    met.sort_by_key(|met| !is_memory(met));
+    let is_read = |signal| observations.iter().any(|observation| observation.signal == signal);
+    let unread = all.iter().filter(|threshold| !is_read(threshold.signal));
+    let unmeasured = unread
+        .map(|threshold| Trigger::Eviction(*threshold))
+        .chain(pressure::unmeasured(&eviction.pressure, snapshot, &outlooks))
+        .collect();
+
+    let due = || met.iter().filter(|met| met.is_due);
+    let fresh = due().find(|met| match met.threshold {
+        Trigger::Eviction(threshold) => verdict.fresh.contains(&threshold.signal),
+        Trigger::Pressure(_) => true,
+    });
+    let is_stale = fresh.is_none() && due().next().is_some();
+    // Memory that is about to end does not wait for whatever else is due.
+    let emergency = due().find(|met| is_emergency(&met.threshold, met.measured));
+    let first = emergency.or(fresh).or(due().next()).copied();
+    events.extend(relief_begins(first.as_ref(), &mut standing.relieving));
+    Assessment {
+        conditions,
+        taints,
+        refused: admission::refused(&verdict.pressure),
+        node_pressure: verdict.pressure,
+        observations,
+        unobserved,
+        outlooks,
+        met,
+        unmeasured,
+        first,
+        is_stale,
+        events,
+    }
+}
+
+fn is_memory(met: &Met) -> bool {
+    match met.threshold {
+        Trigger::Eviction(threshold) => {
+            thresholds::condition(threshold.signal) == NodePressure::MemoryPressure
+        }
+        Trigger::Pressure(_) => pressure::is_memory(met),
+    }
+}
+
+/// The kubelet tells this in each of its passes, ten seconds apart. We judge every second, and tell
+/// it when it begins and when it turns to something else.
+fn relief_begins(first: Option<&Met>, relieving: &mut Option<String>) -> Option<Event> {
+    let name = first.map(|met| met.threshold.name());
+    let is_new = name.is_some() && name != *relieving;
+    *relieving = name;
+    let met = first.filter(|_| is_new)?;
+    let (reason, message) = match met.threshold {
+        Trigger::Eviction(threshold) => {
+            let resource = threshold.signal.resource();
+            ("EvictionThresholdMet", format!("Attempting to reclaim {resource}"))
+        }
+        Trigger::Pressure(threshold) => {
+            ("PressureThresholdMet", format!("Attempting to relieve {}", figure(threshold, met)))
+        }
+    };
+    Some(Event { reason: reason.into(), message, is_warning: true })
+}
+
+/// What was measured, beside what it was measured against.
+fn figure(threshold: PressureThreshold, met: &Met) -> String {
+    let (name, grace) = (threshold.name(), GoDuration::from(threshold.grace));
+    let percent = |at: Percent| {
+        let measured = Percent(u16::try_from(met.measured).unwrap_or(u16::MAX));
+        format!("{measured} %, the threshold is {at} %")
+    };
+    let numbers = match threshold.on {
+        PressureSignal::Cpu(at) | PressureSignal::Memory(at) | PressureSignal::Disk(at) => {
+            percent(at)
+        }
+        PressureSignal::Exhaustion(within) => format!(
+            "{}, the threshold is {}",
+            GoDuration::from(Nanos(met.measured)),
+            GoDuration::from(within)
+        ),
+        PressureSignal::Refaults(at) => {
+            format!("{} pages a second, the threshold is {at}", met.measured)
+        }
+    };
+    format!("{name}: {numbers} for {grace}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! The two scopes that are judged: the node, and the cgroup of all its pods.
+
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::pod::Place;
+use crate::model::sample::Sample;
+use crate::model::snapshot::{Scope, Snapshot};
+
+/// Why nothing is known of the pods.
+pub const NO_KUBEPODS: &str = "there is no cgroup of all pods (kubepods) on this node";
+
+/// The top of the cgroup v2 tree.
+pub fn root(sample: &Sample) -> Option<&Cgroup> {
+    sample.cgroups.values().find(|cgroup| cgroup.path.is_root())
+}
+
+/// The cgroup of all pods. Where there are several, as on a host of nodes in containers, the one
+/// nearest to the root, of these the first by name.
+pub fn kubepods(snapshot: &Snapshot) -> Option<(CgroupId, &Scope)> {
+    let all = snapshot.scopes.iter().filter(|(_, scope)| scope.place == Place::Kubepods);
+    let nearest = all.min_by_key(|(_, scope)| (scope.path.segments().count(), &scope.path));
+    nearest.map(|(&id, scope)| (id, scope))
+}
+
+/// Where the node's own pods are. Whoever may make cgroups may name them like pods, but not in
+/// here.
+#[derive(Debug, Clone, Copy)]
+pub struct Home<'a>(Option<&'a CgroupPath>);
+
+impl<'a> Home<'a> {
+    /// Below the cgroup of all pods; anywhere, where there is none.
+    pub fn of(paths: impl Iterator<Item = &'a CgroupPath>) -> Self {
+        let all = paths.filter(|path| Place::of(path) == Place::Kubepods);
+        Self(all.min_by_key(|path| (path.segments().count(), *path)))
+    }
+
+    /// True of `path` if it lies in there.
+    pub fn holds(self, path: &CgroupPath) -> bool {
+        let mut above = path.segments();
+        self.0.is_none_or(|home| home.segments().all(|name| above.next() == Some(name)))
+    }
+}

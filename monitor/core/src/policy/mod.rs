@@ -1,0 +1,9 @@
+//! The verbs of judgement: pure, in integers, without a clock. Nothing here can fail.
+//! In: samples, snapshots and settings. Out: a `Decision`.
+//! Rules and their sources: docs/policy.md.
+
+pub mod assess;
+pub mod decide;
+pub mod engine;
+pub mod explain;
+pub mod rank;

@@ -1,0 +1,199 @@
+//! The pods of a node as contenders: who they are from the API, as far as anybody told; what they
+//! use from their cgroups; whom they harm from what was measured.
+
+mod service;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::contender::Contender;
+use super::harm::HarmStanding;
+use super::need::{Need, Purpose};
+use super::untouchable::Untouchable;
+use super::workload::Workloads;
+use crate::model::cgroup::Preference;
+use crate::model::decision::{Order, Outsider};
+use crate::model::pod::{Place, QosClass};
+use crate::model::quantity::Quantity;
+use crate::model::request;
+use crate::model::sample::Sample;
+use crate::model::settings::Settings;
+use crate::model::snapshot::{Scope, Snapshot, working_set};
+use crate::model::units::Bytes;
+use crate::model::workload::Pod;
+use crate::policy::assess::scope::Home;
+
+/// A static pod's uid, as its cgroup has it. The API's picture of the pod has another.
+/// Source: kubelet `pkg/kubelet/types/pod_update.go`, `ConfigHashAnnotationKey`.
+const HASH: &str = "kubernetes.io/config.hash";
+/// On the picture: the static pod's hash.
+const MIRROR: &str = crate::policy::assess::critical::MIRROR;
+
+/// As many outsiders as are named.
+const N_OUTSIDERS: usize = 3;
+
+/// One contender for each pod that has a cgroup, and for each workload of the configuration; a pod
+/// without one runs nothing and could give nothing back. (The kubelet, which goes by its pods,
+/// would rank it first.)
+///
+/// What is not known is `None`, never 0: a request without the API (but a BestEffort pod has none
+/// by definition), use without the controller's files, disk use altogether.
+#[must_use]
+pub fn of_node(
+    sample: &Sample,
+    snapshot: &Snapshot,
+    standing: &HarmStanding,
+    (purpose, order): (Purpose, Order),
+    settings: &Settings,
+) -> Vec<Contender> {
+    let told = told(sample);
+    let need = purpose.need();
+    let ledger = standing.ledger(need);
+    let untouchable = Untouchable::of(settings, sample, snapshot);
+    let untouchable_pods = untouchable.pods();
+    let gone_into = |(uid, uses): (&str, Uses<'_>)| {
+        let pod = told.get(uid).copied();
+        let class = pod.and_then(|pod| pod.qos_class).unwrap_or(uses.class);
+        let entry = ledger.map(|ledger| ledger.pods.get(uid).copied().unwrap_or_default());
+        let harm = entry.map(|entry| entry.harm);
+        let known = pod.map(|pod| Contender::of(pod, class, &settings.ranking));
+        let contender = known.unwrap_or_else(|| Contender::unknown(uid, class));
+        let spared = contender.spared.or_else(|| untouchable_pods.get(uid).copied());
+        Contender {
+            // Its cgroup is named after this one, whatever the API's picture of it is called.
+            uid: uid.into(),
+            request: request(pod, class, need),
+            usage: match need {
+                Need::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
+                need => uses.of(need, order),
+            },
+            harm,
+            spared,
+            ..contender
+        }
+        .preferred(uses.preference())
+    };
+    let services = Workloads::of(&settings.workloads, snapshot);
+    let services = services.each().filter_map(|(id, rule)| {
+        let spared = untouchable.why_workload(id, rule);
+        let scope = snapshot.scopes.get(&id)?;
+        Some(Contender { spared, ..service::contender(scope, rule, ledger, need) })
+    });
+    uses(snapshot).into_iter().map(gone_into).chain(services).collect()
+}
+
+/// Those outside pods that do most of the harm and are no workloads: not to be evicted, but to be
+/// named.
+#[must_use]
+pub fn outsiders(
+    standing: &HarmStanding,
+    purpose: Purpose,
+    contenders: &[Contender],
+) -> Vec<Outsider> {
+    let Some(ledger) = standing.ledger(purpose.need()) else { return Vec::new() };
+    let ranked = contenders.iter().map(|contender| contender.uid.as_str());
+    let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
+    ledger.outsiders(N_OUTSIDERS, |path| !ranked.contains(path.0.as_str()))
+}
+
+/// Pods by the uid that their cgroups are named after.
+fn told(sample: &Sample) -> BTreeMap<&str, &Pod> {
+    let pods = || sample.pods.iter().flat_map(BTreeMap::values);
+    let hashes = pods().flat_map(|pod| {
+        let hashes = [MIRROR, HASH].into_iter().filter_map(|key| pod.annotations.get(key));
+        hashes.map(move |hash| (hash.as_str(), pod))
+    });
+    // A pod's own uid wins over what another says of it.
+    hashes.chain(pods().map(|pod| (pod.uid.as_str(), pod))).collect()
+}
+
+fn request(pod: Option<&Pod>, class: QosClass, need: Need) -> Option<Quantity> {
+    let name = match need {
+        Need::Memory => "memory",
+        Need::Cpu => "cpu",
+        Need::Storage | Need::Inodes => "ephemeral-storage",
+        Need::Pids | Need::Io => return None,
+    };
+    match pod {
+        Some(pod) => Some(request::request(pod, name)),
+        // By definition it asks for no memory and no CPU. Of disk space it may.
+        None => (class == QosClass::BestEffort && matches!(need, Need::Memory | Need::Cpu))
+            .then_some(Quantity::ZERO),
+    }
+}
+
+/// What one pod's cgroups said.
+struct Uses<'a> {
+    class: QosClass,
+    pod: Option<&'a Scope>,
+    containers: Vec<&'a Scope>,
+}
+
+/// By pod uid.
+fn uses(snapshot: &Snapshot) -> BTreeMap<&str, Uses<'_>> {
+    let mut uses = BTreeMap::<&str, Uses<'_>>::new();
+    let home = Home::of(snapshot.scopes.values().map(|scope| &scope.path));
+    for scope in snapshot.scopes.values().filter(|scope| home.holds(&scope.path)) {
+        let (uid, class, is_pod) = match &scope.place {
+            Place::Pod { uid, class } => (uid, *class, true),
+            Place::Container { pod, class, .. } => (pod, *class, false),
+            _ => continue,
+        };
+        let new = Uses { class, pod: None, containers: Vec::new() };
+        let uses = uses.entry(uid).or_insert(new);
+        if is_pod { uses.pod = Some(scope) } else { uses.containers.push(scope) }
+    }
+    uses
+}
+
+impl Uses<'_> {
+    fn of(&self, need: Need, order: Order) -> Option<Quantity> {
+        match need {
+            Need::Memory => {
+                let bytes = |Bytes(n)| Quantity::bytes(n);
+                self.whole(|scope| scope.files.as_ref().and_then(working_set).map(bytes))
+            }
+            Need::Cpu => self.whole(|scope| scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0))),
+            // What runs out is threads; the kubelet counts processes all the same.
+            Need::Pids if order == Order::Qos => self.whole(|scope| {
+                scope.files.as_ref().and_then(|files| files.pids_current).map(Quantity::count)
+            }),
+            Need::Pids => {
+                let scopes = self.pod.iter().chain(&self.containers);
+                let n = scopes.filter_map(|scope| scope.files.as_ref()?.n_procs);
+                n.map(Quantity::count).reduce(Quantity::plus)
+            }
+            // Nobody measures what a pod has on disk.
+            Need::Storage | Need::Inodes | Need::Io => None,
+        }
+    }
+
+    /// The most careful of what the pod's and its containers' own cgroups say: a cgroup that a
+    /// container made for itself has no say.
+    fn preference(&self) -> Option<Preference> {
+        let said = |scope: &Scope| scope.files.as_ref().and_then(|files| files.preference);
+        let containers = self.containers.iter().filter(|scope| said(scope).is_some());
+        let containers = containers.filter(|scope| self.is_outermost(scope));
+        self.pod.iter().chain(containers).filter_map(|scope| said(scope)).max()
+    }
+
+    /// The pod's own figure, or the sum of its containers'.
+    fn whole(&self, of: impl Fn(&Scope) -> Option<Quantity>) -> Option<Quantity> {
+        self.pod.and_then(&of).or_else(|| {
+            let outermost = self.containers.iter().filter(|scope| self.is_outermost(scope));
+            outermost.filter_map(|scope| of(scope)).reduce(Quantity::plus)
+        })
+    }
+
+    /// A container's own cgroup; one that the container made below itself is part of it.
+    fn is_outermost(&self, scope: &Scope) -> bool {
+        let path = scope.path.0.as_str();
+        let is_above = |other: &&Scope| {
+            let rest = path.strip_prefix(other.path.0.as_str());
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        !self.containers.iter().any(is_above)
+    }
+}
+
+#[cfg(test)]
+mod tests;

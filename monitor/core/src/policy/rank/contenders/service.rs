@@ -1,0 +1,200 @@
+//! A cgroup that counts as a workload, as the ranking sees it: what it is from its rule, what it
+//! asked for from the rule or its own files, what it uses and whom it harms as for pods.
+
+use crate::model::cgroup::{Cgroup, Limit};
+use crate::model::pod::QosClass;
+use crate::model::quantity::Quantity;
+use crate::model::settings::WorkloadRule;
+use crate::model::shares::shares_of_weight;
+use crate::model::snapshot::{Scope, working_set};
+use crate::policy::rank::contender::Contender;
+use crate::policy::rank::harm::Ledger;
+use crate::policy::rank::need::Need;
+
+/// It is known by its path, and called by the last name in it.
+pub(super) fn contender(
+    scope: &Scope,
+    rule: &WorkloadRule,
+    ledger: Option<&Ledger>,
+    need: Need,
+) -> Contender {
+    let files = scope.files.as_ref();
+    let entry = ledger.map(|ledger| ledger.outside.get(&scope.path).copied().unwrap_or_default());
+    let name = scope.path.segments().next_back().unwrap_or_default();
+    Contender {
+        name: name.into(),
+        namespace: String::new(),
+        uid: scope.path.0.clone(),
+        class: rule.qos_class,
+        priority: rule.priority,
+        request: files.and_then(|files| request(files, rule, need)),
+        usage: match need {
+            Need::Memory => files.and_then(working_set).map(|bytes| Quantity::bytes(bytes.0)),
+            Need::Cpu => scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0)),
+            // Of the whole of it: `cgroup.procs` lists those of one cgroup alone.
+            Need::Pids => files.and_then(|files| files.pids_current).map(Quantity::count),
+            Need::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
+            Need::Storage | Need::Inodes => None,
+        },
+        harm: entry.map(|entry| entry.harm),
+        started: None,
+        owner: None,
+        preference: None,
+        spared: None,
+    }
+    .preferred(files.and_then(|files| files.preference))
+}
+
+/// What the rule says, else what systemd's `MemoryLow=` and `CPUWeight=` have written. As with
+/// pods, who is BestEffort asks for nothing.
+fn request(files: &Cgroup, rule: &WorkloadRule, need: Need) -> Option<Quantity> {
+    let of_files = || match need {
+        _ if rule.qos_class == QosClass::BestEffort => Some(Quantity::ZERO),
+        Need::Memory => match files.memory.low? {
+            Limit::At(bytes) => Some(Quantity::bytes(bytes)),
+            // All that it has is protected.
+            Limit::Max => files.memory.current.map(|bytes| Quantity::bytes(bytes.0)),
+        },
+        _ => {
+            let shares = shares_of_weight(files.cpu.weight?);
+            Some(Quantity::milli(shares.saturating_mul(1_000) / 1_024))
+        }
+    };
+    let name = match need {
+        Need::Memory => "memory",
+        Need::Cpu => "cpu",
+        Need::Storage | Need::Inodes | Need::Pids | Need::Io => return None,
+    };
+    rule.requests.get(name).copied().or_else(of_files)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::model::cgroup::{CpuFiles, MemoryFiles, MemoryStat, Preference};
+    use crate::model::decision::{Key, KeyValue, Order, SparedReason};
+    use crate::model::sample::Sample;
+    use crate::model::settings::Settings;
+    use crate::model::snapshot::Snapshot;
+    use crate::model::units::{Bytes, Nanos};
+    use crate::policy::rank::contenders::{of_node, outsiders};
+    use crate::policy::rank::harm::{Entry, HarmStanding};
+    use crate::policy::rank::tests::tree;
+    use crate::policy::rank::{Harm, Purpose, rank_all};
+
+    fn rule(path: &str, qos_class: QosClass, requests: &[(&str, &str)]) -> WorkloadRule {
+        let requests = requests.iter().map(|(name, q)| ((*name).into(), q.parse().unwrap()));
+        let path = path.parse().unwrap();
+        WorkloadRule { path, qos_class, priority: 0, requests: requests.collect() }
+    }
+
+    #[test]
+    fn what_a_service_asks_for_is_in_its_rule_or_in_what_systemd_has_written() {
+        use QosClass::{BestEffort, Burstable};
+        let low = |low| MemoryFiles { low, ..MemoryFiles::default() };
+        #[rustfmt::skip]
+        let table = [
+            // class, rule's requests, memory.low, cpu.weight, need, request
+            (Burstable,  &[("memory", "1Gi")][..], Some(Limit::At(5)), None,      Need::Memory,  Some("1Gi")),
+            (Burstable,  &[],                      Some(Limit::At(5 << 20)), None, Need::Memory, Some("5Mi")),
+            (Burstable,  &[],                      Some(Limit::At(0)), None,      Need::Memory,  Some("0")),
+            (Burstable,  &[],                      Some(Limit::Max),   None,      Need::Memory,  Some("7Mi")),
+            (Burstable,  &[],                      None,               None,      Need::Memory,  None),
+            (BestEffort, &[],                      None,               None,      Need::Memory,  Some("0")),
+            (Burstable,  &[("cpu", "500m")],       None,               Some(100), Need::Cpu,     Some("500m")),
+            (Burstable,  &[],                      None,               Some(100), Need::Cpu,     Some("2536m")),
+            (Burstable,  &[],                      None,               None,      Need::Cpu,     None),
+            (Burstable,  &[("cpu", "500m")],       None,               None,      Need::Pids,    None),
+            (Burstable,  &[("cpu", "500m")],       None,               None,      Need::Storage, None),
+        ];
+        for (class, requests, memory_low, weight, need, want) in table {
+            let current = Some(Bytes(7 << 20));
+            let files = Cgroup {
+                memory: MemoryFiles { current, ..low(memory_low) },
+                cpu: CpuFiles { weight, ..CpuFiles::default() },
+                ..Cgroup::default()
+            };
+            let got = request(&files, &rule("/a", class, requests), need);
+            let want = want.map(|text| text.parse().unwrap());
+            assert_eq!(got, want, "{class:?} {requests:?} {memory_low:?} {weight:?} {need:?}");
+        }
+    }
+
+    /// Services and a pod, each with 100 MiB in use, and what their attributes say.
+    fn node(said: &[(&str, Option<Preference>)]) -> (Snapshot, Settings) {
+        let paths: Vec<&str> = said.iter().map(|(path, _)| *path).collect();
+        let mut snapshot = tree(&paths);
+        for (scope, (_, preference)) in snapshot.scopes.values_mut().zip(said) {
+            let stat = Some(MemoryStat::default());
+            let current = Some(Bytes(100 << 20));
+            let memory = MemoryFiles { current, stat, ..MemoryFiles::default() };
+            let path = scope.path.clone();
+            let preference = *preference;
+            scope.files = Some(Cgroup { path, memory, preference, ..Cgroup::default() });
+        }
+        let workloads = vec![rule("/system.slice/*", QosClass::Guaranteed, &[])];
+        (snapshot, Settings { workloads, ..Settings::default() })
+    }
+
+    #[test]
+    fn services_are_ranked_among_pods_and_attributes_come_before_all_else() {
+        use Preference::{Avoid, Omit, Prefer};
+        let pod = "/kubepods/besteffort/podu1";
+        let (web, db) = ("/system.slice/web.service", "/system.slice/db.service");
+        type Row<'a> = (&'a [(&'a str, Option<Preference>)], &'a [&'a str], &'a [&'a str]);
+        #[rustfmt::skip]
+        let table: &[Row<'_>] = &[
+            // what attributes say, order, spared
+            (&[(pod, None), (web, None), (db, None)],               &["u1", "db.service", "web.service"], &[]),
+            (&[(pod, None), (web, Some(Prefer)), (db, None)],       &["web.service", "u1", "db.service"], &[]),
+            (&[(pod, Some(Avoid)), (web, None), (db, None)],        &["db.service", "web.service", "u1"], &[]),
+            (&[(pod, Some(Omit)), (web, None), (db, Some(Avoid))],  &["web.service", "db.service"],       &["u1"]),
+        ];
+        for (said, want, want_spared) in table {
+            let (snapshot, settings) = node(said);
+            let purpose = Purpose::named("memory.available").unwrap();
+            for order in [Order::Qos, Order::Kubelet] {
+                let (sample, harm) = (Sample::default(), HarmStanding::default());
+                let all = of_node(&sample, &snapshot, &harm, (purpose, order), &settings);
+                let got = rank_all(&all, purpose, order, &settings.ranking);
+                let names: Vec<_> = got.candidates.iter().map(|one| one.name.as_str()).collect();
+                let spared: Vec<_> = got.spared.iter().map(|one| one.name.as_str()).collect();
+                // The kubelet knows no classes, but attributes.
+                if order == Order::Qos {
+                    assert_eq!(names, *want, "{said:?}");
+                } else {
+                    let first = said.iter().find(|(_, said)| *said == Some(Prefer));
+                    assert!(first.is_none_or(|(path, _)| path.ends_with(names[0])), "{said:?}");
+                }
+                assert_eq!(spared, *want_spared, "{said:?}");
+                assert!(got.spared.iter().all(|one| one.why == SparedReason::OptedOut));
+                let has_key = got.candidates[0].keys[0].key == Key::Preference;
+                let says = said.iter().any(|(_, said)| matches!(said, Some(Prefer | Avoid)));
+                assert_eq!(has_key, says, "{said:?}");
+                let is_text = |value: &KeyValue| matches!(value, KeyValue::Text(_));
+                assert!(!has_key || is_text(&got.candidates[0].keys[0].value));
+            }
+        }
+    }
+
+    #[test]
+    fn the_harm_of_a_service_is_its_own_and_it_is_no_outsider() {
+        let web = "/system.slice/web.service";
+        let (snapshot, settings) = node(&[("/system.slice", None), (web, None), ("/other", None)]);
+        let entry =
+            Entry { harm: Harm { others: Nanos(300_000_000), own: Nanos(0) }, taken: 1 << 20 };
+        let mut harm = HarmStanding::default();
+        harm.memory.is_measured = true;
+        let paths = snapshot.scopes.values().map(|scope| scope.path.clone());
+        harm.memory.outside = paths.map(|path| (path, entry)).collect::<BTreeMap<_, _>>();
+        let purpose = Purpose::named("system.memory.pressure").unwrap();
+        let all = of_node(&Sample::default(), &snapshot, &harm, (purpose, Order::Qos), &settings);
+        assert_eq!(all.len(), 1);
+        assert_eq!((all[0].name.as_str(), all[0].harm), ("web.service", Some(entry.harm)));
+        let named = outsiders(&harm, purpose, &all);
+        let named: Vec<_> = named.iter().map(|one| one.path.0.as_str()).collect();
+        assert_eq!(named, ["/other", "/system.slice"]);
+    }
+}

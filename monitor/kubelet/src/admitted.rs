@@ -1,0 +1,43 @@
+//! What the API server makes of a pod's requests before anybody else sees it. The kubelet does the
+//! same with static pods.
+//! Source: kubernetes `pkg/apis/core/v1/defaults.go`, `SetDefaults_Pod` and `defaultPodRequests`.
+
+use isobar_core::model::quantity::ResourceList;
+use isobar_core::model::request;
+use isobar_core::model::workload::{ContainerKind, Pod};
+
+/// `pod` with limits copied into missing requests: for each container, then for the pod as a whole
+/// if it has limits of its own, where what the containers ask for comes before the limits.
+#[must_use]
+pub fn admitted(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    // The API server leaves ephemeral containers as they are; they may have no resources.
+    for container in pod.containers.iter_mut().filter(|c| c.kind != ContainerKind::Ephemeral) {
+        let resources = &mut container.resources;
+        fill(&mut resources.requests, &resources.limits);
+    }
+    let Some(mut whole) = pod.resources.take() else { return pod };
+    if !whole.limits.is_empty() {
+        // Huge pages cannot be overcommitted, so containers' requests are not taken for the pod's.
+        let aggregated = ["cpu", "memory"]
+            .into_iter()
+            .filter(|name| pod.containers.iter().any(|c| c.resources.requests.contains_key(*name)))
+            .map(|name| (name.to_owned(), request::of_containers(&pod, name)));
+        fill(&mut whole.requests, &aggregated.collect());
+        let limits = whole.limits.iter().filter(|(name, _)| request::is_supported(name));
+        let limits = limits.map(|(name, quantity)| (name.clone(), *quantity)).collect();
+        fill(&mut whole.requests, &limits);
+    }
+    pod.resources = Some(whole);
+    pod
+}
+
+/// Adds to `requests` what only `defaults` has.
+fn fill(requests: &mut ResourceList, defaults: &ResourceList) {
+    for (name, quantity) in defaults {
+        requests.entry(name.clone()).or_insert(*quantity);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+use super::*;
+use crate::qos::computed;
+use crate::sketch::pod;
+use isobar_core::model::pod::QosClass::{BestEffort, Burstable, Guaranteed};
+
+#[test]
+fn limits_stand_in_for_missing_requests() {
+    #[rustfmt::skip]
+    let table = [
+        // pod, as admitted, class before, class after
+        ("main",                            "main",                              BestEffort, BestEffort),
+        ("main l 1/1Gi",                    "main r 1/1Gi l 1/1Gi",              Burstable,  Guaranteed),
+        ("main r 1/- l 1/1Gi",              "main r 1/1Gi l 1/1Gi",              Burstable,  Guaranteed),
+        ("main r 500m/1Gi l 1/1Gi",         "main r 500m/1Gi l 1/1Gi",           Burstable,  Burstable),
+        ("main r 0/- l 1/1Gi",              "main r 0/1Gi l 1/1Gi",              Burstable,  Burstable), // 0 is there
+        ("init l 1/1Gi; main l 1/1Gi",      "init r 1/1Gi l 1/1Gi; main r 1/1Gi l 1/1Gi", Burstable, Guaranteed),
+        ("main l -/1Gi",                    "main r -/1Gi l -/1Gi",              Burstable,  Burstable),
+        // the pod as a whole: containers' requests first, then its own limits
+        ("pod l 1/1Gi; main",               "pod r 1/1Gi l 1/1Gi; main",         Burstable,  Guaranteed),
+        ("pod l 1/1Gi; main r 500m/-",      "pod r 500m/1Gi l 1/1Gi; main r 500m/-", Burstable, Burstable),
+        ("pod l 1/1Gi; main l 500m/-",      "pod r 500m/1Gi l 1/1Gi; main r 500m/- l 500m/-", Burstable, Burstable),
+        ("pod l 1/1Gi; sidecar r 500m/-; main r 500m/-", "pod r 1/1Gi l 1/1Gi; sidecar r 500m/-; main r 500m/-", Burstable, Guaranteed),
+        ("pod r 1/- l 1/1Gi; main",         "pod r 1/1Gi l 1/1Gi; main",         Burstable,  Guaranteed),
+        ("pod r 1/1Gi; main r 1/-",         "pod r 1/1Gi; main r 1/-",           Burstable,  Burstable),
+        ("pod; main l 1/1Gi",               "pod; main r 1/1Gi l 1/1Gi",         BestEffort, BestEffort),
+    ];
+    for (text, as_admitted, before, after) in table {
+        let (raw, got) = (pod(text), admitted(&pod(text)));
+        assert_eq!(got, pod(as_admitted), "{text}");
+        assert_eq!((computed(&raw), computed(&got)), (before, after), "{text}");
+        assert_eq!(admitted(&got), got, "{text}: once is enough");
+    }
+}

@@ -1,0 +1,198 @@
+//! What is left of a node for its pods: capacity less what is set aside.
+//! In: settings and a capacity. Out: amounts by resource, or the kubelet's words for why it would
+//! not start. Source: kubelet `pkg/kubelet/cm/node_container_manager_linux.go` and
+//! `pkg/kubelet/nodestatus/setters.go`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use isobar_core::model::fraction::Fraction;
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::settings::{Node, Settings};
+use isobar_core::model::threshold::{Amount, Signal};
+
+/// CPU time.
+pub const CPU: &str = "cpu";
+/// Memory.
+pub const MEMORY: &str = "memory";
+/// Room on the file system of the kubelet.
+pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+/// Pods.
+pub const PODS: &str = "pods";
+/// Processes and threads: never part of a node's status.
+pub const PID: &str = "pid";
+/// Huge pages, before their size: `hugepages-2Mi`.
+pub const HUGEPAGES: &str = "hugepages-";
+
+/// What is set aside of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reservation {
+    /// For Kubernetes' own daemons.
+    pub kube: ResourceList,
+    /// For the system's.
+    pub system: ResourceList,
+    /// To be left over by hard eviction thresholds.
+    pub eviction: ResourceList,
+}
+
+impl Reservation {
+    /// What `settings` set aside of `capacity`.
+    ///
+    /// CPUs named in `reservedSystemCPUs` stand for both reservations of CPU time. Of the hard
+    /// thresholds those on `memory.available` and `nodefs.available` count, the last of each.
+    #[must_use]
+    pub fn of(settings: &Settings, capacity: &ResourceList) -> Self {
+        let Node { mut kube_reserved, mut system_reserved, reserved_cpus, .. } =
+            settings.node.clone();
+        if let Some(cpus) = reserved_cpus {
+            kube_reserved.remove(CPU);
+            let n = u64::try_from(cpus.0.len()).unwrap_or(u64::MAX);
+            system_reserved.insert(CPU.into(), Quantity::count(n));
+        }
+        let known = signal_capacities(capacity);
+        let mut eviction = ResourceList::new();
+        for threshold in settings.eviction.thresholds.iter().filter(|t| t.is_hard()) {
+            let resource = match threshold.signal {
+                Signal::MemoryAvailable => MEMORY,
+                Signal::NodefsAvailable => EPHEMERAL_STORAGE,
+                _ => continue,
+            };
+            if let Resolved::Quantity(amount) = resolve(threshold.signal, threshold.value, &known) {
+                eviction.insert(resource.into(), amount);
+            }
+        }
+        Self { kube: kube_reserved, system: system_reserved, eviction }
+    }
+
+    /// For daemons of both kinds: what pods are kept from by limits.
+    #[must_use]
+    pub fn daemons(&self) -> ResourceList {
+        sum(&self.system, &self.kube)
+    }
+
+    /// All of it: what the scheduler must not give away.
+    #[must_use]
+    pub fn total(&self) -> ResourceList {
+        sum(&self.daemons(), &self.eviction)
+    }
+
+    /// Why the kubelet would not start, in its words; `None` if it would. A resource of which the
+    /// capacity is not known is not judged.
+    #[must_use]
+    pub fn refusal(&self, capacity: &ResourceList) -> Option<String> {
+        let wrong: Vec<_> = self
+            .total()
+            .iter()
+            .filter_map(|(name, reserved)| {
+                let of = capacity.get(name).filter(|of| *of < reserved)?;
+                Some(format!(
+                    "Resource {name:?} has a reservation of {reserved} but capacity of {of}. \
+                     Expected capacity >= reservation."
+                ))
+            })
+            .collect();
+        (!wrong.is_empty())
+            .then(|| format!("invalid Node Allocatable configuration. {}", wrong.join(" ")))
+    }
+
+    /// `status.allocatable`: what the scheduler may give away.
+    #[must_use]
+    pub fn allocatable(&self, capacity: &ResourceList) -> ResourceList {
+        let mut left = less(capacity, &self.total());
+        // The kubelet counts processes for its limits alone.
+        left.remove(PID);
+        let huge = capacity.iter().filter(|(name, _)| name.starts_with(HUGEPAGES));
+        if let Some(memory) = left.get_mut(MEMORY) {
+            *memory = huge.fold(*memory, |left, (_, size)| left.minus(*size).at_least_zero());
+        }
+        left
+    }
+}
+
+/// `from` less what `list` has of each resource, at least nothing.
+#[must_use]
+pub fn less(from: &ResourceList, list: &ResourceList) -> ResourceList {
+    let left = |(name, of): (&String, &Quantity)| {
+        let taken = list.get(name).copied().unwrap_or(Quantity::ZERO);
+        (name.clone(), of.minus(taken).at_least_zero())
+    };
+    from.iter().map(left).collect()
+}
+
+/// Both lists together.
+#[must_use]
+pub fn sum(one: &ResourceList, other: &ResourceList) -> ResourceList {
+    let mut all = one.clone();
+    for (name, amount) in other {
+        let so_far = all.entry(name.clone()).or_default();
+        *so_far = so_far.plus(*amount);
+    }
+    all
+}
+
+/// What a signal counts, as far as `capacity` tells: bytes, or processes.
+#[must_use]
+pub fn signal_capacities(capacity: &ResourceList) -> BTreeMap<Signal, u64> {
+    [
+        (Signal::MemoryAvailable, MEMORY),
+        (Signal::NodefsAvailable, EPHEMERAL_STORAGE),
+        (Signal::PidAvailable, PID),
+    ]
+    .into_iter()
+    .filter_map(|(signal, name)| Some((signal, capacity.get(name)?.to_u64())))
+    .collect()
+}
+
+/// The hard thresholds as amounts, where the capacity is known, each under its signal's name.
+///
+/// `allocatableMemory.available` is left out: the kubelet makes it of `memory.available`.
+#[must_use]
+pub fn hard_thresholds(
+    settings: &Settings,
+    known: &BTreeMap<Signal, u64>,
+) -> BTreeMap<&'static str, Resolved> {
+    let hard = settings.eviction.thresholds.iter().filter(|threshold| threshold.is_hard());
+    hard.filter(|threshold| threshold.signal != Signal::AllocatableMemoryAvailable)
+        .map(|t| (t.signal.name(), resolve(t.signal, t.value, known)))
+        .collect()
+}
+
+/// A threshold as an amount, or as it was written where the capacity is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolved {
+    /// So much.
+    Quantity(Quantity),
+    /// So much of something unknown.
+    Share(Fraction),
+}
+
+fn resolve(signal: Signal, value: Amount, known: &BTreeMap<Signal, u64>) -> Resolved {
+    match (value, known.get(&signal)) {
+        (Amount::Quantity(quantity), _) => Resolved::Quantity(quantity),
+        (Amount::Percentage(share), Some(capacity)) => {
+            Resolved::Quantity(Quantity::bytes(share.of(*capacity)))
+        }
+        (Amount::Percentage(share), None) => Resolved::Share(share),
+    }
+}
+
+impl fmt::Display for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quantity(quantity) => quantity.fmt(f),
+            Self::Share(share) => share.fmt(f),
+        }
+    }
+}
+
+impl Serialize for Resolved {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

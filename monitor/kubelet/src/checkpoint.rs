@@ -1,0 +1,188 @@
+//! The CPU manager's memory: `cpu_manager_state`, read and checked as the kubelet does at start.
+//! In: the file's text. Out: what it says, and in the kubelet's words what is wrong with it.
+//! Source: kubelet `pkg/kubelet/cm/cpumanager/state/` and `policy_static.go`, `validateState`.
+
+use std::collections::BTreeMap;
+
+use super::cpus::{Plan, common};
+use isobar_core::model::cpuset::CpuSet;
+
+mod json;
+
+use json::{Document, Entries};
+
+/// Which form a state file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// Containers by their id.
+    V1,
+    /// Containers by pod and name.
+    V2,
+    /// And pods with CPUs of their own.
+    V3,
+    /// As the third, the document in a string.
+    V4,
+}
+
+/// CPUs that somebody has for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The pod's uid; empty in a file of the first form.
+    pub pod: String,
+    /// The container's name, or its id in a file of the first form; empty for a whole pod.
+    pub container: String,
+    /// Which.
+    pub cpus: CpuSet,
+}
+
+/// What a state file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    /// Its form; `None` if it is not understood.
+    pub version: Option<Version>,
+    /// The policy that wrote it.
+    pub policy: Option<String>,
+    /// Where containers without CPUs of their own run, as it is written.
+    pub default_text: Option<String>,
+    /// The same as a set; `None` if it is none.
+    pub default: Option<CpuSet>,
+    /// Who has CPUs for itself.
+    pub assignments: Vec<Assignment>,
+    /// The text is what the kubelet wrote.
+    pub is_intact: bool,
+    /// Why the kubelet cannot read it, whatever its configuration.
+    pub problems: Vec<String>,
+}
+
+impl State {
+    /// What `text` says.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        let (document, sum) = match json::parse(text) {
+            Ok(parsed) => parsed,
+            Err(problem) => return Self { problems: vec![problem], ..Self::default() },
+        };
+        let Document { policy, default, entries, pods, .. } = &document;
+        let mut state = Self {
+            version: Some(document.version),
+            policy: Some(policy.clone()),
+            default_text: Some(default.clone()),
+            is_intact: sum.is_right,
+            ..Self::default()
+        };
+        if !state.is_intact {
+            state.problems.push("checkpoint is corrupted".into());
+        }
+        match default.parse::<CpuSet>() {
+            Ok(cpus) => state.default = Some(cpus),
+            Err(error) => {
+                let problem = format!("could not parse default cpu set {default:?}: {error}");
+                state.problems.push(problem);
+            }
+        }
+        match entries {
+            Entries::Null => {}
+            Entries::ById(containers) => state.assign("", containers),
+            Entries::ByPod(pods) => {
+                for (pod, containers) in pods {
+                    containers.iter().for_each(|containers| state.assign(pod, containers));
+                }
+            }
+        }
+        let of_pod = |(pod, cpus): (&String, &CpuSet)| Assignment {
+            pod: pod.clone(),
+            container: String::new(),
+            cpus: cpus.clone(),
+        };
+        state.assignments.extend(pods.iter().flatten().map(of_pod));
+        state
+    }
+
+    fn assign(&mut self, pod: &str, containers: &BTreeMap<String, String>) {
+        for (container, text) in containers {
+            match text.parse() {
+                Ok(cpus) => {
+                    let (pod, container) = (pod.into(), container.into());
+                    self.assignments.push(Assignment { pod, container, cpus });
+                }
+                Err(error) => self.problems.push(format!(
+                    "could not parse cpuset {text:?} for container {container:?} in pod {pod:?}: \
+                     {error}"
+                )),
+            }
+        }
+    }
+
+    /// CPUs that somebody has for itself, `cpu_manager_exclusive_cpu_allocation_count` of them;
+    /// none if the kubelet could not read the file.
+    #[must_use]
+    pub fn exclusive(&self) -> CpuSet {
+        if !self.problems.is_empty() {
+            return CpuSet::default();
+        }
+        CpuSet(self.assignments.iter().flat_map(|assigned| &assigned.cpus.0).copied().collect())
+    }
+
+    /// Everything for which the kubelet would not start, in its words. What the file itself does
+    /// not tell is judged only if a `configured` policy is known.
+    #[must_use]
+    pub fn refusals(&self, configured: Option<&str>, plan: &Plan) -> Vec<String> {
+        let mut refusals = self.problems.clone();
+        let (Some(policy), Some(default)) = (&self.policy, &self.default) else { return refusals };
+        if let Some(configured) = configured.filter(|configured| configured != policy) {
+            refusals.push(format!(
+                "configured policy {configured:?} differs from state checkpoint policy {policy:?}"
+            ));
+        } else if refusals.is_empty() && policy == "static" {
+            self.check_static(default, configured.map(|_| plan), &mut refusals);
+        }
+        refusals
+    }
+
+    /// The static policy's own checks at start.
+    fn check_static(&self, default: &CpuSet, plan: Option<&Plan>, refusals: &mut Vec<String>) {
+        if default.0.is_empty() {
+            // An empty state is filled in, unless somebody has CPUs already.
+            if !self.assignments.is_empty() {
+                refusals.push("default cpuset cannot be empty".into());
+            }
+            return;
+        }
+        refusals.extend(plan.and_then(|plan| reserved_refusal(plan, default)));
+        for Assignment { pod, container, cpus } in &self.assignments {
+            if !common(cpus, default).0.is_empty() {
+                refusals.push(format!(
+                    "pod: {pod}, container: {container} cpuset: \"{cpus}\" overlaps with default \
+                     cpuset \"{default}\""
+                ));
+            }
+        }
+        let Some(managed) = plan.map(Plan::managed) else { return };
+        let known = CpuSet(default.0.union(&self.exclusive().0).copied().collect());
+        if known != managed {
+            refusals.push(format!(
+                "current set of available CPUs \"{managed}\" doesn't match with CPUs in state \
+                 \"{known}\""
+            ));
+        }
+    }
+}
+
+fn reserved_refusal(plan: &Plan, default: &CpuSet) -> Option<String> {
+    let reserved = &plan.reserved;
+    let shared = common(reserved, default);
+    if plan.strict {
+        return (!shared.0.is_empty()).then(|| {
+            format!(
+                "some of strictly reserved cpus: \"{shared}\" are present in defaultCpuSet: \
+                 \"{default}\""
+            )
+        });
+    }
+    (shared != *reserved).then(|| {
+        format!("not all reserved cpus: \"{reserved}\" are present in defaultCpuSet: \"{default}\"")
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Which CPUs are kept for daemons, and which the pods share.
+//! In: settings and a topology. Out: sets, or the kubelet's words for why it would not start.
+//! Source: kubelet `pkg/kubelet/cm/cpumanager/policy_static.go` and `cpu_assignment.go`.
+
+use super::allocatable::{CPU, Reservation};
+use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::settings::{Node, Settings};
+use isobar_core::model::topology::Topology;
+
+mod take;
+
+pub use take::take;
+
+/// What the configuration makes of the CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// All there are.
+    pub online: CpuSet,
+    /// Kept for daemons: no container has one of them for itself.
+    pub reserved: CpuSet,
+    /// Where containers without CPUs of their own start out.
+    pub default: CpuSet,
+    /// Reserved CPUs are out of bounds for pods altogether.
+    pub strict: bool,
+}
+
+impl Plan {
+    /// What `settings` make of `topology`.
+    ///
+    /// CPUs named in `reservedSystemCPUs` are reserved as they are. Else as many as the
+    /// reservation of CPU time needs when rounded up, the way the kubelet allocates them on a
+    /// free machine: whole NUMA nodes and sockets first, then cores, then threads, lowest first.
+    ///
+    /// # Errors
+    /// In the kubelet's words, if it would not start.
+    pub fn of(settings: &Settings, topology: &Topology) -> Result<Self, String> {
+        let node = &settings.node;
+        let online = topology.all();
+        if let Some(cpus) = &node.reserved_cpus
+            && !cpus.0.is_subset(&online.0)
+        {
+            return Err(format!("reserved-cpus: {cpus} is not a subset of online-cpus: {online}"));
+        }
+        let reservation = reserved_time(settings);
+        let n_online = u64::try_from(online.0.len()).unwrap_or(u64::MAX);
+        let capacity = ResourceList::from([(CPU.into(), Quantity::count(n_online))]);
+        if let Some(refusal) = Reservation::of(settings, &capacity).refusal(&capacity) {
+            return Err(refusal);
+        }
+        if node.static_cpus && reservation == 0 {
+            return Err("the static policy requires systemreserved.cpu + kubereserved.cpu to be \
+                        greater than zero"
+                .into());
+        }
+        let reserved = match &node.reserved_cpus {
+            Some(cpus) => cpus.clone(),
+            None => take(topology, usize::try_from(reservation.div_ceil(1_000)).unwrap_or(0)),
+        };
+        // An option of the static policy; without it nothing keeps pods away.
+        let strict = node.strict_cpu_reservation && node.static_cpus;
+        let default = if strict { minus(&online, &reserved) } else { online.clone() };
+        Ok(Self { online, reserved, default, strict })
+    }
+
+    /// CPUs that the state file must account for.
+    #[must_use]
+    pub fn managed(&self) -> CpuSet {
+        if self.strict { minus(&self.online, &self.reserved) } else { self.online.clone() }
+    }
+}
+
+/// CPU time set aside for daemons, in thousandths of a CPU.
+fn reserved_time(settings: &Settings) -> u64 {
+    let reservation = Reservation::of(settings, &ResourceList::new());
+    reservation.daemons().get(CPU).map_or(0, |cpu| cpu.to_milli())
+}
+
+/// `cpu_manager_shared_pool_size_millicores`: where containers without CPUs of their own run, the
+/// reserved ones never counted, although they may run there too unless the reservation is strict.
+#[must_use]
+pub fn shared_pool_millicores(default: &CpuSet, reserved: &CpuSet) -> u64 {
+    u64::try_from(minus(default, reserved).0.len()).unwrap_or(u64::MAX).saturating_mul(1_000)
+}
+
+/// What is worth a warning, although the kubelet would start.
+#[must_use]
+pub fn warnings(node: &Node, plan: &Plan, shared_millicores: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !node.static_cpus && !plan.reserved.0.is_empty() {
+        warnings.push(format!(
+            "cpuManagerPolicy is none, so pods run on reserved CPUs: {} are those that static \
+             would keep",
+            plan.reserved
+        ));
+    }
+    let shared = shared_millicores / 1_000;
+    if shared < u64::from(node.min_shared_cpus) {
+        warnings.push(format!(
+            "the shared pool has {shared} CPUs, and minSharedCPUs wants {}",
+            node.min_shared_cpus
+        ));
+    }
+    warnings
+}
+
+/// The CPUs of `one` that are not in `other`.
+#[must_use]
+pub fn minus(one: &CpuSet, other: &CpuSet) -> CpuSet {
+    CpuSet(one.0.difference(&other.0).copied().collect())
+}
+
+/// The CPUs that are in both.
+#[must_use]
+pub fn common(one: &CpuSet, other: &CpuSet) -> CpuSet {
+    CpuSet(one.0.intersection(&other.0).copied().collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Which OOM scores the processes of a running container may have, by all that is known of it:
+//! its pod's class at least, which its cgroup's path tells; its request, if the pod is known.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use serde::Serialize;
+
+use super::oom;
+use isobar_core::model::pod::QosClass;
+use isobar_core::model::workload::{Container, Pod};
+
+/// A mirror pod's own hash, and a static pod's: the uid that the cgroups of the pod go by.
+const HASHES: [&str; 2] = ["kubernetes.io/config.mirror", "kubernetes.io/config.hash"];
+
+/// Scores that would be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scores {
+    /// The lowest.
+    pub from: i32,
+    /// The highest.
+    pub to: i32,
+    /// Of what.
+    pub of: Whose,
+}
+
+/// What has a score.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Whose {
+    /// A container of the pod.
+    Container,
+    /// The pod's sandbox, which a path does not tell from a container.
+    Sandbox,
+    /// A container, if its pod is node-critical, which a path does not tell.
+    NodeCritical,
+}
+
+impl Scores {
+    fn one(score: i32, of: Whose) -> Self {
+        Self { from: score, to: score, of }
+    }
+
+    /// True if `score` is among them.
+    #[must_use]
+    pub fn has(&self, score: i32) -> bool {
+        (self.from..=self.to).contains(&score)
+    }
+}
+
+/// The pods of a node, by the uid that their cgroups go by.
+#[derive(Debug, Clone, Default)]
+pub struct Pods<'a>(BTreeMap<&'a str, &'a Pod>);
+
+impl<'a> Pods<'a> {
+    /// Pods without a uid run nowhere.
+    #[must_use]
+    pub fn new(pods: &'a [Pod]) -> Self {
+        let mut by_uid = BTreeMap::new();
+        for pod in pods {
+            let hashes = HASHES.iter().filter_map(|key| pod.annotations.get(*key));
+            let names = hashes.chain([&pod.uid]).filter(|uid| !uid.is_empty());
+            by_uid.extend(names.map(|uid| (uid.as_str(), pod)));
+        }
+        Self(by_uid)
+    }
+
+    /// The pod whose cgroup has `uid` in its name.
+    #[must_use]
+    pub fn of(&self, uid: &str) -> Option<&'a Pod> {
+        self.0.get(uid).copied()
+    }
+}
+
+/// The container of `pod` that the runtime calls `id`.
+#[must_use]
+pub fn container<'a>(pod: &'a Pod, id: &str) -> Option<&'a Container> {
+    pod.containers.iter().find(|container| container.id.as_deref() == Some(id))
+}
+
+/// Of a container in a pod that is known by its class alone.
+#[must_use]
+pub fn of_class(class: QosClass) -> Vec<Scores> {
+    let (from, to) = match class {
+        QosClass::Guaranteed => (oom::GUARANTEED, oom::GUARANTEED),
+        QosClass::Burstable => (*oom::BURSTABLE.start(), *oom::BURSTABLE.end()),
+        QosClass::BestEffort => (oom::BEST_EFFORT, oom::BEST_EFFORT),
+    };
+    let mut all = vec![Scores { from, to, of: Whose::Container }];
+    if class != QosClass::Guaranteed {
+        all.push(Scores::one(oom::GUARANTEED, Whose::NodeCritical));
+    }
+    all.push(Scores::one(oom::SANDBOX, Whose::Sandbox));
+    all
+}
+
+/// Of the container `id` in `pod`, on a node with `capacity` bytes of memory. An id that the pod's
+/// status does not name is the sandbox, or a container started since the status was written.
+#[must_use]
+pub fn of_container(pod: &Pod, id: &str, capacity: NonZeroU64) -> Vec<Scores> {
+    let of = |container| Scores::one(oom::score(pod, container, capacity), Whose::Container);
+    if let Some(container) = container(pod, id) {
+        return vec![of(container)];
+    }
+    let mut all: Vec<_> = pod.containers.iter().map(of).collect();
+    all.push(Scores::one(oom::SANDBOX, Whose::Sandbox));
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sketch;
+
+    const CAPACITY: NonZeroU64 = NonZeroU64::new(8_000_000_000).unwrap();
+
+    #[test]
+    fn a_class_alone_tells_what_could_be() {
+        #[rustfmt::skip]
+        let table: [(QosClass, &[i32], &[i32]); 3] = [
+            // class, right, wrong
+            (QosClass::Guaranteed, &[-997, -998],              &[-1_000, -999, -996, 0, 3, 1_000]),
+            (QosClass::Burstable,  &[3, 500, 999, -997, -998], &[-999, -996, 0, 2, 1_000]),
+            (QosClass::BestEffort, &[1_000, -997, -998],       &[-999, 0, 999]),
+        ];
+        for (class, right, wrong) in table {
+            let expected = of_class(class);
+            let allows = |score: i32| expected.iter().any(|scores| scores.has(score));
+            assert!(right.iter().all(|score| allows(*score)), "{class:?} {expected:?}");
+            assert!(!wrong.iter().any(|score| allows(*score)), "{class:?} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_known_container_has_one_score_and_an_unknown_one_may_be_the_sandbox() {
+        let mut pod = sketch::pod("init r -/1G; main r -/4G");
+        pod.containers[1].id = Some("aa".into());
+        let one = |score| Scores::one(score, Whose::Container);
+        assert_eq!(of_container(&pod, "aa", CAPACITY), [one(500)]);
+        let sandbox = Scores::one(-998, Whose::Sandbox);
+        assert_eq!(of_container(&pod, "bb", CAPACITY), [sandbox, one(500), one(875)]);
+    }
+
+    #[test]
+    fn a_pod_is_found_by_its_uid_or_by_the_hash_of_its_manifest() {
+        let of = |uid: &str, key: &str, hash: &str| {
+            let annotations = BTreeMap::from([(key.to_owned(), hash.to_owned())]);
+            Pod { uid: uid.into(), annotations, ..Pod::default() }
+        };
+        let pods = [
+            of("u-1", "other", "h-0"),
+            of("u-2", "kubernetes.io/config.mirror", "h-2"),
+            of("u-3", "kubernetes.io/config.hash", "h-3"),
+            of("", "other", ""),
+        ];
+        let pods = Pods::new(&pods);
+        #[rustfmt::skip]
+        let table = [
+            ("u-1", Some("u-1")),
+            ("h-2", Some("u-2")),
+            ("u-2", Some("u-2")),
+            ("h-3", Some("u-3")),
+            ("h-0", None),
+            ("",    None),
+        ];
+        for (uid, want) in table {
+            assert_eq!(pods.of(uid).map(|pod| pod.uid.as_str()), want, "{uid:?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Whether pods fit on a node: what they ask for together, against its allocatable.
+//! In: pods and an allocatable. Out: a line for each resource.
+//! Source: scheduler `pkg/scheduler/framework/plugins/noderesources/fit.go` and component-helpers
+//! `resource/helpers.go`, `PodRequests`.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::allocatable::PODS;
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::request::{is_pod_level, is_supported, of_containers, of_pod};
+use isobar_core::model::workload::{Pod, Resources};
+
+/// How much of one resource is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fit {
+    /// Which.
+    pub resource: String,
+    /// By all pods together.
+    pub requested: Quantity,
+    /// What there is for them; `None` if it is not known.
+    pub allocatable: Option<Quantity>,
+    /// What is left; negative if it does not suffice.
+    pub free: Option<Quantity>,
+    /// It suffices, or is not asked for at all.
+    pub fits: bool,
+}
+
+/// Whether `pods` fit on a node with this `allocatable`, resource by resource.
+///
+/// A resource that the node does not know fits only if nobody asks for it.
+#[must_use]
+pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
+    let named = pods.iter().flat_map(resources).map(String::as_str);
+    let mut all: BTreeSet<&str> = named.chain(allocatable.keys().map(String::as_str)).collect();
+    all.insert(PODS);
+    let line = |resource: &str| {
+        let requested = match resource {
+            PODS => Quantity::count(u64::try_from(pods.len()).unwrap_or(u64::MAX)),
+            _ => pods.iter().fold(Quantity::ZERO, |sum, pod| sum.plus(of(pod, resource))),
+        };
+        let allocatable = allocatable.get(resource).copied();
+        let free = allocatable.map(|there| there.minus(requested));
+        let fits = match free {
+            Some(free) => requested.is_zero() || !free.is_negative(),
+            // How many pods a node takes is not asked for, so not knowing it stops nobody.
+            None => requested.is_zero() || resource == PODS,
+        };
+        Fit { resource: resource.into(), requested, allocatable, free, fits }
+    };
+    all.into_iter().map(line).collect()
+}
+
+/// What `pod` asks the scheduler for: of a pod with resources of its own those that it sets, else
+/// what its containers need at their most demanding moment; and its overhead.
+fn of(pod: &Pod, resource: &str) -> Quantity {
+    let whole = pod.resources.as_ref().filter(|whole| is_pod_level(whole));
+    let asked = match whole.filter(|whole| is_supported(resource) && sets(whole, resource)) {
+        Some(whole) => of_pod(whole, resource),
+        None => of_containers(pod, resource),
+    };
+    asked.plus(pod.overhead.get(resource).copied().unwrap_or_default())
+}
+
+fn sets(whole: &Resources, resource: &str) -> bool {
+    whole.requests.contains_key(resource)
+}
+
+fn resources(pod: &Pod) -> impl Iterator<Item = &String> {
+    let whole = pod.resources.iter().flat_map(|whole| whole.requests.keys());
+    let parts = pod.containers.iter().flat_map(|container| container.resources.requests.keys());
+    whole.chain(parts).chain(pod.overhead.keys())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::workload::{Container, ContainerKind};
+
+    fn list(text: &str) -> ResourceList {
+        let pair = |pair: &str| {
+            let (name, amount) = pair.split_once('=').unwrap();
+            (name.to_owned(), amount.parse().unwrap())
+        };
+        text.split_whitespace().map(pair).collect()
+    }
+
+    fn container(kind: ContainerKind, requests: &str) -> Container {
+        let resources = Resources { requests: list(requests), ..Resources::default() };
+        Container { kind, resources, ..Container::default() }
+    }
+
+    fn pod(requests: &str) -> Pod {
+        let containers = vec![container(ContainerKind::Regular, requests)];
+        Pod { containers, ..Pod::default() }
+    }
+
+    fn lines(pods: &[Pod], allocatable: &str) -> Vec<String> {
+        let line = |fit: &Fit| {
+            let free = fit.free.map_or_else(|| "?".into(), |free| free.to_string());
+            let fits = if fit.fits { "fits" } else { "too much" };
+            format!("{} {} {free} {fits}", fit.resource, fit.requested)
+        };
+        fit(pods, &list(allocatable)).iter().map(line).collect()
+    }
+
+    #[test]
+    fn pods_fit_if_what_they_ask_for_together_is_there() {
+        let two = [pod("cpu=1500m memory=1Gi"), pod("cpu=500m")];
+        #[rustfmt::skip]
+        let table: &[(&str, &[&str])] = &[
+            // allocatable, lines
+            ("cpu=2 memory=1Gi pods=2",    &["cpu 2 0 fits", "memory 1Gi 0 fits", "pods 2 0 fits"]),
+            ("cpu=1999m memory=2Gi pods=1", &["cpu 2 -1m too much", "memory 1Gi 1Gi fits", "pods 2 -1 too much"]),
+            ("cpu=4",                      &["cpu 2 2 fits", "memory 1Gi ? too much", "pods 2 ? fits"]),
+        ];
+        for (allocatable, want) in table {
+            assert_eq!(lines(&two, allocatable), *want, "{allocatable}");
+        }
+        let idle = ["memory 0 0 fits", "pods 0 ? fits"];
+        assert_eq!(lines(&[], "memory=0"), idle, "nobody asks for what is not there");
+    }
+
+    #[test]
+    fn a_pod_counts_as_the_scheduler_counts_it() {
+        let mut starting = pod("cpu=100m");
+        starting.containers.push(container(ContainerKind::Init, "cpu=1"));
+        starting.overhead = list("cpu=250m memory=64Mi");
+        assert_eq!(
+            lines(&[starting], ""),
+            ["cpu 1250m ? too much", "memory 64Mi ? too much", "pods 1 ? fits"]
+        );
+
+        let mut whole = pod("cpu=100m ephemeral-storage=1Gi memory=1Gi");
+        whole.resources = Some(Resources { requests: list("cpu=2"), ..Resources::default() });
+        let want = [
+            "cpu 2 ? too much",
+            "ephemeral-storage 1Gi ? too much",
+            "memory 1Gi ? too much",
+            "pods 1 ? fits",
+        ];
+        assert_eq!(lines(&[whole], ""), want, "only what the pod itself sets replaces the sum");
+    }
+}

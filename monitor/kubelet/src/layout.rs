@@ -1,0 +1,236 @@
+//! Whether a node is laid out as it should be: pods, Kubernetes' daemons and the system's each in
+//! a cgroup of their own, and within what is set aside for them.
+//! In: what was found. Out: which cgroup is missing, who runs outside, and who outgrows.
+//! Source: Kubernetes documentation, "Reserve Compute Resources for System Daemons", which
+//! recommends the three; nothing enforces them.
+
+use serde::Serialize;
+
+use super::allocatable::{CPU, MEMORY, Reservation};
+use super::drift::Live;
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::machine::Found;
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::units::{Bytes, MilliCpu};
+
+/// How the node is laid out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Layout {
+    /// The three cgroups.
+    pub cgroups: Vec<Group>,
+    /// What runs in none of them.
+    pub outside: Outside,
+    /// Daemons that use more than is set aside for them.
+    pub outgrown: Vec<Outgrown>,
+}
+
+/// One of the three cgroups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Group {
+    /// `kubepods`, `kube-reserved` or `system-reserved`.
+    pub name: &'static str,
+    /// Where it is, or would be; `None` if the configuration names none.
+    pub path: Option<CgroupPath>,
+    /// It is there.
+    pub exists: bool,
+}
+
+/// What runs outside the three.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outside {
+    /// Processes, kernel threads apart.
+    pub processes: usize,
+    /// Kernel threads: they live in the root, and nobody can move them.
+    pub kernel_threads: usize,
+    /// Resident memory of the processes; what they share is counted once for each.
+    pub memory: Bytes,
+    /// The one with the most resident memory.
+    pub biggest: Option<Resident>,
+}
+
+/// A process.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resident {
+    /// Resident memory; `None` for one that has none, as a zombie.
+    pub memory: Option<Bytes>,
+    /// Its number.
+    pub pid: u32,
+    /// What it is called.
+    pub name: String,
+    /// Where it runs.
+    pub cgroup: CgroupPath,
+    /// It is a kernel thread.
+    #[serde(skip)]
+    pub is_kernel: bool,
+}
+
+/// Daemons that use more than is set aside for them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outgrown {
+    /// Their cgroup.
+    pub cgroup: CgroupPath,
+    /// Of what.
+    pub resource: &'static str,
+    /// What they use: of memory the working set, of CPU time the last second's.
+    pub used: Quantity,
+    /// What is set aside.
+    pub reserved: Quantity,
+}
+
+/// CPU use of the two reserved cgroups; `None` if it was not watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Of Kubernetes' daemons.
+    pub kube: Option<MilliCpu>,
+    /// Of the system's.
+    pub system: Option<MilliCpu>,
+}
+
+impl Layout {
+    /// The layout of a node. `processes` are all that run on it.
+    #[must_use]
+    pub fn of(
+        live: &Live,
+        used: Use,
+        reservation: &Reservation,
+        processes: impl IntoIterator<Item = Resident>,
+    ) -> Self {
+        let (kube, system) = (live.kube_reserved.as_ref(), live.system_reserved.as_ref());
+        let named =
+            [("kubepods", Some(&live.pods)), ("kube-reserved", kube), ("system-reserved", system)];
+        let groups = named.map(|(name, found)| Group {
+            name,
+            path: found.map(|found| found.path.clone()),
+            exists: found.is_some_and(|found| found.exists),
+        });
+        let mut outgrown = Vec::new();
+        outgrown.extend(kube.map(|found| over(found, used.kube, &reservation.kube)));
+        outgrown.extend(system.map(|found| over(found, used.system, &reservation.system)));
+        let outside = Outside::of(processes, &groups);
+        let outgrown = outgrown.into_iter().flatten().collect();
+        Self { cgroups: groups.into(), outside, outgrown }
+    }
+}
+
+impl Outside {
+    fn of(processes: impl IntoIterator<Item = Resident>, groups: &[Group]) -> Self {
+        let mut outside = Self::default();
+        let homes: Vec<_> = groups.iter().filter_map(|group| group.path.as_ref()).collect();
+        for process in processes {
+            if homes.iter().any(|home| is_within(&process.cgroup, home)) {
+                continue;
+            }
+            if process.is_kernel {
+                outside.kernel_threads += 1;
+                continue;
+            }
+            outside.processes += 1;
+            let memory = process.memory.unwrap_or_default();
+            outside.memory.0 = outside.memory.0.saturating_add(memory.0);
+            // The lowest number of several that are equally big.
+            if outside.biggest.as_ref().is_none_or(|biggest| biggest.memory < process.memory) {
+                outside.biggest = Some(process);
+            }
+        }
+        outside
+    }
+}
+
+/// Whether `path` is `home` or lies below it.
+fn is_within(path: &CgroupPath, home: &CgroupPath) -> bool {
+    let mut above = path.segments();
+    home.segments().all(|segment| above.next() == Some(segment))
+}
+
+fn over(found: &Found, cpu: Option<MilliCpu>, reserved: &ResourceList) -> Vec<Outgrown> {
+    let used = [
+        (CPU, cpu.map(|cpu| Quantity::milli(cpu.0))),
+        (MEMORY, found.working_set.map(|bytes| Quantity::bytes(bytes.0))),
+    ];
+    let over = |(resource, used): (&'static str, Option<Quantity>)| {
+        let (used, reserved) = (used?, *reserved.get(resource)?);
+        (used > reserved).then(|| Outgrown { cgroup: found.path.clone(), resource, used, reserved })
+    };
+    used.into_iter().filter_map(over).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(path: &str) -> CgroupPath {
+        CgroupPath(path.into())
+    }
+
+    fn found(at: &str, exists: bool) -> Found {
+        Found { path: path(at), exists, ..Found::default() }
+    }
+
+    fn process(pid: u32, cgroup: &str, memory: u64) -> Resident {
+        let (name, cgroup) = (format!("p{pid}"), path(cgroup));
+        let is_kernel = memory == 0;
+        let memory = (memory > 0).then_some(Bytes(memory));
+        Resident { memory, pid, name, cgroup, is_kernel }
+    }
+
+    fn live() -> Live {
+        Live {
+            pods: found("/kubepods", true),
+            kube_reserved: Some(found("/kube", false)),
+            system_reserved: Some(found("/system.slice", true)),
+        }
+    }
+
+    #[test]
+    fn what_runs_outside_the_three_is_counted_and_the_biggest_named() {
+        let processes = vec![
+            process(1, "/init.scope", 10),
+            process(2, "/", 0),
+            process(3, "/", 0),
+            process(4, "/kubepods/burstable/pod1/c", 500),
+            process(5, "/system.slice/sshd.service", 500),
+            process(6, "/user.slice", 70),
+            process(7, "/system.slice-too", 70),
+        ];
+        let layout = Layout::of(&live(), Use::default(), &Reservation::default(), processes);
+        let outside = layout.outside;
+        assert_eq!((outside.processes, outside.kernel_threads), (3, 2));
+        assert_eq!((outside.memory, outside.biggest.unwrap().pid), (Bytes(150), 6));
+        let groups: Vec<_> = layout.cgroups.iter().map(|g| (g.name, g.exists)).collect();
+        assert_eq!(
+            groups,
+            [("kubepods", true), ("kube-reserved", false), ("system-reserved", true)]
+        );
+    }
+
+    #[test]
+    fn daemons_that_use_more_than_is_set_aside_are_named() {
+        let amount = |text: &str| text.parse::<Quantity>().unwrap();
+        let list = |cpu: &str, memory: &str| {
+            ResourceList::from([("cpu".into(), amount(cpu)), ("memory".into(), amount(memory))])
+        };
+        let reservation = Reservation { system: list("500m", "1Gi"), ..Reservation::default() };
+        #[rustfmt::skip]
+        let table = [
+            // row, working set, milli CPUs, what is outgrown
+            ("within",     Some(1 << 30), Some(500), vec![]),
+            ("memory",     Some((1 << 30) + 1), None, vec!["memory"]),
+            ("both",       Some(2 << 30), Some(501), vec!["cpu", "memory"]),
+            ("not known",  None,          None,      vec![]),
+        ];
+        for (row, memory, cpu, want) in table {
+            let mut live = live();
+            let system = Found { working_set: memory.map(Bytes), ..found("/system.slice", true) };
+            live.system_reserved = Some(system);
+            let used = Use { system: cpu.map(MilliCpu), kube: Some(MilliCpu(9_999)) };
+            let layout = Layout::of(&live, used, &reservation, []);
+            let got: Vec<_> = layout.outgrown.iter().map(|over| over.resource).collect();
+            assert_eq!(got, want, "{row}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What the kubelet would set aside, allow and write, computed as it does.
+
+pub mod admitted;
+pub mod allocatable;
+pub mod capacity;
+pub mod checkpoint;
+pub mod cpus;
+pub mod drift;
+pub mod enforce;
+pub mod expected;
+pub mod fit;
+pub mod layout;
+pub mod oom;
+pub mod qos;
+pub mod writes;
+
+#[cfg(test)]
+mod request_tests;
+#[cfg(test)]
+mod sketch;

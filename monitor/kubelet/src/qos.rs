@@ -1,0 +1,66 @@
+//! Which class of service a pod has, from what it asks for and what it may not exceed.
+//! Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`, `GetPodQOS` and `ComputePodQOS`.
+
+use std::collections::BTreeMap;
+
+use isobar_core::model::pod::QosClass;
+use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::workload::{ContainerKind, Pod};
+
+/// Resources that a class depends on.
+const COUNTED: [&str; 2] = ["cpu", "memory"];
+
+/// The class of `pod`: the one that its status names, which stands for as long as it lives, else
+/// the one that follows from its spec.
+#[must_use]
+pub fn class(pod: &Pod) -> QosClass {
+    pod.qos_class.unwrap_or_else(|| computed(pod))
+}
+
+/// The class that follows from the spec alone, as it is written: the API server copies limits into
+/// missing requests before the kubelet sees a pod, and this does not; see
+/// [`crate::admitted::admitted`].
+///
+/// Sums are compared, not containers, so two containers whose differences cancel out are
+/// Guaranteed; the API server admits none with a request above its limit.
+#[must_use]
+pub fn computed(pod: &Pod) -> QosClass {
+    let (mut requests, mut limits) = (Sums::new(), Sums::new());
+    let mut is_limited = true;
+    if let Some(whole) = &pod.resources {
+        requests = positive(&whole.requests);
+        limits = positive(&whole.limits);
+        is_limited = limits.len() == COUNTED.len();
+    } else {
+        // Ephemeral containers may have no resources.
+        let counted = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);
+        for container in counted {
+            let own = positive(&container.resources.limits);
+            is_limited &= own.len() == COUNTED.len();
+            add(&mut limits, own);
+            add(&mut requests, positive(&container.resources.requests));
+        }
+    }
+    if requests.is_empty() && limits.is_empty() {
+        return QosClass::BestEffort;
+    }
+    if is_limited && requests == limits { QosClass::Guaranteed } else { QosClass::Burstable }
+}
+
+type Sums<'a> = BTreeMap<&'a str, Quantity>;
+
+/// What counts of `list`: a resource of 0 is as if it were not there.
+fn positive(list: &ResourceList) -> Sums<'_> {
+    let positive = |name: &&str| list.get(*name).filter(|q| **q > Quantity::ZERO).copied();
+    COUNTED.into_iter().filter_map(|name| Some((name, positive(&name)?))).collect()
+}
+
+fn add<'a>(sums: &mut Sums<'a>, own: Sums<'a>) {
+    for (name, quantity) in own {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.plus(quantity);
+    }
+}
+
+#[cfg(test)]
+mod tests;
