@@ -1,6 +1,6 @@
 mod properties;
 mod reach;
-mod resumed;
+mod restart;
 mod undone;
 mod unmeasured;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Candidate, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, StepReason, Target, Trigger,
+    Candidate, InForce, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, Phase, StepReason,
 };
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
@@ -40,9 +40,10 @@ fn met(threshold: Trigger) -> Met {
     Met { threshold, since: Nanos(0), is_due: true, measured: 50 * MIB, missing }
 }
 
-/// A node with pods `a`, `b`, `c`, which would go in this order, and a policy that has watched it.
+/// A node with pods `a`, `b`, `c`, ranked in this order, an actuator that does what it is told at
+/// once, and what the policy remembers.
 struct Node {
-    relief: Relief,
+    relief: settings::Relief,
     sample: Sample,
     ranking: Ranking,
     standing: ReliefStanding,
@@ -80,7 +81,8 @@ impl Node {
             n_spared: 0,
             outsiders: vec![],
         };
-        let relief = Relief { enforce: StepKind::ALL.into(), ..Relief::default() };
+        let relief =
+            settings::Relief { enforce: StepKind::ALL.into(), ..settings::Relief::default() };
         let sample = Sample { cgroups, pods, ..Sample::default() };
         let standing = ReliefStanding::default();
         let (unseen, unmeasured, is_harm_paused) = (Nanos(0), Vec::new(), false);
@@ -88,7 +90,7 @@ impl Node {
     }
 
     /// Judges at a second of the boot clock, with `met` met and due.
-    fn at(&mut self, second: u64, met: &[Met]) -> Verdict {
+    fn at(&mut self, second: u64, met: &[Met]) -> Relief {
         self.sample.at = Moment { boot: seconds(second), wall: seconds(second) };
         let question = Question {
             relief: &self.relief,
@@ -106,10 +108,31 @@ impl Node {
         };
         let verdict = decide(&question, &mut self.standing);
         self.sample.outcomes.clear();
+        self.act(&verdict);
         self.ranking.candidates.retain(|candidate| {
             self.sample.cgroups.values().any(|group| group.path.0.ends_with(&candidate.uid))
         });
         verdict
+    }
+
+    /// Keeps the ledger as the actuator does: a squeeze stands until it is released, or until its
+    /// cgroup is gone.
+    fn act(&mut self, verdict: &Relief) {
+        let is_released =
+            |entry: &InForce| verdict.releases.iter().any(|r| r.action == entry.action.id);
+        let cgroups = &self.sample.cgroups;
+        let is_there = |entry: &InForce| {
+            entry.action.target.cgroup.is_some_and(|id| cgroups.contains_key(&id))
+        };
+        self.sample.in_force.retain(|entry| !is_released(entry) && is_there(entry));
+        let squeezes = verdict.actions.iter().filter(|action| action.step == Squeeze);
+        let since = self.sample.at.boot;
+        self.sample.in_force.extend(squeezes.map(|action| InForce {
+            action: action.clone(),
+            since,
+            held: None,
+            phase: Phase::Squeezed,
+        }));
     }
 
     fn hear(&mut self, action: u64, result: OutcomeResult) {
@@ -123,8 +146,8 @@ impl Node {
 }
 
 /// Who and how, in short.
-fn short(verdict: &Verdict) -> Option<(&str, StepKind)> {
-    let action = verdict.action.as_ref()?;
+fn short(verdict: &Relief) -> Option<(&str, StepKind)> {
+    let action = verdict.actions.first()?;
     Some((&action.target.name, action.step))
 }
 
@@ -180,7 +203,7 @@ fn a_step_that_does_not_help_is_followed_by_the_next_and_never_by_itself() {
     let mut seen = Vec::new();
     for second in 1..=200 {
         let verdict = node.at(second, &hard);
-        if let Some(action) = verdict.action {
+        if let Some(action) = verdict.actions.into_iter().next() {
             seen.push((action.target.name, action.step, action.why, second));
         }
     }
@@ -211,7 +234,7 @@ fn a_refused_step_escalates_at_once() {
     node.hear(1, OutcomeResult::Refused);
     let verdict = node.at(2, &hard);
     assert_eq!(short(&verdict), Some(("a", StopContainers)));
-    assert_eq!(verdict.action.unwrap().why, StepReason::Failed);
+    assert_eq!(verdict.actions[0].why, StepReason::Failed);
 }
 
 #[test]
@@ -222,7 +245,9 @@ fn observing_decides_the_same_and_touches_no_second_victim() {
     let mut seen = Vec::new();
     for second in 1..=100 {
         let verdict = node.at(second, &soft);
-        seen.extend(verdict.action.map(|a| (a.target.name, a.step, a.is_enforced)));
+        seen.extend(
+            verdict.actions.into_iter().next().map(|a| (a.target.name, a.step, a.is_enforced)),
+        );
     }
     let want = [Squeeze, Evict].map(|step| ("a".to_owned(), step, false));
     assert_eq!(seen, want, "to the first step that ends work, and no further");
@@ -285,7 +310,7 @@ fn memory_that_runs_out_is_relieved_although_nobody_waits_yet() {
     let verdict = node.at(1, &[soon]);
     assert_eq!(short(&verdict), Some(("a", Evict)));
     // A step that outlasts the memory would come too late.
-    assert_eq!(verdict.action.unwrap().deadline, seconds(9));
+    assert_eq!(verdict.actions[0].deadline, seconds(9));
 }
 
 #[test]
@@ -307,7 +332,7 @@ fn an_emergency_hurries_the_victim_that_was_chosen_and_takes_no_second() {
     assert!(matches!(node.at(2, &left(5)).held, Some(Hold::Settling { .. })));
     let verdict = node.at(5, &left(2));
     assert_eq!(short(&verdict), Some(("a", KillContainers)));
-    assert_eq!(verdict.action.unwrap().why, StepReason::Emergency);
+    assert_eq!(verdict.actions[0].why, StepReason::Emergency);
     assert_eq!(node.standing.victims.len(), 1, "one eviction");
     assert!(matches!(node.at(6, &left(1)).held, Some(Hold::Settling { .. })));
 }
@@ -360,7 +385,7 @@ fn what_was_tried_against_one_shortage_is_new_against_another() {
 fn whatever_is_not_done_has_a_reason() {
     let soft = met(threshold(Signal::MemoryAvailable, seconds(30)));
     let mut node = Node::new();
-    assert_eq!(node.at(1, &[]), Verdict::default());
+    assert_eq!(node.at(1, &[]), Relief::default());
     assert_eq!(node.at(2, &[Met { is_due: false, ..soft }]).held, Some(Hold::InGrace));
     node.ranking.candidates.clear();
     let verdict = node.at(3, &[soft]);

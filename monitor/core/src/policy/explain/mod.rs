@@ -36,12 +36,12 @@ pub struct Explanation {
 pub fn explain(decision: &Decision) -> Explanation {
     let now = decision.at.boot;
     let mut why = conditions::sentences(decision);
-    why.extend(decision.met.iter().map(|met| told_met(met, now)));
+    why.extend(decision.assessment.met.iter().map(|met| told_met(met, now)));
     if why.is_empty() {
         why.push("nothing is short: no condition holds and no threshold is met".into());
     }
     let (candidates, mut otherwise) = ranking::sentences(decision);
-    otherwise.extend(decision.met.iter().filter_map(end_of));
+    otherwise.extend(decision.assessment.met.iter().filter_map(end_of));
     otherwise.extend(conditions::ends(decision));
     Explanation {
         tick: decision.tick,

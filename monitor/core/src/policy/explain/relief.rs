@@ -10,13 +10,13 @@ use crate::model::units::Bytes;
 /// The verdict.
 pub(super) fn sentences(decision: &Decision) -> Vec<String> {
     let mut told: Vec<_> =
-        decision.actions.iter().flat_map(|action| taken(action, decision)).collect();
-    told.extend(decision.held.as_ref().map(|hold| held(hold, decision)));
+        decision.relief.actions.iter().flat_map(|action| taken(action, decision)).collect();
+    told.extend(decision.relief.held.as_ref().map(|hold| held(hold, decision)));
     if told.is_empty() {
         told.push("nothing is to be done".into());
     }
-    told.extend(decision.releases.iter().map(released));
-    told.extend(decision.effects.iter().map(seen));
+    told.extend(decision.relief.releases.iter().map(released));
+    told.extend(decision.relief.effects.iter().map(seen));
     told
 }
 

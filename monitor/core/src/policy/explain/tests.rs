@@ -2,8 +2,8 @@ use super::*;
 use crate::model::cgroup::CgroupPath;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use crate::model::decision::{
-    Action, Candidate, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Release,
-    ReleaseReason, Spared, SparedReason, StepKind, StepReason, Target,
+    Action, Assessment, Candidate, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking,
+    Release, ReleaseReason, Relief, Spared, SparedReason, StepKind, StepReason, Target,
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
@@ -72,8 +72,11 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
     let decision = Decision {
         tick: 12,
         at: Moment { boot: seconds(10), wall: seconds(10) },
-        conditions: vec![contended()],
-        met: vec![hard(), stalled()],
+        assessment: Assessment {
+            conditions: vec![contended()],
+            met: vec![hard(), stalled()],
+            ..Assessment::default()
+        },
         ranking: Some(Ranking {
             signal: "memory.available".into(),
             order: Order::Qos,
@@ -86,20 +89,23 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
                 harm: seconds(1),
             }],
         }),
-        actions: vec![Action {
-            id: 1,
-            step: StepKind::Evict,
-            target,
-            reason: hard(),
-            why: StepReason::Gentlest,
-            want: None,
-            grace: None,
-            deadline: seconds(41),
-            escalates_to: Some(StepKind::StopContainers),
-            is_enforced: false,
-            message: String::new(),
-            annotations: std::collections::BTreeMap::new(),
-        }],
+        relief: Relief {
+            actions: vec![Action {
+                id: 1,
+                step: StepKind::Evict,
+                target,
+                reason: hard(),
+                why: StepReason::Gentlest,
+                want: None,
+                grace: None,
+                deadline: seconds(41),
+                escalates_to: Some(StepKind::StopContainers),
+                is_enforced: false,
+                message: String::new(),
+                annotations: std::collections::BTreeMap::new(),
+            }],
+            ..Relief::default()
+        },
         ..Decision::default()
     };
     let explanation = explain(&decision);
@@ -170,7 +176,15 @@ fn what_is_not_measured_for_one_reason_is_told_once() {
         "C0, C2 are Unknown: no eBPF",
         "C1 is Unknown: no pods",
     ];
-    assert_eq!(explain(&Decision { at, conditions, ..Decision::default() }).why, want);
+    assert_eq!(
+        explain(&Decision {
+            at,
+            assessment: Assessment { conditions, ..Assessment::default() },
+            ..Decision::default()
+        })
+        .why,
+        want
+    );
 }
 
 #[test]
@@ -194,7 +208,8 @@ fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
     ];
     let mut told = std::collections::BTreeSet::new();
     for hold in holds {
-        let decision = Decision { held: Some(hold), ..Decision::default() };
+        let relief = Relief { held: Some(hold), ..Relief::default() };
+        let decision = Decision { relief, ..Decision::default() };
         let verdict = explain(&decision).verdict;
         assert_eq!(verdict.len(), 1, "{verdict:?}");
         assert!(verdict[0].starts_with("nothing"), "{verdict:?}");
@@ -209,15 +224,16 @@ fn what_is_taken_back_and_what_came_of_a_step_is_told_after_the_verdict() {
         |why, is_enforced| Release { action: 4, target: target.clone(), why, is_enforced };
     let effect =
         |freed, left, measured| Effect { action: 4, after: seconds(5), freed, left, measured };
-    let decision = Decision {
+    let relief = Relief {
         releases: vec![
             release(ReleaseReason::Over, true),
             release(ReleaseReason::NoEffect, false),
             release(ReleaseReason::Expired, true),
         ],
         effects: vec![effect(Some(Bytes(300 << 20)), Some(2), Some(1)), effect(None, None, None)],
-        ..Decision::default()
+        ..Relief::default()
     };
+    let decision = Decision { relief, ..Decision::default() };
     let want = [
         "nothing is to be done",
         "hold web/a back no longer: what it was for is over (step 4)",

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use super::effect::{held, is_gone, is_unread};
+use super::pending::{held, is_gone, is_unread};
 use super::target::cgroups_of;
 use crate::model::decision::{Action, Effect, Target};
 use crate::model::sample::Sample;
@@ -20,7 +20,7 @@ const MOST: usize = 32;
 /// Actions whose effect is still to be seen. Those that were only observed have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Watched(Vec<Watch>);
+pub(super) struct Effects(Vec<Watch>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,7 +36,7 @@ struct Watch {
     n_looks: usize,
 }
 
-impl Watched {
+impl Effects {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -2,30 +2,13 @@
 
 use crate::model::condition::ScopeName;
 use crate::model::decision::Trigger;
-use crate::model::threshold::{PressureSignal, Signal};
-
-/// What there is too little of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Need {
-    /// Memory: working sets, in bytes.
-    Memory,
-    /// Disk space: ephemeral storage, in bytes.
-    Storage,
-    /// Inodes.
-    Inodes,
-    /// Pids: processes.
-    Pids,
-    /// CPU time: CPUs.
-    Cpu,
-    /// Disk time: bytes read and written a second.
-    Io,
-}
+use crate::model::threshold::{PressureSignal, Resource, Signal};
 
 /// For which signal a ranking is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Purpose {
     name: &'static str,
-    need: Need,
+    resource: Resource,
     is_waiting: bool,
 }
 
@@ -42,28 +25,13 @@ impl Purpose {
     /// That of one of the kubelet's signals.
     #[must_use]
     pub fn of_signal(signal: Signal) -> Self {
-        let need = match signal {
-            Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => Need::Memory,
-            Signal::NodefsAvailable | Signal::ImagefsAvailable | Signal::ContainerfsAvailable => {
-                Need::Storage
-            }
-            Signal::NodefsInodesFree
-            | Signal::ImagefsInodesFree
-            | Signal::ContainerfsInodesFree => Need::Inodes,
-            Signal::PidAvailable => Need::Pids,
-        };
-        Self { name: signal.name(), need, is_waiting: false }
+        Self { name: signal.name(), resource: signal.resource(), is_waiting: false }
     }
 
     fn of_pressure(scope: ScopeName, on: PressureSignal) -> Self {
-        let (need, is_waiting) = match on {
-            PressureSignal::Cpu(_) => (Need::Cpu, true),
-            PressureSignal::Memory(_) | PressureSignal::Refaults(_) => (Need::Memory, true),
-            PressureSignal::Disk(_) => (Need::Io, true),
-            // Memory runs out, although nobody may wait for it yet.
-            PressureSignal::Exhaustion(_) => (Need::Memory, false),
-        };
-        Self { name: on.name(scope), need, is_waiting }
+        // Memory can run out although nobody waits for it yet.
+        let is_waiting = !matches!(on, PressureSignal::Exhaustion(_));
+        Self { name: on.name(scope), resource: on.resource(), is_waiting }
     }
 
     /// Every purpose there is: the kubelet's signals, then ours.
@@ -87,8 +55,8 @@ impl Purpose {
 
     /// What is short.
     #[must_use]
-    pub fn need(self) -> Need {
-        self.need
+    pub fn resource(self) -> Resource {
+        self.resource
     }
 
     /// True if it is about work that waits, not about an amount that is used up. Only then does

@@ -6,7 +6,7 @@ use super::Question;
 use super::target::cgroups_of;
 use crate::model::decision::{Action, OutcomeResult, StepKind, StepReason, Target};
 use crate::model::sample::{Gap, GapReason, Sample};
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::Bytes;
 
 /// A victim's memory is back when less than this part of it is left.
 const LEFT: u64 = 8;
@@ -39,22 +39,23 @@ pub(super) enum Progress {
 }
 
 impl Pending {
-    pub(super) fn new(action: Action, sample: &Sample) -> Self {
-        let held = held(&action.target, sample);
+    pub(super) fn new(action: Action, held: Option<Bytes>) -> Self {
         Self { action, held, is_refused: false, is_forbidden: false, is_last: false }
     }
 
-    /// Takes note of what whoever acted reports.
-    pub(super) fn hear(&mut self, sample: &Sample) {
-        let own = sample.outcomes.iter().filter(|outcome| outcome.action == self.action.id);
-        for outcome in own {
+    /// Takes note of what the actuator reports. Time in which the agent saw nothing does not count.
+    pub(super) fn hear(&mut self, question: &Question<'_>) {
+        let outcomes = question.sample.outcomes.iter();
+        for outcome in outcomes.filter(|outcome| outcome.action == self.action.id) {
             self.is_refused |= outcome.result != OutcomeResult::Done;
             self.is_forbidden |= outcome.result == OutcomeResult::Refused;
         }
+        self.action.deadline = self.action.deadline.plus(question.unseen);
     }
 
-    pub(super) fn progress(&self, question: &Question<'_>, now: Nanos) -> Progress {
+    pub(super) fn progress(&self, question: &Question<'_>) -> Progress {
         let Question { sample, met, .. } = question;
+        let now = sample.at.boot;
         let reason = &self.action.reason.threshold;
         let may_be_met =
             met.iter().any(|met| met.threshold == *reason) || !question.is_measured(&reason.name());

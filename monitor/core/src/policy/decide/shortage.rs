@@ -5,7 +5,7 @@ use crate::model::pod::Place;
 use crate::model::quantity::Quantity;
 use crate::model::sample::Sample;
 use crate::model::snapshot::working_set;
-use crate::model::threshold::{Amount, Signal};
+use crate::model::threshold::{Amount, Resource};
 use crate::model::workload::{ContainerKind, Pod};
 use crate::policy::explain::message::{Consumer, Shortage};
 
@@ -23,25 +23,17 @@ pub(super) fn shortage(
         Amount::Percentage(part) => observations
             .iter()
             .find(|seen| seen.signal == signal)
-            .map(|seen| amount(signal, part.of(seen.capacity))),
+            .map(|seen| signal.quantity(part.of(seen.capacity))),
     };
     let resource = signal.resource();
     let pod = sample.pods.as_ref().and_then(|pods| pods.get(&target.uid));
-    let is_memory = resource == "memory";
+    let is_memory = resource == Resource::Memory;
     Some(Shortage {
-        resource: resource.into(),
-        amounts: line.map(|line| (line, amount(signal, met.measured))),
+        resource: resource.name().into(),
+        amounts: line.map(|line| (line, signal.quantity(met.measured))),
         pod: pod.filter(|_| is_memory).and_then(|pod| whole(pod, sample)),
         containers: pod.filter(|_| is_memory).map(|pod| each(pod, sample)).unwrap_or_default(),
     })
-}
-
-/// An amount as the kubelet prints what this signal counts.
-fn amount(signal: Signal, n: u64) -> Quantity {
-    match signal.resource() {
-        "inodes" | "pids" => Quantity::count(n),
-        _ => Quantity::bytes(n),
-    }
 }
 
 /// The pod, if it asked for memory as a whole.
@@ -73,7 +65,7 @@ fn used(is_it: impl Fn(&Place) -> bool, sample: &Sample) -> Option<Quantity> {
 mod tests {
     use super::*;
     use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
-    use crate::model::threshold::Threshold;
+    use crate::model::threshold::{Signal, Threshold};
     use crate::model::units::{Bytes, Nanos};
     use crate::model::workload::{Container, Resources};
     use crate::policy::explain::message::message;

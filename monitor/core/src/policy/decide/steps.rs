@@ -1,15 +1,14 @@
-//! The steps of relief for each kind of shortage, gentlest first: a table, and which row of it
-//! somebody stands on.
+//! The steps of relief for each kind of shortage, gentlest first, and which of them a target admits.
 
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use super::squeeze::Squeezes;
+use super::squeeze::is_squeezed;
 use crate::model::cgroup::Cgroup;
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers,
 };
-use crate::model::decision::{StepReason, Target, Trigger};
+use crate::model::decision::{Met, StepReason, Target, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::{PressureSignal, Signal};
@@ -37,8 +36,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(trigger: &Trigger, measured: u64) -> Self {
-        match trigger {
+    pub(super) fn of(met: &Met) -> Self {
+        match &met.threshold {
             Trigger::Eviction(threshold) => match threshold.signal {
                 Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => {
                     if threshold.is_hard() { Self::MemoryNow } else { Self::Memory }
@@ -49,17 +48,13 @@ impl Kind {
             Trigger::Pressure(threshold) => match threshold.on {
                 PressureSignal::Cpu(_) => Self::Cpu,
                 PressureSignal::Disk(_) => Self::DiskTime,
-                PressureSignal::Exhaustion(_) if is_emergency(trigger, measured) => {
+                PressureSignal::Exhaustion(_) if is_emergency(&met.threshold, met.measured) => {
                     Self::MemoryEmergency
                 }
                 PressureSignal::Exhaustion(_) => Self::MemoryNow,
                 PressureSignal::Memory(_) | PressureSignal::Refaults(_) => Self::Memory,
             },
         }
-    }
-
-    pub(super) fn is_memory(self) -> bool {
-        matches!(self, Self::Memory | Self::MemoryNow | Self::MemoryEmergency)
     }
 
     /// There is no time to be told no.
@@ -90,29 +85,29 @@ pub(super) struct Able<'a> {
     pub(super) relief: &'a Relief,
     pub(super) sample: &'a Sample,
     pub(super) target: &'a Target,
+    pub(super) reason: &'a Met,
     pub(super) want: Option<Bytes>,
     /// The budget has room for a step that ends work.
     pub(super) may_end: bool,
-    /// Squeezes in force: nobody is held back twice for want of the same thing.
-    pub(super) squeezes: &'a Squeezes,
 }
 
 impl<'a> Able<'a> {
-    /// Whatever the budget says.
+    /// Leaves the eviction budget out of account.
     pub(super) fn of(
         question: &Question<'a>,
         target: &'a Target,
+        reason: &'a Met,
         want: Option<Bytes>,
-        squeezes: &'a Squeezes,
     ) -> Self {
         let Question { relief, sample, .. } = *question;
-        Self { relief, sample, target, want, may_end: true, squeezes }
+        Self { relief, sample, target, reason, want, may_end: true }
     }
 
-    fn can(&self, step: StepKind, kind: Kind) -> bool {
+    fn can(&self, step: StepKind) -> bool {
         let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
-        // Nobody to take it: it would cost its deadline and do nothing.
+        // Without means a step would cost its deadline and do nothing.
         let has_means = self.sample.means.as_ref().is_none_or(|means| means.contains(&step));
+        let resource = self.reason.threshold.resource();
         self.relief.steps.contains(&step)
             && has_means
             && (self.may_end || !step.is_final())
@@ -120,9 +115,11 @@ impl<'a> Able<'a> {
                 // A part of what is wanted would cost its deadline and leave the shortage.
                 Reclaim => group
                     .is_some_and(|group| self.want.is_some_and(|want| reclaimable(group) >= want)),
-                // Nobody can ask the API for a pod whose name is not known.
+                // The API knows pods by name alone.
                 Evict => self.is_known_by_name(),
-                Squeeze => self.has_cgroups(group) && !self.squeezes.hold(self.target, kind),
+                Squeeze => {
+                    self.has_cgroups(group) && !is_squeezed(self.sample, self.target, resource)
+                }
                 StopContainers | KillContainers | ReleaseMemory => self.has_cgroups(group),
             }
     }
@@ -137,11 +134,8 @@ impl<'a> Able<'a> {
     }
 
     /// The gentlest step below `after` that can be tried, and why it is that one.
-    pub(super) fn next(
-        &self,
-        kind: Kind,
-        after: Option<StepKind>,
-    ) -> Option<(StepKind, StepReason)> {
+    pub(super) fn next(&self, after: Option<StepKind>) -> Option<(StepKind, StepReason)> {
+        let kind = Kind::of(self.reason);
         let steps = kind.steps();
         let from = match after {
             Some(after) => steps.iter().position(|step| *step == after)? + 1,
@@ -149,7 +143,7 @@ impl<'a> Able<'a> {
         };
         // The living give nothing back: only who was killed before can be hurried.
         let is_dead = after.is_some_and(StepKind::is_final);
-        let fits = |step: &StepKind| self.can(*step, kind) && (*step != ReleaseMemory || is_dead);
+        let fits = |step: &StepKind| self.can(*step) && (*step != ReleaseMemory || is_dead);
         let step = *steps[from..].iter().find(|step| fits(step))?;
         let why = match kind {
             Kind::MemoryEmergency => StepReason::Emergency,

@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use super::ladder::Kind;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Met;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::stall::OomKill;
+use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 
 /// How long a process that the kernel has killed is given to give its memory back. Kills that
@@ -64,7 +64,7 @@ impl KernelKills {
 
     /// Until when nobody else is to go for memory; `None` if the kernel has done nothing for it.
     pub(super) fn settle_until(&self, question: &Question<'_>, first: &Met) -> Option<Nanos> {
-        if !Kind::of(&first.threshold, first.measured).is_memory() {
+        if first.threshold.resource() != Resource::Memory {
             return None;
         }
         let next = question.ranking.and_then(|ranking| ranking.candidates.first());
