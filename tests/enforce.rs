@@ -134,15 +134,14 @@ fn after_a_kill_in_mid_action_the_next_agent_waits_for_what_the_first_has_begun(
     let state = node.path("state");
     fs::create_dir(&state).unwrap();
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let pending = json!({ "action": kill(&victim), "isRefused": false, "isLast": false });
-    let keep = |boot_id: &str| {
-        let relief = json!({ "nActions": 5, "pending": pending });
-        let kept = json!({ "format": 1, "bootId": boot_id, "relief": relief });
-        fs::write(Path::new(&state).join("relief.json"), kept.to_string()).unwrap();
+    let ending = json!({ "action": kill(&victim), "since": 0, "held": null, "phase": "ending" });
+    let keep = |boot: &str| {
+        let ledger = json!({ "boot": boot, "actions": [ending], "overrides": [] });
+        fs::write(Path::new(&state).join("ledger.json"), ledger.to_string()).unwrap();
     };
     let held = |agent: &Agent| {
         let snapshot = agent.wait_for("a second sample", |s| s["tick"].as_u64() > Some(1));
-        snapshot["decision"]["held"]["settling"]["action"].as_u64()
+        snapshot["decision"]["relief"]["held"]["settling"]["action"].as_u64()
     };
     keep(boot_id.trim());
     let first = node.start("enforce");
@@ -151,7 +150,11 @@ fn after_a_kill_in_mid_action_the_next_agent_waits_for_what_the_first_has_begun(
     drop(first);
     let mut second = node.start("enforce");
     assert_eq!(held(&second), Some(5), "{}", second.stderr());
-    assert!(second.stderr().contains("going on with the relief"), "{}", second.stderr());
+    assert!(
+        second.stderr().contains("action 5 of an earlier agent is under way"),
+        "{}",
+        second.stderr()
+    );
     assert_eq!(second.stop().code(), Some(0));
     // What is of another boot is about other processes and another clock.
     keep("another boot");

@@ -60,7 +60,7 @@ fn a_node_that_is_short_is_under_pressure_and_the_reason_is_told() {
     let explained = run(&["explain", "-o", "json"]);
     assert_eq!(explained.status.code(), Some(0), "{}", text(&explained.stderr));
     let document: Value = serde_json::from_slice(&explained.stdout).unwrap();
-    assert_eq!(document["decision"]["nodePressure"][0], "PIDPressure");
+    assert_eq!(document["decision"]["assessment"]["nodePressure"][0], "PIDPressure");
     let why = document["explanation"]["why"].to_string();
     assert!(why.contains("pid.available") && why.contains("(hard)"), "{why}");
     assert!(!document["explanation"]["verdict"].as_array().unwrap().is_empty());
@@ -71,12 +71,16 @@ fn sighup_reads_the_configuration_again_and_a_bad_one_changes_nothing() {
     let config = Config::new("evictionHard: {}\n");
     let mut agent = Agent::start(&["--probes", "none", "--config", &config.path()]);
     let calm = agent.wait_for("a first decision", |s| s["tick"].as_u64() > Some(1));
-    assert_eq!(calm["decision"]["nodePressure"].as_array().map(Vec::len), Some(0), "{calm:#}");
+    assert_eq!(
+        calm["decision"]["assessment"]["nodePressure"].as_array().map(Vec::len),
+        Some(0),
+        "{calm:#}"
+    );
 
     config.write(SHORT_OF_PIDS);
     agent.hang_up();
     let short = agent.wait_for("the new threshold", |s| s["decision"]["generation"] == 1);
-    assert_eq!(short["decision"]["nodePressure"][0], "PIDPressure");
+    assert_eq!(short["decision"]["assessment"]["nodePressure"][0], "PIDPressure");
     // What was before is not forgotten: the samples go on being counted and compared.
     assert!(short["tick"].as_u64() > calm["tick"].as_u64() && short["interval"].as_u64() > Some(0));
 
@@ -84,10 +88,11 @@ fn sighup_reads_the_configuration_again_and_a_bad_one_changes_nothing() {
     agent.hang_up();
     let after = agent.next(&agent.next(&agent.snapshot()));
     assert_eq!(after["decision"]["generation"], 1);
-    assert_eq!(after["decision"]["nodePressure"][0], "PIDPressure");
+    assert_eq!(after["decision"]["assessment"]["nodePressure"][0], "PIDPressure");
     assert_eq!(agent.stop().code(), Some(0));
     let told = agent.stderr();
-    for wrong in ["unsupported eviction signal pid.avail", "config.yaml:4:", "stays as it was"] {
+    for wrong in ["unsupported eviction signal pid.avail", "config.yaml:4:", "keeping the old one"]
+    {
         assert!(told.contains(wrong), "{wrong}: {told}");
     }
 }
@@ -122,7 +127,7 @@ fn replay(file: &Path, more: &[&str]) -> Output {
 /// Ticks in which a condition was True, and the decisions of all.
 fn ticks_true(lines: &[Value], condition: &str) -> usize {
     let holds = |decision: &&Value| {
-        let all = decision["conditions"].as_array().unwrap();
+        let all = decision["assessment"]["conditions"].as_array().unwrap();
         all.iter().any(|one| one["type"] == condition && one["status"] == "True")
     };
     lines.iter().filter(holds).count()
@@ -166,7 +171,7 @@ fn a_throttled_pod_and_a_contended_node_differ_by_contention_and_not_by_raw_psi(
 fn the_pod_that_leaks_is_named_before_the_kernel_kills_it() {
     let file = data("recordings").join("judged-leak-6.12.isobar");
     let decisions = decisions(&file, &[]);
-    let actions = |decision: &Value| decision["actions"].as_array().unwrap().clone();
+    let actions = |decision: &Value| decision["relief"]["actions"].as_array().unwrap().clone();
     let first = decisions.iter().find(|decision| !actions(decision).is_empty()).unwrap();
     let action = &actions(first)[0];
     assert_eq!(action["target"]["name"], "leak", "{action:#}");

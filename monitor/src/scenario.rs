@@ -11,9 +11,10 @@ use isobar_core::model::decision::{Order, SparedReason};
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings;
+use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::{Owner, Pod};
-use isobar_core::policy::rank::{Contender, Harm, Purpose, Resource};
+use isobar_core::policy::rank::{Contender, Harm, Purpose};
 
 /// What a file asks.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ fn a_victim_that_forks_while_it_dies_is_ended_with_all_its_children() {
         group.spawn("while :; do sleep 5 & done");
         group.wait_for(20);
         let (mut actor, _state) = actor();
-        assert!(actor.means().contains(&KillContainers), "{:?}", actor.means());
+        assert!(actor.available_steps().contains(&KillContainers), "{:?}", actor.available_steps());
         if is_prepared {
             actor.prepare(&[group.target()]);
         }
@@ -25,7 +25,7 @@ fn a_victim_that_forks_while_it_dies_is_ended_with_all_its_children() {
         assert!(outcome.detail.starts_with("cgroup.kill after "), "{outcome:?}");
         assert!(outcome.ended.unwrap() >= 20, "{outcome:?}");
         assert!(group.pids().is_empty(), "{outcome:?}");
-        assert!(!actor.is_waiting() && actor.news().is_empty(), "what is over is told once");
+        assert!(!actor.is_busy() && actor.poll().is_empty(), "what is over is told once");
         println!("{}", outcome.detail);
     }
 }
@@ -89,7 +89,7 @@ fn a_dry_run_goes_the_same_way_and_ends_nobody() {
         assert_eq!(outcome.result, Done, "{outcome:?}");
         assert!(outcome.detail.starts_with("would "), "{outcome:?}");
     }
-    assert!(!actor.is_waiting());
+    assert!(!actor.is_busy());
     assert_eq!(group.pids().len(), 1);
 }
 
@@ -102,20 +102,20 @@ fn who_does_not_end_when_asked_is_ended_when_the_grace_is_over() {
     let first = actor.take(&enforced(StopContainers, group.target()));
     assert_eq!((first.result, first.freed), (Done, None), "{first:?}");
     assert!(first.detail.starts_with("SIGTERM to 1 processes"), "{first:?}");
-    assert!(actor.is_waiting() && actor.news().is_empty(), "its grace has only begun");
+    assert!(actor.is_busy() && actor.poll().is_empty(), "its grace has only begun");
     assert!(!group.pids().is_empty(), "{first:?}");
     let mut news = Vec::new();
     wait("its grace is over", || {
-        news.extend(actor.news());
+        news.extend(actor.poll());
         !news.is_empty()
     });
     let [last] = &news[..] else { panic!("told more than once: {news:?}") };
     assert_eq!((last.action, last.result), (first.action, Done), "{last:?}");
     assert!(
-        last.detail.contains("its time was over with ") && last.took >= Nanos::SECOND,
+        last.detail.contains("its grace was over with ") && last.took >= Nanos::SECOND,
         "{last:?}"
     );
-    assert!(group.pids().is_empty() && !actor.is_waiting());
+    assert!(group.pids().is_empty() && !actor.is_busy());
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn a_grace_does_not_run_out_while_nobody_watches() {
     let grace = Some(Nanos(2 * Nanos::SECOND.0));
     let first = actor.take(&Action { grace, ..enforced(StopContainers, group.target()) });
     std::thread::sleep(std::time::Duration::from_millis(5_500));
-    assert_eq!(actor.news(), [], "a second of its two was watched");
+    assert_eq!(actor.poll(), [], "a second of its two was watched");
     let last = settle(&mut actor, first);
-    assert!(last.detail.contains("its time was over with "), "{last:?}");
+    assert!(last.detail.contains("its grace was over with "), "{last:?}");
     assert!(last.took >= Nanos(6 * Nanos::SECOND.0), "{last:?}");
     assert!(group.pids().is_empty(), "{last:?}");
 }
@@ -147,10 +147,10 @@ fn who_ends_when_asked_is_left_to_end() {
     let grace = Some(Nanos(60 * Nanos::SECOND.0));
     let asked = Action { grace, ..enforced(StopContainers, group.target()) };
     let first = actor.take(&asked);
-    assert!(actor.is_waiting(), "{first:?}");
+    assert!(actor.is_busy(), "{first:?}");
     let last = settle(&mut actor, first);
-    assert!(last.detail.contains("; all has ended"), "{last:?}");
-    assert!(!last.detail.contains("its time was over"), "{last:?}");
+    assert!(last.detail.contains("; all processes have ended"), "{last:?}");
+    assert!(!last.detail.contains("its grace was over"), "{last:?}");
     assert_eq!(std::fs::read_to_string(left.path()).unwrap(), "bye\n");
 }
 
@@ -164,7 +164,7 @@ fn a_kill_takes_over_from_a_stop_that_takes_too_long() {
     let outcome = actor.take(&enforced(KillContainers, group.target()));
     let outcome = settle(&mut actor, outcome);
     assert_eq!(outcome.result, Done, "{outcome:?}");
-    assert!(group.pids().is_empty() && !actor.is_waiting() && actor.news().is_empty());
+    assert!(group.pids().is_empty() && !actor.is_busy() && actor.poll().is_empty());
 }
 
 #[test]
@@ -174,15 +174,15 @@ fn nothing_follows_on_a_step_that_is_no_longer_enforced() {
     wait("it is deaf", || group.pids().len() == 2);
     let (mut actor, _state) = actor();
     let first = actor.take(&enforced(StopContainers, group.target()));
-    assert!(actor.is_waiting(), "{first:?}");
+    assert!(actor.is_busy(), "{first:?}");
     assert_eq!(actor.call_off(|step| step == StopContainers), []);
-    assert!(actor.is_waiting(), "it is enforced as before");
+    assert!(actor.is_busy(), "it is enforced as before");
     let told = actor.call_off(|step| step == KillContainers);
     let [last] = &told[..] else { panic!("told once: {told:?}") };
     assert_eq!((last.action, last.result), (first.action, Refused), "{last:?}");
     assert!(last.detail.ends_with("stopContainers is no longer enforced"), "{last:?}");
-    assert!(!actor.is_waiting());
+    assert!(!actor.is_busy());
     std::thread::sleep(std::time::Duration::from_millis(1200));
-    assert_eq!(actor.news(), []);
+    assert_eq!(actor.poll(), []);
     assert!(!group.pids().is_empty(), "its grace is over, and nobody ends it");
 }

@@ -63,7 +63,7 @@ pub struct Sample {
     /// Steps that whoever acts here is able to take; `None` if nobody was asked, and then none is
     /// ruled out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub means: Option<BTreeSet<StepKind>>,
+    pub available_steps: Option<BTreeSet<StepKind>>,
     /// The agent's own cgroup, which is never a victim's; `None` if the tree does not show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<CgroupId>,

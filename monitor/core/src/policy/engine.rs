@@ -56,11 +56,11 @@ pub struct Step {
     pub decision: Decision,
     /// Targets that may be acted upon soon, first to go first: the actuator opens them beforehand,
     /// because on a node without memory nothing should have to be looked up.
-    pub likely: Vec<Target>,
+    pub next_targets: Vec<Target>,
 }
 
 /// How many targets are made ready: the victim after the next is another tick's.
-const LIKELY: usize = 3;
+const NEXT: usize = 3;
 /// A scope whose memory lasts no longer may soon need a victim.
 const SOON: Nanos = Nanos(60 * Nanos::SECOND.0);
 
@@ -131,17 +131,18 @@ impl Engine {
             observations: &assessment.observations,
         };
         let relief = decide(&question, &mut standing.relief);
-        let likely = match (&ranking, soon(&assessment, &sample, &snapshot)) {
-            (Some(ranking), _) => ranking.candidates.iter().take(LIKELY).cloned().collect(),
-            (None, Some(purpose)) => pool(purpose).field().first(LIKELY, |_| true),
+        let next_targets = match (&ranking, soon(&assessment, &sample, &snapshot)) {
+            (Some(ranking), _) => ranking.candidates.iter().take(NEXT).cloned().collect(),
+            (None, Some(purpose)) => pool(purpose).field().first(NEXT, |_| true),
             (None, None) => Vec::new(),
         };
-        let likely = likely.iter().map(|candidate| target_of(candidate, &sample)).collect();
+        let next_targets =
+            next_targets.iter().map(|candidate| target_of(candidate, &sample)).collect();
         drop(field);
         let (tick, at, generation) = (sample.tick, sample.at, settings.generation);
         standing.before = Some(sample);
         let decision = Decision { tick, at, generation, assessment, ranking, relief };
-        Step { snapshot, decision, likely }
+        Step { snapshot, decision, next_targets }
     }
 }
 

@@ -143,6 +143,12 @@ impl Target {
         self.members.iter().chain(own)
     }
 
+    /// Its cgroups: its own, or those of a group's pods.
+    pub fn cgroups(&self) -> impl Iterator<Item = (CgroupId, &CgroupPath)> {
+        let own = self.cgroup.zip(self.path.as_ref());
+        self.groups.iter().map(|group| (group.id, &group.path)).chain(own)
+    }
+
     /// How people call it.
     #[must_use]
     pub fn full_name(&self) -> String {

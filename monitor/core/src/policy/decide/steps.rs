@@ -106,7 +106,8 @@ impl<'a> Able<'a> {
     fn can(&self, step: StepKind) -> bool {
         let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
         // Without means a step would cost its deadline and do nothing.
-        let has_means = self.sample.means.as_ref().is_none_or(|means| means.contains(&step));
+        let has_means =
+            self.sample.available_steps.as_ref().is_none_or(|means| means.contains(&step));
         let resource = self.reason.threshold.resource();
         self.relief.steps.contains(&step)
             && has_means

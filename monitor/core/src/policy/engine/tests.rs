@@ -130,7 +130,7 @@ fn step_names_likely_victims_before_a_threshold_is_due() {
         let mut engine = Engine::new(settings, Standing::new(1));
         let step = engine.step(four_pods(left));
         assert_eq!(step.decision.ranking.is_some(), is_ranked, "{left} {threshold:?}");
-        let ids: Vec<_> = step.likely.iter().map(|one| one.cgroup).collect();
+        let ids: Vec<_> = step.next_targets.iter().map(|one| one.cgroup).collect();
         let want = [4, 3, 2].map(|n| Some(CgroupId(n)));
         assert_eq!(ids, if is_likely { &want[..] } else { &[] }, "{left} {threshold:?}");
     }

@@ -124,9 +124,9 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
             &explanation.verdict,
             &[
                 "would evict web/a because memory.available: 80Mi left, below 100Mi, for 3s (hard)",
-                "this step because it is the gentlest that can suffice",
+                "chosen because it is the gentlest step that can suffice",
                 "if it has not helped within 31s: stop the containers of it",
-                "nothing is done: this step is only observed",
+                "nothing is changed on the node: this step is only observed",
             ],
         ),
         (
@@ -191,7 +191,7 @@ fn what_is_not_measured_for_one_reason_is_told_once() {
 fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
     let quiet = explain(&Decision::default());
     assert_eq!(quiet.why, ["nothing is short: no condition holds and no threshold is met"]);
-    assert_eq!(quiet.verdict, ["nothing is to be done"]);
+    assert_eq!(quiet.verdict, ["no action: no eviction threshold is met"]);
     let until = seconds(3);
     let holds = [
         Hold::Settling { action: 4, until },
@@ -212,7 +212,7 @@ fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
         let decision = Decision { relief, ..Decision::default() };
         let verdict = explain(&decision).verdict;
         assert_eq!(verdict.len(), 1, "{verdict:?}");
-        assert!(verdict[0].starts_with("nothing"), "{verdict:?}");
+        assert!(verdict[0].starts_with("no action: "), "{verdict:?}");
         assert!(told.insert(verdict[0].clone()), "told twice: {verdict:?}");
     }
 }
@@ -235,12 +235,12 @@ fn what_is_taken_back_and_what_came_of_a_step_is_told_after_the_verdict() {
     };
     let decision = Decision { relief, ..Decision::default() };
     let want = [
-        "nothing is to be done",
-        "hold web/a back no longer: what it was for is over (step 4)",
-        "would hold web/a back no longer: that did not help (step 4)",
-        "hold web/a back no longer: that has lasted as long as it may (step 4)",
-        "step 4, 5s later: 300Mi less in use, 2 tasks left, still short",
-        "step 4, 5s later: no longer short",
+        "no action: no eviction threshold is met",
+        "release the squeeze of web/a: the shortage is over (action 4)",
+        "would release the squeeze of web/a: it has not helped (action 4)",
+        "release the squeeze of web/a: it has lasted as long as a squeeze may (action 4)",
+        "action 4, 5s later: 300Mi less in use, 2 tasks left, still short",
+        "action 4, 5s later: no longer short",
     ];
     assert_eq!(explain(&decision).verdict, want);
 }

@@ -168,7 +168,7 @@ proptest! {
         let mut seen = Vec::new();
         for (second, (result, means, cache)) in (1..).zip(turns) {
             if means.is_some() {
-                node.sample.means = means;
+                node.sample.available_steps = means;
             }
             if let Some((at, mib)) = cache {
                 let group = node.sample.cgroups.values_mut().nth(at).unwrap();
@@ -176,7 +176,7 @@ proptest! {
                 group.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
             }
             let Some(action) = node.at(second, &short_of).actions.pop() else { continue };
-            let means = node.sample.means.as_ref();
+            let means = node.sample.available_steps.as_ref();
             prop_assert!(means.is_none_or(|means| means.contains(&action.step)), "{action:?}");
             let step = (action.target.uid.clone(), action.step);
             prop_assert!(!seen.contains(&step), "{step:?} again");

@@ -34,8 +34,9 @@ fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
 fn decide_after_a_restart_goes_on_from_what_is_in_force() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let ended = |at| Phase::Ended { at: seconds(at) };
+    type Row<'a> = (&'a str, InForce, u64, Option<(&'a str, StepKind)>);
     #[rustfmt::skip]
-    let table: [(&str, InForce, u64, Option<(&str, StepKind)>); 6] = [
+    let table: [Row<'_>; 6] = [
         // what, entry, first second, first step
         ("a kill with time left is waited for",      entry(7, KillContainers, 30, Phase::Ending), 20, None),
         ("one whose time has just passed is judged", entry(7, KillContainers, 18, Phase::Ending), 20, Some(("a", ReleaseMemory))),

@@ -23,7 +23,7 @@ fn a_step_that_nobody_here_can_take_costs_no_tick() {
     ];
     for (means, want, then) in table {
         let mut node = Node::new();
-        node.sample.means = Some(means.iter().copied().collect());
+        node.sample.available_steps = Some(means.iter().copied().collect());
         let verdict = node.at(1, &soft);
         assert_eq!(short(&verdict), want.map(|step| ("a", step)), "{means:?}");
         let escalates_to =

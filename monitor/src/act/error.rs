@@ -1,13 +1,31 @@
-//! Why a step could not be taken, in words that name the object and the way out.
+//! What a step came to, and why one could not be taken, in words that name the object and the way
+//! out.
 
 use rustix::io::Errno;
 
-use super::guard::Rule;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::pattern::PathPattern;
+use isobar_core::model::units::Bytes;
+use std::fmt;
+
+/// A step that is over.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// What was done, in words.
+    pub(super) detail: String,
+    /// Memory that came back, where it was measured.
+    pub(super) freed: Option<Bytes>,
+}
+
+impl From<String> for Done {
+    fn from(detail: String) -> Self {
+        Self { detail, freed: None }
+    }
+}
 
 /// Why a step could not be taken, or only on a part of the target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum ActError {
     #[error("cgroup {0} is gone")]
     Gone(CgroupPath),
     #[error("cgroup {path} is another one by now: its id is {}, not {}", found.0, want.0)]
@@ -41,7 +59,34 @@ pub(super) enum Failure {
     #[error("{path} has no cgroup that is certainly a container's: {why}")]
     NoWork { path: CgroupPath, why: &'static str },
     #[error("{0}")]
-    Told(String),
+    Other(String),
+}
+
+/// Why a cgroup is never touched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// `/`.
+    Node,
+    /// All pods, or all pods of a class.
+    AllPods,
+    /// `/init.scope`, or wherever process 1 is.
+    Init,
+    /// isobar runs in it, or below it.
+    Own,
+    /// It, a cgroup above it or one below it is configured so.
+    Configured(PathPattern),
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node => f.write_str("it is the whole node"),
+            Self::AllPods => f.write_str("it holds all pods, or all of a class"),
+            Self::Init => f.write_str("process 1 runs in it"),
+            Self::Own => f.write_str("isobar runs in it"),
+            Self::Configured(pattern) => write!(f, "neverTouch names {pattern}"),
+        }
+    }
 }
 
 /// Why a cgroup has no such file.

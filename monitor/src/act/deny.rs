@@ -1,54 +1,28 @@
-//! What is never touched, whatever is asked. Configuration can add to this and take nothing away.
+//! The deny list: cgroups and processes that no step may touch, whatever was decided. The
+//! configuration can add to it and take nothing away.
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use super::cgroup::Group;
-use super::failure::Failure;
+use super::cgroup::CgroupDir;
+use super::error::{ActError, Rule};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::pattern::PathPattern;
 use isobar_core::model::pod::Place;
 
-/// Why a cgroup is never touched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Rule {
-    /// `/`.
-    Node,
-    /// All pods, or all pods of a class.
-    AllPods,
-    /// `/init.scope`, or wherever process 1 is.
-    Init,
-    /// isobar runs in it, or below it.
-    Own,
-    /// It, a cgroup above it or one below it is configured so.
-    Configured(PathPattern),
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Node => f.write_str("it is the whole node"),
-            Self::AllPods => f.write_str("it holds all pods, or all of a class"),
-            Self::Init => f.write_str("process 1 runs in it"),
-            Self::Own => f.write_str("isobar runs in it"),
-            Self::Configured(pattern) => write!(f, "neverTouch names {pattern}"),
-        }
-    }
-}
-
-/// Says no.
+/// The cgroups and processes that no step may touch.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct DenyList {
+    /// The cgroup that this process runs in.
     own: Option<CgroupPath>,
     configured: Vec<PathPattern>,
 }
 
-impl Guard {
+impl DenyList {
     pub(super) fn new(proc: &Path, configured: Vec<PathPattern>) -> Self {
-        let mut guard = Self { own: None, configured };
-        guard.find_own(proc);
-        guard
+        let mut deny = Self { own: None, configured };
+        deny.find_own(proc);
+        deny
     }
 
     /// Looks where this process runs: somebody may have moved it.
@@ -59,10 +33,10 @@ impl Guard {
     }
 
     /// Whether anything may be done to the cgroup at `path`.
-    pub(super) fn allows(&self, path: &CgroupPath) -> Result<(), Failure> {
+    pub(super) fn allows(&self, path: &CgroupPath) -> Result<(), ActError> {
         match self.rule(path) {
             None => Ok(()),
-            Some(rule) => Err(Failure::Guarded { path: path.clone(), rule }),
+            Some(rule) => Err(ActError::Guarded { path: path.clone(), rule }),
         }
     }
 
@@ -87,7 +61,7 @@ impl Guard {
 
     /// Whether everything in and below `group` may be ended or held back: what is done to a
     /// cgroup is done to all that lies below it.
-    pub(super) fn allows_below(&self, group: &Group) -> Result<(), Failure> {
+    pub(super) fn allows_below(&self, group: &CgroupDir) -> Result<(), ActError> {
         if self.configured.is_empty() {
             return Ok(());
         }
@@ -95,7 +69,7 @@ impl Guard {
         while let Some(below) = groups.pop() {
             if let Some(pattern) = self.configured.iter().find(|p| p.fits(&below.path)) {
                 let rule = Rule::Configured(pattern.clone());
-                return Err(Failure::Guarded { path: below.path, rule });
+                return Err(ActError::Guarded { path: below.path, rule });
             }
             groups.extend(below.children_left()?);
         }
@@ -103,13 +77,13 @@ impl Guard {
     }
 
     /// Whether these processes may be ended or held back.
-    pub(super) fn allows_pids(&self, path: &CgroupPath, pids: &[u32]) -> Result<(), Failure> {
+    pub(super) fn allows_pids(&self, path: &CgroupPath, pids: &[u32]) -> Result<(), ActError> {
         let rule = match pids {
             pids if pids.contains(&std::process::id()) => Rule::Own,
             pids if pids.contains(&1) => Rule::Init,
             _ => return Ok(()),
         };
-        Err(Failure::Guarded { path: path.clone(), rule })
+        Err(ActError::Guarded { path: path.clone(), rule })
     }
 }
 
@@ -127,8 +101,8 @@ mod tests {
 
     fn rule(path: &str, own: &str) -> Option<Rule> {
         let configured = vec!["/system.slice/ssh*.service".parse().unwrap()];
-        let guard = Guard { own: Some(CgroupPath(own.into())), configured };
-        guard.rule(&CgroupPath(path.into()))
+        let deny = DenyList { own: Some(CgroupPath(own.into())), configured };
+        deny.rule(&CgroupPath(path.into()))
     }
 
     #[test]
@@ -174,14 +148,14 @@ mod tests {
 
     #[test]
     fn process_1_and_isobar_itself_are_spared_wherever_they_are() {
-        let guard = Guard { own: None, configured: Vec::new() };
+        let deny = DenyList { own: None, configured: Vec::new() };
         let path = CgroupPath("/work".into());
         let own = std::process::id();
         for (pids, want) in
             [(vec![1, 7], Some(Rule::Init)), (vec![7, own], Some(Rule::Own)), (vec![7], None)]
         {
-            let refused = guard.allows_pids(&path, &pids).err();
-            let want = want.map(|rule| Failure::Guarded { path: path.clone(), rule });
+            let refused = deny.allows_pids(&path, &pids).err();
+            let want = want.map(|rule| ActError::Guarded { path: path.clone(), rule });
             assert_eq!(refused, want, "{pids:?}");
         }
     }

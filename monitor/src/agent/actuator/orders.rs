@@ -1,5 +1,5 @@
-//! Whether an order that waited still holds. Orders go one way and in line, so what overtakes them
-//! is told beside the line: two numbers, each written by the loop alone.
+//! Whether an order that waited in the queue still holds. What overtakes the queue stands beside it:
+//! two numbers, each written by the agent's loop alone.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,22 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
 use isobar_core::model::units::Nanos;
 
-/// What still holds.
 #[derive(Debug)]
-pub(super) struct Valid {
-    /// The last order for a final step that is enforced: who was chosen before is chosen no more.
+pub(super) struct StandingOrders {
+    /// The last order for an enforced step that ends work: it replaces those before it.
     last_final: AtomicU64,
     /// A bit for each step that is enforced.
     enforced: AtomicU64,
 }
 
-impl Default for Valid {
+impl Default for StandingOrders {
     fn default() -> Self {
         Self { last_final: AtomicU64::new(0), enforced: AtomicU64::new(u64::MAX) }
     }
 }
 
-impl Valid {
+impl StandingOrders {
     /// An order is given.
     pub(super) fn note(&self, action: &Action) {
         if action.is_enforced && action.step.is_final() {
@@ -30,7 +29,7 @@ impl Valid {
         }
     }
 
-    /// These are enforced, and no others.
+    /// These steps are enforced, and no others.
     pub(super) fn enforce_only(&self, steps: &BTreeSet<StepKind>) {
         let bits = steps.iter().fold(0, |bits, step| bits | bit(*step));
         self.enforced.store(bits, Ordering::SeqCst);
@@ -40,7 +39,7 @@ impl Valid {
         self.enforced.load(Ordering::SeqCst) & bit(step) != 0
     }
 
-    /// Why a step is not begun at `now` that was ordered before; `None` if it may be.
+    /// Why a step that waited is not begun at `now`; `None` if it may be.
     pub(super) fn refusal(&self, action: &Action, now: Nanos) -> Option<Outcome> {
         let Action { id, step, deadline, is_enforced, .. } = *action;
         let is_superseded = self.last_final.load(Ordering::SeqCst) > id;
@@ -48,9 +47,9 @@ impl Valid {
             true if !self.enforces(step) => {
                 (OutcomeResult::Refused, "not begun: it is no longer enforced")
             }
-            _ if now > deadline => (OutcomeResult::Failed, "not begun: its time was over"),
+            _ if now > deadline => (OutcomeResult::Failed, "not begun: its deadline had passed"),
             true if is_superseded => {
-                (OutcomeResult::Failed, "not begun: a later step has taken its place")
+                (OutcomeResult::Failed, "not begun: a later step has replaced it")
             }
             _ => return None,
         };

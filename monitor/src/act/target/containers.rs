@@ -8,10 +8,10 @@
 
 use std::path::Path;
 
-use super::cgroup::{Group, Root, relative};
-use super::failure::Failure;
-use super::guard::Guard;
-use super::process::{Stat, oom_score_adj};
+use crate::act::cgroup::{CgroupDir, Root, relative};
+use crate::act::deny::DenyList;
+use crate::act::error::ActError;
+use crate::act::process::{Stat, oom_score_adj};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::Target;
 use isobar_core::model::pod::{Place, QosClass};
@@ -25,43 +25,43 @@ const CRITICAL: i32 = -997;
 const SMALL: u64 = 16 << 20;
 
 /// The cgroups of a target: its own, or those of the pods of a group.
-pub(super) fn cgroups(target: &Target) -> Result<Vec<(CgroupId, &CgroupPath)>, Failure> {
+pub(in crate::act) fn cgroups(target: &Target) -> Result<Vec<(CgroupId, &CgroupPath)>, ActError> {
     let own = target.cgroup.zip(target.path.as_ref());
     let groups = target.groups.iter().map(|group| (group.id, &group.path));
     let all: Vec<_> =
         if target.groups.is_empty() { own.into_iter().collect() } else { groups.collect() };
     if all.is_empty() {
-        return Err(Failure::Nowhere(target.full_name()));
+        return Err(ActError::Nowhere(target.full_name()));
     }
     Ok(all)
 }
 
 /// Opens one cgroup of a target, if it may be touched at all.
-pub(super) fn open(
+pub(in crate::act) fn open(
     root: &Root,
-    guard: &Guard,
+    deny: &DenyList,
     id: CgroupId,
     path: &CgroupPath,
-) -> Result<Group, Failure> {
+) -> Result<CgroupDir, ActError> {
     relative(path)?;
-    guard.allows(path)?;
-    Group::open(root, path, id)
+    deny.allows(path)?;
+    CgroupDir::open(root, path, id)
 }
 
 /// The cgroups that hold the work of `group`, which are ended when it is to end.
-pub(super) fn of(
+pub(in crate::act) fn of(
     root: &Root,
     proc: &Path,
-    group: &Group,
+    group: &CgroupDir,
     containers: &[String],
-) -> Result<Vec<Group>, Failure> {
-    let none = |why| Err(Failure::NoWork { path: group.path.clone(), why });
+) -> Result<Vec<CgroupDir>, ActError> {
+    let none = |why| Err(ActError::NoWork { path: group.path.clone(), why });
     match Place::of(&group.path) {
         Place::Pod { .. } => {}
         Place::Container { .. } if is_sandbox(proc, group)? => {
             return none("it is the pod's sandbox");
         }
-        _ => return Ok(vec![Group::open(root, &group.path, group.id)?]),
+        _ => return Ok(vec![CgroupDir::open(root, &group.path, group.id)?]),
     }
     let mut work = Vec::new();
     for child in group.children()? {
@@ -83,14 +83,18 @@ pub(super) fn of(
 
 /// Whether work with these processes may be ended, as far as the kubelet has said so in the kernel:
 /// nobody may have told the policy of a pod that the node cannot do without.
-pub(super) fn allows_critical(proc: &Path, path: &CgroupPath, pids: &[u32]) -> Result<(), Failure> {
+pub(in crate::act) fn allows_critical(
+    proc: &Path,
+    path: &CgroupPath,
+    pids: &[u32],
+) -> Result<(), ActError> {
     let (Place::Pod { class, .. } | Place::Container { class, .. }) = Place::of(path) else {
         return Ok(());
     };
     let is_critical = |pid: &&u32| oom_score_adj(proc, **pid) == Some(CRITICAL);
     match pids.iter().find(is_critical) {
         Some(pid) if class != QosClass::Guaranteed => {
-            Err(Failure::Critical { path: path.clone(), pid: *pid })
+            Err(ActError::Critical { path: path.clone(), pid: *pid })
         }
         _ => Ok(()),
     }
@@ -98,11 +102,11 @@ pub(super) fn allows_critical(proc: &Path, path: &CgroupPath, pids: &[u32]) -> R
 
 /// True for what looks like the cgroup of a sandbox, and for what is empty: it may become one.
 /// What cannot be seen cannot be told from a sandbox.
-fn is_sandbox(proc: &Path, group: &Group) -> Result<bool, Failure> {
+fn is_sandbox(proc: &Path, group: &CgroupDir) -> Result<bool, ActError> {
     let mut pids = Vec::new();
     let hidden = group.pids(&mut pids)?;
     if hidden > 0 {
-        return Err(Failure::Hidden { path: group.path.clone(), n: hidden });
+        return Err(ActError::Hidden { path: group.path.clone(), n: hidden });
     }
     let is_named = |pid: &u32| {
         Stat::of(proc, *pid).is_some_and(|stat| matches!(stat.name.as_str(), "pause" | "conmon"))

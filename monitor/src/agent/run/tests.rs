@@ -2,6 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
+use crate::agent::{Alarms, Observer, Reading};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::{Cause, Sample};
 
 /// Counts how often it was asked and whether it was dropped, which is what detaches a kernel.
 struct Counted {
@@ -12,7 +16,7 @@ struct Counted {
     takes: Duration,
 }
 
-impl Sampler for Counted {
+impl Source for Counted {
     fn facts(&self) -> NodeFacts {
         NodeFacts::default()
     }
@@ -29,7 +33,7 @@ impl Sampler for Counted {
         None
     }
 
-    fn sample(&mut self, _: Cause) -> Reading {
+    fn read(&mut self, _: Cause) -> Reading {
         let tick = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         std::thread::sleep(self.takes);
         Reading { sample: Sample { tick, ..Sample::default() }, ..Reading::default() }

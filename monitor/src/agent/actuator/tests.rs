@@ -29,8 +29,8 @@ fn action(id: u64) -> Action {
     }
 }
 
-fn decision(ids: std::ops::RangeInclusive<u64>) -> Decision {
-    Decision { actions: ids.map(action).collect(), ..Decision::default() }
+fn relief(ids: std::ops::RangeInclusive<u64>) -> Relief {
+    Relief { actions: ids.map(action).collect(), ..Relief::default() }
 }
 
 fn outcome(action: &Action) -> Outcome {
@@ -41,10 +41,10 @@ fn outcome(action: &Action) -> Outcome {
 
 /// What is heard within five seconds, as soon as there are `n` outcomes.
 #[track_caller]
-fn wait_for(acting: &mut Acting, n: usize) -> Vec<Outcome> {
+fn wait_for(handle: &mut Handle, n: usize) -> Vec<Outcome> {
     let mut all = Vec::new();
     for _ in 0..500 {
-        all.extend(acting.heard().outcomes);
+        all.extend(handle.report().outcomes);
         if all.len() >= n {
             return all;
         }
@@ -56,62 +56,61 @@ fn wait_for(acting: &mut Acting, n: usize) -> Vec<Outcome> {
 #[test]
 fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_why() {
     let (go, gate) = channel::<()>();
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
         let Some(Order::Take(action, _)) = order else { return Answer::default() };
         let _ = gate.recv();
-        let means = BTreeSet::from([StepKind::Squeeze]);
-        Answer { outcomes: vec![outcome(&action)], means, ..Answer::default() }
+        let available_steps = BTreeSet::from([StepKind::Squeeze]);
+        Answer { outcomes: vec![outcome(&action)], available_steps, ..Answer::default() }
     })
     .unwrap();
     // One is being carried out, or will be, and as many wait as there is room for.
-    acting.hand_over(&decision(1..=1), clock::now().boot);
+    handle.hand_over(&relief(1..=1), clock::now().boot);
     thread::sleep(Duration::from_millis(50));
-    acting.hand_over(&decision(2..=12), clock::now().boot);
-    let failed = wait_for(&mut acting, 3);
+    handle.hand_over(&relief(2..=12), clock::now().boot);
+    let failed = wait_for(&mut handle, 3);
     let told: Vec<_> = failed.iter().map(|o| (o.action, o.result, o.detail.as_str())).collect();
-    let why = "not begun: still busy with squeeze of pod-1";
+    let why = "not begun: the actuator is busy with squeeze of pod-1";
     let want = [10, 11, 12].map(|id| (id, OutcomeResult::Failed, why));
     assert_eq!(told, want);
     (0..9).for_each(|_| go.send(()).unwrap());
-    let done: Vec<_> = wait_for(&mut acting, 9).iter().map(|outcome| outcome.action).collect();
+    let done: Vec<_> = wait_for(&mut handle, 9).iter().map(|outcome| outcome.action).collect();
     assert_eq!(done, (1..=9).collect::<Vec<_>>());
-    assert_eq!(acting.heard().means, Some(BTreeSet::from([StepKind::Squeeze])));
+    assert_eq!(handle.report().available_steps, BTreeSet::from([StepKind::Squeeze]));
 }
 
 #[test]
 fn news_is_heard_without_anything_being_asked() {
-    let mut acting = Acting::spawn(BTreeSet::new(), |order, _| match order {
-        Some(_) => Answer { is_waiting: true, ..Answer::default() },
+    let mut handle = Handle::spawn(Answer::default(), |order, _| match order {
+        Some(_) => Answer { is_busy: true, ..Answer::default() },
         None => Answer { outcomes: vec![outcome(&action(7))], ..Answer::default() },
     })
     .unwrap();
-    acting.hand_over(&decision(7..=7), clock::now().boot);
-    assert_eq!(wait_for(&mut acting, 1)[0].action, 7);
+    handle.hand_over(&relief(7..=7), clock::now().boot);
+    assert_eq!(wait_for(&mut handle, 1)[0].action, 7);
 }
 
 #[test]
-fn an_actor_that_has_ended_is_told_of_by_each_outcome() {
-    let mut acting =
-        Acting::spawn(BTreeSet::from([StepKind::Squeeze]), |_, _| panic!("a defect")).unwrap();
-    acting.hand_over(&decision(1..=1), clock::now().boot);
+fn an_actor_that_has_exited_is_told_of_by_each_outcome() {
+    let mut handle = Handle::spawn(Answer::default(), |_, _| panic!("a defect")).unwrap();
+    handle.hand_over(&relief(1..=1), clock::now().boot);
     // The first order reaches it, and is never answered.
     for _ in 0..500 {
-        acting.hand_over(&decision(2..=2), clock::now().boot);
-        if acting.has_ended {
+        handle.hand_over(&relief(2..=2), clock::now().boot);
+        if handle.has_exited {
             break;
         }
         thread::sleep(Duration::from_millis(10));
     }
-    let last = acting.heard().outcomes.pop().unwrap();
-    assert!(last.detail.contains("has ended"), "{last:?}");
-    assert_eq!(acting.heard().means, Some(BTreeSet::new()));
-    assert_eq!(acting.capability().state, CapabilityState::Absent);
+    let last = handle.report().outcomes.pop().unwrap();
+    assert!(last.detail.contains("exited"), "{last:?}");
+    assert_eq!(handle.report().available_steps, BTreeSet::new());
+    assert_eq!(handle.capability().state, CapabilityState::Absent);
 }
 
 #[test]
 fn who_may_be_next_is_said_once_and_never_in_the_way_of_an_order() {
     let (tell, told) = channel();
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
         if let Some(Order::Prepare(likely)) = order {
             tell.send(likely.len()).unwrap();
         }
@@ -119,52 +118,61 @@ fn who_may_be_next_is_said_once_and_never_in_the_way_of_an_order() {
     })
     .unwrap();
     let likely = |n| vec![Target::default(); n];
-    acting.prepare(likely(1));
+    handle.prepare(likely(1));
     assert_eq!(told.recv().unwrap(), 1);
-    while !acting.given.is_empty() {
-        acting.heard();
+    while !handle.given.is_empty() {
+        handle.report();
     }
-    acting.prepare(likely(1));
-    acting.prepare(likely(2));
+    handle.prepare(likely(1));
+    handle.prepare(likely(2));
     assert_eq!(told.recv().unwrap(), 2);
 }
 
 #[test]
-fn leaving_takes_back_what_is_held_and_is_not_held_up_for_long() {
-    let squeeze = |is_enforced| {
-        let action = Action { is_enforced, ..action(1) };
-        Decision { actions: vec![action], ..Decision::default() }
-    };
+fn leave_takes_squeezes_back_and_is_not_held_up_for_long() {
     #[rustfmt::skip]
     let table = [
-        // something is held, taking it back takes ms, asked to, held up for ms
+        // a squeeze is enforced, taking it back takes ms, asked to, held up for ms
         (true,  0,      true,  0..500),
         (true,  60_000, true,  300..2_000),
         (false, 60_000, false, 0..100),
     ];
-    for (is_held, takes, is_asked, within) in table {
+    for (is_enforced, takes, is_asked, within) in table {
         let (tell, told) = channel();
-        let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
-            if let Some(Order::Leave) = order {
-                tell.send(()).unwrap();
-                thread::sleep(Duration::from_millis(takes));
+        let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+            let entry = |action: Box<Action>| InForce {
+                action: *action,
+                since: Nanos(0),
+                held: None,
+                phase: Phase::Squeezed,
+            };
+            let mut in_force = Vec::new();
+            match order {
+                Some(Order::Take(action, _)) => in_force.push(entry(action)),
+                Some(Order::Leave) => {
+                    tell.send(()).unwrap();
+                    thread::sleep(Duration::from_millis(takes));
+                }
+                _ => {}
             }
-            Answer::default()
+            Answer { in_force, ..Answer::default() }
         })
         .unwrap();
-        acting.hand_over(&squeeze(is_held), clock::now().boot);
+        let squeeze = Action { is_enforced, ..action(1) };
+        let relief = Relief { actions: vec![squeeze], ..Relief::default() };
+        handle.hand_over(&relief, clock::now().boot);
         let begun = clock::now().boot;
-        acting.leave(Duration::from_millis(300));
+        handle.leave(Duration::from_millis(300));
         let took = clock::now().boot.since(begun).0 / 1_000_000;
-        assert!(within.contains(&took), "held {is_held}, takes {takes}: {took} ms");
-        assert_eq!(told.try_recv().is_ok(), is_asked, "held {is_held}, takes {takes}");
+        assert!(within.contains(&took), "{is_enforced}, takes {takes}: {took} ms");
+        assert_eq!(told.try_recv().is_ok(), is_asked, "{is_enforced}, takes {takes}");
     }
 }
 
 #[test]
 fn what_was_ordered_is_done_before_the_agent_leaves() {
     let (tell, told) = channel();
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
         if let Some(Order::Take(action, _)) = order {
             thread::sleep(Duration::from_millis(200));
             tell.send(action.id).unwrap();
@@ -172,31 +180,31 @@ fn what_was_ordered_is_done_before_the_agent_leaves() {
         Answer::default()
     })
     .unwrap();
-    acting.hand_over(&decision(1..=2), clock::now().boot);
-    acting.leave(Duration::from_secs(60));
+    handle.hand_over(&relief(1..=2), clock::now().boot);
+    handle.leave(Duration::from_secs(60));
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [1, 2]);
 }
 
 #[test]
 fn whoever_awaits_an_end_is_not_idle_until_it_is_over_also_if_nothing_is_told_of_it() {
     let (go, gate) = channel::<()>();
-    let mut is_waiting = false;
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
-        is_waiting |= order.is_some();
-        is_waiting &= gate.try_recv().is_err();
+    let mut is_busy = false;
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+        is_busy |= order.is_some();
+        is_busy &= gate.try_recv().is_err();
         let outcomes = order.is_some().then(|| outcome(&action(1))).into_iter().collect();
-        Answer { outcomes, is_waiting, ..Answer::default() }
+        Answer { outcomes, is_busy, ..Answer::default() }
     })
     .unwrap();
-    assert!(acting.is_idle());
-    acting.hand_over(&decision(1..=1), clock::now().boot);
-    assert!(!acting.is_idle(), "an order was given");
-    wait_for(&mut acting, 1);
-    assert!(!acting.is_idle(), "what it began is not over");
+    assert!(handle.is_idle());
+    handle.hand_over(&relief(1..=1), clock::now().boot);
+    assert!(!handle.is_idle(), "an order was given");
+    wait_for(&mut handle, 1);
+    assert!(!handle.is_idle(), "what it began is not over");
     go.send(()).unwrap();
     for _ in 0..500 {
-        acting.heard();
-        if acting.is_idle() {
+        handle.report();
+        if handle.is_idle() {
             return;
         }
         thread::sleep(Duration::from_millis(10));
@@ -204,45 +212,23 @@ fn whoever_awaits_an_end_is_not_idle_until_it_is_over_also_if_nothing_is_told_of
     panic!("it is over, and nobody was told");
 }
 
-#[test]
-fn what_an_agent_before_left_stays_if_it_is_known_and_is_taken_back_if_not() {
-    let (tell, told) = channel();
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
-        if let Some(Order::Release(release)) = order {
-            tell.send(release.action).unwrap();
-        }
-        Answer::default()
-    })
-    .unwrap();
-    let release = |action| Release {
-        action,
-        target: Target::default(),
-        why: isobar_core::model::decision::ReleaseReason::Expired,
-        is_enforced: true,
-    };
-    acting.left_over = vec![release(3), release(4)];
-    assert_eq!(acting.take_over(&BTreeSet::from([2, 3])), BTreeSet::from([3, 4]));
-    assert_eq!(told.recv().unwrap(), 4);
-    assert!(acting.left_over().is_empty() && acting.has_hold);
-}
-
-/// Holds whoever acts up with the first order; what comes of the others once it goes on.
+/// Keeps the actuator busy with the first order; what comes of the others after that.
 #[track_caller]
 fn after_a_delay(others: Vec<Action>, enforced: &[StepKind]) -> Vec<(u64, OutcomeResult, String)> {
     let (go, gate) = channel::<()>();
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
         let Some(Order::Take(action, _)) = order else { return Answer::default() };
         let _ = gate.recv();
         Answer { outcomes: vec![outcome(&action)], ..Answer::default() }
     })
     .unwrap();
-    acting.hand_over(&decision(1..=1), clock::now().boot);
+    handle.hand_over(&relief(1..=1), clock::now().boot);
     thread::sleep(Duration::from_millis(50));
     let n = others.len();
-    acting.hand_over(&Decision { actions: others, ..Decision::default() }, clock::now().boot);
-    acting.enforce_only(&enforced.iter().copied().collect());
+    handle.hand_over(&Relief { actions: others, ..Relief::default() }, clock::now().boot);
+    handle.enforce_only(&enforced.iter().copied().collect());
     drop(go);
-    let all = wait_for(&mut acting, n + 1).split_off(1);
+    let all = wait_for(&mut handle, n + 1).split_off(1);
     all.into_iter().map(|one| (one.action, one.result, one.detail)).collect()
 }
 
@@ -259,9 +245,9 @@ fn an_order_that_waited_is_not_begun_once_nobody_means_it_any_more() {
         ((Reclaim, true, never), (Reclaim, true, never), both,
             [(Done, "pod-2"), (Done, "pod-3")]),
         ((KillContainers, true, late), (Reclaim, false, late), both,
-            [(Failed, "not begun: its time was over"), (Failed, "not begun: its time was over")]),
+            [(Failed, "not begun: its deadline had passed"), (Failed, "not begun: its deadline had passed")]),
         ((KillContainers, true, never), (KillContainers, true, never), both,
-            [(Failed, "not begun: a later step has taken its place"), (Done, "pod-3")]),
+            [(Failed, "not begun: a later step has replaced it"), (Done, "pod-3")]),
         // What is only recorded takes nobody's place.
         ((KillContainers, true, never), (KillContainers, false, never), both,
             [(Done, "pod-2"), (Done, "pod-3")]),
@@ -283,41 +269,29 @@ fn an_order_that_waited_is_not_begun_once_nobody_means_it_any_more() {
 }
 
 #[test]
-fn a_release_that_finds_no_room_is_handed_over_as_soon_as_there_is_some() {
+fn hand_over_orders_a_release_once_while_it_waits() {
     let (tell, told) = channel();
     let (go, gate) = channel::<()>();
-    let mut acting = Acting::spawn(BTreeSet::new(), move |order, _| {
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
         match order {
-            Some(Order::Take(..)) => {
-                let _ = gate.recv();
-            }
+            Some(Order::Take(..)) => drop(gate.recv()),
             Some(Order::Release(release)) => tell.send(release.action).unwrap(),
             _ => {}
         }
         Answer::default()
     })
     .unwrap();
-    acting.hand_over(&decision(1..=1), clock::now().boot);
-    thread::sleep(Duration::from_millis(50));
-    let n = 2 * ROOM as u64;
-    let release = |action| Release {
-        action,
+    handle.hand_over(&relief(1..=1), clock::now().boot);
+    let release = Release {
+        action: 7,
         target: Target::default(),
         why: isobar_core::model::decision::ReleaseReason::Over,
         is_enforced: true,
     };
-    acting.hand_over(
-        &Decision { releases: (1..=n).map(release).collect(), ..Decision::default() },
-        clock::now().boot,
-    );
-    assert!(!acting.is_idle());
+    let relief = Relief { releases: vec![release], ..Relief::default() };
+    // The policy decides on it again at each tick, until the ledger no longer has it.
+    (0..3).for_each(|_| handle.hand_over(&relief, clock::now().boot));
     drop(go);
-    let mut released = BTreeSet::new();
-    for _ in 0..500 {
-        acting.heard();
-        released.extend(told.try_iter());
-        thread::sleep(Duration::from_millis(2));
-    }
-    assert_eq!(released, (1..=n).collect());
-    assert!(acting.is_idle());
+    assert_eq!(told.recv_timeout(Duration::from_secs(5)), Ok(7));
+    assert!(told.recv_timeout(Duration::from_millis(200)).is_err(), "ordered once");
 }
