@@ -25,7 +25,7 @@ impl DenyList {
         deny
     }
 
-    /// Looks where this process runs: somebody may have moved it.
+    /// Looks where this process runs: it may have been moved.
     pub(super) fn find_own(&mut self, proc: &Path) {
         let text = fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
         let own = text.lines().find_map(|line| line.strip_prefix("0::"));

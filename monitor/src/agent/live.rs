@@ -160,7 +160,7 @@ fn or_gap(read: Option<Result<KernelStalls, Unread>>, gaps: &mut Vec<Gap>) -> Op
     read?.map_err(|unread| gaps.push(unread.gap())).ok()
 }
 
-/// What a blind program says is not used: unknown, rather than a calm that nobody saw.
+/// What a blind program reports is not used: unknown, and not calm.
 fn distrust(covers: &mut Coverage, blind: &Blind) {
     match blind.target {
         "sched_switch" => (covers.waits, covers.throttling) = (false, false),
@@ -176,7 +176,7 @@ fn tell_blind(capabilities: &mut [Capability], blind: Blind) {
     }
 }
 
-/// Attaches what the kernel allows. A refusal is told in the capabilities.
+/// Attaches what the kernel allows. A refusal becomes a capability.
 fn attach(options: kernel::Options, sources: &source::Sampler) -> Result<Kernel, Capability> {
     if options.probes == Probes::None {
         return Err(kernel_side(CapabilityState::Off, "switched off by --probes none", None));
@@ -194,7 +194,7 @@ fn kernel_side(state: CapabilityState, detail: &str, remedy: Option<&str>) -> Ca
     }
 }
 
-/// What the kernel side could not count, told in every sample from then on: its counters go on
+/// What the kernel side could not count, as gaps in every sample from then on: its counters go on
 /// lacking it for as long as the agent runs.
 fn losses(lost: Lost) -> impl Iterator<Item = Gap> {
     let room = "; run with a larger --max-cgroups";

@@ -19,7 +19,7 @@ use isobar_core::model::capability::{Capability, CapabilityState};
 /// leaks must not take the node with it.
 const OOM_SCORE: i32 = -999;
 /// Before almost all work, behind none of the kernel's. Scheduling in real time would let a defect
-/// of ours hold a CPU.
+/// of the agent hold a CPU.
 const NICE: i32 = -15;
 /// What a tick allocates and gives back at 500 cgroups, and as much again.
 const RESERVE: usize = 4 << 20;

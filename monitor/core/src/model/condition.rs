@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::sample::Moment;
+use super::units::Moment;
 use super::units::Percent;
 
 /// Whose waiting a condition is about.

@@ -5,21 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Cgroup, CgroupId};
-use super::decision::{InForce, Outcome, StepKind};
+use super::decision::{InForce, Outcome, Phase, StepKind};
 use super::node::NodeReading;
 use super::stall::KernelStalls;
-use super::units::Nanos;
+pub use super::units::Moment;
 use super::workload::Pod;
-
-/// A moment on two clocks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Moment {
-    /// `CLOCK_BOOTTIME`: never jumps, runs through suspend. All intervals are taken from it.
-    pub boot: Nanos,
-    /// `CLOCK_REALTIME`, since 1970: for people. May jump.
-    pub wall: Nanos,
-}
 
 /// What made this tick come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +62,13 @@ pub struct Sample {
     pub generation: u64,
     /// What could not be read.
     pub gaps: Vec<Gap>,
+}
+
+impl Sample {
+    /// Squeezes in force, or observed as if they were.
+    pub fn squeezes(&self) -> impl Iterator<Item = &InForce> {
+        self.in_force.iter().filter(|entry| entry.phase == Phase::Squeezed)
+    }
 }
 
 /// Something that could not be read, and why.

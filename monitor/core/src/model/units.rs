@@ -5,6 +5,16 @@ use std::fmt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// A moment on two clocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Moment {
+    /// `CLOCK_BOOTTIME`: never jumps, runs through suspend. All intervals are taken from it.
+    pub boot: Nanos,
+    /// `CLOCK_REALTIME`, since 1970: for people. May jump.
+    pub wall: Nanos,
+}
+
 /// Share of wall time, in hundredths of a percent (`12_34` is 12.34 %).
 ///
 /// Source: `psi_show`, kernel/sched/psi.c, prints exactly two decimals, so for a pressure file

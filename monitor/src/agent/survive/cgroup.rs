@@ -25,7 +25,7 @@ pub(in crate::agent) struct Protected {
 }
 
 impl Protected {
-    /// Protects the cgroup that `sample` shows as the agent's own, if it is nobody else's.
+    /// Protects the cgroup that `sample` shows as the agent's own, if nothing else runs in it.
     pub(in crate::agent) fn begin(root: &Path, sample: &Sample) -> (Option<Self>, Capability) {
         let remedy = "run isobar in a cgroup of its own, as deploy/systemd/isobar.service does";
         let begun = own(sample).and_then(|(id, path, used)| {
@@ -68,7 +68,7 @@ impl Protected {
     }
 }
 
-/// Puts it back as it was, unless somebody else has written to it since.
+/// Puts it back as it was, unless another writer has changed it since.
 impl Drop for Protected {
     fn drop(&mut self) {
         let Self { file, before, wrote } = self;
