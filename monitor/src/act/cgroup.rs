@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_hangs_is_left_to_itself() {
+    fn detached_leaves_work_that_hangs() {
         assert_eq!(detached(|| 7).unwrap().0, Some(7));
         let (hold, held) = mpsc::channel::<()>();
         let (late, thread) = detached(move || held.recv().is_err()).unwrap();

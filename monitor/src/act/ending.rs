@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grace_is_prolonged_by_what_nobody_watched_of_it() {
+    fn time_watched_leaves_out_what_was_not_seen() {
         #[rustfmt::skip]
         let table: [(&[u64], u64); 5] = [
             // looks, watched until the last, in milliseconds since it began

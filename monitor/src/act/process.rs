@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn stat_parses_any_process_name() {
         let stat = |name: &str, parent, flags| {
             Stat::parse(&format!("12 ({name}) D {parent} 1 1 0 -1 {flags} 0 0"))
         };

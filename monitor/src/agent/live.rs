@@ -257,7 +257,7 @@ mod tests {
     use isobar_core::model::units::Nanos;
 
     #[test]
-    fn counters_that_cannot_be_read_are_unknown_and_the_sample_says_why() {
+    fn or_gap_turns_unread_counters_into_a_gap() {
         let mut gaps = Vec::new();
         assert_eq!(or_gap(None, &mut gaps), None, "no kernel side is told by a capability");
         let read = KernelStalls { clock: Nanos(1), ..KernelStalls::default() };

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_compared_as_the_kernel_prints_them() {
+    fn file_compares_values_as_the_kernel_prints_them() {
         #[rustfmt::skip]
         let table = [
             // file, written, printed

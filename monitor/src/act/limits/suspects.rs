@@ -66,7 +66,7 @@ mod tests {
     use isobar_core::model::settings::WrittenLimit;
 
     #[test]
-    fn who_may_have_written_is_told_by_who_runs() {
+    fn suspects_are_named_by_running_processes() {
         type Runs = &'static [(u32, &'static str)];
         #[rustfmt::skip]
         let table: [(Runs, &str, &str, &str); 5] = [

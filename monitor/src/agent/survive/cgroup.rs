@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_and_a_margin_is_protected_until_the_end() {
+    fn protected_keeps_use_and_a_margin_until_drop() {
         let me = format!("{}\n", std::process::id());
         let wanted = WANTED.to_string();
         #[rustfmt::skip]
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_its_own_alone_is_left_as_it_is() {
+    fn protected_leaves_shared_cgroups_alone() {
         type Change = dyn Fn(&mut Sample);
         let me = format!("{}\n", std::process::id());
         let (dir, sample) = tree("max", "0", &me);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_meanwhile_stays() {
+    fn protected_leaves_another_writers_value() {
         let me = format!("{}\n", std::process::id());
         let (dir, sample) = tree("max", "0", &me);
         let (protected, _) = Protected::begin(dir.path(), &sample);
