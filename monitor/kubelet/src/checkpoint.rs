@@ -9,7 +9,7 @@ use isobar_core::model::cpuset::CpuSet;
 
 mod json;
 
-use json::{Document, Entries};
+use json::Document;
 
 /// Which form a state file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,22 +55,15 @@ pub struct State {
 }
 
 impl State {
-    /// What `text` says.
     #[must_use]
     pub fn read(text: &str) -> Self {
-        let (document, sum) = match json::parse(text) {
-            Ok(parsed) => parsed,
-            Err(problem) => return Self { problems: vec![problem], ..Self::default() },
-        };
-        let Document { policy, default, entries, pods, .. } = &document;
-        let mut state = Self {
-            version: Some(document.version),
-            policy: Some(policy.clone()),
-            default_text: Some(default.clone()),
-            is_intact: sum.is_right,
-            ..Self::default()
-        };
-        if !state.is_intact {
+        let Document { version, policy, default, containers, pods, is_intact } =
+            match json::parse(text) {
+                Ok(document) => document,
+                Err(problem) => return Self { problems: vec![problem], ..Self::default() },
+            };
+        let mut state = Self { version: Some(version), is_intact, ..Self::default() };
+        if !is_intact {
             state.problems.push("checkpoint is corrupted".into());
         }
         match default.parse::<CpuSet>() {
@@ -80,21 +73,10 @@ impl State {
                 state.problems.push(problem);
             }
         }
-        match entries {
-            Entries::Null => {}
-            Entries::ById(containers) => state.assign("", containers),
-            Entries::ByPod(pods) => {
-                for (pod, containers) in pods {
-                    containers.iter().for_each(|containers| state.assign(pod, containers));
-                }
-            }
-        }
-        let of_pod = |(pod, cpus): (&String, &CpuSet)| Assignment {
-            pod: pod.clone(),
-            container: String::new(),
-            cpus: cpus.clone(),
-        };
-        state.assignments.extend(pods.iter().flatten().map(of_pod));
+        (state.policy, state.default_text) = (Some(policy), Some(default));
+        containers.iter().for_each(|(pod, containers)| state.assign(pod, containers));
+        let of_pod = |(pod, cpus)| Assignment { pod, container: String::new(), cpus };
+        state.assignments.extend(pods.into_iter().map(of_pod));
         state
     }
 
