@@ -32,7 +32,7 @@ pub fn admitted(pod: &Pod) -> Pod {
     pod
 }
 
-/// Adds to `requests` what only `defaults` has.
+/// Adds what `requests` lacks.
 fn fill(requests: &mut ResourceList, defaults: &ResourceList) {
     for (name, quantity) in defaults {
         requests.entry(name.clone()).or_insert(*quantity);

@@ -13,28 +13,23 @@ use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::{Node, Settings};
 use isobar_core::model::threshold::{Amount, Signal};
 
-/// CPU time.
 pub const CPU: &str = "cpu";
-/// Memory.
 pub const MEMORY: &str = "memory";
-/// Room on the file system of the kubelet.
+/// Bytes on the kubelet's file system.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
-/// Pods.
 pub const PODS: &str = "pods";
 /// Processes and threads: never part of a node's status.
 pub const PID: &str = "pid";
-/// Huge pages, before their size: `hugepages-2Mi`.
+/// Prefix; the page size follows: `hugepages-2Mi`.
 pub const HUGEPAGES: &str = "hugepages-";
 
-/// What is set aside of a node.
+/// What is reserved on a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation {
-    /// For Kubernetes' own daemons.
     pub kube: ResourceList,
-    /// For the system's.
     pub system: ResourceList,
-    /// To be left over by hard eviction thresholds.
+    /// Hard eviction thresholds.
     pub eviction: ResourceList,
 }
 
@@ -67,13 +62,13 @@ impl Reservation {
         Self { kube: kube_reserved, system: system_reserved, eviction }
     }
 
-    /// For daemons of both kinds: what pods are kept from by limits.
+    /// kube-reserved and system-reserved: what limits keep from pods.
     #[must_use]
     pub fn daemons(&self) -> ResourceList {
         sum(&self.system, &self.kube)
     }
 
-    /// All of it: what the scheduler must not give away.
+    /// With the eviction thresholds: what the scheduler must not assign.
     #[must_use]
     pub fn total(&self) -> ResourceList {
         sum(&self.daemons(), &self.eviction)
@@ -98,7 +93,7 @@ impl Reservation {
             .then(|| format!("invalid Node Allocatable configuration. {}", wrong.join(" ")))
     }
 
-    /// `status.allocatable`: what the scheduler may give away.
+    /// `status.allocatable`.
     #[must_use]
     pub fn allocatable(&self, capacity: &ResourceList) -> ResourceList {
         let mut left = less(capacity, &self.total());
@@ -112,7 +107,7 @@ impl Reservation {
     }
 }
 
-/// `from` less what `list` has of each resource, at least nothing.
+/// The difference per resource of `from`, at least 0.
 #[must_use]
 pub fn less(from: &ResourceList, list: &ResourceList) -> ResourceList {
     let left = |(name, of): (&String, &Quantity)| {
@@ -122,7 +117,7 @@ pub fn less(from: &ResourceList, list: &ResourceList) -> ResourceList {
     from.iter().map(left).collect()
 }
 
-/// Both lists together.
+/// The sum per resource.
 #[must_use]
 pub fn sum(one: &ResourceList, other: &ResourceList) -> ResourceList {
     let mut all = one.clone();
@@ -133,7 +128,7 @@ pub fn sum(one: &ResourceList, other: &ResourceList) -> ResourceList {
     all
 }
 
-/// What a signal counts, as far as `capacity` tells: bytes, or processes.
+/// Capacities by signal, in bytes or processes.
 #[must_use]
 pub fn signal_capacities(capacity: &ResourceList) -> BTreeMap<Signal, u64> {
     [
@@ -160,12 +155,11 @@ pub fn hard_thresholds(
         .collect()
 }
 
-/// A threshold as an amount, or as it was written where the capacity is not known.
+/// A threshold as an amount, or as a share if the capacity is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolved {
-    /// So much.
     Quantity(Quantity),
-    /// So much of something unknown.
+    /// A share of an unknown capacity.
     Share(Fraction),
 }
 

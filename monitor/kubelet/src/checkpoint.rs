@@ -11,46 +11,45 @@ mod json;
 
 use json::Document;
 
-/// Which form a state file has.
+/// Version of a state file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// Containers by their id.
+    /// Containers by id.
     V1,
     /// Containers by pod and name.
     V2,
-    /// And pods with CPUs of their own.
+    /// V2, and pods with exclusive CPUs.
     V3,
-    /// As the third, the document in a string.
+    /// V3 as text in `data`, and V2 beside it for older kubelets.
     V4,
 }
 
-/// CPUs that somebody has for itself.
+/// Exclusive CPUs of a container or a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// The pod's uid; empty in a file of the first form.
+    /// The pod's uid; empty in V1.
     pub pod: String,
-    /// The container's name, or its id in a file of the first form; empty for a whole pod.
+    /// The container's name, in V1 its id; empty for a whole pod.
     pub container: String,
-    /// Which.
     pub cpus: CpuSet,
 }
 
-/// What a state file says.
+/// The content of a state file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
-    /// Its form; `None` if it is not understood.
+    /// `None` if the file cannot be parsed.
     pub version: Option<Version>,
-    /// The policy that wrote it.
+    /// The policy that wrote the file.
     pub policy: Option<String>,
-    /// Where containers without CPUs of their own run, as it is written.
+    /// CPUs of containers without exclusive ones, as written.
     pub default_text: Option<String>,
-    /// The same as a set; `None` if it is none.
+    /// The same, parsed; `None` if invalid.
     pub default: Option<CpuSet>,
-    /// Who has CPUs for itself.
+    /// Exclusive CPUs.
     pub assignments: Vec<Assignment>,
-    /// The text is what the kubelet wrote.
+    /// The checksum is right.
     pub is_intact: bool,
-    /// Why the kubelet cannot read it, whatever its configuration.
+    /// Why the kubelet cannot read the file, in its words.
     pub problems: Vec<String>,
 }
 
@@ -121,7 +120,7 @@ impl State {
         refusals
     }
 
-    /// The static policy's own checks at start.
+    /// The static policy's checks at start.
     fn check_static(&self, default: &CpuSet, plan: Option<&Plan>, refusals: &mut Vec<String>) {
         if default.0.is_empty() {
             // An empty state is filled in, unless somebody has CPUs already.

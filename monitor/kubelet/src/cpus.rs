@@ -12,16 +12,16 @@ mod take;
 
 pub use take::take;
 
-/// What the configuration makes of the CPUs.
+/// How CPUs are divided.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// All there are.
+    /// All online CPUs.
     pub online: CpuSet,
-    /// Kept for daemons: no container has one of them for itself.
+    /// For daemons: no container gets one exclusively.
     pub reserved: CpuSet,
-    /// Where containers without CPUs of their own start out.
+    /// Where containers without exclusive CPUs start.
     pub default: CpuSet,
-    /// Reserved CPUs are out of bounds for pods altogether.
+    /// No container runs on reserved CPUs.
     pub strict: bool,
 }
 
@@ -63,14 +63,14 @@ impl Plan {
         Ok(Self { online, reserved, default, strict })
     }
 
-    /// CPUs that the state file must account for.
+    /// The CPUs that the state file must contain.
     #[must_use]
     pub fn managed(&self) -> CpuSet {
         if self.strict { minus(&self.online, &self.reserved) } else { self.online.clone() }
     }
 }
 
-/// CPU time set aside for daemons, in thousandths of a CPU.
+/// Reserved CPU time, in thousandths of a CPU.
 fn reserved_time(settings: &Settings) -> u64 {
     let reservation = Reservation::of(settings, &ResourceList::new());
     reservation.daemons().get(CPU).map_or(0, |cpu| cpu.to_milli())
@@ -83,7 +83,7 @@ pub fn shared_pool_millicores(default: &CpuSet, reserved: &CpuSet) -> u64 {
     u64::try_from(minus(default, reserved).0.len()).unwrap_or(u64::MAX).saturating_mul(1_000)
 }
 
-/// What is worth a warning, although the kubelet would start.
+/// What an operator should know although the kubelet would start.
 #[must_use]
 pub fn warnings(node: &Node, plan: &Plan, shared_millicores: u64) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -104,13 +104,11 @@ pub fn warnings(node: &Node, plan: &Plan, shared_millicores: u64) -> Vec<String>
     warnings
 }
 
-/// The CPUs of `one` that are not in `other`.
 #[must_use]
 pub fn minus(one: &CpuSet, other: &CpuSet) -> CpuSet {
     CpuSet(one.0.difference(&other.0).copied().collect())
 }
 
-/// The CPUs that are in both.
 #[must_use]
 pub fn common(one: &CpuSet, other: &CpuSet) -> CpuSet {
     CpuSet(one.0.intersection(&other.0).copied().collect())

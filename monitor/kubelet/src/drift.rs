@@ -9,40 +9,36 @@ use isobar_core::model::machine::Found;
 use isobar_core::model::shares;
 use isobar_core::model::units::Bytes;
 
-/// One file that does not hold what it should.
+/// A limit file that differs from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Drift {
-    /// The cgroup.
     pub cgroup: CgroupPath,
-    /// The file in it.
     pub file: String,
-    /// What it should hold.
+    /// The configured value.
     pub configured: u64,
-    /// What it holds: a number, or `max`; `None` if there is no such file.
+    /// A number or `max`; `None` if the file does not exist.
     pub live: Option<String>,
-    /// What follows.
     pub why: Why,
 }
 
-/// What follows from a difference.
+/// What the difference means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Why {
-    /// The cgroup is not there, so nothing holds.
+    /// The cgroup does not exist, so nothing is enforced.
     NoCgroup,
-    /// Its controller is off, so nothing can be enforced.
+    /// The controller is off, so nothing is enforced.
     NoController,
-    /// More is allowed than was meant.
+    /// More is allowed than configured.
     Looser,
-    /// Less is allowed than was meant.
+    /// Less is allowed than configured.
     Tighter,
-    /// The right shares, as a weight on the runtimes' scale: the kubelet did not write it.
+    /// The right shares on the container runtimes' scale of weights: not written by the kubelet.
     RuntimesScale,
 }
 
 impl Why {
-    /// In words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -55,15 +51,13 @@ impl Why {
     }
 }
 
-/// The cgroups that the kubelet limits, as they were found; `None` for one that is not named.
+/// The limited cgroups as found; `None` if not configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Live {
-    /// Of all pods.
+    /// kubepods.
     pub pods: Found,
-    /// Of Kubernetes' daemons.
     pub kube_reserved: Option<Found>,
-    /// Of the system's.
     pub system_reserved: Option<Found>,
 }
 

@@ -12,32 +12,30 @@ use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::{Enforcement, Node};
 use isobar_core::model::shares;
 
-/// The limits of one cgroup. What is `None` is not written.
+/// The limits of one cgroup; `None` is not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// `memory.max`, in bytes.
     pub memory_max: Option<u64>,
-    /// The CPU time as shares.
+    /// CPU shares.
     pub cpu_shares: Option<u64>,
-    /// `cpu.weight`, which the kubelet makes of them.
+    /// `cpu.weight`, computed from the shares.
     pub cpu_weight: Option<u64>,
-    /// `pids.max`.
     pub pids_max: Option<u64>,
-    /// `hugetlb.<size>.max`, in bytes, by the kernel's name of the size: `2MB`.
+    /// `hugetlb.<size>.max` by the kernel's name of the page size: `2MB`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub hugetlb_max: BTreeMap<String, u64>,
 }
 
-/// What is written, level by level.
+/// The enforced limits by level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Enforced {
-    /// On kubepods.
+    /// kubepods.
     pub pods: Limits,
-    /// On the cgroup of Kubernetes' daemons; `None` if nothing is.
+    /// `None` if not enforced.
     pub kube_reserved: Option<Limits>,
-    /// On that of the system's.
+    /// `None` if not enforced.
     pub system_reserved: Option<Limits>,
 }
 
@@ -76,7 +74,7 @@ impl Enforced {
 }
 
 impl Limits {
-    /// Everything that `list` has a limit for. CPU time becomes a weight, never a quota.
+    /// All limits of `list`. CPU time becomes a weight, never a quota.
     fn of(list: &ResourceList) -> Self {
         let value = |name| list.get(name).map(|amount| amount.to_u64());
         let cpu = list.get(CPU).map(|cpu| shares::shares(cpu.to_milli()));
@@ -89,7 +87,7 @@ impl Limits {
         }
     }
 
-    /// The files that are written, and what into each.
+    /// File names and values.
     #[must_use]
     pub fn files(&self) -> Vec<(String, u64)> {
         let Self { memory_max, cpu_weight, pids_max, hugetlb_max, .. } = self;
@@ -100,7 +98,7 @@ impl Limits {
         named.chain(huge).collect()
     }
 
-    /// The CPU time alone; `None` if nothing is set aside, which the kubelet refuses.
+    /// CPU weight alone; `None` if nothing is reserved, which the kubelet refuses.
     #[must_use]
     pub fn compressible(list: &ResourceList) -> Option<Self> {
         let full = Self::of(list);
@@ -117,7 +115,7 @@ impl Limits {
     }
 }
 
-/// Huge pages in a list: the kernel's name of the size, and how many bytes of them.
+/// Huge pages in `list`: the kernel's name of the page size, and bytes.
 fn huge(list: &ResourceList) -> impl Iterator<Item = (String, u64)> {
     list.iter().filter_map(|(name, amount)| {
         let size = name.strip_prefix(HUGEPAGES)?.parse().ok()?;
@@ -125,7 +123,7 @@ fn huge(list: &ResourceList) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-/// The kernel's name of a size of huge pages: `mem_fmt`, mm/hugetlb_cgroup.c.
+/// The kernel's name of a huge page size: `mem_fmt`, mm/hugetlb_cgroup.c.
 fn huge_size(size: Quantity) -> String {
     match size.to_u64() {
         size if size >= 1 << 30 => format!("{}GB", size >> 30),

@@ -10,30 +10,26 @@ use super::oom;
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::workload::{Container, Pod};
 
-/// A mirror pod's own hash, and a static pod's: the uid that the cgroups of the pod go by.
+/// A mirror pod's and a static pod's hash, which is in the name of the pod's cgroup.
 const HASHES: [&str; 2] = ["kubernetes.io/config.mirror", "kubernetes.io/config.hash"];
 
-/// Scores that would be right.
+/// A range of correct scores, ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scores {
-    /// The lowest.
     pub from: i32,
-    /// The highest.
     pub to: i32,
-    /// Of what.
     pub of: Whose,
 }
 
-/// What has a score.
+/// What a score belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Whose {
-    /// A container of the pod.
     Container,
-    /// The pod's sandbox, which a path does not tell from a container.
+    /// A sandbox: its path does not differ from a container's.
     Sandbox,
-    /// A container, if its pod is node-critical, which a path does not tell.
+    /// A container of a node-critical pod: its path does not tell.
     NodeCritical,
 }
 
@@ -42,19 +38,19 @@ impl Scores {
         Self { from: score, to: score, of }
     }
 
-    /// True if `score` is among them.
+    /// True if `score` is in the range.
     #[must_use]
     pub fn has(&self, score: i32) -> bool {
         (self.from..=self.to).contains(&score)
     }
 }
 
-/// The pods of a node, by the uid that their cgroups go by.
+/// A node's pods, by the uid in their cgroups' names.
 #[derive(Debug, Clone, Default)]
 pub struct Pods<'a>(BTreeMap<&'a str, &'a Pod>);
 
 impl<'a> Pods<'a> {
-    /// Pods without a uid run nowhere.
+    /// Pods without a uid have no cgroup.
     #[must_use]
     pub fn new(pods: &'a [Pod]) -> Self {
         let mut by_uid = BTreeMap::new();
@@ -73,13 +69,13 @@ impl<'a> Pods<'a> {
     }
 }
 
-/// The container of `pod` that the runtime calls `id`.
+/// The container with the runtime's `id`.
 #[must_use]
 pub fn container<'a>(pod: &'a Pod, id: &str) -> Option<&'a Container> {
     pod.containers.iter().find(|container| container.id.as_deref() == Some(id))
 }
 
-/// Of a container in a pod that is known by its class alone.
+/// For a container of which only the pod's QoS class is known.
 #[must_use]
 pub fn of_class(class: QosClass) -> Vec<Scores> {
     let (from, to) = match class {

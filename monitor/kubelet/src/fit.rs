@@ -12,19 +12,18 @@ use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::request::{is_pod_level, is_supported, of_containers, of_pod};
 use isobar_core::model::workload::{Pod, Resources};
 
-/// How much of one resource is asked for.
+/// Requests and allocatable of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fit {
-    /// Which.
     pub resource: String,
-    /// By all pods together.
+    /// Sum over all pods.
     pub requested: Quantity,
-    /// What there is for them; `None` if it is not known.
+    /// `None` if unknown.
     pub allocatable: Option<Quantity>,
-    /// What is left; negative if it does not suffice.
+    /// Negative if the pods do not fit.
     pub free: Option<Quantity>,
-    /// It suffices, or is not asked for at all.
+    /// True if it is enough, or if no pod requests it.
     pub fits: bool,
 }
 

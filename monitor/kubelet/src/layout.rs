@@ -13,15 +13,14 @@ use isobar_core::model::machine::Found;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::units::{Bytes, MilliCpu};
 
-/// How the node is laid out.
+/// The node's cgroup layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Layout {
-    /// The three cgroups.
     pub cgroups: Vec<Group>,
-    /// What runs in none of them.
+    /// Processes in none of the three cgroups.
     pub outside: Outside,
-    /// Daemons that use more than is set aside for them.
+    /// Daemons that use more than their reservation.
     pub outgrown: Vec<Outgrown>,
 }
 
@@ -31,68 +30,58 @@ pub struct Layout {
 pub struct Group {
     /// `kubepods`, `kube-reserved` or `system-reserved`.
     pub name: &'static str,
-    /// Where it is, or would be; `None` if the configuration names none.
+    /// `None` if the configuration names none.
     pub path: Option<CgroupPath>,
-    /// It is there.
     pub exists: bool,
 }
 
-/// What runs outside the three.
+/// Processes outside the three cgroups.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outside {
-    /// Processes, kernel threads apart.
+    /// Without kernel threads.
     pub processes: usize,
-    /// Kernel threads: they live in the root, and nobody can move them.
+    /// They live in the root and cannot be moved.
     pub kernel_threads: usize,
-    /// Resident memory of the processes; what they share is counted once for each.
+    /// Resident memory; shared pages count once for each process.
     pub memory: Bytes,
-    /// The one with the most resident memory.
+    /// The process with the most resident memory.
     pub biggest: Option<Resident>,
 }
 
-/// A process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resident {
-    /// Resident memory; `None` for one that has none, as a zombie.
+    /// `None` for a process without any, such as a zombie.
     pub memory: Option<Bytes>,
-    /// Its number.
     pub pid: u32,
-    /// What it is called.
     pub name: String,
-    /// Where it runs.
     pub cgroup: CgroupPath,
-    /// It is a kernel thread.
     #[serde(skip)]
     pub is_kernel: bool,
 }
 
-/// Daemons that use more than is set aside for them.
+/// Daemons that use more than their reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outgrown {
-    /// Their cgroup.
     pub cgroup: CgroupPath,
-    /// Of what.
     pub resource: &'static str,
-    /// What they use: of memory the working set, of CPU time the last second's.
+    /// Memory: the working set. CPU: the use of the last second.
     pub used: Quantity,
-    /// What is set aside.
+    /// The reservation.
     pub reserved: Quantity,
 }
 
-/// CPU use of the two reserved cgroups; `None` if it was not watched.
+/// CPU use of the two reserved cgroups; `None` if not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Of Kubernetes' daemons.
     pub kube: Option<MilliCpu>,
-    /// Of the system's.
     pub system: Option<MilliCpu>,
 }
 
 impl Layout {
-    /// The layout of a node. `processes` are all that run on it.
+    /// `processes` are all of the node.
     #[must_use]
     pub fn of(
         live: &Live,
@@ -141,7 +130,7 @@ impl Outside {
     }
 }
 
-/// Whether `path` is `home` or lies below it.
+/// Whether `path` is `home` or below it.
 fn is_within(path: &CgroupPath, home: &CgroupPath) -> bool {
     let mut above = path.segments();
     home.segments().all(|segment| above.next() == Some(segment))

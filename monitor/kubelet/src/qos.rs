@@ -7,7 +7,7 @@ use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::workload::{ContainerKind, Pod};
 
-/// Resources that a class depends on.
+/// Resources that the QoS class depends on.
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 
 /// The class of `pod`: the one that its status names, which stands for as long as it lives, else
@@ -49,7 +49,7 @@ pub fn computed(pod: &Pod) -> QosClass {
 
 type Sums<'a> = BTreeMap<&'a str, Quantity>;
 
-/// What counts of `list`: a resource of 0 is as if it were not there.
+/// Amounts of 0 do not count.
 fn positive(list: &ResourceList) -> Sums<'_> {
     let positive = |name: &&str| list.get(*name).filter(|q| **q > Quantity::ZERO).copied();
     COUNTED.into_iter().filter_map(|name| Some((name, positive(&name)?))).collect()

@@ -18,38 +18,34 @@ use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::settings::{Enforcement, Node, Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
 
-/// The machine that limits are written on.
+/// The machine to write to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ground {
-    /// What it has.
     pub capacity: ResourceList,
-    /// The cgroups that the kubelet limits, as they were found.
     pub live: Live,
-    /// The controllers that the root of the tree offers: the kubelet looks no further.
+    /// Controllers of the root cgroup: the kubelet looks no further.
     pub offered: BTreeSet<String>,
-    /// Its online CPUs.
     pub topology: Topology,
-    /// CPUs that containers have for themselves, as the CPU manager's state tells.
+    /// Exclusive CPUs, from the CPU manager's state.
     pub exclusive: CpuSet,
 }
 
-/// What is to be written.
+/// The plan: what to write, and what is refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// In the order in which it is to be written.
+    /// In the order of writing.
     pub writes: Vec<LimitWrite>,
-    /// Levels of which nothing is.
+    /// Levels that are not written.
     pub refused: Vec<Refusal>,
 }
 
-/// A level of which nothing is written.
+/// A level that is not written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which: `kubepods`, `kube-reserved`, `reserved CPUs`.
+    /// `kubepods`, `kube-reserved`, `reserved CPUs`, ...
     pub level: &'static str,
-    /// Why not: where the kubelet would not start either, in its words.
+    /// Where the kubelet would not start either, in its words.
     pub why: String,
-    /// What to do about it.
     pub remedy: String,
 }
 
@@ -167,28 +163,28 @@ impl Writes {
     }
 }
 
-/// The files of `limits`; huge pages only where the root has their controller, as the kubelet.
+/// The files of `limits`; huge pages only if the root has the controller, as the kubelet does.
 fn files(limits: &Limits, ground: &Ground) -> impl Iterator<Item = (String, u64)> {
     let has_huge_pages = ground.offered.contains("hugetlb");
     let files = limits.files().into_iter();
     files.filter(move |(file, _)| has_huge_pages || !file.starts_with("hugetlb."))
 }
 
-/// Daemons for whom something is set aside.
+/// One of the two reserved cgroups.
 struct Daemons<'a> {
     level: &'static str,
-    /// The key that sets it aside.
+    /// The configuration key of the reservation.
     key: &'static str,
     name: &'a str,
     is_enforced: bool,
     reserved: &'a ResourceList,
     limits: Option<&'a Limits>,
     found: Option<&'a Found>,
-    /// Where the other daemons are.
+    /// The other reserved cgroup.
     other: Option<&'a Found>,
 }
 
-/// In the kubelet's order.
+/// system-reserved first, as the kubelet does.
 fn both<'a>(
     node: &'a Node,
     ground: &'a Ground,
@@ -223,7 +219,7 @@ fn both<'a>(
 }
 
 impl Daemons<'_> {
-    /// Why nothing is written for them; `None` too if nobody asked for it.
+    /// `None` if the limits can be written, or if none are configured.
     fn refusal(&self, ground: &Ground) -> Option<Refusal> {
         let Self { level, key, name, .. } = self;
         let refused = |why: String, remedy: String| Some(Refusal::new(level, why, remedy));

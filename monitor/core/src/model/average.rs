@@ -29,13 +29,13 @@ const ONE: u64 = 1 << SHIFT;
 /// thousandth after it.
 const LONGEST_GAP: u64 = 1_000;
 
-/// A total and the moment at which it was read.
+/// A cumulative total and the time at which it was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reading {
-    /// When, on any clock that does not jump.
+    /// A monotonic clock.
     pub at: Nanos,
-    /// What was read.
+    /// Stall time so far.
     pub total: Nanos,
 }
 
@@ -69,7 +69,7 @@ pub struct Average {
 }
 
 impl Average {
-    /// Starts from nothing: `total` is what had been there before.
+    /// Averages start at 0; `total` is the counter at `now`.
     #[must_use]
     pub fn new(now: Nanos, total: Nanos) -> Self {
         Self { next_update: now.plus(PERIOD), last_update: now, counted: total, loads: [0; 3] }
@@ -123,19 +123,16 @@ impl Average {
         self.update(now.at, now.total);
     }
 
-    /// Over ten seconds.
     #[must_use]
     pub fn avg10(&self) -> Percent {
         printed(self.loads[0])
     }
 
-    /// Over a minute.
     #[must_use]
     pub fn avg60(&self) -> Percent {
         printed(self.loads[1])
     }
 
-    /// Over five minutes.
     #[must_use]
     pub fn avg300(&self) -> Percent {
         printed(self.loads[2])

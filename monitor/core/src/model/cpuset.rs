@@ -7,17 +7,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A set of CPU numbers. Empty prints as the empty text.
+/// CPU numbers; the empty set prints as the empty text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuSet(pub BTreeSet<u32>);
 
-/// Why a text is no set of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CpuSetError {
-    /// A part is neither a number below 65536 nor two of them with a dash between.
+    /// Not a number below 65536, and not a range of two.
     #[error("{0:?} is no CPU number and no range of them, as 8 or 0-3")]
     Number(String),
-    /// A range runs backwards.
+    /// The range's end is below its start.
     #[error("the range {0:?} runs backwards")]
     Backwards(String),
 }

@@ -11,27 +11,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::units::Nanos;
 
-/// A length of time that prints and parses as Go's. May be negative, as Go's may.
+/// A duration that parses and prints as Go's, in nanoseconds. May be negative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(pub i64);
 
-/// Why a text is no length of time; the texts are Go's.
+/// Go's error texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// No number where one must be, or out of range.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
     /// A number without a unit.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(String),
-    /// A unit that does not exist.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
-    UnknownUnit {
-        /// The unit.
-        unit: String,
-        /// The whole text.
-        text: String,
-    },
+    UnknownUnit { unit: String, text: String },
 }
 
 impl From<Nanos> for GoDuration {
@@ -41,7 +34,7 @@ impl From<Nanos> for GoDuration {
 }
 
 impl GoDuration {
-    /// As a length that cannot be negative; below 0 is 0.
+    /// Negative durations become 0.
     #[must_use]
     pub fn nanos(self) -> Nanos {
         Nanos(u64::try_from(self.0).unwrap_or(0))
@@ -107,10 +100,10 @@ impl FromStr for GoDuration {
     }
 }
 
-/// As large as the smallest duration is negative.
+/// 2^63 ns, the absolute value of the smallest duration.
 const LARGEST: i128 = 1 << 63;
 
-/// `whole.fraction` times `scale`, cut to whole nanoseconds; `None` if `whole` is out of range.
+/// `whole.fraction` times `scale`, truncated to nanoseconds; `None` if `whole` is out of range.
 fn nanos(whole: &str, fraction: &str, scale: i64) -> Option<i128> {
     // More digits than this are below a nanosecond of an hour.
     const DIGITS: usize = 18;

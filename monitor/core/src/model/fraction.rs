@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Fraction(f32);
 
 impl Fraction {
-    /// `percent` as the kubelet reads it; `None` outside 0 to 100, and for what is no number.
+    /// `percent` in float32, as the kubelet has it; `None` outside 0 to 100.
     #[must_use]
     pub fn of_percent(percent: f32) -> Option<Self> {
         Self::checked(percent / 100.0)
@@ -45,7 +45,7 @@ impl fmt::Display for Fraction {
     }
 }
 
-/// Digits behind the point, beyond which a percentage is no longer told exactly.
+/// Most decimals that are tried.
 const LONGEST: usize = 12;
 
 impl PartialEq for Fraction {

@@ -4,15 +4,15 @@
 use crate::model::cgroup::CgroupPath;
 use crate::model::settings::{CgroupDriver, Node};
 
-/// The cgroup of all pods, as its internal name has it.
+/// Internal name of the cgroup of all pods.
 const KUBEPODS: &str = "kubepods";
-/// That of Burstable pods, below it.
+/// Internal name of the slice of Burstable pods.
 pub const BURSTABLE: &str = "burstable";
-/// That of BestEffort pods. Guaranteed ones have none: they lie beside the two.
+/// Internal name of the slice of BestEffort pods. Guaranteed pods have no slice of their own.
 pub const BEST_EFFORT: &str = "besteffort";
 const SLICE: &str = ".slice";
 
-/// The path of the cgroup with these components; none is the root.
+/// The path of the cgroup with these name components; none is the root.
 #[must_use]
 pub fn path(driver: CgroupDriver, components: &[&str]) -> CgroupPath {
     match driver {
@@ -40,7 +40,7 @@ pub fn kubepods(node: &Node) -> CgroupPath {
     below_root(node, [KUBEPODS])
 }
 
-/// The cgroup of all pods of a class of service that has one.
+/// The slice of a QoS class: [`BURSTABLE`] or [`BEST_EFFORT`].
 #[must_use]
 pub fn of_class(node: &Node, class: &str) -> CgroupPath {
     below_root(node, [KUBEPODS, class])

@@ -5,63 +5,45 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupPath;
 
-/// A pod's class of service, as its cgroup's path tells it.
+/// A pod's QoS class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum QosClass {
-    /// Every container's requests equal its limits.
     Guaranteed,
-    /// Some request or limit is set.
     Burstable,
-    /// None is set.
     BestEffort,
 }
 
-/// Which runtime named a container's cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
-    /// `cri-containerd-<id>.scope`.
+    /// `cri-containerd-<id>.scope`
     Containerd,
-    /// `crio-<id>.scope`.
+    /// `crio-<id>.scope`
     CriO,
-    /// `docker-<id>.scope`.
+    /// `docker-<id>.scope`
     Docker,
-    /// A bare id, as the cgroupfs driver has it: any of them.
+    /// A bare id: the cgroupfs driver does not name the runtime.
     Unknown,
 }
 
-/// What a cgroup is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum Place {
-    /// The root: the whole node.
+    /// The root cgroup.
     Node,
-    /// The cgroup of all pods: its limits are the enforced allocatable.
+    /// The cgroup of all pods. Its limits are the enforced allocatable.
     Kubepods,
-    /// The slice of all Burstable or of all BestEffort pods.
-    Qos {
-        /// Whose slice.
-        class: QosClass,
-    },
-    /// One pod.
+    /// The slice of all Burstable or all BestEffort pods.
+    Qos { class: QosClass },
+    /// A pod's cgroup.
     Pod {
-        /// Dashes as in the API; a static pod's is a bare hash.
+        /// With dashes, as in the API; a static pod's uid is a bare hash.
         uid: String,
-        /// Its class.
         class: QosClass,
     },
-    /// One container (or sandbox: the path does not tell) of a pod.
-    Container {
-        /// Its pod.
-        pod: String,
-        /// Its class.
-        class: QosClass,
-        /// The runtime's id.
-        id: String,
-        /// Which runtime.
-        runtime: Runtime,
-    },
-    /// Anything else: a systemd slice, service or scope, or a cgroup of somebody's own.
+    /// A container or a sandbox: the path does not tell them apart.
+    Container { pod: String, class: QosClass, id: String, runtime: Runtime },
+    /// Any other cgroup: a systemd slice, service or scope.
     #[default]
     Other,
 }
@@ -97,7 +79,7 @@ impl Place {
         Self::in_pod(class, uid, segments)
     }
 
-    /// A pod, or with `below` something in it.
+    /// A pod, or the container `below` it.
     fn in_pod<'a>(
         class: QosClass,
         uid: Option<String>,
@@ -113,9 +95,9 @@ impl Place {
     }
 }
 
-/// How the kubelet's cgroup driver spells the names below the cgroup of all pods.
+/// How the kubelet's cgroup driver spells names below the cgroup of all pods.
 enum Names<'a> {
-    /// The cgroupfs driver: each directory has its own name alone.
+    /// cgroupfs driver: each directory has its plain name.
     Plain,
     /// The systemd driver: a slice repeats the names of the slices above it, joined with dashes,
     /// and a dash of its own becomes an underscore. Holds the slice reached so far.
@@ -123,7 +105,7 @@ enum Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// The spelling, if `segment` is the cgroup of all pods.
+    /// `None` if `segment` is not the cgroup of all pods.
     fn below_kubepods(segment: &'a str) -> Option<Self> {
         if segment == "kubepods" {
             return Some(Self::Plain);
@@ -132,7 +114,7 @@ impl<'a> Names<'a> {
         (slice.rsplit('-').next() == Some("kubepods")).then_some(Self::Slices(slice))
     }
 
-    /// The own name of the child directory `segment`; `None` if it is not spelled like one.
+    /// The plain name of the child directory `segment`; `None` if the driver would not spell it so.
     fn step_into(&mut self, segment: &'a str) -> Option<&'a str> {
         match self {
             Self::Plain => Some(segment),

@@ -8,13 +8,10 @@ use super::units::{Micros, Percent};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
-    /// Over the last ten seconds.
     pub avg10: Percent,
-    /// Over the last minute.
     pub avg60: Percent,
-    /// Over the last five minutes.
     pub avg300: Percent,
-    /// Since boot, or since the cgroup was made.
+    /// Since boot, or since the cgroup was created.
     pub total: Micros,
 }
 
@@ -23,9 +20,7 @@ pub struct Line {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pressure {
-    /// At least one task was kept waiting.
     pub some: Option<Line>,
-    /// Every task that was not idle was kept waiting.
     pub full: Option<Line>,
 }
 
@@ -34,12 +29,9 @@ pub struct Pressure {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pressures {
-    /// `cpu.pressure`.
     pub cpu: Option<Pressure>,
-    /// `memory.pressure`.
     pub memory: Option<Pressure>,
-    /// `io.pressure`.
     pub io: Option<Pressure>,
-    /// `irq.pressure`, Linux 6.1+ with interrupt time accounting.
+    /// Linux 6.1+ with interrupt time accounting.
     pub irq: Option<Pressure>,
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// Resource names and how much of each: requests, limits, reservations, capacity.
 pub type ResourceList = std::collections::BTreeMap<String, Quantity>;
 
-/// How a quantity was written, and so how it is printed.
+/// The notation in which a quantity was written and is printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Powers of 1000: `n u m k M G T P E`.
@@ -29,36 +29,35 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// A fixed-point number in billionths. Compares by value, however it was written.
+/// A fixed-point number in billionths. Comparison ignores the notation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quantity {
     nanos: i128,
     format: Format,
 }
 
-/// Why a text is no quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// No number, or something after it that is no suffix.
+    /// No number, or an invalid suffix.
     #[error(
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     Format,
-    /// The suffix is none of those that exist; they are case-sensitive.
+    /// Suffixes are case-sensitive.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// More than some 8e28, or longer than 256 characters.
+    /// Above about 8e28, or longer than 256 characters.
     #[error("the quantity is out of range")]
     Range,
 }
 
-/// One unit in billionths.
+/// One in billionths.
 const UNIT: i128 = 1_000_000_000;
-/// A binary quantity is cut to this, as Go does: `maxAllowed`, what an `int64` holds.
+/// Go caps binary quantities here: `maxAllowed`, the largest `int64`.
 const CAP: i128 = (i64::MAX as i128) * UNIT;
-/// Longer texts are no quantities.
+/// In characters. Longer texts are refused.
 const LONGEST: usize = 256;
-/// Beyond this power of ten every text that is not too long is out of range, or vanishes.
+/// Beyond this power of ten, every text of the allowed length overflows or rounds to 1.
 const FURTHEST: u32 = 320;
 
 const DECIMAL: [(&str, i32); 10] = [
@@ -77,7 +76,6 @@ const BINARY: [(&str, u32); 6] =
     [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 impl Quantity {
-    /// Nothing.
     pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
 
     /// Bytes, printed in powers of 1024.
@@ -92,37 +90,37 @@ impl Quantity {
         Self { nanos: i128::from(n) * UNIT, format: Format::DecimalSi }
     }
 
-    /// Thousandths, as CPU time is counted.
+    /// CPU time in thousandths of a CPU.
     #[must_use]
     pub fn milli(n: u64) -> Self {
         Self { nanos: i128::from(n) * (UNIT / 1_000), format: Format::DecimalSi }
     }
 
-    /// In whole units, rounded away from zero: Go's `Value()`.
+    /// Whole units, rounded away from zero: Go's `Value()`.
     #[must_use]
     pub fn value(self) -> i128 {
         div_away(self.nanos, UNIT)
     }
 
-    /// In thousandths, rounded away from zero: Go's `MilliValue()`.
+    /// Thousandths, rounded away from zero: Go's `MilliValue()`.
     #[must_use]
     pub fn milli_value(self) -> i128 {
         div_away(self.nanos, UNIT / 1_000)
     }
 
-    /// In billionths: exact.
+    /// Billionths, exact.
     #[must_use]
     pub fn nanos(self) -> i128 {
         self.nanos
     }
 
-    /// [`Quantity::value`] as bytes or another count; below 0 is 0.
+    /// [`Quantity::value`]; negative values become 0.
     #[must_use]
     pub fn to_u64(self) -> u64 {
         u64::try_from(self.value().max(0)).unwrap_or(u64::MAX)
     }
 
-    /// [`Quantity::milli_value`]; below 0 is 0.
+    /// [`Quantity::milli_value`]; negative values become 0.
     #[must_use]
     pub fn to_milli(self) -> u64 {
         u64::try_from(self.milli_value().max(0)).unwrap_or(u64::MAX)
@@ -140,34 +138,34 @@ impl Quantity {
         self.nanos < 0
     }
 
-    /// Both together, in the format of `self`, or of `other` if `self` is zero.
+    /// The sum, in the notation of `self`, or of `other` if `self` is zero.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nanos: self.nanos.saturating_add(other.nanos), format }
     }
 
-    /// The difference; may be negative. Format as in [`Quantity::plus`].
+    /// The difference, which may be negative; notation as in [`Quantity::plus`].
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nanos: self.nanos.saturating_sub(other.nanos), format }
     }
 
-    /// `self`, or zero in its format if it is negative.
+    /// Negative quantities become 0.
     #[must_use]
     pub fn at_least_zero(self) -> Self {
         Self { nanos: self.nanos.max(0), ..self }
     }
 
-    /// How it was written.
+    /// The notation it was written in.
     #[must_use]
     pub fn format(self) -> Format {
         self.format
     }
 }
 
-/// Rounded away from zero.
+/// Division that rounds away from zero.
 fn div_away(n: i128, by: i128) -> i128 {
     let whole = n / by;
     if n % by == 0 { whole } else { whole + n.signum() }
@@ -225,14 +223,11 @@ impl FromStr for Quantity {
     }
 }
 
-/// What the suffix multiplies by.
+/// The power that a suffix stands for.
 #[derive(Debug, Clone, Copy)]
 enum Scale {
-    /// Power of two.
     Binary(u32),
-    /// Power of ten.
     Decimal(i32),
-    /// Power of ten, written as `e3`.
     Exponent(i32),
 }
 
@@ -258,7 +253,7 @@ impl Scale {
         Ok(Self::Exponent(if exponent.starts_with('-') { -power } else { power }))
     }
 
-    /// `digits / 10^n_fraction`, scaled, in billionths rounded up.
+    /// `digits / 10^n_fraction` times the suffix, in billionths, rounded up.
     fn nanos(self, digits: BigInt, n_fraction: i32) -> Result<i128, QuantityError> {
         let (twos, tens) = match self {
             Self::Binary(power) => (power, 0),

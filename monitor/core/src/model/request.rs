@@ -37,25 +37,25 @@ pub fn of_containers(pod: &Pod, resource: &str) -> Quantity {
     running.plus(sidecars).max(starting)
 }
 
-/// What one container asks for.
+/// The container's request.
 #[must_use]
 pub fn of_container(container: &Container, resource: &str) -> Quantity {
     of(&container.resources.requests, resource)
 }
 
-/// What `whole`, a pod's own resources, asks for: only what can be set for a whole pod counts.
+/// The pod-level request. Resources that cannot be set for a pod count as 0.
 #[must_use]
 pub fn of_pod(whole: &Resources, resource: &str) -> Quantity {
     if is_supported(resource) { of(&whole.requests, resource) } else { Quantity::ZERO }
 }
 
-/// Whether `whole` sets anything that can be set for a whole pod: `IsPodLevelResourcesSet`.
+/// Whether a pod-level request or limit is set: `IsPodLevelResourcesSet`.
 #[must_use]
 pub fn is_pod_level(whole: &Resources) -> bool {
     whole.requests.keys().chain(whole.limits.keys()).any(|name| is_supported(name))
 }
 
-/// Whether `resource` can be set for a whole pod.
+/// Whether a pod can have a request for `resource` as a whole.
 #[must_use]
 pub fn is_supported(resource: &str) -> bool {
     ["cpu", "memory"].contains(&resource) || resource.starts_with("hugepages-")

@@ -2,13 +2,13 @@
 //! In: thousandths of a CPU. Out: what the kubelet or the runtime writes.
 //! Source: kubelet `pkg/kubelet/cm/helpers_linux.go`; opencontainers/cgroups `utils.go`.
 
-/// The fewest shares there are.
+/// The kernel's minimum.
 pub const MIN_SHARES: u64 = 2;
-/// The most shares there are.
+/// The kernel's maximum.
 pub const MAX_SHARES: u64 = 262_144;
-/// The largest `cpu.weight`.
+/// The kernel's maximum.
 const MAX_WEIGHT: u64 = 10_000;
-/// Shares of a request in thousandths of a CPU: `MilliCPUToShares`.
+/// Shares for a CPU request in thousandths of a CPU: `MilliCPUToShares`.
 #[must_use]
 pub fn shares(milli: u64) -> u64 {
     if milli == 0 {
@@ -28,7 +28,7 @@ pub fn weight(shares: u64) -> u64 {
     1 + shares.saturating_sub(MIN_SHARES) * 9_999 / 262_142
 }
 
-/// The shares that the kubelet takes a `cpu.weight` for, when it reads one.
+/// The shares that the kubelet derives from a `cpu.weight`.
 #[must_use]
 pub fn shares_of_weight(weight: u64) -> u64 {
     weight.saturating_sub(1).saturating_mul(262_142) / 9_999 + MIN_SHARES
@@ -66,9 +66,9 @@ pub fn container_weight(shares: u64) -> u64 {
     low
 }
 
-/// Binary digits behind the point of a logarithm.
+/// Binary digits after the point of a logarithm.
 const FRACTION: u32 = 48;
-/// One, as a logarithm counts it.
+/// 1.0 as a logarithm.
 const ONE: u128 = 1 << FRACTION;
 /// What counts as equal, in units of a logarithm times a logarithm. At 1,024 shares both sides
 /// are equal, but cut off at their ends; nowhere else do they come nearer than a thousand times

@@ -5,26 +5,22 @@ use std::str::FromStr;
 
 use super::cpuset::CpuSet;
 
-/// Where one CPU lies. Each number is unique on the whole machine.
+/// Where a CPU is. Numbers are unique on the whole machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuPlace {
-    /// The core: the number of its lowest CPU, as the kubelet numbers cores.
+    /// Number of the core's lowest CPU, as the kubelet numbers cores.
     pub core: u32,
-    /// The socket.
     pub socket: u32,
-    /// The NUMA node.
     pub node: u32,
 }
 
-/// The online CPUs of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// Where each lies.
     pub cpus: BTreeMap<u32, CpuPlace>,
 }
 
 impl Topology {
-    /// CPUs of which nothing is known: each is a core of its own, all in one socket.
+    /// CPUs without known topology: one core each, one socket.
     #[must_use]
     pub fn flat(cpus: &CpuSet) -> Self {
         let place = |cpu: &u32| (*cpu, CpuPlace { core: *cpu, ..CpuPlace::default() });
@@ -43,19 +39,17 @@ impl Topology {
         Self { cpus: told.iter().map(number).collect() }
     }
 
-    /// All of them.
     #[must_use]
     pub fn all(&self) -> CpuSet {
         CpuSet(self.cpus.keys().copied().collect())
     }
 
-    /// How many cores there are.
     #[must_use]
     pub fn n_cores(&self) -> usize {
         self.cpus.values().map(|place| place.core).collect::<BTreeSet<_>>().len()
     }
 
-    /// These CPUs alone; others are as if they were not there.
+    /// The topology of these CPUs alone.
     #[must_use]
     pub fn only(&self, cpus: &CpuSet) -> Self {
         let kept = self.cpus.iter().filter(|(cpu, _)| cpus.0.contains(cpu));
@@ -63,33 +57,22 @@ impl Topology {
     }
 }
 
-/// Why a text is no topology.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     /// A line is not four numbers.
     #[error(
         "line {line}: expected `CPU,Core,Socket,Node` as `lscpu -p=CPU,Core,Socket,Node` prints, found {found:?}"
     )]
-    Line {
-        /// Counted from 1.
-        line: usize,
-        /// What it says.
-        found: String,
-    },
-    /// A CPU has two lines.
+    Line { line: usize, found: String },
+    /// Two lines name the same CPU.
     #[error("line {line}: CPU {cpu} is there twice")]
-    Twice {
-        /// Counted from 1.
-        line: usize,
-        /// Which.
-        cpu: u32,
-    },
-    /// There is no line.
+    Twice { line: usize, cpu: u32 },
+    /// No line names a CPU.
     #[error("no CPU in it: give what `lscpu -p=CPU,Core,Socket,Node` prints")]
     Empty,
 }
 
-/// What `lscpu -p=CPU,Core,Socket,Node` prints. A machine without NUMA has an empty last field.
+/// Parses `lscpu -p=CPU,Core,Socket,Node`. A machine without NUMA has an empty last field.
 impl FromStr for Topology {
     type Err = TopologyError;
 

@@ -15,10 +15,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Percent(pub u16);
 
 impl Percent {
-    /// All of the time.
     pub const FULL: Self = Self(100_00);
 
-    /// `part` of `whole`, at most [`Percent::FULL`]; nothing of nothing is 0.
+    /// `part` of `whole`, at most [`Percent::FULL`]; 0 of 0 is 0.
     #[must_use]
     pub fn share(part: u64, whole: u64) -> Self {
         if whole == 0 {
@@ -53,7 +52,6 @@ impl fmt::Display for Percent {
     }
 }
 
-/// A length of time in nanoseconds.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -61,23 +59,22 @@ impl fmt::Display for Percent {
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// One second.
     pub const SECOND: Self = Self(1_000_000_000);
 
-    /// The time from `earlier` to `self`; zero if it runs backwards.
+    /// Time from `earlier` to `self`; 0 if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// Both together; stops at the largest number there is.
+    /// Saturating sum.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self(self.0.saturating_add(more.0))
     }
 }
 
-/// A length of time in microseconds, as PSI and `cpu.stat` count it.
+/// Microseconds, as PSI and `cpu.stat` count.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -97,7 +94,7 @@ impl From<Micros> for Nanos {
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-/// Processor use, in thousandths of one CPU (`1500` is one and a half CPUs).
+/// CPU use in thousandths of a CPU.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -105,7 +102,7 @@ pub struct Bytes(pub u64);
 pub struct MilliCpu(pub u64);
 
 impl MilliCpu {
-    /// CPU time `used` within `wall` time.
+    /// `used` CPU time per `wall` time.
     #[must_use]
     pub fn rate(used: Nanos, wall: Nanos) -> Self {
         if wall.0 == 0 {

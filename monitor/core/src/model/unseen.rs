@@ -5,12 +5,12 @@
 
 use super::units::Nanos;
 
-/// Intervals up to this are watched, a late tick or two included.
+/// Longest interval that counts as watched: a late tick or two.
 const LONGEST: Nanos = Nanos(5 * Nanos::SECOND.0);
-/// What an interval lasts as a rule.
+/// The normal interval.
 const USUAL: Nanos = Nanos::SECOND;
 
-/// The part of an interval between two samples that nobody watched; 0 as a rule.
+/// The unwatched part of an interval between two samples; normally 0.
 #[must_use]
 pub fn unseen(interval: Nanos) -> Nanos {
     if interval > LONGEST { interval.since(USUAL) } else { Nanos(0) }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::topology::{CpuPlace, Topology};
 
-/// `n` CPUs of `topology`, or all if there are not as many.
+/// `n` CPUs of `topology`, or all if it has fewer.
 #[must_use]
 pub fn take(topology: &Topology, n: usize) -> CpuSet {
     let mut taking = Taking { topology, free: topology.clone(), needed: n, taken: BTreeSet::new() };
@@ -39,7 +39,7 @@ pub fn take(topology: &Topology, n: usize) -> CpuSet {
     CpuSet(taking.taken)
 }
 
-/// A kind of group, by what of a CPU's place says which group it is in.
+/// A level of the topology: the number of a CPU's core, socket or NUMA node.
 #[derive(Clone, Copy)]
 struct Level {
     of: fn(&CpuPlace) -> u32,

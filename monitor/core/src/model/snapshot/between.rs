@@ -44,7 +44,7 @@ impl Snapshot {
     }
 }
 
-/// Time from sample to sample by the boot clock; 0 if there is no such time.
+/// Time between the samples by the boot clock; 0 if there is none.
 fn elapsed(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Nanos {
     let Some(prev) = prev else { return Nanos(0) };
     let interval = next.at.boot.since(prev.at.boot);
@@ -64,7 +64,6 @@ struct Pair<'a> {
     prev: &'a Sample,
     next: &'a Sample,
     interval: Nanos,
-    /// The kernel side's counters, if both samples have them.
     kernel: Option<(&'a KernelStalls, &'a KernelStalls)>,
     tables: Option<(Tables<'a>, Tables<'a>)>,
 }
@@ -91,7 +90,7 @@ impl<'a> Pair<'a> {
         if sound { window } else { self.interval }
     }
 
-    /// CPUs that can have been at work: those of the start, and those plugged in since.
+    /// CPUs that may have run: those online at the start, and those plugged in since.
     fn n_cpus(&self, at_start: u32) -> u64 {
         let cpus = self.kernel.map_or(&[][..], |(_, after)| &after.cpus);
         let seen = cpus.iter().filter(|cpu| cpu.switches > 0).count();
@@ -124,7 +123,7 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
     scope
 }
 
-/// One cgroup. A path that was removed and made again has another id, and so no `before`.
+/// One cgroup. A path that was removed and created again has a new id, so it has no `before`.
 fn scope(id: CgroupId, cgroup: &Cgroup, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Scope {
     let mut scope = Scope {
         path: cgroup.path.clone(),
@@ -150,7 +149,6 @@ fn scope(id: CgroupId, cgroup: &Cgroup, pair: Option<&Pair<'_>>, averages: &mut 
     scope
 }
 
-/// Who made whom wait.
 fn aggressions(pair: &Pair<'_>, doubts: &mut Doubts) -> Vec<Blame> {
     let Some((before, after)) = pair.kernel else { return Vec::new() };
     if !(before.covers.waits && after.covers.waits) {

@@ -10,7 +10,6 @@ use crate::model::sample::Sample;
 use crate::model::stall::KernelStalls;
 use crate::model::units::Nanos;
 
-/// Victim and aggressor.
 type Pair = (CgroupId, CgroupId);
 
 /// The pairs that gained time, longest first. A cgroup that waits for itself is one of them.

@@ -3,26 +3,25 @@
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::stall::{CpuStall, GroupStall, KernelStalls, MemoryStall};
 
-/// One scope's counters; `None` for what was not measured, which is never the same as 0.
+/// One scope's counters; `None` if not measured, which is not 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counters<'a> {
-    /// Unions of contention, CPU by CPU.
+    /// Contention per CPU.
     pub(super) cpus: Option<&'a [CpuStall]>,
     /// Waits in task time.
     pub(super) waits: Option<&'a GroupStall>,
-    /// True if `waits` can be split into throttling and contention.
+    /// True if the programs tell throttling from contention.
     pub(super) split: bool,
-    /// Memory stalls.
     pub(super) memory: Option<&'a MemoryStall>,
 }
 
-/// One sample's tables, in which to find the counters of a scope.
+/// One sample's eBPF counters.
 #[derive(Debug)]
 pub(super) struct Tables<'a> {
     kernel: &'a KernelStalls,
-    /// The counters of a cgroup that never waited: it has no entry.
+    /// Zeros, for a cgroup that never waited and so has no entry.
     never: GroupStall,
-    /// Its queues, if it has any.
+    /// Zeros, for its CPUs.
     calm: Vec<CpuStall>,
 }
 
@@ -38,7 +37,6 @@ impl<'a> Tables<'a> {
         self.covered(Some(&self.kernel.cpus), waits, Some(&self.kernel.memory))
     }
 
-    /// One cgroup.
     pub(super) fn group(&self, id: CgroupId, cgroup: &Cgroup) -> Counters<'_> {
         let group = match self.kernel.groups.get(&id) {
             Some(group) => group,
@@ -57,7 +55,7 @@ impl<'a> Tables<'a> {
         self.covered(cpus, Some(group), Some(&group.memory))
     }
 
-    /// Leaves out what no attached program can tell.
+    /// Drops what no attached program measures.
     fn covered<'c>(
         &self,
         cpus: Option<&'c [CpuStall]>,
@@ -75,7 +73,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// `cpu.weight` exists wherever the controller is on.
+/// `cpu.weight` exists only where the controller is on.
 fn has_cpu_controller(cgroup: &Cgroup) -> bool {
     cgroup.cpu.weight.is_some()
 }

@@ -9,7 +9,7 @@ use super::{CpuWait, MemoryCauseWait, MemoryWait, Scope, Waited};
 use crate::model::stall::{CpuStall, GroupStall, MemoryStall};
 use crate::model::units::{Nanos, Percent};
 
-/// Fills in whatever was measured in both samples.
+/// Fills in what was measured in both samples.
 pub(super) fn fill(
     scope: &mut Scope,
     before: Counters<'_>,
@@ -63,7 +63,6 @@ fn contention(
     (Nanos(mean), per_cpu)
 }
 
-/// Run-queue wait in task time, whatever kept the tasks waiting.
 fn run_queue_wait(before: &GroupStall, after: &GroupStall, deltas: &mut Deltas<'_>) -> CpuWait {
     CpuWait {
         wait: deltas.waited(before.wait, after.wait),
@@ -72,7 +71,7 @@ fn run_queue_wait(before: &GroupStall, after: &GroupStall, deltas: &mut Deltas<'
     }
 }
 
-/// Adds the causes, and the histogram: without them it would show quotas as contention.
+/// Adds causes and histogram. Without causes the histogram would show throttling as contention.
 fn split_by_cause(
     all: CpuWait,
     before: &GroupStall,
@@ -93,7 +92,6 @@ fn split_by_cause(
     }
 }
 
-/// Memory stall by cause.
 fn memory_wait(before: &MemoryStall, after: &MemoryStall, deltas: &mut Deltas<'_>) -> MemoryWait {
     let any = deltas.union_waited(before.any, after.any);
     let causes = after.causes.iter().map(|(&cause, after)| {

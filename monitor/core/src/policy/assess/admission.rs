@@ -7,15 +7,13 @@ use crate::model::pod::QosClass;
 use crate::model::workload::{Pod, Toleration};
 use crate::policy::assess::critical::is_critical;
 
-/// The taint that the control plane sets for `MemoryPressure`, which has no value.
+/// The taint of `MemoryPressure`. It has no value.
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 
-/// Why a pod is refused: the status that the kubelet gives it.
+/// The status that the kubelet gives to a refused pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// `status.reason`.
     pub reason: &'static str,
-    /// `status.message`.
     pub message: String,
 }
 
@@ -40,7 +38,7 @@ pub fn admits(pod: &Pod, class: QosClass, pressure: &[NodePressure]) -> Result<(
     Err(Refusal { reason: "Evicted", message })
 }
 
-/// Classes of which an ordinary pod, one that is not critical and tolerates nothing, is refused.
+/// QoS classes whose ordinary pods (not critical, no tolerations) are refused.
 #[must_use]
 pub fn refused(pressure: &[NodePressure]) -> Vec<QosClass> {
     let classes = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];

@@ -17,22 +17,22 @@ use crate::model::settings::{ConditionRule, Conditions};
 use crate::model::snapshot::Snapshot;
 use crate::model::units::{Nanos, Percent};
 
-/// What is remembered of the conditions, by their names without prefix.
+/// The state of all conditions from tick to tick, by name without prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ConditionStanding(BTreeMap<String, Held>);
 
-/// What is remembered of one condition.
+/// The state of one condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Held {
     status: Status,
     since: Moment,
-    /// When it was last measured.
+    /// When the condition was last measured.
     judged: Option<Moment>,
-    /// What the last measurement made of it.
+    /// The result of the last measurement.
     phase: Phase,
-    /// Since when, without a break, there is reason to set it, or to clear it.
+    /// Since when there has been a reason to change the status.
     turning: Option<Nanos>,
 }
 
@@ -42,7 +42,7 @@ impl Held {
         Self { status, since: at, judged: None, phase, turning: None }
     }
 
-    /// How long there has been reason to turn; a clock that ran backwards begins anew.
+    /// How long there has been a reason to change; starts again if the clock ran backwards.
     fn turning_for(&mut self, now: Nanos) -> Nanos {
         let from = self.turning.filter(|from| *from <= now).unwrap_or(now);
         self.turning = Some(from);
@@ -107,7 +107,7 @@ fn phase(threshold: Percent, figures: Figures, holds: bool) -> Phase {
     }
 }
 
-/// Takes a measurement in.
+/// Applies a measurement.
 fn measured(
     held: &mut Held,
     figures: Figures,
@@ -140,7 +140,7 @@ fn measured(
     phase
 }
 
-/// Keeps what was last known until it is stale. Never makes a condition hold.
+/// Keeps the last status until it is stale. Never sets a condition to True.
 fn unmeasured(held: &mut Held, settings: &Conditions, at: Moment) -> Phase {
     held.turning = None;
     let is_fresh = held.judged.is_some_and(|judged| {

@@ -5,13 +5,13 @@
 use crate::model::decision::SparedReason;
 use crate::model::workload::Pod;
 
-/// Where the kubelet has a pod from: `file`, `http` or `api`.
+/// The source of a pod in the kubelet: `file`, `http` or `api`.
 pub const SOURCE: &str = "kubernetes.io/config.source";
-/// Set on the API's picture of a static pod.
+/// Set on the mirror pod, the API's copy of a static pod.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
-/// From this priority on a pod is critical: `SystemCriticalPriority`.
+/// Pods of this priority or higher are critical: `SystemCriticalPriority`.
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
-/// The class of pods that the node cannot do without.
+/// The priority class of pods that the node needs to work.
 const NODE_CRITICAL: &str = "system-node-critical";
 
 /// Why `pod` may never be evicted; `None` if it may.

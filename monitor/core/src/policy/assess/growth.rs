@@ -15,30 +15,31 @@ use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, working_set};
 use crate::model::units::{Bytes, Nanos, Percent};
 
-/// Rates are taken over so long.
+/// Growth is averaged over this window.
 const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// Over less than this, one allocation would look like a trend.
+/// Over less time, a single allocation would look like growth.
 const SHORTEST: Nanos = Nanos(2 * Nanos::SECOND.0);
-/// Readings kept are at least so far apart, so that they are few however often a tick comes.
+/// Minimum distance of stored readings, however fast the ticks come.
 const APART: Nanos = Nanos(Nanos::SECOND.0 / 2);
 
-/// Fewer scanned pages say nothing: `vmpressure_win`, mm/vmpressure.c.
+/// With fewer scanned pages efficiency is unknown: `vmpressure_win`, mm/vmpressure.c.
 const FEWEST_SCANNED: u64 = 512;
-/// From here on reclaim is at no loss: the kernel's `medium` (60 of 100 in vain).
+/// Reclaim efficiency above which all cache counts as available: `vmpressure_level_med` (60 of 100
+/// pages in vain).
 const GOOD: u64 = 40_00;
-/// Up to here it is in vain: the kernel's `critical` (95 of 100).
+/// Reclaim efficiency below which no cache counts: `vmpressure_level_critical` (95 of 100 in vain).
 const VAIN: u64 = 5_00;
 
-/// Memory is low when no more than this part of it is left.
+/// Memory is low if a tenth or less of it is left.
 const LOW: u64 = 10;
 
-/// Readings of both scopes.
+/// The readings of both scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GrowthStanding {
     system: VecDeque<Reading>,
     kubepods: VecDeque<Reading>,
-    /// Whose readings the pods' are: a cgroup made again begins anew.
+    /// The cgroup that the readings are of: a new kubepods starts again.
     kubepods_id: CgroupId,
 }
 
@@ -47,21 +48,21 @@ pub struct GrowthStanding {
 #[serde(rename_all = "camelCase")]
 struct Reading {
     at: Nanos,
-    /// What is in use and could not be had at once, and what was swapped out: it was asked for.
+    /// Memory in use and not reclaimable, plus swap.
     demand: Bytes,
     reclaim: Option<Reclaim>,
 }
 
-/// What could be had: at once, and by reclaim.
+/// Memory that is free, and memory that reclaim could free.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     free: Bytes,
     cache: Bytes,
-    /// Reclaim in vain means that the cache cannot be had.
+    /// Whether poor reclaim efficiency reduces the cache that counts.
     in_vain_counts: bool,
 }
 
-/// Both scopes; one whose memory was not read is left out.
+/// One outlook per scope; a scope whose memory was not read is left out.
 pub fn outlooks(
     sample: &Sample,
     kubepods: Option<(CgroupId, &Scope)>,
@@ -107,7 +108,7 @@ pub fn low(
     outlooks.iter().filter(is_low).map(|outlook| outlook.scope).collect()
 }
 
-/// The node: what the kernel calls available, of which `MemFree` is there at once.
+/// The node: `MemAvailable`, of which `MemFree` is free at once.
 fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let memory = sample.node.memory?;
     let used = memory.total.0.saturating_sub(memory.available.0);
@@ -146,7 +147,7 @@ fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
     Some((Reading { at, demand, reclaim }, room))
 }
 
-/// Takes a reading in; the newest is always the last, the oldest of the window the first.
+/// Adds a reading. The last is the newest, the first the oldest of the window.
 fn push(ring: &mut VecDeque<Reading>, reading: Reading) {
     if ring.back().is_some_and(|last| last.at >= reading.at) {
         ring.clear();
@@ -194,14 +195,15 @@ fn left(room: Room, efficiency: Option<Percent>) -> Bytes {
     Bytes(room.free.0.saturating_add(u64::try_from(cache).unwrap_or(u64::MAX)))
 }
 
-/// Pages reclaimed of those scanned; `None` if too few were scanned, or a counter ran backwards.
+/// Share of scanned pages that were reclaimed; `None` if too few were scanned or a counter
+/// decreased.
 fn efficiency(then: Reclaim, now: Reclaim) -> Option<Percent> {
     let scanned = now.scanned.checked_sub(then.scanned)?;
     let reclaimed = now.reclaimed.checked_sub(then.reclaimed)?;
     (scanned >= FEWEST_SCANNED).then(|| Percent::share(reclaimed, scanned))
 }
 
-/// So much a second.
+/// Per second.
 fn rate(amount: u64, over: Nanos) -> u64 {
     if over.0 == 0 {
         return 0;
@@ -210,7 +212,7 @@ fn rate(amount: u64, over: Nanos) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// Until nothing is left; `None` if it does not grow.
+/// Time until nothing is left; `None` without growth.
 fn lasts(Bytes(left): Bytes, growth: u64) -> Option<Nanos> {
     let nanos = (u128::from(left) * u128::from(Nanos::SECOND.0)).checked_div(u128::from(growth))?;
     Some(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))

@@ -11,13 +11,13 @@ use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Nanos, Percent};
 
-/// Since when each pressure threshold that is met has been met.
+/// Since when each met pressure threshold has been met.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PressureStanding(Vec<(PressureThreshold, Nanos)>);
 
 impl PressureStanding {
-    /// Time that nobody watched counts for no grace period.
+    /// Time without samples does not count towards a grace period.
     pub(super) fn pass_over(&mut self, unseen: Nanos) {
         for (_, since) in &mut self.0 {
             *since = since.plus(unseen);
@@ -107,7 +107,7 @@ fn measured(
     }
 }
 
-/// At or above it; for exhaustion, at or below.
+/// At or above the threshold; exhaustion at or below.
 fn is_met(on: PressureSignal, measured: u64) -> bool {
     match on {
         PressureSignal::Cpu(at) | PressureSignal::Memory(at) | PressureSignal::Disk(at) => {
@@ -118,10 +118,10 @@ fn is_met(on: PressureSignal, measured: u64) -> bool {
     }
 }
 
-/// Memory that lasts no longer than this leaves no time to ask anybody.
+/// Memory that runs out this soon leaves no time for an eviction through the API.
 const EMERGENCY: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// True where memory is about to end.
+/// True if memory is about to run out.
 pub(crate) fn is_emergency(trigger: &Trigger, measured: u64) -> bool {
     let Trigger::Pressure(threshold) = trigger else { return false };
     is_exhaustion(threshold.on) && Nanos(measured) <= EMERGENCY
@@ -131,7 +131,7 @@ fn is_exhaustion(on: PressureSignal) -> bool {
     matches!(on, PressureSignal::Exhaustion(_))
 }
 
-/// True for what memory would relieve.
+/// True if freed memory would help.
 pub(super) fn is_memory(met: &Met) -> bool {
     match met.threshold {
         Trigger::Pressure(threshold) => {

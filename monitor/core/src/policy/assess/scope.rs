@@ -5,10 +5,10 @@ use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
 
-/// Why nothing is known of the pods.
+/// Why nothing is known about the pods.
 pub const NO_KUBEPODS: &str = "there is no cgroup of all pods (kubepods) on this node";
 
-/// The top of the cgroup v2 tree.
+/// The root of the cgroup v2 tree.
 pub fn root(sample: &Sample) -> Option<&Cgroup> {
     sample.cgroups.values().find(|cgroup| cgroup.path.is_root())
 }
@@ -27,13 +27,13 @@ pub fn kubepods(snapshot: &Snapshot) -> Option<(CgroupId, &Scope)> {
 pub struct Home<'a>(Option<&'a CgroupPath>);
 
 impl<'a> Home<'a> {
-    /// Below the cgroup of all pods; anywhere, where there is none.
+    /// Without a cgroup of all pods, pods may be anywhere.
     pub fn of(paths: impl Iterator<Item = &'a CgroupPath>) -> Self {
         let all = paths.filter(|path| Place::of(path) == Place::Kubepods);
         Self(all.min_by_key(|path| (path.segments().count(), *path)))
     }
 
-    /// True of `path` if it lies in there.
+    /// Whether `path` is the cgroup of all pods or below it.
     pub fn holds(self, path: &CgroupPath) -> bool {
         let mut above = path.segments();
         self.0.is_none_or(|home| home.segments().all(|name| above.next() == Some(name)))

@@ -12,15 +12,15 @@ use crate::model::threshold::Signal;
 use crate::model::units::Nanos;
 use crate::policy::assess::scope;
 
-/// A larger limit is none: cAdvisor's `maxMemorySize`, 2^62.
+/// cAdvisor takes a larger limit for none: `maxMemorySize`, 2^62.
 const LARGEST_LIMIT: u64 = 1 << 62;
 
-/// What is left of something, and of how much.
+/// Available amount and capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Left {
     available: u64,
     capacity: u64,
-    /// When it was read.
+    /// When it was read, on the boot clock.
     at: Nanos,
 }
 
@@ -71,7 +71,7 @@ fn memory(sample: &Sample) -> Result<Left, String> {
     Ok(below(total, used, sample.at.boot))
 }
 
-/// What the pods' working set leaves of their limit.
+/// The limit of kubepods less its working set.
 fn allocatable(sample: &Sample, kubepods: Option<&Cgroup>) -> Result<Left, String> {
     let kubepods = kubepods.ok_or(scope::NO_KUBEPODS)?;
     let unread = |file: &str| format!("{file} of {} was not read", kubepods.path);
@@ -102,7 +102,6 @@ fn inodes(file: Filesystem, at: Nanos) -> Result<Left, String> {
     Ok(Left { available: file.inodes_free, capacity: file.inodes, at })
 }
 
-/// Threads that could still be made.
 fn pids(sample: &Sample) -> Result<Left, String> {
     let max = sample.node.max_threads.ok_or("pid_max and threads-max were not read")?;
     let running = sample.node.n_threads.ok_or("/proc/loadavg was not read")?;

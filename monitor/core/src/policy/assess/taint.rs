@@ -5,7 +5,7 @@ use crate::model::condition::{Condition, Resource, Status};
 use crate::model::decision::Taint;
 use crate::model::settings::Conditions;
 
-/// The domain of the keys, unless the prefix brings its own.
+/// The domain of the taint keys, unless the prefix has one.
 const DOMAIN: &str = "node.kubernetes.io/";
 
 /// One taint for each resource of which a condition holds. A condition that is Unknown holds off

@@ -17,38 +17,38 @@ use crate::model::settings::Eviction;
 use crate::model::threshold::{Signal, Threshold};
 use crate::model::units::Nanos;
 
-/// What is remembered of thresholds from tick to tick.
+/// The state of all thresholds from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ThresholdStanding {
-    /// Since when each threshold that is met has been met.
+    /// Since when each met threshold has been met.
     first_observed: Vec<(Threshold, Nanos)>,
     /// Those that were met for their grace period at the last tick: `thresholdsMet`. They stay met
     /// until their minimum reclaim is there as well.
     met: Vec<Threshold>,
-    /// When each node condition was last seen.
+    /// When each node condition was last met.
     last_observed: BTreeMap<NodePressure, Nanos>,
-    /// The node conditions that held at the last tick.
+    /// Node conditions that held at the last tick.
     held: BTreeSet<NodePressure>,
-    /// When each signal was read that was judged at the last tick.
+    /// When each signal of the last tick was read.
     read: BTreeMap<Signal, Nanos>,
 }
 
-/// What one tick came to.
+/// The result of one tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Thresholds that are met, in the order in which they are relieved.
+    /// Met thresholds, in the order in which they are relieved.
     pub met: Vec<Met>,
     /// Node conditions that hold.
     pub pressure: Vec<NodePressure>,
-    /// Signals that were read anew since the last tick.
+    /// Signals with a new reading since the last tick.
     pub fresh: BTreeSet<Signal>,
-    /// Node conditions that changed.
+    /// Changes of node conditions.
     pub events: Vec<Event>,
 }
 
 impl ThresholdStanding {
-    /// Time that nobody watched counts for no grace period.
+    /// Time without samples does not count towards a grace period.
     pub(super) fn pass_over(&mut self, unseen: Nanos) {
         for (_, since) in &mut self.first_observed {
             *since = since.plus(unseen);
@@ -56,7 +56,7 @@ impl ThresholdStanding {
     }
 }
 
-/// Judges all `thresholds`, whose containerfs entries are [`rewritten`].
+/// Judges `thresholds`, whose containerfs entries were [`rewritten`].
 #[must_use]
 pub fn judge(
     settings: &Eviction,
@@ -115,12 +115,12 @@ pub fn judge(
     Verdict { met: all, pressure: pressure.into_iter().collect(), fresh, events }
 }
 
-/// Strictly less is left than the threshold says: `thresholdsMet`.
+/// Strictly less than the threshold is available: `thresholdsMet`.
 fn below(threshold: &Threshold, seen: &Observation) -> bool {
     threshold.value.of(seen.capacity) > seen.available
 }
 
-/// The same with the minimum reclaim on top.
+/// The same, with the minimum reclaim added.
 fn unreclaimed(threshold: &Threshold, seen: &Observation) -> bool {
     wanted(threshold, seen) > seen.available
 }
@@ -138,7 +138,7 @@ fn is_same(one: &Threshold, other: &Threshold) -> bool {
     key(one) == key(other)
 }
 
-/// The kubelet's condition for a signal.
+/// The node condition of a signal.
 #[must_use]
 pub fn condition(signal: Signal) -> NodePressure {
     match signal {
@@ -165,7 +165,7 @@ fn pressure(
     last_observed.keys().copied().chain(met).collect()
 }
 
-/// The kubelet's `thresholdsUpdatedStats`: never seen before, undated, or strictly newer.
+/// First reading, undated, or strictly newer: `thresholdsUpdatedStats`.
 fn is_newer(read: Nanos, last: Option<Nanos>) -> bool {
     read == Nanos(0) || last.is_none_or(|last| read > last)
 }

@@ -61,7 +61,7 @@ fn sentence(condition: &Condition, decision: &Decision) -> String {
     format!("{kind} is {status} for {since}: {what}")
 }
 
-/// What would end the conditions that hold.
+/// What ends each condition that holds.
 pub(super) fn ends(decision: &Decision) -> Vec<String> {
     let held = decision.conditions.iter().filter(|condition| condition.status == Status::True);
     held.map(|condition| {

@@ -19,19 +19,17 @@ use crate::model::units::{Nanos, Percent};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The decision's tick.
     pub tick: u64,
-    /// What is short or contended, by which figures and since when.
+    /// What is short or contended, with numbers and since when.
     pub why: Vec<String>,
-    /// What is done about it, or why nothing is.
+    /// What the agent does about it, or why it does nothing.
     pub verdict: Vec<String>,
-    /// Who would go first, and what spares each of the others.
+    /// The first candidate, and why the others come later.
     pub candidates: Vec<String>,
-    /// What would have to be different for another verdict.
+    /// What would change the verdict.
     pub otherwise: Vec<String>,
 }
 
-/// Explains one decision.
 #[must_use]
 pub fn explain(decision: &Decision) -> Explanation {
     let now = decision.at.boot;
@@ -52,7 +50,7 @@ pub fn explain(decision: &Decision) -> Explanation {
     }
 }
 
-/// A threshold that is met, with its figures.
+/// A threshold that is met, with its numbers.
 fn told_met(met: &Met, now: Nanos) -> String {
     let (name, measured) = (met.threshold.name(), measured(&met.threshold, met.measured));
     let line = line(&met.threshold);
@@ -91,7 +89,7 @@ fn end_of(met: &Met) -> Option<String> {
     }
 }
 
-/// The line that a trigger draws, in its own unit.
+/// The threshold, in its own unit.
 fn line(trigger: &Trigger) -> String {
     match trigger {
         Trigger::Eviction(threshold) => match threshold.value {
@@ -108,7 +106,7 @@ fn line(trigger: &Trigger) -> String {
     }
 }
 
-/// A measured figure in the trigger's own unit.
+/// The measured value, in the threshold's unit.
 fn measured(trigger: &Trigger, measured: u64) -> String {
     match trigger {
         Trigger::Eviction(threshold) => threshold.signal.quantity(measured).to_string(),
@@ -123,7 +121,7 @@ fn measured(trigger: &Trigger, measured: u64) -> String {
     }
 }
 
-/// A length of time to the tenth of a second, as Go writes it.
+/// Tenths of a second, as Go writes durations.
 fn time(time: Nanos) -> String {
     let tenth = Nanos::SECOND.0 / 10;
     GoDuration::from(Nanos(time.0 / tenth * tenth)).to_string()

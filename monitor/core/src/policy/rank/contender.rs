@@ -11,13 +11,11 @@ use crate::model::units::Nanos;
 use crate::model::workload::{Owner, Pod};
 use crate::policy::assess::critical;
 
-/// Waiting that somebody causes, per second: task time, so it may outrun the clock.
+/// Waiting that a candidate causes, per second of wall time; task time, so it may exceed a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Harm {
-    /// Of others.
     pub others: Nanos,
-    /// Of itself.
     pub own: Nanos,
 }
 
@@ -30,51 +28,49 @@ impl Harm {
         self.others.0 / 1_000_000
     }
 
-    /// Nobody waits for it but itself.
+    /// True if only the candidate itself waits.
     #[must_use]
     pub fn is_own_alone(self) -> bool {
         self.millis() == 0 && self.own.0 >= 1_000_000
     }
 }
 
-/// One pod.
+/// A pod or service as the ranking sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contender {
-    /// `metadata.name`, or what is known in its place.
+    /// `metadata.name`, else the uid; of a service the last part of its path.
     pub name: String,
-    /// `metadata.namespace`; empty if not known.
     pub namespace: String,
-    /// `metadata.uid`; no two have the same.
+    /// `metadata.uid`, unique; of a service its path.
     pub uid: String,
-    /// Its class of service.
     pub class: QosClass,
-    /// `spec.priority`; none is 0.
+    /// `spec.priority`, else 0.
     pub priority: i32,
     /// What it asked for of what is short: of memory, CPU or (for inodes as well, as the kubelet
     /// has it) ephemeral storage. `None` if not known. Of pids and IO there is no request.
     pub request: Option<Quantity>,
-    /// What it uses of what is short; `None` if there are no statistics of it.
+    /// Usage of what is short; `None` if unknown.
     pub usage: Option<Quantity>,
-    /// Who waits because of it; `None` if not measured.
+    /// `None` if not measured.
     pub harm: Option<Harm>,
-    /// When it started, in seconds since 1970; `None` if not known.
+    /// Seconds since 1970; `None` if unknown.
     pub started: Option<i64>,
-    /// Pods of one owner may be one candidate together; `None` for a pod on its own.
+    /// Small pods of one owner may form a group; `None` for a pod without an owner.
     pub owner: Option<Owner>,
-    /// What an extended attribute of its cgroup says; never that it be left out, which spares it.
+    /// Prefer or avoid, from an extended attribute of the cgroup; omit sets `spared`.
     pub preference: Option<Preference>,
-    /// Why it may not be chosen, whatever is short.
+    /// Why it is never evicted.
     pub spared: Option<SparedReason>,
 }
 
-/// Labels by which a controller tells the pods of one template; for pods whose owner is not given.
+/// Labels that identify a controller's template, for pods without an owner reference.
 const TEMPLATE_LABELS: [&str; 3] =
     ["pod-template-hash", "controller-revision-hash", "pod-template-generation"];
-/// The label by which our own pods are known, and its value.
+/// The label and value that identify isobar's own pods.
 const OWN_LABEL: (&str, &str) = ("app.kubernetes.io/name", "isobar");
 
 impl Contender {
-    /// What the API says of a pod; use, request and harm are still to be told.
+    /// From the API; usage, request and harm are added later.
     #[must_use]
     pub fn of(pod: &Pod, class: QosClass, rules: &settings::Ranking) -> Self {
         Self {
@@ -93,7 +89,7 @@ impl Contender {
         }
     }
 
-    /// With what its cgroup's extended attributes say: to be left out spares it.
+    /// Applies the preference of its cgroup's extended attributes.
     #[must_use]
     pub fn preferred(self, preference: Option<Preference>) -> Self {
         match preference {
@@ -104,7 +100,7 @@ impl Contender {
         }
     }
 
-    /// A pod of which only its cgroup is known.
+    /// A pod of which only the cgroup is known.
     #[must_use]
     pub fn unknown(uid: &str, class: QosClass) -> Self {
         Self {

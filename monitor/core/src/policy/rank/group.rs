@@ -12,12 +12,12 @@ use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::units::Bytes;
 
-/// Pods that would go together.
+/// Pods that are evicted together.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// What they come to: the sum of what they use, asked for and do to others.
+    /// The sums of usage, request and harm.
     pub(super) sum: Contender,
-    /// Their uids, in order.
+    /// Uids, sorted.
     pub(super) members: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -
     groups
 }
 
-/// What pods of one group have in common.
+/// What the pods of one group share.
 #[derive(Debug)]
 struct Kin<'a> {
     pod: &'a Contender,
@@ -59,7 +59,7 @@ struct Kin<'a> {
     priority: i32,
     preference: Option<Preference>,
     exceeds: Option<Answer>,
-    /// The beginning of the owner's uid: most comparisons end here, without a look at the text.
+    /// First bytes of the owner's uid: most comparisons end here, without comparing texts.
     prefix: u128,
 }
 

@@ -25,22 +25,22 @@ use crate::model::units::Nanos;
 
 use taken::Share;
 
-/// Time in which what is remembered falls to some 40 %, as in a ten seconds' average.
+/// Time constant of the average: after ten seconds about 40 % of an old value is left.
 const MEMORY: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// Less than this a second is forgotten: a millionth of a CPU.
+/// A rate below a millionth of a CPU is dropped.
 const NOTHING: Nanos = Nanos(1_000);
-/// Levels of cgroups that are walked up to find the pod that a cgroup belongs to.
+/// Most levels that are walked up to find a cgroup's pod.
 const DEPTH: usize = 64;
 
-/// What is remembered of harm, from tick to tick.
+/// Averages of harm, from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HarmStanding {
-    /// Waiting for a CPU.
+    /// Waits for a CPU.
     pub cpu: Ledger,
-    /// Stalling on memory because the node or its allocatable is short.
+    /// Memory stalls because the node or its allocatable is short.
     pub memory: Ledger,
-    /// Asleep in IO wait.
+    /// IO wait.
     pub io: Ledger,
     /// Cgroups that could not be read lately: when they are back, nobody can say how much of what
     /// they hold was taken in the last interval.
@@ -48,42 +48,42 @@ pub struct HarmStanding {
     unread: BTreeSet<CgroupId>,
 }
 
-/// Harm of one kind, by who does it.
+/// Harm of one kind, by aggressor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Ledger {
-    /// It is measured; if not, nobody is known to do any, or none.
+    /// Without a measurement nothing is known: an absent entry is not 0.
     pub is_measured: bool,
-    /// It was measured before, and is not now.
+    /// Measured before, but not now.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_paused: bool,
-    /// By pod uid. Who is missing does none.
+    /// By pod uid. A missing pod causes none.
     pub pods: BTreeMap<String, Entry>,
-    /// By path, outside pods.
+    /// By path, for cgroups outside pods.
     pub outside: BTreeMap<CgroupPath, Entry>,
 }
 
-/// What one does, per second.
+/// Rates of one aggressor, per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Entry {
-    /// To whom.
+    /// Waiting that it causes.
     #[serde(flatten)]
     pub harm: Harm,
-    /// How much it takes of what is waited for: bytes of memory charged, or read and written.
+    /// Bytes of memory charged, or bytes read and written.
     pub taken: u64,
 }
 
-/// Whose doing something is.
+/// Who causes harm: a pod, or a cgroup outside pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Party {
-    /// A pod's, by uid.
+    /// By uid.
     Pod(String),
-    /// A cgroup's outside pods: a system service, as a rule.
+    /// By path; typically a system service.
     Outside(CgroupPath),
 }
 
-/// What each did in one interval; not yet per second.
+/// Totals of one interval, not yet per second.
 type Doings = BTreeMap<Party, Entry>;
 
 impl HarmStanding {
@@ -114,7 +114,7 @@ impl HarmStanding {
         self.forget_unread(before, sample);
     }
 
-    /// Cgroups that were there and are not stay in mind as long as anything fails to be read.
+    /// Cgroups that disappeared are remembered while a read fails, because they may come back.
     fn forget_unread(&mut self, before: &Sample, sample: &Sample) {
         let mut gaps = sample.gaps.iter();
         let any = [GapReason::Denied, GapReason::Torn, GapReason::Failed, GapReason::Full];
@@ -127,13 +127,13 @@ impl HarmStanding {
         self.unread.retain(|id| !sample.cgroups.contains_key(id));
     }
 
-    /// The ledger for what is short; `None` where nobody waits for it, or it is not measured.
+    /// The ledger for `need`; `None` if no task waits for it, or if it is not measured.
     #[must_use]
     pub fn ledger(&self, need: Need) -> Option<&Ledger> {
         self.of(need).filter(|ledger| ledger.is_measured)
     }
 
-    /// True if it was measured before who makes others wait for this, and is not now.
+    /// True if harm for `need` was measured before, but is not now.
     #[must_use]
     pub fn is_paused(&self, need: Need) -> bool {
         self.of(need).is_some_and(|ledger| ledger.is_paused)
@@ -226,10 +226,10 @@ impl Entry {
     }
 }
 
-/// The cgroups of a snapshot, and to whom each belongs.
+/// The cgroups of a snapshot, and the party that each belongs to.
 pub(super) struct Tree<'a> {
     parties: BTreeMap<CgroupId, Party>,
-    /// Cgroups with others below them.
+    /// Cgroups that have children.
     parents: BTreeSet<CgroupId>,
     snapshot: &'a Snapshot,
     workloads: &'a Workloads<'a>,

@@ -8,14 +8,14 @@ use crate::model::decision::{Candidate, Key, KeyValue, MeritKey, Order};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 
-/// By which figures pods are compared.
+/// By which figures candidates are compared.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     order: Order,
     need: Need,
-    /// There is somebody without statistics, so that having them decides.
+    /// Some candidate has no statistics, so the key decides.
     some_lack_stats: bool,
-    /// Somebody's cgroup says that it be preferred or avoided, so that this decides first.
+    /// Some candidate has a preference, so the key decides first.
     some_prefer: bool,
 }
 
@@ -26,26 +26,21 @@ pub(super) struct Scale {
 struct Merit {
     /// Preference, class and request in the upper half, priority in the lower.
     rank: u64,
-    /// Harm, larger first.
+    /// Larger first.
     harm: u64,
-    /// How much is known of its use.
     known: u8,
-    /// Use, larger first, in billionths.
+    /// In billionths, larger first.
     amount: i128,
-    /// Start, youngest first.
+    /// Youngest first.
     started: i64,
-    /// Where it is in the list that is sorted.
+    /// Index in the list that is sorted.
     at: u32,
 }
 
-/// Whether something is so; what is not known lies between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Answer {
-    /// It is.
     Yes,
-    /// Not known.
     Unknown,
-    /// It is not.
     No,
 }
 
@@ -56,12 +51,11 @@ impl Scale {
         Self { order, need, some_lack_stats, some_prefer }
     }
 
-    /// By which keys.
     pub(super) fn order(self) -> Order {
         self.order
     }
 
-    /// What is short.
+    /// The resource that is short.
     pub(super) fn need(self) -> Need {
         self.need
     }
@@ -145,7 +139,7 @@ impl Scale {
         }
     }
 
-    /// The same in words and numbers, in the order in which they decide.
+    /// The same as text and numbers, in the order in which they decide.
     pub(super) fn keys(self, contender: &Contender) -> Vec<MeritKey> {
         let stats = self.some_lack_stats.then(|| {
             let has_stats = contender.usage.is_some();
@@ -192,7 +186,7 @@ impl Scale {
             .collect()
     }
 
-    /// Excess, or use where there is no request to compare it with.
+    /// Excess over the request; usage where there is no request.
     fn amounts(self, contender: &Contender) -> [Option<(Key, KeyValue)>; 2] {
         let usage = contender.usage.map_or(KeyValue::Unknown, KeyValue::Quantity);
         match self.need {

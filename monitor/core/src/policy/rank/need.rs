@@ -4,24 +4,22 @@ use crate::model::condition::ScopeName;
 use crate::model::decision::Trigger;
 use crate::model::threshold::{PressureSignal, Signal};
 
-/// What there is too little of.
+/// The resource that is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
-    /// Memory: working sets, in bytes.
     Memory,
-    /// Disk space: ephemeral storage, in bytes.
+    /// Ephemeral storage, in bytes.
     Storage,
-    /// Inodes.
     Inodes,
-    /// Pids: processes.
+    /// Processes.
     Pids,
-    /// CPU time: CPUs.
+    /// CPU time, in CPUs.
     Cpu,
-    /// Disk time: bytes read and written a second.
+    /// Disk time: bytes read and written per second.
     Io,
 }
 
-/// For which signal a ranking is made.
+/// The signal that a ranking is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Purpose {
     name: &'static str,
@@ -30,7 +28,7 @@ pub struct Purpose {
 }
 
 impl Purpose {
-    /// That of what started relief.
+    /// For the threshold that started relief.
     #[must_use]
     pub fn of(trigger: &Trigger) -> Self {
         match trigger {
@@ -39,7 +37,7 @@ impl Purpose {
         }
     }
 
-    /// That of one of the kubelet's signals.
+    /// For one of the kubelet's signals.
     #[must_use]
     pub fn of_signal(signal: Signal) -> Self {
         let need = match signal {
@@ -66,26 +64,25 @@ impl Purpose {
         Self { name: on.name(scope), need, is_waiting }
     }
 
-    /// Every purpose there is: the kubelet's signals, then ours.
+    /// The kubelet's signals, then isobar's.
     pub fn all() -> impl Iterator<Item = Self> {
         let pressures = |scope| PressureSignal::ALL.map(|on| Self::of_pressure(scope, on));
         let ours = [ScopeName::System, ScopeName::Kubepods].into_iter().flat_map(pressures);
         Signal::ALL.into_iter().map(Self::of_signal).chain(ours)
     }
 
-    /// The one of that name.
+    /// The purpose for the signal `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|purpose| purpose.name == name)
     }
 
-    /// The signal's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.name
     }
 
-    /// What is short.
+    /// The resource that is short.
     #[must_use]
     pub fn need(self) -> Need {
         self.need

@@ -15,16 +15,16 @@ use crate::model::sample::Sample;
 use crate::model::settings::{Settings, WorkloadRule};
 use crate::model::snapshot::Snapshot;
 
-/// Where systemd keeps the first process.
+/// systemd's cgroup of the first process.
 const INIT: &str = "/init.scope";
 
-/// What is not touched in one snapshot.
+/// The protected cgroups of one snapshot.
 #[derive(Debug)]
 pub(super) struct Untouchable<'a> {
     snapshot: &'a Snapshot,
-    /// Cgroups that are, or have inside, one that is not touched.
+    /// Protected cgroups and their ancestors.
     holds: BTreeMap<CgroupId, SparedReason>,
-    /// Cgroups below which nothing is touched either.
+    /// Cgroups whose descendants are protected too.
     roofs: BTreeSet<CgroupId>,
     /// `kubeReservedCgroup` and `systemReservedCgroup`.
     reserved: Vec<CgroupPath>,
@@ -64,14 +64,14 @@ impl<'a> Untouchable<'a> {
         }
     }
 
-    /// Why nothing is done to this cgroup.
+    /// Why this cgroup is protected.
     fn why(&self, id: CgroupId) -> Option<SparedReason> {
         let is_below = || above(id, self.snapshot).any(|id| self.roofs.contains(&id));
         let held = self.holds.get(&id).copied();
         held.or_else(|| (!self.roofs.is_empty() && is_below()).then_some(SparedReason::NeverTouch))
     }
 
-    /// Pods that are spared, by uid.
+    /// Protected pods, by uid.
     pub(super) fn pods(&self) -> BTreeMap<&'a str, SparedReason> {
         let spared = |id: CgroupId| {
             let scope = self.snapshot.scopes.get(&id)?;

@@ -24,7 +24,7 @@ pub(super) fn of(before: (Status, Phase), phase: Phase, now: &Condition) -> Vec<
     all
 }
 
-/// A condition that has no rule any more.
+/// The event for a condition whose rule was removed.
 pub(super) fn dropped(kind: &str, before: Status) -> Option<Event> {
     let message = format!("{kind} is judged no longer: the configuration has no rule for it");
     let event = Event { reason: "PressureUnknown".into(), message, is_warning: false };
@@ -60,7 +60,7 @@ fn unknown(now: &Condition) -> Event {
     event("PressureUnknown", true, now, "cannot be judged any more")
 }
 
-/// What the condition was judged on at this tick, or why it was not.
+/// The numbers of this tick, or why there are none.
 fn numbers(now: &Condition) -> String {
     if let Some(why) = &now.why {
         return why.clone();
@@ -74,7 +74,6 @@ fn numbers(now: &Condition) -> String {
     )
 }
 
-/// What a measure is called.
 fn figure(resource: Resource, measure: Measure) -> &'static str {
     match (resource, measure) {
         (_, Measure::Contention) => "contention",

@@ -7,12 +7,10 @@ use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::units::Percent;
 use crate::policy::assess::scope;
 
-/// Two averages of one measure.
+/// The two averages of one measure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Figures {
-    /// Over ten seconds.
     pub(super) avg10: Percent,
-    /// Over a minute.
     pub(super) avg60: Percent,
 }
 
@@ -28,7 +26,7 @@ impl From<Line> for Figures {
     }
 }
 
-/// What `rule` has `name` judged on, or why that was not measured.
+/// The averages for `rule`, or why they were not measured.
 pub(super) fn of(
     name: ConditionName,
     rule: ConditionRule,

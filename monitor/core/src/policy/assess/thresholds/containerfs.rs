@@ -34,7 +34,7 @@ pub fn rewritten(thresholds: &[Threshold], filesystems: &Filesystems) -> Vec<Thr
     all
 }
 
-/// Images and writable layers together, apart from the kubelet's directory.
+/// Images and writable layers share a file system that is not the kubelet's.
 fn is_dedicated(filesystems: &Filesystems) -> bool {
     let device = |file: Option<Filesystem>| file.map(|file| file.device);
     let (node, image) = (device(filesystems.nodefs), device(filesystems.imagefs));

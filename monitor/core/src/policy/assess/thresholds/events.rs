@@ -42,7 +42,7 @@ fn reason(pressure: NodePressure, holds: bool) -> &'static str {
     }
 }
 
-/// What is left, and what should be.
+/// The available amount and the threshold.
 fn numbers(threshold: &Threshold, observations: &[Observation]) -> Option<String> {
     let seen = observations.iter().find(|seen| seen.signal == threshold.signal)?;
     let signal = threshold.signal;

@@ -11,7 +11,7 @@ use crate::policy::rank::contender::Contender;
 use crate::policy::rank::harm::Ledger;
 use crate::policy::rank::need::Need;
 
-/// It is known by its path, and called by the last name in it.
+/// A service is identified by its path and named by the path's last part.
 pub(super) fn contender(
     scope: &Scope,
     rule: &WorkloadRule,

@@ -11,17 +11,17 @@ use crate::model::stall::MemoryCause;
 use crate::model::units::{Nanos, Percent};
 use crate::policy::rank::contender::Harm;
 
-/// What each took and how long each waited in one interval.
+/// What each party took and how long it waited in one interval.
 #[derive(Debug, Default)]
 pub(super) struct Share(BTreeMap<Party, Part>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
-    /// Of what is waited for.
+    /// Bytes.
     taken: u64,
-    /// For it.
+    /// For others' usage.
     waited: Nanos,
-    /// At limits of its own, which are nobody else's doing.
+    /// At its own limits, which no other party causes.
     limited: Nanos,
 }
 
@@ -43,7 +43,7 @@ impl Share {
         })
     }
 
-    /// Disks: bytes read and written, and task time asleep in IO wait.
+    /// Disks: bytes read and written, and task time in IO wait.
     pub(super) fn of_io(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
         let moved = |files: &Cgroup| files.io.map(|io| io.read.0.saturating_add(io.written.0));
         Self::of(tree, (before, unread), moved, |scope| {
@@ -85,7 +85,7 @@ impl Share {
         share
     }
 
-    /// Each one's share of the others' waiting, and of its own.
+    /// Divides the waiting of all by the share that each took.
     pub(super) fn doings(self) -> Doings {
         let total = |of: fn(&Part) -> u64| self.0.values().map(|part| u128::from(of(part))).sum();
         let (taken, waited): (u128, u128) = (total(|part| part.taken), total(|part| part.waited.0));
@@ -103,7 +103,7 @@ impl Share {
     }
 }
 
-/// Stall at limits of the pod's own.
+/// Memory stall at the party's own limits.
 fn limited(scope: &Scope) -> Nanos {
     let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
     let own = causes.filter(|(cause, _)| {
@@ -112,7 +112,7 @@ fn limited(scope: &Scope) -> Nanos {
     own.fold(Nanos(0), |sum, (_, cause)| sum.plus(cause.union.now))
 }
 
-/// A share of the interval as time.
+/// A share of the interval, as time.
 fn of_interval(share: Percent, interval: Nanos) -> Nanos {
     let time = u128::from(interval.0) * u128::from(share.0) / u128::from(Percent::FULL.0);
     Nanos(u64::try_from(time).unwrap_or(u64::MAX))
