@@ -96,12 +96,43 @@ fn of_one(limits: &Limits, found: &Found, page: Bytes) -> Vec<Drift> {
 }
 
 fn is_runtimes_scale(limits: &Limits, file: &str, live: u64) -> bool {
-    file == "cpu.weight" && limits.cpu_shares.map(shares::container_weight) == Some(live)
+    file == "cpu.weight" && limits.cpu_shares.map(runtimes_weight) == Some(live)
+}
+
+/// `cpu.weight` of containers as runc 1.3 and crun compute it, in floats as they do: quadratic in
+/// the logarithm, so that the defaults of both scales meet (1,024 shares are weight 100). 0 leaves
+/// the weight unset. Source: opencontainers/cgroups `utils.go`, `ConvertCPUSharesToCgroupV2Value`.
+fn runtimes_weight(shares: u64) -> u64 {
+    match shares {
+        0 => 0,
+        1 | shares::MIN_SHARES => 1,
+        shares::MAX_SHARES.. => 10_000,
+        _ => {
+            let l = (shares as f64).log2();
+            let exponent = (l * l + 125.0 * l) / 612.0 - 7.0 / 34.0;
+            // At most 10,000: the cast is exact.
+            10_f64.powf(exponent).ceil() as u64
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_runtimes_weights_are_those_of_their_own_tests() {
+        #[rustfmt::skip]
+        let table = [
+            // shares, weight
+            (0, 0), (1, 1), (2, 1), (3, 2), (10, 4), (102, 17), (512, 59), (1_024, 100),
+            (4_096, 303), (65_536, 3_023),
+            (262_143, 10_000), (262_144, 10_000), (262_145, 10_000), (u64::MAX, 10_000),
+        ];
+        for (shares, want) in table {
+            assert_eq!(runtimes_weight(shares), want, "{shares} shares");
+        }
+    }
 
     const GIB: u64 = 1 << 30;
 

@@ -111,7 +111,7 @@ impl Outside {
         let mut outside = Self::default();
         let homes: Vec<_> = groups.iter().filter_map(|group| group.path.as_ref()).collect();
         for process in processes {
-            if homes.iter().any(|home| is_within(&process.cgroup, home)) {
+            if homes.iter().any(|home| process.cgroup.is_within(home)) {
                 continue;
             }
             if process.is_kernel {
@@ -128,12 +128,6 @@ impl Outside {
         }
         outside
     }
-}
-
-/// Whether `path` is `home` or below it.
-fn is_within(path: &CgroupPath, home: &CgroupPath) -> bool {
-    let mut above = path.segments();
-    home.segments().all(|segment| above.next() == Some(segment))
 }
 
 fn over(found: &Found, cpu: Option<MilliCpu>, reserved: &ResourceList) -> Vec<Outgrown> {

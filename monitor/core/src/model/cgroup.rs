@@ -39,6 +39,13 @@ impl CgroupPath {
         self.0 == "/"
     }
 
+    /// Whether it is `above` or lies below it.
+    #[must_use]
+    pub fn is_within(&self, above: &Self) -> bool {
+        let mut names = self.segments();
+        above.segments().all(|name| names.next() == Some(name))
+    }
+
     /// Directory names from the root down; empty for the root.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|s| !s.is_empty())

@@ -12,7 +12,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use num_bigint::BigInt;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Resource names and how much of each: requests, limits, reservations, capacity.
 pub type ResourceList = std::collections::BTreeMap<String, Quantity>;
@@ -300,18 +299,6 @@ impl fmt::Display for Quantity {
         }
         let suffix = DECIMAL.iter().find(|(_, power)| *power == exponent);
         write!(f, "{mantissa}{}", suffix.map_or("", |(suffix, _)| suffix))
-    }
-}
-
-impl Serialize for Quantity {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Quantity {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
 

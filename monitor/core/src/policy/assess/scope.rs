@@ -35,7 +35,6 @@ impl<'a> Home<'a> {
 
     /// Whether `path` is the cgroup of all pods or below it.
     pub fn holds(self, path: &CgroupPath) -> bool {
-        let mut above = path.segments();
-        self.0.is_none_or(|home| home.segments().all(|name| above.next() == Some(name)))
+        self.0.is_none_or(|home| path.is_within(home))
     }
 }

@@ -93,17 +93,11 @@ impl<'a> Untouchable<'a> {
         let scope = self.snapshot.scopes.get(&id)?;
         let pattern = CgroupPath(rule.path.to_string());
         let is_reserved = self.reserved.iter().any(|reserved| {
-            let is_in = is_within(&scope.path, reserved) && !is_within(&pattern, reserved);
-            is_in || (is_within(reserved, &scope.path) && scope.path != *reserved)
+            let is_in = scope.path.is_within(reserved) && !pattern.is_within(reserved);
+            is_in || (reserved.is_within(&scope.path) && scope.path != *reserved)
         });
         self.why(id).or(is_reserved.then_some(SparedReason::NeverTouch))
     }
-}
-
-/// True if `path` is `of` or lies below it.
-fn is_within(path: &CgroupPath, of: &CgroupPath) -> bool {
-    let rest = path.0.strip_prefix(of.0.as_str());
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
