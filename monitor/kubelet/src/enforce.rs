@@ -40,36 +40,75 @@ pub struct Enforced {
 }
 
 impl Enforced {
-    /// What the kubelet writes on a node of `capacity`.
+    /// The limits that the kubelet writes on a node of `capacity`.
     ///
-    /// Pods may use what no daemon has set aside, the eviction threshold included: it must be
-    /// reached before anybody is evicted. Without `pods` among what is enforced they may use all.
+    /// kubepods is limited to the capacity less both reservations. The eviction threshold is part
+    /// of it: pods must be able to reach the threshold, or it would never be met.
     #[must_use]
     pub fn of(node: &Node, capacity: &ResourceList, reservation: &Reservation) -> Self {
-        let has = |enforcement| node.enforce.contains(&enforcement);
-        let for_pods = match has(Enforcement::Pods) {
+        let for_pods = match node.enforce.contains(&Enforcement::Pods) {
             true => less(capacity, &reservation.daemons()),
             false => capacity.clone(),
         };
-        let daemons = |list, full, compressible| match (has(full), has(compressible)) {
-            (true, _) => Limits::of_daemons(list, capacity),
-            (false, true) => Limits::compressible(list),
-            (false, false) => None,
+        let limits = |daemons: Daemons| {
+            let [full, compressible] =
+                daemons.enforcements().map(|one| node.enforce.contains(&one));
+            let list = daemons.reserved(reservation);
+            match (full, compressible) {
+                _ if list.is_empty() => None,
+                (true, _) => Some(Limits::of_daemons(list, capacity)),
+                (false, true) => Some(Limits::compressible(list)),
+                (false, false) => None,
+            }
         };
         Self {
-            // Without a cgroup of all pods there is nothing to write to.
+            // Without cgroupsPerQOS there is no kubepods cgroup.
             pods: if node.cgroups_per_qos { Limits::of(&for_pods) } else { Limits::default() },
-            kube_reserved: daemons(
-                &reservation.kube,
-                Enforcement::KubeReserved,
-                Enforcement::KubeReservedCompressible,
-            ),
-            system_reserved: daemons(
-                &reservation.system,
-                Enforcement::SystemReserved,
-                Enforcement::SystemReservedCompressible,
-            ),
+            kube_reserved: limits(Daemons::Kube),
+            system_reserved: limits(Daemons::System),
         }
+    }
+}
+
+/// The two kinds of daemons that resources can be reserved for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Daemons {
+    System,
+    Kube,
+}
+
+impl Daemons {
+    /// Enforcement of all limits, and of the CPU weight alone.
+    fn enforcements(self) -> [Enforcement; 2] {
+        match self {
+            Self::System => [Enforcement::SystemReserved, Enforcement::SystemReservedCompressible],
+            Self::Kube => [Enforcement::KubeReserved, Enforcement::KubeReservedCompressible],
+        }
+    }
+
+    pub(crate) fn is_enforced(self, node: &Node) -> bool {
+        self.enforcements().iter().any(|one| node.enforce.contains(one))
+    }
+
+    /// The cgroup's name in the configuration.
+    pub(crate) fn cgroup(self, node: &Node) -> &str {
+        match self {
+            Self::System => &node.system_reserved_cgroup,
+            Self::Kube => &node.kube_reserved_cgroup,
+        }
+    }
+
+    fn reserved(self, reservation: &Reservation) -> &ResourceList {
+        match self {
+            Self::System => &reservation.system,
+            Self::Kube => &reservation.kube,
+        }
+    }
+
+    /// Why the kubelet fails at runtime, in its words: a limit without a reservation.
+    pub(crate) fn problem(self, node: &Node, reservation: &Reservation) -> Option<String> {
+        (self.is_enforced(node) && self.reserved(reservation).is_empty())
+            .then(|| format!("{:?} cgroup is not configured properly", self.cgroup(node)))
     }
 }
 
@@ -98,20 +137,17 @@ impl Limits {
         named.chain(huge).collect()
     }
 
-    /// CPU weight alone; `None` if nothing is reserved, which the kubelet refuses.
-    #[must_use]
-    pub fn compressible(list: &ResourceList) -> Option<Self> {
-        let full = Self::of(list);
-        let Self { cpu_shares, cpu_weight, .. } = full;
-        (!list.is_empty()).then(|| Self { cpu_shares, cpu_weight, ..Self::default() })
+    /// The CPU weight alone.
+    fn compressible(list: &ResourceList) -> Self {
+        let Self { cpu_shares, cpu_weight, .. } = Self::of(list);
+        Self { cpu_shares, cpu_weight, ..Self::default() }
     }
 
-    /// As [`Limits::of`], and no huge pages at all: none can be set aside, and a size that is not
-    /// named is limited to nothing.
-    #[must_use]
-    pub fn of_daemons(list: &ResourceList, capacity: &ResourceList) -> Option<Self> {
+    /// As [`Limits::of`], and no huge pages: they cannot be reserved, and the kubelet writes 0 for
+    /// each page size that is not named.
+    fn of_daemons(list: &ResourceList, capacity: &ResourceList) -> Self {
         let hugetlb_max = huge(capacity).map(|(size, _)| (size, 0)).collect();
-        (!list.is_empty()).then(|| Self { hugetlb_max, ..Self::of(list) })
+        Self { hugetlb_max, ..Self::of(list) }
     }
 }
 
@@ -132,25 +168,11 @@ fn huge_size(size: Quantity) -> String {
     }
 }
 
-/// What the kubelet would not put up with at runtime: a cgroup to be limited, and nothing that is
-/// set aside for it.
+/// Why the kubelet fails at runtime, in its words.
 #[must_use]
 pub fn problems(node: &Node, reservation: &Reservation) -> Vec<String> {
-    use Enforcement::{
-        KubeReserved, KubeReservedCompressible, SystemReserved, SystemReservedCompressible,
-    };
-    [
-        (&reservation.kube, &node.kube_reserved_cgroup, [KubeReserved, KubeReservedCompressible]),
-        (
-            &reservation.system,
-            &node.system_reserved_cgroup,
-            [SystemReserved, SystemReservedCompressible],
-        ),
-    ]
-    .into_iter()
-    .filter(|(list, _, on)| list.is_empty() && on.iter().any(|on| node.enforce.contains(on)))
-    .map(|(_, name, _)| format!("{name:?} cgroup is not configured properly"))
-    .collect()
+    let both = [Daemons::Kube, Daemons::System].into_iter();
+    both.filter_map(|daemons| daemons.problem(node, reservation)).collect()
 }
 
 #[cfg(test)]

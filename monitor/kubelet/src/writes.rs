@@ -8,14 +8,13 @@ use std::collections::BTreeSet;
 use super::allocatable::{CPU, MEMORY, PID, Reservation};
 use super::cpus::{self, Plan};
 use super::drift::Live;
-use super::enforce::{Enforced, Limits};
+use super::enforce::{Daemons, Enforced, Limits};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::limit::LimitWrite;
-use isobar_core::model::machine::Found;
 use isobar_core::model::names;
 use isobar_core::model::quantity::ResourceList;
-use isobar_core::model::settings::{Enforcement, Node, Settings, WrittenLimit};
+use isobar_core::model::settings::{Node, Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
 
 /// The machine to write to.
@@ -95,14 +94,11 @@ impl Writes {
                 "set cgroupsPerQOS, or leave allocatable out of writeLimits",
             )),
         }
-        for daemons in both(node, ground, &reservation, &enforced) {
-            match daemons.refusal(ground) {
-                Some(refusal) => self.refused.push(refusal),
-                None => {
-                    if let (Some(found), Some(limits)) = (daemons.found, daemons.limits) {
-                        self.files(&found.path, limits, ground);
-                    }
-                }
+        for daemons in [Daemons::System, Daemons::Kube] {
+            match limits(daemons, node, ground, &reservation, &enforced) {
+                Ok(Some((cgroup, limits))) => self.files(cgroup, limits, ground),
+                Ok(None) => {}
+                Err(refusal) => self.refused.push(refusal),
             }
         }
     }
@@ -170,94 +166,58 @@ fn files(limits: &Limits, ground: &Ground) -> impl Iterator<Item = (String, u64)
     files.filter(move |(file, _)| has_huge_pages || !file.starts_with("hugetlb."))
 }
 
-/// One of the two reserved cgroups.
-struct Daemons<'a> {
-    level: &'static str,
-    /// The configuration key of the reservation.
-    key: &'static str,
-    name: &'a str,
-    is_enforced: bool,
-    reserved: &'a ResourceList,
-    limits: Option<&'a Limits>,
-    found: Option<&'a Found>,
-    /// The other reserved cgroup.
-    other: Option<&'a Found>,
-}
-
-/// system-reserved first, as the kubelet does.
-fn both<'a>(
-    node: &'a Node,
+/// The cgroup of `daemons` and its limits; `None` if none are enforced.
+fn limits<'a>(
+    daemons: Daemons,
+    node: &Node,
     ground: &'a Ground,
-    reservation: &'a Reservation,
+    reservation: &Reservation,
     enforced: &'a Enforced,
-) -> [Daemons<'a>; 2] {
-    use Enforcement::{
-        KubeReserved, KubeReservedCompressible, SystemReserved, SystemReservedCompressible,
-    };
-    let has = |any: [Enforcement; 2]| any.iter().any(|one| node.enforce.contains(one));
-    let system = Daemons {
-        level: "system-reserved",
-        key: "systemReserved",
-        name: &node.system_reserved_cgroup,
-        is_enforced: has([SystemReserved, SystemReservedCompressible]),
-        reserved: &reservation.system,
-        limits: enforced.system_reserved.as_ref(),
-        found: ground.live.system_reserved.as_ref(),
-        other: None,
-    };
-    let kube = Daemons {
-        level: "kube-reserved",
-        key: "kubeReserved",
-        name: &node.kube_reserved_cgroup,
-        is_enforced: has([KubeReserved, KubeReservedCompressible]),
-        reserved: &reservation.kube,
-        limits: enforced.kube_reserved.as_ref(),
-        found: ground.live.kube_reserved.as_ref(),
-        other: system.found.filter(|_| system.is_enforced),
-    };
-    [system, kube]
-}
-
-impl Daemons<'_> {
-    /// `None` if the limits can be written, or if none are configured.
-    fn refusal(&self, ground: &Ground) -> Option<Refusal> {
-        let Self { level, key, name, .. } = self;
-        let refused = |why: String, remedy: String| Some(Refusal::new(level, why, remedy));
-        let or_leave_out =
-            |first: &str| format!("{first}, or take {level} out of enforceNodeAllocatable");
-        if !self.is_enforced {
-            return None;
-        }
-        if self.reserved.is_empty() {
-            let why = format!("{name:?} cgroup is not configured properly");
-            return refused(why, or_leave_out(&format!("set {key}")));
-        }
-        let Some(found) = self.found else {
-            let why = format!("{key}Cgroup {name:?} names no cgroup");
-            return refused(why, or_leave_out("name one below the root"));
-        };
-        let path = &found.path;
-        if !found.exists {
-            let why = format!("cgroup {path} is not there, so the kubelet would not start");
-            return refused(why, or_leave_out("make it before the kubelet starts"));
-        }
-        if self.other.is_some_and(|other| other.path == *path) {
-            let why = format!("{path} is that of system-reserved too, and cannot hold both limits");
-            return refused(why, or_leave_out("name another cgroup"));
-        }
-        let missing: BTreeSet<_> = files(self.limits?, ground)
-            .filter(|(file, _)| found.file(file).is_none())
-            .filter_map(|(file, _)| Some(file.split_once('.')?.0.to_owned()))
-            .collect();
-        if missing.is_empty() {
-            return None;
-        }
-        let missing: Vec<_> = missing.into_iter().collect();
-        let why = format!("cgroup {name:?} has some missing controllers: {}", missing.join(", "));
-        let on: Vec<_> = missing.iter().map(|controller| format!("+{controller}")).collect();
-        let remedy = format!("write {:?} to cgroup.subtree_control above {path}", on.join(" "));
-        refused(why, or_leave_out(&remedy))
+) -> Result<Option<(&'a CgroupPath, &'a Limits)>, Refusal> {
+    if !daemons.is_enforced(node) {
+        return Ok(None);
     }
+    let (live, name) = (&ground.live, daemons.cgroup(node));
+    let (level, key, found, limits) = match daemons {
+        Daemons::System => {
+            ("system-reserved", "systemReserved", &live.system_reserved, &enforced.system_reserved)
+        }
+        Daemons::Kube => {
+            ("kube-reserved", "kubeReserved", &live.kube_reserved, &enforced.kube_reserved)
+        }
+    };
+    let refused = |why: String, remedy: &str| {
+        let remedy = format!("{remedy}, or take {level} out of enforceNodeAllocatable");
+        Err(Refusal { level, why, remedy })
+    };
+    if let Some(why) = daemons.problem(node, reservation) {
+        return refused(why, &format!("set {key}"));
+    }
+    let Some(found) = found else {
+        return refused(format!("{key}Cgroup {name:?} names no cgroup"), "name one below the root");
+    };
+    let path = &found.path;
+    if !found.exists {
+        let why = format!("cgroup {path} is not there, so the kubelet would not start");
+        return refused(why, "create it before the kubelet starts");
+    }
+    let system = live.system_reserved.as_ref().filter(|_| Daemons::System.is_enforced(node));
+    if daemons == Daemons::Kube && system.is_some_and(|system| system.path == *path) {
+        let why = format!("{path} is the system-reserved cgroup too, and cannot hold both limits");
+        return refused(why, "name another cgroup");
+    }
+    let Some(limits) = limits else { return Ok(None) };
+    let missing: BTreeSet<_> = files(limits, ground)
+        .filter(|(file, _)| found.file(file).is_none())
+        .filter_map(|(file, _)| Some(file.split_once('.')?.0.to_owned()))
+        .collect();
+    if missing.is_empty() {
+        return Ok(Some((path, limits)));
+    }
+    let missing: Vec<_> = missing.into_iter().collect();
+    let why = format!("cgroup {name:?} has some missing controllers: {}", missing.join(", "));
+    let on = format!("+{}", missing.join(" +"));
+    refused(why, &format!("write {on:?} to cgroup.subtree_control above {path}"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-
 /// CPU numbers; the empty set prints as the empty text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuSet(pub BTreeSet<u32>);

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-
 use super::units::Nanos;
 
 /// A duration that parses and prints as Go's, in nanoseconds. May be negative.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-
 use super::cgroup::CgroupPath;
 
 /// A pattern of cgroup paths: `*` and `?` match within a name, `**` matches any number of names.
