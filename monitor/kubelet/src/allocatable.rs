@@ -4,11 +4,9 @@
 //! `pkg/kubelet/nodestatus/setters.go`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use isobar_core::model::fraction::Fraction;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::{Node, Settings};
 use isobar_core::model::threshold::{Amount, Signal};
@@ -55,7 +53,7 @@ impl Reservation {
                 Signal::NodefsAvailable => EPHEMERAL_STORAGE,
                 _ => continue,
             };
-            if let Resolved::Quantity(amount) = resolve(threshold.signal, threshold.value, &known) {
+            if let Amount::Quantity(amount) = resolve(threshold.signal, threshold.value, &known) {
                 eviction.insert(resource.into(), amount);
             }
         }
@@ -141,50 +139,26 @@ pub fn signal_capacities(capacity: &ResourceList) -> BTreeMap<Signal, u64> {
     .collect()
 }
 
-/// The hard thresholds as amounts, where the capacity is known, each under its signal's name.
+/// The hard thresholds by signal, as amounts where the capacity is known.
 ///
-/// `allocatableMemory.available` is left out: the kubelet makes it of `memory.available`.
+/// `allocatableMemory.available` is left out: the kubelet derives it from `memory.available`.
 #[must_use]
 pub fn hard_thresholds(
     settings: &Settings,
     known: &BTreeMap<Signal, u64>,
-) -> BTreeMap<&'static str, Resolved> {
+) -> BTreeMap<&'static str, String> {
     let hard = settings.eviction.thresholds.iter().filter(|threshold| threshold.is_hard());
     hard.filter(|threshold| threshold.signal != Signal::AllocatableMemoryAvailable)
-        .map(|t| (t.signal.name(), resolve(t.signal, t.value, known)))
+        .map(|t| (t.signal.name(), resolve(t.signal, t.value, known).to_string()))
         .collect()
 }
 
-/// A threshold as an amount, or as a share if the capacity is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolved {
-    Quantity(Quantity),
-    /// A share of an unknown capacity.
-    Share(Fraction),
-}
-
-fn resolve(signal: Signal, value: Amount, known: &BTreeMap<Signal, u64>) -> Resolved {
+fn resolve(signal: Signal, value: Amount, known: &BTreeMap<Signal, u64>) -> Amount {
     match (value, known.get(&signal)) {
-        (Amount::Quantity(quantity), _) => Resolved::Quantity(quantity),
         (Amount::Percentage(share), Some(capacity)) => {
-            Resolved::Quantity(Quantity::bytes(share.of(*capacity)))
+            Amount::Quantity(Quantity::bytes(share.of(*capacity)))
         }
-        (Amount::Percentage(share), None) => Resolved::Share(share),
-    }
-}
-
-impl fmt::Display for Resolved {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quantity(quantity) => quantity.fmt(f),
-            Self::Share(share) => share.fmt(f),
-        }
-    }
-}
-
-impl Serialize for Resolved {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
+        _ => value,
     }
 }
 

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::allocatable::PODS;
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::request::{is_pod_level, is_supported, of_containers, of_pod};
-use isobar_core::model::workload::{Pod, Resources};
+use isobar_core::model::request::{is_supported, of_containers, of_pod};
+use isobar_core::model::workload::Pod;
 
 /// Requests and allocatable of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,19 +52,15 @@ pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
     all.into_iter().map(line).collect()
 }
 
-/// What `pod` asks the scheduler for: of a pod with resources of its own those that it sets, else
-/// what its containers need at their most demanding moment; and its overhead.
+/// The pod's request as the scheduler counts it: the pod-level request where one is set, else what
+/// its containers need at the same time; and its overhead.
 fn of(pod: &Pod, resource: &str) -> Quantity {
-    let whole = pod.resources.as_ref().filter(|whole| is_pod_level(whole));
-    let asked = match whole.filter(|whole| is_supported(resource) && sets(whole, resource)) {
+    let whole = pod.resources.as_ref().filter(|whole| whole.requests.contains_key(resource));
+    let asked = match whole.filter(|_| is_supported(resource)) {
         Some(whole) => of_pod(whole, resource),
         None => of_containers(pod, resource),
     };
     asked.plus(pod.overhead.get(resource).copied().unwrap_or_default())
-}
-
-fn sets(whole: &Resources, resource: &str) -> bool {
-    whole.requests.contains_key(resource)
 }
 
 fn resources(pod: &Pod) -> impl Iterator<Item = &String> {
@@ -76,7 +72,7 @@ fn resources(pod: &Pod) -> impl Iterator<Item = &String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isobar_core::model::workload::{Container, ContainerKind};
+    use isobar_core::model::workload::{Container, ContainerKind, Resources};
 
     fn list(text: &str) -> ResourceList {
         let pair = |pair: &str| {

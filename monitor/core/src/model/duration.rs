@@ -65,14 +65,10 @@ impl FromStr for GoDuration {
         }
         let mut total = 0_i128;
         while !rest.is_empty() {
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            let (whole, after) = rest.split_at(end);
-            let (fraction, after) = match after.strip_prefix('.') {
-                Some(after) => {
-                    after.split_at(after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len()))
-                }
-                None => ("", after),
-            };
+            let (whole, after) = rest.split_at(digits(rest));
+            let after_point = after.strip_prefix('.');
+            let (fraction, after) =
+                after_point.map_or(("", after), |after| after.split_at(digits(after)));
             if whole.is_empty() && fraction.is_empty() {
                 return Err(invalid());
             }
@@ -81,13 +77,11 @@ impl FromStr for GoDuration {
             if unit.is_empty() {
                 return Err(DurationError::MissingUnit(text.into()));
             }
-            let known = UNITS.iter().find(|(name, _)| *name == unit);
-            let (_, scale) = known.ok_or_else(|| DurationError::UnknownUnit {
-                unit: unit.into(),
-                text: text.into(),
+            let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(|| {
+                DurationError::UnknownUnit { unit: unit.into(), text: text.into() }
             })?;
             total += nanos(whole, fraction, *scale).ok_or_else(invalid)?;
-            // Here, not at the end: a long enough text would outgrow any integer.
+            // Checked for each part: a long text would overflow any integer.
             if total > LARGEST {
                 return Err(invalid());
             }
@@ -96,6 +90,11 @@ impl FromStr for GoDuration {
         let total = if is_negative { -total } else { total };
         i64::try_from(total).map(Self).map_err(|_| invalid())
     }
+}
+
+/// How many digits `text` begins with.
+fn digits(text: &str) -> usize {
+    text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())
 }
 
 /// 2^63 ns, the absolute value of the smallest duration.

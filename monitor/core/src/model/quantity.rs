@@ -156,12 +156,6 @@ impl Quantity {
     pub fn at_least_zero(self) -> Self {
         Self { nanos: self.nanos.max(0), ..self }
     }
-
-    /// The notation it was written in.
-    #[must_use]
-    pub fn format(self) -> Format {
-        self.format
-    }
 }
 
 /// Division that rounds away from zero.

@@ -50,8 +50,7 @@ pub fn of_pod(whole: &Resources, resource: &str) -> Quantity {
 }
 
 /// Whether a pod-level request or limit is set: `IsPodLevelResourcesSet`.
-#[must_use]
-pub fn is_pod_level(whole: &Resources) -> bool {
+fn is_pod_level(whole: &Resources) -> bool {
     whole.requests.keys().chain(whole.limits.keys()).any(|name| is_supported(name))
 }
 

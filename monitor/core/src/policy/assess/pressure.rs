@@ -54,8 +54,7 @@ pub fn judge(
             missing: None,
         })
     };
-    let mut all: Vec<_> = thresholds.iter().filter_map(met).collect();
-    all.sort_by_key(|met| !is_memory(met));
+    let all: Vec<_> = thresholds.iter().filter_map(met).collect();
     let stands = |met: &Met| match met.threshold {
         Trigger::Pressure(threshold) => Some((threshold, met.since)),
         Trigger::Eviction(_) => None,

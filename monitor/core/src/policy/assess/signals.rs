@@ -34,26 +34,23 @@ pub fn observe(
     kubepods: Option<&Cgroup>,
 ) -> Result<Observation, String> {
     let files = &sample.node.filesystems;
-    let disk = |file: Option<Filesystem>, name| {
-        file.ok_or_else(|| format!("the file system of {name} was not found or not read"))
-    };
+    let disk =
+        |file: Option<Filesystem>, name: &str, read: fn(Filesystem) -> Option<(u64, u64)>| {
+            let file =
+                file.ok_or_else(|| format!("the file system of {name} was not found or not read"))?;
+            let (available, capacity) =
+                read(file).ok_or("the file system has no fixed number of inodes")?;
+            Ok(Left { available, capacity, at: files.at })
+        };
     let left = match signal {
         Signal::MemoryAvailable => memory(sample),
         Signal::AllocatableMemoryAvailable => allocatable(sample, kubepods),
-        Signal::NodefsAvailable => disk(files.nodefs, "the kubelet").map(|f| bytes(f, files.at)),
-        Signal::ImagefsAvailable => disk(files.imagefs, "images").map(|f| bytes(f, files.at)),
-        Signal::ContainerfsAvailable => {
-            disk(files.containerfs, "containers").map(|f| bytes(f, files.at))
-        }
-        Signal::NodefsInodesFree => {
-            disk(files.nodefs, "the kubelet").and_then(|f| inodes(f, files.at))
-        }
-        Signal::ImagefsInodesFree => {
-            disk(files.imagefs, "images").and_then(|f| inodes(f, files.at))
-        }
-        Signal::ContainerfsInodesFree => {
-            disk(files.containerfs, "containers").and_then(|f| inodes(f, files.at))
-        }
+        Signal::NodefsAvailable => disk(files.nodefs, "the kubelet", bytes),
+        Signal::NodefsInodesFree => disk(files.nodefs, "the kubelet", inodes),
+        Signal::ImagefsAvailable => disk(files.imagefs, "images", bytes),
+        Signal::ImagefsInodesFree => disk(files.imagefs, "images", inodes),
+        Signal::ContainerfsAvailable => disk(files.containerfs, "containers", bytes),
+        Signal::ContainerfsInodesFree => disk(files.containerfs, "containers", inodes),
         Signal::PidAvailable => pids(sample),
     };
     left.map(|Left { available, capacity, at }| Observation { signal, available, capacity, at })
@@ -89,17 +86,14 @@ fn below(limit: u64, used: u64, at: Nanos) -> Left {
     Left { available: limit.saturating_sub(used), capacity: limit.max(used), at }
 }
 
-fn bytes(file: Filesystem, at: Nanos) -> Left {
-    Left { available: file.available.0, capacity: file.capacity.0, at }
+fn bytes(file: Filesystem) -> Option<(u64, u64)> {
+    Some((file.available.0, file.capacity.0))
 }
 
-/// A file system that makes inodes as it needs them (btrfs) says that it has 0 of 0. The kubelet
-/// takes that for a shortage without end.
-fn inodes(file: Filesystem, at: Nanos) -> Result<Left, String> {
-    if file.inodes == 0 {
-        return Err("the file system has no fixed number of inodes".into());
-    }
-    Ok(Left { available: file.inodes_free, capacity: file.inodes, at })
+/// btrfs, which allocates inodes as needed, reports 0 of 0. The kubelet takes that for an endless
+/// shortage.
+fn inodes(file: Filesystem) -> Option<(u64, u64)> {
+    (file.inodes > 0).then_some((file.inodes_free, file.inodes))
 }
 
 fn pids(sample: &Sample) -> Result<Left, String> {

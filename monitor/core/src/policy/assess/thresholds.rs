@@ -87,22 +87,20 @@ pub fn judge(
     let pressure = pressure(&met, settings.transition_period, now, &mut standing.last_observed);
     let events = events::of(&standing.held, &pressure, &first_observed, observations);
 
-    let mut all: Vec<Met> = first_observed
-        .iter()
-        .filter_map(|&(threshold, since)| {
-            let seen = seen(threshold.signal)?;
-            let is_due = now.since(since) >= threshold.grace;
-            Some(Met {
-                threshold: Trigger::Eviction(threshold),
-                since,
-                is_due,
-                measured: seen.available,
-                missing: Some(wanted(&threshold, seen).saturating_sub(seen.available)),
-            })
+    let is_memory =
+        |(t, _): &(Threshold, Nanos)| condition(t.signal) == NodePressure::MemoryPressure;
+    let (memory, rest): (Vec<_>, Vec<_>) = first_observed.iter().copied().partition(is_memory);
+    let relieved = memory.into_iter().chain(rest).filter_map(|(threshold, since)| {
+        let seen = seen(threshold.signal)?;
+        Some(Met {
+            threshold: Trigger::Eviction(threshold),
+            since,
+            is_due: now.since(since) >= threshold.grace,
+            measured: seen.available,
+            missing: Some(wanted(&threshold, seen).saturating_sub(seen.available)),
         })
-        .collect();
-    // Stable, so that of equals the one that was configured first comes first.
-    all.sort_by_key(|met| !is_memory(met));
+    });
+    let relieved = relieved.collect();
     let is_fresh =
         |seen: &&Observation| is_newer(seen.at, standing.read.get(&seen.signal).copied());
     let fresh = observations.iter().filter(is_fresh).map(|seen| seen.signal).collect();
@@ -112,7 +110,7 @@ pub fn judge(
     standing.first_observed = first_observed;
     standing.held.clone_from(&pressure);
     standing.read = observations.iter().map(|seen| (seen.signal, seen.at)).collect();
-    Verdict { met: all, pressure: pressure.into_iter().collect(), fresh, events }
+    Verdict { met: relieved, pressure: pressure.into_iter().collect(), fresh, events }
 }
 
 /// Strictly less than the threshold is available: `thresholdsMet`.
@@ -168,13 +166,6 @@ fn pressure(
 /// First reading, undated, or strictly newer: `thresholdsUpdatedStats`.
 fn is_newer(read: Nanos, last: Option<Nanos>) -> bool {
     read == Nanos(0) || last.is_none_or(|last| read > last)
-}
-
-fn is_memory(met: &Met) -> bool {
-    match met.threshold {
-        Trigger::Eviction(threshold) => condition(threshold.signal) == NodePressure::MemoryPressure,
-        Trigger::Pressure(_) => false,
-    }
 }
 
 #[cfg(test)]

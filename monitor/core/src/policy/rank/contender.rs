@@ -103,20 +103,9 @@ impl Contender {
     /// A pod of which only the cgroup is known.
     #[must_use]
     pub fn unknown(uid: &str, class: QosClass) -> Self {
-        Self {
-            name: uid.into(),
-            namespace: String::new(),
-            uid: uid.into(),
-            class,
-            priority: 0,
-            request: None,
-            usage: None,
-            harm: None,
-            started: None,
-            owner: None,
-            preference: None,
-            spared: is_static(uid).then_some(SparedReason::Static),
-        }
+        let pod = Pod { name: uid.into(), uid: uid.into(), ..Pod::default() };
+        let spared = is_static(uid).then_some(SparedReason::Static);
+        Self { spared, ..Self::of(&pod, class, &settings::Ranking::default()) }
     }
 }
 

@@ -99,27 +99,24 @@ impl Scale {
             Some(Preference::Avoid | Preference::Omit) => 2,
         };
         let place = |class: u64| (preference << 48) | (class << 32) | priority;
-        let amount = -amount.nanos();
         let exceeds = self.exceeds(contender).map_or(0, |answer| answer as u64);
+        let merit = Merit {
+            rank: place(0),
+            harm: 0,
+            known: u8::from(has_stats),
+            amount: -amount.nanos(),
+            started: 0,
+            at,
+        };
         match (self.order, self.has_requests()) {
-            // Each of the kubelet's comparators that looks at statistics has those without first;
-            // the first of them decides it.
+            // The first of the kubelet's comparators that looks at statistics sorts pods without
+            // any first.
             (Order::Kubelet, true) => Merit {
                 rank: place(u64::from(has_stats) << 2 | exceeds),
-                harm: 0,
                 known: u8::from(excess.is_none()),
-                amount,
-                started: 0,
-                at,
+                ..merit
             },
-            (Order::Kubelet, false) => Merit {
-                rank: place(0),
-                harm: 0,
-                known: u8::from(has_stats),
-                amount,
-                started: 0,
-                at,
-            },
+            (Order::Kubelet, false) => merit,
             (Order::Qos, _) => Merit {
                 rank: place(match contender.class {
                     QosClass::BestEffort => 0,
@@ -132,9 +129,8 @@ impl Scale {
                     (true, None) => 1,
                     (false, _) => 2,
                 },
-                amount,
                 started: contender.started.map_or(i64::MAX, |started| -started.max(-i64::MAX)),
-                at,
+                ..merit
             },
         }
     }
