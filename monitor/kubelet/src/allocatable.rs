@@ -1,6 +1,7 @@
-//! What is left of a node for its pods: capacity less what is set aside.
-//! In: settings and a capacity. Out: amounts by resource, or the kubelet's words for why it would
-//! not start. Source: kubelet `pkg/kubelet/cm/node_container_manager_linux.go` and
+//! A node's allocatable: capacity less reservations.
+//! In: settings and a capacity. Out: amounts by resource, or why the kubelet would not start, in
+//! its words.
+//! Source: kubelet `pkg/kubelet/cm/node_container_manager_linux.go` and
 //! `pkg/kubelet/nodestatus/setters.go`.
 
 use std::collections::BTreeMap;
@@ -32,10 +33,10 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What `settings` set aside of `capacity`.
+    /// The reservations of `settings` on a node of `capacity`.
     ///
-    /// CPUs named in `reservedSystemCPUs` stand for both reservations of CPU time. Of the hard
-    /// thresholds those on `memory.available` and `nodefs.available` count, the last of each.
+    /// `reservedSystemCPUs` replaces both reservations of CPU time. Of the hard thresholds the
+    /// last on `memory.available` and the last on `nodefs.available` count.
     #[must_use]
     pub fn of(settings: &Settings, capacity: &ResourceList) -> Self {
         let Node { mut kube_reserved, mut system_reserved, reserved_cpus, .. } =
@@ -72,8 +73,8 @@ impl Reservation {
         sum(&self.daemons(), &self.eviction)
     }
 
-    /// Why the kubelet would not start, in its words; `None` if it would. A resource of which the
-    /// capacity is not known is not judged.
+    /// Why the kubelet would not start, in its words. A resource of unknown capacity is not
+    /// checked.
     #[must_use]
     pub fn refusal(&self, capacity: &ResourceList) -> Option<String> {
         let wrong: Vec<_> = self
@@ -95,7 +96,7 @@ impl Reservation {
     #[must_use]
     pub fn allocatable(&self, capacity: &ResourceList) -> ResourceList {
         let mut left = less(capacity, &self.total());
-        // The kubelet counts processes for its limits alone.
+        // The kubelet uses pids for limits only.
         left.remove(PID);
         let huge = capacity.iter().filter(|(name, _)| name.starts_with(HUGEPAGES));
         if let Some(memory) = left.get_mut(MEMORY) {

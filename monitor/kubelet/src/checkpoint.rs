@@ -1,5 +1,6 @@
-//! The CPU manager's memory: `cpu_manager_state`, read and checked as the kubelet does at start.
-//! In: the file's text. Out: what it says, and in the kubelet's words what is wrong with it.
+//! `cpu_manager_state`, the CPU manager's state file, read and checked as the kubelet does at
+//! start.
+//! In: the file's text. Out: its content, and what is wrong with it, in the kubelet's words.
 //! Source: kubelet `pkg/kubelet/cm/cpumanager/state/` and `policy_static.go`, `validateState`.
 
 use std::collections::BTreeMap;
@@ -94,8 +95,8 @@ impl State {
         }
     }
 
-    /// CPUs that somebody has for itself, `cpu_manager_exclusive_cpu_allocation_count` of them;
-    /// none if the kubelet could not read the file.
+    /// All exclusive CPUs, as `cpu_manager_exclusive_cpu_allocation_count` counts them; none if
+    /// the kubelet could not read the file.
     #[must_use]
     pub fn exclusive(&self) -> CpuSet {
         if !self.problems.is_empty() {
@@ -104,8 +105,8 @@ impl State {
         CpuSet(self.assignments.iter().flat_map(|assigned| &assigned.cpus.0).copied().collect())
     }
 
-    /// Everything for which the kubelet would not start, in its words. What the file itself does
-    /// not tell is judged only if a `configured` policy is known.
+    /// All reasons for which the kubelet would not start, in its words. What depends on the
+    /// configuration is checked only if the `configured` policy is known.
     #[must_use]
     pub fn refusals(&self, configured: Option<&str>, plan: &Plan) -> Vec<String> {
         let mut refusals = self.problems.clone();
@@ -123,7 +124,7 @@ impl State {
     /// The static policy's checks at start.
     fn check_static(&self, default: &CpuSet, plan: Option<&Plan>, refusals: &mut Vec<String>) {
         if default.0.is_empty() {
-            // An empty state is filled in, unless somebody has CPUs already.
+            // The kubelet fills in an empty default set, unless CPUs are assigned already.
             if !self.assignments.is_empty() {
                 refusals.push("default cpuset cannot be empty".into());
             }

@@ -1,5 +1,5 @@
-//! Which CPUs are kept for daemons, and which the pods share.
-//! In: settings and a topology. Out: sets, or the kubelet's words for why it would not start.
+//! Which CPUs are reserved for daemons, and which the pods share.
+//! In: settings and a topology. Out: sets, or why the kubelet would not start, in its words.
 //! Source: kubelet `pkg/kubelet/cm/cpumanager/policy_static.go` and `cpu_assignment.go`.
 
 use super::allocatable::{CPU, Reservation};
@@ -26,14 +26,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What `settings` make of `topology`.
+    /// The plan for `topology`.
     ///
-    /// CPUs named in `reservedSystemCPUs` are reserved as they are. Else as many as the
-    /// reservation of CPU time needs when rounded up, the way the kubelet allocates them on a
-    /// free machine: whole NUMA nodes and sockets first, then cores, then threads, lowest first.
+    /// `reservedSystemCPUs` is taken as it is. Otherwise the reserved CPU time, rounded up, is
+    /// taken as the kubelet allocates CPUs on a free machine: whole NUMA nodes and sockets first,
+    /// then cores, then threads, lowest first.
     ///
     /// # Errors
-    /// In the kubelet's words, if it would not start.
+    /// Why the kubelet would not start, in its words.
     pub fn of(settings: &Settings, topology: &Topology) -> Result<Self, String> {
         let node = &settings.node;
         let online = topology.all();
@@ -57,7 +57,7 @@ impl Plan {
             Some(cpus) => cpus.clone(),
             None => take(topology, usize::try_from(reservation.div_ceil(1_000)).unwrap_or(0)),
         };
-        // An option of the static policy; without it nothing keeps pods away.
+        // An option of the static policy. Without that policy pods run everywhere.
         let strict = node.strict_cpu_reservation && node.static_cpus;
         let default = if strict { minus(&online, &reserved) } else { online.clone() };
         Ok(Self { online, reserved, default, strict })
@@ -76,8 +76,9 @@ fn reserved_time(settings: &Settings) -> u64 {
     reservation.daemons().get(CPU).map_or(0, |cpu| cpu.to_milli())
 }
 
-/// `cpu_manager_shared_pool_size_millicores`: where containers without CPUs of their own run, the
-/// reserved ones never counted, although they may run there too unless the reservation is strict.
+/// `cpu_manager_shared_pool_size_millicores`: CPUs of containers without exclusive ones, in
+/// thousandths. Reserved CPUs never count, although such containers also run there unless the
+/// reservation is strict.
 #[must_use]
 pub fn shared_pool_millicores(default: &CpuSet, reserved: &CpuSet) -> u64 {
     u64::try_from(minus(default, reserved).0.len()).unwrap_or(u64::MAX).saturating_mul(1_000)

@@ -1,5 +1,5 @@
-//! Limits as they are, against limits as the kubelet would write them.
-//! In: what is enforced and what was found. Out: what differs, file by file.
+//! Limits in force compared with the limits that the kubelet would write.
+//! In: enforced limits and the cgroups as found. Out: each file that differs.
 
 use serde::Serialize;
 
@@ -61,8 +61,7 @@ pub struct Live {
     pub system_reserved: Option<Found>,
 }
 
-/// Where what was found differs from what is enforced. `page` is the size of a page, to whole
-/// ones of which the kernel cuts `memory.max`.
+/// All differences. `page` is the page size: the kernel truncates `memory.max` to whole pages.
 #[must_use]
 pub fn drift(enforced: &Enforced, live: &Live, page: Bytes) -> Vec<Drift> {
     let both = [

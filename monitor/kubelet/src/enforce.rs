@@ -1,5 +1,5 @@
-//! Which limits the kubelet writes so that pods and daemons keep to what is theirs.
-//! In: settings, a capacity and what is set aside of it. Out: the values of cgroup files.
+//! The limits that the kubelet writes for pods and daemons.
+//! In: settings, a capacity and reservations. Out: values of cgroup files.
 //! Source: kubelet `pkg/kubelet/cm/node_container_manager_linux.go` and
 //! `pkg/kubelet/cm/cgroup_manager_linux.go`.
 

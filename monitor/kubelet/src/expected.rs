@@ -1,5 +1,5 @@
-//! Which OOM scores the processes of a running container may have, by all that is known of it:
-//! its pod's class at least, which its cgroup's path tells; its request, if the pod is known.
+//! Which OOM scores a container's processes may have. Its cgroup path tells the pod's QoS class;
+//! if the pod is known, its request tells the score.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -91,8 +91,8 @@ pub fn of_class(class: QosClass) -> Vec<Scores> {
     all
 }
 
-/// Of the container `id` in `pod`, on a node with `capacity` bytes of memory. An id that the pod's
-/// status does not name is the sandbox, or a container started since the status was written.
+/// For the container `id` in `pod`, on a node with `capacity` bytes of memory. An id that the
+/// pod's status lacks is the sandbox or a container started after the status was written.
 #[must_use]
 pub fn of_container(pod: &Pod, id: &str, capacity: NonZeroU64) -> Vec<Scores> {
     let of = |container| Scores::one(oom::score(pod, container, capacity), Whose::Container);

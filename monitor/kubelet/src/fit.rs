@@ -1,5 +1,5 @@
-//! Whether pods fit on a node: what they ask for together, against its allocatable.
-//! In: pods and an allocatable. Out: a line for each resource.
+//! Whether pods fit on a node: their requests compared with its allocatable.
+//! In: pods and an allocatable. Out: one result per resource.
 //! Source: scheduler `pkg/scheduler/framework/plugins/noderesources/fit.go` and component-helpers
 //! `resource/helpers.go`, `PodRequests`.
 
@@ -27,9 +27,7 @@ pub struct Fit {
     pub fits: bool,
 }
 
-/// Whether `pods` fit on a node with this `allocatable`, resource by resource.
-///
-/// A resource that the node does not know fits only if nobody asks for it.
+/// Compares each resource. One that the node does not have fits only if no pod requests it.
 #[must_use]
 pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
     let named = pods.iter().flat_map(resources).map(String::as_str);
@@ -44,7 +42,7 @@ pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
         let free = allocatable.map(|there| there.minus(requested));
         let fits = match free {
             Some(free) => requested.is_zero() || !free.is_negative(),
-            // How many pods a node takes is not asked for, so not knowing it stops nobody.
+            // The number of pods is no request, so an unknown limit does not matter.
             None => requested.is_zero() || resource == PODS,
         };
         Fit { resource: resource.into(), requested, allocatable, free, fits }

@@ -1,8 +1,9 @@
-//! Whether a node is laid out as it should be: pods, Kubernetes' daemons and the system's each in
-//! a cgroup of their own, and within what is set aside for them.
-//! In: what was found. Out: which cgroup is missing, who runs outside, and who outgrows.
-//! Source: Kubernetes documentation, "Reserve Compute Resources for System Daemons", which
-//! recommends the three; nothing enforces them.
+//! Whether pods, Kubernetes' daemons and system daemons each run in their own cgroup, and within
+//! their reservations.
+//! In: what was found. Out: missing cgroups, processes outside, and daemons above their
+//! reservation.
+//! Source: Kubernetes documentation, "Reserve Compute Resources for System Daemons", recommends
+//! the three cgroups; nothing enforces them.
 
 use serde::Serialize;
 
@@ -121,7 +122,7 @@ impl Outside {
             outside.processes += 1;
             let memory = process.memory.unwrap_or_default();
             outside.memory.0 = outside.memory.0.saturating_add(memory.0);
-            // The lowest number of several that are equally big.
+            // Of equals the lowest pid.
             if outside.biggest.as_ref().is_none_or(|biggest| biggest.memory < process.memory) {
                 outside.biggest = Some(process);
             }

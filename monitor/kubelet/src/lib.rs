@@ -1,4 +1,4 @@
-//! What the kubelet would set aside, allow and write, computed as it does.
+//! The kubelet's arithmetic: what it would reserve, allow and write.
 
 pub mod admitted;
 pub mod allocatable;

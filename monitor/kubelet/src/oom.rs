@@ -1,5 +1,5 @@
-//! How likely the kernel is to kill a container's processes when memory runs out, as the kubelet
-//! has it: from -997, the last to go, to 1000, the first.
+//! `oom_score_adj` of containers as the kubelet sets it: from -997, killed last, to 1000, killed
+//! first.
 //! Source: kubernetes `pkg/kubelet/qos/policy.go`, `GetContainerOOMScoreAdjust`, 1.36.
 
 use std::num::NonZeroU64;
@@ -22,8 +22,7 @@ pub const SANDBOX: i32 = -998;
 
 const MEMORY: &str = "memory";
 
-/// `oom_score_adj` of every process of `container` in `pod`, on a node with `capacity` bytes of
-/// memory (`MemTotal`).
+/// The score of `container` in `pod` on a node with `capacity` bytes of memory (`MemTotal`).
 #[must_use]
 pub fn score(pod: &Pod, container: &Container, capacity: NonZeroU64) -> i32 {
     if is_node_critical(pod) {
@@ -40,7 +39,7 @@ pub fn score(pod: &Pod, container: &Container, capacity: NonZeroU64) -> i32 {
 fn burstable(pod: &Pod, container: &Container, capacity: NonZeroU64) -> i32 {
     let own = request::of_container(container, MEMORY).value();
     let asked = match container.kind {
-        // A sidecar must not go before those that it serves.
+        // A sidecar must not be killed before the containers that it serves.
         ContainerKind::Sidecar => own.max(least(pod).unwrap_or(0)),
         _ => own,
     };

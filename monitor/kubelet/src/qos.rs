@@ -1,4 +1,4 @@
-//! Which class of service a pod has, from what it asks for and what it may not exceed.
+//! A pod's QoS class, from requests and limits.
 //! Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`, `GetPodQOS` and `ComputePodQOS`.
 
 use std::collections::BTreeMap;
@@ -10,19 +10,17 @@ use isobar_core::model::workload::{ContainerKind, Pod};
 /// Resources that the QoS class depends on.
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 
-/// The class of `pod`: the one that its status names, which stands for as long as it lives, else
-/// the one that follows from its spec.
+/// The class in the pod's status, which never changes, else the class computed from its spec.
 #[must_use]
 pub fn class(pod: &Pod) -> QosClass {
     pod.qos_class.unwrap_or_else(|| computed(pod))
 }
 
-/// The class that follows from the spec alone, as it is written: the API server copies limits into
-/// missing requests before the kubelet sees a pod, and this does not; see
-/// [`crate::admitted::admitted`].
+/// The class of the spec as written. Missing requests are not filled in from limits, as the API
+/// server does before the kubelet sees a pod: see [`crate::admitted::admitted`].
 ///
-/// Sums are compared, not containers, so two containers whose differences cancel out are
-/// Guaranteed; the API server admits none with a request above its limit.
+/// Sums are compared, not containers: two containers whose differences cancel out are Guaranteed,
+/// but the API server admits no request above its limit.
 #[must_use]
 pub fn computed(pod: &Pod) -> QosClass {
     let (mut requests, mut limits) = (Sums::new(), Sums::new());
@@ -32,7 +30,7 @@ pub fn computed(pod: &Pod) -> QosClass {
         limits = positive(&whole.limits);
         is_limited = limits.len() == COUNTED.len();
     } else {
-        // Ephemeral containers may have no resources.
+        // Ephemeral containers cannot have resources.
         let counted = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);
         for container in counted {
             let own = positive(&container.resources.limits);

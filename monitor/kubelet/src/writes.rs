@@ -1,7 +1,7 @@
-//! Which files of which cgroups are to hold what, so that pods and daemons keep to what is theirs.
-//! In: settings, and the machine as it was found. Out: the writes, and what is not written and why.
-//! Source: kubelet `pkg/kubelet/cm/node_container_manager_linux.go`, which fails to start where a
-//! level is refused here; for CPUs KEP-4540, whose reservation the kubelet leaves to containers.
+//! Which values to write to which cgroup files, so that pods and daemons keep to their shares.
+//! In: settings, and the machine as found. Out: the writes, and what is refused and why.
+//! Source: kubelet `pkg/kubelet/cm/node_container_manager_linux.go`, which does not start where a
+//! level is refused here; for CPUs KEP-4540 (the kubelet reserves CPUs from containers only).
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ impl Refusal {
     }
 }
 
-/// What is to be written of `what`. The settings must spell cgroups as `ground` was found:
+/// The writes for `what`. The settings must spell cgroups as `ground` was found:
 /// [`names::as_spelled`].
 #[must_use]
 pub fn writes(settings: &Settings, what: &BTreeSet<WrittenLimit>, ground: &Ground) -> Writes {
@@ -134,7 +134,7 @@ impl Writes {
         }
         let node = &settings.node;
         self.cpus(names::kubepods(node), &pods);
-        // Pods that have CPUs for themselves are Guaranteed, so they lie beside the two.
+        // Pods with exclusive CPUs are Guaranteed, so they are in neither QoS slice.
         let shared = cpus::minus(&pods, &ground.exclusive);
         if shared.0.is_empty() {
             let why = format!(

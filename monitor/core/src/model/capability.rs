@@ -1,4 +1,4 @@
-//! What the agent can see on this node, piece by piece, and what to do about what it cannot.
+//! What the agent can and cannot see on this node, and how to mend it.
 
 use serde::{Deserialize, Serialize};
 

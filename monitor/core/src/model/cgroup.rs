@@ -1,6 +1,6 @@
-//! One cgroup v2 directory: who it is, and what its files said.
-//! Every reading is optional: a controller may be off, a file missing, a cgroup gone in mid-read.
-//! The sample's gaps say which and why.
+//! One cgroup v2 directory and the content of its files.
+//! Every reading is optional: the controller may be off, the file missing, or the cgroup removed
+//! while it is read. The sample's gaps tell which and why.
 
 use std::fmt;
 
@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::psi::Pressures;
 use super::units::{Bytes, Micros};
 
-/// The inode number of the cgroup's directory, which is the kernel's own cgroup id.
-/// Never used twice within a hierarchy while the system runs.
+/// The kernel's cgroup id: the inode number of the directory. Never reused until reboot.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -97,17 +96,16 @@ pub struct Cgroup {
     pub preference: Option<Preference>,
 }
 
-/// What the extended attributes of a cgroup's directory say about killing it.
-///
-/// Source: systemd.resource-control(5), `ManagedOOMPreference=`, has the latter two; oomd all three.
+/// Extended attributes of the cgroup's directory.
+/// Sources: oomd; systemd.resource-control(5), `ManagedOOMPreference=`, knows avoid and omit only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Preference {
-    /// `user.oomd_prefer`: before all others.
+    /// `user.oomd_prefer`: evict first.
     Prefer,
-    /// `user.oomd_avoid`: only if nobody else is left.
+    /// `user.oomd_avoid`: evict last.
     Avoid,
-    /// `user.oomd_omit`: never.
+    /// `user.oomd_omit`: never evict.
     Omit,
 }
 

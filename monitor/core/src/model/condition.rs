@@ -1,4 +1,4 @@
-//! Node conditions: which there are, what they rest on, and what one tick made of each.
+//! KEP-4205's node conditions and what one tick found for each.
 
 use std::fmt;
 
@@ -96,13 +96,12 @@ pub enum Status {
 pub enum Phase {
     /// avg60 is below the threshold.
     Calm,
-    /// The minute is at the threshold and the condition does not hold: the ten seconds are not, or
-    /// not yet for long enough.
+    /// avg60 is at or above the threshold, but avg10 is not, or not yet for `raise_after`.
     High,
     /// avg10 and avg60 are at or above the threshold.
     Contended,
-    /// The condition holds and the ten seconds have fallen below the threshold, or the minute has,
-    /// not yet for long enough.
+    /// The condition holds, but avg10 is below the threshold, or avg60 is, not yet for
+    /// `clear_after`.
     Easing,
     /// The condition held, and avg60 fell below the threshold.
     Cleared,

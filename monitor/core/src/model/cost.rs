@@ -1,4 +1,4 @@
-//! What watching costs the node: the agent meters itself.
+//! What the agent itself costs the node.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,16 +17,14 @@ pub struct Cost {
     /// From the start of the last sample until the engine decided.
     #[serde(default)]
     pub decision: Nanos,
-    /// From the last decision to take a step until whoever acts began with it; `None` until there
-    /// was one.
+    /// From the last decision with a step until the actuator began the step; `None` before the
+    /// first.
     #[serde(default)]
     pub handover: Option<Nanos>,
-    /// The longest time from the start of one tick to the start of the next, since the agent
-    /// started: how long it was blind at worst.
+    /// Longest time between the starts of two ticks, since the agent started.
     #[serde(default)]
     pub longest_gap: Nanos,
-    /// Pages of the agent's own that had to be read from a disk, since it started
-    /// (`/proc/self/stat`, `majflt`); `None` if that is not known.
+    /// Major page faults of the agent since it started (`/proc/self/stat`, `majflt`).
     #[serde(default)]
     pub major_faults: Option<u64>,
     /// The eBPF programs and maps.

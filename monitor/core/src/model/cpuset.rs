@@ -19,8 +19,8 @@ pub enum CpuSetError {
     Backwards(String),
 }
 
-/// Larger numbers are refused: a kernel is built for at most 8192 CPUs (`NR_CPUS`), and a set takes
-/// memory for each of its members.
+/// Larger numbers are refused. Kernels support at most 8192 CPUs (`NR_CPUS`), and a set takes
+/// memory for each member.
 const TOO_LARGE: u32 = 1 << 16;
 
 impl FromStr for CpuSet {
@@ -40,7 +40,7 @@ impl FromStr for CpuSet {
             }
             ranges.push((first, last));
         }
-        // Each CPU once, however often a long text names them all.
+        // Merged, so that a text with many overlapping ranges inserts each CPU once.
         ranges.sort_unstable();
         let mut cpus = BTreeSet::new();
         let mut next = 0;

@@ -1,8 +1,7 @@
-//! Lengths of time as Go writes them: `1m30s`, `500ms`, `1.5h`.
+//! Durations as Go writes them: `1m30s`, `500ms`, `1.5h`.
 //!
 //! Source: Go `time.ParseDuration` and `Duration.String`. One difference: a fraction of more than
-//! nine digits is exact and cut to whole nanoseconds, where Go goes by way of a float and may be
-//! one off.
+//! nine digits is exact and truncated, where Go computes in floats and may be off by a nanosecond.
 
 use std::fmt;
 use std::str::FromStr;
@@ -102,7 +101,7 @@ const LARGEST: i128 = 1 << 63;
 
 /// `whole.fraction` times `scale`, truncated to nanoseconds; `None` if `whole` is out of range.
 fn nanos(whole: &str, fraction: &str, scale: i64) -> Option<i128> {
-    // More digits than this are below a nanosecond of an hour.
+    // Further digits of an hour are below a nanosecond.
     const DIGITS: usize = 18;
     let number = |digits: &str| format!("0{digits}").parse::<u64>().ok().map(i128::from);
     let fraction = &fraction[..fraction.len().min(DIGITS)];

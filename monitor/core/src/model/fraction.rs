@@ -1,4 +1,4 @@
-//! The one place where the kubelet needs a float: thresholds that are a share of the capacity.
+//! Thresholds as a share of the capacity: the one place where the kubelet's floats matter.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-// The kubelet keeps percent thresholds as float32 and multiplies in float64, so 5 % of 10Gi is
-// 536870920 bytes, not 536870912. To say what the kubelet will do, the same must be done here.
-/// A share of something, at most all of it, in the kubelet's own single precision.
+/// A share from 0 to 1 in float32, as the kubelet stores percent thresholds. It multiplies in
+/// float64, so 5 % of 10Gi is 536870920 bytes, not 536870912.
 ///
-/// Source: kubelet `pkg/kubelet/eviction/helpers.go`, `parsePercentage` and `GetThresholdQuantity`.
+/// Source: kubelet `pkg/kubelet/eviction/helpers.go`, `parsePercentage` and
+/// `GetThresholdQuantity`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fraction(f32);
 
@@ -21,16 +21,15 @@ impl Fraction {
         Self::checked(percent / 100.0)
     }
 
-    /// This share of `capacity`, cut to whole units. Above 2^53 the capacity itself is rounded, as
-    /// in Go.
+    /// This share of `capacity`, truncated. Above 2^53 the capacity is rounded first, as in Go.
     #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
-        // Never negative, and a float that is too large is cut to what a u64 holds.
+        // The fraction is not negative, and the cast saturates.
         (capacity as f64 * f64::from(self.0)) as u64
     }
 
     fn checked(fraction: f32) -> Option<Self> {
-        // There are two zeros, and only one of them is to be.
+        // `abs` turns -0.0 into 0.0.
         (0.0..=1.0).contains(&fraction).then_some(Self(fraction.abs()))
     }
 }

@@ -1,4 +1,4 @@
-//! A limit of the node that is to be written, and what came of it.
+//! A limit that the agent writes, and the result.
 
 use serde::{Deserialize, Serialize};
 

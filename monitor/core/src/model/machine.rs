@@ -1,5 +1,5 @@
-//! What a machine has, and the limits that were found on it: read once, for a person who asks.
-//! What could not be read is `None`, and the gaps say why.
+//! The machine's resources and the limits in force, read once for the command line.
+//! What could not be read is `None`; the gaps tell why.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The nouns: what was read, what it means, in integers with units. No clock, no file, no socket.
+//! Types of what was read and what follows from it, as integers with units. No clock, file or
+//! socket.
 
 /// Types that JSON has as text: written by `Display`, read by `FromStr`.
 macro_rules! serde_as_text {

@@ -1,5 +1,5 @@
-//! Where a cgroup of the kubelet's is: its internal name, a list of components, spelled as the
-//! cgroup driver spells it. Source: kubelet `pkg/kubelet/cm/cgroup_manager_linux.go`.
+//! Paths of the kubelet's cgroups. An internal name is a list of components, which each cgroup
+//! driver spells in its own way. Source: kubelet `pkg/kubelet/cm/cgroup_manager_linux.go`.
 
 use crate::model::cgroup::CgroupPath;
 use crate::model::settings::{CgroupDriver, Node};
@@ -25,7 +25,8 @@ pub fn path(driver: CgroupDriver, components: &[&str]) -> CgroupPath {
                 if !slice.is_empty() {
                     slice.push('-');
                 }
-                // A dash parts a slice from the one above it, so one of its own gives way.
+                // In a slice's name a dash separates parent and child, so a component's own dash
+                // is escaped.
                 slice.push_str(&component.replace('-', "_"));
                 path = path.child(&format!("{slice}{SLICE}"));
             }
@@ -52,9 +53,8 @@ fn below_root<const N: usize>(node: &Node, names: [&str; N]) -> CgroupPath {
     path(node.cgroup_driver, &components)
 }
 
-/// `node` with the cgroup driver by which its cgroup of all pods is spelled where `exists` tells
-/// what is there. The kubelet asks the container runtime which one to use, and then its own
-/// configuration does not count.
+/// `node` with the cgroup driver whose kubepods cgroup `exists`. The kubelet takes the driver from
+/// the container runtime; its own configuration may differ.
 #[must_use]
 pub fn as_spelled(node: &Node, exists: impl Fn(&CgroupPath) -> bool) -> Node {
     let cgroup_driver = match node.cgroup_driver {
@@ -66,10 +66,10 @@ pub fn as_spelled(node: &Node, exists: impl Fn(&CgroupPath) -> bool) -> Node {
     if is_other { other } else { node.clone() }
 }
 
-/// The cgroup that `kubeReservedCgroup` or `systemReservedCgroup` names; `None` if it names none.
+/// The cgroup that `kubeReservedCgroup` or `systemReservedCgroup` names; `None` if empty.
 ///
-/// With the systemd driver the kubelet looks at the last part of the name alone, as the name of a
-/// slice: `/a/b.slice` is `/b.slice`, and `/kubelet.service` is `/kubelet.service.slice`.
+/// With the systemd driver only the last part of the name counts, as a slice: `/a/b.slice` is
+/// `/b.slice`, and `/kubelet.service` is `/kubelet.service.slice`.
 #[must_use]
 pub fn reserved(driver: CgroupDriver, name: &str) -> Option<CgroupPath> {
     let parts: Vec<_> = name.split('/').filter(|part| !part.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! The node itself: what does not belong to any one cgroup.
+//! Readings of the node that belong to no cgroup.
 
 use serde::{Deserialize, Serialize};
 
@@ -73,11 +73,12 @@ pub struct Meminfo {
     pub swap_free: Bytes,
 }
 
-/// What reclaim did, in pages since boot or since the cgroup was made.
+/// Reclaim in pages, since boot or since the cgroup was created.
 ///
-/// The kernel counts a page scanned at a cgroup's limit in that cgroup alone (`shrink_inactive_list`
-/// and `scan_folios`, mm/vmscan.c: `!cgroup_reclaim`), so `/proc/vmstat` has the node's shortage,
-/// and the root's `memory.stat`, which has both, is not asked. Refaults are of all.
+/// `/proc/vmstat` counts reclaim for the node alone: the kernel counts pages scanned at a cgroup's
+/// limit in that cgroup only (`shrink_inactive_list` and `scan_folios`, mm/vmscan.c:
+/// `!cgroup_reclaim`). The root's `memory.stat` counts both, so it is not used. Refaults count
+/// both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Reclaim {

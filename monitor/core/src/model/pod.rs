@@ -1,5 +1,6 @@
-//! What a cgroup is, told from its path alone: no API server, no container runtime.
-//! Both cgroup drivers, static pods, containerd, CRI-O and docker, nested roots as in kind.
+//! What a cgroup is, from its path alone, without API server or container runtime.
+//! Knows both cgroup drivers, static pods, containerd, CRI-O and docker, and nested roots as in
+//! kind.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,13 +50,13 @@ pub enum Place {
 }
 
 impl Place {
-    /// What the cgroup at `path` is, told from its name and those above it.
+    /// What the cgroup at `path` is.
     ///
-    /// The first `kubepods` on the way down counts, wherever it lies, so nested roots are found
-    /// (kind's `/kubelet.slice/kubelet-kubepods.slice`, a node in a container); whatever a
-    /// container makes below itself, a `kubepods` of its own included, belongs to the container.
+    /// The first `kubepods` from the top counts, at any depth, so nested roots are found (kind's
+    /// `/kubelet.slice/kubelet-kubepods.slice`, a node in a container). Cgroups inside a container
+    /// belong to the container, whatever their names.
     ///
-    /// A path is a claim, not a proof: who may make cgroups may name them like a pod's.
+    /// A path is no proof: a user who may create cgroups can name them like a pod's.
     /// Source: kubelet `pkg/kubelet/cm/cgroup_manager_linux.go` and the runtimes' naming.
     #[must_use]
     pub fn of(path: &CgroupPath) -> Self {
@@ -70,7 +71,7 @@ impl Place {
         let (class, pod) = match names.step_into(below) {
             Some("burstable") => (QosClass::Burstable, segments.next()),
             Some("besteffort") => (QosClass::BestEffort, segments.next()),
-            // The kubelet has no slice for Guaranteed pods: they lie directly below kubepods.
+            // Guaranteed pods have no slice: they are directly below kubepods.
             Some(name) => return Self::in_pod(QosClass::Guaranteed, names.pod_uid(name), segments),
             None => return Self::Other,
         };
@@ -99,8 +100,8 @@ impl Place {
 enum Names<'a> {
     /// cgroupfs driver: each directory has its plain name.
     Plain,
-    /// The systemd driver: a slice repeats the names of the slices above it, joined with dashes,
-    /// and a dash of its own becomes an underscore. Holds the slice reached so far.
+    /// systemd driver: a slice repeats the names of its ancestors, joined with dashes, and its own
+    /// dashes become underscores. Holds the slice reached so far.
     Slices(&'a str),
 }
 
@@ -127,8 +128,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The uid in a pod's own name. Mostly a UUID; a static pod has 32 hex digits without
-    /// dashes, and a manifest may set what it likes, so its shape is not judged.
+    /// The uid in a pod's plain name. Usually a UUID, 32 hex digits for a static pod, and free
+    /// text in a manifest, so any shape is accepted.
     fn pod_uid(&self, name: &str) -> Option<String> {
         let uid = name.strip_prefix("pod").filter(|uid| !uid.is_empty())?;
         match self {
@@ -138,8 +139,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The runtime and the id in the name of a cgroup directly below a pod's; `None` for what is no
-/// container: CRI-O's monitor (`crio-conmon-<id>`), or a cgroup of somebody's own.
+/// Runtime and id from a cgroup name below a pod; `None` for others, such as CRI-O's monitor
+/// (`crio-conmon-<id>`).
 fn container(segment: &str) -> Option<(Runtime, &str)> {
     const ID: usize = 64;
     let name = segment.strip_suffix(".scope").unwrap_or(segment);
@@ -152,7 +153,7 @@ fn container(segment: &str) -> Option<(Runtime, &str)> {
         "crio-" => Some((Runtime::CriO, id)),
         "docker-" => Some((Runtime::Docker, id)),
         "" => Some((Runtime::Unknown, id)),
-        // A sandboxed runtime's own word, as `kata_<id>`.
+        // A sandboxed runtime's prefix, such as `kata_<id>`.
         other => (!other.ends_with("conmon-")).then_some((Runtime::Unknown, id)),
     }
 }

@@ -1,4 +1,4 @@
-//! Pressure stall information as the kernel prints it, for the node and for one cgroup alike.
+//! Pressure stall information (PSI) as the kernel prints it.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,9 @@ pub struct Line {
     pub total: Micros,
 }
 
-/// One pressure file. A line that this kernel does not print is `None`:
-/// `cpu` has no `full` before Linux 5.13, `irq` never has `some`.
+/// One pressure file: time in which some tasks, or all non-idle tasks, were stalled.
+/// A line that the kernel does not print is `None`: `cpu` has no `full` before Linux 5.13, `irq`
+/// never has `some`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pressure {
@@ -24,8 +25,7 @@ pub struct Pressure {
     pub full: Option<Line>,
 }
 
-/// The pressure files of one cgroup, or of the node. A file that gave no reading is `None`, and
-/// the sample's gaps say why.
+/// The pressure files of a cgroup or of the node; `None` if unreadable, and the gaps tell why.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pressures {

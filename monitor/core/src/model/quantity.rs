@@ -2,10 +2,9 @@
 //!
 //! Source: apimachinery `pkg/api/resource/quantity.go`. Differences:
 //!
-//! - A text without a digit (`.`, `-`, `Mi`) is refused; Go takes it for 0.
-//! - The text printed is always the canonical one; Go prints an input that looks canonical as it
-//!   came.
-//! - What is larger than every suffix keeps its size: Go prints 1000E as `1`.
+//! - A text without digits (`.`, `-`, `Mi`) is refused; Go reads 0.
+//! - The canonical text is always printed; Go keeps an input that looks canonical.
+//! - Amounts above every suffix keep their size; Go prints 1000E as `1`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -241,7 +240,7 @@ impl Scale {
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(QuantityError::Suffix);
         }
-        // More digits than an i32 has are far out of range, or vanish.
+        // An exponent too long for an i32 overflows or rounds to 1.
         let power = digits.parse().unwrap_or(i32::MAX);
         Ok(Self::Exponent(if exponent.starts_with('-') { -power } else { power }))
     }
@@ -273,7 +272,8 @@ impl fmt::Display for Quantity {
             return f.write_str("0");
         }
         let whole = self.nanos / UNIT;
-        // A sum beyond the cap is printed in powers of 1000, else it would not be read back.
+        // Sums above the cap are printed in powers of 1000, because parsing caps binary
+        // quantities.
         let is_binary = self.format == Format::BinarySi
             && self.nanos % UNIT == 0
             && whole.unsigned_abs() >= 1024

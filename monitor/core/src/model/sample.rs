@@ -1,4 +1,4 @@
-//! One tick's raw input: everything that any later judgement may depend on.
+//! Everything that the agent read for one tick. The policy depends on nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +48,7 @@ pub struct Sample {
     /// Results of earlier actions.
     #[serde(default)]
     pub outcomes: Vec<Outcome>,
-    /// Steps that whoever acts here is able to take; `None` if nobody was asked, and then none is
-    /// ruled out.
+    /// Steps that the actuator can take; `None` if it was not asked, and then no step is excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub means: Option<BTreeSet<StepKind>>,
     /// The agent's own cgroup, which is never evicted; `None` if it is not in the tree.

@@ -1,5 +1,5 @@
-//! What the policy is told by configuration: validated, with no choice left open.
-//! `config` makes it out of files; its defaults are those of an agent without any.
+//! The configuration as the policy sees it: validated, without open choices. The `config` module
+//! builds it from files; the defaults apply without any file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,10 +65,11 @@ impl Default for Eviction {
     }
 }
 
-/// The pressure thresholds of a configuration that names none: memory, for the node and for its
-/// pods. Work that has waited for memory for most of twenty seconds waits in vain, and memory that
-/// ends within ten seconds ends before a gentler step can help. CPU, disk and refaults have none:
-/// what is a fault there, only whoever runs the node can say.
+/// The pressure thresholds without configuration: memory, for the node and for its pods.
+///
+/// Work that has waited for memory for most of twenty seconds will not recover by itself, and
+/// memory that runs out within ten seconds leaves no time for gentler steps. CPU, disk and
+/// refaults have no default: only the operator knows what is a fault there.
 #[must_use]
 pub fn usual_pressure_thresholds() -> Vec<PressureThreshold> {
     let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);
@@ -185,8 +186,8 @@ pub struct Relief {
     pub cool_down: Nanos,
     /// Waiting caused to others, per second. Below it no pod is evicted for pressure alone.
     pub harm_budget: Nanos,
-    /// Cgroups that nothing is ever done to, beside those that nobody can take off this list: the
-    /// root, the agent's own and those above it, the system's and Kubernetes' reserved ones.
+    /// Further cgroups that the agent never touches. Always protected are the root, the agent's
+    /// own cgroup and its ancestors, and both reserved cgroups.
     pub never_touch: Vec<PathPattern>,
 }
 

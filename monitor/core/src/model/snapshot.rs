@@ -1,6 +1,6 @@
-//! Two samples made comparable: rates, and averages over windows.
-//! A rate exists only while the cgroup id is the same in both.
-//! In: two samples and the `Averages` so far. Out: a `Snapshot`, the nouns of this file.
+//! The difference of two samples: rates, and averages over windows.
+//! A rate exists only if the cgroup id is the same in both.
+//! In: two samples and the `Averages` so far. Out: a `Snapshot`.
 //! Derivation and limits of the measures: docs/policy.md.
 
 mod averages;
@@ -61,8 +61,8 @@ pub struct Doubts {
     pub backwards: u64,
     /// A difference exceeded the time that had passed.
     pub too_fast: u64,
-    /// The wall clock moved against the boot clock by more than a second, or the boot clock
-    /// did not move on.
+    /// The wall clock moved against the boot clock by more than a second, or the boot clock did
+    /// not advance.
     pub clock_jumps: u64,
 }
 
@@ -89,9 +89,9 @@ pub struct Scope {
     pub contention_per_cpu: Vec<Percent>,
     /// `None` without eBPF, or before two samples.
     pub memory: Option<MemoryWait>,
-    /// Union of memory stall for which the node or its allocatable is to blame; `None` where it
-    /// cannot be measured. Without `Coverage::memory_causes` it is a lower bound: stalls at the
-    /// allocatable limit cannot be told from those at a pod's own, and are left out.
+    /// Time in which at least one task stalled because the node or its allocatable was short;
+    /// `None` if not measured. Without `Coverage::memory_causes` it is a lower bound: stalls at
+    /// the allocatable limit look like those at a pod's own limit, and are left out.
     pub shortage: Option<Union>,
     /// Task time in IO wait; `None` without eBPF, or before two samples.
     pub io_wait: Option<Waited>,
@@ -132,8 +132,8 @@ pub struct CpuWait {
     /// Throttled by an ancestor's quota.
     pub throttled_ancestor: Option<Waited>,
     pub n_waits: u64,
-    /// Waits of this interval by length, throttling taken out; see `GroupStall::histogram`.
-    /// Empty where it cannot be taken out.
+    /// Waits in this interval by length, without throttling; buckets as in
+    /// `GroupStall::histogram`. Empty if throttling cannot be told apart.
     pub histogram: Vec<u64>,
 }
 
@@ -172,8 +172,7 @@ pub struct Blame {
     pub time: Waited,
 }
 
-/// Memory that the cgroup uses and could not give back at once: what the kubelet calls the
-/// working set (`memory.current` less `inactive_file`, not below 0).
+/// The kubelet's working set: `memory.current` less `inactive_file`, at least 0.
 #[must_use]
 pub fn working_set(files: &Cgroup) -> Option<Bytes> {
     let (current, stat) = (files.memory.current?, files.memory.stat?);

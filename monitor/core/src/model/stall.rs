@@ -1,5 +1,5 @@
-//! What the kernel side counted, made plain: cumulative, in nanoseconds, per cgroup with its
-//! descendants. `source::kernel` folds the maps into this; nobody else knows how they look.
+//! eBPF counters as the sampler reads them: cumulative, in nanoseconds, per cgroup with its
+//! descendants. Only `source::kernel` knows the layout of the maps.
 
 use std::collections::BTreeMap;
 
@@ -41,12 +41,10 @@ pub struct Coverage {
     pub memory_causes: bool,
 }
 
-/// One CPU's union of contention: the time in which at least one task waited for this CPU and
-/// no quota kept it from running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CpuStall {
-    /// Time in which at least one task waited.
+    /// Time in which at least one task waited for this CPU and no quota stopped it.
     pub contention: Nanos,
     /// Time in which a task ran or waited: the weight of this CPU in PSI's mean over CPUs.
     pub nonidle: Nanos,
@@ -66,8 +64,8 @@ pub struct GroupStall {
     /// Part of `wait`: throttled by an ancestor's quota.
     pub throttled_ancestor: Nanos,
     pub n_waits: u64,
-    /// Waits for others (throttling taken out) by length; bucket 0 is below 1,024 ns, bucket `i`
-    /// from `2^(9+i)` ns to `2^(10+i)` ns, the last is open.
+    /// Waits without throttling, by length: bucket 0 is below 1,024 ns, bucket `i` from `2^(9+i)`
+    /// to `2^(10+i)` ns, the last has no upper bound.
     pub histogram: Vec<u64>,
     /// Task time in IO wait.
     pub io_wait: Nanos,
@@ -90,8 +88,8 @@ pub enum MemoryCause {
     OwnLimit,
     /// The task's own cgroup is above `memory.high`: reclaim, or sleep.
     OwnHigh,
-    /// Reclaim because a cgroup above it reached a limit that is no allocatable limit:
-    /// for a container, its pod's.
+    /// Reclaim because an ancestor reached a limit that is not the allocatable: for a container,
+    /// its pod's limit.
     AncestorLimit,
     /// Reclaim because kubepods or a QoS slice reached its limit: the enforced allocatable.
     AllocatableLimit,

@@ -1,4 +1,4 @@
-//! What starts an eviction: signals, and the thresholds that an operator set on them.
+//! Eviction signals and the thresholds that an operator sets on them.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::fraction::Fraction;
 use super::quantity::Quantity;
 use super::units::{Nanos, Percent};
 
-/// The kubelet's eviction signals, each an amount that must not fall below its threshold.
+/// The kubelet's eviction signals. Each is an available amount.
 ///
 /// Source: kubelet `pkg/kubelet/eviction/api/types.go`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -149,8 +149,7 @@ impl Threshold {
     }
 }
 
-/// A threshold of ours: on how long work waits, where the kubelet looks at what is left.
-/// Met while the measure is at or above it.
+/// One of isobar's own thresholds, on waiting instead of available amounts. Met at or above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PressureThreshold {

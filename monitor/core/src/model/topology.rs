@@ -1,4 +1,4 @@
-//! Which CPUs there are, and how they lie: threads in cores, cores in sockets and NUMA nodes.
+//! CPUs, and the core, socket and NUMA node of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -27,8 +27,8 @@ impl Topology {
         Self { cpus: cpus.0.iter().map(place).collect() }
     }
 
-    /// CPUs with the core, socket and NUMA node that the kernel tells. It numbers cores within
-    /// their socket, so a core is known by both.
+    /// CPUs as the kernel reports them. It numbers cores within their socket, so socket and number
+    /// together identify a core.
     #[must_use]
     pub fn of(told: &BTreeMap<u32, CpuPlace>) -> Self {
         let mut first = BTreeMap::new();
@@ -105,7 +105,7 @@ fn place(line: &str) -> Option<(u32, CpuPlace)> {
         "" => 0,
         node => node.parse().ok()?,
     };
-    // Caches, behind an empty field: what plain `lscpu -p` adds.
+    // Plain `lscpu -p` adds the caches after an empty field.
     let is_whole = fields.next().is_none_or(str::is_empty);
     is_whole.then_some((cpu, CpuPlace { core, socket, node }))
 }

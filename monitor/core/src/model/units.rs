@@ -1,4 +1,4 @@
-//! Quantities: the unit is in the type, so that no two of them can be added by mistake.
+//! Newtypes with the unit in the type, so that different units cannot be added by mistake.
 
 use std::fmt;
 
@@ -7,10 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Share of wall time, in hundredths of a percent (`12_34` is 12.34 %).
 ///
-/// Source: `psi_show`, kernel/sched/psi.c, prints exactly two decimals, so for a pressure file
-/// this integer is what the file said; nothing is rounded on the way in.
-///
-/// In JSON it is a decimal number, `12.34`, which the two decimals make lossless both ways.
+/// Source: `psi_show`, kernel/sched/psi.c, prints two decimals, so the integer is exact. In JSON
+/// it is the decimal number `12.34`, which is exact in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(pub u16);
 
@@ -39,7 +37,7 @@ impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let hundredths = (f64::deserialize(from)? * 100.0).round();
         if (0.0..=f64::from(u16::MAX)).contains(&hundredths) {
-            // In range and whole: the cast is exact.
+            // Whole and in range: the cast is exact.
             return Ok(Self(hundredths as u16));
         }
         Err(D::Error::custom("a percentage is a number from 0 to 655.35"))

@@ -1,7 +1,7 @@
-//! Time that nobody watched: the node was suspended, or the agent got no CPU for long.
+//! Time without samples: the node was suspended, or the agent got no CPU.
 //!
-//! What was met before and is met after it was not seen to be met in between, and a step that
-//! waits for its effect was not seen to have none. The boot clock runs through it all the same.
+//! The boot clock runs on, but nothing was observed: a threshold met before and after was not seen
+//! to be met in between, and a step was not seen to have no effect.
 
 use super::units::Nanos;
 

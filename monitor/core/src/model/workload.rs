@@ -1,4 +1,4 @@
-//! Pods as the API describes them: the fields that a judgement may depend on.
+//! Pods as the API describes them: the fields that the policy may depend on.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Takes CPUs of a free machine, as the kubelet does to find its reserved ones: the largest
-//! groups that are needed whole, the lowest first.
+//! Allocates CPUs of a free machine as the kubelet does for the reserved ones: the largest groups
+//! that are needed whole, lowest first.
 //! Source: kubelet `pkg/kubelet/cm/cpumanager/cpu_assignment.go`, `takeByTopologyNUMAPacked`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use isobar_core::model::topology::{CpuPlace, Topology};
 pub fn take(topology: &Topology, n: usize) -> CpuSet {
     let mut taking = Taking { topology, free: topology.clone(), needed: n, taken: BTreeSet::new() };
     let (nodes, sockets) = (Level { of: |place| place.node }, Level { of: |place| place.socket });
-    // The wider of the two comes first: sockets may hold several NUMA nodes, or the reverse.
+    // The larger of the two comes first: a socket may have several NUMA nodes, or the reverse.
     let by_sockets = nodes.count(topology) > sockets.count(topology);
     let (wide, narrow) = if by_sockets { (sockets, nodes) } else { (nodes, sockets) };
     let levels = [wide, narrow, Level { of: |place| place.core }];
@@ -20,8 +20,7 @@ pub fn take(topology: &Topology, n: usize) -> CpuSet {
     let per_socket = topology.cpus.len() / sockets.count(topology).max(1);
     for depth in 1..=levels.len() {
         let level = levels[depth - 1];
-        // A core or a socket is only whole if it has as many CPUs as the average one; the
-        // kubelet divides.
+        // The kubelet takes a core or socket for whole if it has the average number of CPUs.
         let is_socket = (depth == 1) == by_sockets && depth < levels.len();
         let size = match depth {
             3 => Some(per_core),
@@ -59,8 +58,8 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// The groups of the last level that have a free CPU: at each level the one with the fewest
-    /// free CPUs first, then the lowest.
+    /// The groups of the last level that have free CPUs: at each level those with the fewest free
+    /// CPUs first, then the lowest.
     fn groups(&self, levels: &[Level]) -> Vec<u32> {
         let mut sizes = vec![BTreeMap::<u32, usize>::new(); levels.len()];
         for place in self.free.cpus.values() {

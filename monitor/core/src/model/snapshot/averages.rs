@@ -1,5 +1,4 @@
-//! What `Snapshot::between` carries from one pair of samples to the next: totals and averages of
-//! the measured unions, scope by scope, and the doubts so far.
+//! State that `Snapshot::between` keeps: totals and averages of each scope's unions, and doubts.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +9,14 @@ use crate::model::average::{Average, PERIOD, Reading};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::units::{Nanos, Percent};
 
-/// A pause in measuring after which averages start from nothing. For as long as their shortest
-/// window they stand as they were: that is nearer the truth than calm. Beyond it they would have a
-/// judge act upon the past.
+/// After a longer pause the averages start again from 0: the engine would act on the past. After a
+/// shorter one, up to the shortest window, the old values are nearer the truth than calm.
 const STALE_AFTER: Nanos = Nanos(10_000_000_000);
 
-/// State of all averages: of the node and of every cgroup, containers included, since two unions
-/// of a hundred bytes each cost less than a rule for who gets them.
+/// Averages of the node and of every cgroup, containers included: two unions of a hundred bytes
+/// each cost less than a rule for which cgroups need them.
 ///
-/// Serialisable, so that a recording may begin in mid-life and still replay to the same bytes.
+/// Serialised at the head of a recording, so that a replay can start in mid-life.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Averages {
@@ -65,8 +63,8 @@ pub(super) struct Meters {
     pub(super) shortage: Option<Meter>,
 }
 
-/// One union: its total and its averages, on a clock that runs only while it is measured.
-/// What was not measured is thereby left out of the averages instead of counting as calm.
+/// Total and averages of one union. Its clock runs only while the union is measured, so that
+/// unmeasured time does not count as calm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Meter {
@@ -109,9 +107,9 @@ impl Meter {
 
     /// Advances total and averages.
     fn run(&mut self, interval: Nanos, grown: Nanos) {
-        // The kernel side's counters keep the scheduler's clock, which nobody disciplines: over a
-        // day of full contention it may gain seconds on the boot clock. An average would owe them
-        // as carry-over and report contention for as long after the last of it.
+        // The eBPF counters use the scheduler's clock, which is not synchronised: in a day of full
+        // contention it may gain seconds on the boot clock. The average would carry them over and
+        // report contention for seconds after it has ended.
         let ahead = self.ahead.plus(grown).since(interval);
         let grown = grown.since(ahead.since(PERIOD));
         self.ahead = ahead.min(PERIOD);

@@ -1,5 +1,5 @@
-//! Makes a `Snapshot` from two samples. Reads no clock and no file and cannot fail: what cannot be
-//! compared is `None`, what cannot be believed is clamped and counted.
+//! Makes a `Snapshot` from two samples. Cannot fail: what cannot be compared is `None`, and
+//! impossible values are clamped and counted.
 
 use super::averages::Averages;
 use super::counters::Tables;
@@ -12,8 +12,8 @@ use crate::model::stall::KernelStalls;
 use crate::model::units::Nanos;
 
 impl Snapshot {
-    /// What happened from `prev` to `next`. Without `prev`, or if the boot clock did not move on,
-    /// there are the readings of `next` and no rates.
+    /// The difference from `prev` to `next`. Without `prev`, or if the boot clock did not advance,
+    /// it has the readings of `next` but no rates.
     #[must_use]
     pub fn between(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Self {
         let interval = elapsed(prev, next, averages);
@@ -79,13 +79,13 @@ impl<'a> Pair<'a> {
         Deltas { until: self.next.at.boot, interval: self.interval, window: self.window(), doubts }
     }
 
-    /// Time from one reading of the kernel side's maps to the next, by the clock of its unions. An
-    /// agent that lost its CPU between the beginning of a sample and that reading would else get
-    /// the shares of two intervals wrong.
+    /// Time between the two readings of the eBPF maps, by the clock of their unions. An agent that
+    /// lost the CPU between the start of a sample and that reading would otherwise get two shares
+    /// wrong.
     fn window(&self) -> Nanos {
         let Some((before, after)) = self.kernel else { return self.interval };
         let window = after.clock.since(before.clock);
-        // A clock that stands still or leaps is no measure of time.
+        // A clock that stops or jumps measures nothing.
         let sound = window > Nanos(0) && window <= self.interval.plus(Nanos::SECOND);
         if sound { window } else { self.interval }
     }

@@ -1,4 +1,4 @@
-//! The kernel side's counters of one scope in one sample: those that mean something.
+//! The eBPF counters of one scope in one sample, as far as they were measured.
 
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::stall::{CpuStall, GroupStall, KernelStalls, MemoryStall};
@@ -41,11 +41,11 @@ impl<'a> Tables<'a> {
         let group = match self.kernel.groups.get(&id) {
             Some(group) => group,
             None if self.kernel.lost.cgroups == 0 => &self.never,
-            // The map was full: it may have waited without an entry.
+            // The map was full, so a cgroup without an entry may have waited.
             None => return Counters::default(),
         };
-        // Without a cpu controller of its own a cgroup has no queue to look at; its tasks wait in
-        // that of an ancestor. If it never waited at all, that says as much as a queue.
+        // Without the cpu controller a cgroup has no run queue: its tasks wait in an ancestor's. A
+        // cgroup that never waited has no contention either.
         let cpus = match group.cpus.as_slice() {
             _ if !has_cpu_controller(cgroup) => None,
             [] if group.n_waits == 0 => Some(&*self.calm),

@@ -1,14 +1,13 @@
-//! What two readings of one counter say; readings that cannot be true are clamped and counted.
+//! Differences of counters. Impossible ones are clamped and counted as doubts.
 
 use super::averages::Stretch;
 use super::{Doubts, Waited};
 use crate::model::psi::{Pressure, Pressures};
 use crate::model::units::{MilliCpu, Nanos, Percent};
 
-/// A sample is not taken in an instant: a counter read late in one sample and early in the next
-/// covers less than lies between their beginnings, and the other way round more. A tenth of a
-/// second is what an agent short of CPU itself was given to read one; only beyond it is a counter
-/// too fast to be believed.
+/// Reading a sample takes time, so a counter's interval may differ from the sample's. An agent
+/// short of CPU was seen to need a tenth of a second for one counter; only a counter that is ahead
+/// by more is impossible.
 const READ_WITHIN: Nanos = Nanos(100_000_000);
 
 /// Differences of counters over one interval.

@@ -1,4 +1,4 @@
-//! The kernel side's counters of one scope, made into what happened in one interval.
+//! Waits and stalls of one scope in one interval, from its eBPF counters.
 
 use std::iter::repeat;
 
@@ -35,12 +35,10 @@ pub(super) fn fill(
     }
 }
 
-/// Union of contention over all CPUs, and each CPU's own share:
-/// `sum(union * nonidle) / sum(nonidle)`, `collect_percpu_times` in kernel/sched/psi.c, over the
-/// interval from sample to sample.
+/// The mean of all CPUs' contention, weighted by non-idle time, and each CPU's own share:
+/// `sum(union * nonidle) / sum(nonidle)`, `collect_percpu_times` in kernel/sched/psi.c.
 ///
-/// PSI weighs from one reading or two-second update to the next, in jiffies. A second is near
-/// that, since we read PSI once a second too; and the shorter the window, the less is lost of a
+/// PSI weights intervals of at most two seconds; ours are of one. Shorter intervals lose less of a
 /// cgroup whose tasks change CPUs.
 fn contention(
     before: &[CpuStall],
@@ -53,7 +51,7 @@ fn contention(
     for (before, after) in before.zip(after) {
         let union = deltas.union(before.contention, after.contention);
         let nonidle = deltas.union(before.nonidle, after.nonidle);
-        // Where somebody waits nobody idles, whatever two counters read one after the other say.
+        // A CPU with a waiting task is not idle, even if the two counters were read apart.
         let nonidle = nonidle.max(union);
         weighted = weighted.saturating_add(u128::from(union.0) * u128::from(nonidle.0));
         weight += u128::from(nonidle.0);

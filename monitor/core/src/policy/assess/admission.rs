@@ -1,6 +1,6 @@
-//! Which new pods the kubelet refuses while the node is under pressure.
-//! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`, `Admit`; tolerations as
-//! `Toleration.ToleratesTaint` of `k8s.io/api/core/v1` has them.
+//! Which new pods the kubelet refuses under node pressure.
+//! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`, `Admit`; tolerations as in
+//! `Toleration.ToleratesTaint` of `k8s.io/api/core/v1`.
 
 use crate::model::decision::NodePressure;
 use crate::model::pod::QosClass;
@@ -17,10 +17,10 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Whether a pod of this class is let in under these conditions, which are in fixed order.
+/// Whether the kubelet admits `pod`. `pressure` is in fixed order.
 ///
 /// # Errors
-/// What the kubelet says of a pod that it refuses.
+/// The kubelet's refusal.
 pub fn admits(pod: &Pod, class: QosClass, pressure: &[NodePressure]) -> Result<(), Refusal> {
     let is_let_in = match pressure {
         [] => true,

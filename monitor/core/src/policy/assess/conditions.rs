@@ -1,5 +1,5 @@
-//! Whether the node, or its pods, are contended: KEP-4205's conditions, resource by resource.
-//! In: one `Snapshot` and what was remembered. Out: each condition, and what changed.
+//! KEP-4205's contention conditions of the node and its pods, one per scope and resource.
+//! In: a `Snapshot` and the state of the last tick. Out: conditions, and events for changes.
 //! Rules: KEP-4205, phase 2 (now KEP-5394): docs/policy.md, "Conditions".
 
 mod events;
@@ -60,7 +60,7 @@ pub fn judge(
     let (mut conditions, mut all_events) = (Vec::new(), Vec::new());
     for name in ConditionName::ALL {
         let kind = format!("{}{name}", settings.prefix);
-        // At 0 everything would be high: KEP-5394 has it that such a condition is switched off.
+        // KEP-5394: a threshold of 0 switches the condition off, since any value would be high.
         let rule = settings.rules.get(name.name()).filter(|rule| rule.threshold > Percent(0));
         let Some(rule) = rule.copied() else {
             let dropped = standing.0.remove(name.name());
@@ -94,8 +94,8 @@ pub fn judge(
     (conditions, all_events)
 }
 
-/// KEP-4205's rules, where `holds` says whether the condition held before. Equality counts as
-/// high, and where both "contended" and "trending lower" fit, it is contended.
+/// KEP-4205's rules; `holds` is the last status. Equality counts as high. Where both contended and
+/// trending lower match, it is contended.
 fn phase(threshold: Percent, figures: Figures, holds: bool) -> Phase {
     let (high10, high60) = (figures.avg10 >= threshold, figures.avg60 >= threshold);
     match (high60, high10, holds) {

@@ -1,7 +1,7 @@
-//! How long memory lasts: what is left, how fast it is taken, and whether reclaim still helps.
-//! Needs no pressure file, so that a node that freezes at low pressure is seen coming.
-//! In: the sample, the cgroup of all pods, and readings of the last ten seconds. Out: an `Outlook`
-//! per scope. Rules: docs/policy.md, "Pressure signals and growth".
+//! How long memory lasts: what is left, how fast usage grows, and whether reclaim still helps.
+//! Works without pressure files, so it warns of a node that freezes at low pressure.
+//! In: the sample, kubepods, and readings of the last ten seconds. Out: an `Outlook` per scope.
+//! Rules: docs/policy.md, "Pressure signals and growth".
 
 use std::collections::VecDeque;
 
@@ -86,9 +86,8 @@ pub fn outlooks(
     node.into_iter().chain(pods).collect()
 }
 
-/// The scopes of whose memory no more than a tenth is left. What is foretold of more is foretold
-/// too early to act on: of 64 GiB of which 50 are free, a second's growth of ten says that five
-/// seconds are left, and is most likely a program that starts.
+/// Scopes with a tenth of their memory or less left. With more left a forecast is too early: of 64
+/// GiB with 50 free, ten growing in a second is most likely a program that starts.
 #[must_use]
 pub fn low(
     outlooks: &[Outlook],
@@ -120,11 +119,10 @@ fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     Some((reading, Some(Room { free, cache, in_vain_counts: true })))
 }
 
-/// The pods: what their limit leaves, and the cache that could go.
+/// kubepods: the limit less its usage, and its reclaimable cache.
 ///
-/// Reclaim at a pod's own limit is in their counters as well, mostly in vain, and says nothing
-/// about what all of them could still have. So it counts only while the kernel side sees somebody
-/// stall for the limit of all.
+/// Its reclaim counters include reclaim at each pod's own limit, which is mostly in vain and tells
+/// nothing about kubepods. So efficiency only counts while tasks stall at the allocatable limit.
 fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let files = kubepods.files.as_ref()?;
     let memory = files.memory;
@@ -160,7 +158,7 @@ fn push(ring: &mut VecDeque<Reading>, reading: Reading) {
     while ring.len() > 2 && reading.at.since(ring[1].at) >= WINDOW {
         ring.pop_front();
     }
-    // After a pause the time without readings says nothing about now.
+    // After a pause the old reading says nothing about the present growth.
     if ring.len() == 2 && reading.at.since(ring[0].at).0 > 2 * WINDOW.0 {
         ring.pop_front();
     }
@@ -185,8 +183,7 @@ fn outlook(
     Outlook { scope, left, growth: growth.map(Bytes), lasts, efficiency, refaults }
 }
 
-/// Cache counts in full while reclaim is good, not at all where it is in vain, and by a straight
-/// line in between.
+/// Cache counts fully at good efficiency, not at all at critical efficiency, linearly in between.
 fn left(room: Room, efficiency: Option<Percent>) -> Bytes {
     let efficiency = efficiency.filter(|_| room.in_vain_counts);
     let efficiency = efficiency.map_or(GOOD, |efficiency| u64::from(efficiency.0));

@@ -1,6 +1,7 @@
-//! Which pressure thresholds are met: ours, where the kubelet has none.
-//! In: thresholds, a snapshot, outlooks and what was remembered. Out: what is met, since when.
-//! What is not measured is not met, and its grace begins anew. Rules: docs/policy.md.
+//! Which of isobar's own pressure thresholds are met.
+//! In: thresholds, a snapshot, outlooks and the state of the last tick. Out: met thresholds.
+//! A threshold without a measurement is not met, and its grace period starts again.
+//! Rules: docs/policy.md.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,9 +26,9 @@ impl PressureStanding {
     }
 }
 
-/// Judges all `thresholds`; what is met is in the order in which it is relieved: memory first, the
-/// rest as configured. Of exhaustion nothing is due but in the scopes that are `low`: whoever takes
-/// much memory at once, as a program that touches its heap when it starts, mostly stops in time.
+/// Judges `thresholds`; the result is in their order. Exhaustion is due only in scopes that are
+/// `low`: a program that touches its heap at start takes much memory at once and usually stops in
+/// time.
 #[must_use]
 pub fn judge(
     thresholds: &[PressureThreshold],
@@ -63,8 +64,8 @@ pub fn judge(
     all
 }
 
-/// Those of `thresholds` that nobody can judge at this tick. What does not grow is measured, and
-/// lasts for ever.
+/// Thresholds without a measurement in this tick. A scope that does not grow is measured: its
+/// memory lasts forever.
 pub(super) fn unmeasured(
     thresholds: &[PressureThreshold],
     snapshot: &Snapshot,
@@ -83,8 +84,8 @@ pub(super) fn unmeasured(
     all.map(|threshold| Trigger::Pressure(*threshold))
 }
 
-/// The figure that a threshold looks at, in its own unit: hundredths of a percent, nanoseconds, or
-/// pages a second.
+/// The measured value in the threshold's unit: hundredths of a percent, nanoseconds, or pages per
+/// second.
 fn measured(
     threshold: &PressureThreshold,
     snapshot: &Snapshot,

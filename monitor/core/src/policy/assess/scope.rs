@@ -1,4 +1,4 @@
-//! The two scopes that are judged: the node, and the cgroup of all its pods.
+//! The two scopes of conditions and thresholds: the node, and the cgroup of all pods.
 
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::pod::Place;
@@ -13,16 +13,16 @@ pub fn root(sample: &Sample) -> Option<&Cgroup> {
     sample.cgroups.values().find(|cgroup| cgroup.path.is_root())
 }
 
-/// The cgroup of all pods. Where there are several, as on a host of nodes in containers, the one
-/// nearest to the root, of these the first by name.
+/// The cgroup of all pods. Of several, as on a host of nodes in containers, the nearest to the
+/// root, then the first by name.
 pub fn kubepods(snapshot: &Snapshot) -> Option<(CgroupId, &Scope)> {
     let all = snapshot.scopes.iter().filter(|(_, scope)| scope.place == Place::Kubepods);
     let nearest = all.min_by_key(|(_, scope)| (scope.path.segments().count(), &scope.path));
     nearest.map(|(&id, scope)| (id, scope))
 }
 
-/// Where the node's own pods are. Whoever may make cgroups may name them like pods, but not in
-/// here.
+/// Where the node's own pods are. Elsewhere any user who may create cgroups can name them like a
+/// pod's.
 #[derive(Debug, Clone, Copy)]
 pub struct Home<'a>(Option<&'a CgroupPath>);
 

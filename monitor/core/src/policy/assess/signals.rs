@@ -1,7 +1,7 @@
-//! What the kubelet's eviction signals say, from one sample.
-//! In: the sample, and the cgroup of all pods. Out: observations, and why one is missing.
-//! Sources: kubelet `pkg/kubelet/eviction/helpers.go`, `makeSignalObservations`; cAdvisor's working
-//! set; opencontainers/cgroups on the root of cgroup v2. Deviations: docs/policy.md.
+//! The kubelet's eviction signals, from one sample.
+//! In: the sample, and kubepods. Out: observations, or why a signal has none.
+//! Sources: kubelet `pkg/kubelet/eviction/helpers.go`, `makeSignalObservations`; cAdvisor's
+//! working set; opencontainers/cgroups on the root of cgroup v2. Deviations: docs/policy.md.
 
 use crate::model::cgroup::{Cgroup, Limit};
 use crate::model::decision::Observation;
@@ -24,10 +24,10 @@ struct Left {
     at: Nanos,
 }
 
-/// What `signal` says, or why it says nothing.
+/// Observes one signal.
 ///
 /// # Errors
-/// The missing reading, in words.
+/// The reading that is missing.
 pub fn observe(
     signal: Signal,
     sample: &Sample,
@@ -56,9 +56,9 @@ pub fn observe(
     left.map(|Left { available, capacity, at }| Observation { signal, available, capacity, at })
 }
 
-/// `MemTotal` less the working set of the root, which has no `memory.current`: `anon` and `file`
-/// less `inactive_file`, as opencontainers/cgroups and cAdvisor reckon it. The kernel's own memory
-/// is not in it.
+/// `MemTotal` less the working set of the root cgroup. The root has no `memory.current`, so usage
+/// is `anon` plus `file`, as in opencontainers/cgroups and cAdvisor. It leaves out the kernel's
+/// own memory.
 fn memory(sample: &Sample) -> Result<Left, String> {
     let total = sample.node.memory.ok_or("/proc/meminfo was not read")?.total.0;
     let stat = scope::root(sample).and_then(|root| root.memory.stat);
@@ -80,8 +80,7 @@ fn allocatable(sample: &Sample, kubepods: Option<&Cgroup>) -> Result<Left, Strin
     Ok(below(limit, used.0, sample.at.boot))
 }
 
-/// What `used` leaves of `limit`. The kubelet's capacity is the sum of both, so with more used
-/// than there is it is what is used.
+/// The kubelet's capacity is available plus used, so if more is used than `limit`, it is `used`.
 fn below(limit: u64, used: u64, at: Nanos) -> Left {
     Left { available: limit.saturating_sub(used), capacity: limit.max(used), at }
 }

@@ -1,6 +1,6 @@
-//! Which eviction thresholds are met, since when, and which of them is to be relieved: the
-//! kubelet's `synchronize`, steps 5 to 11 and 13, as functions of what was observed.
-//! In: thresholds, observations, the moment and what was remembered. Out: a `Verdict`.
+//! Which eviction thresholds are met, and since when: the kubelet's `synchronize`, steps 5 to 11
+//! and 13.
+//! In: thresholds, observations, the time and the state of the last tick. Out: a `Verdict`.
 //! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go` and `helpers.go`.
 //! Deviations: docs/policy.md, "Eviction signals".
 
@@ -23,8 +23,8 @@ use crate::model::units::Nanos;
 pub struct ThresholdStanding {
     /// Since when each met threshold has been met.
     first_observed: Vec<(Threshold, Nanos)>,
-    /// Those that were met for their grace period at the last tick: `thresholdsMet`. They stay met
-    /// until their minimum reclaim is there as well.
+    /// Thresholds that were met for their grace period at the last tick: `thresholdsMet`. They
+    /// stay met until their minimum reclaim is available too.
     met: Vec<Threshold>,
     /// When each node condition was last met.
     last_observed: BTreeMap<NodePressure, Nanos>,
@@ -70,7 +70,7 @@ pub fn judge(
         |threshold: &&Threshold| seen(threshold.signal).is_some_and(|s| below(threshold, s));
     let mut met: Vec<Threshold> = thresholds.iter().filter(is_met).copied().collect();
 
-    // A threshold that the configuration has dropped is not waited for.
+    // A threshold that was removed from the configuration is dropped.
     let still = |threshold: &&Threshold| thresholds.iter().any(|t| is_same(t, threshold));
     for threshold in standing.met.iter().filter(still) {
         let unresolved = seen(threshold.signal).is_some_and(|s| unreclaimed(threshold, s));
@@ -123,8 +123,8 @@ fn unreclaimed(threshold: &Threshold, seen: &Observation) -> bool {
     wanted(threshold, seen) > seen.available
 }
 
-/// What must be left before a threshold that was due counts as left; a minimum reclaim in percent
-/// is of the same capacity.
+/// The amount at which a threshold that was due is no longer met. A minimum reclaim in percent is
+/// a share of the same capacity.
 fn wanted(threshold: &Threshold, seen: &Observation) -> u64 {
     let min_reclaim = threshold.min_reclaim.map_or(0, |amount| amount.of(seen.capacity));
     threshold.value.of(seen.capacity).saturating_add(min_reclaim)
@@ -148,8 +148,8 @@ pub fn condition(signal: Signal) -> NodePressure {
     }
 }
 
-/// Conditions of thresholds that are met, in grace or not, and those that were within the
-/// transition period (strictly less).
+/// Conditions of met thresholds, in grace or not, and those last met within the transition period
+/// (strictly less).
 fn pressure(
     met: &[Threshold],
     transition: Nanos,
@@ -157,7 +157,7 @@ fn pressure(
     last_observed: &mut BTreeMap<NodePressure, Nanos>,
 ) -> BTreeSet<NodePressure> {
     last_observed.extend(met.iter().map(|threshold| (condition(threshold.signal), now)));
-    // A moment still to come was another clock's: it would hold the condition until then.
+    // A time in the future is from before a reboot: it would hold the condition until then.
     last_observed.retain(|_, last| *last <= now && now.since(*last) < transition);
     let met = met.iter().map(|threshold| condition(threshold.signal));
     last_observed.keys().copied().chain(met).collect()

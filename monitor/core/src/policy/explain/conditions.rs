@@ -1,4 +1,4 @@
-//! Which conditions hold, and what would end them.
+//! Sentences about conditions that hold, and about what ends them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::model::condition::{Condition, Measure, Phase, Status};
 use crate::model::decision::Decision;
 use crate::model::units::Percent;
 
-/// One sentence for each condition that is not calm, and one for all that are not measured for the
+/// One sentence for each condition that is not calm, and one for all that are unmeasured for the
 /// same reason.
 pub(super) fn sentences(decision: &Decision) -> Vec<String> {
     let mut unmeasured = BTreeMap::<&str, Vec<&str>>::new();

@@ -1,5 +1,5 @@
-//! The message of an eviction, word for word as the kubelet writes it, and the annotations of its
-//! event. Source: kubelet `pkg/kubelet/eviction/helpers.go`, `evictionMessage`.
+//! The kubelet's eviction message, word for word, and the annotations of its event.
+//! Source: kubelet `pkg/kubelet/eviction/helpers.go`, `evictionMessage`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ pub fn message(shortage: &Shortage) -> String {
         write!(text, "Threshold quantity: {threshold}, available: {available}. ")
             .expect("writing to memory cannot fail");
     }
-    // The pod is named even where it used less than it asked for: so the kubelet has it.
+    // The kubelet names the pod even if its usage is below its request.
     let pod = shortage.pod.iter().map(|pod| ("Pod", pod));
     for (kind, who) in pod.chain(shortage.offending().map(|container| ("Container", container))) {
         let Consumer { name, usage, request } = who;

@@ -1,5 +1,5 @@
-//! A decision in sentences, made of the numbers that it holds and of nothing else: so a recording
-//! explains itself, and an explanation cannot differ from what was decided.
+//! A decision as sentences, from its own numbers alone: a recording explains itself, and the
+//! explanation cannot differ from the decision.
 
 mod conditions;
 pub mod message;

@@ -1,4 +1,4 @@
-//! One pod as the ranking sees it: what it asked for and uses of what is short, and whom it harms.
+//! A pod or service as the ranking sees it: request and usage of what is short, and harm.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +20,8 @@ pub struct Harm {
 }
 
 impl Harm {
-    /// [`Harm::others`] in whole milliseconds a second, by which pods are compared. On a node at
-    /// work everybody keeps somebody waiting for microseconds: that must not decide before how
-    /// much a pod uses.
+    /// [`Harm::others`] in whole milliseconds per second, by which candidates are compared. On a
+    /// busy node every pod makes others wait for microseconds, which must not outweigh its usage.
     #[must_use]
     pub fn millis(self) -> u64 {
         self.others.0 / 1_000_000
@@ -46,8 +45,8 @@ pub struct Contender {
     pub class: QosClass,
     /// `spec.priority`, else 0.
     pub priority: i32,
-    /// What it asked for of what is short: of memory, CPU or (for inodes as well, as the kubelet
-    /// has it) ephemeral storage. `None` if not known. Of pids and IO there is no request.
+    /// Request of what is short: memory, CPU, or ephemeral storage (for inodes too, as in the
+    /// kubelet). `None` if unknown, and for pids and IO.
     pub request: Option<Quantity>,
     /// Usage of what is short; `None` if unknown.
     pub usage: Option<Quantity>,
@@ -109,7 +108,7 @@ impl Contender {
     }
 }
 
-/// A static pod's uid is a bare hash: 32 hex digits without dashes, where the API gives UUIDs.
+/// A static pod's uid is 32 hex digits without dashes; the API uses UUIDs.
 /// Source: kubelet `pkg/kubelet/config/common.go`, `applyDefaults`.
 fn is_static(uid: &str) -> bool {
     uid.len() == 32 && uid.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

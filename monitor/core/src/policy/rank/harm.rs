@@ -1,10 +1,10 @@
-//! Who makes others wait, how much, lately: for each pod, and for each cgroup outside pods.
-//! In: what happened in one interval. Out: a [`HarmStanding`], per second, smoothed over
-//! [`MEMORY`] in integers.
+//! Who makes others wait, and for how long: an average for each pod and each cgroup outside pods.
+//! In: one interval. Out: a [`HarmStanding`], rates per second, averaged over [`MEMORY`] in
+//! integers.
 //!
-//! For a CPU it is measured directly: who waited while whom ran. For memory and disks nobody can
-//! say whose page or request a task waited for, so the waiting of all others is laid on each by
-//! its share of what was taken in that interval: memory charged, bytes read and written.
+//! For a CPU, sufferer and aggressor are measured. For memory and disks nothing tells whose page
+//! or request a task waited for, so all waiting is divided by the share that each party took in
+//! the interval: memory charged, bytes read and written.
 
 mod taken;
 
@@ -42,8 +42,8 @@ pub struct HarmStanding {
     pub memory: Ledger,
     /// IO wait.
     pub io: Ledger,
-    /// Cgroups that could not be read lately: when they are back, nobody can say how much of what
-    /// they hold was taken in the last interval.
+    /// Cgroups that were unreadable lately. When they are readable again, it is unknown how much
+    /// of their memory was charged in the last interval.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     unread: BTreeSet<CgroupId>,
 }
@@ -87,8 +87,8 @@ pub(super) enum Party {
 type Doings = BTreeMap<Party, Entry>;
 
 impl HarmStanding {
-    /// Adds what happened from `before` to `sample`, which `snapshot` has compared. What a workload
-    /// does is the doing of all of it.
+    /// Adds the interval from `before` to `sample`, which `snapshot` compares. A workload includes
+    /// all its descendants.
     pub fn update(
         &mut self,
         before: Option<&Sample>,
@@ -150,8 +150,8 @@ impl HarmStanding {
 }
 
 impl Ledger {
-    /// Those outside pods that harm others most, at most `n` of those that `counts` picks; nobody
-    /// below a millisecond a second.
+    /// The `n` worst aggressors outside pods among those that `counts` picks; at least a
+    /// millisecond per second.
     #[must_use]
     pub fn outsiders(&self, n: usize, counts: impl Fn(&CgroupPath) -> bool) -> Vec<Outsider> {
         let outside = self.outside.iter().filter(|(path, _)| counts(path));
@@ -159,14 +159,14 @@ impl Ledger {
         let mut all: Vec<Outsider> = harmful
             .map(|(path, entry)| Outsider { path: path.clone(), harm: entry.harm.others })
             .collect();
-        // Stable: those of equal harm keep the order of their paths.
+        // A stable sort: equal ones stay in order of their paths.
         all.sort_by_key(|outsider| std::cmp::Reverse(outsider.harm));
         all.truncate(n);
         all
     }
 
-    /// Blends in an interval; `None` if it was not measured, and then nothing is remembered but
-    /// that it was before: what somebody did a while ago is no reason to evict it now.
+    /// Adds an interval; `None` if it was not measured. Then old rates are dropped: harm done a
+    /// while ago is no reason to evict now.
     fn add(&mut self, doings: Option<Doings>, there: &BTreeSet<Party>, interval: Nanos) {
         let Some(mut doings) = doings else {
             let is_paused = self.is_measured || self.is_paused;
@@ -174,7 +174,7 @@ impl Ledger {
             return;
         };
         self.is_paused = false;
-        // The first interval there is stands for all that came before.
+        // The first interval is the average.
         let memory = if self.is_measured { MEMORY } else { Nanos(0) };
         self.is_measured = true;
         let old = std::mem::take(&mut self.pods).into_iter().map(|(uid, e)| (Party::Pod(uid), e));
@@ -200,10 +200,10 @@ impl Ledger {
 }
 
 impl Entry {
-    /// `self`, per second, after an interval in which `now` was done in all.
+    /// The average after an interval with the totals `now`.
     ///
-    /// `(rate * memory + now) / (memory + interval)`: the filter of first order, in integers. A
-    /// longer interval weighs more, so a late tick changes nothing.
+    /// `(rate * memory + now) / (memory + interval)`: a first-order filter in integers. A longer
+    /// interval weighs more, so a late tick makes no difference.
     fn blend(self, now: Self, interval: Nanos, memory: Nanos) -> Self {
         let blend = |rate: u64, now: u64| {
             let now = u128::from(now) * u128::from(Nanos::SECOND.0);
@@ -243,8 +243,8 @@ impl<'a> Tree<'a> {
         Self { parties, parents, snapshot, workloads }
     }
 
-    /// The pod or workload that the cgroup is, or lies in; else itself. CRI-O's monitor beside the
-    /// containers is the pod's, too.
+    /// The pod or workload that the cgroup is or belongs to, else itself. CRI-O's monitor beside
+    /// the containers belongs to the pod.
     fn party(snapshot: &Snapshot, workloads: &Workloads<'_>, id: CgroupId) -> Party {
         let mut at = Some(id);
         for _ in 0..DEPTH {
@@ -276,8 +276,8 @@ impl<'a> Tree<'a> {
         self.parties.values().cloned().chain([root]).collect()
     }
 
-    /// Who kept whom from a CPU. The idle task keeps nobody: that is the latency of a wake-up.
-    /// Time spent at a quota of its own is a pod's harm to itself, too.
+    /// Waits for a CPU. The idle task is no aggressor: that time is the latency of a wake-up. Time
+    /// throttled by its own quota is harm that a pod does to itself.
     fn run_queue(&self) -> Doings {
         let snapshot = self.snapshot;
         let mut doings = Doings::new();

@@ -1,4 +1,4 @@
-//! How two pods compare: as numbers that are quick to sort, and as keys that people can read.
+//! How candidates compare: as numbers that sort fast, and as keys that people read.
 //! Both come from the same figures, in the same order.
 
 use super::contender::{Contender, Harm};
@@ -19,9 +19,9 @@ pub(super) struct Scale {
     some_prefer: bool,
 }
 
-/// A pod's place in the order: the smaller goes first. Fields decide from the first to the last.
+/// A candidate's place in the order: smaller goes first, and the first different field decides.
 ///
-/// Made once a pod, so that comparing two looks at nothing but numbers.
+/// Built once per candidate, so that a comparison reads numbers only.
 #[derive(Debug, Clone, Copy)]
 struct Merit {
     /// Preference, class and request in the upper half, priority in the lower.
@@ -60,10 +60,10 @@ impl Scale {
         self.need
     }
 
-    /// The first `head` places in `contenders`, who goes first first. The order is total: where all
-    /// figures are equal the uid decides, and among the nameless (two of one uid) the name.
+    /// The indices of the first `head` of `contenders`, in order. The order is total: equal
+    /// figures are decided by uid, and equal uids by name.
     ///
-    /// What lies beyond the head is told from it and not sorted: it is most of a large node.
+    /// The rest is split off without sorting it: it is most of a large node.
     pub(super) fn sorted(
         self,
         contenders: &[&Contender],
@@ -166,7 +166,7 @@ impl Scale {
             (Order::Kubelet, false) => vec![priority, stats, amount, uid],
             (Order::Qos, _) => {
                 let qos = Some((Key::Qos, KeyValue::Class(contender.class)));
-                // It parts Burstable pods alone.
+                // It decides among Burstable pods only.
                 let exceeds = exceeds.filter(|_| contender.class == QosClass::Burstable);
                 let harm = number(contender.harm.map(Harm::millis));
                 let harm = Some((Key::Harm, harm));
@@ -200,9 +200,9 @@ impl Scale {
         }
     }
 
-    /// Whether use is strictly above the request; `None` where there are no requests.
+    /// Whether usage is strictly above the request; `None` if the resource has no requests.
     ///
-    /// Nobody can ask for inodes, so whoever uses one exceeds.
+    /// Inodes cannot be requested, so any usage exceeds.
     pub(super) fn exceeds(self, contender: &Contender) -> Option<Answer> {
         self.has_requests().then(|| {
             let request = match self.need {
@@ -217,8 +217,8 @@ impl Scale {
         })
     }
 
-    /// Use above the request. The kubelet subtracts the request for bytes from a count of inodes,
-    /// so its order does.
+    /// Usage above the request. For inodes the kubelet subtracts the request for bytes, and so
+    /// does its order.
     fn excess(self, contender: &Contender) -> Option<Quantity> {
         let request = match (self.need, self.order) {
             (Need::Pids | Need::Io, _) | (Need::Inodes, Order::Qos) => Some(Quantity::ZERO),

@@ -1,4 +1,4 @@
-//! What is short, and so by which figures pods are compared.
+//! The resource that is short, and so the figures by which candidates are compared.
 
 use crate::model::condition::ScopeName;
 use crate::model::decision::Trigger;
@@ -58,7 +58,7 @@ impl Purpose {
             PressureSignal::Cpu(_) => (Need::Cpu, true),
             PressureSignal::Memory(_) | PressureSignal::Refaults(_) => (Need::Memory, true),
             PressureSignal::Disk(_) => (Need::Io, true),
-            // Memory runs out, although nobody may wait for it yet.
+            // Memory runs out, perhaps before any task waits.
             PressureSignal::Exhaustion(_) => (Need::Memory, false),
         };
         Self { name: on.name(scope), need, is_waiting }
@@ -88,9 +88,9 @@ impl Purpose {
         self.need
     }
 
-    /// True if it is about work that waits, not about an amount that is used up. Only then does
-    /// it help nobody to evict a pod for which nobody but itself waits: a pod that uses up
-    /// memory, disk or pids gives them back, whoever has waited so far.
+    /// True for signals of waiting work, false for amounts that are used up. Only for waiting does
+    /// it not help to evict a pod that harms only itself: a pod that uses up memory, disk or pids
+    /// frees them for all.
     #[must_use]
     pub fn is_about_waiting(self) -> bool {
         self.is_waiting

@@ -1,13 +1,13 @@
-//! Who may not be chosen.
+//! Which candidates are never chosen.
 
 use super::contender::{Contender, Harm};
 use super::need::Purpose;
 use crate::model::decision::SparedReason;
 
-/// Why `contender` may not be chosen; `None` if it may.
+/// Why `contender` is not chosen; `None` if it may be.
 ///
-/// That its harm falls on itself alone spares a pod only where work waits, and only where harm was
-/// measured: what is not known spares nobody.
+/// Harming only itself spares a candidate only if the signal is about waiting and harm was
+/// measured: the unknown spares nobody.
 pub(super) fn why(contender: &Contender, purpose: Purpose) -> Option<SparedReason> {
     let spares_itself =
         || purpose.is_about_waiting() && contender.harm.is_some_and(Harm::is_own_alone);

@@ -1,8 +1,8 @@
-//! Cgroups that nothing is done to, and who is spared because of them: whoever is one, lies in one
-//! or has one inside.
+//! Protected cgroups, and the candidates that are spared because they are one, are inside one, or
+//! contain one.
 //!
-//! Configuration adds to them and takes none away: the agent's own cgroup and those above it, the
-//! first process's, the cgroups above all pods, and those that are reserved for daemons.
+//! Configuration can only add to them: always protected are the agent's own cgroup and its
+//! ancestors, the first process, the ancestors of all pods, and the reserved cgroups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,15 +80,15 @@ impl<'a> Untouchable<'a> {
             };
             Some((uid.as_str(), self.why(id)?))
         };
-        // Whoever has one inside is among those that are held; who lies below one is not.
+        // `holds` has every cgroup that contains a protected one, but not those inside one.
         match self.roofs.is_empty() {
             true => self.holds.keys().copied().filter_map(spared).collect(),
             false => self.snapshot.scopes.keys().copied().filter_map(spared).collect(),
         }
     }
 
-    /// Why nothing is done to this workload. One of the reserved cgroups, or in one, is meant only
-    /// by a rule that names that cgroup: a wildcard that happens to fit asks for nothing.
+    /// Why this workload is protected. In or above a reserved cgroup only a rule that names that
+    /// cgroup counts: a wildcard may match by accident.
     pub(super) fn why_workload(&self, id: CgroupId, rule: &WorkloadRule) -> Option<SparedReason> {
         let scope = self.snapshot.scopes.get(&id)?;
         let pattern = CgroupPath(rule.path.to_string());

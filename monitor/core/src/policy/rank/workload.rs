@@ -1,4 +1,4 @@
-//! Which cgroups outside pods count as workloads: by the rules of the configuration.
+//! Cgroups outside pods that count as workloads, by the configuration's rules.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::model::snapshot::Snapshot;
 /// Most levels that are walked up.
 const DEPTH: usize = 64;
 
-/// The cgroups that count as workloads, each with the rule that makes it one.
+/// Workloads, each with the rule that matched.
 ///
-/// Of a cgroup and one above it that both fit, the upper one is the workload: nobody is counted
-/// twice. Pods, and what lies in them or above them up to the cgroup of all pods, fit no rule.
+/// If a cgroup and its ancestor both match, the ancestor is the workload, so that nothing counts
+/// twice. Pods, their contents and their ancestors up to kubepods match no rule.
 #[derive(Debug, Default)]
 pub struct Workloads<'a>(BTreeMap<CgroupId, &'a WorkloadRule>);
 

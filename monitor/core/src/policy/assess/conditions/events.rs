@@ -1,4 +1,4 @@
-//! What changed about a condition, in words with the numbers.
+//! Events for changes of conditions, with the numbers.
 
 use crate::model::condition::{Condition, Measure, Phase, Resource, Status};
 use crate::model::decision::Event;

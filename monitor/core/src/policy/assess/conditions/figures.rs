@@ -1,4 +1,4 @@
-//! The two averages that a condition rests on, or why there are none.
+//! The averages that a condition is judged on, or why there are none.
 
 use crate::model::condition::{ConditionName, Measure, Resource, ScopeName};
 use crate::model::psi::{Line, Pressure};
@@ -63,8 +63,8 @@ fn contention(scope: &Scope, snapshot: &Snapshot) -> Result<Figures, String> {
     scope.contention.map(Figures::from).ok_or(why.into())
 }
 
-/// Without the causes, shortage is a lower bound: what is at the threshold is, and what is below
-/// may not be. Raw PSI, which counts every stall, then says whether there is anything to miss.
+/// Without causes, shortage is a lower bound: high is certain, low is not. Then raw PSI, which
+/// counts every stall and so is an upper bound, decides whether low is certain.
 fn shortage(scope: &Scope, threshold: Percent, snapshot: &Snapshot) -> Result<Figures, String> {
     let why = "memory stalls are not measured: the kernel side is missing, or has no two readings";
     let figures = scope.shortage.map(Figures::from).ok_or(why)?;

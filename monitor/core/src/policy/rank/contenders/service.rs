@@ -1,5 +1,5 @@
-//! A cgroup that counts as a workload, as the ranking sees it: what it is from its rule, what it
-//! asked for from the rule or its own files, what it uses and whom it harms as for pods.
+//! A workload outside pods as a contender: class and priority from its rule, the request from the
+//! rule or its cgroup files, usage and harm as for pods.
 
 use crate::model::cgroup::{Cgroup, Limit};
 use crate::model::pod::QosClass;
@@ -31,7 +31,7 @@ pub(super) fn contender(
         usage: match need {
             Need::Memory => files.and_then(working_set).map(|bytes| Quantity::bytes(bytes.0)),
             Need::Cpu => scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0)),
-            // Of the whole of it: `cgroup.procs` lists those of one cgroup alone.
+            // `pids.current` counts descendants; `cgroup.procs` does not.
             Need::Pids => files.and_then(|files| files.pids_current).map(Quantity::count),
             Need::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
             Need::Storage | Need::Inodes => None,
@@ -45,14 +45,14 @@ pub(super) fn contender(
     .preferred(files.and_then(|files| files.preference))
 }
 
-/// What the rule says, else what systemd's `MemoryLow=` and `CPUWeight=` have written. As with
-/// pods, who is BestEffort asks for nothing.
+/// The rule's request, else what systemd wrote for `MemoryLow=` and `CPUWeight=`. BestEffort
+/// requests nothing, as for pods.
 fn request(files: &Cgroup, rule: &WorkloadRule, need: Need) -> Option<Quantity> {
     let of_files = || match need {
         _ if rule.qos_class == QosClass::BestEffort => Some(Quantity::ZERO),
         Need::Memory => match files.memory.low? {
             Limit::At(bytes) => Some(Quantity::bytes(bytes)),
-            // All that it has is protected.
+            // Everything it uses is protected.
             Limit::Max => files.memory.current.map(|bytes| Quantity::bytes(bytes.0)),
         },
         _ => {

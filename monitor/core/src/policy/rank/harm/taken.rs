@@ -1,4 +1,4 @@
-//! Waiting laid on each by its share of what was taken.
+//! Divides waiting by the share that each party took.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,18 +19,18 @@ pub(super) struct Share(BTreeMap<Party, Part>);
 struct Part {
     /// Bytes.
     taken: u64,
-    /// For others' usage.
+    /// Wall time for memory, task time for IO.
     waited: Nanos,
     /// At its own limits, which no other party causes.
     limited: Nanos,
 }
 
 impl Share {
-    /// Memory: growth of `memory.current`, and time in which the node or its allocatable was short.
+    /// Memory: growth of `memory.current`, and time in which the node or its allocatable was
+    /// short.
     ///
-    /// A cgroup that was not there before has charged all that it has; one that could not be read
-    /// has charged nobody knows what. One that shrank has taken
-    /// nothing: what it gives back relieves nobody of having waited.
+    /// A new cgroup has charged all that it has. A cgroup that was unreadable counts as 0, because
+    /// its growth is unknown. One that shrank counts as 0 too: what it freed undoes no waiting.
     pub(super) fn of_memory(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
         let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
         Self::of(tree, (before, unread), current, |scope| {
@@ -52,8 +52,7 @@ impl Share {
         })
     }
 
-    /// By pods and workloads, and by the other cgroups that have none below them: each is counted
-    /// once.
+    /// Counts pods, workloads, and other cgroups without children, each once.
     fn of(
         tree: &Tree<'_>,
         (before, unread): (&Sample, &BTreeSet<CgroupId>),
