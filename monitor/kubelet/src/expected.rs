@@ -109,7 +109,7 @@ pub fn of_container(pod: &Pod, id: &str, capacity: NonZeroU64) -> Vec<Scores> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch;
+    use crate::pod_notation;
 
     const CAPACITY: NonZeroU64 = NonZeroU64::new(8_000_000_000).unwrap();
 
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_known_container_has_one_score_and_an_unknown_one_may_be_the_sandbox() {
-        let mut pod = sketch::pod("init r -/1G; main r -/4G");
+        let mut pod = pod_notation::pod("init r -/1G; main r -/4G");
         pod.containers[1].id = Some("aa".into());
         let one = |score| Scores::one(score, Whose::Container);
         assert_eq!(of_container(&pod, "aa", CAPACITY), [one(500)]);

@@ -17,4 +17,4 @@ pub mod writes;
 #[cfg(test)]
 mod request_tests;
 #[cfg(test)]
-mod sketch;
+mod pod_notation;

@@ -30,13 +30,13 @@ impl Topology {
     /// CPUs as the kernel reports them. It numbers cores within their socket, so socket and number
     /// together identify a core.
     #[must_use]
-    pub fn of(told: &BTreeMap<u32, CpuPlace>) -> Self {
+    pub fn of(places: &BTreeMap<u32, CpuPlace>) -> Self {
         let mut first = BTreeMap::new();
         let number = |(cpu, place): (&u32, &CpuPlace)| {
             let core = *first.entry((place.socket, place.core)).or_insert(*cpu);
             (*cpu, CpuPlace { core, ..*place })
         };
-        Self { cpus: told.iter().map(number).collect() }
+        Self { cpus: places.iter().map(number).collect() }
     }
 
     #[must_use]
@@ -77,7 +77,7 @@ impl FromStr for Topology {
     type Err = TopologyError;
 
     fn from_str(text: &str) -> Result<Self, TopologyError> {
-        let mut told = BTreeMap::new();
+        let mut places = BTreeMap::new();
         for (line, found) in (1..).zip(text.lines().map(str::trim)) {
             if found.is_empty() || found.starts_with('#') {
                 continue;
@@ -86,14 +86,14 @@ impl FromStr for Topology {
                 line,
                 found: found.chars().take(80).collect(),
             })?;
-            if told.insert(cpu, place).is_some() {
+            if places.insert(cpu, place).is_some() {
                 return Err(TopologyError::Twice { line, cpu });
             }
         }
-        if told.is_empty() {
+        if places.is_empty() {
             return Err(TopologyError::Empty);
         }
-        Ok(Self::of(&told))
+        Ok(Self::of(&places))
     }
 }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sketch::pod;
+use crate::pod_notation::pod;
 
 const SYSTEM_CRITICAL: i32 = 2_000_000_000;
 

@@ -38,7 +38,7 @@ pub(super) fn fill(
 /// The mean of all CPUs' contention, weighted by non-idle time, and each CPU's own share:
 /// `sum(union * nonidle) / sum(nonidle)`, `collect_percpu_times` in kernel/sched/psi.c.
 ///
-/// PSI weights intervals of at most two seconds; ours are of one. Shorter intervals lose less of a
+/// PSI weights intervals of at most two seconds; the agent's are of one. Shorter intervals lose less of a
 /// cgroup whose tasks change CPUs.
 fn contention(
     before: &[CpuStall],

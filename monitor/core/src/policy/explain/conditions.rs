@@ -11,21 +11,21 @@ use crate::model::units::Percent;
 /// same reason.
 pub(super) fn sentences(decision: &Decision) -> Vec<String> {
     let mut unmeasured = BTreeMap::<&str, Vec<&str>>::new();
-    let mut told = Vec::new();
+    let mut all = Vec::new();
     for condition in &decision.conditions {
         match (condition.phase, &condition.why) {
             (Phase::Calm, _) => {}
             (Phase::Unknown, Some(why)) if condition.status == Status::Unknown => {
                 unmeasured.entry(why).or_default().push(&condition.kind);
             }
-            _ => told.push(sentence(condition, decision)),
+            _ => all.push(sentence(condition, decision)),
         }
     }
-    told.extend(unmeasured.into_iter().map(|(why, kinds)| {
+    all.extend(unmeasured.into_iter().map(|(why, kinds)| {
         let is = if kinds.len() == 1 { "is" } else { "are" };
         format!("{} {is} Unknown: {why}", kinds.join(", "))
     }));
-    told
+    all
 }
 
 fn sentence(condition: &Condition, decision: &Decision) -> String {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Decision, Met, Trigger};
 use crate::model::duration::GoDuration;
-use crate::model::threshold::{Amount, PressureSignal, Threshold};
+use crate::model::threshold::{Amount, PressureSignal};
 use crate::model::units::{Nanos, Percent};
 
 /// A decision in sentences.
@@ -36,7 +36,7 @@ pub fn explain(decision: &Decision) -> Explanation {
     let mut why = conditions::sentences(decision);
     why.extend(decision.met.iter().map(|met| told_met(met, now)));
     if why.is_empty() {
-        why.push("nothing is short: no condition holds and no threshold is met".into());
+        why.push("no significant pressure: no condition holds and no threshold is met".into());
     }
     let (candidates, mut otherwise) = ranking::sentences(decision);
     otherwise.extend(decision.met.iter().filter_map(end_of));
@@ -52,41 +52,36 @@ pub fn explain(decision: &Decision) -> Explanation {
 
 /// A threshold that is met, with its numbers.
 fn told_met(met: &Met, now: Nanos) -> String {
-    let (name, measured) = (met.threshold.name(), measured(&met.threshold, met.measured));
-    let line = line(&met.threshold);
-    let since = time(now.since(met.since));
-    let (rest, grace) = match &met.threshold {
-        Trigger::Eviction(Threshold { grace, .. }) => ("left, below", *grace),
+    let (relation, grace) = match &met.threshold {
+        Trigger::Eviction(threshold) => ("below", threshold.grace),
         Trigger::Pressure(threshold) => match threshold.on {
-            PressureSignal::Exhaustion(_) => ("left, not more than", threshold.grace),
-            _ => (", at or above", threshold.grace),
+            PressureSignal::Exhaustion(_) => ("at or below", threshold.grace),
+            _ => ("at or above", threshold.grace),
         },
     };
-    let patience = match (grace, met.is_due) {
-        (Nanos(0), _) => "hard".into(),
-        (grace, true) => format!("its grace of {} is over", time(grace)),
-        (grace, false) => format!("its grace is {}", time(grace)),
+    let grace = match (grace, met.is_due) {
+        (Nanos(0), _) => "hard threshold".into(),
+        (grace, true) => format!("its grace period of {} is over", time(grace)),
+        (grace, false) => format!("its grace period is {}", time(grace)),
     };
-    format!("{name}: {measured} {rest} {line}, for {since} ({patience})").replace(" ,", ",")
+    let (name, line) = (met.threshold.name(), line(&met.threshold));
+    let (measured, since) = (measured(&met.threshold, met.measured), time(now.since(met.since)));
+    format!("{name} is {measured}, {relation} the threshold of {line}, for {since} ({grace})")
 }
 
 /// What would end it.
 fn end_of(met: &Met) -> Option<String> {
-    let name = met.threshold.name();
-    if let (Some(missing), Trigger::Eviction(threshold)) = (met.missing, &met.threshold) {
-        let missing = threshold.signal.quantity(missing);
-        return Some(format!("with {missing} more left, {name} is no longer met"));
-    }
-    let line = line(&met.threshold);
-    match &met.threshold {
-        Trigger::Eviction(_) => None,
-        Trigger::Pressure(threshold) => Some(match threshold.on {
-            PressureSignal::Exhaustion(_) => {
-                format!("if memory lasts longer than {line}, {name} is no longer met")
-            }
-            _ => format!("below {line}, {name} is no longer met"),
-        }),
-    }
+    let (name, line) = (met.threshold.name(), line(&met.threshold));
+    let end = match &met.threshold {
+        Trigger::Eviction(threshold) => {
+            format!("{} more is available", threshold.signal.quantity(met.missing?))
+        }
+        Trigger::Pressure(threshold) => match threshold.on {
+            PressureSignal::Exhaustion(_) => format!("memory lasts longer than {line}"),
+            _ => format!("it is below {line}"),
+        },
+    };
+    Some(format!("{name} is no longer met when {end}"))
 }
 
 /// The threshold, in its own unit.
@@ -94,7 +89,7 @@ fn line(trigger: &Trigger) -> String {
     match trigger {
         Trigger::Eviction(threshold) => match threshold.value {
             Amount::Quantity(quantity) => quantity.to_string(),
-            Amount::Percentage(_) => "its share of the capacity".into(),
+            Amount::Percentage(share) => format!("{share} of the capacity"),
         },
         Trigger::Pressure(threshold) => match threshold.on {
             PressureSignal::Cpu(at) | PressureSignal::Memory(at) | PressureSignal::Disk(at) => {
@@ -115,7 +110,9 @@ fn measured(trigger: &Trigger, measured: u64) -> String {
                 let share = Percent(u16::try_from(measured).unwrap_or(u16::MAX));
                 format!("{share} % (avg10)")
             }
-            PressureSignal::Exhaustion(_) => format!("memory for {}", time(Nanos(measured))),
+            PressureSignal::Exhaustion(_) => {
+                format!("{} until memory runs out", time(Nanos(measured)))
+            }
             PressureSignal::Refaults(_) => format!("{measured} pages a second"),
         },
     }

@@ -264,11 +264,11 @@ impl<'a> Tree<'a> {
     }
 
     fn of(&self, id: CgroupId, path: Option<&CgroupPath>) -> Option<Party> {
-        let told = || match Place::of(path?) {
+        let by_path = || match Place::of(path?) {
             Place::Pod { uid, .. } | Place::Container { pod: uid, .. } => Some(Party::Pod(uid)),
             _ => Some(Party::Outside(path?.clone())),
         };
-        self.parties.get(&id).cloned().or_else(told)
+        self.parties.get(&id).cloned().or_else(by_path)
     }
 
     fn parties(&self) -> BTreeSet<Party> {

@@ -67,8 +67,8 @@ impl Purpose {
     /// The kubelet's signals, then isobar's.
     pub fn all() -> impl Iterator<Item = Self> {
         let pressures = |scope| PressureSignal::ALL.map(|on| Self::of_pressure(scope, on));
-        let ours = [ScopeName::System, ScopeName::Kubepods].into_iter().flat_map(pressures);
-        Signal::ALL.into_iter().map(Self::of_signal).chain(ours)
+        let pressure = [ScopeName::System, ScopeName::Kubepods].into_iter().flat_map(pressures);
+        Signal::ALL.into_iter().map(Self::of_signal).chain(pressure)
     }
 
     /// The purpose for the signal `name`.
