@@ -90,8 +90,8 @@ pub fn warnings(node: &Node, plan: &Plan, shared_millicores: u64) -> Vec<String>
     let mut warnings = Vec::new();
     if !node.static_cpus && !plan.reserved.0.is_empty() {
         warnings.push(format!(
-            "cpuManagerPolicy is none, so pods run on reserved CPUs: {} are those that static \
-             would keep",
+            "cpuManagerPolicy is none, so pods also run on the CPUs that the static policy would \
+             reserve: {}",
             plan.reserved
         ));
     }

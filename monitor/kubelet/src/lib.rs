@@ -15,6 +15,6 @@ pub mod qos;
 pub mod writes;
 
 #[cfg(test)]
-mod request_tests;
-#[cfg(test)]
 mod pod_notation;
+#[cfg(test)]
+mod request_tests;

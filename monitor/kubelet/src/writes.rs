@@ -75,11 +75,11 @@ impl Writes {
         let unknown: Vec<_> =
             [CPU, MEMORY, PID].into_iter().filter(|name| !capacity.contains_key(*name)).collect();
         let refusal = match reservation.refusal(capacity) {
-            Some(why) => Some((why, "reserve less")),
+            Some(why) => Some((why, "reserve less of it")),
             None if unknown.is_empty() => None,
             None => {
                 let why = format!("the capacity of {} is not known", unknown.join(", "));
-                Some((why, "let /proc and /sys of the host be read"))
+                Some((why, "allow the agent to read /proc and /sys of the host"))
             }
         };
         if let Some((why, remedy)) = refusal {
@@ -118,7 +118,7 @@ impl Writes {
         let plan = match Plan::of(settings, &ground.topology) {
             Ok(plan) => plan,
             Err(why) => {
-                let remedy = "name CPUs that are online, and leave some to pods";
+                let remedy = "reserve online CPUs only, and leave some to pods";
                 return self.refused.push(Refusal::new(LEVEL, why, remedy));
             }
         };
@@ -129,7 +129,7 @@ impl Writes {
         }
         let pods = cpus::minus(&plan.online, &plan.reserved);
         if pods.0.is_empty() {
-            let why = format!("all CPUs are reserved: {}, so none is left for pods", plan.reserved);
+            let why = format!("all CPUs are reserved ({}): none is left for pods", plan.reserved);
             return self.refused.push(Refusal::new(LEVEL, why, "reserve fewer CPUs"));
         }
         let node = &settings.node;
@@ -138,10 +138,10 @@ impl Writes {
         let shared = cpus::minus(&pods, &ground.exclusive);
         if shared.0.is_empty() {
             let why = format!(
-                "containers have all CPUs that are not reserved for themselves: {}",
+                "all CPUs that are not reserved are exclusive to containers: {}",
                 ground.exclusive
             );
-            let remedy = "leave CPUs to the pods that share them";
+            let remedy = "leave some CPUs to the shared pool";
             return self.refused.push(Refusal::new("reserved CPUs of the QoS slices", why, remedy));
         }
         for class in [names::BURSTABLE, names::BEST_EFFORT] {

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::units::{Nanos, Percent};
+use super::units::{Nanos, Percent, scale};
 
 /// How often an average is updated: the kernel's `PSI_FREQ`, two seconds and one jiffy.
 ///
@@ -45,9 +45,8 @@ impl Reading {
         if done >= length {
             return later.total;
         }
-        let grown = u128::from(later.total.since(self.total).0);
-        let part = grown * u128::from(done.0) / u128::from(length.0);
-        self.total.plus(Nanos(u64::try_from(part).expect("a part of what was a u64")))
+        let grown = later.total.since(self.total);
+        self.total.plus(Nanos(scale(grown.0, done.0, length.0)))
     }
 }
 

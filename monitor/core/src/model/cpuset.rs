@@ -15,7 +15,7 @@ pub enum CpuSetError {
     #[error("{0:?} is no CPU number and no range of them, as 8 or 0-3")]
     Number(String),
     /// The range's end is below its start.
-    #[error("the range {0:?} runs backwards")]
+    #[error("the range {0:?} ends before it starts")]
     Backwards(String),
 }
 

@@ -105,16 +105,13 @@ pub struct Conditions {
 
 impl Default for Conditions {
     fn default() -> Self {
-        let rule = |resource| match resource {
-            Resource::Cpu => {
-                ConditionRule { measure: Measure::Contention, threshold: Percent(50_00) }
-            }
-            Resource::Memory => {
-                ConditionRule { measure: Measure::Shortage, threshold: Percent(10_00) }
-            }
-            Resource::Disk => {
-                ConditionRule { measure: Measure::RawFull, threshold: Percent(60_00) }
-            }
+        let rule = |resource| {
+            let (measure, threshold) = match resource {
+                Resource::Cpu => (Measure::Contention, Percent(50_00)),
+                Resource::Memory => (Measure::Shortage, Percent(10_00)),
+                Resource::Disk => (Measure::RawFull, Percent(60_00)),
+            };
+            ConditionRule { measure, threshold }
         };
         let all = ConditionName::ALL.into_iter();
         Self {

@@ -11,11 +11,7 @@ const MAX_WEIGHT: u64 = 10_000;
 /// Shares for a CPU request in thousandths of a CPU: `MilliCPUToShares`.
 #[must_use]
 pub fn shares(milli: u64) -> u64 {
-    if milli == 0 {
-        return MIN_SHARES;
-    }
-    let shares = u128::from(milli) * 1_024 / 1_000;
-    u64::try_from(shares).unwrap_or(u64::MAX).clamp(MIN_SHARES, MAX_SHARES)
+    (milli.saturating_mul(1_024) / 1_000).clamp(MIN_SHARES, MAX_SHARES)
 }
 
 /// `cpu.weight` of the cgroups that the kubelet writes (kubepods, QoS slices, pods, reserved

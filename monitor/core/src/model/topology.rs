@@ -65,10 +65,10 @@ pub enum TopologyError {
     )]
     Line { line: usize, found: String },
     /// Two lines name the same CPU.
-    #[error("line {line}: CPU {cpu} is there twice")]
+    #[error("line {line}: CPU {cpu} is listed twice")]
     Twice { line: usize, cpu: u32 },
     /// No line names a CPU.
-    #[error("no CPU in it: give what `lscpu -p=CPU,Core,Socket,Node` prints")]
+    #[error("no CPU found: expected what `lscpu -p=CPU,Core,Socket,Node` prints")]
     Empty,
 }
 
@@ -133,12 +133,12 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // text, what is said
-            ("",                       "no CPU in it"),
-            ("# only this\n",          "no CPU in it"),
+            ("",                       "no CPU found"),
+            ("# only this\n",          "no CPU found"),
             ("0,0,0,0\n1,0,0\n",       "line 2"),
             ("0,0,0,0,0\n",            "line 1"),
             ("0,0,0,-1\n",             "line 1"),
-            ("0,0,0,0\n0,0,0,0\n",     "line 2: CPU 0 is there twice"),
+            ("0,0,0,0\n0,0,0,0\n",     "line 2: CPU 0 is listed twice"),
         ];
         for (text, want) in table {
             let got = text.parse::<Topology>().unwrap_err().to_string();

@@ -18,11 +18,8 @@ impl Percent {
     /// `part` of `whole`, at most [`Percent::FULL`]; 0 of 0 is 0.
     #[must_use]
     pub fn share(part: u64, whole: u64) -> Self {
-        if whole == 0 {
-            return Self(0);
-        }
-        let hundredths = u128::from(part) * 100_00 / u128::from(whole);
-        Self(u16::try_from(hundredths).map_or(Self::FULL.0, |h| h.min(Self::FULL.0)))
+        let hundredths = scale(part, 100_00, whole).min(u64::from(Self::FULL.0));
+        Self(u16::try_from(hundredths).expect("at most 100 %"))
     }
 }
 
@@ -103,12 +100,15 @@ impl MilliCpu {
     /// `used` CPU time per `wall` time.
     #[must_use]
     pub fn rate(used: Nanos, wall: Nanos) -> Self {
-        if wall.0 == 0 {
-            return Self(0);
-        }
-        let milli = u128::from(used.0) * 1_000 / u128::from(wall.0);
-        Self(u64::try_from(milli).unwrap_or(u64::MAX))
+        Self(scale(used.0, 1_000, wall.0))
     }
+}
+
+/// `amount * by / of` without overflow; saturates, and is 0 if `of` is 0.
+#[must_use]
+pub fn scale(amount: u64, by: u64, of: u64) -> u64 {
+    let scaled = (u128::from(amount) * u128::from(by)).checked_div(u128::from(of));
+    u64::try_from(scaled.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
-use crate::qos::computed;
 use crate::pod_notation::pod;
+use crate::qos::computed;
 use isobar_core::model::pod::QosClass::{BestEffort, Burstable, Guaranteed};
 
 #[test]

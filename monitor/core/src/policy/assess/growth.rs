@@ -13,7 +13,7 @@ use crate::model::decision::Outlook;
 use crate::model::node::Reclaim;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, working_set};
-use crate::model::units::{Bytes, Nanos, Percent};
+use crate::model::units::{Bytes, Nanos, Percent, scale};
 
 /// Growth is averaged over this window.
 const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
@@ -176,10 +176,11 @@ fn outlook(
     let reclaim = then.reclaim.zip(now.reclaim).filter(|_| is_long);
     let efficiency = reclaim.and_then(|(then, now)| efficiency(then, now));
     let refaults =
-        reclaim.map(|(then, now)| rate(now.refaults.saturating_sub(then.refaults), over));
-    let growth = is_long.then(|| rate(now.demand.0.saturating_sub(then.demand.0), over));
+        reclaim.map(|(then, now)| per_second(now.refaults.saturating_sub(then.refaults), over));
+    let growth = is_long.then(|| per_second(now.demand.0.saturating_sub(then.demand.0), over));
     let left = room.map(|room| left(room, efficiency));
-    let lasts = left.zip(growth).and_then(|(left, growth)| lasts(left, growth));
+    let grows = left.zip(growth).filter(|(_, growth)| *growth > 0);
+    let lasts = grows.map(|(left, growth)| Nanos(scale(left.0, Nanos::SECOND.0, growth)));
     Outlook { scope, left, growth: growth.map(Bytes), lasts, efficiency, refaults }
 }
 
@@ -188,8 +189,7 @@ fn left(room: Room, efficiency: Option<Percent>) -> Bytes {
     let efficiency = efficiency.filter(|_| room.in_vain_counts);
     let efficiency = efficiency.map_or(GOOD, |efficiency| u64::from(efficiency.0));
     let counts = efficiency.clamp(VAIN, GOOD) - VAIN;
-    let cache = u128::from(room.cache.0) * u128::from(counts) / u128::from(GOOD - VAIN);
-    Bytes(room.free.0.saturating_add(u64::try_from(cache).unwrap_or(u64::MAX)))
+    Bytes(room.free.0.saturating_add(scale(room.cache.0, counts, GOOD - VAIN)))
 }
 
 /// Share of scanned pages that were reclaimed; `None` if too few were scanned or a counter
@@ -200,19 +200,8 @@ fn efficiency(then: Reclaim, now: Reclaim) -> Option<Percent> {
     (scanned >= FEWEST_SCANNED).then(|| Percent::share(reclaimed, scanned))
 }
 
-/// Per second.
-fn rate(amount: u64, over: Nanos) -> u64 {
-    if over.0 == 0 {
-        return 0;
-    }
-    let rate = u128::from(amount) * u128::from(Nanos::SECOND.0) / u128::from(over.0);
-    u64::try_from(rate).unwrap_or(u64::MAX)
-}
-
-/// Time until nothing is left; `None` without growth.
-fn lasts(Bytes(left): Bytes, growth: u64) -> Option<Nanos> {
-    let nanos = (u128::from(left) * u128::from(Nanos::SECOND.0)).checked_div(u128::from(growth))?;
-    Some(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+fn per_second(amount: u64, over: Nanos) -> u64 {
+    scale(amount, Nanos::SECOND.0, over.0)
 }
 
 #[cfg(test)]

@@ -23,9 +23,6 @@ pub(super) fn contender(
     let name = scope.path.segments().next_back().unwrap_or_default();
     Contender {
         name: name.into(),
-        namespace: String::new(),
-        uid: scope.path.0.clone(),
-        class: rule.qos_class,
         priority: rule.priority,
         request: files.and_then(|files| request(files, rule, need)),
         usage: match need {
@@ -37,10 +34,7 @@ pub(super) fn contender(
             Need::Storage | Need::Inodes => None,
         },
         harm: entry.map(|entry| entry.harm),
-        started: None,
-        owner: None,
-        preference: None,
-        spared: None,
+        ..Contender::unknown(&scope.path.0, rule.qos_class)
     }
     .preferred(files.and_then(|files| files.preference))
 }

@@ -8,7 +8,7 @@ use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::Scope;
 use crate::model::stall::MemoryCause;
-use crate::model::units::{Nanos, Percent};
+use crate::model::units::{Nanos, Percent, scale};
 use crate::policy::rank::contender::Harm;
 
 /// What each party took and how long it waited in one interval.
@@ -113,6 +113,5 @@ fn limited(scope: &Scope) -> Nanos {
 
 /// A share of the interval, as time.
 fn of_interval(share: Percent, interval: Nanos) -> Nanos {
-    let time = u128::from(interval.0) * u128::from(share.0) / u128::from(Percent::FULL.0);
-    Nanos(u64::try_from(time).unwrap_or(u64::MAX))
+    Nanos(scale(interval.0, share.0.into(), Percent::FULL.0.into()))
 }
