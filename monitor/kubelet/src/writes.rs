@@ -129,7 +129,7 @@ impl Writes {
         }
         let pods = cpus::minus(&plan.online, &plan.reserved);
         if pods.0.is_empty() {
-            let why = format!("all CPUs are reserved ({}): none is left for pods", plan.reserved);
+            let why = format!("all CPUs are reserved: {}; none is left for pods", plan.reserved);
             return self.refused.push(Refusal::new(LEVEL, why, "reserve fewer CPUs"));
         }
         let node = &settings.node;

@@ -11,24 +11,19 @@ use isobar_core::model::topology::{CpuPlace, Topology};
 #[must_use]
 pub fn take(topology: &Topology, n: usize) -> CpuSet {
     let mut taking = Taking { topology, free: topology.clone(), needed: n, taken: BTreeSet::new() };
-    let (nodes, sockets) = (Level { of: |place| place.node }, Level { of: |place| place.socket });
-    // The larger of the two comes first: a socket may have several NUMA nodes, or the reverse.
-    let by_sockets = nodes.count(topology) > sockets.count(topology);
-    let (wide, narrow) = if by_sockets { (sockets, nodes) } else { (nodes, sockets) };
-    let levels = [wide, narrow, Level { of: |place| place.core }];
-    let per_core = topology.cpus.len() / levels[2].count(topology).max(1);
-    let per_socket = topology.cpus.len() / sockets.count(topology).max(1);
+    // The kubelet takes a socket or core for whole if it has the average number of CPUs.
+    let average = |of| Some(topology.cpus.len() / n_groups(topology, of).max(1));
+    let node = Level { of: |place| place.node, size: None };
+    let socket = Level { of: |place| place.socket, size: average(|place| place.socket) };
+    let core = Level { of: |place| place.core, size: average(|place| place.core) };
+    // The larger first: a socket may have several NUMA nodes, or the reverse.
+    let levels = match n_groups(topology, node.of) > n_groups(topology, socket.of) {
+        true => [socket, node, core],
+        false => [node, socket, core],
+    };
     for depth in 1..=levels.len() {
-        let level = levels[depth - 1];
-        // The kubelet takes a core or socket for whole if it has the average number of CPUs.
-        let is_socket = (depth == 1) == by_sockets && depth < levels.len();
-        let size = match depth {
-            3 => Some(per_core),
-            _ if is_socket => Some(per_socket),
-            _ => None,
-        };
         for group in taking.groups(&levels[..depth]) {
-            taking.take_whole(level, group, size);
+            taking.take_whole(levels[depth - 1], group);
         }
     }
     for core in taking.groups(&levels) {
@@ -38,16 +33,17 @@ pub fn take(topology: &Topology, n: usize) -> CpuSet {
     CpuSet(taking.taken)
 }
 
-/// A level of the topology: the number of a CPU's core, socket or NUMA node.
-#[derive(Clone, Copy)]
-struct Level {
-    of: fn(&CpuPlace) -> u32,
+fn n_groups(topology: &Topology, of: fn(&CpuPlace) -> u32) -> usize {
+    topology.cpus.values().map(of).collect::<BTreeSet<_>>().len()
 }
 
-impl Level {
-    fn count(self, topology: &Topology) -> usize {
-        topology.cpus.values().map(self.of).collect::<BTreeSet<_>>().len()
-    }
+/// A level of the topology.
+#[derive(Clone, Copy)]
+struct Level {
+    /// The number of a CPU's group.
+    of: fn(&CpuPlace) -> u32,
+    /// CPUs of a whole group; `None` for all that the group has.
+    size: Option<usize>,
 }
 
 struct Taking<'a> {
@@ -83,10 +79,10 @@ impl Taking<'_> {
     }
 
     /// Takes the group if all of it is free and needed.
-    fn take_whole(&mut self, level: Level, group: u32, size: Option<usize>) {
+    fn take_whole(&mut self, level: Level, group: u32) {
         let free = self.members(level, group);
         let all = self.topology.cpus.values().filter(|place| (level.of)(place) == group).count();
-        if free.len() == size.unwrap_or(all) && all <= self.needed {
+        if free.len() == level.size.unwrap_or(all) && all <= self.needed {
             self.take(free);
         }
     }

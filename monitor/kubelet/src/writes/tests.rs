@@ -177,7 +177,7 @@ fn reserved_cpus_are_left_out_of_the_sets_of_pods() {
         ("one",       Some("0"),   "",    vec!["/kubepods 1-3", "/kubepods/burstable 1-3", "/kubepods/besteffort 1-3"], None),
         ("exclusive", Some("0"),   "2",   vec!["/kubepods 1-3", "/kubepods/burstable 1,3", "/kubepods/besteffort 1,3"], None),
         ("by amount", None,        "",    vec!["/kubepods 2-3", "/kubepods/burstable 2-3", "/kubepods/besteffort 2-3"], None),
-        ("all",       Some("0-3"), "",    vec![], Some("all CPUs are reserved (0-3)")),
+        ("all",       Some("0-3"), "",    vec![], Some("all CPUs are reserved: 0-3")),
         ("offline",   Some("3-4"), "",    vec![], Some("reserved-cpus: 3-4 is not a subset of online-cpus: 0-3")),
         ("none left", Some("0-1"), "2-3", vec!["/kubepods 2-3"], Some("all CPUs that are not reserved are exclusive")),
     ];
