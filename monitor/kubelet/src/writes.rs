@@ -60,30 +60,28 @@ impl Refusal {
 pub fn writes(settings: &Settings, what: &BTreeSet<WrittenLimit>, ground: &Ground) -> Writes {
     let mut all = Writes::default();
     for one in what {
-        match one {
+        let done = match one {
             WrittenLimit::Allocatable => all.allocatable(settings, ground),
             WrittenLimit::ReservedCpus => all.reserved_cpus(settings, ground),
-        }
+        };
+        all.refused.extend(done.err());
     }
     all
 }
 
 impl Writes {
-    fn allocatable(&mut self, settings: &Settings, ground: &Ground) {
+    fn allocatable(&mut self, settings: &Settings, ground: &Ground) -> Result<(), Refusal> {
         let (node, capacity) = (&settings.node, &ground.capacity);
         let reservation = Reservation::of(settings, capacity);
-        let unknown: Vec<_> =
-            [CPU, MEMORY, PID].into_iter().filter(|name| !capacity.contains_key(*name)).collect();
-        let refusal = match reservation.refusal(capacity) {
-            Some(why) => Some((why, "reserve less of it")),
-            None if unknown.is_empty() => None,
-            None => {
-                let why = format!("the capacity of {} is not known", unknown.join(", "));
-                Some((why, "allow the agent to read /proc and /sys of the host"))
-            }
-        };
-        if let Some((why, remedy)) = refusal {
-            return self.refused.push(Refusal::new("allocatable", why, remedy));
+        if let Some(why) = reservation.refusal(capacity) {
+            return Err(Refusal::new("allocatable", why, "reserve less of it"));
+        }
+        let mut needed = vec![CPU, MEMORY, PID];
+        needed.retain(|name| !capacity.contains_key(*name));
+        if !needed.is_empty() {
+            let why = format!("the capacity of {} is not known", needed.join(", "));
+            let remedy = "allow the agent to read /proc and /sys of the host";
+            return Err(Refusal::new("allocatable", why, remedy));
         }
         let enforced = Enforced::of(node, capacity, &reservation);
         match node.cgroups_per_qos {
@@ -101,6 +99,7 @@ impl Writes {
                 Err(refusal) => self.refused.push(refusal),
             }
         }
+        Ok(())
     }
 
     fn files(&mut self, cgroup: &CgroupPath, limits: &Limits, ground: &Ground) {
@@ -113,24 +112,20 @@ impl Writes {
         self.writes.extend(written);
     }
 
-    fn reserved_cpus(&mut self, settings: &Settings, ground: &Ground) {
+    fn reserved_cpus(&mut self, settings: &Settings, ground: &Ground) -> Result<(), Refusal> {
         const LEVEL: &str = "reserved CPUs";
-        let plan = match Plan::of(settings, &ground.topology) {
-            Ok(plan) => plan,
-            Err(why) => {
-                let remedy = "reserve online CPUs only, and leave some to pods";
-                return self.refused.push(Refusal::new(LEVEL, why, remedy));
-            }
-        };
+        let plan = Plan::of(settings, &ground.topology).map_err(|why| {
+            Refusal::new(LEVEL, why, "reserve online CPUs only, and leave some to pods")
+        })?;
         if plan.reserved.0.is_empty() {
             let why = "no CPU is reserved";
             let remedy = "set reservedSystemCPUs, or leave reservedCpus out of writeLimits";
-            return self.refused.push(Refusal::new(LEVEL, why, remedy));
+            return Err(Refusal::new(LEVEL, why, remedy));
         }
         let pods = cpus::minus(&plan.online, &plan.reserved);
         if pods.0.is_empty() {
             let why = format!("all CPUs are reserved: {}; none is left for pods", plan.reserved);
-            return self.refused.push(Refusal::new(LEVEL, why, "reserve fewer CPUs"));
+            return Err(Refusal::new(LEVEL, why, "reserve fewer CPUs"));
         }
         let node = &settings.node;
         self.cpus(names::kubepods(node), &pods);
@@ -142,11 +137,12 @@ impl Writes {
                 ground.exclusive
             );
             let remedy = "leave some CPUs to the shared pool";
-            return self.refused.push(Refusal::new("reserved CPUs of the QoS slices", why, remedy));
+            return Err(Refusal::new("reserved CPUs of the QoS slices", why, remedy));
         }
         for class in [names::BURSTABLE, names::BEST_EFFORT] {
             self.cpus(names::of_class(node, class), &shared);
         }
+        Ok(())
     }
 
     fn cpus(&mut self, cgroup: CgroupPath, cpus: &CpuSet) {

@@ -201,69 +201,53 @@ impl FromStr for Quantity {
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(QuantityError::Format);
         }
-        let scale = Scale::of(suffix)?;
+        let (format, twos, tens) = factor(suffix)?;
         let digits: BigInt = format!("0{whole}{fraction}").parse().expect("only digits");
         let n_fraction = i32::try_from(fraction.len()).expect("a short text");
-        let nanos = scale.nanos(digits, n_fraction)?;
-        let (nanos, format) = match scale {
-            Scale::Binary(_) if nanos > 0 && nanos < UNIT => (nanos, Format::DecimalSi),
-            Scale::Binary(_) => (nanos.min(CAP), Format::BinarySi),
-            Scale::Decimal(_) => (nanos, Format::DecimalSi),
-            Scale::Exponent(_) => (nanos, Format::DecimalExponent),
+        let nanos = nanos(digits << twos, tens.saturating_add(9).saturating_sub(n_fraction))?;
+        let (nanos, format) = match format {
+            Format::BinarySi if nanos > 0 && nanos < UNIT => (nanos, Format::DecimalSi),
+            Format::BinarySi => (nanos.min(CAP), format),
+            _ => (nanos, format),
         };
         Ok(Self { nanos: if is_negative { -nanos } else { nanos }, format })
     }
 }
 
-/// The power that a suffix stands for.
-#[derive(Debug, Clone, Copy)]
-enum Scale {
-    Binary(u32),
-    Decimal(i32),
-    Exponent(i32),
+/// A suffix's notation, and its factor as powers of two and of ten.
+fn factor(suffix: &str) -> Result<(Format, u32, i32), QuantityError> {
+    if let Some((_, tens)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
+        return Ok((Format::DecimalSi, 0, *tens));
+    }
+    if let Some((_, twos)) = BINARY.iter().find(|(name, _)| *name == suffix) {
+        return Ok((Format::BinarySi, *twos, 0));
+    }
+    let tail = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
+    if !tail.strip_prefix(['+', '-']).unwrap_or(tail).bytes().all(|b| b.is_ascii_digit()) {
+        return Err(QuantityError::Format);
+    }
+    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+    let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(QuantityError::Suffix);
+    }
+    // An exponent too long for an i32 overflows or rounds to 1.
+    let tens = digits.parse().unwrap_or(i32::MAX);
+    Ok((Format::DecimalExponent, 0, if exponent.starts_with('-') { -tens } else { tens }))
 }
 
-impl Scale {
-    fn of(suffix: &str) -> Result<Self, QuantityError> {
-        if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
-            return Ok(Self::Decimal(*power));
-        }
-        if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
-            return Ok(Self::Binary(*power));
-        }
-        let tail = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
-        if !tail.strip_prefix(['+', '-']).unwrap_or(tail).bytes().all(|b| b.is_ascii_digit()) {
-            return Err(QuantityError::Format);
-        }
-        let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
-        let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(QuantityError::Suffix);
-        }
-        // An exponent too long for an i32 overflows or rounds to 1.
-        let power = digits.parse().unwrap_or(i32::MAX);
-        Ok(Self::Exponent(if exponent.starts_with('-') { -power } else { power }))
+/// `digits * 10^tens`, rounded up.
+fn nanos(digits: BigInt, tens: i32) -> Result<i128, QuantityError> {
+    if digits == BigInt::ZERO {
+        return Ok(0);
     }
-
-    /// `digits / 10^n_fraction` times the suffix, in billionths, rounded up.
-    fn nanos(self, digits: BigInt, n_fraction: i32) -> Result<i128, QuantityError> {
-        let (twos, tens) = match self {
-            Self::Binary(power) => (power, 0),
-            Self::Decimal(power) | Self::Exponent(power) => (0, power),
-        };
-        if digits == BigInt::ZERO {
-            return Ok(0);
-        }
-        let tens = tens.saturating_add(9).saturating_sub(n_fraction);
-        let power = tens.unsigned_abs();
-        if power > FURTHEST {
-            return if tens > 0 { Err(QuantityError::Range) } else { Ok(1) };
-        }
-        let scaled = digits << twos;
-        let ten = BigInt::from(10).pow(power);
-        let nanos = if tens >= 0 { scaled * ten } else { (scaled + &ten - 1) / ten };
-        i128::try_from(nanos).ok().filter(|n| *n < i128::MAX / 2).ok_or(QuantityError::Range)
+    let power = tens.unsigned_abs();
+    if power > FURTHEST {
+        return if tens > 0 { Err(QuantityError::Range) } else { Ok(1) };
     }
+    let ten = BigInt::from(10).pow(power);
+    let nanos = if tens >= 0 { digits * ten } else { (digits + &ten - 1) / ten };
+    i128::try_from(nanos).ok().filter(|n| *n < i128::MAX / 2).ok_or(QuantityError::Range)
 }
 
 impl fmt::Display for Quantity {

@@ -9,20 +9,13 @@ use crate::model::node::Filesystem;
 use crate::model::sample::Sample;
 use crate::model::snapshot::working_set;
 use crate::model::threshold::Signal;
-use crate::model::units::Nanos;
 use crate::policy::assess::scope;
 
 /// cAdvisor takes a larger limit for none: `maxMemorySize`, 2^62.
 const LARGEST_LIMIT: u64 = 1 << 62;
 
 /// Available amount and capacity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Left {
-    available: u64,
-    capacity: u64,
-    /// When it was read, on the boot clock.
-    at: Nanos,
-}
+type Left = (u64, u64);
 
 /// Observes one signal.
 ///
@@ -34,17 +27,14 @@ pub fn observe(
     kubepods: Option<&Cgroup>,
 ) -> Result<Observation, String> {
     let files = &sample.node.filesystems;
-    let disk =
-        |file: Option<Filesystem>, name: &str, read: fn(Filesystem) -> Option<(u64, u64)>| {
-            let file =
-                file.ok_or_else(|| format!("the file system of {name} was not found or not read"))?;
-            let (available, capacity) =
-                read(file).ok_or("the file system has no fixed number of inodes")?;
-            Ok(Left { available, capacity, at: files.at })
-        };
+    let disk = |file: Option<Filesystem>, name: &str, read: fn(Filesystem) -> Option<Left>| {
+        let file =
+            file.ok_or_else(|| format!("the file system of {name} was not found or not read"))?;
+        read(file).ok_or_else(|| "the file system has no fixed number of inodes".to_owned())
+    };
     let left = match signal {
         Signal::MemoryAvailable => memory(sample),
-        Signal::AllocatableMemoryAvailable => allocatable(sample, kubepods),
+        Signal::AllocatableMemoryAvailable => allocatable(kubepods),
         Signal::NodefsAvailable => disk(files.nodefs, "the kubelet", bytes),
         Signal::NodefsInodesFree => disk(files.nodefs, "the kubelet", inodes),
         Signal::ImagefsAvailable => disk(files.imagefs, "images", bytes),
@@ -53,7 +43,11 @@ pub fn observe(
         Signal::ContainerfsInodesFree => disk(files.containerfs, "containers", inodes),
         Signal::PidAvailable => pids(sample),
     };
-    left.map(|Left { available, capacity, at }| Observation { signal, available, capacity, at })
+    let at = match signal.resource() {
+        "memory" | "pids" => sample.at.boot,
+        _ => files.at,
+    };
+    left.map(|(available, capacity)| Observation { signal, available, capacity, at })
 }
 
 /// `MemTotal` less the working set of the root cgroup. The root has no `memory.current`, so usage
@@ -65,11 +59,11 @@ fn memory(sample: &Sample) -> Result<Left, String> {
     let stat = stat.ok_or("the root of cgroup v2 has no memory.stat: is the controller on v1?")?;
     let usage = stat.anon.0.saturating_add(stat.file.0);
     let used = usage.saturating_sub(stat.inactive_file.0);
-    Ok(below(total, used, sample.at.boot))
+    Ok(below(total, used))
 }
 
 /// The limit of kubepods less its working set.
-fn allocatable(sample: &Sample, kubepods: Option<&Cgroup>) -> Result<Left, String> {
+fn allocatable(kubepods: Option<&Cgroup>) -> Result<Left, String> {
     let kubepods = kubepods.ok_or(scope::NO_KUBEPODS)?;
     let unread = |file: &str| format!("{file} of {} was not read", kubepods.path);
     let limit = match kubepods.memory.max.ok_or_else(|| unread("memory.max"))? {
@@ -77,28 +71,28 @@ fn allocatable(sample: &Sample, kubepods: Option<&Cgroup>) -> Result<Left, Strin
         _ => return Err(format!("{} has no memory limit", kubepods.path)),
     };
     let used = working_set(kubepods).ok_or_else(|| unread("memory.current or memory.stat"))?;
-    Ok(below(limit, used.0, sample.at.boot))
+    Ok(below(limit, used.0))
 }
 
 /// The kubelet's capacity is available plus used, so if more is used than `limit`, it is `used`.
-fn below(limit: u64, used: u64, at: Nanos) -> Left {
-    Left { available: limit.saturating_sub(used), capacity: limit.max(used), at }
+fn below(limit: u64, used: u64) -> Left {
+    (limit.saturating_sub(used), limit.max(used))
 }
 
-fn bytes(file: Filesystem) -> Option<(u64, u64)> {
+fn bytes(file: Filesystem) -> Option<Left> {
     Some((file.available.0, file.capacity.0))
 }
 
 /// btrfs, which allocates inodes as needed, reports 0 of 0. The kubelet takes that for an endless
 /// shortage.
-fn inodes(file: Filesystem) -> Option<(u64, u64)> {
+fn inodes(file: Filesystem) -> Option<Left> {
     (file.inodes > 0).then_some((file.inodes_free, file.inodes))
 }
 
 fn pids(sample: &Sample) -> Result<Left, String> {
     let max = sample.node.max_threads.ok_or("pid_max and threads-max were not read")?;
     let running = sample.node.n_threads.ok_or("/proc/loadavg was not read")?;
-    Ok(Left { available: max.saturating_sub(running), capacity: max, at: sample.at.boot })
+    Ok((max.saturating_sub(running), max))
 }
 
 #[cfg(test)]

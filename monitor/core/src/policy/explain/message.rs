@@ -2,7 +2,6 @@
 //! Source: kubelet `pkg/kubelet/eviction/helpers.go`, `evictionMessage`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use crate::model::quantity::Quantity;
 
@@ -33,19 +32,16 @@ pub fn message(shortage: &Shortage) -> String {
     let resource = &shortage.resource;
     let mut text = format!("The node was low on resource: {resource}. ");
     if let Some((threshold, available)) = &shortage.amounts {
-        write!(text, "Threshold quantity: {threshold}, available: {available}. ")
-            .expect("writing to memory cannot fail");
+        text += &format!("Threshold quantity: {threshold}, available: {available}. ");
     }
     // The kubelet names the pod even if its usage is below its request.
     let pod = shortage.pod.iter().map(|pod| ("Pod", pod));
     for (kind, who) in pod.chain(shortage.offending().map(|container| ("Container", container))) {
         let Consumer { name, usage, request } = who;
-        write!(
-            text,
+        text += &format!(
             "{kind} {name} was using {usage}, request is {request}, has larger consumption of \
              {resource}. "
-        )
-        .expect("writing to memory cannot fail");
+        );
     }
     text
 }

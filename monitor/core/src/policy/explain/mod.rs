@@ -60,7 +60,7 @@ fn told_met(met: &Met, now: Nanos) -> String {
         },
     };
     let grace = match (grace, met.is_due) {
-        (Nanos(0), _) => "hard threshold".into(),
+        (Nanos(0), _) => "hard".into(),
         (grace, true) => format!("its grace period of {} is over", time(grace)),
         (grace, false) => format!("its grace period is {}", time(grace)),
     };

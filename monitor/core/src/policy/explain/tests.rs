@@ -109,7 +109,7 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
             &[
                 "KubepodsCPUContentionPressure is True for 1s: contention is at or above 60.00 % \
                  over a minute (60.00 %) and over ten seconds (71.00 %)",
-                "memory.available is 80Mi, below the threshold of 100Mi, for 3s (hard threshold)",
+                "memory.available is 80Mi, below the threshold of 100Mi, for 3s (hard)",
                 "kubepods.memory.pressure is 71.25 % (avg10), at or above the threshold of 60.00 %, \
                  for 5s (its grace period is 20s)",
             ],
@@ -118,7 +118,7 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
             &explanation.verdict,
             &[
                 "would evict web/a because memory.available is 80Mi, below the threshold of 100Mi, \
-                 for 3s (hard threshold)",
+                 for 3s (hard)",
                 "this step because it is the gentlest that can suffice",
                 "if it has not helped within 31s: stop the containers of it",
                 "nothing is done: this step is only observed",

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contender::Harm;
 use super::need::Need;
-use super::workload::Workloads;
+use super::workload::{Workloads, above};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
@@ -29,8 +29,6 @@ use taken::Share;
 const MEMORY: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// A rate below a millionth of a CPU is dropped.
 const NOTHING: Nanos = Nanos(1_000);
-/// Most levels that are walked up to find a cgroup's pod.
-const DEPTH: usize = 64;
 
 /// Averages of harm, from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,17 +244,14 @@ impl<'a> Tree<'a> {
     /// The pod or workload that the cgroup is or belongs to, else itself. CRI-O's monitor beside
     /// the containers belongs to the pod.
     fn party(snapshot: &Snapshot, workloads: &Workloads<'_>, id: CgroupId) -> Party {
-        let mut at = Some(id);
-        for _ in 0..DEPTH {
-            let Some(scope) = at.and_then(|id| snapshot.scopes.get(&id)) else { break };
+        for id in std::iter::once(id).chain(above(id, snapshot)) {
+            let Some(scope) = snapshot.scopes.get(&id) else { break };
             match &scope.place {
                 Place::Pod { uid, .. } | Place::Container { pod: uid, .. } => {
                     return Party::Pod(uid.clone());
                 }
-                Place::Other if at.is_some_and(|id| workloads.has(id)) => {
-                    return Party::Outside(scope.path.clone());
-                }
-                Place::Other => at = scope.parent,
+                Place::Other if workloads.has(id) => return Party::Outside(scope.path.clone()),
+                Place::Other => {}
                 Place::Node | Place::Kubepods | Place::Qos { .. } => break,
             }
         }
