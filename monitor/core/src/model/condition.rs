@@ -39,6 +39,23 @@ pub enum Measure {
     RawFull,
 }
 
+impl Measure {
+    /// The figure's name in messages.
+    #[must_use]
+    pub fn figure(self, resource: Resource) -> &'static str {
+        match (resource, self) {
+            (_, Self::Contention) => "contention",
+            (_, Self::Shortage) => "shortage",
+            (Resource::Cpu, Self::RawSome) => "PSI cpu some",
+            (Resource::Cpu, Self::RawFull) => "PSI cpu full",
+            (Resource::Memory, Self::RawSome) => "PSI memory some",
+            (Resource::Memory, Self::RawFull) => "PSI memory full",
+            (Resource::Disk, Self::RawSome) => "PSI io some",
+            (Resource::Disk, Self::RawFull) => "PSI io full",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionName {

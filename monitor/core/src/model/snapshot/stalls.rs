@@ -22,10 +22,15 @@ pub(super) fn fill(
         scope.contention = Some(Meter::add(&mut meters.contention, deltas.stretch(mean)));
         scope.contention_per_cpu = per_cpu;
     }
-    let split = before.split && after.split;
+    let tells_causes = before.split && after.split;
     if let Some((before, after)) = before.waits.zip(after.waits) {
-        let wait = run_queue_wait(before, after, deltas);
-        scope.cpu = Some(if split { split_by_cause(wait, before, after, deltas) } else { wait });
+        let cpu = CpuWait {
+            wait: deltas.waited(before.wait, after.wait),
+            n_waits: deltas.count(before.n_waits, after.n_waits),
+            ..CpuWait::default()
+        };
+        let cpu = if tells_causes { split_by_cause(cpu, before, after, deltas) } else { cpu };
+        scope.cpu = Some(cpu);
         scope.io_wait = Some(deltas.waited(before.io_wait, after.io_wait));
     }
     if let Some((before, after)) = before.memory.zip(after.memory) {
@@ -38,8 +43,8 @@ pub(super) fn fill(
 /// The mean of all CPUs' contention, weighted by non-idle time, and each CPU's own share:
 /// `sum(union * nonidle) / sum(nonidle)`, `collect_percpu_times` in kernel/sched/psi.c.
 ///
-/// PSI weights intervals of at most two seconds; the agent's are of one. Shorter intervals lose less of a
-/// cgroup whose tasks change CPUs.
+/// PSI weights intervals of at most two seconds; the agent's are of one. Shorter intervals lose
+/// less of a cgroup whose tasks change CPUs.
 fn contention(
     before: &[CpuStall],
     after: &[CpuStall],
@@ -59,14 +64,6 @@ fn contention(
     }
     let mean = u64::try_from(weighted / weight.max(1)).expect("a mean is no more than the largest");
     (Nanos(mean), per_cpu)
-}
-
-fn run_queue_wait(before: &GroupStall, after: &GroupStall, deltas: &mut Deltas<'_>) -> CpuWait {
-    CpuWait {
-        wait: deltas.waited(before.wait, after.wait),
-        n_waits: deltas.count(before.n_waits, after.n_waits),
-        ..CpuWait::default()
-    }
 }
 
 /// Adds causes and histogram. Without causes the histogram would show throttling as contention.

@@ -73,7 +73,7 @@ pub fn judge(
     // A threshold that was removed from the configuration is dropped.
     let still = |threshold: &&Threshold| thresholds.iter().any(|t| is_same(t, threshold));
     for threshold in standing.met.iter().filter(still) {
-        let unresolved = seen(threshold.signal).is_some_and(|s| unreclaimed(threshold, s));
+        let unresolved = seen(threshold.signal).is_some_and(|s| wanted(threshold, s) > s.available);
         if unresolved && !met.iter().any(|t| is_same(t, threshold)) {
             met.push(*threshold);
         }
@@ -116,11 +116,6 @@ pub fn judge(
 /// Strictly less than the threshold is available: `thresholdsMet`.
 fn below(threshold: &Threshold, seen: &Observation) -> bool {
     threshold.value.of(seen.capacity) > seen.available
-}
-
-/// The same, with the minimum reclaim added.
-fn unreclaimed(threshold: &Threshold, seen: &Observation) -> bool {
-    wanted(threshold, seen) > seen.available
 }
 
 /// The amount at which a threshold that was due is no longer met. A minimum reclaim in percent is

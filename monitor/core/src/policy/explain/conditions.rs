@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::time;
-use crate::model::condition::{Condition, Measure, Phase, Status};
+use crate::model::condition::{Condition, Phase, Status};
 use crate::model::decision::Decision;
 use crate::model::units::Percent;
 
@@ -29,15 +29,10 @@ pub(super) fn sentences(decision: &Decision) -> Vec<String> {
 }
 
 fn sentence(condition: &Condition, decision: &Decision) -> String {
-    let Condition { kind, threshold, measure, .. } = condition;
-    let measure = words(*measure);
+    let Condition { kind, name, status, threshold, measure, .. } = condition;
+    let measure = measure.figure(name.resource);
     let avg = |avg: Option<Percent>| avg.map_or_else(|| "unknown".into(), |avg| format!("{avg} %"));
     let (ten, minute) = (avg(condition.avg10), avg(condition.avg60));
-    let status = match condition.status {
-        Status::True => "True",
-        Status::False => "False",
-        Status::Unknown => "Unknown",
-    };
     let since = time(decision.at.boot.since(condition.since.boot));
     let what = match condition.phase {
         Phase::Contended => format!(
@@ -58,24 +53,16 @@ fn sentence(condition: &Condition, decision: &Decision) -> String {
             None => format!("{measure} is not measured"),
         },
     };
-    format!("{kind} is {status} for {since}: {what}")
+    format!("{kind} is {status:?} for {since}: {what}")
 }
 
 /// What ends each condition that holds.
 pub(super) fn ends(decision: &Decision) -> Vec<String> {
     let held = decision.conditions.iter().filter(|condition| condition.status == Status::True);
     held.map(|condition| {
-        let Condition { kind, threshold, measure, .. } = condition;
-        format!("{kind} ends when {} over a minute is below {threshold} %", words(*measure))
+        let Condition { kind, name, threshold, measure, .. } = condition;
+        let measure = measure.figure(name.resource);
+        format!("{kind} ends when {measure} over a minute is below {threshold} %")
     })
     .collect()
-}
-
-fn words(measure: Measure) -> &'static str {
-    match measure {
-        Measure::Contention => "contention",
-        Measure::Shortage => "shortage",
-        Measure::RawSome => "raw PSI some",
-        Measure::RawFull => "raw PSI full",
-    }
 }

@@ -1,6 +1,6 @@
 //! Events for changes of conditions, with the numbers.
 
-use crate::model::condition::{Condition, Measure, Phase, Resource, Status};
+use crate::model::condition::{Condition, Phase, Status};
 use crate::model::decision::Event;
 
 /// The events of one tick. `before` is the condition's status and phase at the last tick, `phase`
@@ -45,23 +45,10 @@ fn numbers(now: &Condition) -> String {
         return why.clone();
     }
     let (Some(avg10), Some(avg60)) = (now.avg10, now.avg60) else { return "not measured".into() };
-    let figure = figure(now.name.resource, now.measure);
+    let figure = now.measure.figure(now.name.resource);
     let threshold = now.threshold;
     format!(
         "{figure} was {avg60} % over a minute and {avg10} % over ten seconds, the threshold is \
          {threshold} %"
     )
-}
-
-fn figure(resource: Resource, measure: Measure) -> &'static str {
-    match (resource, measure) {
-        (_, Measure::Contention) => "contention",
-        (_, Measure::Shortage) => "shortage",
-        (Resource::Cpu, Measure::RawSome) => "PSI cpu some",
-        (Resource::Cpu, Measure::RawFull) => "PSI cpu full",
-        (Resource::Memory, Measure::RawSome) => "PSI memory some",
-        (Resource::Memory, Measure::RawFull) => "PSI memory full",
-        (Resource::Disk, Measure::RawSome) => "PSI io some",
-        (Resource::Disk, Measure::RawFull) => "PSI io full",
-    }
 }
