@@ -15,6 +15,7 @@ use super::units::{Bytes, Micros};
 pub struct Machine {
     /// Online CPUs; empty if unreadable.
     pub cpus: Topology,
+    /// `MemTotal`.
     pub memory: Option<Bytes>,
     /// Bytes reserved for huge pages, by page size.
     pub huge_pages: BTreeMap<Bytes, Bytes>,
@@ -47,6 +48,7 @@ pub struct Found {
     /// `memory.current` less `inactive_file`.
     pub working_set: Option<Bytes>,
     /// `cpu.stat`, `usage_usec`.
+    /// `usage_usec` of `cpu.stat`, cumulative.
     pub cpu_usage: Option<Micros>,
 }
 

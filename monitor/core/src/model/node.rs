@@ -14,6 +14,7 @@ pub struct NodeFacts {
     pub kernel: String,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot_id: String,
+    /// CPUs online when the agent started.
     pub n_cpus: u32,
 }
 

@@ -21,6 +21,7 @@ pub struct Moment {
     pub wall: Nanos,
 }
 
+/// Why the sampler took a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
@@ -35,12 +36,14 @@ pub enum Cause {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
+    /// Counts from 1.
     pub tick: u64,
     /// When the sampler began.
     pub at: Moment,
     pub cause: Cause,
     pub node: NodeReading,
     pub cgroups: BTreeMap<CgroupId, Cgroup>,
+    /// `None` without eBPF.
     pub kernel: Option<KernelStalls>,
     /// By uid; `None` if no source of pods answered.
     #[serde(default)]

@@ -49,6 +49,7 @@ pub struct Eviction {
     pub thresholds: Vec<Threshold>,
     /// isobar's pressure thresholds.
     pub pressure: Vec<PressureThreshold>,
+    /// `evictionPressureTransitionPeriod`.
     pub transition_period: Nanos,
     /// `evictionMaxPodGracePeriod`, in seconds.
     pub max_pod_grace: i32,
@@ -217,7 +218,9 @@ pub struct Node {
     pub kube_reserved_cgroup: String,
     /// Empty for none.
     pub system_reserved_cgroup: String,
+    /// `enforceNodeAllocatable`.
     pub enforce: BTreeSet<Enforcement>,
+    /// `reservedSystemCPUs`.
     pub reserved_cpus: Option<CpuSet>,
     /// True if `cpuManagerPolicy` is `static`.
     pub static_cpus: bool,
@@ -232,6 +235,7 @@ pub struct Node {
     /// Negative for no limit.
     pub pod_pids_limit: i64,
     pub max_pods: u32,
+    /// 0 for no limit.
     pub pods_per_core: u32,
     pub kubelet_root: String,
     /// A file with this node's pods; empty for none.

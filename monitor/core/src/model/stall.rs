@@ -22,6 +22,7 @@ pub struct KernelStalls {
     pub groups: BTreeMap<CgroupId, GroupStall>,
     /// Waits by sufferer and aggressor, since the programs were attached.
     pub matrix: Vec<Aggression>,
+    /// Since the last sample; all else is cumulative.
     pub oom_kills: Vec<OomKill>,
     /// Cgroups that were created and removed between two samples.
     pub short_lived: Vec<ShortLived>,

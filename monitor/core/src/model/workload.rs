@@ -20,6 +20,7 @@ pub struct Pod {
     pub owner: Option<Owner>,
     /// `status.startTime`, else `metadata.creationTimestamp`, in seconds since 1970.
     pub started: Option<i64>,
+    /// `spec.priority`; `None` counts as 0.
     pub priority: Option<i32>,
     pub priority_class: String,
     pub termination_grace: Option<i64>,

@@ -39,6 +39,7 @@ impl Harm {
 pub struct Contender {
     /// `metadata.name`, else the uid; of a service the last part of its path.
     pub name: String,
+    /// Empty if unknown.
     pub namespace: String,
     /// `metadata.uid`, unique; of a service its path.
     pub uid: String,
