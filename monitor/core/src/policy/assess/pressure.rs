@@ -46,22 +46,15 @@ pub fn judge(
         let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
         let measured = measured(threshold, snapshot, outlook)?;
         let since = since(threshold);
-        is_met(threshold.on, measured).then(|| Met {
-            threshold: Trigger::Pressure(*threshold),
-            since,
-            is_due: now.since(since) >= threshold.grace
-                && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope)),
-            measured,
-            missing: None,
-        })
+        let is_due = now.since(since) >= threshold.grace
+            && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope));
+        let trigger = Trigger::Pressure(*threshold);
+        let met = Met { threshold: trigger, since, is_due, measured, missing: None };
+        is_met(threshold.on, measured).then_some((*threshold, met))
     };
     let all: Vec<_> = thresholds.iter().filter_map(met).collect();
-    let stands = |met: &Met| match met.threshold {
-        Trigger::Pressure(threshold) => Some((threshold, met.since)),
-        Trigger::Eviction(_) => None,
-    };
-    standing.0 = all.iter().filter_map(stands).collect();
-    all
+    standing.0 = all.iter().map(|(threshold, met)| (*threshold, met.since)).collect();
+    all.into_iter().map(|(_, met)| met).collect()
 }
 
 /// Thresholds without a measurement in this tick. A scope that does not grow is measured: its
