@@ -19,18 +19,10 @@ pub fn path(driver: CgroupDriver, components: &[&str]) -> CgroupPath {
         _ if components.is_empty() => CgroupPath::root(),
         CgroupDriver::Cgroupfs => CgroupPath(format!("/{}", components.join("/"))),
         CgroupDriver::Systemd => {
-            let mut path = CgroupPath::root();
-            let mut slice = String::new();
-            for component in components {
-                if !slice.is_empty() {
-                    slice.push('-');
-                }
-                // In a slice's name a dash separates parent and child, so a component's own dash
-                // is escaped.
-                slice.push_str(&component.replace('-', "_"));
-                path = path.child(&format!("{slice}{SLICE}"));
-            }
-            path
+            // A dash separates a slice's name from its parent's, so a component's own is escaped.
+            let names: Vec<_> = components.iter().map(|name| name.replace('-', "_")).collect();
+            let slice = |depth| format!("{}{SLICE}", names[..depth].join("-"));
+            (1..=names.len()).fold(CgroupPath::root(), |path, depth| path.child(&slice(depth)))
         }
     }
 }
@@ -78,9 +70,7 @@ pub fn reserved(driver: CgroupDriver, name: &str) -> Option<CgroupPath> {
         CgroupDriver::Cgroupfs => Some(path(driver, &parts)),
         CgroupDriver::Systemd => {
             let slice = last.strip_suffix(SLICE).unwrap_or(last);
-            let components: Vec<_> = slice.split('-').map(|part| part.replace('_', "-")).collect();
-            let components: Vec<_> = components.iter().map(String::as_str).collect();
-            Some(path(driver, &components))
+            Some(path(driver, &slice.split('-').collect::<Vec<_>>()))
         }
     }
 }
