@@ -43,8 +43,10 @@ pub fn observe(
         Signal::ContainerfsInodesFree => disk(files.containerfs, "containers", inodes),
         Signal::PidAvailable => pids(sample),
     };
-    let at = match signal.resource() {
-        "memory" | "pids" => sample.at.boot,
+    let at = match signal {
+        Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable => {
+            sample.at.boot
+        }
         _ => files.at,
     };
     left.map(|(available, capacity)| Observation { signal, available, capacity, at })
