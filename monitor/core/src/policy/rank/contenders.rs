@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::contender::Contender;
 use super::harm::HarmStanding;
 use super::need::{Need, Purpose};
-use super::untouchable::Untouchable;
+use super::protected::Protected;
 use super::workload::Workloads;
 use crate::model::cgroup::Preference;
 use crate::model::decision::{Order, Outsider};
@@ -48,8 +48,8 @@ pub fn of_node(
     let told = told(sample);
     let need = purpose.need();
     let ledger = standing.ledger(need);
-    let untouchable = Untouchable::of(settings, sample, snapshot);
-    let untouchable_pods = untouchable.pods();
+    let protected = Protected::of(settings, sample, snapshot);
+    let protected_pods = protected.pods();
     let gone_into = |(uid, uses): (&str, Uses<'_>)| {
         let pod = told.get(uid).copied();
         let class = pod.and_then(|pod| pod.qos_class).unwrap_or(uses.class);
@@ -57,7 +57,7 @@ pub fn of_node(
         let harm = entry.map(|entry| entry.harm);
         let known = pod.map(|pod| Contender::of(pod, class, &settings.ranking));
         let contender = known.unwrap_or_else(|| Contender::unknown(uid, class));
-        let spared = contender.spared.or_else(|| untouchable_pods.get(uid).copied());
+        let spared = contender.spared.or_else(|| protected_pods.get(uid).copied());
         Contender {
             // Its cgroup is named after this one, whatever the API's picture of it is called.
             uid: uid.into(),
@@ -74,7 +74,7 @@ pub fn of_node(
     };
     let services = Workloads::of(&settings.workloads, snapshot);
     let services = services.each().filter_map(|(id, rule)| {
-        let spared = untouchable.why_workload(id, rule);
+        let spared = protected.why_workload(id, rule);
         let scope = snapshot.scopes.get(&id)?;
         Some(Contender { spared, ..service::contender(scope, rule, ledger, need) })
     });

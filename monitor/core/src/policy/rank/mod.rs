@@ -11,8 +11,8 @@ mod contender;
 mod group;
 mod merit;
 mod need;
+mod protected;
 mod spare;
-mod untouchable;
 
 pub use contender::{Contender, Harm};
 pub use merit::first_difference;

@@ -20,17 +20,17 @@ const INIT: &str = "/init.scope";
 
 /// The protected cgroups of one snapshot.
 #[derive(Debug)]
-pub(super) struct Untouchable<'a> {
+pub(super) struct Protected<'a> {
     snapshot: &'a Snapshot,
-    /// Protected cgroups and their ancestors.
-    holds: BTreeMap<CgroupId, SparedReason>,
+    /// Protected cgroups and their ancestors, each with its reason.
+    reasons: BTreeMap<CgroupId, SparedReason>,
     /// Cgroups whose descendants are protected too.
-    roofs: BTreeSet<CgroupId>,
+    subtrees: BTreeSet<CgroupId>,
     /// `kubeReservedCgroup` and `systemReservedCgroup`.
     reserved: Vec<CgroupPath>,
 }
 
-impl<'a> Untouchable<'a> {
+impl<'a> Protected<'a> {
     pub(super) fn of(settings: &Settings, sample: &Sample, snapshot: &'a Snapshot) -> Self {
         let node = &settings.node;
         let names = [&node.kube_reserved_cgroup, &node.system_reserved_cgroup];
@@ -38,37 +38,39 @@ impl<'a> Untouchable<'a> {
             names.into_iter().filter_map(|name| names::reserved(node.cgroup_driver, name));
         let mut all = Self {
             snapshot,
-            holds: BTreeMap::new(),
-            roofs: BTreeSet::new(),
+            reasons: BTreeMap::new(),
+            subtrees: BTreeSet::new(),
             reserved: reserved.collect(),
         };
         if let Some(own) = sample.own {
-            all.hold(own, SparedReason::Isobar);
+            all.protect(own, SparedReason::Isobar);
         }
         let never = &settings.relief.never_touch;
         for (&id, scope) in &snapshot.scopes {
-            let is_roof = scope.path.0 == INIT || never.iter().any(|p| p.fits(&scope.path));
-            if is_roof {
-                all.roofs.insert(id);
+            let is_subtree = scope.path.0 == INIT || never.iter().any(|p| p.fits(&scope.path));
+            if is_subtree {
+                all.subtrees.insert(id);
             }
-            if is_roof || scope.place == Place::Kubepods {
-                all.hold(id, SparedReason::NeverTouch);
+            if is_subtree || scope.place == Place::Kubepods {
+                all.protect(id, SparedReason::NeverTouch);
             }
         }
         all
     }
 
-    fn hold(&mut self, id: CgroupId, why: SparedReason) {
+    fn protect(&mut self, id: CgroupId, why: SparedReason) {
         for id in std::iter::once(id).chain(above(id, self.snapshot)) {
-            self.holds.entry(id).or_insert(why);
+            self.reasons.entry(id).or_insert(why);
         }
     }
 
     /// Why this cgroup is protected.
     fn why(&self, id: CgroupId) -> Option<SparedReason> {
-        let is_below = || above(id, self.snapshot).any(|id| self.roofs.contains(&id));
-        let held = self.holds.get(&id).copied();
-        held.or_else(|| (!self.roofs.is_empty() && is_below()).then_some(SparedReason::NeverTouch))
+        let is_below = || above(id, self.snapshot).any(|id| self.subtrees.contains(&id));
+        let why = self.reasons.get(&id).copied();
+        why.or_else(|| {
+            (!self.subtrees.is_empty() && is_below()).then_some(SparedReason::NeverTouch)
+        })
     }
 
     /// Protected pods, by uid.
@@ -80,9 +82,9 @@ impl<'a> Untouchable<'a> {
             };
             Some((uid.as_str(), self.why(id)?))
         };
-        // `holds` has every cgroup that contains a protected one, but not those inside one.
-        match self.roofs.is_empty() {
-            true => self.holds.keys().copied().filter_map(spared).collect(),
+        // `reasons` has every cgroup that contains a protected one, but not those inside one.
+        match self.subtrees.is_empty() {
+            true => self.reasons.keys().copied().filter_map(spared).collect(),
             false => self.snapshot.scopes.keys().copied().filter_map(spared).collect(),
         }
     }
@@ -153,7 +155,7 @@ mod tests {
             let snapshot = tree(&TREE);
             let sample = Sample { own: own.map(id), ..Sample::default() };
             let settings = settings(never);
-            let got = Untouchable::of(&settings, &sample, &snapshot).pods();
+            let got = Protected::of(&settings, &sample, &snapshot).pods();
             let got: Vec<_> = got.into_iter().collect();
             assert_eq!(got, *want, "{own:?} {never:?}");
         }
@@ -167,7 +169,7 @@ mod tests {
             // rule, workload, spared as
             ("/**",                          "/init.scope",                  Some(NeverTouch)),
             ("/init.scope",                  "/init.scope",                  Some(NeverTouch)),
-            ("/**",                          "/system.slice",                Some(Isobar)),     // holds the agent
+            ("/**",                          "/system.slice",                Some(Isobar)),     // protected the agent
             ("/system.slice/*",              "/system.slice/isobar.service", Some(Isobar)),
             ("/system.slice/*",              "/system.slice/web.service",    Some(NeverTouch)), // its worker is configured
             ("/**",                          "/kube.slice",                  Some(NeverTouch)),
@@ -187,8 +189,8 @@ mod tests {
                 priority: 0,
                 requests: [].into(),
             };
-            let untouchable = Untouchable::of(&settings, &sample, &snapshot);
-            assert_eq!(untouchable.why_workload(id(path), &rule), want, "{pattern} {path}");
+            let protected = Protected::of(&settings, &sample, &snapshot);
+            assert_eq!(protected.why_workload(id(path), &rule), want, "{pattern} {path}");
         }
     }
 
@@ -202,8 +204,8 @@ mod tests {
             priority: 0,
             requests: [].into(),
         };
-        let untouchable = Untouchable::of(&Settings::default(), &Sample::default(), &snapshot);
-        let got = untouchable.why_workload(CgroupId(1), &rule);
+        let protected = Protected::of(&Settings::default(), &Sample::default(), &snapshot);
+        let got = protected.why_workload(CgroupId(1), &rule);
         assert_eq!(got, Some(SparedReason::NeverTouch));
     }
 }
