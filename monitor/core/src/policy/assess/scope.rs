@@ -24,9 +24,9 @@ pub fn kubepods(snapshot: &Snapshot) -> Option<(CgroupId, &Scope)> {
 /// Where the node's own pods are. Elsewhere any user who may create cgroups can name them like a
 /// pod's.
 #[derive(Debug, Clone, Copy)]
-pub struct Home<'a>(Option<&'a CgroupPath>);
+pub struct PodsRoot<'a>(Option<&'a CgroupPath>);
 
-impl<'a> Home<'a> {
+impl<'a> PodsRoot<'a> {
     /// Without a cgroup of all pods, pods may be anywhere.
     pub fn of(paths: impl Iterator<Item = &'a CgroupPath>) -> Self {
         let all = paths.filter(|path| Place::of(path) == Place::Kubepods);
@@ -34,7 +34,7 @@ impl<'a> Home<'a> {
     }
 
     /// Whether `path` is the cgroup of all pods or below it.
-    pub fn holds(self, path: &CgroupPath) -> bool {
-        self.0.is_none_or(|home| path.is_within(home))
+    pub fn contains(self, path: &CgroupPath) -> bool {
+        self.0.is_none_or(|root| path.is_within(root))
     }
 }

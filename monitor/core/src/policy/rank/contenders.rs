@@ -20,7 +20,7 @@ use crate::model::settings::Settings;
 use crate::model::snapshot::{Scope, Snapshot, working_set};
 use crate::model::units::Bytes;
 use crate::model::workload::Pod;
-use crate::policy::assess::scope::Home;
+use crate::policy::assess::scope::PodsRoot;
 
 /// A static pod's uid, as its cgroup has it. The API's picture of the pod has another.
 /// Source: kubelet `pkg/kubelet/types/pod_update.go`, `ConfigHashAnnotationKey`.
@@ -131,8 +131,8 @@ struct Uses<'a> {
 /// By pod uid.
 fn uses(snapshot: &Snapshot) -> BTreeMap<&str, Uses<'_>> {
     let mut uses = BTreeMap::<&str, Uses<'_>>::new();
-    let home = Home::of(snapshot.scopes.values().map(|scope| &scope.path));
-    for scope in snapshot.scopes.values().filter(|scope| home.holds(&scope.path)) {
+    let pods_root = PodsRoot::of(snapshot.scopes.values().map(|scope| &scope.path));
+    for scope in snapshot.scopes.values().filter(|scope| pods_root.contains(&scope.path)) {
         let (uid, class, is_pod) = match &scope.place {
             Place::Pod { uid, class } => (uid, *class, true),
             Place::Container { pod, class, .. } => (pod, *class, false),
