@@ -11,7 +11,7 @@ use super::size;
 use crate::clock;
 use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
 use isobar_core::model::units::Nanos;
-use isobar_core::model::unseen::unseen;
+use isobar_core::model::unsampled::unsampled;
 
 /// Who has not ended by then is not waited for any longer.
 const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
@@ -49,7 +49,7 @@ impl Time {
 
     /// How much of it was watched until `now`, when it is looked at again.
     fn watched(&mut self, now: Nanos) -> Nanos {
-        self.unseen = self.unseen.plus(unseen(now.since(self.looked)));
+        self.unseen = self.unseen.plus(unsampled(now.since(self.looked)));
         self.looked = now;
         now.since(self.began).since(self.unseen)
     }

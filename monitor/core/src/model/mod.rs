@@ -46,5 +46,5 @@ pub mod stall;
 pub mod threshold;
 pub mod topology;
 pub mod units;
-pub mod unseen;
+pub mod unsampled;
 pub mod workload;

@@ -9,7 +9,7 @@ use crate::model::decision::{Decision, Ranking};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
-use crate::model::unseen::unseen;
+use crate::model::unsampled::unsampled;
 use crate::policy::assess::{AssessStanding, Assessment, assess};
 use crate::policy::decide::{Question, ReliefStanding, Verdict, decide};
 use crate::policy::rank::harm::HarmStanding;
@@ -95,7 +95,7 @@ impl Engine {
             relief: &self.settings.relief,
             eviction: &self.settings.eviction,
             sample: &sample,
-            unseen: unseen(snapshot.interval),
+            unseen: unsampled(snapshot.interval),
             met: &assessment.met,
             unmeasured: &assessment.unmeasured,
             first: assessment.first,

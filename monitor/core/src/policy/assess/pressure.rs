@@ -19,9 +19,9 @@ pub struct PressureStanding(Vec<(PressureThreshold, Nanos)>);
 
 impl PressureStanding {
     /// Time without samples does not count towards a grace period.
-    pub(super) fn pass_over(&mut self, unseen: Nanos) {
+    pub(super) fn pass_over(&mut self, unsampled: Nanos) {
         for (_, since) in &mut self.0 {
-            *since = since.plus(unseen);
+            *since = since.plus(unsampled);
         }
     }
 }

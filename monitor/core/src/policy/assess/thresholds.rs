@@ -49,9 +49,9 @@ pub struct Verdict {
 
 impl ThresholdStanding {
     /// Time without samples does not count towards a grace period.
-    pub(super) fn pass_over(&mut self, unseen: Nanos) {
+    pub(super) fn pass_over(&mut self, unsampled: Nanos) {
         for (_, since) in &mut self.first_observed {
-            *since = since.plus(unseen);
+            *since = since.plus(unsampled);
         }
     }
 }

@@ -12,7 +12,7 @@ const USUAL: Nanos = Nanos::SECOND;
 
 /// The unwatched part of an interval between two samples; normally 0.
 #[must_use]
-pub fn unseen(interval: Nanos) -> Nanos {
+pub fn unsampled(interval: Nanos) -> Nanos {
     if interval > LONGEST { interval.since(USUAL) } else { Nanos(0) }
 }
 
@@ -24,7 +24,7 @@ mod tests {
     fn a_late_tick_is_watched_and_a_hole_is_not_but_for_a_usual_interval() {
         #[rustfmt::skip]
         let table = [
-            // interval, of which unseen, in milliseconds
+            // interval, of which unsampled, in milliseconds
             (0,         0),
             (1_000,     0),
             (5_000,     0),
@@ -33,7 +33,7 @@ mod tests {
         ];
         for (interval, want) in table {
             let ms = |n: u64| Nanos(n * 1_000_000);
-            assert_eq!(unseen(ms(interval)), ms(want), "{interval}");
+            assert_eq!(unsampled(ms(interval)), ms(want), "{interval}");
         }
     }
 }
