@@ -34,7 +34,7 @@ pub struct Explanation {
 pub fn explain(decision: &Decision) -> Explanation {
     let now = decision.at.boot;
     let mut why = conditions::sentences(decision);
-    why.extend(decision.met.iter().map(|met| told_met(met, now)));
+    why.extend(decision.met.iter().map(|met| met_sentence(met, now)));
     if why.is_empty() {
         why.push("no significant pressure: no condition holds and no threshold is met".into());
     }
@@ -51,7 +51,7 @@ pub fn explain(decision: &Decision) -> Explanation {
 }
 
 /// A threshold that is met, with its numbers.
-fn told_met(met: &Met, now: Nanos) -> String {
+fn met_sentence(met: &Met, now: Nanos) -> String {
     let (relation, grace) = match &met.threshold {
         Trigger::Eviction(threshold) => ("below", threshold.grace),
         Trigger::Pressure(threshold) => match threshold.on {

@@ -1,6 +1,6 @@
 //! What is done, why that and no other step, and what follows if it does not help.
 
-use super::{time, told_met};
+use super::{met_sentence, time};
 use crate::model::decision::{
     Action, Decision, Effect, Hold, Release, ReleaseReason, StepKind, StepReason,
 };
@@ -51,7 +51,7 @@ fn taken(action: &Action, decision: &Decision) -> Vec<String> {
         "{verb}{} {} because {}",
         step(action.step),
         action.target.full_name(),
-        told_met(&action.reason, now)
+        met_sentence(&action.reason, now)
     )];
     told.push(format!("this step because {}", reason(action.why)));
     let left = time(action.deadline.since(now));
