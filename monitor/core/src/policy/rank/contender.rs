@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::need::Purpose;
 use crate::model::cgroup::Preference;
 use crate::model::decision::SparedReason;
 use crate::model::pod::QosClass;
@@ -87,6 +88,16 @@ impl Contender {
             preference: None,
             spared: spared(pod, rules),
         }
+    }
+
+    /// Why it is not chosen for `purpose`; `None` if it may be.
+    ///
+    /// Harming only itself spares a candidate only if the signal is about waiting and harm was
+    /// measured: what is unknown spares no candidate.
+    pub(super) fn spared_for(&self, purpose: Purpose) -> Option<SparedReason> {
+        let harms_only_itself =
+            purpose.is_about_waiting() && self.harm.is_some_and(Harm::is_own_alone);
+        self.spared.or_else(|| harms_only_itself.then_some(SparedReason::HarmsOnlyItself))
     }
 
     /// Applies the preference of its cgroup's extended attributes.

@@ -12,7 +12,6 @@ mod group;
 mod merit;
 mod need;
 mod protected;
-mod spare;
 
 pub use contender::{Contender, Harm};
 pub use merit::first_difference;
@@ -72,7 +71,7 @@ impl<'a> Field<'a> {
         let scale = Scale::new(contenders, order, purpose.need());
         let (mut open, mut spared) = (Vec::with_capacity(contenders.len()), Vec::new());
         for contender in contenders {
-            match spare::why(contender, purpose) {
+            match contender.spared_for(purpose) {
                 None => open.push(contender),
                 Some(why) => spared.push((contender, why)),
             }
