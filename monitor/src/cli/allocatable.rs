@@ -16,7 +16,7 @@ use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::threshold::Signal;
 use isobar_core::model::workload::Pod;
 use isobar_kubelet::admitted::admitted;
-use isobar_kubelet::allocatable::{Reservation, Resolved, hard_thresholds, signal_capacities};
+use isobar_kubelet::allocatable::{Reservation, hard_thresholds, signal_capacities};
 use isobar_kubelet::capacity as counted;
 use isobar_kubelet::enforce::{self, Enforced};
 use isobar_kubelet::fit::{Fit, fit};
@@ -60,7 +60,7 @@ struct Document {
     capacity: ResourceList,
     kube_reserved: ResourceList,
     system_reserved: ResourceList,
-    eviction_hard: BTreeMap<&'static str, Resolved>,
+    eviction_hard: BTreeMap<&'static str, String>,
     /// All of the reservation, the eviction threshold included.
     reservation: ResourceList,
     allocatable: ResourceList,

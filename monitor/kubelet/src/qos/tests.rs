@@ -1,6 +1,6 @@
 use super::QosClass::{BestEffort, Burstable, Guaranteed};
 use super::*;
-use crate::sketch::pod;
+use crate::pod_notation::pod;
 
 #[test]
 fn a_class_follows_from_requests_and_limits_as_the_kubelet_has_it() {

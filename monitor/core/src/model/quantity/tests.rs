@@ -99,7 +99,7 @@ fn a_quantity_is_read_and_printed_as_kubernetes_does() {
         for (text, nanos, canonical) in signed {
             let got = quantity(&text);
             assert_eq!(got.nanos, nanos, "{text}");
-            assert_eq!(got.format(), format, "{text}");
+            assert_eq!(got.format, format, "{text}");
             assert_eq!(got.to_string(), canonical, "{text}");
         }
     }

@@ -1,18 +1,18 @@
-//! Time that nobody watched: the node was suspended, or the agent got no CPU for long.
+//! Time without samples: the node was suspended, or the agent got no CPU.
 //!
-//! What was met before and is met after it was not seen to be met in between, and a step that
-//! waits for its effect was not seen to have none. The boot clock runs through it all the same.
+//! The boot clock runs on, but nothing was observed: a threshold met before and after was not seen
+//! to be met in between, and a step was not seen to have no effect.
 
 use super::units::Nanos;
 
-/// Intervals up to this are watched, a late tick or two included.
+/// Longest interval that counts as watched: a late tick or two.
 const LONGEST: Nanos = Nanos(5 * Nanos::SECOND.0);
-/// What an interval lasts as a rule.
+/// The normal interval.
 const USUAL: Nanos = Nanos::SECOND;
 
-/// The part of an interval between two samples that nobody watched; 0 as a rule.
+/// The unwatched part of an interval between two samples; normally 0.
 #[must_use]
-pub fn unseen(interval: Nanos) -> Nanos {
+pub fn unsampled(interval: Nanos) -> Nanos {
     if interval > LONGEST { interval.since(USUAL) } else { Nanos(0) }
 }
 
@@ -24,7 +24,7 @@ mod tests {
     fn a_late_tick_is_watched_and_a_hole_is_not_but_for_a_usual_interval() {
         #[rustfmt::skip]
         let table = [
-            // interval, of which unseen, in milliseconds
+            // interval, of which unsampled, in milliseconds
             (0,         0),
             (1_000,     0),
             (5_000,     0),
@@ -33,7 +33,7 @@ mod tests {
         ];
         for (interval, want) in table {
             let ms = |n: u64| Nanos(n * 1_000_000);
-            assert_eq!(unseen(ms(interval)), ms(want), "{interval}");
+            assert_eq!(unsampled(ms(interval)), ms(want), "{interval}");
         }
     }
 }
