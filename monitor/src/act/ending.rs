@@ -11,7 +11,7 @@ use super::target::{Node, OpenTarget, describe};
 use crate::clock;
 use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
 use isobar_core::model::units::Nanos;
-use isobar_core::model::unseen::unseen;
+use isobar_core::model::unsampled::unsampled;
 
 /// A kill is waited for so long; processes that have not ended then are reported later.
 const PATIENCE: Nanos = Nanos(200_000_000);
@@ -51,7 +51,7 @@ impl Time {
 
     /// How much of it the agent has seen until `now`.
     fn watched(&mut self, now: Nanos) -> Nanos {
-        self.unseen = self.unseen.plus(unseen(now.since(self.looked)));
+        self.unseen = self.unseen.plus(unsampled(now.since(self.looked)));
         self.looked = now;
         now.since(self.began).since(self.unseen)
     }
