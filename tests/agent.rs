@@ -132,7 +132,7 @@ fn a_cgroup_whose_pressure_is_switched_off_is_a_gap_that_says_so() {
     let gap = gaps(&snapshot, &switch).next().expect("a gap that names the switch");
     assert_eq!(
         (&gap["why"], &gap["detail"]),
-        (&"unsupported".into(), &"0: its pressure is not accounted".into())
+        (&"unsupported".into(), &"is 0: write 1 to account this cgroup's pressure".into())
     );
     assert_eq!(scope(&snapshot, group.path()).unwrap()["pressure"]["cpu"], Value::Null);
 }

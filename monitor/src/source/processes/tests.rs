@@ -90,8 +90,8 @@ fn what_is_not_understood_is_a_gap_that_names_the_file() {
         ("Cpus_allowed_list:\t0\n",             "0\n",     "5\n",  "status line 1: expected a line with Name"),
         ("Name:\tx\nCpus_allowed_list:\t0-\n",  "0\n",     "5\n",  "status line 2: expected a list of CPUs"),
         ("",                                    "0\n",     "5\n",  "status line 1: expected a line with Name"),
-        (STATUS,                                "0\n",     "five\n", "cgroup.procs line 1: expected the number of a process"),
-        (STATUS,                                "0\n",     "0\n",  "holds processes of another PID namespace"),
+        (STATUS,                                "0\n",     "five\n", "cgroup.procs line 1: expected a pid"),
+        (STATUS,                                "0\n",     "0\n",  "has processes of another PID namespace"),
     ];
     for (status, oom_score_adj, procs, want) in table {
         let node = Node::new();
@@ -99,7 +99,8 @@ fn what_is_not_understood_is_a_gap_that_names_the_file() {
         node.process(5, status, oom_score_adj);
         let (found, gaps) = node.read(|_| true);
         assert_eq!((found.len(), gaps.len()), (0, 1), "{want}: {gaps:?}");
-        assert!(gaps[0].detail.contains(want), "{want}: {:?}", gaps[0]);
+        let gap = format!("{} {}", gaps[0].object, gaps[0].detail);
+        assert!(gap.contains(want), "{want}: {gap}");
     }
 }
 
@@ -124,15 +125,15 @@ fn a_name_that_is_no_text_is_left_out_with_a_gap() {
     fs::create_dir(node.dir.path().join("cgroup").join(odd)).unwrap();
     let (_, gaps) = node.read(|_| true);
     assert_eq!(gaps.len(), 1, "{gaps:?}");
-    assert!(gaps[0].detail.contains("its name is no text"), "{gaps:?}");
+    assert!(gaps[0].detail.contains("its name is not UTF-8"), "{gaps:?}");
 }
 
 #[test]
 fn this_very_process_is_read_as_the_kernel_prints_it() {
     let dir = Path::new("/proc/self");
-    let Status { name, cpus_allowed, .. } = parsed(&dir.join("status"), status).unwrap();
+    let Status { name, cpus_allowed, .. } = gap::read(&dir.join("status"), status).unwrap();
     assert!(!name.is_empty() && !cpus_allowed.0.is_empty(), "{name} {cpus_allowed}");
-    let score = parsed(&dir.join("oom_score_adj"), oom_score_adj).unwrap();
+    let score = gap::read(&dir.join("oom_score_adj"), oom_score_adj).unwrap();
     assert!((-1_000..=1_000).contains(&score), "{score}");
 }
 
