@@ -52,7 +52,7 @@ fn the_node_and_its_pods_come_before_suspects_and_there_is_an_end_to_both() {
     assert_eq!(triggers.wanted(tree.at(1)), ids(&[1, 50, 60, 118, 119]));
     triggers.suspect((100..120).map(CgroupId), Nanos::SECOND);
     let wanted = triggers.wanted(tree.at(1));
-    assert_eq!((wanted.len(), &wanted[..3]), (MOST, &ids(&[1, 50, 60])[..]));
+    assert_eq!((wanted.len(), &wanted[..3]), (MAX_TRIGGERS, &ids(&[1, 50, 60])[..]));
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn what_is_not_there_is_told_and_looked_for_again_a_minute_later() {
     assert!(told.detail.contains("pressure/memory: No such file"), "{}", told.detail);
     assert!(triggers.failed.contains_key(&CgroupId(1)));
     triggers.follow(tree.at(60));
-    assert_eq!(triggers.failed[&CgroupId(1)].again_at, Nanos(61 * Nanos::SECOND.0));
+    assert_eq!(triggers.failed[&CgroupId(1)].retry_at, Nanos(61 * Nanos::SECOND.0));
     triggers.follow(tree.at(61));
-    assert_eq!(triggers.failed[&CgroupId(1)].again_at, Nanos(121 * Nanos::SECOND.0));
+    assert_eq!(triggers.failed[&CgroupId(1)].retry_at, Nanos(121 * Nanos::SECOND.0));
 }
 
 /// On the real tree: a cgroup of its own, with a process that stalls for nothing.
@@ -117,7 +117,7 @@ fn a_real_trigger_is_armed_and_dropped_with_its_cgroup() {
     let mut fds = [rustix::event::PollFd::new(&alarm, rustix::event::PollFlags::IN)];
     let fired = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 5, tv_nsec: 0 })).unwrap();
     triggers.follow(&sample);
-    match triggers.refused.as_ref().or(triggers.failed.get(&CgroupId(9)).map(|f| &f.why)) {
+    match triggers.refused.as_ref().or(triggers.failed.get(&CgroupId(9)).map(|f| &f.reason)) {
         Some(why) if armed == 0 => println!("skipped: no trigger can be had: {why}"),
         _ => {
             assert_eq!((armed, told.state, fired), (1, CapabilityState::Attached, 1), "{told:?}");

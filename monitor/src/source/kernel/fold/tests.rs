@@ -51,7 +51,7 @@ fn what_the_dead_counted_stays_with_those_above_them() {
     stalled.count[isobar_ebpf::Cause::Global as usize] = 1;
     before.memory.push((LEFT, stalled));
     let alive = ledger.fold(&before, |_| true);
-    assert!(ledger.bury(LEFT, &before), "it had an entry");
+    assert!(ledger.remove(LEFT, &before), "it had an entry");
     let mut after = before.clone();
     after.groups.retain(|(id, _)| *id != LEFT);
     after.memory.clear();
@@ -105,6 +105,40 @@ fn unions_of_memory_stall_include_the_open_one() {
 }
 
 #[test]
+fn cpu_stall_counts_io_wait_of_online_cpus_alone() {
+    let sleeping = Cpu { iowait: 1, nonidle: 4, ..cpu(400) };
+    #[rustfmt::skip]
+    let table = [
+        // offline, nonidle of CPU 0 at 1,000, why
+        (vec![],  604, "a task that fell asleep for IO may still wake up there"),
+        (vec![1], 604, "another CPU is offline"),
+        (vec![0], 4,   "no switch will ever end the interval"),
+    ];
+    for (offline, want, why) in table {
+        let cpus = vec![sleeping, cpu(1_000)];
+        let maps = Maps { cpus, offline: offline.into_iter().collect(), ..Maps::default() };
+        let stalls = Ledger::default().fold(&maps, |_| true);
+        assert_eq!(stalls.cpus[0].nonidle, Nanos(want), "{why}");
+    }
+}
+
+#[test]
+fn length_is_closed_when_closes_outnumber_opens() {
+    #[rustfmt::skip]
+    let table = [
+        // open, length at 1,000 of a union with the sum 70
+        (0,                 70),
+        (1,                 1_070),
+        (2,                 1_070),
+        (0u64.wrapping_sub(1), 70), // two CPUs closed the last interval at once
+        (0u64.wrapping_sub(2), 70),
+    ];
+    for (open, want) in table {
+        assert_eq!(length(Open { open, sum: 70 }, 1_000), Nanos(want), "{open}");
+    }
+}
+
+#[test]
 fn each_cause_has_one_number_in_the_kernel_and_here() {
     use isobar_ebpf::Cause;
     #[rustfmt::skip]
@@ -141,8 +175,8 @@ fn each_cause_has_one_number_in_the_kernel_and_here() {
 #[test]
 fn parents_that_go_in_a_circle_do_not_hang_it() {
     let mut ledger = Ledger::default();
-    ledger.learn(LEFT, RIGHT);
-    ledger.learn(RIGHT, LEFT);
+    ledger.set_parent(LEFT, RIGHT);
+    ledger.set_parent(RIGHT, LEFT);
     let one = Group { wait: 1, ..Group::default() };
     let maps = Maps {
         cpus: vec![cpu(1)],
@@ -167,7 +201,7 @@ fn a_quota_is_a_levels_own_if_it_lies_there_or_below() {
     let alive = ledger.fold(&before, |_| true);
     assert_eq!((split(&alive, LEFT), split(&alive, POD)), ((1, 320), (21, 300)));
     assert_eq!(split(&alive, 1), (321, 0), "nothing lies above the root");
-    ledger.bury(LEFT, &before);
+    ledger.remove(LEFT, &before);
     let mut after = before.clone();
     after.groups.retain(|(id, _)| *id != LEFT);
     assert_eq!(split(&ledger.fold(&after, |_| true), POD), (21, 300));
@@ -178,8 +212,8 @@ fn a_matrix_that_fills_up_loses_those_that_waited_least() {
     let matrix = |n: u64| -> Vec<(Pair, u64)> {
         (1..=n).map(|i| (Pair { victim: i, aggressor: 1 }, i * 10)).collect()
     };
-    assert_eq!(least(&matrix(5), 8), [], "there is room");
-    let dropped: Vec<u64> = least(&matrix(6), 8).iter().map(|pair| pair.victim).collect();
+    assert_eq!(pairs_to_drop(&matrix(5), 8), [], "there is room");
+    let dropped: Vec<u64> = pairs_to_drop(&matrix(6), 8).iter().map(|pair| pair.victim).collect();
     assert_eq!(dropped, [1, 2]);
-    assert_eq!(least(&matrix(8), 8).len(), 4);
+    assert_eq!(pairs_to_drop(&matrix(8), 8).len(), 4);
 }
