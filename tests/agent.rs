@@ -78,7 +78,7 @@ fn a_start_that_makes_no_sense_ends_with_one_clear_line() {
     #[rustfmt::skip]
     let table: [(&[&str], &[&str]); 4] = [
         // arguments, what the line says
-        (&["--listen", &free, "--cgroup-root", dir],     &[dir, "is no cgroup v2 directory"]),
+        (&["--listen", &free, "--cgroup-root", dir],     &[dir, "is not a cgroup v2 directory"]),
         (&["--listen", &free, "--cgroup-root", file],    &[file, "Not a directory"]),
         (&["--listen", &free, "--cgroup-root", &absent], &[&absent, "No such file"]),
         (&["--listen", &taken],                          &[&taken, "--listen"]),

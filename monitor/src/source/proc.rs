@@ -164,7 +164,8 @@ pub(super) fn vmstat(text: &[u8]) -> Result<Reclaim, Torn> {
     Ok(reclaim)
 }
 
-/// Guests' time is part of `user` and `nice` already (`account_guest_time`, kernel/sched/cputime.c).
+/// Guests' time is part of `user` and `nice` already (`account_guest_time`,
+/// kernel/sched/cputime.c).
 pub(super) fn cpu_time(total: &procfs::CpuTime) -> CpuTime {
     let tick = Nanos::SECOND.0 / procfs::ticks_per_second().max(1);
     let time = |all: &[u64]| {

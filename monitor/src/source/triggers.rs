@@ -19,13 +19,13 @@ use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::units::Nanos;
 
-/// Each cgroup with a trigger costs a kernel thread of real-time priority, which wakes ten times per
-/// window while tasks stall there.
+/// Each cgroup with a trigger costs a kernel thread of real-time priority, which wakes ten times
+/// per window while tasks stall there.
 const MAX_TRIGGERS: usize = 16;
 /// 50 ms of stall within half a second, the shortest window that Linux 6.1 takes. The kernel checks
-/// every tenth of a window, so the trigger fires 50 to 100 ms after the stall began. A stall below a
-/// tenth of the time is no emergency: the next tick sees it. `psi_write` overwrites the last byte,
-/// hence the zero.
+/// every tenth of a window, so the trigger fires 50 to 100 ms after the stall began. A stall below
+/// a tenth of the time is no emergency: the next tick sees it. `psi_write` overwrites the last
+/// byte, hence the zero.
 const TRIGGER: &[u8] = b"some 50000 500000\0";
 /// How long a cgroup stays suspected: opening and closing triggers wakes kernel threads.
 const SUSPECTED: Nanos = Nanos(60 * Nanos::SECOND.0);

@@ -1,9 +1,10 @@
 //! Reads the eviction preference in the extended attributes of a cgroup's directory.
 //!
 //! Source: systemd.resource-control(5), `ManagedOOMPreference=`, which systemd writes as
-//! `user.oomd_avoid` and `user.oomd_omit` (`oomd_fetch_cgroup_oom_preference`, src/oom/oomd-util.c);
-//! oomd's src/oomd/util/Fs.h for `trusted.oomd_prefer` and `trusted.oomd_avoid`. Each is taken from
-//! either namespace. cgroup2 has `user.` attributes since Linux 5.7.
+//! `user.oomd_avoid` and `user.oomd_omit` (`oomd_fetch_cgroup_oom_preference`,
+//! src/oom/oomd-util.c); oomd's src/oomd/util/Fs.h for `trusted.oomd_prefer` and
+//! `trusted.oomd_avoid`. Each is taken from either namespace. cgroup2 has `user.` attributes since
+//! Linux 5.7.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;

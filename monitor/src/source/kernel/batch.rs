@@ -1,5 +1,5 @@
-//! Reads a hash map with one system call for some hundred entries. With two calls for each entry, as
-//! aya does, reading maps took a fifth of the agent's CPU time at 500 cgroups. Linux 5.6+.
+//! Reads a hash map with one system call for some hundred entries. With two calls for each entry,
+//! as aya does, reading maps took a fifth of the agent's CPU time at 500 cgroups. Linux 5.6+.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -224,7 +224,8 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().expect("four bytes were taken")))
 }
 
-/// Bytes after the record of a type with `n` members. Kinds: `BTF_KIND_*`, include/uapi/linux/btf.h.
+/// Bytes after the record of a type with `n` members. Kinds: `BTF_KIND_*`,
+/// include/uapi/linux/btf.h.
 fn extra(kind: u32, n: usize) -> Result<usize, BtfError> {
     Ok(match kind {
         1 | 14 | 17 => 4,                   // INT, VAR, DECL_TAG

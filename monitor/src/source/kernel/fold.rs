@@ -204,7 +204,7 @@ impl Ledger {
             // Without an entry no task ever waited at this level; tasks below may have.
             let group = groups.get(number).copied().unwrap_or_default();
             let (mut slow, mut both) = (group.slow, group.both);
-            if group.waiting != 0 && group.last >= cpu.nobody {
+            if group.waiting != 0 && group.last >= cpu.uncontended_at {
                 let open = clock.saturating_sub(group.last);
                 slow += open;
                 if cpu.idle == 0 && self.lineage(cpu.current).any(|above| above == id) {

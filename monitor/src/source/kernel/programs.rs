@@ -117,8 +117,8 @@ pub(super) const PLANS: &[Plan] = &[
 ];
 
 /// Callers of `psi_memstall_enter` by the beginning of their symbol, and the cause that each means;
-/// the first match counts. Compilers add suffixes (`.constprop.0`), and kernels rename functions and
-/// add leading underscores, so a cause has several.
+/// the first match counts. Compilers add suffixes (`.constprop.0`), and kernels rename functions
+/// and add leading underscores, so a cause has several.
 pub(super) const CALLERS: &[(&str, Cause)] = {
     use Cause::{Compaction, Global, KernelThread, OwnHigh, Refault, SomeLimit, SwapIn};
     &[

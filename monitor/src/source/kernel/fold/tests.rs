@@ -88,7 +88,7 @@ fn a_waiter_that_still_waits_and_a_task_that_still_runs_are_counted_until_now() 
     assert_eq!(stalls.cpus[0].contention, Nanos(203));
     assert_eq!(stalls.cpus[0].nonidle, Nanos(204));
     // A mark from before the last moment at which nobody waited is stale.
-    open.cpus[0].nobody = 901;
+    open.cpus[0].uncontended_at = 901;
     assert_eq!(union(&Ledger::default().fold(&open, |_| true), LEFT), (10, 10));
 }
 
