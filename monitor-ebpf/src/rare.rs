@@ -17,7 +17,7 @@ use crate::layout::{
     CGROUP_ROOT, CGROUP_ROOT_HIERARCHY, MEMCG_CSS_CGROUP, OOM_MEMCG, Object, VICTIM_IS_TASK,
     cgroup_of_task, has, id, load, pid,
 };
-use crate::maps::{OOM_LIMITS, Wakeup, send};
+use crate::maps::{IO_SLEEPERS, OOM_LIMITS, Wakeup, send};
 use crate::stall::{end, thread};
 
 /// `out_of_memory(oc)`: a task calls the OOM killer, for one cgroup's limit or for the node.
@@ -116,9 +116,11 @@ unsafe fn head(
     }
 }
 
-/// `sched_process_exit(task)`: ends the thread's stall, if its end was missed.
+/// `sched_process_exit(task)`: ends the thread's stall and its sleep for IO, if their end was
+/// missed.
 #[btf_tracepoint(function = "sched_process_exit")]
 pub(crate) fn exit(_: BtfTracePointContext) -> i32 {
     end(thread());
+    let _ = IO_SLEEPERS.remove(thread());
     0
 }

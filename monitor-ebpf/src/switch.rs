@@ -153,11 +153,13 @@ unsafe fn pick(
         };
         let stamp: u64 = load(next, &TASK_LAST_QUEUED);
         if stamp == 0 {
+            forget_io(next, next_pid);
             return Picked { group: key, queued: 0, slow };
         }
         let stamp = if stamp > now { now } else { stamp };
         let Some(group_entry) = group(above) else {
             (*cpu).lost_groups += 1;
+            forget_io(next, next_pid);
             return Picked { group: key, queued: stamp, slow };
         };
         if throttle::read_clock(group_entry, next, stamp, now) {
@@ -167,6 +169,7 @@ unsafe fn pick(
         // left over from an earlier sleep (seen on 6.12: 5.6 s of "wait" after 5.6 s of sleep).
         if !slow && stamp < (*cpu).last_switch {
             (*cpu).stale_stamps += 1;
+            forget_io(next, next_pid);
             return Picked { group: key, queued: now, slow: true };
         }
         let queued = later(stamp, (*group_entry).throttle_end);
@@ -181,6 +184,7 @@ unsafe fn pick(
         let entry = if own_id == key { Some(group_entry) } else { group(own) };
         let Some(entry) = entry else {
             (*cpu).lost_groups += 1;
+            forget_io(next, next_pid);
             return Picked { group: key, queued, slow };
         };
         let throttled = throttle::throttled_since(group_entry, stamp);
@@ -263,6 +267,16 @@ unsafe fn wake_from_io(group: *mut Group, next_pid: u32, stamp: u64) {
             (*group).io += stamp - asleep;
             (*group).n_io += 1;
         }
+    }
+}
+
+/// Removes the entry of a task whose IO wait cannot be counted: it would stay after the task's end,
+/// and entries that stay fill the map.
+#[inline(always)]
+unsafe fn forget_io(next: Object, next_pid: u32) {
+    // SAFETY: as the caller says.
+    if unsafe { sleeps_for_io(next) } {
+        let _ = IO_SLEEPERS.remove(next_pid);
     }
 }
 

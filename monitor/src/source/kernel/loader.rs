@@ -387,3 +387,6 @@ fn value(info: &str, name: &str) -> Option<u64> {
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         .and_then(|value| value.trim().parse().ok())
 }
+
+#[cfg(test)]
+mod tests;
