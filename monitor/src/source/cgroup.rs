@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_spread_evenly_whatever_lies_between_the_ids() {
+    fn due_spreads_turns_evenly() {
         for apart in [1, 10, 13, 20, 80, 1 << 32] {
             let ids = (0..1_000).map(|n| CgroupId(1 + n * apart));
             let mut per_tick = [0_u32; 10];

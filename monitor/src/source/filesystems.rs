@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_directory_that_exists_is_read_and_no_other() {
+    fn directories_read_the_first_that_exists() {
         let here = tempfile::tempdir().unwrap();
         let file = here.path().join("file");
         std::fs::write(&file, "").unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_the_file_system_says() {
+    fn directories_read_size_and_inodes() {
         let here = tempfile::tempdir().unwrap();
         let all = vec![here.path().to_owned()];
         let directories =
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_are_read_once_in_ten_seconds() {
+    fn disks_read_once_in_ten_seconds() {
         let here = tempfile::tempdir().unwrap();
         let nodefs = vec![here.path().to_owned()];
         let mut disks = Disks::new(Directories { nodefs, ..Directories::none() });
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_cannot_be_read_is_told_in_every_tick() {
+    fn disks_repeat_gaps_every_tick() {
         let here = tempfile::tempdir().unwrap();
         let file = here.path().join("file");
         std::fs::write(&file, "").unwrap();

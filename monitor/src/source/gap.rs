@@ -137,7 +137,7 @@ mod tests {
     use crate::source::lines::Torn;
 
     #[test]
-    fn a_failure_of_every_cgroup_is_told_a_few_times_and_counted() {
+    fn gaps_list_a_few_of_a_kind_and_count_the_rest() {
         #[rustfmt::skip]
         let table = [
             // why, how many, told, end of the last
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_says_what_the_kernel_said() {
+    fn read_error_gap_has_the_kernels_text() {
         let io = |errno: Errno| ReadError::io(Path::new("/f"), errno);
         let torn = Torn::new(3, "a number", b"x");
         #[rustfmt::skip]

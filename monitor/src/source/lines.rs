@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_digits_alone_and_in_range() {
+    fn number_takes_digits_alone() {
         #[rustfmt::skip]
         let table = [
             ("0",                    Some(0)),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_its_line_feed_is_torn() {
+    fn lines_refuse_a_missing_line_feed() {
         let read: Vec<_> = lines(b"one\n\ntwo").collect();
         assert_eq!(read[0], Ok((1, &b"one"[..])));
         assert_eq!(read[1], Ok((2, &b""[..])));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_stands_alone_in_its_file() {
+    fn only_line_refuses_a_second_line() {
         assert_eq!(only_line(b"max\n"), Ok(&b"max"[..]));
         assert_eq!(only_line(b"").unwrap_err().line, 1);
         assert_eq!(only_line(b"12").unwrap_err().line, 1);

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cgroup2_is_found_wherever_it_is_mounted() {
+    fn cgroup2_mounts_finds_every_mount() {
         #[rustfmt::skip]
         let table: [(&[u8], &[&[u8]]); 7] = [
             // all v2
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_cgroup2_is_told_so() {
+    fn root_find_reports_a_missing_cgroup2() {
         let dir = tempfile::tempdir().unwrap();
         let mountinfo = dir.path().join("mountinfo");
         fs::write(&mountinfo, "23 1 8:1 / / rw - ext4 /dev/vda rw\n").unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_directory_is_no_part_of_the_hierarchy() {
+    fn root_open_recognises_a_plain_directory() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Root::open(dir.path()).unwrap().extent(), Extent::Plain);
         let absent = Root::open(&dir.path().join("absent"));

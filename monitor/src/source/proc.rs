@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_in_full_or_not_at_all() {
+    fn meminfo_needs_every_field() {
         let whole = "MemTotal: 16 kB\nMemFree:  8 kB\nMemAvailable: 12 kB\nBuffers: 1 kB\n\
                      SwapTotal: 4 kB\nSwapFree: 2 kB\nHugePages_Total:       0\n";
         let read = meminfo(whole.as_bytes()).unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_ends_at_what_a_number_holds() {
+    fn cpu_time_saturates() {
         let line = |user| format!("cpu  {user} 1 1 1 1 1 1 1 1 1\nctxt 1\nbtime 1\nprocesses 1\n");
         let busy = |user| cpu_time(&stat(line(user).as_bytes()).unwrap().total).busy;
         assert_eq!(busy(u64::MAX), Nanos(u64::MAX));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn reclaim_of_the_node_is_summed_and_what_is_torn_is_told() {
+    fn vmstat_sums_reclaim() {
         let whole = "nr_free_pages 9\nworkingset_refault_anon 1\nworkingset_refault_file 20\n\
                      pgsteal_kswapd 3\npgsteal_direct 40\npgsteal_khugepaged 500\n\
                      pgscan_kswapd 6\npgscan_direct 70\npgscan_khugepaged 800\n\

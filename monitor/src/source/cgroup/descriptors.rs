@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_the_budget_files_are_read_but_not_kept() {
+    fn read_kept_opens_again_beyond_the_budget() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("cpu.stat"), "usage_usec 1\n").unwrap();
         let opened: OwnedFd = fs::File::open(dir.path()).unwrap().into();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_longer_than_the_buffer_is_read_whole_and_read_anew() {
+    fn fill_reads_files_longer_than_the_buffer() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cgroup.procs");
         let opened: OwnedFd = fs::File::open(dir.path()).unwrap().into();

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_is_read_at_one_pace_and_the_kept_ones_come_first() {
+    fn file_all_has_each_file_at_one_pace() {
         let all: Vec<_> = File::all().collect();
         assert!(all.is_sorted_by(|a, b| a < b), "each once, in the order of the enum: {all:?}");
         let paces = [&File::PRESSURE[..], &File::EVENTS, &File::COUNTERS, &File::SETTINGS].concat();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_is_known_by_a_file_of_its_own() {
+    fn controller_mark_is_one_of_its_own_files() {
         for controller in Controller::ALL {
             assert_eq!(controller.mark().controller(), Some(controller));
         }

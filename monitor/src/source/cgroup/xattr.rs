@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_to_be_spared_is_not_preferred_and_only_what_is_true_counts() {
+    fn preference_ranks_omit_before_prefer() {
         type Row<'a> = (&'a [(&'a str, &'a str)], Option<Preference>);
         #[rustfmt::skip]
         let table: &[Row<'_>] = &[
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn more_attributes_than_are_listed_at_once_hide_none() {
+    fn preference_survives_a_long_attribute_list() {
         let dir = tempfile::tempdir().unwrap();
         let opened = File::open(dir.path()).unwrap();
         let names = (0..20).map(|n| format!("user.{n:0>60}")).chain(["user.oomd_omit".into()]);

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_members_arguments_and_enumerators() {
+    fn btf_finds_members_arguments_and_enumerators() {
         let data = small();
         let btf = Btf::parse(&data).unwrap();
         assert_eq!(btf.member("task", "pid"), Some(Member { offset: 8, mask: 0 }));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_input_is_an_error_not_a_panic() {
+    fn btf_refuses_damaged_input() {
         let data = small();
         for end in 0..data.len() {
             // Cut strings lose names; cut types are noticed.
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn structs_that_hold_each_other_come_to_an_end() {
+    fn btf_member_ends_on_recursive_structs() {
         let strings = b"\0task\0";
         let mut types = vec![1, (STRUCT << 24) | 500, 8];
         // 500 members without a name, each of the struct itself.
@@ -324,7 +324,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(at in 24usize..300, byte: u8) {
+        fn btf_never_panics(at in 24usize..300, byte: u8) {
             let mut data = small();
             let end = data.len() - 1;
             data[at.min(end)] = byte;

@@ -86,7 +86,7 @@ mod tests {
     const MINUTE: u64 = 60;
 
     #[test]
-    fn what_costs_too_much_twice_is_left_off_for_longer_each_time_that_it_was_tried_too_early() {
+    fn budget_pauses_longer_after_a_short_pause() {
         use Verdict::{Continue, MeasureAgain, Pause};
         #[rustfmt::skip]
         let table = [
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_is_never_longer_than_four_hours_and_never_over_before_its_time() {
+    fn budget_pause_has_a_maximum() {
         let (mut budget, mut now) = (Budget::new(Percent(0)), Nanos(1));
         for _ in 0..20 {
             budget.judge(Nanos::SECOND, 1, now);

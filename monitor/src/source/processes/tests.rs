@@ -46,7 +46,7 @@ fn names(found: &[Members]) -> Vec<(&str, Vec<u32>)> {
 }
 
 #[test]
-fn every_process_is_found_in_its_cgroup() {
+fn processes_read_lists_each_cgroup() {
     let node = Node::new();
     node.cgroup("/b", "7\n5\n");
     node.cgroup("/a", "");
@@ -71,7 +71,7 @@ fn every_process_is_found_in_its_cgroup() {
 }
 
 #[test]
-fn a_process_that_left_is_no_gap() {
+fn processes_read_skips_exited_processes() {
     let node = Node::new();
     node.cgroup("/a", "5\n6\n");
     node.process(6, STATUS, "0\n");
@@ -80,7 +80,7 @@ fn a_process_that_left_is_no_gap() {
 }
 
 #[test]
-fn what_is_not_understood_is_a_gap_that_names_the_file() {
+fn processes_read_names_the_malformed_file() {
     #[rustfmt::skip]
     let table = [
         // status, oom_score_adj, cgroup.procs, detail
@@ -105,7 +105,7 @@ fn what_is_not_understood_is_a_gap_that_names_the_file() {
 }
 
 #[test]
-fn a_directory_that_may_not_be_listed_is_a_gap() {
+fn processes_read_reports_a_denied_directory() {
     if geteuid().is_root() {
         println!("skipped: root may list every directory");
         return;
@@ -119,7 +119,7 @@ fn a_directory_that_may_not_be_listed_is_a_gap() {
 }
 
 #[test]
-fn a_name_that_is_no_text_is_left_out_with_a_gap() {
+fn processes_read_reports_a_name_that_is_not_utf8() {
     let node = Node::new();
     let odd = std::ffi::OsStr::from_bytes(b"\xff");
     fs::create_dir(node.dir.path().join("cgroup").join(odd)).unwrap();
@@ -129,7 +129,7 @@ fn a_name_that_is_no_text_is_left_out_with_a_gap() {
 }
 
 #[test]
-fn this_very_process_is_read_as_the_kernel_prints_it() {
+fn status_parses_this_process() {
     let dir = Path::new("/proc/self");
     let Status { name, cpus_allowed, .. } = gap::read(&dir.join("status"), status).unwrap();
     assert!(!name.is_empty() && !cpus_allowed.0.is_empty(), "{name} {cpus_allowed}");
@@ -138,7 +138,7 @@ fn this_very_process_is_read_as_the_kernel_prints_it() {
 }
 
 #[test]
-fn a_kernel_thread_is_told_from_a_process_and_from_a_zombie() {
+fn processes_read_recognises_kernel_threads() {
     let status = |parent: u32| format!("Name:\tx\nPPid:\t{parent}\nCpus_allowed_list:\t0\n");
     let node = Node::new();
     node.cgroup("/", "1\n2\n3\n4\n");

@@ -37,7 +37,7 @@ fn ids(ids: &[u64]) -> Vec<CgroupId> {
 }
 
 #[test]
-fn the_node_and_its_pods_come_before_suspects_and_there_is_an_end_to_both() {
+fn wanted_puts_node_and_pods_before_suspects() {
     let mut tree = Tree::new();
     tree.add(1, "/");
     for n in 100..120 {
@@ -56,7 +56,7 @@ fn the_node_and_its_pods_come_before_suspects_and_there_is_an_end_to_both() {
 }
 
 #[test]
-fn suspicion_ends_after_a_minute_and_with_the_cgroup() {
+fn suspicion_ends_after_a_minute() {
     let mut tree = Tree::new();
     tree.add(1, "/");
     tree.add(7, "/a");
@@ -75,7 +75,7 @@ fn suspicion_ends_after_a_minute_and_with_the_cgroup() {
 }
 
 #[test]
-fn what_is_not_there_is_told_and_looked_for_again_a_minute_later() {
+fn follow_retries_a_failed_trigger_after_a_minute() {
     let mut tree = Tree::new();
     tree.add(1, "/");
     let mut triggers = tree.triggers();
@@ -92,7 +92,7 @@ fn what_is_not_there_is_told_and_looked_for_again_a_minute_later() {
 
 /// On the real tree: a cgroup of its own, with a process that stalls for nothing.
 #[test]
-fn a_real_trigger_is_armed_and_dropped_with_its_cgroup() {
+fn follow_opens_and_closes_a_real_trigger() {
     let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
     let Some(mount) = mounts.into_iter().find(|at| at.join("cgroup.procs").exists()) else {
         println!("skipped: cgroup v2 is not mounted");

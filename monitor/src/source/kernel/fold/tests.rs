@@ -29,7 +29,7 @@ fn union(stalls: &KernelStalls, id: u64) -> (u64, u64) {
 }
 
 #[test]
-fn fast_parts_and_run_time_belong_to_every_ancestor_and_slow_parts_to_their_own_level() {
+fn fold_adds_fast_parts_to_every_ancestor() {
     let left = Group { slow: 100, fast: 7, run: 50, both: 20, fast_both: 3, ..Group::default() };
     let right = Group { fast: 5, run: 30, wait: 5, n_waits: 1, ..Group::default() };
     let pod = Group { slow: 120, both: 40, wait: 0, ..Group::default() };
@@ -42,7 +42,7 @@ fn fast_parts_and_run_time_belong_to_every_ancestor_and_slow_parts_to_their_own_
 }
 
 #[test]
-fn what_the_dead_counted_stays_with_those_above_them() {
+fn fold_keeps_counters_of_removed_cgroups() {
     let mut ledger = Ledger::default();
     let left = Group { fast: 7, run: 50, wait: 9, n_waits: 2, ..Group::default() };
     let mut before = maps(left, Group::default(), Group::default());
@@ -63,7 +63,7 @@ fn what_the_dead_counted_stays_with_those_above_them() {
 }
 
 #[test]
-fn a_waiter_that_still_waits_and_a_task_that_still_runs_are_counted_until_now() {
+fn fold_counts_open_intervals_until_now() {
     let left = Group { slow: 10, waiting: 1, last: 900, ..Group::default() };
     let mut open = maps(left, Group { run: 1, ..Group::default() }, Group::default());
     open.cpus[0] = Cpu {
@@ -93,7 +93,7 @@ fn a_waiter_that_still_waits_and_a_task_that_still_runs_are_counted_until_now() 
 }
 
 #[test]
-fn unions_of_memory_stall_include_the_open_one() {
+fn fold_counts_the_open_memory_stall() {
     let mut memory = Memory::default();
     memory.unions[ANY] = Open { open: 1, sum: 0u64.wrapping_sub(400) };
     memory.unions[SHORTAGE] = Open { open: 0, sum: 70 };
@@ -139,7 +139,7 @@ fn length_is_closed_when_closes_outnumber_opens() {
 }
 
 #[test]
-fn each_cause_has_one_number_in_the_kernel_and_here() {
+fn fold_maps_each_cause_to_its_number() {
     use isobar_ebpf::Cause;
     #[rustfmt::skip]
     let table = [
@@ -173,7 +173,7 @@ fn each_cause_has_one_number_in_the_kernel_and_here() {
 }
 
 #[test]
-fn parents_that_go_in_a_circle_do_not_hang_it() {
+fn fold_ends_on_circular_parents() {
     let mut ledger = Ledger::default();
     ledger.set_parent(LEFT, RIGHT);
     ledger.set_parent(RIGHT, LEFT);
@@ -188,7 +188,7 @@ fn parents_that_go_in_a_circle_do_not_hang_it() {
 }
 
 #[test]
-fn a_quota_is_a_levels_own_if_it_lies_there_or_below() {
+fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
     let mut throttled = [0; LEVELS];
     (throttled[0], throttled[1], throttled[2]) = (1, 20, 300);
     let left = Group { throttled, ..Group::default() };
@@ -208,7 +208,7 @@ fn a_quota_is_a_levels_own_if_it_lies_there_or_below() {
 }
 
 #[test]
-fn a_matrix_that_fills_up_loses_those_that_waited_least() {
+fn pairs_to_drop_have_the_shortest_waits() {
     let matrix = |n: u64| -> Vec<(Pair, u64)> {
         (1..=n).map(|i| (Pair { victim: i, aggressor: 1 }, i * 10)).collect()
     };
