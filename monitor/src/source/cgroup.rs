@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, fstat, openat};
 use rustix::io::Errno;
@@ -48,7 +49,7 @@ pub(crate) struct Tick {
 /// The cgroup tree from tick to tick.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    root: Root,
+    pub(crate) root: Root,
     groups: BTreeMap<CgroupId, Group>,
     reader: Reader,
 }
@@ -70,12 +71,8 @@ impl Tree {
     const LIST_EVERY: u64 = 10;
 
     pub(crate) fn new(root: Root, budget: Budget) -> Self {
-        let top = Group::new(root.id(), c".".into(), CgroupPath::root(), None);
-        Self { groups: BTreeMap::from([(root.id(), top)]), root, reader: Reader::new(budget) }
-    }
-
-    pub(crate) fn root(&self) -> &Root {
-        &self.root
+        let top = Group::new(root.id, c".".into(), CgroupPath::root(), None);
+        Self { groups: BTreeMap::from([(root.id, top)]), root, reader: Reader::new(budget) }
     }
 
     /// Number of descriptors kept.
@@ -88,7 +85,7 @@ impl Tree {
         let mut missing = Missing::at_root(&self.root, &mut self.reader, gaps);
         let mut walk = Walk {
             tick,
-            to_visit: vec![self.root.id()],
+            to_visit: vec![self.root.id],
             found: BTreeMap::new(),
             listed_again: BTreeSet::new(),
             gaps,
@@ -117,18 +114,8 @@ impl Tree {
 
     /// Reads one cgroup, and lists it if its children may have changed.
     fn visit(&mut self, id: CgroupId, walk: &mut Walk<'_>) -> Result<Cgroup, ReadError> {
-        let dir = self.take_dir(id)?;
-        let read = self.read_group(id, dir.as_fd(), walk);
-        self.put_back(id, dir);
-        read
-    }
-
-    fn read_group(
-        &mut self,
-        id: CgroupId,
-        dir: BorrowedFd<'_>,
-        walk: &mut Walk<'_>,
-    ) -> Result<Cgroup, ReadError> {
+        let dir = self.dir(id)?;
+        let dir = dir.as_fd();
         let stat = fstat(dir).map_err(|errno| self.error(id, errno))?;
         let group = &self.groups[&id];
         let is_same = stat.st_nlink == 2 + group.children.len() as u64;
@@ -155,12 +142,7 @@ impl Tree {
         if !walk.listed_again.insert(parent) {
             return;
         }
-        let listed = self.take_dir(parent).and_then(|dir| {
-            let new = self.list(parent, dir.as_fd(), walk.gaps);
-            self.put_back(parent, dir);
-            new
-        });
-        match listed {
+        match self.dir(parent).and_then(|dir| self.list(parent, dir.as_fd(), walk.gaps)) {
             Ok(new) => walk.to_visit.extend(new),
             // Removed as well. It was read before its child and counts for this tick.
             Err(ReadError::Gone(_)) => {}
@@ -236,7 +218,7 @@ impl Tree {
             self.forget(id);
         }
         let mut group = Group::new(id, at, path, Some(parent));
-        self.reader.budget.keep(fd, &mut group.dir);
+        self.reader.budget.keep(Arc::new(fd), &mut group.dir);
         self.groups.insert(id, group);
         Ok(id)
     }
@@ -259,26 +241,25 @@ impl Tree {
         parent
     }
 
-    /// The open directory of a known cgroup: the kept one, or one opened for this tick.
-    fn take_dir(&mut self, id: CgroupId) -> Result<OwnedFd, ReadError> {
+    /// The open directory of a known cgroup, kept if the budget allows.
+    fn dir(&mut self, id: CgroupId) -> Result<Arc<OwnedFd>, ReadError> {
         let Some(group) = self.groups.get_mut(&id) else {
             return Err(ReadError::Gone(CgroupPath::default()));
         };
-        if let Some(dir) = self.reader.budget.release(&mut group.dir) {
-            return Ok(dir);
+        if let Some(dir) = &group.dir {
+            return Ok(dir.clone());
         }
-        let opened = openat(self.root.dir(), &group.at, DIRECTORY, Mode::empty());
-        let is_same = |dir: &OwnedFd| fstat(dir).map(|stat| stat.st_ino == id.0);
-        match opened.and_then(|dir| is_same(&dir).map(|is_same| is_same.then_some(dir))) {
-            Ok(Some(dir)) => Ok(dir),
-            Ok(None) => Err(self.error(id, Errno::NOENT)),
+        let open = || {
+            let dir = openat(&self.root.dir, &group.at, DIRECTORY, Mode::empty())?;
+            let is_same = fstat(&dir)?.st_ino == id.0;
+            is_same.then(|| Arc::new(dir)).ok_or(Errno::NOENT)
+        };
+        match open() {
+            Ok(dir) => {
+                self.reader.budget.keep(dir.clone(), &mut group.dir);
+                Ok(dir)
+            }
             Err(errno) => Err(self.error(id, errno)),
-        }
-    }
-
-    fn put_back(&mut self, id: CgroupId, dir: OwnedFd) {
-        if let Some(group) = self.groups.get_mut(&id) {
-            self.reader.budget.keep(dir, &mut group.dir);
         }
     }
 

@@ -106,7 +106,7 @@ impl Groups {
     /// The mount point.
     #[must_use]
     pub fn mount(&self) -> &Path {
-        self.root.path()
+        &self.root.path
     }
 
     /// The root's `cgroup.controllers`; empty if it cannot be read.

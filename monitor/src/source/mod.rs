@@ -79,13 +79,13 @@ pub fn memory_total(proc: &Path) -> Result<Bytes, ReadError> {
 fn own_cgroup(root: &Root) -> Option<CgroupId> {
     let lines = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = lines.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let is_shown = match root.extent() {
+    let is_shown = match root.extent {
         Extent::Whole => path != "/" || is_init_namespace(),
         // The path starts at the root of the namespace, which is what such a tree shows.
         Extent::Part => !is_init_namespace(),
         Extent::Plain => false,
     };
-    let path = root.path().join(path.trim_start_matches('/'));
+    let path = root.path.join(path.trim_start_matches('/'));
     is_shown.then(|| fs::metadata(path).ok().map(|stat| CgroupId(stat.ino()))).flatten()
 }
 
@@ -145,7 +145,7 @@ impl Sampler {
         node.filesystems = self.disks.read(at.boot, &mut gaps);
         let pressure = node.pressure;
         let cgroups = self.tree.read(&Tick { number: tick, now: at.boot, pressure }, &mut gaps);
-        let own = own_cgroup(self.tree.root());
+        let own = own_cgroup(&self.tree.root);
         let gaps = gaps.finish();
         Sample { tick, at, cause, node, cgroups, own, gaps, ..Sample::default() }
     }
@@ -159,7 +159,7 @@ impl Sampler {
     /// The root directory of the cgroup v2 tree.
     #[must_use]
     pub fn cgroup_root(&self) -> &Path {
-        self.tree.root().path()
+        &self.tree.root.path
     }
 
     /// Refuses a tree that is an ordinary directory, as tests make them. On a node the path is then
@@ -168,7 +168,7 @@ impl Sampler {
     /// # Errors
     /// [`OpenError::NotCgroup2`].
     pub fn check_is_cgroup2(&self) -> Result<(), OpenError> {
-        match self.tree.root().extent() {
+        match self.tree.root.extent {
             Extent::Whole | Extent::Part => Ok(()),
             Extent::Plain => Err(OpenError::NotCgroup2(self.cgroup_root().into())),
         }
@@ -177,8 +177,8 @@ impl Sampler {
     /// What the kernel side must know of this host before it is attached.
     #[must_use]
     pub fn host(&self) -> kernel::Host {
-        let root = self.tree.root();
-        let controllers = fs::read_to_string(root.path().join("cgroup.controllers"));
+        let root = &self.tree.root;
+        let controllers = fs::read_to_string(root.path.join("cgroup.controllers"));
         kernel::Host {
             cpu_on_v2: controllers
                 .is_ok_and(|line| line.split_whitespace().any(|name| name == "cpu")),

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, OsString};
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -24,10 +24,10 @@ pub(crate) const DIRECTORY: OFlags =
 /// The root directory of a cgroup tree, kept open.
 #[derive(Debug)]
 pub(crate) struct Root {
-    path: PathBuf,
-    dir: OwnedFd,
-    id: CgroupId,
-    extent: Extent,
+    pub(crate) path: PathBuf,
+    pub(crate) dir: OwnedFd,
+    pub(crate) id: CgroupId,
+    pub(crate) extent: Extent,
 }
 
 /// How much of the hierarchy a tree shows.
@@ -78,22 +78,6 @@ impl Root {
             }
         }
         part.ok_or_else(|| failed.unwrap_or(OpenError::NoCgroup2))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) fn id(&self) -> CgroupId {
-        self.id
-    }
-
-    pub(crate) fn extent(&self) -> Extent {
-        self.extent
-    }
-
-    pub(crate) fn dir(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
     }
 
     /// The full path of `file` in `cgroup`; of the directory itself if `file` is empty.
@@ -184,7 +168,7 @@ mod tests {
     #[test]
     fn root_open_recognises_a_plain_directory() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Root::open(dir.path()).unwrap().extent(), Extent::Plain);
+        assert_eq!(Root::open(dir.path()).unwrap().extent, Extent::Plain);
         let absent = Root::open(&dir.path().join("absent"));
         assert!(matches!(absent, Err(OpenError::Root { .. })), "{absent:?}");
     }

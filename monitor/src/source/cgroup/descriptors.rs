@@ -47,7 +47,7 @@ impl Budget {
     }
 
     /// Moves `fd` into `slot` if the budget allows; otherwise closes it.
-    pub(crate) fn keep(&mut self, fd: OwnedFd, slot: &mut Option<OwnedFd>) {
+    pub(crate) fn keep<T>(&mut self, fd: T, slot: &mut Option<T>) {
         if self.left > 0 {
             self.left -= 1;
             self.kept += 1;
@@ -55,12 +55,12 @@ impl Budget {
         }
     }
 
-    /// Takes the descriptor out of `slot`; dropping it closes it.
-    pub(crate) fn release(&mut self, slot: &mut Option<OwnedFd>) -> Option<OwnedFd> {
-        let fd = slot.take()?;
-        self.left += 1;
-        self.kept -= 1;
-        Some(fd)
+    /// Closes the descriptor in `slot`, if there is one.
+    pub(crate) fn close<T>(&mut self, slot: &mut Option<T>) {
+        if slot.take().is_some() {
+            self.left += 1;
+            self.kept -= 1;
+        }
     }
 }
 
@@ -155,8 +155,8 @@ mod tests {
             assert_eq!(text, Ok(&b"usage_usec 1\n"[..]));
         }
         assert!(first.is_some() && second.is_none());
-        drop(reader.budget.release(&mut first));
-        drop(reader.budget.release(&mut second));
+        reader.budget.close(&mut first);
+        reader.budget.close(&mut second);
         assert_eq!((reader.budget.kept(), reader.budget.left), (0, 1));
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -19,14 +20,14 @@ use isobar_core::model::sample::{Gap, GapReason};
 use isobar_core::model::units::Micros;
 
 /// One cgroup.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) id: CgroupId,
     /// Path from the root of the tree, as the file system spells it.
     pub(crate) at: CString,
     pub(crate) children: BTreeMap<CString, Child>,
     /// The open directory.
-    pub(crate) dir: Option<OwnedFd>,
+    pub(crate) dir: Option<Arc<OwnedFd>>,
     /// The owner of the directory.
     pub(crate) uid: u32,
     /// Must be listed again, whatever the link count says.
@@ -80,20 +81,9 @@ impl Group {
         Self {
             id,
             at,
-            children: BTreeMap::new(),
-            dir: None,
-            uid: 0,
             relist: true,
-            files: FileSet::default(),
-            has_pressure_switch: false,
-            unsupported: FileSet::default(),
-            failed: FileSet::default(),
-            unknown: FileSet::default(),
-            descriptors: Default::default(),
-            last_pressure: LastRead::default(),
-            idle_since: None,
-            has_settings: false,
             last: Cgroup { path, parent, ..Cgroup::default() },
+            ..Self::default()
         }
     }
 
@@ -129,9 +119,8 @@ impl Group {
     }
 
     pub(crate) fn close_all(&mut self, budget: &mut Budget) {
-        for slot in self.descriptors.iter_mut().chain([&mut self.dir]) {
-            drop(budget.release(slot));
-        }
+        self.descriptors.iter_mut().for_each(|slot| budget.close(slot));
+        budget.close(&mut self.dir);
     }
 
     /// Reads the files that are due. A file that cannot be read becomes a gap.
@@ -177,7 +166,7 @@ impl Group {
     fn read_pressure(&mut self, now: &mut Cgroup, on: &mut Reading<'_>) -> Result<bool, ReadError> {
         // The root's files show the same counters as /proc/pressure, which was just read: reading
         // them too would read one scope twice a second.
-        if self.last.parent.is_none() && on.root.extent() == Extent::Whole {
+        if self.last.parent.is_none() && on.root.extent == Extent::Whole {
             now.pressure = on.tick.pressure;
             return Ok(false);
         }
@@ -267,7 +256,7 @@ impl Group {
 
     fn close(&mut self, file: File, budget: &mut Budget) {
         if let Some(slot) = self.descriptors.get_mut(file as usize) {
-            drop(budget.release(slot));
+            budget.close(slot);
         }
     }
 

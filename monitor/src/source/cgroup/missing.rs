@@ -2,6 +2,7 @@
 //! one gap, not one for each file of each cgroup below.
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
 
 use super::Tick;
 use super::descriptors::Reader;
@@ -24,9 +25,9 @@ pub(crate) struct Missing {
 impl Missing {
     /// Reads which controllers the tree's root has.
     pub(crate) fn at_root(root: &Root, reader: &mut Reader, gaps: &mut Gaps) -> Self {
-        if root.extent() == Extent::Part {
+        if root.extent == Extent::Part {
             let detail = "shows a part of the hierarchy: run isobar in the host's cgroup namespace";
-            gaps.add(unsupported(root.path().display(), detail));
+            gaps.add(unsupported(root.path.display(), detail));
         }
         let at_root = gaps.ok(controllers(root, reader)).unwrap_or_else(|| {
             // Each cgroup without a controller is then reported.
@@ -83,7 +84,7 @@ impl Missing {
 fn controllers(root: &Root, reader: &mut Reader) -> Result<FileSet, ReadError> {
     let path = || root.path_of(&CgroupPath::root(), "cgroup.controllers");
     let text = reader
-        .read_once(root.dir(), c"cgroup.controllers")
+        .read_once(root.dir.as_fd(), c"cgroup.controllers")
         .map_err(|errno| ReadError::io(&path(), errno))?;
     let names = parse::names(text).map_err(|torn| ReadError::format(&path(), torn))?;
     let known = names.filter_map(|name| {

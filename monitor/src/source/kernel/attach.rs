@@ -6,10 +6,10 @@ use std::{fs, io, thread};
 
 use super::btf::BtfError;
 use super::budget::Budget;
-use super::errors::{AttachFailure, LoadError, MapReadError};
+
 use super::fold::Ledger;
 use super::layout::{self, Host, Layout};
-use super::loader::{Loader, Sizes};
+use super::loader::{AttachFailure, LoadError, Loader, MapReadError, Sizes};
 use super::meter::Meter;
 use super::programs::{Hook, PLANS, Plan, Set};
 use super::{Kernel, Options, Probes};

@@ -13,12 +13,13 @@ const LONGEST_PAUSE: Nanos = Nanos(4 * 3_600_000_000_000);
 /// The allowed share of the node's CPU time, and the pauses so far.
 #[derive(Debug)]
 pub(super) struct Budget {
-    allowed: Percent,
+    pub(super) allowed: Percent,
     /// The last measurement was above the limit.
     was_over: bool,
     /// Length and end of the last pause.
     last: Option<(Nanos, Nanos)>,
-    pause: Option<Pause>,
+    /// The current pause.
+    pub(super) pause: Option<Pause>,
 }
 
 /// A time in which waits are not followed.
@@ -42,15 +43,6 @@ pub(super) enum Verdict {
 impl Budget {
     pub(super) fn new(allowed: Percent) -> Self {
         Self { allowed, was_over: false, last: None, pause: None }
-    }
-
-    pub(super) fn allowed(&self) -> Percent {
-        self.allowed
-    }
-
-    /// The current pause.
-    pub(super) fn pause(&self) -> Option<Pause> {
-        self.pause
     }
 
     /// Judges a measurement: time in the programs per second, summed over all CPUs.
@@ -107,12 +99,12 @@ mod tests {
         let mut budget = Budget::new(Percent(2_00));
         for (at, micros, verdict, length, why) in table {
             let now = Nanos(at * 1_000_000_000);
-            if budget.pause().is_some() {
+            if budget.pause.is_some() {
                 assert!(budget.ends(now), "{why}");
             }
             assert!(!budget.ends(now), "only once: {why}");
             assert_eq!(budget.judge(Nanos(micros * 1_000), 2, now), verdict, "{why}");
-            let pause = budget.pause().map(|pause| pause.length.0 / (60 * 1_000_000_000));
+            let pause = budget.pause.map(|pause| pause.length.0 / (60 * 1_000_000_000));
             assert_eq!(pause, length, "{why}");
         }
     }
@@ -123,7 +115,7 @@ mod tests {
         for _ in 0..20 {
             budget.judge(Nanos::SECOND, 1, now);
             budget.judge(Nanos::SECOND, 1, now);
-            let pause = budget.pause().expect("all of a CPU is more than nothing");
+            let pause = budget.pause.expect("all of a CPU is more than nothing");
             assert!(pause.length <= LONGEST_PAUSE && pause.used == Percent::FULL, "{pause:?}");
             assert!(!budget.ends(Nanos(now.0 + pause.length.0 - 1)));
             now = now.plus(pause.length);

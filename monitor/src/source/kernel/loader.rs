@@ -1,6 +1,9 @@
 //! The only module that uses aya: loads the object, attaches what the kernel allows, reads maps.
 //! `fold` interprets the readings.
 
+mod errors;
+
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::{fs, io};
@@ -8,9 +11,6 @@ use std::{fs, io};
 use aya::maps::{
     Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues, RingBuf,
 };
-use aya::programs::fentry::FEntryLink;
-use aya::programs::fexit::FExitLink;
-use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::{Program, ProgramError};
 use aya::sys::{Stats, enable_stats};
 use aya::util::nr_cpus;
@@ -18,8 +18,9 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern};
 
+pub use self::errors::MapReadError;
+pub(super) use self::errors::{AttachFailure, LoadError};
 use super::batch::{self, Plain};
-use super::errors::{AttachFailure, LoadError, MapReadError};
 use super::fold::only_losses;
 use super::layout::Layout;
 use super::programs::{CALLERS, Hook, Plan, pattern};
@@ -41,19 +42,11 @@ pub(super) struct Sizes {
     pub pairs: u32,
 }
 
-/// Keeps a program attached until it is dropped.
-#[expect(dead_code, reason = "only its drop matters")]
-enum Link {
-    Tracepoint(BtfTracePointLink),
-    Entry(FEntryLink),
-    Exit(FExitLink),
-}
-
 /// The loaded object. Dropping it detaches every program.
 pub(super) struct Loader {
     ebpf: Ebpf,
-    /// By program.
-    links: BTreeMap<&'static str, Link>,
+    /// By program. Dropping a link detaches its program.
+    links: BTreeMap<&'static str, Box<dyn Any + Send>>,
     /// The kernel's types; dropped when everything is attached.
     btf: Option<Btf>,
     groups: PerCpuHashMap<MapData, u64, Group>,
@@ -63,7 +56,8 @@ pub(super) struct Loader {
     allocatable: HashMap<MapData, u64, u8>,
     io_sleepers: HashMap<MapData, u32, u64>,
     events: RingBuf<MapData>,
-    sizes: Sizes,
+    /// Capacity of the aggressor matrix.
+    pub(super) room_for_pairs: usize,
     n_possible_cpus: usize,
     // The same maps again, to read them in batches: aya has no call for that.
     groups_fd: OwnedFd,
@@ -71,7 +65,9 @@ pub(super) struct Loader {
     memory_fd: OwnedFd,
     // Dropping the logger would close its map, and programs loaded later would fail with EBADF.
     log: Option<EbpfLogger<&'static dyn log::Log>>,
-    map_bytes: Option<u64>,
+    /// Memory of all maps at creation: preallocated entries are included, others are not. `None`
+    /// if the kernel does not report it.
+    pub(super) map_bytes: Option<u64>,
 }
 
 /// What the kernel counted for one program. `time` and `count` grow while statistics are on.
@@ -118,7 +114,7 @@ impl Loader {
             allocatable: take(&mut ebpf, "ALLOCATABLE")?,
             io_sleepers: take(&mut ebpf, "IO_SLEEPERS")?,
             events: take(&mut ebpf, "EVENTS")?,
-            sizes,
+            room_for_pairs: sizes.pairs as usize,
             n_possible_cpus: nr_cpus().map_err(|(_, error)| LoadError::Cpus(error))?,
             links: BTreeMap::new(),
             ebpf,
@@ -233,11 +229,6 @@ impl Loader {
         let _ = self.memory.remove(&cgroup);
     }
 
-    /// Capacity of the aggressor matrix.
-    pub(super) fn room_for_pairs(&self) -> usize {
-        self.sizes.pairs as usize
-    }
-
     pub(super) fn forget_pair(&mut self, pair: Pair) {
         let _ = self.matrix.remove(&pair);
     }
@@ -299,28 +290,21 @@ impl Loader {
             skipped: field("recursion_misses"),
         })
     }
-
-    /// Memory of all maps at creation: preallocated entries are included, others are not. `None`
-    /// if the kernel does not report it.
-    #[must_use]
-    pub(super) fn map_bytes(&self) -> Option<u64> {
-        self.map_bytes
-    }
 }
 
-fn link(program: Option<&mut Program>) -> Result<Link, ProgramError> {
+fn link(program: Option<&mut Program>) -> Result<Box<dyn Any + Send>, ProgramError> {
     Ok(match program {
         Some(Program::BtfTracePoint(program)) => {
             let id = program.attach()?;
-            Link::Tracepoint(program.take_link(id)?)
+            Box::new(program.take_link(id)?)
         }
         Some(Program::FEntry(program)) => {
             let id = program.attach()?;
-            Link::Entry(program.take_link(id)?)
+            Box::new(program.take_link(id)?)
         }
         Some(Program::FExit(program)) => {
             let id = program.attach()?;
-            Link::Exit(program.take_link(id)?)
+            Box::new(program.take_link(id)?)
         }
         _ => return Err(ProgramError::NotLoaded),
     })

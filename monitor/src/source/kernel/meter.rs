@@ -19,7 +19,8 @@ const AT_LEAST: Nanos = Nanos(900_000_000);
 #[derive(Default)]
 pub(super) struct Meter {
     running: Option<Measurement>,
-    programs: Vec<ProgramCost>,
+    /// The last result.
+    pub(super) programs: Vec<ProgramCost>,
     is_requested: bool,
 }
 
@@ -64,11 +65,6 @@ impl Meter {
     /// Measures again with the next tick.
     pub(super) fn request(&mut self) {
         self.is_requested = true;
-    }
-
-    /// The last result.
-    pub(super) fn programs(&self) -> &[ProgramCost] {
-        &self.programs
     }
 }
 

@@ -8,7 +8,6 @@ mod attach;
 mod batch;
 mod btf;
 mod budget;
-mod errors;
 mod fold;
 pub(super) mod layout;
 mod loader;
@@ -24,9 +23,9 @@ use isobar_ebpf::{BORN, DIED, Event, OOM, OOM_LIMIT_KNOWN};
 
 pub use self::attach::AttachError;
 use self::budget::{Budget, Verdict};
-pub use self::errors::MapReadError;
 use self::fold::{Ledger, Maps};
 pub use self::layout::Host;
+pub use self::loader::MapReadError;
 use self::loader::{Loader, Runs};
 use self::meter::Meter;
 use self::programs::Plan;
@@ -100,7 +99,7 @@ impl Kernel {
     #[must_use]
     pub fn capabilities(&self) -> Vec<Capability> {
         let mut all = self.capabilities.clone();
-        let Some(pause) = self.budget.pause() else { return all };
+        let Some(pause) = self.budget.pause else { return all };
         let waits: Vec<String> = self.waits().map(Plan::capability).collect();
         for program in all.iter_mut().filter(|program| waits.contains(&program.name)) {
             program.state = CapabilityState::Off;
@@ -109,7 +108,7 @@ impl Kernel {
                  time, and {} % is allowed",
                 pause.length.0 / (60 * Nanos::SECOND.0),
                 pause.used,
-                self.budget.allowed(),
+                self.budget.allowed,
             );
             program.remedy = Some("raise --probe-budget to keep it attached".into());
         }
@@ -119,7 +118,7 @@ impl Kernel {
     /// Whether waits for a CPU are measured now.
     #[must_use]
     pub fn follows_waits(&self) -> bool {
-        self.covers.waits && self.budget.pause().is_none()
+        self.covers.waits && self.budget.pause.is_none()
     }
 
     /// Reads all counters and events. `tree` is this tick's cgroup tree: entries of cgroups that
@@ -140,7 +139,7 @@ impl Kernel {
         self.update_allocatable(tree);
         let mut stalls = self.ledger.fold(&maps, |id| tree.contains_key(&CgroupId(id)));
         stalls.covers = self.covers;
-        if self.budget.pause().is_some() {
+        if self.budget.pause.is_some() {
             (stalls.covers.waits, stalls.covers.throttling) = (false, false);
         }
         stalls.oom_kills = events.iter().filter_map(oom_kill).collect();
@@ -155,7 +154,7 @@ impl Kernel {
     fn maps(&self) -> Result<Maps, MapReadError> {
         let (cpus, memory) = (self.loader.cpus()?, self.loader.memory()?);
         let (now, has_unions) = (clock::monotonic().0, self.host.cpu_on_v2);
-        if self.budget.pause().is_some() {
+        if self.budget.pause.is_some() {
             let cpus = cpus.iter().map(fold::only_losses).collect();
             return Ok(Maps { cpus, memory, now, has_unions, ..Maps::default() });
         }
@@ -175,7 +174,7 @@ impl Kernel {
     /// The cost of the programs, measured for about a second every twenty ticks, and the maps'
     /// memory. Pauses the programs that follow waits if they cost too much, and ends the pause.
     pub fn cost(&mut self, tick: u64, now: Nanos) -> KernelCost {
-        let is_paused = self.budget.pause().is_some();
+        let is_paused = self.budget.pause.is_some();
         let running = self.attached.iter().filter(|plan| !(is_paused && plan.set.is_waits()));
         let names = running.map(|plan| plan.program);
         if self.meter.tick(tick, now, names, &self.loader) {
@@ -187,8 +186,8 @@ impl Kernel {
         } else if self.budget.ends(now) {
             self.resume_waits();
         }
-        let programs = self.meter.programs().to_vec();
-        KernelCost { programs, map_bytes: self.loader.map_bytes().map(Bytes) }
+        let programs = self.meter.programs.to_vec();
+        KernelCost { programs, map_bytes: self.loader.map_bytes.map(Bytes) }
     }
 
     /// Each program's statistics.
@@ -204,7 +203,7 @@ impl Kernel {
     /// CPU time per second of the programs that follow waits, in the last measurement.
     fn waits_cost(&self) -> Nanos {
         let is_waits = |name: &str| self.waits().any(|plan| plan.program == name);
-        let programs = self.meter.programs().iter();
+        let programs = self.meter.programs.iter();
         programs.filter(|cost| is_waits(&cost.name)).fold(Nanos(0), |sum, c| sum.plus(c.per_second))
     }
 
@@ -302,7 +301,7 @@ impl Kernel {
         }
         let is_removed = |pair: &isobar_ebpf::Pair| !exists(pair.victim) || !exists(pair.aggressor);
         let removed = maps.matrix.iter().map(|(pair, _)| *pair).filter(is_removed);
-        let least = fold::pairs_to_drop(&maps.matrix, loader.room_for_pairs());
+        let least = fold::pairs_to_drop(&maps.matrix, loader.room_for_pairs);
         least.into_iter().chain(removed).for_each(|pair| loader.forget_pair(pair));
         *known = tree.keys().map(|id| id.0).collect();
     }

@@ -31,7 +31,7 @@ pub enum LoadError {
 
 /// Why one program is not attached.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AttachFailure {
+pub(in super::super) enum AttachFailure {
     /// EPERM: the agent lacks a capability, or the kernel refuses this type of program.
     #[error("not permitted")]
     Denied,
