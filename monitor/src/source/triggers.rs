@@ -40,17 +40,12 @@ pub struct Triggers {
     epoll: OwnedFd,
     /// By id, so that a new cgroup of the same name gets its own trigger.
     open: BTreeMap<CgroupId, File>,
-    failed: BTreeMap<CgroupId, Failed>,
+    /// When each is tried again, and why it failed.
+    failed: BTreeMap<CgroupId, (Nanos, String)>,
     /// When each cgroup was last suspected.
     suspects: BTreeMap<CgroupId, Nanos>,
     /// Why this process can have no triggers at all.
     refused: Option<String>,
-}
-
-#[derive(Debug)]
-struct Failed {
-    retry_at: Nanos,
-    reason: String,
 }
 
 impl Triggers {
@@ -90,7 +85,7 @@ impl Triggers {
         self.close_ended();
         let tree = &sample.cgroups;
         self.suspects.retain(|id, at| tree.contains_key(id) && now.since(*at) < SUSPECTED);
-        self.failed.retain(|id, failed| tree.contains_key(id) && now < failed.retry_at);
+        self.failed.retain(|id, (retry_at, _)| tree.contains_key(id) && now < *retry_at);
         let wanted = self.wanted(sample);
         self.open.retain(|id, _| wanted.contains(id));
         for id in wanted {
@@ -138,7 +133,7 @@ impl Triggers {
             io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => {
                 self.refused = Some(reason);
             }
-            _ => drop(self.failed.insert(id, Failed { retry_at: now.plus(RETRY_AFTER), reason })),
+            _ => drop(self.failed.insert(id, (now.plus(RETRY_AFTER), reason))),
         }
     }
 
@@ -172,7 +167,7 @@ impl Triggers {
     #[must_use]
     pub fn capability(&self) -> Capability {
         let name = "pressure triggers".into();
-        let failed = self.failed.values().next().map(|failed| failed.reason.clone());
+        let failed = self.failed.values().next().map(|(_, reason)| reason.clone());
         if let Some(reason) = self.refused.clone().or(failed.filter(|_| self.open.is_empty())) {
             let remedy = self.refused.as_ref().map(|_| "run with CAP_SYS_RESOURCE".to_owned());
             let detail = format!("memory stalls are noticed only once a second: {reason}");

@@ -9,7 +9,7 @@ use super::budget::Budget;
 
 use super::fold::Ledger;
 use super::layout::{self, Host, Layout};
-use super::loader::{AttachFailure, LoadError, Loader, MapReadError, Sizes};
+use super::loader::{self, AttachFailure, LoadError, Loader, MapReadError, Sizes};
 use super::meter::Meter;
 use super::programs::{Hook, PLANS, Plan, Set};
 use super::{Kernel, Options, Probes};
@@ -47,54 +47,48 @@ impl AttachError {
     }
 }
 
-/// See [`Kernel::attach`].
-pub(super) fn attach(options: Options, host: Host) -> Result<Kernel, AttachError> {
-    if !super::loader::is_built() {
-        return Err(LoadError::NotBuilt.into());
+impl Kernel {
+    /// Attaches what the kernel allows.
+    ///
+    /// # Errors
+    /// If no program can be attached: the error says what is missing. Continue without.
+    pub fn attach(options: Options, host: Host) -> Result<Self, AttachError> {
+        if !loader::is_built() {
+            return Err(LoadError::NotBuilt.into());
+        }
+        let layout = layout::read(&fs::read(BTF_FILE).map_err(AttachError::NoBtf)?, host)?;
+        let sizes = Sizes {
+            cgroups: options.max_cgroups,
+            pairs: options.max_cgroups.saturating_mul(PAIRS_PER_CGROUP),
+        };
+        let mut kernel = Self {
+            loader: Loader::new(&layout, sizes)?,
+            host,
+            attached: Vec::new(),
+            capabilities: Vec::new(),
+            covers: Coverage::default(),
+            budget: Budget::new(options.budget),
+            n_cpus: 0,
+            ledger: Ledger::default(),
+            meter: Meter::default(),
+            born: BTreeMap::new(),
+            known: BTreeSet::new(),
+            allocatable: BTreeSet::new(),
+        };
+        kernel.attach_all(options.probes, &layout);
+        kernel.loader.free_btf();
+        kernel.covers = kernel.coverage(&layout);
+        if kernel.covers.waits
+            && let Err(detail) = self_test(&kernel.loader, host)
+        {
+            // Its counters are not used: unknown is better than a wrong zero.
+            (kernel.covers.waits, kernel.covers.throttling) = (false, false);
+            report_blind(&mut kernel.capabilities, &detail);
+        }
+        Ok(kernel)
     }
-    let layout = layout::read(&fs::read(BTF_FILE).map_err(AttachError::NoBtf)?, host)?;
-    let sizes = Sizes {
-        cgroups: options.max_cgroups,
-        pairs: options.max_cgroups.saturating_mul(PAIRS_PER_CGROUP),
-    };
-    let loader = Loader::new(&layout, sizes)?;
-    let mut attaching = Attaching { loader, layout, attached: Vec::new(), report: Vec::new() };
-    attaching.attach_all(options.probes);
-    attaching.loader.free_btf();
-    let mut covers = attaching.covers();
-    let Attaching { loader, layout: _, attached, mut report } = attaching;
-    if covers.waits
-        && let Err(detail) = self_test(&loader, host)
-    {
-        // Its counters are not used: unknown is better than a wrong zero.
-        (covers.waits, covers.throttling) = (false, false);
-        report_blind(&mut report, &detail);
-    }
-    Ok(Kernel {
-        loader,
-        host,
-        attached,
-        capabilities: report,
-        covers,
-        budget: Budget::new(options.budget),
-        n_cpus: 0,
-        ledger: Ledger::default(),
-        meter: Meter::default(),
-        born: BTreeMap::new(),
-        known: BTreeSet::new(),
-        allocatable: BTreeSet::new(),
-    })
-}
 
-struct Attaching {
-    loader: Loader,
-    layout: Layout,
-    attached: Vec<&'static Plan>,
-    report: Vec<Capability>,
-}
-
-impl Attaching {
-    fn attach_all(&mut self, probes: Probes) {
+    fn attach_all(&mut self, probes: Probes, layout: &Layout) {
         let sets: &[Set] = match probes {
             Probes::All => &[Set::Core, Set::Waits, Set::Throttle, Set::Stall],
             Probes::Tracepoints => &[Set::Core, Set::Waits],
@@ -102,7 +96,7 @@ impl Attaching {
             Probes::None => &[],
         };
         for plan in PLANS.iter().filter(|plan| sets.contains(&plan.set)) {
-            if plan.set == Set::Throttle && self.layout.has_throttle_clock {
+            if plan.set == Set::Throttle && layout.has_throttle_clock {
                 continue; // This kernel keeps the clock itself.
             }
             if plan.program == "memstall_enter" && !self.has("memstall_leave") {
@@ -111,13 +105,13 @@ impl Attaching {
             } else if probes == Probes::Tracepoints && plan.hook != Hook::Tracepoint {
                 self.report(plan, CapabilityState::Off, "off by --probes tracepoints", None);
             } else {
-                self.attach(plan);
+                self.attach_one(plan, layout);
             }
         }
         let wants_stalls = matches!(probes, Probes::All | Probes::Tracepoints);
         if wants_stalls && !self.has("memstall_enter") {
             let fallback = PLANS.iter().filter(|plan| plan.set == Set::StallByTracepoint);
-            fallback.for_each(|plan| self.attach(plan));
+            fallback.for_each(|plan| self.attach_one(plan, layout));
         }
     }
 
@@ -125,8 +119,8 @@ impl Attaching {
         self.attached.iter().any(|plan| plan.program == program)
     }
 
-    fn attach(&mut self, plan: &'static Plan) {
-        let missing = plan.needs.iter().filter_map(|global| self.layout.missing.get(global));
+    fn attach_one(&mut self, plan: &'static Plan, layout: &Layout) {
+        let missing = plan.needs.iter().filter_map(|global| layout.missing.get(global));
         let missing: Vec<&str> = missing.map(String::as_str).collect();
         let (reason, remedy) = if missing.is_empty() {
             let Err(failure) = self.loader.attach(plan) else {
@@ -156,15 +150,15 @@ impl Attaching {
 
     fn report(&mut self, plan: &Plan, state: CapabilityState, detail: &str, remedy: Option<&str>) {
         let (detail, remedy) = (detail.to_owned(), remedy.map(str::to_owned));
-        self.report.push(Capability { name: plan.capability(), state, detail, remedy });
+        self.capabilities.push(Capability { name: plan.capability(), state, detail, remedy });
     }
 
-    fn covers(&self) -> Coverage {
+    fn coverage(&self, layout: &Layout) -> Coverage {
         let waits = self.has("switch");
         let by_programs = self.has("throttle_down") && self.has("throttle_up");
         Coverage {
             waits,
-            throttling: waits && (self.layout.has_throttle_clock || by_programs),
+            throttling: waits && (layout.has_throttle_clock || by_programs),
             memory: self.has("memstall_enter") || self.has("direct_reclaim"),
             memory_causes: self.has("memstall_enter") && self.has("reclaim_target"),
         }

@@ -87,14 +87,6 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Attaches what the kernel allows.
-    ///
-    /// # Errors
-    /// If no program can be attached: the error says what is missing. Continue without.
-    pub fn attach(options: Options, host: Host) -> Result<Self, AttachError> {
-        attach::attach(options, host)
-    }
-
     /// The state of every program.
     #[must_use]
     pub fn capabilities(&self) -> Vec<Capability> {

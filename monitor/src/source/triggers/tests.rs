@@ -85,9 +85,9 @@ fn follow_retries_a_failed_trigger_after_a_minute() {
     assert!(told.detail.contains("pressure/memory: No such file"), "{}", told.detail);
     assert!(triggers.failed.contains_key(&CgroupId(1)));
     triggers.follow(tree.at(60));
-    assert_eq!(triggers.failed[&CgroupId(1)].retry_at, Nanos(61 * Nanos::SECOND.0));
+    assert_eq!(triggers.failed[&CgroupId(1)].0, Nanos(61 * Nanos::SECOND.0));
     triggers.follow(tree.at(61));
-    assert_eq!(triggers.failed[&CgroupId(1)].retry_at, Nanos(121 * Nanos::SECOND.0));
+    assert_eq!(triggers.failed[&CgroupId(1)].0, Nanos(121 * Nanos::SECOND.0));
 }
 
 /// On the real tree: a cgroup of its own, with a process that stalls for nothing.
@@ -117,7 +117,8 @@ fn follow_opens_and_closes_a_real_trigger() {
     let mut fds = [rustix::event::PollFd::new(&alarm, rustix::event::PollFlags::IN)];
     let fired = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 5, tv_nsec: 0 })).unwrap();
     triggers.follow(&sample);
-    match triggers.refused.as_ref().or(triggers.failed.get(&CgroupId(9)).map(|f| &f.reason)) {
+    match triggers.refused.as_ref().or(triggers.failed.get(&CgroupId(9)).map(|(_, reason)| reason))
+    {
         Some(why) if armed == 0 => println!("skipped: no trigger can be had: {why}"),
         _ => {
             assert_eq!((armed, told.state, fired), (1, CapabilityState::Attached, 1), "{told:?}");
