@@ -285,16 +285,16 @@ pub struct Event {
     pub trigger: u64,
     /// OOM: the process that is killed.
     pub pid: u32,
-    /// [`BORN`], [`DIED`], [`OOM`] or [`OOM_LIMIT_KNOWN`].
+    /// [`CREATED`], [`REMOVED`], [`OOM`] or [`OOM_LIMIT_KNOWN`].
     pub kind: u32,
     /// Creation and removal: the path below the mount, zero-terminated.
     pub path: [u8; PATH],
 }
 
 /// [`Event::kind`]: a cgroup was created.
-pub const BORN: u32 = 1;
+pub const CREATED: u32 = 1;
 /// [`Event::kind`]: a cgroup was removed.
-pub const DIED: u32 = 2;
+pub const REMOVED: u32 = 2;
 /// [`Event::kind`]: the OOM killer picked a process; the limit is unknown.
 pub const OOM: u32 = 3;
 /// [`Event::kind`]: the OOM killer picked a process; `limit` is set.

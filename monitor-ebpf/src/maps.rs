@@ -83,7 +83,7 @@ pub(crate) fn group_by_id(key: u64) -> Option<*mut Group> {
 /// `cgroup` is a `cgroup`.
 #[inline(always)]
 pub(crate) unsafe fn group(cgroup: Object) -> Option<*mut Group> {
-    // SAFETY: as the caller says; only this CPU writes its own value.
+    // SAFETY: the caller guarantees it; only this CPU writes its own value.
     unsafe {
         let found = group_by_id(id(cgroup))?;
         if (*found).n_waits == 0 {
@@ -141,7 +141,7 @@ pub(crate) fn memory(scope: u64) -> Option<*mut Memory> {
 /// `counter` points into a map value.
 #[inline(always)]
 pub(crate) unsafe fn fetch_add(counter: *mut u64, n: u64) -> u64 {
-    // SAFETY: as the caller says; BPF_FETCH needs `-C target-cpu=v3`.
+    // SAFETY: the caller guarantees it; BPF_FETCH needs `-C target-cpu=v3`.
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, n) }
 }
 

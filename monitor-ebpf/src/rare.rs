@@ -11,7 +11,7 @@ use aya_ebpf::helpers::generated::{bpf_ktime_get_boot_ns, bpf_probe_read_kernel_
 use aya_ebpf::macros::{btf_tracepoint, fentry};
 use aya_ebpf::programs::{BtfTracePointContext, FEntryContext};
 use aya_log_ebpf::warn;
-use isobar_ebpf::{BORN, DIED, Event, OOM, OOM_LIMIT_KNOWN, PATH};
+use isobar_ebpf::{CREATED, Event, OOM, OOM_LIMIT_KNOWN, PATH, REMOVED};
 
 use crate::layout::{
     CGROUP_ROOT, CGROUP_ROOT_HIERARCHY, MEMCG_CSS_CGROUP, OOM_MEMCG, Object, VICTIM_IS_TASK,
@@ -23,7 +23,7 @@ use crate::stall::{end, thread};
 /// `out_of_memory(oc)`: a task calls the OOM killer, for one cgroup's limit or for the node.
 #[fentry(function = "out_of_memory")]
 pub(crate) fn out_of_memory(ctx: FEntryContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
+    // SAFETY: the argument types are those in BTF.
     unsafe {
         let memcg: Object = load(ctx.arg(0), &OOM_MEMCG);
         let limit = if memcg.is_null() { 0 } else { id(load(memcg, &MEMCG_CSS_CGROUP)) };
@@ -36,7 +36,7 @@ pub(crate) fn out_of_memory(ctx: FEntryContext) -> i32 {
 /// picked a victim. The current task is the one whose allocation failed, not the victim.
 #[btf_tracepoint(function = "mark_victim")]
 pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says; the branch not taken is not verified.
+    // SAFETY: the argument types are those in BTF; the branch not taken is not verified.
     let (victim, victim_pid) = unsafe {
         if has(&VICTIM_IS_TASK) {
             let task: Object = ctx.arg(0);
@@ -64,15 +64,15 @@ pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
 /// `cgroup_mkdir(cgroup, path)`.
 #[btf_tracepoint(function = "cgroup_mkdir")]
 pub(crate) fn cgroup_born(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
-    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), BORN) }
+    // SAFETY: the argument types are those in BTF.
+    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), CREATED) }
 }
 
 /// `cgroup_rmdir(cgroup, path)`: no task is left in it.
 #[btf_tracepoint(function = "cgroup_rmdir")]
 pub(crate) fn cgroup_died(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
-    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), DIED) }
+    // SAFETY: the argument types are those in BTF.
+    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), REMOVED) }
 }
 
 #[inline(always)]

@@ -19,7 +19,7 @@ const KERNEL_THREAD: u32 = 0x0020_0000;
 /// whose cause so far is an unknown limit.
 #[fentry(function = "try_to_free_mem_cgroup_pages")]
 pub(crate) fn reclaim_target(ctx: FEntryContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says; a map value of the current task.
+    // SAFETY: the argument types are those in BTF; a map value of the current task.
     unsafe {
         let Some(stall) = STALLS.get_ptr_mut(thread()) else { return 0 };
         let by_high = (*stall).cause == Cause::OwnHigh as u32;

@@ -33,7 +33,7 @@ struct Picked {
 
 #[btf_tracepoint(function = "sched_switch")]
 pub(crate) fn switch(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
+    // SAFETY: the argument types are those in BTF.
     unsafe { switched(ctx.arg(1), ctx.arg(2)) };
     0
 }
@@ -274,7 +274,7 @@ unsafe fn wake_from_io(group: *mut Group, next_pid: u32, stamp: u64) {
 /// and entries that stay fill the map.
 #[inline(always)]
 unsafe fn forget_io(next: Object, next_pid: u32) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     if unsafe { sleeps_for_io(next) } {
         let _ = IO_SLEEPERS.remove(next_pid);
     }

@@ -34,7 +34,7 @@ const LOST: u64 = 60_000_000_000;
 /// `task` is a `task_struct`, `group` the entry of its queue's group on this CPU.
 #[inline(always)]
 pub(crate) unsafe fn read_clock(group: *mut Group, task: Object, queued: u64, now: u64) -> bool {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let cfs_rq: Object = load(task, &TASK_CFS_RQ);
         let clock: u64 = if has(&HAS_THROTTLE_CLOCK) {
@@ -108,7 +108,7 @@ pub(crate) unsafe fn mark(group: *mut Group, task: Object) {
 #[inline(always)]
 unsafe fn nearest(task: Object, matches: impl Fn(Object) -> bool) -> u32 {
     let mut level = 0;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let mut climb = Climb::from(task);
         each_level!('nearest, {
@@ -169,7 +169,7 @@ pub(crate) unsafe fn throttled_since(group: *mut Group, queued: u64) -> u64 {
 /// `tg_throttle_down(tg, rq)`: a group or an ancestor has used up its quota on a CPU.
 #[fentry(function = "tg_throttle_down")]
 pub(crate) fn throttle_down(ctx: FEntryContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
+    // SAFETY: the argument types are those in BTF.
     let Some((group, now)) = (unsafe { throttled_group(&ctx) }) else { return 0 };
     // SAFETY: a map value, written under the run queue lock.
     unsafe {
@@ -186,7 +186,7 @@ pub(crate) fn throttle_down(ctx: FEntryContext) -> i32 {
 /// `tg_unthrottle_up(tg, rq)`: the group or ancestor has quota again.
 #[fentry(function = "tg_unthrottle_up")]
 pub(crate) fn throttle_up(ctx: FEntryContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
+    // SAFETY: the argument types are those in BTF.
     let Some((group, now)) = (unsafe { throttled_group(&ctx) }) else { return 0 };
     // SAFETY: as above.
     unsafe {

@@ -76,7 +76,7 @@ extern "C" fn account(key: u64, queued: u64, now: u64, uncontended_at: u64, what
 /// [`WAITING`] if a task besides the running ones could run and does not.
 #[inline(always)]
 unsafe fn left_waiting(cfs_rq: Object, runs: i32) -> u64 {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { if is_throttled(cfs_rq) || runnable(cfs_rq) <= runs { 0 } else { WAITING } }
 }
 
@@ -95,7 +95,7 @@ pub(crate) unsafe fn levels(
     if !has(&HAS_GROUPS) {
         return;
     }
-    // SAFETY: as the caller says; `cpu` is a map value.
+    // SAFETY: the caller guarantees it; `cpu` is a map value.
     unsafe {
         let uncontended_at = (*cpu).uncontended_at;
         let mut left_depth = 0;
@@ -150,7 +150,7 @@ pub(crate) unsafe fn levels(
 /// ignored.
 #[btf_tracepoint(function = "sched_migrate_task")]
 pub(crate) fn migrate(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says; the old run queue's lock is held.
+    // SAFETY: the argument types are those in BTF; the old run queue's lock is held.
     unsafe { leave_cpu(ctx.arg(0)) };
     0
 }

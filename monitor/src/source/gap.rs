@@ -140,13 +140,13 @@ mod tests {
     fn gaps_list_a_few_of_a_kind_and_count_the_rest() {
         #[rustfmt::skip]
         let table = [
-            // why, how many, told, end of the last
+            // reason, number, listed, end of the last
             (GapReason::Unsupported, 1,     1, "no"),
             (GapReason::Unsupported, 1_000, 1, "no; the same in 999 more cgroups"),
             (GapReason::Torn,        8,     8, "no"),
             (GapReason::Torn,        9,     8, "no; the same in 1 more cgroups"),
         ];
-        for (why, n, told, end) in table {
+        for (why, n, listed, end) in table {
             let mut gaps = Gaps::default();
             for object in 0..n {
                 gaps.add_of(
@@ -155,7 +155,7 @@ mod tests {
                 );
             }
             let all = gaps.finish();
-            assert_eq!(all.len(), told, "{why:?} {n}");
+            assert_eq!(all.len(), listed, "{why:?} {n}");
             assert_eq!(all.last().unwrap().detail, end, "{why:?} {n}");
         }
     }

@@ -4,7 +4,7 @@
 //! `kernel`, which comes from [`kernel`]. The contract:
 //!
 //! - It never fails. What cannot be read is `None`, and the sample's gaps give object and reason,
-//!   in every sample anew, so that each sample can be judged alone. A cgroup that was removed
+//!   in every sample again, so that each sample can be judged alone. A cgroup that was removed
 //!   meanwhile is left out as a whole, with a gap of reason `Gone`.
 //! - Pressure, counters and the set of cgroups are of this tick. Settings (`cpu.max`,
 //!   `cpu.weight`, `memory.max`, `.high`, `.low`, `.min`, `pids.max`) and the number of processes

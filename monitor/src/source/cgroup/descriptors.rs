@@ -84,7 +84,7 @@ impl Reader {
         file: File,
         slot: &mut Option<OwnedFd>,
     ) -> Result<&[u8], Errno> {
-        // These files are one record (`seq_show`): the kernel hands it over in one piece.
+        // These files are one record (`seq_show`): the kernel returns it in one piece.
         let n = match slot {
             Some(fd) => fill(&mut self.buffer, fd, Pieces::One)?,
             None => {

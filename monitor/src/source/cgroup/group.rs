@@ -30,7 +30,7 @@ pub(crate) struct Group {
     pub(crate) dir: Option<Arc<OwnedFd>>,
     /// The owner of the directory.
     pub(crate) uid: u32,
-    /// Must be listed again, whatever the link count says.
+    /// Must be listed again, whatever its link count.
     pub(crate) relist: bool,
     pub(crate) files: FileSet,
     pub(crate) has_pressure_switch: bool,

@@ -15,7 +15,7 @@ pub(crate) struct Listing {
     /// Child directories, each with its inode number.
     pub(crate) children: Vec<(CString, u64)>,
     pub(crate) files: FileSet,
-    /// Whether there is a `cgroup.pressure`, Linux 6.1+: it tells why pressure files are missing.
+    /// Whether there is a `cgroup.pressure`, Linux 6.1+: it explains missing pressure files.
     pub(crate) has_pressure_switch: bool,
 }
 

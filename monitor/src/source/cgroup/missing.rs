@@ -62,7 +62,7 @@ impl Missing {
             let gap = group.gap(file, GapReason::Unsupported, "this kernel does not have it", root);
             gaps.add_of(file.name(), gap);
         }
-        // Without PSI on the node, one gap of the node says it all.
+        // Without PSI on the node, the gap of the node is enough.
         if tick.pressure.cpu.is_some() {
             note_pressure(group, root, gaps);
         }

@@ -64,7 +64,7 @@ mod tests {
         type Row<'a> = (&'a [(&'a str, &'a str)], Option<Preference>);
         #[rustfmt::skip]
         let table: &[Row<'_>] = &[
-            // attributes, what they say
+            // attributes, preference
             (&[],                                                     None),
             (&[("user.oomd_avoid", "1")],                             Some(Preference::Avoid)),
             (&[("user.oomd_omit", "True")],                           Some(Preference::Omit)),

@@ -71,7 +71,7 @@ impl Kernel {
             n_cpus: 0,
             ledger: Ledger::default(),
             meter: Meter::default(),
-            born: BTreeMap::new(),
+            created: BTreeMap::new(),
             known: BTreeSet::new(),
             allocatable: BTreeSet::new(),
         };

@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use isobar_ebpf::{BORN, DIED, Event, OOM, OOM_LIMIT_KNOWN};
+use isobar_ebpf::{CREATED, Event, OOM, OOM_LIMIT_KNOWN, REMOVED};
 
 pub use self::attach::AttachError;
 use self::budget::{Budget, Verdict};
@@ -79,7 +79,7 @@ pub struct Kernel {
     /// CPUs that have switched.
     n_cpus: usize,
     /// Paths of cgroups created since the tree was last read.
-    born: BTreeMap<u64, CgroupPath>,
+    created: BTreeMap<u64, CgroupPath>,
     /// Cgroups in the last tree: those missing from the next were removed.
     known: BTreeSet<u64>,
     /// Cgroups whose limits are the node's allocatable.
@@ -266,24 +266,24 @@ impl Kernel {
         let mut removed = Vec::new();
         for event in events {
             match event.kind {
-                BORN => drop(self.born.insert(event.cgroup, path(event))),
-                DIED => {
-                    self.born.remove(&event.cgroup);
+                CREATED => drop(self.created.insert(event.cgroup, path(event))),
+                REMOVED => {
+                    self.created.remove(&event.cgroup);
                     removed.push(ShortLived { id: CgroupId(event.cgroup), path: path(event) });
                 }
                 _ => {}
             }
         }
-        self.born.retain(|id, _| !tree.contains_key(&CgroupId(*id)));
+        self.created.retain(|id, _| !tree.contains_key(&CgroupId(*id)));
         removed.retain(|cgroup| !self.known.contains(&cgroup.id.0));
         removed
     }
 
     /// Drops the entries of removed cgroups, which were reported one last time.
     fn drop_removed(&mut self, maps: &Maps, tree: &BTreeMap<CgroupId, Cgroup>) {
-        let Self { loader, ledger, born, known, .. } = self;
+        let Self { loader, ledger, created, known, .. } = self;
         let exists = |id: u64| {
-            id <= isobar_ebpf::NODE || tree.contains_key(&CgroupId(id)) || born.contains_key(&id)
+            id <= isobar_ebpf::NODE || tree.contains_key(&CgroupId(id)) || created.contains_key(&id)
         };
         let ids = maps.groups.iter().map(|(id, _)| *id);
         let ids = ids.chain(maps.memory.iter().map(|(id, _)| *id)).chain(known.iter().copied());
@@ -299,7 +299,7 @@ impl Kernel {
     }
 }
 
-/// CPUs that are offline, of the first `n`; none if the kernel does not tell.
+/// CPUs that are offline, of the first `n`; none if the kernel does not report it.
 fn offline(n: usize) -> BTreeSet<usize> {
     let online = gap::read(Path::new("/sys/devices/system/cpu/online"), machine::cpu_set);
     let Ok(online) = online else { return BTreeSet::new() };

@@ -22,7 +22,7 @@ fn pressure_parse_notes_unknown_lines() {
         ("some avg10=12.34 avg60=1.00 avg300=0.05 total=17\nfull avg10=0.00 avg60=0.00 avg300=100.00 total=18446744073709551615\n", some, full, None),
         ("some avg10=12.34 avg60=1.00 avg300=0.05 total=17\n", some, None, None), // cpu before 5.13
         ("full avg10=0.00 avg60=0.00 avg300=100.00 total=18446744073709551615\n", None, full, None), // irq
-        ("some total=17 avg300=0.05 avg60=1.00 avg10=12.34\n", some, None, None), // order is no promise
+        ("some total=17 avg300=0.05 avg60=1.00 avg10=12.34\n", some, None, None), // in another order
         ("some avg10=12.34 avg60=1.00 avg300=0.05 avg900=0.01 total=17\n", some, None, Some(1)),
         ("some avg10=12.34 avg60=1.00 avg300=0.05 total=17\nmost avg10=x\n", some, None, Some(2)),
         ("# v2\nsome avg10=12.34 avg60=1.00 avg300=0.05 total=17 !\n", some, None, Some(1)),

@@ -5,7 +5,7 @@ use rustix::process::geteuid;
 
 use super::*;
 
-/// A node of our own making: `/proc` and a cgroup tree in ordinary directories.
+/// A node in ordinary directories: `/proc` and a cgroup tree.
 struct Node {
     dir: tempfile::TempDir,
 }

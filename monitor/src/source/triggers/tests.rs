@@ -45,7 +45,7 @@ fn wanted_puts_node_and_pods_before_suspects() {
     }
     let mut triggers = tree.triggers();
     assert_eq!(triggers.wanted(tree.at(1)), ids(&[1]));
-    // The pods' cgroups are made when the kubelet starts, which may be later.
+    // The pods' cgroups are created when the kubelet starts, which may be later.
     tree.add(50, "/kubepods.slice");
     tree.add(60, BURSTABLE);
     triggers.suspect(ids(&[119, 118]), Nanos::SECOND);
@@ -90,7 +90,7 @@ fn follow_retries_a_failed_trigger_after_a_minute() {
     assert_eq!(triggers.failed[&CgroupId(1)].0, Nanos(121 * Nanos::SECOND.0));
 }
 
-/// On the real tree: a cgroup of its own, with a process that stalls for nothing.
+/// Uses a cgroup of its own in the real tree.
 #[test]
 fn follow_opens_and_closes_a_real_trigger() {
     let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
@@ -112,7 +112,8 @@ fn follow_opens_and_closes_a_real_trigger() {
     let armed = triggers.open.len();
     let told = triggers.capability();
     std::fs::remove_dir(mount.join(&name)).unwrap();
-    // It fires because it is gone, and is closed although the tree still shows it.
+    // It fires because its cgroup is removed, and is closed although the sample still has the
+    // cgroup.
     let alarm = triggers.alarm().unwrap();
     let mut fds = [rustix::event::PollFd::new(&alarm, rustix::event::PollFlags::IN)];
     let fired = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 5, tv_nsec: 0 })).unwrap();

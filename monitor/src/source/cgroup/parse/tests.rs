@@ -143,7 +143,7 @@ proptest! {
             "((8:0|anon|usage_usec|max|rbytes=)? ?[0-9]{0,22}[ \n]?){0,12}".prop_map(String::into_bytes),
         ],
     ) {
-        // One that panics fails the property; what each returns is the tables' matter.
+        // A panic fails the property; the tables above check the results.
         let _ = value(&bytes);
         let _ = limit(&bytes);
         let _ = cpu_max(&bytes);

@@ -87,7 +87,7 @@ fn fold_counts_open_intervals_until_now() {
     assert_eq!(union(&stalls, RIGHT), (0, 1 + 20 + 200));
     assert_eq!(stalls.cpus[0].contention, Nanos(203));
     assert_eq!(stalls.cpus[0].nonidle, Nanos(204));
-    // A mark from before the last moment at which nobody waited is stale.
+    // A `waiting` from before the last time without waiting tasks is stale.
     open.cpus[0].uncontended_at = 901;
     assert_eq!(union(&Ledger::default().fold(&open, |_| true), LEFT), (10, 10));
 }

@@ -8,7 +8,7 @@ use super::super::programs::PLANS;
 use super::*;
 
 /// The object with room for one cgroup and `programs` attached; `None`, with the reason
-/// printed, where that cannot be.
+/// printed, if that is not possible.
 fn loaded(programs: &[&str]) -> Option<Loader> {
     let try_load = || -> Result<Loader, String> {
         let btf = fs::read("/sys/kernel/btf/vmlinux").map_err(|error| error.to_string())?;
