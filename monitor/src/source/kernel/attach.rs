@@ -100,10 +100,10 @@ impl Kernel {
                 continue; // This kernel keeps the clock itself.
             }
             if plan.program == "memstall_enter" && !self.has("memstall_leave") {
-                let detail = "off, because psi_memstall_leave is not attached: no stall would end";
+                let detail = "psi_memstall_leave is not attached, so no stall would end";
                 self.report(plan, CapabilityState::Off, detail, None);
             } else if probes == Probes::Tracepoints && plan.hook != Hook::Tracepoint {
-                self.report(plan, CapabilityState::Off, "off by --probes tracepoints", None);
+                self.report(plan, CapabilityState::Off, "--probes tracepoints excludes it", None);
             } else {
                 self.attach_one(plan, layout);
             }
@@ -132,7 +132,7 @@ impl Kernel {
         } else {
             (format!("the kernel lacks {}", missing.join(", ")), None)
         };
-        let detail = format!("unknown without it: {}; {reason}", plan.provides);
+        let detail = format!("{reason}; unknown without it: {}", plan.provides);
         self.report(plan, CapabilityState::Absent, &detail, remedy);
     }
 

@@ -149,17 +149,11 @@ pub(super) const CALLERS: &[(&str, Cause)] = {
 
 /// A caller in the form that the kernel side compares.
 pub(super) fn pattern(symbol: &str, cause: Cause) -> Pattern {
-    let (mut bytes, mut mask) = ([0u8; SYMBOL], [0u8; SYMBOL]);
+    let mut pattern = Pattern { cause: cause as u32 + 1, ..Pattern::default() };
     for (at, byte) in symbol.bytes().take(SYMBOL).enumerate() {
-        bytes[at] = byte;
-        mask[at] = 0xff;
+        let shift = 8 * (at % 8);
+        pattern.bytes[at / 8] |= u64::from(byte) << shift;
+        pattern.mask[at / 8] |= 0xff << shift;
     }
-    let words = |bytes: [u8; SYMBOL]| {
-        let mut words = [0; SYMBOL / 8];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
-        }
-        words
-    };
-    Pattern { bytes: words(bytes), mask: words(mask), cause: cause as u32 + 1, pad: 0 }
+    pattern
 }
