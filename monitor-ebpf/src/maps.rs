@@ -43,7 +43,7 @@ pub(crate) static IO_SLEEPERS: HashMap<u32, u64> = HashMap::with_max_entries(819
 #[map]
 pub(crate) static CALLERS: HashMap<u64, Caller> = HashMap::with_max_entries(64, BPF_F_NO_PREALLOC);
 
-/// What the agent knows of callers: 32 x 72 bytes.
+/// The patterns by which the agent recognises callers: 32 x 72 bytes.
 #[map]
 pub(crate) static CALLER_PATTERNS: Array<Pattern> = Array::with_max_entries(PATTERNS, 0);
 
