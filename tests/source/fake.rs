@@ -276,7 +276,11 @@ fn a_controller_that_is_switched_off_and_on_is_followed() {
     };
     let off = follow(&mut sampler, 2..=11);
     assert_eq!(cgroup(&off, "/a").memory, Default::default());
-    let below = (Unsupported, "/cgroup.subtree_control", "the memory controller is off below");
+    let below = (
+        Unsupported,
+        "/cgroup.subtree_control",
+        "the memory controller is off below: write +memory to enable it",
+    );
     assert!(gaps(&off, fake.root()).contains(&below), "{:?}", off.gaps);
 
     hide("off-", "");

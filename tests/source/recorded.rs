@@ -125,20 +125,26 @@ fn what_is_switched_off_is_told_once_where_it_is_decided() {
         let below = |name| format!("/system.slice/unit-{name}.service/cgroup.subtree_control");
         let units = [below(0), below(1), below(2)];
         let mut want = vec![
-            (Unsupported, "/cgroup.controllers", "no io controller on cgroup v2"),
+            (
+                Unsupported,
+                "/cgroup.controllers",
+                "no io controller on cgroup v2: boot with cgroup_no_v1=io",
+            ),
             (Unsupported, switch.as_str(), "is 0: write 1 to account this cgroup's pressure"),
             (Unsupported, swap.as_str(), "this kernel does not have it"),
             (
                 Unsupported,
                 "/system.slice/cgroup.subtree_control",
-                "the cpu controller is off below",
+                "the cpu controller is off below: write +cpu to enable it",
             ),
         ];
-        want.extend(
-            units
-                .iter()
-                .map(|unit| (Unsupported, unit.as_str(), "the memory controller is off below")),
-        );
+        want.extend(units.iter().map(|unit| {
+            (
+                Unsupported,
+                unit.as_str(),
+                "the memory controller is off below: write +memory to enable it",
+            )
+        }));
         let mut told = gaps(&read, &root);
         want.sort_unstable();
         told.sort_unstable();

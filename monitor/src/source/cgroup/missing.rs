@@ -35,7 +35,9 @@ impl Missing {
         });
         for controller in Controller::ALL.into_iter().filter(|c| !at_root.has(c.mark())) {
             let object = root.path_of(&CgroupPath::root(), "cgroup.controllers");
-            let detail = format!("no {} controller on cgroup v2", controller.name());
+            let name = controller.name();
+            let detail =
+                format!("no {name} controller on cgroup v2: boot with cgroup_no_v1={name}");
             gaps.add(unsupported(object.display(), &detail));
         }
         Self { at_root, withheld: BTreeMap::new() }
@@ -73,7 +75,9 @@ impl Missing {
         for (path, marks) in self.withheld.into_values() {
             for controller in Controller::ALL.into_iter().filter(|c| marks.has(c.mark())) {
                 let object = root.path_of(&path, "cgroup.subtree_control");
-                let detail = format!("the {} controller is off below", controller.name());
+                let name = controller.name();
+                let detail =
+                    format!("the {name} controller is off below: write +{name} to enable it");
                 gaps.add(unsupported(object.display(), &detail));
             }
         }
