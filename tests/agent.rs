@@ -78,7 +78,7 @@ fn a_start_that_makes_no_sense_ends_with_one_clear_line() {
     #[rustfmt::skip]
     let table: [(&[&str], &[&str]); 4] = [
         // arguments, what the line says
-        (&["--listen", &free, "--cgroup-root", dir],     &[dir, "is no cgroup v2 directory"]),
+        (&["--listen", &free, "--cgroup-root", dir],     &[dir, "is not a cgroup v2 directory"]),
         (&["--listen", &free, "--cgroup-root", file],    &[file, "Not a directory"]),
         (&["--listen", &free, "--cgroup-root", &absent], &[&absent, "No such file"]),
         (&["--listen", &taken],                          &[&taken, "--listen"]),
@@ -132,7 +132,7 @@ fn a_cgroup_whose_pressure_is_switched_off_is_a_gap_that_says_so() {
     let gap = gaps(&snapshot, &switch).next().expect("a gap that names the switch");
     assert_eq!(
         (&gap["why"], &gap["detail"]),
-        (&"unsupported".into(), &"0: its pressure is not accounted".into())
+        (&"unsupported".into(), &"is 0: write 1 to account this cgroup's pressure".into())
     );
     assert_eq!(scope(&snapshot, group.path()).unwrap()["pressure"]["cpu"], Value::Null);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::agreement::{Agreement, Blind};
 use super::{AgentError, Alarms, Reading, Source};
 use crate::clock;
-use crate::source::kernel::{self, Kernel, Probes, Unread};
+use crate::source::kernel::{self, Kernel, MapReadError, Probes};
 use crate::source::triggers::Triggers;
 use crate::source::{self, Directories, Roots};
 use isobar_core::model::capability::{Capability, CapabilityState};
@@ -156,7 +156,10 @@ impl Source for Live {
 
 /// The kernel side's counters or, if they could not be read, the gap that says so: then all that
 /// they would tell is unknown for this tick.
-fn or_gap(read: Option<Result<KernelStalls, Unread>>, gaps: &mut Vec<Gap>) -> Option<KernelStalls> {
+fn or_gap(
+    read: Option<Result<KernelStalls, MapReadError>>,
+    gaps: &mut Vec<Gap>,
+) -> Option<KernelStalls> {
     read?.map_err(|unread| gaps.push(unread.gap())).ok()
 }
 
@@ -263,7 +266,7 @@ mod tests {
         let read = KernelStalls { clock: Nanos(1), ..KernelStalls::default() };
         assert_eq!(or_gap(Some(Ok(read.clone())), &mut gaps), Some(read));
         assert!(gaps.is_empty());
-        assert_eq!(or_gap(Some(Err(Unread::of("MEMORY", "gone"))), &mut gaps), None);
+        assert_eq!(or_gap(Some(Err(MapReadError::new("MEMORY", "gone"))), &mut gaps), None);
         let told: Vec<_> = gaps.iter().map(|gap| (gap.why, gap.detail.as_str())).collect();
         assert_eq!(told, [(GapReason::Failed, "cannot read the map MEMORY: gone")]);
     }
