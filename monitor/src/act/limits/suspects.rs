@@ -23,7 +23,7 @@ pub(super) fn suspects(proc: &Path, write: &LimitWrite) -> String {
     for (pid, name) in &running {
         match name.as_str() {
             "kubelet" => {
-                writers.push(format!("the kubelet ({pid}), by a configuration of its own"))
+                writers.push(format!("the kubelet ({pid}), by a configuration of its own"));
             }
             "isobar" if *pid != this => writers.push(format!("another isobar ({pid})")),
             _ => {}
