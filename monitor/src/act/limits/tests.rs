@@ -178,8 +178,10 @@ fn limits_contested_are_left_to_the_other_writer() {
         assert_eq!((got.result, node.get("cpu.weight").as_str()), (result, holds), "at {second} s");
         match result {
             Drifted => {
-                let want =
-                    format!("somebody wrote {:?} over 39; it was written again", somebody.unwrap());
+                let want = format!(
+                    "another writer changed 39 to {:?}; it was written again",
+                    somebody.unwrap()
+                );
                 assert_eq!(got.detail, want, "at {second} s");
             }
             Failed => {
@@ -202,7 +204,7 @@ fn roll_back_leaves_limits_of_another_writer() {
     let table: [(&str, Change, &str, LimitResult, &str); 5] = [
         // row, what happened since, what the file holds then, result, what is said
         ("ours",      |_| {}, "100", Written, ""),
-        ("theirs",    |n| n.set("cgroup/kubepods/cpu.weight", "77"), "77", Drifted, "somebody wrote \"77\" over 39, and that stays"),
+        ("theirs",    |n| n.set("cgroup/kubepods/cpu.weight", "77"), "77", Drifted, "another writer changed 39 to \"77\", and that stays"),
         ("back",      |n| n.set("cgroup/kubepods/cpu.weight", "100"), "100", Kept, "it stands as it stood before"),
         ("new group", |n| { fs::rename(n.at("cgroup/kubepods"), n.at("old")).unwrap(); n.set("cgroup/kubepods/cpu.weight", "39"); }, "39", Kept, "the cgroup has gone, and its limits with it"),
         ("refused",   |n| { fs::remove_file(n.at("cgroup/kubepods/cpu.weight")).unwrap(); }, "", Failed, "the controller cpu is off there"),

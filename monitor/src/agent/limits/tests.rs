@@ -85,7 +85,7 @@ fn keeper_names_intruders_on_reserved_cpus() {
     assert_eq!(results(states)[0], Written, "not looked at before it is time");
     let (states, _) = seen(&mut keeping, 21, &settings, true);
     assert_eq!((states[0].result, set().trim()), (Drifted, "1"));
-    let detail = format!("somebody wrote \"0-1\" over 1; it was written again; {told}");
+    let detail = format!("another writer changed 1 to \"0-1\"; it was written again; {told}");
     assert_eq!(states[0].detail, detail);
 }
 
