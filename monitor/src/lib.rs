@@ -4,7 +4,7 @@ pub mod act;
 pub mod agent;
 pub mod clock;
 pub mod config;
-pub mod outside;
+pub mod fuzzing;
 pub mod record;
 pub mod scenario;
 pub mod serve;

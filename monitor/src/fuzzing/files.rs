@@ -1,4 +1,4 @@
-//! Files of an operator's and of the kubelet's, and what is then computed from them.
+//! Files of an operator and of the kubelet, and what is computed from them.
 
 use std::fmt::Debug;
 use std::num::NonZeroU64;
@@ -20,12 +20,12 @@ use isobar_kubelet::checkpoint::State;
 use isobar_kubelet::cpus::{Plan, take};
 use isobar_kubelet::{fit, oom, qos};
 
-/// Files that a file names are looked for here, and not found.
+/// Where a file that another file names is looked for, and not found.
 const NOWHERE: &str = "/nonexistent";
-/// Memory of the node that pods are judged on.
+/// Memory of the node that OOM scores are computed for.
 const MEMORY: NonZeroU64 = NonZeroU64::new(32 << 30).expect("not 0");
 
-/// A configuration of ours. What it comes to, written out in full, must mean the same.
+/// A `MonitorConfiguration`. Its effective values, written out, must mean the same.
 pub(super) fn config(bytes: &[u8]) -> bool {
     let Ok(read) = config::effective(bytes, "config", Path::new(NOWHERE)) else { return false };
     let again = config::effective(read.yaml.as_bytes(), "again", Path::new(NOWHERE));
@@ -34,16 +34,15 @@ pub(super) fn config(bytes: &[u8]) -> bool {
     true
 }
 
-/// The kubelet's own configuration, below its kind.
+/// The kubelet's configuration, without its `apiVersion` and `kind`.
 pub(super) fn kubelet(bytes: &[u8]) -> bool {
     let kind = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     config(&[kind, bytes].concat())
 }
 
-/// Manifests, and what follows from them.
+/// Manifests, with QoS classes and OOM scores.
 pub(super) fn pods(bytes: &[u8]) -> bool {
-    let Ok(text) = str::from_utf8(bytes) else { return false };
-    let Ok(read) = manifest::read("pods", text) else { return false };
+    let Ok(read) = manifest::read("pods", bytes) else { return false };
     for pod in read.pods.iter().flat_map(|pod| [pod.clone(), admitted(pod)]) {
         let _ = qos::class(&pod);
         for container in &pod.containers {
@@ -69,7 +68,7 @@ pub(super) fn checkpoint(bytes: &[u8]) -> bool {
     state.problems.is_empty()
 }
 
-/// `lscpu -p=CPU,Core,Socket,Node`. Whatever is taken of it is there.
+/// `lscpu -p=CPU,Core,Socket,Node`. CPUs that are taken from it must be in it.
 pub(super) fn lscpu(bytes: &[u8]) -> bool {
     let Some(topology) = str::from_utf8(bytes).ok().and_then(|text| text.parse::<Topology>().ok())
     else {
@@ -85,10 +84,9 @@ pub(super) fn lscpu(bytes: &[u8]) -> bool {
     true
 }
 
-/// A scenario, ranked by everything that can be short.
+/// A scenario, ranked for every signal and order.
 pub(super) fn scenario(bytes: &[u8]) -> bool {
-    let Ok(text) = str::from_utf8(bytes) else { return false };
-    let Ok(scenario) = described::parse("scenario", text) else { return false };
+    let Ok(scenario) = described::parse("scenario", bytes) else { return false };
     let rules = Settings::default().ranking;
     for purpose in Purpose::all() {
         let contenders = scenario.contenders(purpose, &rules);
@@ -100,7 +98,7 @@ pub(super) fn scenario(bytes: &[u8]) -> bool {
     true
 }
 
-/// What is recorded and served must be read as it was written.
+/// A recorded or served value must be read as it was written.
 pub(super) fn same_as_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let text = serde_json::to_string(value).unwrap_or_else(|why| panic!("{value:?}: {why}"));
     let again = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{text}: {why}"));

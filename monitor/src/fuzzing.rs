@@ -1,9 +1,9 @@
-//! Every parser of text that others write: the kernel's files, the kubelet's, an operator's, a
-//! recording. In: any bytes. None may panic, whatever it is given, and what one understands must
+//! Entry points for fuzzing every parser of untrusted text: files of the kernel, of the kubelet, of
+//! an operator, and recordings. In: any bytes. A parser may not panic, and what it accepts must
 //! mean the same when it is written out and read again.
 //!
-//! Fed by the fuzz targets (`cargo xtask fuzz`), one a parser, and by `tests/corpus.rs` with what
-//! those have found. To add a parser, see docs/architecture.md.
+//! Called by the fuzz targets (`cargo xtask fuzz`), one for each parser, and by `tests/corpus.rs`
+//! with the inputs that fuzzing has found. To add a parser, see docs/architecture.md.
 
 mod files;
 mod recording;
@@ -17,13 +17,11 @@ use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::quantity::Quantity;
 
-/// Gives a parser `bytes`. True if it understood them.
-///
-/// # Panics
-/// If the parser does, or if what it understood reads differently the second time.
+/// Runs a parser on bytes. True if it accepts them. Panics if the parser does, or if what it
+/// accepted reads differently the second time.
 pub type Trial = fn(&[u8]) -> bool;
 
-/// All of them, each under the name of its fuzz target and of its corpus in `tests/data/fuzz`.
+/// Each parser, by the name of its fuzz target and of its corpus in `tests/data/fuzz`.
 pub const PARSERS: [(&str, Trial); 16] = [
     ("btf", source::btf),
     ("cgroup", source::cgroup),
@@ -43,23 +41,22 @@ pub const PARSERS: [(&str, Trial); 16] = [
     ("yaml", yaml::yaml),
 ];
 
-/// Gives the parser `name` `bytes`.
-///
-/// # Panics
-/// As [`Trial`], and if there is no such parser.
+/// Runs the parser `name` on `bytes`.
 pub fn parse(name: &str, bytes: &[u8]) -> bool {
     let found = PARSERS.iter().find(|(known, _)| *known == name);
     let (_, trial) = found.unwrap_or_else(|| panic!("no parser {name:?}: add it to PARSERS"));
     trial(bytes)
 }
 
-/// What prints itself must read itself, and print the same again.
+/// A printed value must parse to the same value, and print the same text again.
 fn printed<T: FromStr + Display + PartialEq + Debug>(bytes: &[u8]) -> bool {
     let Some(read) = str::from_utf8(bytes).ok().and_then(|text| text.parse::<T>().ok()) else {
         return false;
     };
     let text = read.to_string();
-    let Ok(again) = text.parse::<T>() else { panic!("{read:?} prints {text:?}, and reads it not") };
+    let Ok(again) = text.parse::<T>() else {
+        panic!("{read:?} prints {text:?}, which it does not parse")
+    };
     assert_eq!(read, again, "printed as {text:?}");
     assert_eq!(text, again.to_string(), "one value, one text");
     true
