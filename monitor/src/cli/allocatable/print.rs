@@ -1,4 +1,4 @@
-//! The table: amounts by resource, limits by file, and what is wrong.
+//! The table: amounts by resource, limits by file, and problems.
 
 use std::io::{self, Write};
 
@@ -10,12 +10,12 @@ use super::Document;
 use crate::cli::table::{Set, Table};
 use crate::cli::terminal::{harmless, width};
 
-pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
     amounts(document).write(out, width())?;
     if !document.eviction_hard.is_empty() {
         let all: Vec<_> =
             document.eviction_hard.iter().map(|(name, value)| format!("{name}<{value}")).collect();
-        writeln!(out, "\nEvicts at {}", all.join(", "))?;
+        writeln!(out, "\nhard eviction thresholds: {}", all.join(", "))?;
     }
     writeln!(out)?;
     limits(document).write(out, width())?;
@@ -52,7 +52,7 @@ fn amounts(document: &Document) -> Table {
     table
 }
 
-/// What the pods ask for, and whether it is there.
+/// What the pods request, and whether it fits.
 fn requests(fit: &[Fit]) -> Table {
     let mut table = Table::new([
         ("REQUESTED", Set::Left),
@@ -76,7 +76,7 @@ fn requests(fit: &[Fit]) -> Table {
     table
 }
 
-/// Each limit, and beside it what is in place.
+/// Each configured limit and its live value.
 fn limits(document: &Document) -> Table {
     let mut table = Table::new([
         ("LIMITS-OF", Set::Left),
@@ -120,8 +120,8 @@ fn limits(document: &Document) -> Table {
     table
 }
 
-/// Which of the three cgroups there are, who runs outside, and who uses more than is set aside.
-fn layout(out: &mut impl Write, layout: &Layout) -> io::Result<()> {
+/// The three cgroups, the processes outside of them, and usage above a reservation.
+fn layout(out: &mut dyn Write, layout: &Layout) -> io::Result<()> {
     writeln!(out)?;
     for group in &layout.cgroups {
         match &group.path {
@@ -134,16 +134,16 @@ fn layout(out: &mut impl Write, layout: &Layout) -> io::Result<()> {
     }
     let outside = &layout.outside;
     let (mib, threads) = (outside.memory.0 >> 20, outside.kernel_threads);
-    write!(out, "outside of these {} processes with {mib} MiB", outside.processes)?;
+    write!(out, "outside of these: {} processes with {mib} MiB", outside.processes)?;
     if let Some(Resident { memory, pid, name, cgroup, .. }) = &outside.biggest {
         let mib = memory.unwrap_or_default().0 >> 20;
         let (name, path) = (harmless(name), harmless(&cgroup.0));
-        write!(out, ", the biggest {name} ({pid}) in {path} with {mib} MiB")?;
+        write!(out, ", the largest is {name} ({pid}) in {path} with {mib} MiB")?;
     }
-    writeln!(out, "; and {threads} kernel threads")?;
+    writeln!(out, "; {threads} kernel threads")?;
     for Outgrown { cgroup, resource, used, reserved } in &layout.outgrown {
         let path = harmless(&cgroup.0);
-        writeln!(out, "! {path} uses {used} of {resource}, for which {reserved} is set aside")?;
+        writeln!(out, "! {path} uses {used} of {resource}, but only {reserved} is reserved")?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The table: a line for each set, then who has CPUs for itself, then what is wrong.
+//! The table: one line for each set of CPUs, then exclusive assignments, then problems.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use super::{Checksum, Document};
 use crate::cli::table::{Set, Table};
 use crate::cli::terminal::{harmless, width};
 
-pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
     let strict = if document.strict { ", strict" } else { "" };
     let shown = |cpus: String| if cpus.is_empty() { "none".into() } else { cpus };
     writeln!(out, "policy     {}{strict}", document.policy)?;
