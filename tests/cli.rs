@@ -110,7 +110,7 @@ fn each_way_to_call_it_ends_in_the_documented_code() {
         (&["evict"],                                    2, "unrecognized"),
         (&["run", "--mode", "evict"],                   2, "enforce"),
         (&["run", "--duration", "soon"],                2, "--duration"),
-        (&["run", "--duration", "0s"],                  2, "longer than nothing"),
+        (&["run", "--duration", "0s"],                  2, "longer than 0s"),
         (&["run", "--listen", "here"],                  2, "--listen"),
         (&["run", "--max-cgroups", "0"],                2, "--max-cgroups"),
         (&["run", "--listen", "192.0.2.1:9797"],        1, "--listen"),

@@ -234,7 +234,7 @@ fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
         None if n == 0 => {
             writeln!(out, "no decisions to compare: none was recorded for these ticks")?
         }
-        None => writeln!(out, "{n} decisions compared, all identical")?,
+        None => writeln!(out, "{n} decisions compared, all the same")?,
         Some((tick, None)) => {
             writeln!(out, "tick {tick}: same values, different bytes")?;
         }
@@ -242,7 +242,7 @@ fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
             writeln!(out, "tick {tick} differs: {path}")?;
             writeln!(out, "  recorded  {}", shown(&left))?;
             writeln!(out, "  now       {}", shown(&right))?;
-            writeln!(out, "{} decisions before it are identical", n - 1)?;
+            writeln!(out, "{} decisions before it are the same", n - 1)?;
         }
     }
     Ok(code)

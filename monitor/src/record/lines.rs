@@ -190,6 +190,6 @@ fn whole(mut line: Vec<u8>) -> Piece {
 /// hides its content.
 fn cut_off() -> Piece {
     let text =
-        "it ends in the middle: the agent still writes it, or was killed and one tick may be lost";
+        "it ends in the middle: the agent still writes, or was killed and one tick may be lost";
     Piece::Torn(text.into())
 }
