@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::exit::{Code, Refused};
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Plain, gap_text};
-use super::table::{Set, Table};
+use super::table::Table;
 use super::terminal::{harmless, width};
 
 #[derive(Debug, clap::Args)]
@@ -119,14 +119,7 @@ impl Document {
         if self.limits.is_empty() && self.problems.is_empty() {
             return writeln!(out, "no limit to restore: none was written");
         }
-        let mut table = Table::new([
-            ("CGROUP", Set::Left),
-            ("FILE", Set::Left),
-            ("VALUE", Set::Right),
-            ("BEFORE", Set::Right),
-            ("LIVE", Set::Right),
-            ("RESULT", Set::Left),
-        ]);
+        let mut table = Table::new("CGROUP FILE VALUE> BEFORE> LIVE> RESULT");
         let shown = |value: Option<&String>| match value.map(String::as_str) {
             None => "-".into(),
             Some("") => "(empty)".into(),

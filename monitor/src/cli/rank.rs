@@ -22,7 +22,7 @@ use super::input;
 use super::output::{Plain, gap_text, word};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
-use super::table::{Set, Table};
+use super::table::Table;
 use super::terminal::{harmless, width};
 
 #[derive(Debug, clap::Args)]
@@ -136,7 +136,7 @@ fn write(out: &mut dyn Write, ranking: &Ranking, width: Option<usize>) -> io::Re
     }
     if !spared.is_empty() {
         writeln!(out, "\nnever evicted")?;
-        let mut table = Table::new([("NAME", Set::Name), ("REASON", Set::Left)]);
+        let mut table = Table::new("NAME~ REASON");
         for spared in spared {
             table.row([spared.name.clone(), word(&spared.why)]);
         }
@@ -153,10 +153,8 @@ fn write(out: &mut dyn Write, ranking: &Ranking, width: Option<usize>) -> io::Re
 /// candidate above ranks first.
 fn table(candidates: &[Candidate]) -> Table {
     let keys = keys(candidates);
-    let columns = keys.iter().map(|key| (heading(*key), Set::Right));
-    let mut table = Table::new(
-        [("NAME", Set::Name)].into_iter().chain(columns).chain([("AFTER-BY", Set::Left)]),
-    );
+    let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key))).collect();
+    let mut table = Table::new(&format!("NAME~ {columns}AFTER-BY"));
     let before = std::iter::once(None).chain(candidates.iter().map(Some));
     for (candidate, before) in candidates.iter().zip(before) {
         let name = match candidate.members.len() {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::exit::{Code, Refused};
 use super::output::word;
-use super::table::{Set, Table};
+use super::table::Table;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -93,8 +93,7 @@ impl Iterator for Ticks {
 }
 
 fn decisions(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
-    let columns = ["TICK", "CONDITIONS", "ACTIONS", "NO-ACTION"];
-    let mut table = Table::new(columns.map(|name| (name, Set::Left)));
+    let mut table = Table::new("TICK CONDITIONS ACTIONS NO-ACTION");
     for judged in ticks {
         let judged = judged?;
         match form {
@@ -138,13 +137,7 @@ fn in_words(value: &Value) -> String {
 }
 
 fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
-    let columns = [
-        ("TICK", Set::Right),
-        ("FIELD", Set::Left),
-        ("RECORDED", Set::Left),
-        ("WITH-CONFIG", Set::Left),
-    ];
-    let mut table = Table::new(columns);
+    let mut table = Table::new("TICK> FIELD RECORDED WITH-CONFIG");
     let mut before = Vec::new();
     for judged in ticks {
         let judged = judged?;
@@ -231,9 +224,7 @@ fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
         return Ok(code);
     }
     match found {
-        None if n == 0 => {
-            writeln!(out, "no decisions to compare: none was recorded for these ticks")?
-        }
+        None if n == 0 => writeln!(out, "no decisions to compare: none recorded for these ticks")?,
         None => writeln!(out, "{n} decisions compared, all the same")?,
         Some((tick, None)) => {
             writeln!(out, "tick {tick}: same values, different bytes")?;

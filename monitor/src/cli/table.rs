@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::terminal::{harmless, shorten};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Set {
+enum Set {
     /// Text, never shortened.
     Left,
     /// A name, shortened if the terminal is too narrow.
@@ -18,7 +18,8 @@ pub(crate) enum Set {
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    columns: Vec<(&'static str, Set)>,
+    columns: Vec<Set>,
+    /// The headings first.
     rows: Vec<Vec<String>>,
 }
 
@@ -27,8 +28,20 @@ const GAP: usize = 2;
 const SHORTEST_NAME: usize = 12;
 
 impl Table {
-    pub(crate) fn new(columns: impl IntoIterator<Item = (&'static str, Set)>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    /// A table with these headings, separated by blanks. `~` after a heading marks a column of
+    /// names, `>` one of numbers.
+    pub(crate) fn new(headings: &str) -> Self {
+        let column = |heading: &str| match heading.chars().last() {
+            Some('~') => Set::Name,
+            Some('>') => Set::Right,
+            _ => Set::Left,
+        };
+        let name = |heading: &str| heading.trim_end_matches(['~', '>']).to_owned();
+        let headings = || headings.split_whitespace();
+        Self {
+            columns: headings().map(column).collect(),
+            rows: vec![headings().map(name).collect()],
+        }
     }
 
     /// Adds a row with one cell for each column.
@@ -45,11 +58,10 @@ impl Table {
         width: Option<usize>,
     ) -> io::Result<()> {
         let widths = self.widths(width);
-        let headings: Vec<_> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-        for row in std::iter::once(&headings).chain(&self.rows) {
+        for row in &self.rows {
             let cells = row.iter().zip(&widths).zip(&self.columns);
             let mut line = String::new();
-            for ((cell, width), (_, set)) in cells {
+            for ((cell, width), set) in cells {
                 let cell = shorten(cell, *width);
                 let pad = " ".repeat(width - cell.width());
                 match set {
@@ -65,14 +77,14 @@ impl Table {
 
     /// The width of the widest cell; names share what the other columns leave.
     fn widths(&self, width: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<_> = self.columns.iter().map(|(name, _)| name.width()).collect();
+        let mut widths = vec![0; self.columns.len()];
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.width());
             }
         }
         let Some(total) = width else { return widths };
-        let is_name = |i: &usize| self.columns[*i].1 == Set::Name;
+        let is_name = |i: &usize| self.columns[*i] == Set::Name;
         let names: Vec<_> = (0..widths.len()).filter(is_name).collect();
         let needed = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
         while needed(&widths) > total {
@@ -92,7 +104,7 @@ mod tests {
     use super::*;
 
     fn printed(width: Option<usize>) -> String {
-        let mut table = Table::new([("NAME", Set::Name), ("CPU", Set::Right)]);
+        let mut table = Table::new("NAME~ CPU>");
         table.row(["/kubepods.slice/pod-1234".into(), "7".into()]);
         table.row(["/四五".into(), "1200".into()]);
         let mut out = Vec::new();

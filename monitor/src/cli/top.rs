@@ -11,7 +11,7 @@ use isobar_core::model::units::{MilliCpu, Nanos, Percent};
 
 use super::exit::Code;
 use super::output::{Format, view_json};
-use super::table::{Set, Table};
+use super::table::Table;
 use super::{ask, status, terminal};
 
 #[derive(Debug, clap::Args)]
@@ -77,26 +77,10 @@ fn write(out: &mut impl Write, view: &View, args: &Args) -> Result<()> {
 
 /// Sorted by the column WAIT%. Shares are of the last ten seconds, times of the last interval.
 fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
-    let narrow = [
-        ("NAME", Set::Name),
-        ("WAIT%", Set::Right),
-        ("CPUS", Set::Right),
-        ("CONTENDED%", Set::Right),
-        ("THROTTLED", Set::Right),
-        ("MEM%", Set::Right),
-        ("IO%", Set::Right),
-    ];
-    let more = [
-        ("WAIT", Set::Right),
-        ("CONTENTION", Set::Right),
-        ("BY-OWN-QUOTA", Set::Right),
-        ("BY-QUOTA-ABOVE", Set::Right),
-        ("PSI-CPU%", Set::Right),
-        ("SHORTAGE%", Set::Right),
-        ("IO-WAIT", Set::Right),
-        ("PATH", Set::Left),
-    ];
-    let mut table = Table::new(narrow.into_iter().chain(if wide { more.to_vec() } else { vec![] }));
+    const NARROW: &str = "NAME~ WAIT%> CPUS> CONTENDED%> THROTTLED> MEM%> IO%>";
+    const MORE: &str =
+        "WAIT> CONTENTION> BY-OWN-QUOTA> BY-QUOTA-ABOVE> PSI-CPU%> SHORTAGE%> IO-WAIT> PATH";
+    let mut table = Table::new(&if wide { format!("{NARROW} {MORE}") } else { NARROW.into() });
     for (_, scope) in waiting_most(&view.snapshot, level, n) {
         let mut row = vec![
             name(scope),
@@ -126,12 +110,7 @@ fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
 }
 
 fn aggressors(view: &View) -> Table {
-    let mut table = Table::new([
-        ("SUFFERER", Set::Name),
-        ("AGGRESSOR", Set::Name),
-        ("TIME", Set::Right),
-        ("SHARE%", Set::Right),
-    ]);
+    let mut table = Table::new("SUFFERER~ AGGRESSOR~ TIME> SHARE%>");
     let blames = &view.snapshot.aggressions;
     for blame in blames.iter().take(AGGRESSORS) {
         let of_victim = blames.iter().filter(|other| other.victim == blame.victim);

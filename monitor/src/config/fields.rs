@@ -125,7 +125,7 @@ impl Drop for Fields<'_> {
         for entry in self.entries {
             let is_first = seen.insert(&entry.key);
             if !self.is_lenient && !self.known.contains(entry.key.as_str()) {
-                let near = match self.problems.len() {
+                let near = match self.problems.n() {
                     0..MOST_SUGGESTIONS => nearest(&entry.key, &self.known),
                     _ => None,
                 };

@@ -70,7 +70,7 @@ impl Problems {
         self.0.borrow_mut().push(Problem { at: Some(at), path, message });
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn n(&self) -> usize {
         self.0.borrow().len()
     }
 

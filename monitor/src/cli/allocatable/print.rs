@@ -7,7 +7,7 @@ use isobar_kubelet::fit::Fit;
 use isobar_kubelet::layout::{Layout, Outgrown, Resident};
 
 use super::Document;
-use crate::cli::table::{Set, Table};
+use crate::cli::table::Table;
 use crate::cli::terminal::{harmless, width};
 
 pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
@@ -33,13 +33,7 @@ pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> 
 }
 
 fn amounts(document: &Document) -> Table {
-    let mut table = Table::new([
-        ("RESOURCE", Set::Left),
-        ("CAPACITY", Set::Right),
-        ("KUBE-RESERVED", Set::Right),
-        ("SYSTEM-RESERVED", Set::Right),
-        ("ALLOCATABLE", Set::Right),
-    ]);
+    let mut table = Table::new("RESOURCE CAPACITY> KUBE-RESERVED> SYSTEM-RESERVED> ALLOCATABLE>");
     let cell = |list: &ResourceList, name: &str| {
         list.get(name).map_or_else(|| "-".into(), ToString::to_string)
     };
@@ -54,13 +48,7 @@ fn amounts(document: &Document) -> Table {
 
 /// What the pods request, and whether it fits.
 fn requests(fit: &[Fit]) -> Table {
-    let mut table = Table::new([
-        ("REQUESTED", Set::Left),
-        ("BY-PODS", Set::Right),
-        ("ALLOCATABLE", Set::Right),
-        ("FREE", Set::Right),
-        ("FITS", Set::Left),
-    ]);
+    let mut table = Table::new("REQUESTED BY-PODS> ALLOCATABLE> FREE> FITS");
     for Fit { resource, requested, allocatable, free, fits } in fit {
         let known = |amount: &Option<Quantity>| {
             amount.as_ref().map_or_else(|| "-".into(), ToString::to_string)
@@ -78,13 +66,7 @@ fn requests(fit: &[Fit]) -> Table {
 
 /// Each configured limit and its live value.
 fn limits(document: &Document) -> Table {
-    let mut table = Table::new([
-        ("LIMITS-OF", Set::Left),
-        ("FILE", Set::Left),
-        ("CONFIGURED", Set::Right),
-        ("LIVE", Set::Right),
-        ("DRIFT", Set::Left),
-    ]);
+    let mut table = Table::new("LIMITS-OF FILE CONFIGURED> LIVE> DRIFT");
     let enforced = &document.enforced;
     let live = document.standing.as_ref().map(|standing| &standing.live);
     let groups = [

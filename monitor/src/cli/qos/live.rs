@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::{Args, full_name};
 use crate::cli::output::gap_text;
-use crate::cli::table::{Set, Table};
+use crate::cli::table::Table;
 use crate::cli::terminal::{self, harmless};
 
 #[derive(Debug, Serialize)]
@@ -161,15 +161,7 @@ impl<'a> Running<'a> {
 fn table(out: &mut dyn Write, report: &Report<'_>) -> Result<()> {
     /// Processes that are named; more are counted.
     const NAMED: usize = 3;
-    let columns = [
-        ("POD", Set::Name),
-        ("CONTAINER", Set::Name),
-        ("QOS", Set::Left),
-        ("EXPECTED", Set::Left),
-        ("PROCESSES", Set::Right),
-        ("DRIFT", Set::Left),
-    ];
-    let mut table = Table::new(columns);
+    let mut table = Table::new("POD~ CONTAINER~ QOS EXPECTED PROCESSES> DRIFT");
     for running in &report.containers {
         let pod = match (running.namespace, running.pod) {
             (Some(namespace), Some(name)) if !namespace.is_empty() => format!("{namespace}/{name}"),

@@ -13,7 +13,7 @@ use isobar_kubelet::{oom, qos};
 use serde::Serialize;
 
 use super::{Args, full_name};
-use crate::cli::table::{Set, Table};
+use crate::cli::table::Table;
 use crate::cli::terminal;
 
 #[derive(Debug, Serialize)]
@@ -73,13 +73,7 @@ pub(super) fn write(args: &Args, manifest: &Manifest) -> Result<()> {
 }
 
 fn table(pods: &[Pod], reports: &[Report<'_>]) -> Table {
-    let columns = [
-        ("POD", Set::Name),
-        ("QOS", Set::Left),
-        ("CONTAINER", Set::Name),
-        ("OOM_SCORE_ADJ", Set::Right),
-    ];
-    let mut table = Table::new(columns);
+    let mut table = Table::new("POD~ QOS CONTAINER~ OOM_SCORE_ADJ>");
     for (pod, report) in pods.iter().zip(reports) {
         for container in &report.containers {
             table.row([
