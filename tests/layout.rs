@@ -19,7 +19,7 @@ const IMPORTS: [(&str, &str, &[&str]); 12] = [
     ("monitor/src", "record", &["record"]),
     ("monitor/src", "serve", &["serve", "record", "clock"]),
     ("monitor/src", "scenario", &["config"]),
-    ("monitor/src", "outside", &["outside", "scenario", "record", "config", "source"]),
+    ("monitor/src", "fuzzing", &["fuzzing", "scenario", "record", "config", "source"]),
     ("monitor/src", "agent", &["agent", "act", "serve", "record", "config", "source", "clock"]),
 ];
 

@@ -52,7 +52,7 @@ pub fn parse(file: &str, bytes: &[u8]) -> Result<Scenario, Invalid> {
         problems.push(second.at, "", "expected one document, this is the second");
     }
     let scenario = documents.first().and_then(|document| scenario(document, &problems));
-    // Without a scenario there is a problem.
+    // If there is no scenario, there is a problem.
     problems.unless_any(file, scenario.unwrap_or_default())
 }
 
@@ -167,7 +167,7 @@ fn amounts(field: &Field<'_>, known: &[&'static str], may_be_extended: bool) -> 
         let is_extended = |key: &str| key.contains('/') || key.starts_with("hugepages-");
         for (key, field) in map.each() {
             if is_extended(key) {
-                // Not used; it has to be a quantity all the same.
+                // Not used; only checked.
                 let _ = field.quantity();
             } else {
                 field.problem(format!("unknown resource, expected one of {}", known.join(", ")));

@@ -17,7 +17,7 @@ use super::exit::{InvalidAnswer, Refused};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
 
-/// An answer over loopback takes milliseconds; an agent that needs longer is in trouble.
+/// An answer over loopback takes milliseconds; an agent that needs longer is overloaded.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A node of 10,000 cgroups makes some 20 MB; more than this is not an answer of an agent.
 const LARGEST: u64 = 256 << 20;
@@ -28,7 +28,7 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "ADDR", env = "ISOBAR_AGENT")]
     agent: Option<SocketAddr>,
     /// Take own samples, even if an agent runs.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "agent")]
     no_agent: bool,
     #[command(flatten)]
     plan: PlanArgs,
@@ -36,7 +36,7 @@ pub(crate) struct AgentArgs {
     sources: SourceArgs,
 }
 
-/// The options on the command line that apply to own samples only, as `--config`.
+/// The options on the command line that apply to own samples only, such as `--config`.
 pub(crate) fn sampling_options(matches: &ArgMatches) -> Vec<String> {
     const IDS: [&str; 6] =
         ["config", "pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"];
@@ -70,7 +70,7 @@ impl Eye {
                 Err(Refused(text).into())
             }
             Some(view) => Ok(Self::Agent { address, found: Some(Box::new(view)) }),
-            None if args.agent.is_some() && !args.no_agent => bail!(no_agent(&address)),
+            None if args.agent.is_some() => bail!(no_agent(&address)),
             None => {
                 let plan = args.plan.plan()?;
                 let sources = args.sources.options(&plan.settings.node.kubelet_root);

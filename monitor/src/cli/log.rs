@@ -45,14 +45,14 @@ pub(crate) fn init(format: Format) {
     }
 }
 
-/// `JOURNAL_STREAM` holds device and inode of the journal's socket: an inherited variable says
-/// nothing about a stderr that was redirected since.
+/// `JOURNAL_STREAM` holds device and inode of the journal's socket. They are compared because stderr
+/// may have been redirected after the variable was set.
 fn stderr_is_journal() -> bool {
     let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
     fstat(io::stderr()).is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// `<PRIORITY>LEVEL-less text`, as sd-daemon(3) has it: the journal adds the time itself.
+/// `<PRIORITY>TEXT`, see sd-daemon(3). The journal adds time and level itself.
 struct Journal;
 
 impl<S, N> FormatEvent<S, N> for Journal

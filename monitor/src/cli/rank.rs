@@ -154,7 +154,7 @@ fn write(out: &mut dyn Write, ranking: &Ranking, width: Option<usize>) -> io::Re
 fn table(candidates: &[Candidate]) -> Table {
     let keys = keys(candidates);
     let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key))).collect();
-    let mut table = Table::new(&format!("NAME~ {columns}AFTER-BY"));
+    let mut table = Table::new(&format!("NAME~ {columns}DECIDED-BY"));
     let before = std::iter::once(None).chain(candidates.iter().map(Some));
     for (candidate, before) in candidates.iter().zip(before) {
         let name = match candidate.members.len() {
@@ -241,7 +241,7 @@ mod tests {
              usage: {memory: 2Gi}}, {name: etcd, priority: 2000001000, usage: {memory: 1Gi}}]",
         );
         let want = "memory.available, order qos: 2 candidates, in eviction order\n\
-                    NAME         QOS  ABOVE-REQUEST  PRIORITY  HARM-MS/S  EXCESS  STARTED  AFTER-BY\n\
+                    NAME         QOS  ABOVE-REQUEST  PRIORITY  HARM-MS/S  EXCESS  STARTED  DECIDED-BY\n\
                     hog   BestEffort              -         0          ?   800Mi        ?  -\n\
                     web    Burstable            yes         0          ?     1Gi        ?  qos\n\
                     \n\

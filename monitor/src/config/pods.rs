@@ -193,5 +193,5 @@ fn seconds(field: &Field<'_>) -> Option<i64> {
     if time.is_none() {
         field.problem(format!("expected a time such as 2026-01-31T12:00:00Z, found {text:?}"));
     }
-    time.map(jiff::Timestamp::as_second)
+    Some(time?.as_second())
 }

@@ -13,7 +13,6 @@ pub(super) const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// No recorded line is longer: 10,000 cgroups on 256 CPUs stay below.
 const LONGEST: u64 = 1 << 30;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A line without its newline.
     Line(Vec<u8>),
@@ -23,29 +22,15 @@ pub(super) enum Piece {
 
 type Frame = BufReader<Decoder<'static, BufReader<File>>>;
 
-#[derive(Debug)]
 enum Input {
     /// Before a frame or the end.
     Between(BufReader<File>),
-    /// Inside a frame.
-    Frame(Box<FrameInput>),
+    /// Inside a frame that begins at this byte.
+    Frame(u64, Box<Frame>),
     Plain(BufReader<File>),
     Done,
 }
 
-struct FrameInput {
-    /// Where the frame begins in the file.
-    from: u64,
-    text: Frame,
-}
-
-impl std::fmt::Debug for FrameInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameInput").field("from", &self.from).finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug)]
 pub(super) struct Lines {
     input: Input,
 }
@@ -74,7 +59,7 @@ impl Lines {
             let piece = match std::mem::replace(&mut self.input, Input::Done) {
                 Input::Done => return Ok(None),
                 Input::Between(file) => self.enter(file)?,
-                Input::Frame(frame) => self.within(frame)?,
+                Input::Frame(from, frame) => self.within(from, frame)?,
                 Input::Plain(file) => self.plain(file)?,
             };
             if piece.is_some() {
@@ -96,25 +81,24 @@ impl Lines {
             return self.seek_frame(file, from, "bytes that are no zstd frame");
         }
         let text = BufReader::new(Decoder::with_buffer(file)?.single_frame());
-        self.input = Input::Frame(Box::new(FrameInput { from, text }));
+        self.input = Input::Frame(from, Box::new(text));
         Ok(None)
     }
 
-    fn within(&mut self, mut frame: Box<FrameInput>) -> io::Result<Option<Piece>> {
+    fn within(&mut self, from: u64, mut frame: Box<Frame>) -> io::Result<Option<Piece>> {
         let mut line = Vec::new();
-        match read_line(&mut frame.text, &mut line) {
+        match read_line(&mut *frame, &mut line) {
             Ok(0) => {
-                self.input = Input::Between(frame.text.into_inner().finish());
+                self.input = Input::Between(frame.into_inner().finish());
                 Ok(None)
             }
             Ok(_) => {
                 let piece = whole(line);
-                self.input = Input::Frame(frame);
+                self.input = Input::Frame(from, frame);
                 Ok(Some(piece))
             }
             Err(error) => {
-                let FrameInput { from, text } = *frame;
-                let mut file = text.into_inner().finish();
+                let mut file = frame.into_inner().finish();
                 if error.kind() == io::ErrorKind::UnexpectedEof && file.fill_buf()?.is_empty() {
                     return Ok(Some(cut_off()));
                 }

@@ -60,7 +60,6 @@ pub struct Recorded {
 }
 
 /// A recording, from its first readable entry.
-#[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
     segments: VecDeque<PathBuf>,

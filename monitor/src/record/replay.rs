@@ -33,7 +33,6 @@ pub fn canonical(decision: &Decision) -> serde_json::Result<String> {
     serde_json::to_string(decision)
 }
 
-#[derive(Debug)]
 pub struct Replay {
     recording: Recording,
     other: Option<Settings>,
