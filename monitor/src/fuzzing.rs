@@ -12,7 +12,7 @@ mod yaml;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use crate::source::outside as source;
+use crate::source::fuzzing as source;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::quantity::Quantity;

@@ -20,12 +20,12 @@
 
 mod cgroup;
 mod filesystems;
+pub(crate) mod fuzzing;
 mod gap;
 pub mod kernel;
 mod lines;
 pub mod machine;
 mod mounts;
-pub(crate) mod outside;
 mod pressure;
 mod proc;
 pub mod processes;

@@ -1,4 +1,4 @@
-//! This module's parsers, as [`crate::outside`] tries them.
+//! Entry points of the parsers of this module, for [`crate::fuzzing`].
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
