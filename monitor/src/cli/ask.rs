@@ -109,6 +109,13 @@ fn from_agent(address: &str) -> Result<Option<View>> {
             return Ok(None);
         }
         Err(ureq::Error::ConnectionFailed) => return Ok(None),
+        Err(ureq::Error::Timeout(_)) => {
+            let seconds = PATIENCE.as_secs();
+            bail!(
+                "the agent on {address} did not answer within {seconds} s; it may still be starting"
+            );
+        }
+        Err(ureq::Error::StatusCode(503)) => bail!("the agent on {address} has no sample yet"),
         Err(why) => return Err(why).with_context(|| format!("cannot ask the agent on {address}")),
     };
     let mut json = Vec::new();

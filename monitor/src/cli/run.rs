@@ -126,6 +126,12 @@ fn percent(text: &str) -> Result<Percent, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
+    if !args.listen.ip().is_loopback() {
+        tracing::warn!(
+            listen = %args.listen,
+            "the page and the API have no authentication: any host that can connect can read them"
+        );
+    }
     let plan = args.plan.plan()?;
     let sources = args.sources.options(&plan.settings.node.kubelet_root);
     let mut orders = Orders::new(plan, args.plan.clone().again());

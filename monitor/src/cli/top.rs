@@ -162,6 +162,7 @@ fn time(nanos: Option<Nanos>) -> String {
     or_dash(nanos.map(|Nanos(ns)| match ns {
         0 => "0".into(),
         1..1_000_000 => format!("{} us", ns / 1_000),
-        _ => format!("{} ms", ns / 1_000_000),
+        1_000_000..10_000_000_000 => format!("{} ms", ns / 1_000_000),
+        _ => format!("{}.{} s", ns / 1_000_000_000, ns % 1_000_000_000 / 100_000_000),
     }))
 }
