@@ -5,12 +5,15 @@
 //! were found by `cargo xtask fuzz`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../fuzz/src/parsers/mod.rs"]
+mod parsers;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use isobar::fuzzing::PARSERS;
+use parsers::PARSERS;
 
 /// Files and bytes of one corpus: it is in every clone, and is fed to its parser in every test run.
 const MOST_FILES: usize = 100;

@@ -4,7 +4,6 @@ pub mod act;
 pub mod agent;
 pub mod clock;
 pub mod config;
-pub mod fuzzing;
 pub mod record;
 pub mod scenario;
 pub mod serve;

@@ -1,4 +1,4 @@
-//! Entry points of the parsers of this module, for [`crate::fuzzing`].
+//! Entry points of the parsers of this module, for the fuzz crate.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,7 +12,7 @@ use isobar_core::model::cgroup::Cgroup;
 use isobar_core::model::psi::{Line, Pressure};
 
 /// A pressure file. What it said, as the kernel prints it, must say the same.
-pub(crate) fn psi(bytes: &[u8]) -> bool {
+pub fn psi(bytes: &[u8]) -> bool {
     let Ok(read) = pressure::parse(bytes) else { return false };
     let again = pressure::parse(psi_text(read.pressure).as_bytes());
     let again = again.map(|again| again.pressure).map_err(|torn| torn.found);
@@ -34,7 +34,7 @@ pub(super) fn psi_text(pressure: Pressure) -> String {
 }
 
 /// The files of a cgroup, each as if it said `bytes`.
-pub(crate) fn cgroup(bytes: &[u8]) -> bool {
+pub fn cgroup(bytes: &[u8]) -> bool {
     let mut understood = false;
     for file in File::all() {
         let (mut once, mut twice) = (Cgroup::default(), Cgroup::default());
@@ -57,7 +57,7 @@ pub(crate) fn cgroup(bytes: &[u8]) -> bool {
 
 /// `/proc/self/mountinfo`. A mount point that is found must be found again when the kernel's own
 /// escapes stand in the line.
-pub(crate) fn mountinfo(bytes: &[u8]) -> bool {
+pub fn mountinfo(bytes: &[u8]) -> bool {
     let found = mounts::cgroup2_mounts(bytes);
     for path in &found {
         let mut line = b"31 23 0:28 / ".to_vec();
@@ -76,7 +76,7 @@ pub(crate) fn mountinfo(bytes: &[u8]) -> bool {
 }
 
 /// The other files below `/proc`.
-pub(crate) fn proc(bytes: &[u8]) -> bool {
+pub fn proc(bytes: &[u8]) -> bool {
     let stat = proc::stat(bytes).map(|stat| proc::cpu_time(&stat.total)).is_ok();
     let lists = [proc::meminfo(bytes).is_ok(), proc::vmstat(bytes).is_ok()];
     let of_process = [processes::status(bytes).is_ok(), processes::pids(bytes).is_ok()];
@@ -86,7 +86,7 @@ pub(crate) fn proc(bytes: &[u8]) -> bool {
 }
 
 /// `/sys/kernel/btf/vmlinux`, and the layout that comes of it.
-pub(crate) fn btf(bytes: &[u8]) -> bool {
+pub fn btf(bytes: &[u8]) -> bool {
     let host = kernel::Host { cpu_on_v2: true, psi: true, own_cgroup: None };
     layout::read(bytes, host).is_ok()
 }

@@ -78,7 +78,8 @@ impl State {
             self.rest = Some(serde_json::from_str(set.get())?);
         }
         for (path, delta) in add {
-            let rest = self.rest.as_mut().ok_or_else(|| Misfit("no sample in the tick before".into()))?;
+            let rest =
+                self.rest.as_mut().ok_or_else(|| Misfit("no sample in the tick before".into()))?;
             shift(rest, &path, delta)?;
         }
         self.cgroups.apply(tick.cgroups)?;
@@ -96,7 +97,8 @@ impl State {
     }
 
     pub fn sample(&self) -> Result<Sample, Misfit> {
-        let rest = self.rest.as_ref().ok_or_else(|| Misfit("no sample in the tick before".into()))?;
+        let rest =
+            self.rest.as_ref().ok_or_else(|| Misfit("no sample in the tick before".into()))?;
         let row = |(pair, time): (&Pair, &Nanos)| Aggression {
             victim: pair.0,
             aggressor: pair.1,
@@ -204,7 +206,9 @@ fn read_or_default<T: DeserializeOwned + Default>(value: &Value) -> Result<T, Mi
 fn shift(value: &mut Value, path: &str, delta: i64) -> Result<(), Misfit> {
     let misfit = |why: &str| Misfit(format!("{path}: {why}"));
     let slot = value.pointer_mut(path).ok_or_else(|| misfit("missing in the tick before"))?;
-    let Value::Number(number) = &*slot else { return Err(misfit("not a number in the tick before")) };
+    let Value::Number(number) = &*slot else {
+        return Err(misfit("not a number in the tick before"));
+    };
     let shifted = if let Some(whole) = number.as_i128() {
         Number::from_i128(whole + i128::from(delta))
     } else {

@@ -1,10 +1,10 @@
 //! YAML, written out again with every text in quotes.
 
-use crate::config::yaml::{self, Node, Value};
+use isobar::config::yaml::{self, Node, Value};
 
 /// A file as a tree. Written out as one line for each document, with every text in quotes and
 /// unusual characters escaped, it must parse to the same tree.
-pub(super) fn yaml(bytes: &[u8]) -> bool {
+pub(crate) fn yaml(bytes: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(bytes) else { return false };
     let documents = match yaml::parse(text) {
         Ok(documents) => documents,

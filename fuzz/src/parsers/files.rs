@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::config::{self, pods as manifest};
-use crate::scenario as described;
+use isobar::config::{self, pods as manifest};
+use isobar::scenario as described;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::decision::Order;
 use isobar_core::model::quantity::{Quantity, ResourceList};
@@ -26,7 +26,7 @@ const NOWHERE: &str = "/nonexistent";
 const MEMORY: NonZeroU64 = NonZeroU64::new(32 << 30).expect("not 0");
 
 /// A `MonitorConfiguration`. Its effective values, written out, must mean the same.
-pub(super) fn config(bytes: &[u8]) -> bool {
+pub(crate) fn config(bytes: &[u8]) -> bool {
     let Ok(read) = config::effective(bytes, "config", Path::new(NOWHERE)) else { return false };
     let again = config::effective(read.yaml.as_bytes(), "again", Path::new(NOWHERE));
     let again = again.unwrap_or_else(|invalid| panic!("not read again: {invalid}\n{}", read.yaml));
@@ -35,13 +35,13 @@ pub(super) fn config(bytes: &[u8]) -> bool {
 }
 
 /// The kubelet's configuration, without its `apiVersion` and `kind`.
-pub(super) fn kubelet(bytes: &[u8]) -> bool {
+pub(crate) fn kubelet(bytes: &[u8]) -> bool {
     let kind = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     config(&[kind, bytes].concat())
 }
 
 /// Manifests, with QoS classes and OOM scores.
-pub(super) fn pods(bytes: &[u8]) -> bool {
+pub(crate) fn pods(bytes: &[u8]) -> bool {
     let Ok(read) = manifest::read("pods", bytes) else { return false };
     for pod in read.pods.iter().flat_map(|pod| [pod.clone(), admitted(pod)]) {
         let _ = qos::class(&pod);
@@ -57,7 +57,7 @@ pub(super) fn pods(bytes: &[u8]) -> bool {
 }
 
 /// `cpu_manager_state`.
-pub(super) fn checkpoint(bytes: &[u8]) -> bool {
+pub(crate) fn checkpoint(bytes: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(bytes) else { return false };
     let state = State::read(text);
     let cpus = CpuSet((0..8).collect());
@@ -69,7 +69,7 @@ pub(super) fn checkpoint(bytes: &[u8]) -> bool {
 }
 
 /// `lscpu -p=CPU,Core,Socket,Node`. CPUs that are taken from it must be in it.
-pub(super) fn lscpu(bytes: &[u8]) -> bool {
+pub(crate) fn lscpu(bytes: &[u8]) -> bool {
     let Some(topology) = str::from_utf8(bytes).ok().and_then(|text| text.parse::<Topology>().ok())
     else {
         return false;
@@ -85,7 +85,7 @@ pub(super) fn lscpu(bytes: &[u8]) -> bool {
 }
 
 /// A scenario, ranked for every signal and order.
-pub(super) fn scenario(bytes: &[u8]) -> bool {
+pub(crate) fn scenario(bytes: &[u8]) -> bool {
     let Ok(scenario) = described::parse("scenario", bytes) else { return false };
     let rules = Settings::default().ranking;
     for purpose in Purpose::all() {
@@ -99,7 +99,7 @@ pub(super) fn scenario(bytes: &[u8]) -> bool {
 }
 
 /// A recorded or served value must be read as it was written.
-pub(super) fn same_as_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
+pub(crate) fn same_as_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let text = serde_json::to_string(value).unwrap_or_else(|why| panic!("{value:?}: {why}"));
     let again = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{text}: {why}"));
     assert_eq!(*value, again, "{text}");

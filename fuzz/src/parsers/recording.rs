@@ -8,11 +8,11 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::files::same_as_json;
-use crate::record::reader::Recording;
-use crate::record::replay::{Judged, Replay, Replayed};
+use isobar::record::reader::Recording;
+use isobar::record::replay::{Judged, Replay, Replayed};
 
 /// A recording, plain or compressed. Two replays must give the same decisions.
-pub(super) fn recording(bytes: &[u8]) -> bool {
+pub(crate) fn recording(bytes: &[u8]) -> bool {
     let memory = memfd_create("recording", MemfdFlags::CLOEXEC).expect("no memory for a file");
     let mut file = File::from(memory);
     file.write_all(bytes).expect("no memory for a file");

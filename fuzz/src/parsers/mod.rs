@@ -1,9 +1,10 @@
-//! Entry points for fuzzing every parser of untrusted text: files of the kernel, of the kubelet, of
+//! One trial for each parser of untrusted text: files of the kernel, of the kubelet, of
 //! an operator, and recordings. In: any bytes. A parser may not panic, and what it accepts must
 //! mean the same when it is written out and read again.
 //!
-//! Called by the fuzz targets (`cargo xtask fuzz`), one for each parser, and by `tests/corpus.rs`
-//! with the inputs that fuzzing has found. To add a parser, see docs/architecture.md.
+//! Compiled into the fuzz targets (`cargo xtask fuzz`), one for each parser, and into
+//! `tests/corpus.rs`, which runs the inputs that fuzzing has found. To add a parser, see
+//! docs/architecture.md.
 
 mod files;
 mod recording;
@@ -12,17 +13,17 @@ mod yaml;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use crate::source::fuzzing as source;
+use isobar::source::fuzzing as source;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::quantity::Quantity;
 
 /// Runs a parser on bytes. True if it accepts them. Panics if the parser does, or if what it
 /// accepted reads differently the second time.
-pub type Trial = fn(&[u8]) -> bool;
+pub(crate) type Trial = fn(&[u8]) -> bool;
 
 /// Each parser, by the name of its fuzz target and of its corpus in `tests/data/fuzz`.
-pub const PARSERS: [(&str, Trial); 16] = [
+pub(crate) const PARSERS: [(&str, Trial); 16] = [
     ("btf", source::btf),
     ("cgroup", source::cgroup),
     ("checkpoint", files::checkpoint),
@@ -40,13 +41,6 @@ pub const PARSERS: [(&str, Trial); 16] = [
     ("scenario", files::scenario),
     ("yaml", yaml::yaml),
 ];
-
-/// Runs the parser `name` on `bytes`.
-pub fn parse(name: &str, bytes: &[u8]) -> bool {
-    let found = PARSERS.iter().find(|(known, _)| *known == name);
-    let (_, trial) = found.unwrap_or_else(|| panic!("no parser {name:?}: add it to PARSERS"));
-    trial(bytes)
-}
 
 /// A printed value must parse to the same value, and print the same text again.
 fn printed<T: FromStr + Display + PartialEq + Debug>(bytes: &[u8]) -> bool {
