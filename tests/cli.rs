@@ -226,6 +226,7 @@ fn top_tells_who_waits_and_because_of_whom_and_a_hostile_name_does_no_harm() {
     #[rustfmt::skip]
     let table = [
         // line, what it holds
+        ("High CPU pressure. pod 3f2a91c4 waits most", "mostly while backup-nightly"),
         ("CPU     PRESSED",           "the difference is throttling"),
         ("memory  calm",              "mostly own limits"),
         ("pod b81d60f2",              "1610 ms"),

@@ -247,3 +247,24 @@ fn parsed(text: &str) -> Value {
 fn shown(value: &Option<Value>) -> String {
     value.as_ref().map_or_else(|| "-".into(), |value| super::terminal::harmless(&value.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use isobar_core::model::decision::Hold;
+    use isobar_core::model::units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn in_words_splits_names_of_variants() {
+        #[rustfmt::skip]
+        let table = [
+            // reason, words
+            (Hold::BudgetSpent { until: Nanos(1) }, "budget spent"),
+            (Hold::InGrace,                         "in grace"),
+        ];
+        for (hold, want) in table {
+            assert_eq!(in_words(&json!(hold)), want, "{hold:?}");
+        }
+    }
+}
