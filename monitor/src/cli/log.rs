@@ -34,7 +34,7 @@ pub(crate) fn init(format: Format) {
     let log = tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(filter);
     match format {
         Format::Json => log.json().flatten_event(true).init(),
-        Format::Text if stderr_is_journal() => log.event_format(Journal).init(),
+        Format::Text if stderr_is_journal() => log.with_ansi(false).event_format(Journal).init(),
         Format::Text => {
             let has_colour = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
             log.with_ansi(has_colour).init();
