@@ -41,7 +41,8 @@ fn nobody_in_particular_gets_pressure_alone_and_is_told_what_is_missing() {
     assert!(ready.contains("[+]/proc/pressure/cpu attached"), "{ready}");
     assert!(ready.contains("[-]kernel side absent") && ready.contains("readyz check passed"));
     let status = isobar(&["status", "--agent", &agent.address().to_string()]).output().unwrap();
-    assert!(String::from_utf8_lossy(&status.stdout).contains("kernel side absent"), "{status:?}");
+    let text = String::from_utf8_lossy(&status.stdout);
+    assert!(text.contains("kernel side") && text.contains("`isobar doctor`"), "{status:?}");
 
     assert_eq!(agent.stop().code(), Some(0));
     let told = agent.stderr();

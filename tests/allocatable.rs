@@ -385,7 +385,7 @@ fn what_the_kubelet_would_not_start_with_is_not_applied() {
         assert!(table.contains(said), "{said:?} in\n{table}");
     }
     let unsaid = refusal(&ask(&[]));
-    assert!(unsaid.contains("name one with --config or --kubelet-config"), "{unsaid}");
+    assert!(unsaid.contains("add --config or --kubelet-config"), "{unsaid}");
     let usage = ask(&["--config", &config, "--roll-back"]);
     assert_eq!(usage.status.code(), Some(2), "one or the other");
     let usage = ask(&["--config", &config, "--capacity", "cpu=1"]);

@@ -110,7 +110,7 @@ fn each_way_to_call_it_ends_in_the_documented_code() {
         (&["evict"],                                    2, "unrecognized"),
         (&["run", "--mode", "evict"],                   2, "enforce"),
         (&["run", "--duration", "soon"],                2, "--duration"),
-        (&["run", "--duration", "0s"],                  2, "longer than nothing"),
+        (&["run", "--duration", "0s"],                  2, "longer than 0s"),
         (&["run", "--listen", "here"],                  2, "--listen"),
         (&["run", "--max-cgroups", "0"],                2, "--max-cgroups"),
         (&["run", "--listen", "192.0.2.1:9797"],        1, "--listen"),
@@ -121,6 +121,9 @@ fn each_way_to_call_it_ends_in_the_documented_code() {
         (&["qos", "-f", "/none"],                       3, "cannot read /none"),
         (&["rank", "-f", "/none"],                      3, "cannot read /none"),
         (&["replay", "/none"],                          3, "cannot read /none"),
+        (&["replay", "/none", "--from", "40", "--to", "10"], 3, "--from 40 is after --to 10"),
+        (&["status", "--agent", &made_up, "--config", "a"], 3, "ignores --config; add --no-agent"),
+        (&["version", "--log-format", "xml"],           2, "json"),
         (&["config", "check", "/none"],                 3, "cannot read"),
         (&["cpus", "--online", ""],                     3, "names no CPU"),
         (&["top", "-o", "xml"],                         2, "ndjson"),
@@ -223,6 +226,7 @@ fn top_tells_who_waits_and_because_of_whom_and_a_hostile_name_does_no_harm() {
     #[rustfmt::skip]
     let table = [
         // line, what it holds
+        ("High CPU pressure. pod 3f2a91c4 waits most", "mostly while backup-nightly"),
         ("CPU     PRESSED",           "the difference is throttling"),
         ("memory  calm",              "mostly own limits"),
         ("pod b81d60f2",              "1610 ms"),

@@ -75,7 +75,7 @@ relief: {{budget: 0, enforce: [kill]}}
         ("12:19", "unsupported eviction signal swap.available"),
         ("13:34", "grace period must be specified for the soft eviction threshold memory.available"),
         ("14:44", "eviction percentage minimum reclaim memory.available must be positive: 0%"),
-        ("15:1",  "maxPods: this key stands here twice"),
+        ("15:1",  "maxPods: this key occurs twice"),
         ("18:31", "conditions.system.cpu.line: the line full of the node's CPU pressure is always 0"),
         ("19:18", "relief.budget: expected a whole number from 1 to 1000000"),
         ("19:31", "relief.enforce[0]: expected one of reclaim, squeeze,"),
@@ -107,7 +107,7 @@ fn what_cannot_be_read_at_all_is_invalid_input() {
         ("-", "a: 1\n\tb: 2",     "-:2:1: a tab in the indentation: use spaces"),
         ("-", "a: x\0",           "-:1:5: expected text, found the control character U+0000"),
         (bytes, "",               ":1:7: expected UTF-8 text, found the byte 0xff"),
-        ("/nowhere.yaml", "",     "/nowhere.yaml:1:1: cannot read: No such file or directory (os error 2)"),
+        ("/nowhere.yaml", "",     "/nowhere.yaml: cannot read: No such file or directory (os error 2)"),
     ];
     for (file, stdin, want) in table {
         for verb in ["check", "view"] {

@@ -1,16 +1,19 @@
-//! Feeds every parser of outside text with what its fuzz target has found: no panic, and what is
+//! Feeds every parser of untrusted text with what its fuzz target has found: no panic, and what is
 //! understood reads the same when it is written out again.
 //!
 //! Inputs whose names tell what they are were written or recorded; those that are named by a hash
 //! were found by `cargo xtask fuzz`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../fuzz/src/parsers/mod.rs"]
+mod parsers;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use isobar::outside::PARSERS;
+use parsers::PARSERS;
 
 /// Files and bytes of one corpus: it is in every clone, and is fed to its parser in every test run.
 const MOST_FILES: usize = 100;

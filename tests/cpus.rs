@@ -189,7 +189,7 @@ fn what_the_kubelet_would_not_start_with_ends_in_the_code_for_invalid_input() {
     assert!(got.contains("line 1"), "{got}");
     let whole = machine.write("whole", &dual_socket_ht());
     let got = refusal(&isobar(&["cpus", "--topology", &whole, "--online", "0-12"]));
-    assert!(got.contains("--online has CPUs 12"), "{got}");
+    assert!(got.contains("--online names CPUs 12"), "{got}");
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn what_the_api_server_would_change_is_said_and_done_if_asked() {
     let text = manifest("main l 1/1Gi").to_string();
     let raw = qos(&["-f", "-", "--node-memory", "8Gi", "-o", "json"], &text);
     let note = String::from_utf8(raw.stderr).unwrap();
-    assert!(note.contains("p: Burstable as it is written, Guaranteed once admitted"), "{note}");
+    assert!(note.contains("p: Burstable as written, Guaranteed once admitted"), "{note}");
     let admitted = report(&["--admitted"], &text);
     assert_eq!((&admitted["qosClass"], scores(&admitted)), (&json!("Guaranteed"), vec![-997]));
     let plain = qos(&["-f", "-", "-o", "json"], &manifest("main r 1/1Gi l 1/1Gi").to_string());
@@ -179,12 +179,12 @@ fn bad_input_is_told_in_full_with_its_places_and_ends_with_3() {
         // arguments, file, exit code, on stderr
         (&[], "", 3, &["-:1:1: the file holds no document"]),
         (&[], "kind: Pod\nspec: [", 3, &["-:3:1: not valid YAML"]),
-        (&[], "kind: Service\n", 3, &["-:1:1: expected a pod", "-:1:7: kind: passed over: \"Service\""]),
+        (&[], "kind: Service\n", 3, &["-:1:1: expected a pod", "-:1:7: kind: ignored: \"Service\""]),
         (&[], "kind: Pod\nspec:\n  priority: x\n  containers:\n  - name: a\n    resources: {requests: {cpu: 1KB, memory: -1}}\n", 3,
             &["-:3:13: spec.priority: ", "-:6:33: spec.containers[0].resources.requests.cpu: ", "-:6:46: spec.containers[0].resources.requests.memory: expected a quantity that is not negative"]),
         (&["--node-memory", "32GB"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["--node-memory \"32GB\": quantities must match"]),
-        (&["--node-memory", "0"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["a node has some memory"]),
-        (&["--node-memory", "-1Gi"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["a node has some memory"]),
+        (&["--node-memory", "0"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["it must be more than 0"]),
+        (&["--node-memory", "-1Gi"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["it must be more than 0"]),
         (&["-f", "/does/not/exist"], "kind: Pod\nspec: {containers: [{name: a}]}", 3, &["cannot read /does/not/exist"]),
         (&["-o", "yaml"], "", 2, &["invalid value 'yaml'"]),
     ];

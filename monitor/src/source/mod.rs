@@ -20,7 +20,7 @@
 
 mod cgroup;
 mod filesystems;
-pub(crate) mod fuzz;
+pub mod fuzzing;
 mod gap;
 pub mod kernel;
 mod lines;

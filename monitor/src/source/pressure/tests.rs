@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::source::fuzz::psi_text;
+use crate::source::fuzzing::psi_text;
 
 fn line(avg10: u16, avg60: u16, avg300: u16, total: u64) -> Line {
     Line {

@@ -1,4 +1,4 @@
-//! This module's parsers, as the fuzz targets try them.
+//! Entry points of the parsers of this module, for the fuzz crate.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,7 +12,7 @@ use isobar_core::model::cgroup::Cgroup;
 use isobar_core::model::psi::{Line, Pressure};
 
 /// A pressure file. Printed as the kernel prints it, the reading must parse to the same value.
-pub(crate) fn psi(bytes: &[u8]) -> bool {
+pub fn psi(bytes: &[u8]) -> bool {
     let Ok(read) = pressure::parse(bytes) else { return false };
     let again = pressure::parse(psi_text(read.pressure).as_bytes());
     assert_eq!(again.map(|again| again.pressure), Ok(read.pressure));
@@ -33,7 +33,7 @@ pub(super) fn psi_text(pressure: Pressure) -> String {
 }
 
 /// The files of a cgroup, each as if it held `bytes`.
-pub(crate) fn cgroup(bytes: &[u8]) -> bool {
+pub fn cgroup(bytes: &[u8]) -> bool {
     let mut understood = false;
     for file in File::all() {
         let (mut once, mut twice) = (Cgroup::default(), Cgroup::default());
@@ -55,7 +55,7 @@ pub(crate) fn cgroup(bytes: &[u8]) -> bool {
 }
 
 /// `/proc/self/mountinfo`. A mount point must be found again when it is escaped as the kernel does.
-pub(crate) fn mountinfo(bytes: &[u8]) -> bool {
+pub fn mountinfo(bytes: &[u8]) -> bool {
     let found = mounts::cgroup2_mounts(bytes);
     for path in &found {
         let mut line = b"31 23 0:28 / ".to_vec();
@@ -74,7 +74,7 @@ pub(crate) fn mountinfo(bytes: &[u8]) -> bool {
 }
 
 /// The other files below `/proc`.
-pub(crate) fn proc(bytes: &[u8]) -> bool {
+pub fn proc(bytes: &[u8]) -> bool {
     // All are tried: one must not keep the others from the bytes.
     let pids: Result<Vec<_>, _> = processes::pids(bytes).collect();
     let understood = [
@@ -91,7 +91,7 @@ pub(crate) fn proc(bytes: &[u8]) -> bool {
 }
 
 /// `/sys/kernel/btf/vmlinux`, and the layout derived from it.
-pub(crate) fn btf(bytes: &[u8]) -> bool {
+pub fn btf(bytes: &[u8]) -> bool {
     let host = kernel::Host { cpu_on_v2: true, psi: true, own_cgroup: None };
     layout::read(bytes, host).is_ok()
 }
