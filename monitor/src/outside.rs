@@ -2,7 +2,7 @@
 //! recording. In: any bytes. None may panic, whatever it is given, and what one understands must
 //! mean the same when it is written out and read again.
 //!
-//! Fed by the fuzz targets (`cargo xtask fuzz`), one a parser, and by `tests/corpus.rs` with what
+//! Fed by the fuzz targets (`cargo xtask fuzz`), one a parser, and by `tests/pure/corpus.rs` with what
 //! those have found. To add a parser, see docs/architecture.md.
 
 mod files;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-// `tests/corpus.rs` holds every corpus to these.
+// `tests/pure/corpus.rs` holds every corpus to these.
 /// Files of one corpus.
 const MOST_FILES: usize = 100;
 /// Bytes of one corpus.

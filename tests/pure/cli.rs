@@ -1,0 +1,158 @@
+//! The built binary as a user meets it: what it prints where, and how it ends.
+
+use crate::machine::output;
+use crate::made_up;
+use crate::program::{free_port, isobar, text};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Stdio;
+use std::thread;
+
+use serde_json::Value;
+
+/// An agent that answers with a made-up node, for as long as the test lasts.
+fn made_up_agent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let (mut publisher, latest) = made_up::publisher();
+            made_up::publish(&mut publisher, 3);
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            axum::serve(listener, isobar::serve::router(latest)).await.unwrap();
+        });
+    });
+    address
+}
+
+#[test]
+fn each_way_to_call_it_ends_in_the_documented_code() {
+    let (nobody, made_up) = (free_port().to_string(), made_up_agent().to_string());
+    #[rustfmt::skip]
+    let table: &[(&[&str], i32, &str)] = &[
+        // arguments, code, what stderr says
+        (&["--help"],                                   0, ""),
+        (&["version"],                                  0, ""),
+        (&["version", "-o", "json"],                    0, ""),
+        (&["completion", "bash"],                       0, ""),
+        (&["man"],                                      0, ""),
+        (&["allocatable", "--capacity", "cpu=1"],       0, ""),
+        (&["cpus", "--online", "0-3"],                  0, ""),
+        (&["top", "--once", "--agent", &made_up],       0, ""),
+        (&["status", "--agent", &made_up],              0, ""),
+        (&[],                                           2, "Usage"),
+        (&["evict"],                                    2, "unrecognized"),
+        (&["run", "--mode", "evict"],                   2, "enforce"),
+        (&["run", "--duration", "soon"],                2, "--duration"),
+        (&["run", "--duration", "0s"],                  2, "longer than nothing"),
+        (&["run", "--listen", "here"],                  2, "--listen"),
+        (&["run", "--max-cgroups", "0"],                2, "--max-cgroups"),
+        (&["run", "--listen", "192.0.2.1:9797"],        1, "--listen"),
+        (&["cpus", "--online", "3-0"],                  2, "backwards"),
+        (&["allocatable", "--capacity", "cpus=1"],      3, "unknown resource"),
+        (&["allocatable", "--kubelet-config", "a", "--config", "b"], 2, "--config"),
+        (&["cpus", "--state", "/none"],                 3, "cannot read /none"),
+        (&["qos", "-f", "/none"],                       3, "cannot read /none"),
+        (&["rank", "-f", "/none"],                      3, "cannot read /none"),
+        (&["replay", "/none"],                          3, "cannot read /none"),
+        (&["config", "check", "/none"],                 3, "cannot read"),
+        (&["cpus", "--online", ""],                     3, "names no CPU"),
+        (&["top", "-o", "xml"],                         2, "ndjson"),
+        (&["top", "--once", "--agent", &nobody],        1, "isobar run"),
+    ];
+    for (arguments, code, told) in table {
+        let got = output(arguments);
+        let stderr = text(&got.stderr);
+        assert_eq!(got.status.code(), Some(*code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(told), "{arguments:?}: {stderr}");
+        // Data on stdout if it went well, nothing if not.
+        assert_eq!(got.stdout.is_empty(), *code != 0, "{arguments:?}: {}", text(&got.stdout));
+    }
+}
+
+#[test]
+fn a_taken_port_is_named_with_the_way_out() {
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = holder.local_addr().unwrap().to_string();
+    let got = output(&["run", "--probes", "none", "--listen", &address]);
+    let stderr = text(&got.stderr);
+    assert_eq!(got.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(&address) && stderr.contains("--listen"), "{stderr}");
+}
+
+#[test]
+fn something_else_on_the_port_is_told_from_an_agent() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1_024]);
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+            let _ = std::io::Write::write_all(&mut stream, answer.as_bytes());
+        }
+    });
+    let got = output(&["status", "--agent", &address]);
+    let stderr = text(&got.stderr);
+    assert_eq!(got.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("no isobar snapshot"), "{stderr}");
+}
+
+#[test]
+fn top_tells_who_waits_and_because_of_whom_and_a_hostile_name_does_no_harm() {
+    let agent = made_up_agent().to_string();
+    let got = text(&output(&["top", "--once", "--agent", &agent]).stdout);
+    #[rustfmt::skip]
+    let table = [
+        // line, what it holds
+        ("CPU     PRESSED",           "the difference is throttling"),
+        ("memory  calm",              "mostly own limits"),
+        ("pod b81d60f2",              "1610 ms"),
+        ("container 9f86d081884c",    "905 ms"),
+    ];
+    for (line, want) in table {
+        let found = got.lines().any(|l| l.starts_with(line) && l.contains(want));
+        assert!(found, "{line:?} with {want:?} in\n{got}");
+    }
+    assert!(!got.contains('\x1b'), "no colour without a terminal: {got}");
+
+    let wide = text(&output(&["top", "--once", "-o", "wide", "--agent", &agent]).stdout);
+    assert!(wide.contains("BY-QUOTA-ABOVE") && wide.contains(made_up::HOSTILE), "{wide}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let agent = made_up_agent().to_string();
+    let mut top = isobar(&["top", "-o", "ndjson", "--agent", &agent])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    // As `head -1` does: one line, then the pipe is closed.
+    BufReader::new(top.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let ended = top.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn doctor_says_what_is_there_and_what_to_do_about_the_rest() {
+    let agent = made_up_agent().to_string();
+    let got = output(&["doctor", "-o", "json", "--agent", &agent]);
+    let diagnosis: Value = serde_json::from_slice(&got.stdout).unwrap();
+    let findings = diagnosis["findings"].as_array().unwrap();
+    let find = |name: &str| findings.iter().find(|f| f["name"] == name).cloned();
+    for name in
+        ["kernel", "BTF", "PSI", "cgroup v2", "CAP_BPF", "CAP_PERFMON", "RLIMIT_NOFILE", "port"]
+    {
+        assert!(find(name).is_some(), "{name} is not looked at");
+    }
+    assert_eq!(diagnosis["capabilities"].as_array().unwrap().len(), 6);
+    for finding in findings.iter().filter(|finding| finding["state"] == "missing") {
+        assert!(finding["remedy"].is_string(), "no way out: {finding}");
+    }
+    let fault = findings.iter().any(|f| f["needed"] == true && f["state"] == "missing");
+    assert_eq!(got.status.code(), Some(i32::from(fault)));
+}
