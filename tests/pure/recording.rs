@@ -78,8 +78,6 @@ fn assert_same(frames: &[Recorded], samples: &[Sample]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
     #[test]
     fn any_sequence_of_samples_is_read_as_it_was_written(
         seed in any::<u64>(), n in 1_u64..12, reload in 0_u64..12,

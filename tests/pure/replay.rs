@@ -92,8 +92,6 @@ fn judged(path: &Path, other: Option<Settings>) -> (Vec<u64>, Vec<u64>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
     #[test]
     fn a_recording_gives_the_same_bytes_again_from_any_of_its_headers(
         seed in any::<u64>(), first in 1_u64..6, second in 6_u64..10,
