@@ -97,8 +97,6 @@ enum ProbesArg {
     Tracepoints,
     /// None: pressure files and cgroup files only.
     None,
-    /// Programs that do nothing, to measure what attaching alone costs.
-    Empty,
 }
 
 impl SourceArgs {
@@ -108,7 +106,6 @@ impl SourceArgs {
             ProbesArg::All => Probes::All,
             ProbesArg::Tracepoints => Probes::Tracepoints,
             ProbesArg::None => Probes::None,
-            ProbesArg::Empty => Probes::Empty,
         };
         SourceOptions {
             kernel: kernel::Options {
