@@ -1,18 +1,19 @@
 //! Feeds every parser of outside text with what its fuzz target has found: no panic, and what is
 //! understood reads the same when it is written out again.
 //!
-//! Inputs whose names tell what they are were written or recorded; those that are named by a hash
-//! were found by `cargo xtask fuzz`.
+//! Inputs that were written or recorded are files whose names tell what they are; those that
+//! `cargo xtask fuzz` found are in one archive a parser, named by their hash.
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use isobar::outside::PARSERS;
 
-/// Files and bytes of one corpus: it is in every clone, and is fed to its parser in every test run.
-const MOST_FILES: usize = 100;
-const MOST_BYTES: u64 = 32 << 10;
+/// Inputs and bytes of one corpus: it is in every clone, and is fed to its parser in every test run.
+const MOST_INPUTS: usize = 100;
+const MOST_BYTES: usize = 32 << 10;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().into()
@@ -23,14 +24,30 @@ fn names(dir: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// All inputs of a parser, with their names.
+fn inputs(parser: &str) -> Vec<(String, Vec<u8>)> {
+    let all = repository().join("tests/data/fuzz");
+    let dir = all.join(parser);
+    let read = |name: String| (name.clone(), fs::read(dir.join(name)).unwrap());
+    let mut inputs: Vec<_> = names(&dir).into_iter().map(read).collect();
+    let archive = File::open(all.join(format!("{parser}.tar.zst"))).unwrap();
+    let mut archive = tar::Archive::new(zstd::Decoder::new(archive).unwrap());
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().to_str().unwrap().to_owned();
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).unwrap();
+        inputs.push((name, bytes));
+    }
+    inputs
+}
+
 #[test]
 fn whatever_was_found_goes_through_every_parser() {
     let mut failed = Vec::new();
     for (parser, trial) in PARSERS {
-        let dir = repository().join("tests/data/fuzz").join(parser);
         let (mut understood, mut refused) = (0, 0);
-        for name in names(&dir) {
-            let bytes = fs::read(dir.join(&name)).unwrap();
+        for (name, bytes) in inputs(parser) {
             // The panic's own message has been printed by then; the others are still tried.
             match catch_unwind(AssertUnwindSafe(|| trial(&bytes))) {
                 Ok(true) => understood += 1,
@@ -50,7 +67,9 @@ fn whatever_was_found_goes_through_every_parser() {
 #[test]
 fn every_parser_has_a_fuzz_target_and_a_corpus_and_none_is_left_over() {
     let parsers: BTreeSet<String> = PARSERS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(names(&repository().join("tests/data/fuzz")), parsers);
+    let archives = parsers.iter().map(|name| format!("{name}.tar.zst"));
+    let corpora = parsers.iter().cloned().chain(archives).collect();
+    assert_eq!(names(&repository().join("tests/data/fuzz")), corpora);
     let files: BTreeSet<String> = parsers.iter().map(|name| format!("{name}.rs")).collect();
     assert_eq!(names(&repository().join("fuzz/targets")), files);
     let manifest = fs::read_to_string(repository().join("fuzz/Cargo.toml")).unwrap();
@@ -64,9 +83,8 @@ fn every_parser_has_a_fuzz_target_and_a_corpus_and_none_is_left_over() {
 #[test]
 fn a_corpus_stays_small() {
     for (parser, _) in PARSERS {
-        let dir = repository().join("tests/data/fuzz").join(parser);
-        let sizes = names(&dir).into_iter().map(|name| fs::metadata(dir.join(name)).unwrap().len());
-        let (n, bytes) = sizes.fold((0, 0), |(n, sum), size| (n + 1, sum + size));
-        assert!(n <= MOST_FILES && bytes <= MOST_BYTES, "{parser}: {n} files, {bytes} bytes");
+        let inputs = inputs(parser);
+        let (n, bytes) = (inputs.len(), inputs.iter().map(|(_, bytes)| bytes.len()).sum::<usize>());
+        assert!(n <= MOST_INPUTS && bytes <= MOST_BYTES, "{parser}: {n} inputs, {bytes} bytes");
     }
 }
