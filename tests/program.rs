@@ -1,6 +1,5 @@
 //! The built binary, as a user calls it.
 
-use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
 /// `isobar` with these arguments, and nothing of our environment that would change them.
@@ -16,9 +15,4 @@ pub(crate) fn isobar(arguments: &[&str]) -> Command {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// An address of this host that nobody listens at.
-pub(crate) fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

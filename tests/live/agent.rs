@@ -5,8 +5,8 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::host::{Agent, Group, alone, gaps, last_cpu, scope, skip};
-use crate::program::{free_port, isobar};
+use crate::host::{Agent, Group, alone, free_port, gaps, last_cpu, scope, skip};
+use crate::program::isobar;
 use serde_json::Value;
 
 fn nanos(value: &Value) -> u64 {

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::host::{Agent, Group, skip};
-use crate::program::{free_port, isobar};
+use crate::host::{Agent, Group, free_port, skip};
+use crate::program::isobar;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::ScopeName;
 use isobar_core::model::decision::{Action, Met, StepKind, StepReason, Target, Trigger};

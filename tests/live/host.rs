@@ -1,8 +1,8 @@
 //! The built agent on this machine, and cgroups of our own below the real cgroup v2 mount.
 
-use crate::program::{free_port, isobar};
+use crate::program::isobar;
 use std::fs::{self, File};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,11 @@ pub(crate) fn skip(why: &str) {
     let must = std::env::var("CI").is_ok_and(|ci| ci == "true") && geteuid().is_root();
     assert!(!must, "cannot run here, and CI must be able to: {why}");
     println!("skipped: {why}");
+}
+
+/// An address of this host that nobody listens at.
+pub(crate) fn free_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// `isobar run`, killed however the test ends.

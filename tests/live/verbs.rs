@@ -1,7 +1,7 @@
 //! The built binary where it has to look at this node: what it answers, and how it ends.
 
-use crate::host::{Agent, skip};
-use crate::program::{free_port, isobar, text};
+use crate::host::{Agent, free_port, skip};
+use crate::program::{isobar, text};
 use isobar::clock;
 use isobar_core::model::units::Nanos;
 use rustix::process::Signal;

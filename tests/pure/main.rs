@@ -24,5 +24,6 @@ mod recording;
 mod replay;
 #[path = "../sampling.rs"]
 mod sampling;
+mod sessions;
 mod source;
 mod ticks;
