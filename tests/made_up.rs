@@ -39,7 +39,10 @@ pub(crate) fn publisher() -> (Publisher, Latest) {
 
 /// Publishes tick `tick`, as of now.
 pub(crate) fn publish(publisher: &mut Publisher, tick: u64) {
-    let step = Step { snapshot: snapshot(tick), ..Step::default() };
+    publish_step(publisher, Step { snapshot: snapshot(tick), ..Step::default() });
+}
+
+pub(crate) fn publish_step(publisher: &mut Publisher, step: Step) {
     publisher.publish(step, capabilities(), cost());
 }
 

@@ -1,12 +1,12 @@
 //! The page in a real browser: what a reader sees, with a node that is made up.
 
-use crate::made_up;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use crate::chromium::Browser;
+use crate::made_up;
 use axum::Router;
 use serde_json::Value;
 use tokio::net::TcpListener;

@@ -1,6 +1,5 @@
 //! The built agent on this machine, and cgroups of our own below the real cgroup v2 mount.
 
-use crate::program::isobar;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt as _;
@@ -11,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::program::isobar;
 use isobar_core::model::cgroup::CgroupId;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,15 +1,14 @@
 //! The kernel's own cgroup tree. A test makes its cgroups below a directory of its own and
 //! samples that, so that nobody else's coming and going is seen.
 
-use crate::host::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::{process, thread};
 
+use crate::host::skip;
+use crate::sampling::{cgroup, gaps, paths, sample, sampler};
 use isobar::source::{Roots, Sampler};
 use isobar_core::model::sample::{Cause, Gap, GapReason};
-
-use crate::sampling::{cgroup, gaps, paths, sample, sampler};
 
 /// A cgroup that is removed with all below it when this is dropped.
 struct Made(PathBuf);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::ticks::Dice;
 use isobar_core::model::cgroup::{
     Cgroup, CgroupId, CgroupPath, CpuFiles, IoStat, Limit, MemoryEvents, MemoryFiles, MemoryStat,
 };
@@ -11,8 +12,6 @@ use isobar_core::model::psi::{Line, Pressure, Pressures};
 use isobar_core::model::sample::Sample;
 use isobar_core::model::stall::{Aggression, CpuStall, GroupStall, KernelStalls};
 use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
-
-use crate::ticks::Dice;
 
 const N_PODS: u64 = 160;
 const N_SERVICES: u64 = 17;

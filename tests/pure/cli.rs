@@ -1,17 +1,23 @@
 //! The built binary as a user meets it: what it prints where, and how it ends.
 
-use crate::machine::output;
-use crate::made_up;
-use crate::program::{isobar, text};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpListener};
 use std::process::Stdio;
 use std::thread;
 
+use crate::machine::output;
+use crate::made_up;
+use crate::program::{isobar, text};
+use isobar_core::policy::engine::Step;
 use serde_json::Value;
 
-/// An agent that answers with a made-up node, for as long as the test lasts.
+/// An agent that answers with a made-up node, for as long as the tests last.
 pub(crate) fn made_up_agent() -> SocketAddr {
+    agent_at(Step { snapshot: made_up::snapshot(3), ..Step::default() })
+}
+
+/// An agent that answers with one tick, for as long as the tests last.
+pub(crate) fn agent_at(step: Step) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -19,7 +25,7 @@ pub(crate) fn made_up_agent() -> SocketAddr {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
             let (mut publisher, latest) = made_up::publisher();
-            made_up::publish(&mut publisher, 3);
+            made_up::publish_step(&mut publisher, step);
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             axum::serve(listener, isobar::serve::router(latest)).await.unwrap();
         });

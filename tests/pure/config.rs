@@ -1,9 +1,9 @@
 //! `isobar config`: nothing is lost between printing and reading, and what cannot be read is told.
 //! Problems and thresholds are in `sessions/config.md`.
 
-use crate::machine::given;
 use std::fs;
 
+use crate::machine::given;
 use serde_json::{Value, json};
 
 fn text(bytes: &[u8]) -> &str {

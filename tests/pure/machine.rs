@@ -1,11 +1,11 @@
 //! A machine in ordinary directories: `/proc`, `/sys` and a cgroup tree, and isobar run on it.
 
-use crate::program::isobar;
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
+use crate::program::isobar;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,12 +1,12 @@
 //! `isobar replay`, on recordings of nodes that do not exist: the same bytes by the same settings,
 //! the difference by others, and a way out of whatever happened to the file.
 
-use crate::program::{self, text};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::program::{self, text};
 use crate::ticks::{Dice, anything};
 use isobar::record::journal::{Bounds, Journal, Start};
 use isobar::record::reader::Recording;

@@ -3,10 +3,15 @@
 //! `TRYCMD=overwrite cargo test --test pure sessions` writes what is printed now.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::cli::made_up_agent;
+use crate::cli::{agent_at, made_up_agent};
+use crate::sampling::data;
+use isobar::record::reader::Recording;
+use isobar::record::replay::{Replay, Replayed};
+use isobar_core::policy::engine::Step;
 use trycmd::TestCases;
 
 #[test]
@@ -18,12 +23,29 @@ fn sessions_print_what_their_files_show() {
     let readme = readme.replace("\n```\n", "\n\n```\n");
     fs::write(dir.path().join("README.md"), readme).unwrap();
     symlink(repository, dir.path().join("README.in")).unwrap();
-    TestCases::new()
-        .register_bin("isobar", Path::new(env!("CARGO_BIN_EXE_isobar")))
-        // What is logged has a time in it.
-        .env("ISOBAR_LOG", "error")
-        // A node that is made up, so that it is the same each time.
-        .env("ISOBAR_AGENT", made_up_agent().to_string())
+    cases(made_up_agent())
         .case(repository.join("tests/pure/sessions/*.md"))
         .case(dir.path().join("README.md"));
+}
+
+#[test]
+fn explain_prints_what_its_file_shows() {
+    let recording = Recording::open(&data("recordings/judged-leak-6.12.isobar")).unwrap();
+    let acted = Replay::new(recording, None).find_map(|replayed| match replayed.unwrap() {
+        Replayed::Tick(tick) => (!tick.decision.actions.is_empty()).then_some(tick.decision),
+        Replayed::Notice(_) => None,
+    });
+    let step = Step { decision: acted.unwrap(), ..Step::default() };
+    let sessions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/pure/sessions");
+    cases(agent_at(step)).case(sessions.join("leak/*.md"));
+}
+
+/// Sessions that ask the agent at `address`.
+fn cases(address: SocketAddr) -> TestCases {
+    let cases = TestCases::new();
+    cases.register_bin("isobar", Path::new(env!("CARGO_BIN_EXE_isobar")));
+    cases.env("ISOBAR_AGENT", address.to_string());
+    // What is logged has a time in it.
+    cases.env("ISOBAR_LOG", "error");
+    cases
 }

@@ -1,6 +1,5 @@
 //! Cgroups and processes made for one test, and gone with it.
 
-use crate::host::skip;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -12,6 +11,7 @@ use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::host::skip;
 use isobar::act::{Actor, Options};
 use isobar::clock;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};

@@ -8,12 +8,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use super::place::{Cgroup, actor, enforced, settle, wait};
+use crate::host::skip;
 use isobar_core::model::decision::OutcomeResult::Done;
 use isobar_core::model::decision::StepKind::{KillContainers, ReleaseMemory};
 use isobar_core::model::units::Nanos;
-
-use super::place::{Cgroup, actor, enforced, settle, wait};
-use crate::host::skip;
 
 /// `FUSE_INIT`, include/uapi/linux/fuse.h.
 const INIT: u32 = 26;

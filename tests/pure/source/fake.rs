@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::sampling::{cgroup, data, gaps, paths, sample, sample_at_ms, sampler};
 use isobar::source::{Directories, OpenError, Roots, Sampler};
 use isobar_core::model::cgroup::Limit;
 use isobar_core::model::sample::GapReason::{self, Torn, Unsupported};
 use isobar_core::model::sample::{Gap, Sample};
 use isobar_core::model::units::{Bytes, Micros};
 use tempfile::TempDir;
-
-use crate::sampling::{cgroup, data, gaps, paths, sample, sample_at_ms, sampler};
 
 /// A tree that lasts as long as this.
 struct Fake(TempDir);

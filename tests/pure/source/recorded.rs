@@ -1,5 +1,6 @@
 //! Trees and a node as they look on real machines, kept in tests/data.
 
+use crate::sampling::{cgroup, data, gaps, paths, sample, sampler};
 use isobar_core::model::cgroup::{Limit, MemoryEvents};
 use isobar_core::model::node::{CpuTime, Meminfo, Reclaim};
 use isobar_core::model::pod::{Place, QosClass, Runtime};
@@ -8,8 +9,6 @@ use isobar_core::model::sample::GapReason::{Torn, Unsupported};
 use isobar_core::model::threshold::Signal;
 use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
 use isobar_core::policy::assess::signals::observe;
-
-use crate::sampling::{cgroup, data, gaps, paths, sample, sampler};
 
 const UID: &str = "7a1e5b1c-9d3f-4c58-8a86-2f0d4b7c6e19";
 const STATIC: &str = "3f1a9c0e8b7d6a5f4e3d2c1b0a998877";
