@@ -113,23 +113,6 @@ fn more_cgroups_than_there_is_room_for_are_counted_and_told() {
     assert!(counted <= 4, "{counted} of 8 cgroups have waits, with room for 4");
 }
 
-#[test]
-fn a_cgroup_whose_pressure_is_switched_off_is_a_gap_that_says_so() {
-    let Some(group) = Group::make("off") else { return };
-    if let Err(why) = group.write("cgroup.pressure", "0") {
-        return skip(&format!("cgroup.pressure cannot be written: {why}"));
-    }
-    let agent = Agent::start(&["--probes", "none"]);
-    let snapshot = agent.wait_for("the cgroup", |s| scope(s, group.path()).is_some());
-    let switch = format!("{}/cgroup.pressure", group.path());
-    let gap = gaps(&snapshot, &switch).next().expect("a gap that names the switch");
-    assert_eq!(
-        (&gap["why"], &gap["detail"]),
-        (&"unsupported".into(), &"0: its pressure is not accounted".into())
-    );
-    assert_eq!(scope(&snapshot, group.path()).unwrap()["pressure"]["cpu"], Value::Null);
-}
-
 /// What two cgroups that spin on one CPU went through, summed over some ticks.
 #[derive(Debug, Default)]
 struct Contest {

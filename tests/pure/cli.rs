@@ -61,16 +61,6 @@ fn verbs_print_on_stdout_what_went_well() {
 }
 
 #[test]
-fn a_taken_port_is_named_with_the_way_out() {
-    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = holder.local_addr().unwrap().to_string();
-    let got = output(&["run", "--probes", "none", "--listen", &address]);
-    let stderr = text(&got.stderr);
-    assert_eq!(got.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains(&address) && stderr.contains("--listen"), "{stderr}");
-}
-
-#[test]
 fn something_else_on_the_port_is_told_from_an_agent() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
