@@ -111,7 +111,14 @@ proptest! {
         let Ok(recording) = Recording::open(&path) else { return Ok(()) };
         let entries: Vec<_> = recording.collect();
         let lost = entries.iter().any(|e| matches!(e, Err(_) | Ok(Entry::Lost(_))));
-        prop_assert!(lost, "byte {at} was flipped, and nobody noticed");
+        if !lost {
+            let frames = entries.into_iter().filter_map(|entry| match entry.unwrap() {
+                Entry::Frame(recorded) => Some(*recorded),
+                _ => None,
+            });
+            // A bit that stands for nothing may be either.
+            assert_same(&frames.collect::<Vec<_>>(), &samples);
+        }
     }
 }
 
