@@ -90,7 +90,7 @@ const TICK: &str =
     "return Number(document.getElementById('facts').textContent.match(/tick (\\d+)/)?.[1] ?? 0)";
 
 #[test]
-fn the_page_shows_a_live_node_without_an_error_or_a_request_to_anybody_else() {
+fn page_shows_a_live_node() {
     let Some(browser) = browser() else { return };
     let server = Server::start(anywhere(), "");
     browser.open(&server.url());
@@ -131,7 +131,7 @@ fn the_page_shows_a_live_node_without_an_error_or_a_request_to_anybody_else() {
 }
 
 #[test]
-fn a_hostile_cgroup_name_is_text_and_nothing_else() {
+fn page_hostile_name() {
     let Some(browser) = browser() else { return };
     let server = Server::start(anywhere(), "");
     browser.open(&server.url());
@@ -147,7 +147,7 @@ fn a_hostile_cgroup_name_is_text_and_nothing_else() {
 }
 
 #[test]
-fn the_page_says_how_old_its_figures_are_and_comes_back_after_a_restart() {
+fn page_after_a_restart() {
     let Some(browser) = browser() else { return };
     let server = Server::start(anywhere(), "");
     let address = server.address;
@@ -162,7 +162,7 @@ fn the_page_says_how_old_its_figures_are_and_comes_back_after_a_restart() {
 }
 
 #[test]
-fn nothing_scrolls_sideways_on_a_phone_and_every_table_is_still_a_table() {
+fn page_on_a_phone() {
     let Some(browser) = browser() else { return };
     let server = Server::start(anywhere(), "");
     for width in [360, 640, 768, 1280] {
@@ -184,7 +184,7 @@ fn nothing_scrolls_sideways_on_a_phone_and_every_table_is_still_a_table() {
 }
 
 #[test]
-fn the_page_works_below_a_path_prefix_and_can_be_paused() {
+fn page_prefix_and_pause() {
     let Some(browser) = browser() else { return };
     let server = Server::start(anywhere(), "/api/v1/nodes/worker-07/proxy");
     browser.open(&format!("{}api/v1/nodes/worker-07/proxy/", server.url()));

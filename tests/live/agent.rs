@@ -20,7 +20,7 @@ fn percent(part: u64, whole: u64) -> u64 {
 }
 
 #[test]
-fn nobody_in_particular_gets_pressure_alone_and_is_told_what_is_missing() {
+fn agent_without_rights() {
     let mut agent = Agent::start_as_nobody(&[]);
     let snapshot = agent.wait_for("a second sample", |s| s["tick"].as_u64() > Some(1));
     assert!(snapshot["whole"]["pressure"]["cpu"]["some"]["avg10"].is_number(), "{snapshot:#}");
@@ -42,7 +42,7 @@ fn nobody_in_particular_gets_pressure_alone_and_is_told_what_is_missing() {
 }
 
 #[test]
-fn a_kernel_that_does_not_describe_its_types_leaves_pressure_and_says_what_to_boot() {
+fn agent_without_btf() {
     let Some(mut agent) = Agent::start_without_btf() else { return };
     let snapshot = agent.wait_for("a second sample", |s| s["tick"].as_u64() > Some(1));
     assert!(snapshot["whole"]["pressure"]["cpu"]["some"]["avg10"].is_number(), "{snapshot:#}");
@@ -60,7 +60,7 @@ fn a_kernel_that_does_not_describe_its_types_leaves_pressure_and_says_what_to_bo
 }
 
 #[test]
-fn a_start_that_makes_no_sense_ends_with_one_clear_line() {
+fn run_refuses_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -89,7 +89,7 @@ fn a_start_that_makes_no_sense_ends_with_one_clear_line() {
 }
 
 #[test]
-fn more_cgroups_than_there_is_room_for_are_counted_and_told() {
+fn agent_max_cgroups() {
     let Some(above) = Group::make("room") else { return };
     let agent = Agent::start(&["--max-cgroups", "4"]);
     if !agent.sees_waits() {
@@ -168,7 +168,7 @@ impl Contest {
 }
 
 #[test]
-fn two_that_want_one_cpu_are_contended_and_each_is_the_others_aggressor() {
+fn agent_two_spinners() {
     let _alone = alone();
     let (Some(mut a), Some(mut b)) = (Group::make("a"), Group::make("b")) else { return };
     let agent = Agent::start(&[]);
@@ -204,7 +204,7 @@ fn run_delay(pid: u32) -> Option<u64> {
 const APART: u64 = 5;
 
 #[test]
-fn the_wait_of_one_thread_is_the_same_by_ebpf_and_by_schedstat() {
+fn agent_agrees_with_schedstat() {
     let _alone = alone();
     let (Some(mut watched), Some(mut other)) = (Group::make("one"), Group::make("two")) else {
         return;

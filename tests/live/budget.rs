@@ -65,7 +65,7 @@ fn of(stalls: &KernelStalls, group: CgroupId) -> GroupStall {
 }
 
 #[test]
-fn what_costs_too_much_is_left_off_and_later_begun_from_nothing() {
+fn budget_exceeded() {
     let _alone = alone();
     let Some(mut group) = Group::make("budget") else { return };
     let Some(mut node) = Node::allowing(Percent(0)) else { return };
@@ -106,7 +106,7 @@ fn what_costs_too_much_is_left_off_and_later_begun_from_nothing() {
 }
 
 #[test]
-fn what_costs_no_more_than_it_may_is_never_left_off() {
+fn budget_kept() {
     let _alone = alone();
     let Some(mut node) = Node::allowing(Percent::FULL) else { return };
     let all_followed = (0..40).all(|_| node.tick().covers.waits);
@@ -114,7 +114,7 @@ fn what_costs_no_more_than_it_may_is_never_left_off() {
 }
 
 #[test]
-fn an_agent_above_its_budget_says_what_it_left_off_and_why() {
+fn budget_is_explained() {
     let _alone = alone();
     let Some(mut group) = Group::make("dear") else { return };
     group.run(RESTLESS);

@@ -116,7 +116,7 @@ fn resident(snapshot: &Value) -> u64 {
 }
 
 #[test]
-fn two_thousand_cgroups_come_and_go_and_nothing_of_them_stays() {
+fn agent_churn() {
     let Some(above) = Group::make("churn") else { return };
     let mut agent = Agent::start(&["--max-cgroups", ROOM]);
     if !agent.sees_waits() {

@@ -57,7 +57,7 @@ fn capability<'a>(snapshot: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn only_one_agent_enforces_and_the_second_is_told_which() {
+fn enforce_only_one_agent() {
     let node = Node::new();
     let mut first = node.start("enforce");
     let told = capability(&first.snapshot(), "relief").clone();
@@ -85,7 +85,7 @@ fn only_one_agent_enforces_and_the_second_is_told_which() {
 }
 
 #[test]
-fn an_agent_that_observes_writes_nothing_anywhere() {
+fn observe_writes_nothing() {
     let node = Node::new();
     let mut agent = node.start("observe");
     agent.wait_for("a second sample", |snapshot| snapshot["tick"].as_u64() > Some(1));
@@ -124,7 +124,7 @@ fn kill(group: &Group) -> Action {
 }
 
 #[test]
-fn after_a_kill_in_mid_action_the_next_agent_waits_for_what_the_first_has_begun() {
+fn enforce_after_a_kill() {
     let Some(mut victim) = Group::make("victim") else { return };
     victim.run("exec sleep 1000");
     let node = Node::new();
@@ -159,7 +159,7 @@ fn after_a_kill_in_mid_action_the_next_agent_waits_for_what_the_first_has_begun(
 }
 
 #[test]
-fn an_agent_that_begins_to_enforce_on_a_hangup_is_one_who_enforces() {
+fn enforce_on_hangup() {
     let node = Node::new();
     let arguments = node.arguments("");
     let without_mode = &arguments[..arguments.len() - 2];
@@ -213,7 +213,7 @@ impl Manager {
 }
 
 #[test]
-fn the_service_manager_is_told_of_the_start_of_each_tick_of_a_reload_and_of_the_end() {
+fn notify_service_manager() {
     let manager = Manager::new();
     let node = Node::new();
     let arguments = node.arguments("observe");
@@ -235,7 +235,7 @@ fn the_service_manager_is_told_of_the_start_of_each_tick_of_a_reload_and_of_the_
 }
 
 #[test]
-fn the_unit_is_one_that_systemd_understands() {
+fn unit_verifies() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/systemd/isobar.service");
     let text = fs::read_to_string(unit).unwrap();
     // The program is where the unit says only once it is installed.

@@ -32,7 +32,7 @@ impl Config {
 const SHORT_OF_PIDS: &str = "evictionHard: {pid.available: \"99.99%\"}\n";
 
 #[test]
-fn a_node_that_is_short_is_under_pressure_and_the_reason_is_told() {
+fn status_and_explain_short_of_pids() {
     let config = Config::new(SHORT_OF_PIDS);
     let run = |verb: &[&str]| {
         let more = ["--probes", "none", "--config", &config.path()];
@@ -52,7 +52,7 @@ fn a_node_that_is_short_is_under_pressure_and_the_reason_is_told() {
 }
 
 #[test]
-fn sighup_reads_the_configuration_again_and_a_bad_one_changes_nothing() {
+fn run_reloads_on_hangup() {
     let config = Config::new("evictionHard: {}\n");
     let mut agent = Agent::start(&["--probes", "none", "--config", &config.path()]);
     let calm = agent.wait_for("a first decision", |s| s["tick"].as_u64() > Some(1));
@@ -78,7 +78,7 @@ fn sighup_reads_the_configuration_again_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
-fn a_node_that_records_is_judged_the_same_again() {
+fn run_record_and_replay() {
     let (config, file) = (Config::new(SHORT_OF_PIDS), tempfile::tempdir().unwrap());
     let file = file.path().join("recording").display().to_string();
     let more = ["--probes", "none", "--config", &config.path(), "--record", &file];

@@ -62,7 +62,7 @@ fn process(pid: u32, score: i32, drifted: bool) -> Value {
 }
 
 #[test]
-fn a_process_with_another_score_than_its_class_has_drifted() {
+fn qos_names_drift() {
     let ids = ["a", "b"].map(|id| id.repeat(64));
     let Some(mut node) = Node::make("besteffort", &[&ids[0], &ids[1]]) else { return };
     let (right, wrong) = (node.run(0, 1_000), node.run(0, 500));
@@ -78,7 +78,7 @@ fn a_process_with_another_score_than_its_class_has_drifted() {
 }
 
 #[test]
-fn with_the_pods_known_each_score_is_exact() {
+fn qos_with_pods_known() {
     let ids = ["c", "d"].map(|id| id.repeat(64));
     let Some(mut node) = Node::make("burstable", &[&ids[0], &ids[1]]) else { return };
     let (right, wrong) = (node.run(0, 875), node.run(0, 876));

@@ -62,7 +62,7 @@ fn descriptors_below(path: &Path) -> usize {
 }
 
 #[test]
-fn cgroups_appear_and_vanish_with_the_tick() {
+fn kernel_births_and_deaths() {
     let Some(top) = Made::new("tick") else { return };
     let mut sampler = sampler(&top.0);
     assert_eq!(paths(&sample(&mut sampler, 1)), ["/"]);
@@ -81,7 +81,7 @@ fn cgroups_appear_and_vanish_with_the_tick() {
 }
 
 #[test]
-fn a_death_that_a_birth_hides_from_the_link_count_is_seen_in_the_same_tick() {
+fn kernel_death_hidden_by_birth() {
     let Some(top) = Made::new("swap") else { return };
     let old = top.make("old");
     let mut sampler = sampler(&top.0);
@@ -98,7 +98,7 @@ fn a_death_that_a_birth_hides_from_the_link_count_is_seen_in_the_same_tick() {
 }
 
 #[test]
-fn a_namesake_is_another_cgroup() {
+fn kernel_namesake() {
     let Some(top) = Made::new("namesake") else { return };
     let mut sampler = sampler(&top.0);
     let mut ids = Vec::new();
@@ -113,7 +113,7 @@ fn a_namesake_is_another_cgroup() {
 }
 
 #[test]
-fn thousands_of_cgroups_come_and_go_and_leave_no_descriptor_open() {
+fn kernel_no_descriptor_left() {
     let Some(top) = Made::new("many") else { return };
     let mut sampler = sampler(&top.0);
     sample(&mut sampler, 1);
@@ -133,7 +133,7 @@ fn thousands_of_cgroups_come_and_go_and_leave_no_descriptor_open() {
 }
 
 #[test]
-fn a_storm_of_births_and_deaths_is_told_as_such_and_leaves_nothing_behind() {
+fn kernel_storm() {
     let Some(top) = Made::new("storm") else { return };
     let mut sampler = sampler(&top.0);
     sample(&mut sampler, 1);
@@ -164,7 +164,7 @@ fn a_storm_of_births_and_deaths_is_told_as_such_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn pressure_that_is_switched_off_is_a_gap_and_comes_back_when_it_is_switched_on() {
+fn kernel_pressure_switched() {
     let Some(top) = Made::new("switch") else { return };
     let switch = top.make("a").join("cgroup.pressure");
     if !switch.exists() {
@@ -188,7 +188,7 @@ fn pressure_that_is_switched_off_is_a_gap_and_comes_back_when_it_is_switched_on(
 }
 
 #[test]
-fn the_machine_itself_is_sampled() {
+fn kernel_this_machine() {
     let mut sampler = match Sampler::open(&Roots::default()) {
         Ok(sampler) => sampler,
         Err(error) => return skip(&error.to_string()),
@@ -214,7 +214,7 @@ fn the_machine_itself_is_sampled() {
 }
 
 #[test]
-fn what_an_owner_says_of_a_cgroup_counts_if_it_is_root_or_owns_the_one_above() {
+fn kernel_preference_by_owner() {
     use isobar_core::model::cgroup::Preference;
     use rustix::fs::{CWD, XattrFlags, setxattr};
 

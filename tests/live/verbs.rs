@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 #[test]
-fn both_signals_end_the_agent_in_good_order_within_a_second() {
+fn run_ends_on_signals() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut agent = Agent::start(&["--probes", "none"]);
         // A reader that never leaves must not hold the agent back.
@@ -23,7 +23,7 @@ fn both_signals_end_the_agent_in_good_order_within_a_second() {
 }
 
 #[test]
-fn a_verb_that_looks_once_leaves_missing_probes_to_its_answer() {
+fn status_logs_nothing() {
     let got = isobar(&["status", "-o", "json"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&got.stderr);
     if !matches!(got.status.code(), Some(0 | 10)) {
@@ -33,7 +33,7 @@ fn a_verb_that_looks_once_leaves_missing_probes_to_its_answer() {
 }
 
 #[test]
-fn a_running_agent_is_asked_by_top_and_status() {
+fn top_and_status_ask_an_agent() {
     let agent = Agent::start(&["--probes", "none"]);
     let address = agent.address().to_string();
     let got = isobar(&["top", "--once", "-o", "ndjson", "--agent", &address]).output().unwrap();
@@ -48,7 +48,7 @@ fn a_running_agent_is_asked_by_top_and_status() {
 }
 
 #[test]
-fn the_agent_leaves_when_its_time_is_up() {
+fn run_duration() {
     let begun = clock::now().boot;
     let address = free_port().to_string();
     let got = isobar(&["run", "--probes", "none", "--duration", "1s", "--listen", &address])

@@ -19,7 +19,7 @@ fn ours(machine: &Machine) -> String {
 }
 
 #[test]
-fn live_limits_stand_beside_the_configured_ones_and_drift_is_named_by_file() {
+fn allocatable_names_drift() {
     let machine = Machine::new();
     let shares = 7 * 1_024;
     let weight = (1 + (shares - 2) * 9_999 / 262_142).to_string();
@@ -78,7 +78,7 @@ fn live_limits_stand_beside_the_configured_ones_and_drift_is_named_by_file() {
 }
 
 #[test]
-fn whoever_runs_outside_of_the_three_cgroups_is_counted() {
+fn allocatable_counts_outsiders() {
     let machine = Machine::new();
     machine.cgroup("", &[], &[1, 2, 3]);
     machine.cgroup("user.slice/session", &[], &[10, 11]);
@@ -137,7 +137,7 @@ fn limits(document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn limits_are_written_once_and_taken_back_where_they_still_stand() {
+fn allocatable_apply_and_roll_back() {
     let machine = Machine::new();
     machine.write("cgroup/cgroup.controllers", "cpuset cpu memory hugetlb pids\n");
     unlimited(&machine, "kubepods.slice");
@@ -192,7 +192,7 @@ fn limits_are_written_once_and_taken_back_where_they_still_stand() {
 }
 
 #[test]
-fn what_the_kubelet_would_not_start_with_is_not_applied() {
+fn allocatable_apply_refuses() {
     let machine = Machine::new();
     unlimited(&machine, "kubepods");
     let state = machine.at("state").display().to_string();

@@ -37,7 +37,7 @@ impl Read {
 }
 
 #[test]
-fn own_averages_are_within_half_a_point_of_the_kernels() {
+fn average_matches_recorded_psi() {
     for path in recordings() {
         let reads = load(&path);
         let top = reads.iter().map(|read| read.some().avg10).max().expect("it has lines");

@@ -34,7 +34,7 @@ pub(crate) fn agent_at(step: Step) -> SocketAddr {
 }
 
 #[test]
-fn verbs_print_on_stdout_what_went_well() {
+fn verbs_exit_codes() {
     let made_up = made_up_agent().to_string();
     #[rustfmt::skip]
     let table: &[(&[&str], i32, &str)] = &[
@@ -61,7 +61,7 @@ fn verbs_print_on_stdout_what_went_well() {
 }
 
 #[test]
-fn something_else_on_the_port_is_told_from_an_agent() {
+fn status_of_something_else() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
@@ -79,7 +79,7 @@ fn something_else_on_the_port_is_told_from_an_agent() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn top_reader_leaves() {
     let agent = made_up_agent().to_string();
     let mut top = isobar(&["top", "-o", "ndjson", "--agent", &agent])
         .stdout(Stdio::piped())
@@ -94,7 +94,7 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
-fn doctor_says_what_is_there_and_what_to_do_about_the_rest() {
+fn doctor_findings() {
     let agent = made_up_agent().to_string();
     let got = output(&["doctor", "-o", "json", "--agent", &agent]);
     let diagnosis: Value = serde_json::from_slice(&got.stdout).unwrap();

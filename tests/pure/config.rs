@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> &str {
 const HEAD: &str = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\n";
 
 #[test]
-fn what_cannot_be_read_at_all_is_invalid_input() {
+fn config_unreadable() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = dir.path().join("bytes.yaml");
     fs::write(&bytes, b"kind: \xff").unwrap();
@@ -36,7 +36,7 @@ fn what_cannot_be_read_at_all_is_invalid_input() {
 }
 
 #[test]
-fn what_is_printed_is_taken_again_and_means_the_same() {
+fn config_view_round_trip() {
     let kubelets = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
                     clusterDomain: cluster.local\nevictionHard: {memory.available: 5%}\nmaxPods: 250\n";
     let ours = format!("{HEAD}evictionPressure: [{{scope: system, signal: cpu, threshold: 50}}]\n");
@@ -56,7 +56,7 @@ fn what_is_printed_is_taken_again_and_means_the_same() {
 }
 
 #[test]
-fn the_schema_is_one() {
+fn config_schema() {
     let output = given(&["config", "schema"], "");
     let schema: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(schema["properties"]["maxPods"]["type"], json!(["integer", "null"]));

@@ -43,7 +43,7 @@ fn inputs(parser: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn whatever_was_found_goes_through_every_parser() {
+fn parsers_survive_their_corpus() {
     let mut failed = Vec::new();
     for (parser, trial) in PARSERS {
         let (mut understood, mut refused) = (0, 0);
@@ -65,7 +65,7 @@ fn whatever_was_found_goes_through_every_parser() {
 }
 
 #[test]
-fn every_parser_has_a_fuzz_target_and_a_corpus_and_none_is_left_over() {
+fn parsers_have_target_and_corpus() {
     let parsers: BTreeSet<String> = PARSERS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let archives = parsers.iter().map(|name| format!("{name}.tar.zst"));
     let corpora = parsers.iter().cloned().chain(archives).collect();
@@ -81,7 +81,7 @@ fn every_parser_has_a_fuzz_target_and_a_corpus_and_none_is_left_over() {
 }
 
 #[test]
-fn a_corpus_stays_small() {
+fn corpus_stays_small() {
     for (parser, _) in PARSERS {
         let inputs = inputs(parser);
         let (n, bytes) = (inputs.len(), inputs.iter().map(|(_, bytes)| bytes.len()).sum::<usize>());

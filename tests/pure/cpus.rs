@@ -6,7 +6,7 @@ use serde_json::json;
 const STRICT: &str = "cpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}";
 
 #[test]
-fn processes_of_pods_on_strictly_reserved_cpus_are_found() {
+fn cpus_finds_intruders() {
     let machine = Machine::new();
     let root = machine.at("kubelet").display().to_string();
     let state = r#"{"policyName":"static","defaultCpuSet":"1-3,5-7","checksum":0}"#;
@@ -36,7 +36,7 @@ fn processes_of_pods_on_strictly_reserved_cpus_are_found() {
 }
 
 #[test]
-fn reserved_cpus_are_taken_from_pods_and_given_back() {
+fn cpus_apply_and_roll_back() {
     let machine = Machine::new();
     let root = machine.at("kubelet").display().to_string();
     for cgroup in

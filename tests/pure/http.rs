@@ -35,7 +35,7 @@ fn observing() -> Router {
 }
 
 #[tokio::test]
-async fn every_path_answers_as_documented_before_and_after_the_first_sample() {
+async fn router_paths() {
     let (_publisher, latest) = made_up::publisher();
     let (before, after) = (router(latest), observing());
     #[rustfmt::skip]
@@ -66,7 +66,7 @@ async fn every_path_answers_as_documented_before_and_after_the_first_sample() {
 }
 
 #[tokio::test]
-async fn every_answer_is_hardened_and_readable_by_no_other_origin() {
+async fn router_headers() {
     let router = observing();
     for path in ["/", "/api/v1/snapshot", "/api/v1/stream", "/livez", "/nothing"] {
         let response = get(&router, path).await;
@@ -80,7 +80,7 @@ async fn every_answer_is_hardened_and_readable_by_no_other_origin() {
 }
 
 #[tokio::test]
-async fn a_strangers_name_for_this_machine_is_refused_everywhere() {
+async fn router_refuses_other_hosts() {
     let router = observing();
     #[rustfmt::skip]
     let table = [
@@ -104,7 +104,7 @@ async fn a_strangers_name_for_this_machine_is_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn only_reading_is_possible() {
+async fn router_reads_only() {
     let router = observing();
     for path in ["/", "/api/v1/snapshot", "/api/v1/stream", "/livez", "/readyz"] {
         for (method, want) in [(Method::HEAD, 200), (Method::POST, 405), (Method::DELETE, 405)] {
@@ -118,7 +118,7 @@ async fn only_reading_is_possible() {
 }
 
 #[tokio::test]
-async fn the_snapshot_has_its_own_fields_on_top_and_comes_back_whole() {
+async fn snapshot_document() {
     let (mut publisher, latest) = made_up::publisher();
     made_up::publish(&mut publisher, 3);
     let json = text(get(&router(latest.clone()), "/api/v1/snapshot").await).await;
@@ -149,7 +149,7 @@ async fn the_snapshot_has_its_own_fields_on_top_and_comes_back_whole() {
 }
 
 #[tokio::test]
-async fn readyz_lists_each_capability_with_reason_and_remedy() {
+async fn readyz_verbose() {
     let got = text(get(&observing(), "/readyz?verbose").await).await;
     let want = "[+]sample ok: tick 3\n\
         [+]sched_switch attached: tp_btf\n\
@@ -163,7 +163,7 @@ async fn readyz_lists_each_capability_with_reason_and_remedy() {
 }
 
 #[tokio::test]
-async fn livez_fails_once_the_sampler_is_silent_for_more_than_ten_seconds() {
+async fn livez_silent_sampler() {
     #[rustfmt::skip]
     let table = [
         // seconds since the last sample, status
@@ -183,7 +183,7 @@ async fn livez_fails_once_the_sampler_is_silent_for_more_than_ten_seconds() {
 }
 
 #[tokio::test]
-async fn the_stream_gives_the_newest_view_at_once_and_a_slow_reader_skips() {
+async fn stream_newest_first() {
     let (mut publisher, latest) = made_up::publisher();
     made_up::publish(&mut publisher, 1);
     let mut body = get(&router(latest), "/api/v1/stream").await.into_body();
@@ -200,7 +200,7 @@ async fn next(body: &mut Body) -> String {
 }
 
 #[tokio::test]
-async fn the_seventeenth_stream_is_refused_until_another_ends() {
+async fn stream_limit() {
     let router = observing();
     let mut open = Vec::new();
     for _ in 0..16 {
@@ -214,7 +214,7 @@ async fn the_seventeenth_stream_is_refused_until_another_ends() {
 }
 
 #[tokio::test]
-async fn the_stream_stays_small_on_a_node_of_many_cgroups() {
+async fn stream_size() {
     let (mut publisher, latest) = made_up::publisher();
     let mut snapshot: Snapshot = made_up::snapshot(1);
     for id in 1_000..3_000 {
@@ -238,7 +238,7 @@ async fn the_stream_stays_small_on_a_node_of_many_cgroups() {
 }
 
 #[tokio::test]
-async fn oom_kills_are_remembered_by_name_newest_first_and_not_for_ever() {
+async fn oom_kills_remembered() {
     let (mut publisher, latest) = made_up::publisher();
     made_up::publish(&mut publisher, 3);
     let kill = made_up::snapshot(3).oom_kills.remove(0);

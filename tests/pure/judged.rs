@@ -39,7 +39,7 @@ fn decisions(file: &Path, more: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn what_virtual_machines_recorded_is_judged_the_same_for_ever() {
+fn replay_kept_recordings() {
     for file in recordings() {
         let got = replay(&file, &["--check"]);
         let told = text(&got.stdout) + &text(&got.stderr);
@@ -48,7 +48,7 @@ fn what_virtual_machines_recorded_is_judged_the_same_for_ever() {
 }
 
 #[test]
-fn a_throttled_pod_and_a_contended_node_differ_by_contention_and_not_by_raw_psi() {
+fn replay_throttled_and_contended() {
     const CPU: &str = "KubepodsCPUContentionPressure";
     let raw = data("raw-psi.yaml");
     let mut seen = BTreeMap::new();
@@ -67,7 +67,7 @@ fn a_throttled_pod_and_a_contended_node_differ_by_contention_and_not_by_raw_psi(
 }
 
 #[test]
-fn the_pod_that_leaks_is_named_before_the_kernel_kills_it() {
+fn replay_leak_names_the_pod() {
     let file = data("recordings").join("judged-leak-6.12.isobar");
     let decisions = decisions(&file, &[]);
     let actions = |decision: &Value| decision["actions"].as_array().unwrap().clone();

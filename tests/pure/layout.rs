@@ -163,7 +163,7 @@ fn hold(what_to_do: &str, broken: impl IntoIterator<Item = String>) {
 }
 
 #[test]
-fn imports_go_one_way() {
+fn layout_imports_go_one_way() {
     for source in ["monitor/src", "monitor/core/src"].into_iter().flat_map(sources) {
         let module = module(&source.path);
         let first = module[0];
@@ -190,7 +190,7 @@ fn imports_go_one_way() {
 }
 
 #[test]
-fn only_the_loader_knows_aya() {
+fn layout_only_the_loader_knows_aya() {
     let all = CRATES.into_iter().flat_map(sources);
     for source in all.filter(|source| !source.path.starts_with(LOADER)) {
         let todo =
@@ -201,7 +201,7 @@ fn only_the_loader_knows_aya() {
 }
 
 #[test]
-fn the_host_is_never_linked_with_the_kernel_sides_memcpy() {
+fn layout_no_memcpy_of_the_kernel_side() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../monitor-ebpf/Cargo.toml");
     let text = fs::read_to_string(manifest).unwrap();
     let section = |word: &str| {
@@ -219,7 +219,7 @@ fn the_host_is_never_linked_with_the_kernel_sides_memcpy() {
 }
 
 #[test]
-fn only_the_clock_reads_time() {
+fn layout_only_the_clock_reads_time() {
     let all = CRATES.into_iter().flat_map(sources);
     for source in all.filter(|source| source.path != CLOCK) {
         let todo = format!("only {CLOCK} reads time: take a `Moment` as an argument");
@@ -234,7 +234,7 @@ fn only_the_clock_reads_time() {
 }
 
 #[test]
-fn the_core_is_made_of_integers() {
+fn layout_core_of_integers() {
     // A test may weigh its random inputs.
     let core = ["monitor/core/src/model", "monitor/core/src/policy"].into_iter().flat_map(sources);
     for source in core.filter(|s| !s.path.contains("/tests") && s.path != FRACTION) {
@@ -257,7 +257,7 @@ fn the_core_is_made_of_integers() {
 }
 
 #[test]
-fn every_file_is_read_at_one_sitting() {
+fn layout_file_length() {
     let others = ["monitor-ebpf/src", "xtask/src", "fuzz", "tests"];
     for source in CRATES.into_iter().chain(others).flat_map(sources) {
         let n = source.text.lines().count();
@@ -270,7 +270,7 @@ fn every_file_is_read_at_one_sitting() {
 }
 
 #[test]
-fn the_kernel_side_says_under_which_licence_it_may_be_loaded() {
+fn layout_kernel_side_licence() {
     for source in sources("monitor-ebpf/src") {
         let first = source.text.lines().next();
         let want = "// SPDX-License-Identifier: GPL-2.0-only OR MIT";
@@ -279,7 +279,7 @@ fn the_kernel_side_says_under_which_licence_it_may_be_loaded() {
 }
 
 #[test]
-fn what_breaks_a_rule_is_seen() {
+fn layout_sees_what_breaks_a_rule() {
     #[rustfmt::skip]
     let table: &[(&str, &[&str])] = &[
         // code, modules named

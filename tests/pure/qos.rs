@@ -6,7 +6,7 @@ use crate::program::{isobar, text};
 use serde_json::{Value, json};
 
 #[test]
-fn qos_tells_a_sandbox_by_its_score_and_a_gap_by_its_file() {
+fn qos_sandbox_and_gap() {
     const UID: &str = "7a1e5b1c-9d3f-4c58-8a86-2f0d4b7c6e19";
     let dir = tempfile::tempdir().unwrap();
     let pod = dir

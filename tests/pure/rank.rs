@@ -20,7 +20,7 @@ fn keys(candidate: &Value) -> String {
 }
 
 #[test]
-fn the_documented_scenario_is_read_as_documented() {
+fn rank_documented_scenario() {
     let policy = include_str!("../../docs/policy.md");
     let section = policy.split("### A scenario").nth(1).unwrap();
     let scenario = section.split("```").nth(1).unwrap().strip_prefix("yaml\n").unwrap();
@@ -46,7 +46,7 @@ fn the_documented_scenario_is_read_as_documented() {
 }
 
 #[test]
-fn a_hostile_name_does_no_harm_to_a_terminal() {
+fn rank_hostile_name() {
     let got = given(&["rank", "-f", "-"], "pods: [{name: \"a\\e[2Jb\", critical: true}]");
     let stdout = String::from_utf8(got.stdout).unwrap();
     assert!(stdout.contains('a') && !stdout.contains('\x1b'), "{stdout:?}");

@@ -79,7 +79,7 @@ fn assert_same(frames: &[Recorded], samples: &[Sample]) {
 
 proptest! {
     #[test]
-    fn any_sequence_of_samples_is_read_as_it_was_written(
+    fn journal_round_trip(
         seed in any::<u64>(), n in 1_u64..12, reload in 0_u64..12,
     ) {
         let dir = TempDir::new().unwrap();
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_byte_is_told_or_harmless_and_never_a_panic(
+    fn recording_flipped_byte(
         seed in any::<u64>(), at in any::<prop::sample::Index>(), flip in 1_u8..,
     ) {
         let dir = TempDir::new().unwrap();
@@ -123,7 +123,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_cut_off_anywhere_is_read_up_to_its_last_whole_line() {
+fn recording_cut_off() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("r");
     let samples = anything_for(5, 3);
@@ -147,7 +147,7 @@ fn a_file_cut_off_anywhere_is_read_up_to_its_last_whole_line() {
 }
 
 #[test]
-fn of_a_chapter_that_is_damaged_the_others_are_read() {
+fn recording_damaged_chapter() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("r");
     let samples = anything_for(9, 5);
@@ -178,7 +178,7 @@ const BYTES_PER_TICK: u64 = (512 << 20) / 86_400;
 const CHAPTER: u64 = 600;
 
 #[test]
-fn a_node_of_500_cgroups_fills_no_more_than_it_may() {
+fn journal_bytes_a_day() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("r");
     let mut node = Node::new();
@@ -231,7 +231,7 @@ fn names(dir: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn no_more_is_kept_than_was_asked_for_and_what_is_kept_is_whole() {
+fn journal_bounds() {
     let samples = noisy(240);
     let (mib, hour) = (Bytes(1 << 20), Nanos(3_600 * Nanos::SECOND.0));
     #[rustfmt::skip]
@@ -268,7 +268,7 @@ fn no_more_is_kept_than_was_asked_for_and_what_is_kept_is_whole() {
 }
 
 #[test]
-fn what_is_there_is_never_overwritten() {
+fn journal_never_overwrites() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("r");
     let samples = noisy(6);
@@ -315,7 +315,7 @@ fn what_is_there_is_never_overwritten() {
 }
 
 #[test]
-fn when_it_cannot_be_written_any_more_recording_stops_and_says_so_once() {
+fn journal_stops_once_full() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("gone/r");
     fs::create_dir(path.parent().unwrap()).unwrap();

@@ -93,7 +93,7 @@ fn judged(path: &Path, other: Option<Settings>) -> (Vec<u64>, Vec<u64>) {
 
 proptest! {
     #[test]
-    fn a_recording_gives_the_same_bytes_again_from_any_of_its_headers(
+    fn replay_same_bytes(
         seed in any::<u64>(), first in 1_u64..6, second in 6_u64..10,
     ) {
         let dir = TempDir::new().unwrap();
@@ -118,7 +118,7 @@ proptest! {
 }
 
 #[test]
-fn decisions_are_printed_one_a_line_in_the_bytes_that_were_recorded() {
+fn replay_prints_recorded_bytes() {
     let dir = TempDir::new().unwrap();
     let path = recorded(&dir);
     let got = isobar(&path, &[]);
@@ -145,7 +145,7 @@ fn decisions_are_printed_one_a_line_in_the_bytes_that_were_recorded() {
 }
 
 #[test]
-fn check_tells_the_first_difference_with_both_sides() {
+fn replay_check_difference() {
     let dir = TempDir::new().unwrap();
     let path = recorded(&dir);
     let same = isobar(&path, &["--check"]);
@@ -175,7 +175,7 @@ fn check_tells_the_first_difference_with_both_sides() {
 }
 
 #[test]
-fn another_configuration_shows_what_it_would_have_decided_and_nothing_else() {
+fn replay_other_configuration() {
     let dir = TempDir::new().unwrap();
     let path = recorded(&dir);
     let (same, differ) = judged(&path, Some(Settings { generation: 99, ..settings(60) }));
@@ -216,7 +216,7 @@ fn another_configuration_shows_what_it_would_have_decided_and_nothing_else() {
 }
 
 #[test]
-fn whatever_is_no_recording_is_refused_with_a_way_out() {
+fn replay_refuses() {
     let dir = TempDir::new().unwrap();
     let whole = fs::read(recorded(&dir)).unwrap();
     let plain = text(&zstd::decode_all(&whole[..]).unwrap());
@@ -250,7 +250,7 @@ fn whatever_is_no_recording_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn a_recording_that_was_cut_off_is_judged_as_far_as_it_goes_and_the_cut_is_told() {
+fn replay_cut_off() {
     let dir = TempDir::new().unwrap();
     let path = recorded(&dir);
     let whole = fs::read(&path).unwrap();
@@ -266,7 +266,7 @@ fn a_recording_that_was_cut_off_is_judged_as_far_as_it_goes_and_the_cut_is_told(
 }
 
 #[test]
-fn what_another_version_recorded_besides_is_passed_over_with_one_notice() {
+fn replay_newer_version() {
     let dir = TempDir::new().unwrap();
     let path = recorded(&dir);
     let lines = text(&zstd::decode_all(fs::File::open(&path).unwrap()).unwrap());
@@ -283,7 +283,7 @@ fn what_another_version_recorded_besides_is_passed_over_with_one_notice() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn replay_reader_leaves() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("rec");
     record(&path, &rising(400), &[]);

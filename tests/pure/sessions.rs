@@ -15,7 +15,7 @@ use isobar_core::policy::engine::Step;
 use trycmd::TestCases;
 
 #[test]
-fn sessions_print_what_their_files_show() {
+fn sessions_match_their_files() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let readme = fs::read_to_string(repository.join("README.md")).unwrap();
@@ -29,7 +29,7 @@ fn sessions_print_what_their_files_show() {
 }
 
 #[test]
-fn explain_prints_what_its_file_shows() {
+fn explain_of_a_leak() {
     let recording = Recording::open(&data("recordings/judged-leak-6.12.isobar")).unwrap();
     let acted = Replay::new(recording, None).find_map(|replayed| match replayed.unwrap() {
         Replayed::Tick(tick) => (!tick.decision.actions.is_empty()).then_some(tick.decision),

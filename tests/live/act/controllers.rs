@@ -59,7 +59,7 @@ fn current(group: &Cgroup) -> u64 {
 }
 
 #[test]
-fn memory_of_who_is_killed_comes_back_and_is_told() {
+fn kill_frees_memory() {
     let Some(group) = with(&["memory"], "freed") else { return };
     hold(&group, 64);
     let (mut actor, _state) = actor();
@@ -72,7 +72,7 @@ fn memory_of_who_is_killed_comes_back_and_is_told() {
 }
 
 #[test]
-fn memory_is_held_and_let_go_again() {
+fn squeeze_memory() {
     let Some(group) = with(&["memory"], "high") else { return };
     hold(&group, 64);
     let (mut actor, _state) = actor();
@@ -96,7 +96,7 @@ fn memory_is_held_and_let_go_again() {
 }
 
 #[test]
-fn a_weight_is_what_the_kernel_takes() {
+fn squeeze_weight_on_the_kernel() {
     let Some(group) = with(&["cpu"], "weight") else { return };
     let (mut actor, _state) = actor();
     for (before, held) in [("100", "10"), ("39", "3"), ("1", "1")] {
@@ -113,7 +113,7 @@ fn a_weight_is_what_the_kernel_takes() {
 }
 
 #[test]
-fn what_nobody_needs_is_taken_back_and_what_is_needed_is_not() {
+fn reclaim_on_the_kernel() {
     let Some(group) = with(&["memory"], "reclaim") else { return };
     let action = |mib: u64| {
         let action = against(MEMORY, Reclaim, group.target());

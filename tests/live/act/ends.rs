@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::place::{Cgroup, action, actor, enforced, settle, wait};
 
 #[test]
-fn a_victim_that_forks_while_it_dies_is_ended_with_all_its_children() {
+fn kill_forking_victim() {
     for is_prepared in [false, true] {
         let Some(group) = Cgroup::new("forks") else { return };
         group.spawn("while :; do sleep 5 & done");
@@ -31,7 +31,7 @@ fn a_victim_that_forks_while_it_dies_is_ended_with_all_its_children() {
 }
 
 #[test]
-fn who_came_after_it_was_prepared_is_ended_with_the_others() {
+fn kill_late_comers() {
     let Some(group) = Cgroup::new("late") else { return };
     group.spawn("exec sleep 100");
     group.wait_for(1);
@@ -49,7 +49,7 @@ fn who_came_after_it_was_prepared_is_ended_with_the_others() {
 }
 
 #[test]
-fn who_ended_after_it_was_prepared_is_not_counted_with_those_who_were_ended() {
+fn kill_counts_its_own() {
     let Some(group) = Cgroup::new("early") else { return };
     (0..3).for_each(|_| group.spawn("exec sleep 100"));
     group.wait_for(3);
@@ -64,7 +64,7 @@ fn who_ended_after_it_was_prepared_is_not_counted_with_those_who_were_ended() {
 }
 
 #[test]
-fn a_frozen_cgroup_is_ended_as_it_is() {
+fn kill_frozen() {
     let Some(group) = Cgroup::new("frozen") else { return };
     group.spawn("exec sleep 100");
     group.wait_for(1);
@@ -78,7 +78,7 @@ fn a_frozen_cgroup_is_ended_as_it_is() {
 }
 
 #[test]
-fn a_dry_run_goes_the_same_way_and_ends_nobody() {
+fn kill_dry_run() {
     let Some(group) = Cgroup::new("dry") else { return };
     group.spawn("exec sleep 100");
     group.wait_for(1);
@@ -94,7 +94,7 @@ fn a_dry_run_goes_the_same_way_and_ends_nobody() {
 }
 
 #[test]
-fn who_does_not_end_when_asked_is_ended_when_the_grace_is_over() {
+fn stop_grace_over() {
     let Some(group) = Cgroup::new("deaf") else { return };
     group.spawn("trap '' TERM; while :; do sleep 0.1; done");
     wait("it is deaf", || group.pids().len() == 2);
@@ -119,7 +119,7 @@ fn who_does_not_end_when_asked_is_ended_when_the_grace_is_over() {
 }
 
 #[test]
-fn a_grace_does_not_run_out_while_nobody_watches() {
+fn stop_grace_watched() {
     let Some(group) = Cgroup::new("hole") else { return };
     group.spawn("trap '' TERM; while :; do sleep 0.1; done");
     wait("it is deaf", || group.pids().len() == 2);
@@ -135,7 +135,7 @@ fn a_grace_does_not_run_out_while_nobody_watches() {
 }
 
 #[test]
-fn who_ends_when_asked_is_left_to_end() {
+fn stop_ends_when_asked() {
     let Some(group) = Cgroup::new("polite") else { return };
     let left = tempfile::NamedTempFile::new().unwrap();
     let note = left.path().display();
@@ -155,7 +155,7 @@ fn who_ends_when_asked_is_left_to_end() {
 }
 
 #[test]
-fn a_kill_takes_over_from_a_stop_that_takes_too_long() {
+fn kill_takes_over_from_stop() {
     let Some(group) = Cgroup::new("both") else { return };
     group.spawn("trap '' TERM; while :; do sleep 0.1; done");
     wait("it is deaf", || group.pids().len() == 2);
@@ -168,7 +168,7 @@ fn a_kill_takes_over_from_a_stop_that_takes_too_long() {
 }
 
 #[test]
-fn nothing_follows_on_a_step_that_is_no_longer_enforced() {
+fn stop_no_longer_enforced() {
     let Some(group) = Cgroup::new("called-off") else { return };
     group.spawn("trap '' TERM; while :; do sleep 0.1; done");
     wait("it is deaf", || group.pids().len() == 2);

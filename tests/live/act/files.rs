@@ -58,7 +58,7 @@ impl Tree {
 }
 
 #[test]
-fn who_is_held_back_loses_no_more_than_an_eighth_and_nothing_that_was_promised() {
+fn squeeze_memory_by_an_eighth() {
     #[rustfmt::skip]
     let table = [
         // current, wanted, memory.low, memory.min, memory.high before, written
@@ -96,7 +96,7 @@ fn who_is_held_back_loses_no_more_than_an_eighth_and_nothing_that_was_promised()
 }
 
 #[test]
-fn a_weight_is_cut_to_a_tenth_and_put_back() {
+fn squeeze_weight_by_a_tenth() {
     #[rustfmt::skip]
     let table = [
         // because of, cpu.weight, io.weight, written: cpu.weight, io.weight
@@ -126,7 +126,7 @@ fn a_weight_is_cut_to_a_tenth_and_put_back() {
 }
 
 #[test]
-fn what_another_agent_wrote_is_undone_by_the_next() {
+fn squeeze_undone_by_the_next_agent() {
     let tree =
         Tree::new(&[("cpu.weight", "100"), ("memory.high", "max"), ("memory.current", "8388608")]);
     let (mut first, state) = actor_of(tree.root.path());
@@ -148,7 +148,7 @@ fn what_another_agent_wrote_is_undone_by_the_next() {
 }
 
 #[test]
-fn who_is_held_for_two_reasons_is_let_go_with_the_second() {
+fn squeeze_for_two_reasons() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, _state) = actor_of(tree.root.path());
     assert_eq!(actor.take(&tree.squeeze(7, CPU, None)).result, Done);
@@ -165,7 +165,7 @@ fn who_is_held_for_two_reasons_is_let_go_with_the_second() {
 }
 
 #[test]
-fn what_somebody_else_has_written_since_is_left_to_them() {
+fn squeeze_changed_by_others() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, _state) = actor_of(tree.root.path());
     actor.take(&tree.squeeze(7, CPU, None));
@@ -182,7 +182,7 @@ fn what_somebody_else_has_written_since_is_left_to_them() {
 }
 
 #[test]
-fn a_dry_run_says_what_it_would_write_and_writes_nothing() {
+fn squeeze_dry_run() {
     let tree =
         Tree::new(&[("cpu.weight", "100"), ("memory.reclaim", ""), ("memory.current", "8388608")]);
     let (mut actor, state) = actor_of(tree.root.path());
@@ -203,7 +203,7 @@ fn a_dry_run_says_what_it_would_write_and_writes_nothing() {
 }
 
 #[test]
-fn what_the_kernel_lacks_or_refuses_is_named_with_the_way_out() {
+fn squeeze_refused() {
     let full = [("memory.current", "8388608"), ("memory.high", "max"), ("cpu.weight", "100")];
     #[rustfmt::skip]
     let table = [
@@ -233,7 +233,7 @@ fn what_the_kernel_lacks_or_refuses_is_named_with_the_way_out() {
 }
 
 #[test]
-fn nothing_is_written_that_could_not_be_undone() {
+fn squeeze_only_if_undoable() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, state) = actor_of(tree.root.path());
     // The directory's place is taken by a file.
@@ -248,7 +248,7 @@ fn nothing_is_written_that_could_not_be_undone() {
 }
 
 #[test]
-fn what_could_not_be_undone_is_left_over_and_not_forgotten() {
+fn squeeze_left_over() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, _state) = actor_of(tree.root.path());
     actor.take(&tree.squeeze(7, CPU, None));
@@ -263,7 +263,7 @@ fn what_could_not_be_undone_is_left_over_and_not_forgotten() {
 }
 
 #[test]
-fn a_cgroup_that_is_gone_is_forgotten() {
+fn squeeze_cgroup_gone() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, state) = actor_of(tree.root.path());
     actor.take(&tree.squeeze(7, CPU, None));
@@ -277,7 +277,7 @@ fn a_cgroup_that_is_gone_is_forgotten() {
 }
 
 #[test]
-fn means_are_what_the_files_of_some_cgroup_offer() {
+fn means_of_files() {
     #[rustfmt::skip]
     let table = [
         // the file that is there, step, it can be taken
@@ -297,7 +297,7 @@ fn means_are_what_the_files_of_some_cgroup_offer() {
 }
 
 #[test]
-fn reclaim_asks_for_pieces_until_it_has_all_or_its_time_is_over() {
+fn reclaim_in_pieces() {
     #[rustfmt::skip]
     let table = [
         // wanted in MiB, time in ms, how it ends
@@ -321,7 +321,7 @@ fn reclaim_asks_for_pieces_until_it_has_all_or_its_time_is_over() {
 }
 
 #[test]
-fn what_went_before_a_kill_is_not_told_as_its_doing() {
+fn kill_outcome_after_stop() {
     for is_prepared in [false, true] {
         let tree = Tree::new(&[("memory.current", &(100 * MIB).to_string()), ("cgroup.kill", "")]);
         let (mut actor, _state) = actor_of(tree.root.path());
@@ -336,7 +336,7 @@ fn what_went_before_a_kill_is_not_told_as_its_doing() {
 }
 
 #[test]
-fn what_could_not_be_undone_is_tried_again_and_told_when_it_is() {
+fn squeeze_undo_again() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, _state) = actor_of(tree.root.path());
     actor.take(&tree.squeeze(7, CPU, None));
@@ -356,7 +356,7 @@ fn what_could_not_be_undone_is_tried_again_and_told_when_it_is() {
 }
 
 #[test]
-fn whoever_cannot_be_told_from_process_1_or_isobar_is_neither_held_back_nor_ended() {
+fn act_spares_init_and_isobar() {
     use StepKind::{KillContainers, Reclaim, Squeeze, StopContainers};
     let own = std::process::id().to_string();
     let hidden = "1 processes of /busy are in a PID namespace that this one does not show";

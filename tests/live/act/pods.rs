@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::place::{Cgroup, Pod, action, actor, enforced, mount, options, settle, wait};
 
 #[test]
-fn the_sandbox_is_spared_whether_or_not_the_api_names_the_containers() {
+fn kill_spares_the_sandbox() {
     let named = || vec![format!("containerd://{}", Pod::CONTAINER)];
     #[rustfmt::skip]
     let table = [
@@ -38,7 +38,7 @@ fn the_sandbox_is_spared_whether_or_not_the_api_names_the_containers() {
 }
 
 #[test]
-fn the_pods_of_a_group_are_ended_together() {
+fn kill_a_group() {
     let Some(root) = Cgroup::new("group") else { return };
     let (one, other) = (root.child("one"), root.child("other"));
     let pods = [Pod::new(&one), Pod::new(&other)];
@@ -56,7 +56,7 @@ fn the_pods_of_a_group_are_ended_together() {
 }
 
 #[test]
-fn a_container_that_has_gone_keeps_nobody_else_alive() {
+fn kill_with_a_container_gone() {
     for step in [StopContainers, KillContainers] {
         let Some(root) = Cgroup::new("gone") else { return };
         let pod = Pod::new(&root);
@@ -85,7 +85,7 @@ fn a_container_that_has_gone_keeps_nobody_else_alive() {
 }
 
 #[test]
-fn where_nothing_can_be_told_from_a_sandbox_nothing_is_ended() {
+fn kill_nothing_like_a_sandbox() {
     let Some(root) = Cgroup::new("lone") else { return };
     let pod = Pod::new(&root);
     let (mut actor, _state) = actor();
@@ -161,7 +161,7 @@ impl Drop for Told {
 }
 
 #[test]
-fn a_pod_that_the_kubelet_holds_critical_is_not_ended_whoever_knows_of_it() {
+fn kill_refuses_critical_pods() {
     let critical = "-997, which the kubelet gives to pods that are critical to the node";
     #[rustfmt::skip]
     let table = [
@@ -181,7 +181,7 @@ fn a_pod_that_the_kubelet_holds_critical_is_not_ended_whoever_knows_of_it() {
 }
 
 #[test]
-fn who_calls_itself_a_sandbox_and_holds_memory_is_none() {
+fn kill_false_sandbox() {
     #[rustfmt::skip]
     let table = [
         // name, oom_score_adj, held, result

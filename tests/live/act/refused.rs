@@ -12,7 +12,7 @@ use isobar_core::model::decision::{StepKind, Target};
 use super::place::{Cgroup, action, actor, enforced, mount, options};
 
 #[test]
-fn a_path_used_again_hits_no_stranger() {
+fn kill_path_used_again() {
     let Some(group) = Cgroup::new("again") else { return };
     group.spawn("exec sleep 100");
     group.wait_for(1);
@@ -33,7 +33,7 @@ fn a_path_used_again_hits_no_stranger() {
 }
 
 #[test]
-fn one_that_was_removed_after_it_was_prepared_hits_nobody() {
+fn kill_removed_after_prepare() {
     let Some(group) = Cgroup::new("reused") else { return };
     let child = group.child("same");
     let (target, path) = (child.target(), child.dir.clone());
@@ -49,7 +49,7 @@ fn one_that_was_removed_after_it_was_prepared_hits_nobody() {
 }
 
 #[test]
-fn nothing_is_done_to_what_is_never_touched_nor_above_or_below_it() {
+fn act_never_touch() {
     let Some(group) = Cgroup::new("never") else { return };
     let kept = group.child("kept");
     let below = kept.child("below");
@@ -84,7 +84,7 @@ fn nothing_is_done_to_what_is_never_touched_nor_above_or_below_it() {
 }
 
 #[test]
-fn a_target_without_a_cgroup_or_with_an_odd_path_is_refused() {
+fn act_refuses_odd_targets() {
     let Some(group) = Cgroup::new("odd") else { return };
     group.spawn("exec sleep 100");
     group.wait_for(1);
@@ -110,7 +110,7 @@ fn a_target_without_a_cgroup_or_with_an_odd_path_is_refused() {
 }
 
 #[test]
-fn an_actor_is_not_opened_where_it_could_not_act_or_remember() {
+fn actor_open_refuses() {
     let state = tempfile::tempdir().unwrap();
     let root = tempfile::tempdir().unwrap();
     let fine = options(root.path(), state.path());

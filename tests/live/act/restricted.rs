@@ -46,7 +46,7 @@ fn lose_write() -> bool {
 }
 
 #[test]
-fn whoever_may_not_signal_is_told_what_is_missing() {
+fn kill_without_capability() {
     let Some(group) = Cgroup::new("eperm") else { return };
     group.spawn("exec sleep 100");
     group.wait_for(1);
@@ -67,7 +67,7 @@ fn whoever_may_not_signal_is_told_what_is_missing() {
 }
 
 #[test]
-fn where_cgroups_are_read_only_each_process_is_ended_by_itself_however_it_forks() {
+fn kill_read_only_cgroups() {
     let Some(group) = Cgroup::new("erofs") else { return };
     let below = group.child("below");
     below.spawn("exec sleep 100");
@@ -85,7 +85,7 @@ fn where_cgroups_are_read_only_each_process_is_ended_by_itself_however_it_forks(
 }
 
 #[test]
-fn what_is_frozen_is_thawed_where_the_kernel_cannot_end_it_at_once() {
+fn kill_thaws() {
     let Some(group) = Cgroup::new("old") else { return };
     group.spawn("exec sleep 100");
     group.wait_for(1);

@@ -80,7 +80,7 @@ impl Server {
 }
 
 #[test]
-fn a_victim_that_cannot_end_yet_is_told_of_at_once_and_again_when_it_has() {
+fn kill_stuck_victim() {
     let Some(group) = Cgroup::new("stuck") else { return };
     let Some(mut server) = Server::open() else { return };
     let place = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ fn a_victim_that_cannot_end_yet_is_told_of_at_once_and_again_when_it_has() {
 }
 
 #[test]
-fn a_victim_that_waits_for_its_child_to_begin_is_ended_at_once() {
+fn kill_vfork_parent() {
     let Some(group) = Cgroup::new("vfork") else { return };
     let clone = || {
         // SAFETY: as fork does, clone copies this process; the parent goes on when the child has

@@ -83,7 +83,7 @@ fn total_of(read: &Sample, path: &str) -> Option<Micros> {
 }
 
 #[test]
-fn births_and_deaths_are_seen_in_the_tick_that_follows_them() {
+fn sampler_births_and_deaths() {
     let fake = Fake::new();
     let mut sampler = sampler(fake.root());
     let steps: [(&[&str], &[&str], &[&str]); 6] = [
@@ -107,7 +107,7 @@ fn births_and_deaths_are_seen_in_the_tick_that_follows_them() {
 }
 
 #[test]
-fn a_cgroup_whose_descriptors_are_kept_is_read_anew_each_tick() {
+fn sampler_kept_descriptors() {
     let fake = Fake::new();
     fake.make("/a");
     let mut sampler = sampler(fake.root());
@@ -124,7 +124,7 @@ fn a_cgroup_whose_descriptors_are_kept_is_read_anew_each_tick() {
 }
 
 #[test]
-fn a_setting_is_read_within_ten_ticks_and_carried_in_between() {
+fn sampler_setting_within_ten_ticks() {
     let fake = Fake::new();
     fake.make("/a");
     let mut sampler = sampler(fake.root());
@@ -137,7 +137,7 @@ fn a_setting_is_read_within_ten_ticks_and_carried_in_between() {
 }
 
 #[test]
-fn a_setting_that_could_not_be_read_is_read_and_told_again_each_tick() {
+fn sampler_setting_unread() {
     let fake = Fake::new();
     fake.make("/a");
     fake.write("/a/memory.max", "??\n");
@@ -154,7 +154,7 @@ fn a_setting_that_could_not_be_read_is_read_and_told_again_each_tick() {
 }
 
 #[test]
-fn pressure_is_not_read_twice_within_a_second() {
+fn sampler_pressure_once_a_second() {
     let fake = Fake::new();
     fake.make("/a");
     let mut sampler = sampler(fake.root());
@@ -174,7 +174,7 @@ fn pressure_is_not_read_twice_within_a_second() {
 }
 
 #[test]
-fn a_cgroup_that_neither_runs_nor_waits_is_read_again_at_its_turn_or_when_it_runs() {
+fn sampler_quiet_cgroup() {
     let fake = Fake::new();
     fake.make("/a");
     let mut sampler = sampler(fake.root());
@@ -200,7 +200,7 @@ fn a_cgroup_that_neither_runs_nor_waits_is_read_again_at_its_turn_or_when_it_run
 }
 
 #[test]
-fn a_cgroup_is_not_quiet_while_anything_moves_or_is_amiss() {
+fn sampler_not_quiet() {
     let zero = "some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
     #[rustfmt::skip]
     let table = [
@@ -233,7 +233,7 @@ fn a_cgroup_is_not_quiet_while_anything_moves_or_is_amiss() {
 }
 
 #[test]
-fn a_pressure_file_that_failed_is_told_until_it_may_be_read_again() {
+fn sampler_pressure_failed() {
     let fake = Fake::new();
     fake.make("/a");
     fake.write("/a/cpu.pressure", "??\n");
@@ -256,7 +256,7 @@ fn a_pressure_file_that_failed_is_told_until_it_may_be_read_again() {
 }
 
 #[test]
-fn a_controller_that_is_switched_off_and_on_is_followed() {
+fn sampler_controller_switched() {
     let fake = Fake::new();
     fake.make("/a");
     let mut sampler = sampler(fake.root());
@@ -286,7 +286,7 @@ fn a_controller_that_is_switched_off_and_on_is_followed() {
 }
 
 #[test]
-fn a_kernel_without_pressure_is_one_gap_that_says_what_to_boot_with() {
+fn sampler_kernel_without_psi() {
     let fake = Fake::new();
     fake.make("/a");
     for dir in ["", "/a"] {
@@ -311,7 +311,7 @@ fn a_kernel_without_pressure_is_one_gap_that_says_what_to_boot_with() {
 }
 
 #[test]
-fn a_node_file_that_is_missing_or_torn_is_a_gap_and_no_more() {
+fn sampler_node_file_missing_or_torn() {
     let fake = Fake::new();
     let proc = node_without_pressure();
     fs::remove_file(proc.path().join("sys/kernel/pid_max")).unwrap();
@@ -336,7 +336,7 @@ fn a_node_file_that_is_missing_or_torn_is_a_gap_and_no_more() {
 }
 
 #[test]
-fn a_machine_that_cannot_be_read_at_all_is_an_error_that_says_why() {
+fn sampler_open_refuses() {
     let empty = tempfile::tempdir().unwrap();
     let open = |proc: &Path, cgroup: Option<&Path>| {
         Sampler::open(&Roots {
@@ -354,7 +354,7 @@ fn a_machine_that_cannot_be_read_at_all_is_an_error_that_says_why() {
 }
 
 #[test]
-fn thousands_of_cgroups_that_fail_alike_are_told_a_few_times() {
+fn sampler_many_equal_gaps() {
     let fake = Fake::new();
     for n in 0..30 {
         fake.make(&format!("/{n}"));

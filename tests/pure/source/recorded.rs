@@ -15,7 +15,7 @@ const STATIC: &str = "3f1a9c0e8b7d6a5f4e3d2c1b0a998877";
 const ID: &str = "0f3c9d51e6a84b27c0d1f2e3948576a1b2c3d4e5f60718293a4b5c6d7e8f9012";
 
 #[test]
-fn a_kubernetes_node_reads_the_same_under_both_drivers() {
+fn sampler_both_drivers() {
     let burstable = QosClass::Burstable;
     for (tree, runtime) in
         [("cgroup-systemd", Runtime::Containerd), ("cgroup-cgroupfs", Runtime::Unknown)]
@@ -45,7 +45,7 @@ fn a_kubernetes_node_reads_the_same_under_both_drivers() {
 }
 
 #[test]
-fn every_file_of_a_container_is_read() {
+fn sampler_container_files() {
     let read = sample(&mut sampler(&data("cgroup-cgroupfs")), 1);
     let container = cgroup(&read, &format!("/kubepods/burstable/pod{UID}/{ID}"));
     let pod = cgroup(&read, &format!("/kubepods/burstable/pod{UID}"));
@@ -81,7 +81,7 @@ fn every_file_of_a_container_is_read() {
 }
 
 #[test]
-fn torn_and_new_lines_are_told_and_cost_no_other_reading() {
+fn sampler_torn_and_new_lines() {
     let root = data("cgroup-torn");
     let read = sample(&mut sampler(&root), 1);
     assert_eq!(paths(&read), ["/", "/good", "/newer", "/torn"]);
@@ -117,7 +117,7 @@ fn torn_and_new_lines_are_told_and_cost_no_other_reading() {
 }
 
 #[test]
-fn what_is_switched_off_is_told_once_where_it_is_decided() {
+fn sampler_switched_off_told_once() {
     let root = data("cgroup-partial");
     let mut sampler = sampler(&root);
     for tick in 1..=12 {
@@ -151,7 +151,7 @@ fn what_is_switched_off_is_told_once_where_it_is_decided() {
 }
 
 #[test]
-fn the_node_is_read_from_proc() {
+fn sampler_node_files() {
     let mut sampler = sampler(&data("cgroup-cgroupfs"));
     let facts = sampler.facts().clone();
     assert_eq!((facts.name.as_str(), facts.kernel.as_str()), ("node-1", "6.12.0-test"));
@@ -180,7 +180,7 @@ fn the_node_is_read_from_proc() {
 }
 
 #[test]
-fn the_signals_of_a_recorded_node_are_what_its_files_say() {
+fn signals_of_a_recorded_node() {
     let kib = |n: u64| n << 10;
     // `anon` and `file` of the root less `inactive_file`; `memory.current` less `inactive_file`.
     let (used_by_node, used_by_pods) = (1_000 + 1_001 - 1_021, 2_097_152 - 2_021);

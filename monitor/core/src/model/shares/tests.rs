@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn requests_become_shares_and_weights_as_the_kubelet_and_the_runtimes_have_it() {
+fn shares_and_weight_of_requests() {
     #[rustfmt::skip]
     let table = [
         // milli CPUs, shares, weight by the kubelet, weight by the runtime
@@ -24,7 +24,7 @@ fn requests_become_shares_and_weights_as_the_kubelet_and_the_runtimes_have_it() 
 }
 
 #[test]
-fn the_runtimes_weights_are_those_of_their_own_tests() {
+fn shares_weight_of_the_runtimes_cases() {
     #[rustfmt::skip]
     let table = [
         // shares, weight
@@ -37,7 +37,7 @@ fn the_runtimes_weights_are_those_of_their_own_tests() {
 }
 
 #[test]
-fn integers_give_the_runtimes_weight_for_every_number_of_shares() {
+fn shares_weight_equals_floating_point() {
     for shares in 3..MAX_SHARES {
         let l = (shares as f64).log2();
         let exponent = (l * l + 125.0 * l) / 612.0 - 7.0 / 34.0;
@@ -49,7 +49,7 @@ fn integers_give_the_runtimes_weight_for_every_number_of_shares() {
 /// Weights that nearly reach what is wanted are taken for reaching it, so none may come near
 /// without meeting it.
 #[test]
-fn nothing_but_equals_is_taken_for_equal() {
+fn shares_weight_equal_only_if_equal() {
     let (ten, mut nearest) = (log2(10), u128::MAX);
     for shares in (3..MAX_SHARES).filter(|shares| *shares != 1_024) {
         let l = log2(shares);
@@ -63,7 +63,7 @@ fn nothing_but_equals_is_taken_for_equal() {
 }
 
 #[test]
-fn a_weight_that_was_written_reads_back_as_about_the_shares_it_came_from() {
+fn shares_of_weight_round_trip() {
     for written in [2, 102, 1_024, 65_536, MAX_SHARES] {
         let read = shares_of_weight(weight(written));
         assert!(read <= written && written - read <= 27, "{written} reads as {read}");
