@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{scope as threads, sleep};
 use std::time::Duration;
 
-use crate::host::{Agent, Group, gaps};
+use crate::host::{Agent, Group, alone, gaps};
 use isobar::clock;
 use isobar_core::model::units::Nanos;
 use serde_json::Value;
@@ -117,6 +117,7 @@ fn resident(snapshot: &Value) -> u64 {
 
 #[test]
 fn agent_churn() {
+    let _alone = alone();
     let Some(above) = Group::make("churn") else { return };
     let mut agent = Agent::start(&["--max-cgroups", ROOM]);
     if !agent.sees_waits() {

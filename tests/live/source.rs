@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::{process, thread};
 
-use crate::host::skip;
+use crate::host::{alone, skip};
 use crate::sampling::{cgroup, gaps, paths, sample, sampler};
 use isobar::source::{Roots, Sampler};
 use isobar_core::model::sample::{Cause, Gap, GapReason};
@@ -114,6 +114,7 @@ fn kernel_namesake() {
 
 #[test]
 fn kernel_no_descriptor_left() {
+    let _alone = alone();
     let Some(top) = Made::new("many") else { return };
     let mut sampler = sampler(&top.0);
     sample(&mut sampler, 1);
@@ -134,6 +135,7 @@ fn kernel_no_descriptor_left() {
 
 #[test]
 fn kernel_storm() {
+    let _alone = alone();
     let Some(top) = Made::new("storm") else { return };
     let mut sampler = sampler(&top.0);
     sample(&mut sampler, 1);
@@ -189,6 +191,7 @@ fn kernel_pressure_switched() {
 
 #[test]
 fn kernel_this_machine() {
+    let _alone = alone();
     let mut sampler = match Sampler::open(&Roots::default()) {
         Ok(sampler) => sampler,
         Err(error) => return skip(&error.to_string()),
