@@ -135,7 +135,7 @@ fn reclaim_on_the_kernel() {
 
     let swap = fs::read_to_string("/proc/swaps").unwrap();
     if swap.lines().count() > 1 {
-        println!("the rest is skipped: with swap, everything can be taken back");
+        println!("skipped: the rest, because with swap everything can be taken back");
         return;
     }
     group.write("cgroup.kill", "1");
