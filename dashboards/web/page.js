@@ -208,7 +208,7 @@ function blame(view) {
 }
 
 function judgement(view) {
-  table("conditions", view.decision.conditions.map(({ type, status, phase, threshold, avg10, avg60 }) => [
+  table("conditions", view.decision.assessment.conditions.map(({ type, status, phase, threshold, avg10, avg60 }) => [
     type,
     make("span", status, { class: "state", "data-state": status === "True" ? "blind" : status === "False" ? "attached" : "absent", title: phase }),
     percent(avg10), percent(avg60), percent(threshold),

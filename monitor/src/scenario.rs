@@ -11,9 +11,10 @@ use isobar_core::model::decision::{Order, SparedReason};
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings;
+use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::{Owner, Pod};
-use isobar_core::policy::rank::{Contender, Harm, Need, Purpose};
+use isobar_core::policy::rank::{Contender, Harm, Purpose};
 
 /// What a file asks.
 #[derive(Debug)]
@@ -265,13 +266,13 @@ impl Scenario {
     /// as in the kubelet's. Where one pod's harm is given, those without do none.
     #[must_use]
     pub fn contenders(&self, purpose: Purpose, rules: &settings::Ranking) -> Vec<Contender> {
-        let (used, asked) = match purpose.need() {
-            Need::Memory => ("memory", "memory"),
-            Need::Cpu => ("cpu", "cpu"),
-            Need::Storage => ("ephemeral-storage", "ephemeral-storage"),
-            Need::Inodes => ("inodes", "ephemeral-storage"),
-            Need::Pids => ("pids", ""),
-            Need::Io => ("io", ""),
+        let (used, asked) = match purpose.resource() {
+            Resource::Memory => ("memory", "memory"),
+            Resource::Cpu => ("cpu", "cpu"),
+            Resource::Storage => ("ephemeral-storage", "ephemeral-storage"),
+            Resource::Inodes => ("inodes", "ephemeral-storage"),
+            Resource::Pids => ("pids", ""),
+            Resource::Io => ("io", ""),
         };
         let is_measured = self.pods.iter().any(|described| described.harm.is_some());
         let of = |list: &ResourceList, name: &str| list.get(name).copied().unwrap_or_default();

@@ -131,15 +131,14 @@ fn enforce_after_a_kill() {
     let state = node.path("state");
     fs::create_dir(&state).unwrap();
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let pending = json!({ "action": kill(&victim), "isRefused": false, "isLast": false });
-    let keep = |boot_id: &str| {
-        let relief = json!({ "nActions": 5, "pending": pending });
-        let kept = json!({ "format": 1, "bootId": boot_id, "relief": relief });
-        fs::write(Path::new(&state).join("relief.json"), kept.to_string()).unwrap();
+    let ending = json!({ "action": kill(&victim), "since": 0, "held": null, "phase": "ending" });
+    let keep = |boot: &str| {
+        let ledger = json!({ "boot": boot, "actions": [ending], "overrides": [] });
+        fs::write(Path::new(&state).join("ledger.json"), ledger.to_string()).unwrap();
     };
     let held = |agent: &Agent| {
         let snapshot = agent.wait_for("a second sample", |s| s["tick"].as_u64() > Some(1));
-        snapshot["decision"]["held"]["settling"]["action"].as_u64()
+        snapshot["decision"]["relief"]["held"]["settling"]["action"].as_u64()
     };
     keep(boot_id.trim());
     let first = node.start("enforce");
@@ -148,7 +147,11 @@ fn enforce_after_a_kill() {
     drop(first);
     let mut second = node.start("enforce");
     assert_eq!(held(&second), Some(5), "{}", second.stderr());
-    assert!(second.stderr().contains("going on with the relief"), "{}", second.stderr());
+    assert!(
+        second.stderr().contains("action 5 of an earlier agent is under way"),
+        "{}",
+        second.stderr()
+    );
     assert_eq!(second.stop().code(), Some(0));
     // What is of another boot is about other processes and another clock.
     keep("another boot");

@@ -45,7 +45,7 @@ fn status_and_explain_short_of_pids() {
     let explained = run(&["explain", "-o", "json"]);
     assert_eq!(explained.status.code(), Some(0), "{}", text(&explained.stderr));
     let document: Value = serde_json::from_slice(&explained.stdout).unwrap();
-    assert_eq!(document["decision"]["nodePressure"][0], "PIDPressure");
+    assert_eq!(document["decision"]["assessment"]["nodePressure"][0], "PIDPressure");
     let why = document["explanation"]["why"].to_string();
     assert!(why.contains("pid.available") && why.contains("(hard)"), "{why}");
     assert!(!document["explanation"]["verdict"].as_array().unwrap().is_empty());
@@ -56,12 +56,16 @@ fn run_reloads_on_hangup() {
     let config = Config::new("evictionHard: {}\n");
     let mut agent = Agent::start(&["--probes", "none", "--config", &config.path()]);
     let calm = agent.wait_for("a first decision", |s| s["tick"].as_u64() > Some(1));
-    assert_eq!(calm["decision"]["nodePressure"].as_array().map(Vec::len), Some(0), "{calm:#}");
+    assert_eq!(
+        calm["decision"]["assessment"]["nodePressure"].as_array().map(Vec::len),
+        Some(0),
+        "{calm:#}"
+    );
 
     config.write(SHORT_OF_PIDS);
     agent.hang_up();
     let short = agent.wait_for("the new threshold", |s| s["decision"]["generation"] == 1);
-    assert_eq!(short["decision"]["nodePressure"][0], "PIDPressure");
+    assert_eq!(short["decision"]["assessment"]["nodePressure"][0], "PIDPressure");
     // What was before is not forgotten: the samples go on being counted and compared.
     assert!(short["tick"].as_u64() > calm["tick"].as_u64() && short["interval"].as_u64() > Some(0));
 
@@ -69,10 +73,11 @@ fn run_reloads_on_hangup() {
     agent.hang_up();
     let after = agent.next(&agent.next(&agent.snapshot()));
     assert_eq!(after["decision"]["generation"], 1);
-    assert_eq!(after["decision"]["nodePressure"][0], "PIDPressure");
+    assert_eq!(after["decision"]["assessment"]["nodePressure"][0], "PIDPressure");
     assert_eq!(agent.stop().code(), Some(0));
     let told = agent.stderr();
-    for wrong in ["unsupported eviction signal pid.avail", "config.yaml:4:", "stays as it was"] {
+    for wrong in ["unsupported eviction signal pid.avail", "config.yaml:4:", "keeping the old one"]
+    {
         assert!(told.contains(wrong), "{wrong}: {told}");
     }
 }

@@ -26,7 +26,7 @@ fn replay(file: &Path, more: &[&str]) -> Output {
 /// Ticks in which a condition was True, and the decisions of all.
 fn ticks_true(lines: &[Value], condition: &str) -> usize {
     let holds = |decision: &&Value| {
-        let all = decision["conditions"].as_array().unwrap();
+        let all = decision["assessment"]["conditions"].as_array().unwrap();
         all.iter().any(|one| one["type"] == condition && one["status"] == "True")
     };
     lines.iter().filter(holds).count()
@@ -70,7 +70,7 @@ fn replay_throttled_and_contended() {
 fn replay_leak_names_the_pod() {
     let file = data("recordings").join("judged-leak-6.12.isobar");
     let decisions = decisions(&file, &[]);
-    let actions = |decision: &Value| decision["actions"].as_array().unwrap().clone();
+    let actions = |decision: &Value| decision["relief"]["actions"].as_array().unwrap().clone();
     let first = decisions.iter().find(|decision| !actions(decision).is_empty()).unwrap();
     let action = &actions(first)[0];
     assert_eq!(action["target"]["name"], "leak", "{action:#}");

@@ -29,7 +29,7 @@ const LOADER: &str = "monitor/src/source/kernel/loader";
 /// The only reader of time.
 const CLOCK: &str = "monitor/src/clock.rs";
 /// They set timers by tokio's `Instant`, and measure nothing by them.
-const TIMERS: [&str; 2] = ["monitor/src/agent.rs", "monitor/src/agent/pace.rs"];
+const TIMERS: [&str; 2] = ["monitor/src/agent/run.rs", "monitor/src/agent/pace.rs"];
 
 /// From here to [`FLOATS_END`] a percentage goes into and out of JSON as a number.
 const FLOATS_BEGIN: &str = "// The only floats of the core";

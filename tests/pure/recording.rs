@@ -42,7 +42,9 @@ fn record(path: &Path, samples: &[Sample], reloads: &[u64]) {
 
 fn decision(sample: &Sample) -> Decision {
     let event = Event { reason: "A\"b".into(), message: "1.50 %".into(), is_warning: true };
-    Decision { tick: sample.tick, events: vec![event], ..Decision::default() }
+    let mut decision = Decision { tick: sample.tick, ..Decision::default() };
+    decision.assessment.events.push(event);
+    decision
 }
 
 fn anything_for(n: u64, seed: u64) -> Vec<Sample> {

@@ -41,7 +41,7 @@ fn record(path: &Path, samples: &[Sample], reloads: &[(u64, Settings)]) {
         let decision = engine.step(sample.clone()).decision;
         journal.write(sample, &decision, engine.standing()).unwrap();
         for (_, settings) in reloads.iter().filter(|(tick, _)| *tick == sample.tick) {
-            engine.reload(settings.clone());
+            engine = engine.with_settings(settings.clone());
             journal.reload(settings.clone(), engine.standing(), sample.at).unwrap();
         }
     }
@@ -164,13 +164,13 @@ fn replay_check_difference() {
         .collect();
     fs::write(&path, other.join("\n")).unwrap();
     let differs = isobar(&path, &["--check"]);
-    let want = "tick 7 is decided otherwise now: /conditions/0/status\n  recorded  \"False\"\n  \
+    let want = "tick 7 is decided otherwise now: /assessment/conditions/0/status\n  recorded  \"False\"\n  \
                 now       \"True\"\n6 decisions before it are the same\n";
     assert_eq!(text(&differs.stdout), want);
     assert_eq!(differs.status.code(), Some(1));
     let line = isobar(&path, &["--check", "-o", "ndjson"]);
     let found: Value = serde_json::from_slice(&line.stdout).unwrap();
-    assert_eq!(found["difference"]["path"], "/conditions/0/status", "{found}");
+    assert_eq!(found["difference"]["path"], "/assessment/conditions/0/status", "{found}");
     assert_eq!((found["compared"].clone(), line.status.code()), (7.into(), Some(1)));
 }
 
@@ -202,8 +202,8 @@ fn replay_other_configuration() {
     let ticks: Vec<_> = lines.iter().map(|line| line["tick"].as_u64().unwrap()).collect();
     assert_eq!(ticks, [4, 5], "the verdict differs there alone");
     assert_eq!(lines[0]["kind"], "Difference");
-    assert_eq!(lines[0]["recorded"]["conditions"][0]["status"], "False");
-    assert_eq!(lines[0]["otherwise"]["conditions"][0]["status"], "True");
+    assert_eq!(lines[0]["recorded"]["assessment"]["conditions"][0]["status"], "False");
+    assert_eq!(lines[0]["otherwise"]["assessment"]["conditions"][0]["status"], "True");
 
     let table = text(&isobar(&path, &["--config", config, "-o", "table"]).stdout);
     let row: Vec<_> = table.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
@@ -220,17 +220,19 @@ fn replay_refuses() {
     let dir = TempDir::new().unwrap();
     let whole = fs::read(recorded(&dir)).unwrap();
     let plain = text(&zstd::decode_all(&whole[..]).unwrap());
-    let newer = plain.replacen("\"version\":1", "\"version\":2", 1).into_bytes();
+    let newer = plain.replacen("\"version\":2", "\"version\":3", 1).into_bytes();
+    let older = plain.replacen("\"version\":2", "\"version\":1", 1).into_bytes();
     let foreign = zstd::encode_all(&b"hello\n"[..], 1).unwrap();
     #[rustfmt::skip]
-    let table: [(&str, &[u8], &str); 9] = [
+    let table: [(&str, &[u8], &str); 10] = [
         // what, bytes, what is said
         ("nothing",               b"",                 "is empty: nothing was recorded"),
         ("text",                  b"hello\n",          "is no recording: `isobar run --record FILE`"),
         ("no line",               b"hello",            "is no recording"),
         ("JSON of others",        b"{\"kind\":\"header\"}\n", "is no recording"),
         ("zstd of others",        &foreign,            "is no recording"),
-        ("a newer version",       &newer,              "has format version 2, this isobar reads version 1"),
+        ("a newer version",       &newer,              "has format version 3, this isobar reads version 2"),
+        ("an older version",      &older,              "has format version 1, this isobar reads version 2: replay it with"),
         ("half a magic number",   &whole[..3],         "nothing of it can be read"),
         ("half a header",         &whole[..40],        "it ends in the middle"),
         ("bytes",                 &[0xff, 0, 1, 2, 10], "is no recording"),

@@ -4,48 +4,55 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::fs::{
     Access, AtFlags, FileType, Mode, OFlags, RawDir, accessat, fstat, openat, statat,
 };
 use rustix::io::{Errno, pread, write};
 
-use super::aside::aside;
-use super::failure::Failure;
+use super::error::ActError;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
+use isobar_core::model::units::Bytes;
 
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// What takes longer goes on by itself.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// Enough for a few system calls.
+const STACK: usize = 64 << 10;
 
 /// The directory that all paths begin at.
 pub(super) type Root = Arc<OwnedFd>;
 
 /// A cgroup, by its directory.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct CgroupDir {
     pub(super) path: CgroupPath,
     pub(super) id: CgroupId,
     dir: OwnedFd,
     root: Root,
 }
 
-impl Group {
+impl CgroupDir {
     /// Opens the cgroup at `path`, if it is still the one with this id.
-    pub(super) fn open(root: &Root, path: &CgroupPath, id: CgroupId) -> Result<Self, Failure> {
+    pub(super) fn open(root: &Root, path: &CgroupPath, id: CgroupId) -> Result<Self, ActError> {
         let group = Self::at(root, path)?;
         if group.id != id {
-            return Err(Failure::Stranger { path: path.clone(), found: group.id, want: id });
+            return Err(ActError::Stranger { path: path.clone(), found: group.id, want: id });
         }
         Ok(group)
     }
 
     /// The cgroups directly below the root, which is none to act on itself.
-    pub(super) fn children_of_root(root: &Root) -> Result<Vec<Self>, Failure> {
+    pub(super) fn children_of_root(root: &Root) -> Result<Vec<Self>, ActError> {
         Self::at(root, &CgroupPath::root())?.children()
     }
 
-    fn at(root: &Root, path: &CgroupPath) -> Result<Self, Failure> {
+    fn at(root: &Root, path: &CgroupPath) -> Result<Self, ActError> {
         let dir = openat(root, relative(path)?, DIRECTORY, Mode::empty());
         let dir = dir.map_err(|why| opening(path, why))?;
         let id = fstat(&dir).map_err(|why| opening(path, why))?.st_ino;
@@ -60,17 +67,17 @@ impl Group {
     }
 
     /// The cgroups directly below.
-    pub(super) fn children(&self) -> Result<Vec<Self>, Failure> {
+    pub(super) fn children(&self) -> Result<Vec<Self>, ActError> {
         let names = self.names().map_err(|why| self.unread("", why))?;
         let found = names.iter().map(|name| Self::at(&self.root, &self.path.child(name)));
         // One that went away while the directory was read is none.
-        found.filter(|child| !matches!(child, Err(Failure::Gone(_)))).collect()
+        found.filter(|child| !matches!(child, Err(ActError::Gone(_)))).collect()
     }
 
     /// The same; in one that is gone, nothing is left.
-    pub(super) fn children_left(&self) -> Result<Vec<Self>, Failure> {
+    pub(super) fn children_left(&self) -> Result<Vec<Self>, ActError> {
         match self.children() {
-            Err(Failure::Gone(_)) => Ok(Vec::new()),
+            Err(ActError::Gone(_)) => Ok(Vec::new()),
             children => children,
         }
     }
@@ -103,7 +110,7 @@ impl Group {
     }
 
     /// What a file says, without the line end.
-    pub(super) fn read(&self, file: &'static str) -> Result<String, Failure> {
+    pub(super) fn read(&self, file: &'static str) -> Result<String, ActError> {
         let mut text = Vec::new();
         let read = self.file(file, OFlags::RDONLY).and_then(|fd| read_all(&fd, &mut text));
         read.map_err(|why| self.unread(file, why))?;
@@ -111,11 +118,11 @@ impl Group {
     }
 
     /// What a file with one number in it says.
-    pub(super) fn limit(&self, file: &'static str) -> Result<Limit, Failure> {
+    pub(super) fn limit(&self, file: &'static str) -> Result<Limit, ActError> {
         let text = self.read(file)?;
         match text.as_str() {
             "max" => Ok(Limit::Max),
-            digits => digits.parse().map(Limit::At).map_err(|_| Failure::Text {
+            digits => digits.parse().map(Limit::At).map_err(|_| ActError::Text {
                 path: self.path.clone(),
                 file,
                 expected: "a number or `max`",
@@ -133,7 +140,7 @@ impl Group {
     }
 
     /// Writes to a file.
-    pub(super) fn write(&self, file: &'static str, text: &str) -> Result<(), Failure> {
+    pub(super) fn write(&self, file: &'static str, text: &str) -> Result<(), ActError> {
         let fd = self.file(file, OFlags::WRONLY | OFlags::TRUNC);
         let written = fd.and_then(|fd| write_all(&fd, text));
         written.map_err(|why| self.unwritten(file, text, why))
@@ -142,20 +149,26 @@ impl Group {
     /// Writes to a file where the kernel may go on working at it: `memory.high` is in force at
     /// once, and then what is above it is taken back. From Linux 6.16 on `O_NONBLOCK` leaves that
     /// to those who own it; before, it takes as long as it takes, but not ours.
-    pub(super) fn write_aside(&self, file: &'static str, text: &str) -> Result<(), Failure> {
+    pub(super) fn write_detached(&self, file: &'static str, text: &str) -> Result<(), ActError> {
         let fd = self.file(file, OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK);
         let fd = fd.map_err(|why| self.unwritten(file, text, why))?;
         let owned = text.to_owned();
-        let (written, _) = aside(move || write_all(&fd, &owned))?;
+        let (written, _) = detached(move || write_all(&fd, &owned))?;
         written.unwrap_or(Ok(())).map_err(|why| self.unwritten(file, text, why))
+    }
+
+    /// True if no process is in it or below it.
+    pub(super) fn is_empty(&self) -> bool {
+        let mut pids = Vec::new();
+        self.pids(&mut pids).is_ok_and(|hidden| hidden == 0 && pids.is_empty())
     }
 
     /// Adds the processes in it and below it to `pids`; how many are there that cannot be seen
     /// from this PID namespace.
-    pub(super) fn pids(&self, pids: &mut Vec<u32>) -> Result<u64, Failure> {
+    pub(super) fn pids(&self, pids: &mut Vec<u32>) -> Result<u64, ActError> {
         let text = match self.read("cgroup.procs") {
             Ok(text) => text,
-            Err(Failure::Read { why: Errno::NODEV, .. } | Failure::Gone(_)) => return Ok(0),
+            Err(ActError::Read { why: Errno::NODEV, .. } | ActError::Gone(_)) => return Ok(0),
             Err(failure) => return Err(failure),
         };
         let listed = text.lines().filter_map(|line| line.parse::<u32>().ok());
@@ -169,47 +182,47 @@ impl Group {
         for child in self.children_left()? {
             hidden += match child.pids(pids) {
                 // A threaded one: its processes are listed in the cgroup above it.
-                Err(Failure::Read { why: Errno::OPNOTSUPP, .. }) => 0,
+                Err(ActError::Read { why: Errno::OPNOTSUPP, .. }) => 0,
                 listed => listed?,
             };
         }
         Ok(hidden)
     }
 
-    pub(super) fn unread(&self, file: &'static str, why: Errno) -> Failure {
+    pub(super) fn unread(&self, file: &'static str, why: Errno) -> ActError {
         let path = self.path.clone();
         match why {
-            Errno::NOENT | Errno::NODEV if self.is_gone() => Failure::Gone(path),
-            Errno::NOENT => Failure::Lacking { path, file },
-            why => Failure::Read { path, file, why },
+            Errno::NOENT | Errno::NODEV if self.is_gone() => ActError::Gone(path),
+            Errno::NOENT => ActError::Lacking { path, file },
+            why => ActError::Read { path, file, why },
         }
     }
 
-    pub(super) fn unwritten(&self, file: &'static str, text: &str, why: Errno) -> Failure {
+    pub(super) fn unwritten(&self, file: &'static str, text: &str, why: Errno) -> ActError {
         let path = self.path.clone();
         match why {
-            Errno::NOENT | Errno::NODEV if self.is_gone() => Failure::Gone(path),
-            Errno::NOENT => Failure::Lacking { path, file },
-            why => Failure::Write { path, file, text: text.into(), why },
+            Errno::NOENT | Errno::NODEV if self.is_gone() => ActError::Gone(path),
+            Errno::NOENT => ActError::Lacking { path, file },
+            why => ActError::Write { path, file, text: text.into(), why },
         }
     }
 }
 
 /// The path as the kernel wants it below the root's descriptor.
-pub(super) fn relative(path: &CgroupPath) -> Result<&str, Failure> {
-    let names = path.0.strip_prefix('/').ok_or_else(|| Failure::Path(path.clone()))?;
+pub(super) fn relative(path: &CgroupPath) -> Result<&str, ActError> {
+    let names = path.0.strip_prefix('/').ok_or_else(|| ActError::Path(path.clone()))?;
     let is_plain = names.split('/').all(|name| !matches!(name, "" | "." | ".."));
     match (path.is_root(), is_plain) {
         (true, _) => Ok("."),
         (false, true) => Ok(names),
-        (false, false) => Err(Failure::Path(path.clone())),
+        (false, false) => Err(ActError::Path(path.clone())),
     }
 }
 
-fn opening(path: &CgroupPath, why: Errno) -> Failure {
+fn opening(path: &CgroupPath, why: Errno) -> ActError {
     match why {
-        Errno::NOENT | Errno::NODEV => Failure::Gone(path.clone()),
-        why => Failure::Read { path: path.clone(), file: "", why },
+        Errno::NOENT | Errno::NODEV => ActError::Gone(path.clone()),
+        why => ActError::Read { path: path.clone(), file: "", why },
     }
 }
 
@@ -244,5 +257,47 @@ pub(super) fn write_all(fd: impl AsFd, text: &str) -> Result<(), Errno> {
             Err(Errno::INTR) => {}
             written => return written.map(drop),
         }
+    }
+}
+
+/// An amount of memory for people.
+pub(super) fn size(bytes: Bytes) -> String {
+    match bytes.0 {
+        n if n >= 10 << 20 => format!("{} MiB", n >> 20),
+        n if n >= 10 << 10 => format!("{} KiB", n >> 10),
+        n => format!("{n} bytes"),
+    }
+}
+
+/// Does `work`, and waits for it a little; `None` if it takes longer.
+///
+/// # Errors
+/// If no thread can be made: nothing was done then.
+pub(super) fn detached<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<(Option<T>, JoinHandle<()>), ActError> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let work = move || {
+        // Nobody listens to what comes too late.
+        let _ = tell.send(work());
+    };
+    let thread = thread::Builder::new().name("act-detached".into()).stack_size(STACK).spawn(work);
+    let thread = thread.map_err(|why| ActError::Other(format!("cannot make a thread: {why}")))?;
+    Ok((told.recv_timeout(PATIENCE).ok(), thread))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_hangs_is_left_to_itself() {
+        assert_eq!(detached(|| 7).unwrap().0, Some(7));
+        let (hold, held) = mpsc::channel::<()>();
+        let (late, thread) = detached(move || held.recv().is_err()).unwrap();
+        assert_eq!(late, None);
+        assert!(!thread.is_finished());
+        drop(hold);
+        thread.join().unwrap();
     }
 }

@@ -1,15 +1,20 @@
-//! What `/proc` says of one process, and a hold on it that no other process can come into.
+//! Processes: what `/proc` says of one, a pidfd that no other process can come into, and how they
+//! are ended and give back their memory.
 
+use std::fmt;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::cgroup::Group;
-use super::failure::Failure;
+use super::cgroup::{CgroupDir, detached, write_all};
+use super::error::ActError;
 
 /// `PF_KTHREAD`, include/linux/sched.h.
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -91,7 +96,11 @@ pub(super) fn wait_for(ends: &mut [PollFd<'_>], milliseconds: i64) -> bool {
 /// A number may be given to a stranger between being listed and being opened, so what was opened
 /// counts only if it is still listed afterwards: then the number was the group's all the time, or
 /// the descriptor is of somebody who has ended.
-pub(super) fn hold(group: &Group, held: &mut Vec<Held>, most: usize) -> Result<Listed, Failure> {
+pub(super) fn hold(
+    group: &CgroupDir,
+    held: &mut Vec<Held>,
+    most: usize,
+) -> Result<Listed, ActError> {
     let mut listed = Listed::default();
     listed.hidden = group.pids(&mut listed.pids)?;
     let known = held.len();
@@ -103,7 +112,7 @@ pub(super) fn hold(group: &Group, held: &mut Vec<Held>, most: usize) -> Result<L
             Ok(new) => held.push(new),
             Err(Errno::SRCH | Errno::INVAL) => {}
             Err(why) => {
-                listed.refused = Some(Failure::Signal { path: group.path.clone(), pid, why });
+                listed.refused = Some(ActError::Signal { path: group.path.clone(), pid, why });
                 break;
             }
         }
@@ -129,7 +138,178 @@ pub(super) struct Listed {
     /// Those that this PID namespace does not show.
     pub(super) hidden: u64,
     /// Why some are not held.
-    pub(super) refused: Option<Failure>,
+    pub(super) refused: Option<ActError>,
+}
+
+/// Rounds of signals in which a cgroup that forks must become empty.
+const ROUNDS: usize = 32;
+/// Processes held at once in such a round.
+const MOST: usize = 256;
+
+/// The file that ends a cgroup, opened before it is needed.
+pub(super) fn kill_file(group: &CgroupDir) -> Result<OwnedFd, ActError> {
+    let file = group.file("cgroup.kill", OFlags::WRONLY);
+    file.map_err(|why| group.unwritten("cgroup.kill", "1", why))
+}
+
+/// Ends all processes in and below `group`; what was done, in words.
+///
+/// Linux 5.14+ does it at once, whoever forks meanwhile, and in a frozen cgroup as well. Where
+/// that is not to be had, each process is signalled until none is left.
+pub(super) fn kill(
+    proc: &Path,
+    group: &CgroupDir,
+    file: Option<&OwnedFd>,
+) -> Result<&'static str, ActError> {
+    let written = match file {
+        Some(file) => write_all(file, "1").map_err(|why| group.unwritten("cgroup.kill", "1", why)),
+        None => group.write("cgroup.kill", "1"),
+    };
+    match written {
+        Ok(()) => Ok("cgroup.kill"),
+        Err(failure @ ActError::Gone(_)) => Err(failure),
+        Err(first) => one_by_one(proc, group).map_err(|second| match second {
+            ActError::Signal { .. } | ActError::Hidden { .. } => {
+                ActError::Other(format!("{first}; {second}"))
+            }
+            other => other,
+        }),
+    }
+}
+
+/// Ends what is there, and what that has forked meanwhile.
+fn one_by_one(proc: &Path, group: &CgroupDir) -> Result<&'static str, ActError> {
+    // A frozen process takes the signal, but one that is thawed dies sooner. Where nothing is
+    // frozen, or nothing may be written, this changes nothing.
+    let is_frozen = group.read("cgroup.freeze").is_ok_and(|text| text == "1");
+    if is_frozen && group.write("cgroup.freeze", "0").is_err() {
+        tracing::debug!(cgroup = %group.path, "stays frozen");
+    }
+    let mut dying: Vec<Held> = Vec::new();
+    for _ in 0..ROUNDS {
+        dying.retain(|held| !held.has_ended());
+        let known = dying.len();
+        let listed = hold(group, &mut dying, known + MOST)?;
+        if listed.hidden > 0 {
+            return Err(ActError::Hidden { path: group.path.clone(), n: listed.hidden });
+        }
+        let mut refused = listed.refused.filter(|_| dying.len() == known);
+        let is_kernel = |pid| Stat::of(proc, pid).is_some_and(|stat| stat.is_kernel_thread);
+        for held in dying[known..].iter().filter(|held| !is_kernel(held.pid)) {
+            if let Err(why) = held.send(Signal::KILL) {
+                refused = Some(ActError::Signal { path: group.path.clone(), pid: held.pid, why });
+            }
+        }
+        match refused {
+            Some(failure) => return Err(failure),
+            None if dying.len() == known => break,
+            None => {}
+        }
+    }
+    Ok("SIGKILL to each")
+}
+
+/// How often one process is tried whose memory is in use, and the pause between.
+const TRIES: usize = 5;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Gives back the memory of a dying process. May wait for a lock that the process holds.
+///
+/// # Errors
+/// `EINVAL` if it is not dying, `ESRCH` if it has no memory any more, `EAGAIN` if its memory was
+/// in use, `ENOSYS` before Linux 5.15. Source: `process_mrelease`, mm/oom_kill.c.
+fn process_mrelease(process: impl AsFd) -> Result<(), Errno> {
+    call(process.as_fd().as_raw_fd())
+}
+
+/// True if this kernel has `process_mrelease` and no filter forbids it.
+pub(super) fn can_release() -> bool {
+    // No descriptor is -1: the kernel that knows the call says so.
+    call(-1) == Err(Errno::BADF)
+}
+
+fn call(fd: i32) -> Result<(), Errno> {
+    // SAFETY: both arguments are plain numbers; the kernel reads and writes no memory of ours, and
+    // answers a number that is no pidfd with an error.
+    let result = unsafe { libc::syscall(libc::SYS_process_mrelease, fd, 0u32) };
+    match result {
+        0 => Ok(()),
+        _ => {
+            let error = std::io::Error::last_os_error();
+            Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
+        }
+    }
+}
+
+/// What became of several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Their memory was given back.
+    pub(super) n_released: usize,
+    /// They had none any more.
+    pub(super) n_ended: usize,
+    /// They are not dying.
+    pub(super) n_living: usize,
+    /// It was in use each time.
+    pub(super) n_busy: usize,
+    /// Somebody forbids it, or this kernel has no such call.
+    pub(super) refused: Option<Errno>,
+}
+
+impl Tally {
+    /// Tries each, and those whose memory is in use again for a while.
+    fn of(processes: &[OwnedFd]) -> Self {
+        let mut tally = Self::default();
+        for process in processes {
+            match patiently(process) {
+                Ok(()) => tally.n_released += 1,
+                Err(Errno::SRCH) => tally.n_ended += 1,
+                Err(Errno::INVAL) => tally.n_living += 1,
+                Err(Errno::AGAIN | Errno::INTR) => tally.n_busy += 1,
+                Err(why) => tally.refused = Some(why),
+            }
+        }
+        tally
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_released, n_ended, n_living, n_busy, .. } = self;
+        write!(
+            f,
+            "gave back the memory of {n_released} processes; {n_ended} had none any more, \
+             {n_living} are not dying, that of {n_busy} stayed in use"
+        )
+    }
+}
+
+fn patiently(process: &OwnedFd) -> Result<(), Errno> {
+    for _ in 1..TRIES {
+        match process_mrelease(process) {
+            Err(Errno::AGAIN | Errno::INTR) => thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+    process_mrelease(process)
+}
+
+/// Works on a thread of its own: the call waits for a lock that a stuck process may never give up.
+#[derive(Debug, Default)]
+pub(super) struct Releaser(Option<JoinHandle<()>>);
+
+impl Releaser {
+    /// Gives back the memory of dying processes; `None` if that takes longer than is waited for.
+    pub(super) fn release(&mut self, processes: Vec<OwnedFd>) -> Result<Option<Tally>, ActError> {
+        if self.0.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Err(ActError::Other(
+                "the kernel has not yet given back the memory that was asked for before".into(),
+            ));
+        }
+        let (tally, thread) = detached(move || Tally::of(&processes))?;
+        self.0 = Some(thread);
+        Ok(tally)
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! This node as a [`Sampler`]: the sources joined.
+//! This node as a [`Source`]: its files and the kernel side joined.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use super::agreement::{Agreement, Blind};
-use super::{AgentError, Alarms, Reading, Sampler};
+use super::{AgentError, Alarms, Reading, Source};
 use crate::clock;
 use crate::source::kernel::{self, Kernel, Probes, Unread};
 use crate::source::triggers::Triggers;
@@ -93,7 +93,7 @@ impl Live {
     }
 }
 
-impl Sampler for Live {
+impl Source for Live {
     fn facts(&self) -> NodeFacts {
         self.sources.facts().clone()
     }
@@ -122,7 +122,7 @@ impl Sampler for Live {
         Some(self.sources.cgroup_root().into())
     }
 
-    fn sample(&mut self, cause: Cause) -> Reading {
+    fn read(&mut self, cause: Cause) -> Reading {
         self.tick += 1;
         let mut sample = self.sources.sample(self.tick, cause);
         let read = self.kernel.as_mut().ok().map(|kernel| kernel.read(&sample.cgroups));

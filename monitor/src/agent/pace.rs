@@ -126,11 +126,11 @@ async fn rings(alarm: Option<&AsyncFd<OwnedFd>>) {
 
 /// Memory is running out, or something is under way, and there is something that can be done.
 fn is_urgent(decision: &Decision) -> bool {
-    match &decision.held {
+    match &decision.relief.held {
         Some(Hold::Settling { .. } | Hold::KernelKilled { .. }) => true,
-        None => !decision.actions.is_empty() || decision.met.iter().any(runs_out),
+        None => !decision.relief.actions.is_empty() || decision.assessment.met.iter().any(runs_out),
         Some(Hold::CoolingDown { .. } | Hold::InGrace | Hold::StaleReadings) => {
-            decision.met.iter().any(runs_out)
+            decision.assessment.met.iter().any(runs_out)
         }
         Some(
             Hold::BudgetSpent { .. }

@@ -2,20 +2,16 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use isobar::agent::{Live, Plan, Sampler as _};
+use isobar::agent::{Live, Observer, Plan};
 use isobar::config::{Invalid, yaml};
 use isobar::scenario::{self, Scenario, signals};
 use isobar::serve::document::API_VERSION;
 use isobar_core::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
-use isobar_core::model::sample::{Cause, Sample};
 use isobar_core::model::settings;
-use isobar_core::policy::engine::{Engine, Standing};
-use isobar_core::policy::rank::{self, Purpose, contenders};
+use isobar_core::policy::rank::{self, Purpose};
 use serde::Serialize;
 
 use super::exit::Code;
@@ -117,21 +113,15 @@ fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Rankin
     Ok(rank::rank_all(&contenders, purpose, order, rules))
 }
 
-/// Two samples a second apart, judged by an engine of our own.
-fn of_node(args: &Args, plan: Plan) -> Result<Ranking> {
-    let Plan { settings, pods } = plan;
+/// Two samples a second apart, judged without an agent.
+fn of_node(args: &Args, mut plan: Plan) -> Result<Ranking> {
     let purpose = args.signal.unwrap_or_else(usual);
-    let order = args.order.map_or(settings.ranking.order, Order::from);
-    let mut node = Live::open(&args.sources.options(&settings.node.kubelet_root))?;
-    let mut engine = Engine::new(settings, Standing::new(node.facts().n_cpus));
-    engine.step(node.sample(Cause::Timer).sample);
-    sleep(Duration::from_secs(1));
-    let sample = Sample { pods, ..node.sample(Cause::Timer).sample };
-    let step = engine.step(sample.clone());
-    let (harm, settings) = (&engine.standing().harm, engine.settings());
-    let all = contenders::of_node(&sample, &step.snapshot, harm, (purpose, order), settings);
-    let outsiders = contenders::outsiders(harm, purpose, &all);
-    Ok(Ranking { outsiders, ..rank::rank_all(&all, purpose, order, &settings.ranking) })
+    if let Some(order) = args.order {
+        plan.settings.ranking.order = order.into();
+    }
+    let node = Live::open(&args.sources.options(&plan.settings.node.kubelet_root))?;
+    let ranking = Observer::new(node, plan).rank(purpose);
+    Ok(ranking.expect("an observer has taken a sample before it ranks"))
 }
 
 fn write(out: &mut impl Write, ranking: &Ranking, width: Option<usize>) -> io::Result<()> {
@@ -177,8 +167,8 @@ fn table(candidates: &[Candidate]) -> Table {
             found.map_or_else(|| "-".into(), |merit| value(&merit.value))
         });
         let spared_by = before
-            .and_then(|before| rank::first_difference(before, candidate))
-            .map_or_else(|| "-".into(), |(key, ..)| word(&key));
+            .and_then(|before| rank::why_before(before, candidate))
+            .map_or_else(|| "-".into(), |(_, its)| word(&its.key));
         table.row([name].into_iter().chain(values).chain([spared_by]));
     }
     table

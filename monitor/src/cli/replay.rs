@@ -109,11 +109,11 @@ fn decisions(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
 
 /// Conditions that hold, what is to be done, and why nothing is.
 fn summary(decision: &Decision) -> [String; 4] {
-    let hold = decision.conditions.iter().filter(|c| c.status == Status::True);
+    let hold = decision.assessment.conditions.iter().filter(|c| c.status == Status::True);
     let conditions: Vec<_> = hold.map(|c| c.kind.clone()).collect();
     let actions: Vec<_> =
-        decision.actions.iter().map(|a| format!("{:?} {}", a.step, a.target.name)).collect();
-    let held = decision.held.as_ref().map(|hold| format!("{hold:?}"));
+        decision.relief.actions.iter().map(|a| format!("{:?} {}", a.step, a.target.name)).collect();
+    let held = decision.relief.held.as_ref().map(|hold| format!("{hold:?}"));
     let joined = |all: Vec<String>| if all.is_empty() { "-".into() } else { all.join(", ") };
     let held = held.unwrap_or_else(|| "-".into());
     [decision.tick.to_string(), joined(conditions), joined(actions), held]
@@ -169,16 +169,17 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
 /// it rests on are other ones wherever the configuration measures something else.
 fn verdict(text: &str) -> Value {
     let Ok(decision) = serde_json::from_str::<Decision>(text) else { return parsed(text) };
-    let due = decision.met.iter().filter(|met| met.is_due).map(|met| met.threshold.name());
+    let due =
+        decision.assessment.met.iter().filter(|met| met.is_due).map(|met| met.threshold.name());
     let act = |action: &Action| json!({"step": action.step, "target": action.target.full_name()});
     let mut verdict = json!({
-        "actions": decision.actions.iter().map(act).collect::<Vec<_>>(),
+        "actions": decision.relief.actions.iter().map(act).collect::<Vec<_>>(),
         "due": due.collect::<Vec<_>>(),
-        "held": decision.held,
-        "nodePressure": decision.node_pressure,
-        "taints": decision.taints.iter().map(|taint| &taint.key).collect::<Vec<_>>(),
+        "held": decision.relief.held,
+        "nodePressure": decision.assessment.node_pressure,
+        "taints": decision.assessment.taints.iter().map(|taint| &taint.key).collect::<Vec<_>>(),
     });
-    for condition in decision.conditions {
+    for condition in decision.assessment.conditions {
         verdict[condition.kind] = json!(condition.status);
     }
     verdict

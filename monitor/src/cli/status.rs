@@ -35,8 +35,12 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
 /// A script asks for this: whether a condition holds.
 fn code(view: &View) -> Code {
     let decision = &view.decision;
-    let is_contended = decision.conditions.iter().any(|c| c.status == Status::True);
-    if is_contended || !decision.node_pressure.is_empty() { Code::UnderPressure } else { Code::Ok }
+    let is_contended = decision.assessment.conditions.iter().any(|c| c.status == Status::True);
+    if is_contended || !decision.assessment.node_pressure.is_empty() {
+        Code::UnderPressure
+    } else {
+        Code::Ok
+    }
 }
 
 fn write(out: &mut impl Write, view: &View) -> Result<()> {
@@ -91,8 +95,8 @@ fn summary(view: &View) -> serde_json::Value {
         "at": view.snapshot.at,
         "headline": view.headline,
         "verdict": view.verdict,
-        "conditions": view.decision.conditions,
-        "nodePressure": view.decision.node_pressure,
+        "conditions": view.decision.assessment.conditions,
+        "nodePressure": view.decision.assessment.node_pressure,
         "explanation": view.explanation,
         "capabilities": view.capabilities,
         "gaps": view.snapshot.gaps,

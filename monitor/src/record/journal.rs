@@ -154,27 +154,9 @@ impl Journal {
         at: Moment,
     ) -> Result<(), JournalError> {
         self.settings = settings;
-        self.next_chapter(standing, at, true)
-    }
-
-    /// Goes by another standing from the next frame on, one that no frame leads to: what follows is
-    /// another run, and a replay takes up there.
-    ///
-    /// # Errors
-    /// As [`Journal::write`].
-    pub fn resume(&mut self, standing: &Standing, at: Moment) -> Result<(), JournalError> {
-        self.next_chapter(standing, at, false)
-    }
-
-    fn next_chapter(
-        &mut self,
-        standing: &Standing,
-        at: Moment,
-        continues: bool,
-    ) -> Result<(), JournalError> {
         let Some(chapter) = self.chapter.take() else { return Ok(()) };
         let segment = chapter.finish();
-        let result = segment.and_then(|next| self.open_chapter(next, standing, at, continues));
+        let result = segment.and_then(|next| self.open_chapter(next, standing, at, true));
         result.map_err(|source| self.stop(source))
     }
 

@@ -34,12 +34,12 @@ pub enum ReadError {
     /// It is one, but nothing of it can be read.
     #[error("nothing of it can be read: {0}")]
     Unreadable(String),
-    /// A later isobar wrote it.
+    /// An isobar with another format wrote it.
     #[error(
-        "{path} has format version {version}, this isobar reads version {VERSION}: use the isobar \
-         that wrote it, or a later one"
+        "{path} has format version {version}, this isobar reads version {VERSION}: replay it with \
+         the isobar that recorded it, or move it away"
     )]
-    Newer {
+    OtherVersion {
         /// The segment.
         path: PathBuf,
         /// What its header says.
@@ -188,8 +188,8 @@ impl Recording {
         if is_first && !is_header {
             return Err(ReadError::NotARecording(path.into()));
         }
-        if is_header && opening.version > VERSION {
-            return Err(ReadError::Newer { path: path.into(), version: opening.version });
+        if is_header && opening.version != VERSION {
+            return Err(ReadError::OtherVersion { path: path.into(), version: opening.version });
         }
         let taken = match opening.kind.as_str() {
             _ if is_header => self.begin(line),

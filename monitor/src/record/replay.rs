@@ -86,7 +86,7 @@ impl Iterator for Replay {
                     settings.generation = header.settings.generation;
                     let going_on = self.engine.as_mut().filter(|_| header.continues);
                     if let Some(engine) = going_on {
-                        engine.reload(settings);
+                        *engine = engine.with_settings(settings);
                         continue;
                     }
                     let is_first = self.engine.is_none();

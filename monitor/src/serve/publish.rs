@@ -18,6 +18,7 @@ use isobar_core::model::limit::LimitState;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::snapshot::Snapshot;
+use isobar_core::model::stall::OomKill;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
 
@@ -74,7 +75,7 @@ impl Publisher {
         }
     }
 
-    /// Shows one tick to whoever looks. Never waits.
+    /// Shows one tick to every reader. Never waits.
     pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
         let view = self.view(step, capabilities, cost);
         // `send` would refuse while nobody looks; the next to look must find this one all the same.
@@ -83,7 +84,7 @@ impl Publisher {
 
     /// The view of one tick.
     pub fn view(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) -> View {
-        let Step { snapshot, decision } = step;
+        let Step { snapshot, decision, .. } = step;
         self.remember_kills(&snapshot);
         let verdict = judge(&snapshot);
         View {
@@ -101,22 +102,26 @@ impl Publisher {
         }
     }
 
-    fn remember_kills(&mut self, snapshot: &Snapshot) {
+    /// The OOM kills of a tick, with the names of their cgroups, which may be gone already.
+    #[must_use]
+    pub fn named_kills(&self, snapshot: &Snapshot) -> Vec<OomRecord> {
         let path_of = |id: CgroupId| {
             let now = snapshot.scopes.get(&id).map(|scope| &scope.path);
             now.or_else(|| self.paths.get(&id)).cloned()
         };
-        for kill in &snapshot.oom_kills {
-            let ago = snapshot.at.boot.since(kill.at);
-            let record = OomRecord {
-                wall: snapshot.at.wall.since(ago),
-                victim_path: path_of(kill.victim),
-                limit_path: kill.limit.and_then(path_of),
-                trigger_path: path_of(kill.trigger),
-                kill: kill.clone(),
-            };
-            self.kills.push_front(record);
-        }
+        let record = |kill: &OomKill| OomRecord {
+            wall: snapshot.at.wall.since(snapshot.at.boot.since(kill.at)),
+            victim_path: path_of(kill.victim),
+            limit_path: kill.limit.and_then(path_of),
+            trigger_path: path_of(kill.trigger),
+            kill: kill.clone(),
+        };
+        snapshot.oom_kills.iter().map(record).collect()
+    }
+
+    fn remember_kills(&mut self, snapshot: &Snapshot) {
+        let new = self.named_kills(snapshot);
+        new.into_iter().for_each(|record| self.kills.push_front(record));
         self.kills.truncate(OOM_KILLS_KEPT);
         self.paths = snapshot.scopes.iter().map(|(id, s)| (*id, s.path.clone())).collect();
     }

@@ -87,7 +87,7 @@ fn squeeze_memory() {
     println!("{} took {} ms", outcome.detail, outcome.took.0 / 1_000_000);
     let why = ReleaseReason::Over;
     let release = Release { action: 7, target: group.target(), why, is_enforced: true };
-    let outcome = actor.release(&release);
+    let outcome = actor.release(&release).unwrap();
     assert_eq!(
         (outcome.result, group.read("memory.high").as_str()),
         (Done, "max\n"),
@@ -107,7 +107,7 @@ fn squeeze_weight_on_the_kernel() {
         assert_eq!(group.read("cpu.weight").trim_end(), held);
         let why = ReleaseReason::Over;
         let release = Release { action: 7, target: group.target(), why, is_enforced: true };
-        assert_eq!(actor.release(&release).result, Done);
+        assert_eq!(actor.release(&release).unwrap().result, Done);
         assert_eq!(group.read("cpu.weight").trim_end(), before);
     }
 }

@@ -15,7 +15,7 @@ fn kill_forking_victim() {
         group.spawn("while :; do sleep 5 & done");
         group.wait_for(20);
         let (mut actor, _state) = actor();
-        assert!(actor.means().contains(&KillContainers), "{:?}", actor.means());
+        assert!(actor.available_steps().contains(&KillContainers), "{:?}", actor.available_steps());
         if is_prepared {
             actor.prepare(&[group.target()]);
         }
@@ -25,7 +25,7 @@ fn kill_forking_victim() {
         assert!(outcome.detail.starts_with("cgroup.kill after "), "{outcome:?}");
         assert!(outcome.ended.unwrap() >= 20, "{outcome:?}");
         assert!(group.pids().is_empty(), "{outcome:?}");
-        assert!(!actor.is_waiting() && actor.news().is_empty(), "what is over is told once");
+        assert!(!actor.is_busy() && actor.poll().is_empty(), "what is over is told once");
         println!("{}", outcome.detail);
     }
 }
@@ -90,7 +90,7 @@ fn kill_dry_run() {
         assert_eq!(outcome.result, Done, "{outcome:?}");
         assert!(outcome.detail.starts_with("would "), "{outcome:?}");
     }
-    assert!(!actor.is_waiting());
+    assert!(!actor.is_busy());
     assert_eq!(group.pids().len(), 1);
 }
 
@@ -103,20 +103,20 @@ fn stop_grace_over() {
     let first = actor.take(&enforced(StopContainers, group.target()));
     assert_eq!((first.result, first.freed), (Done, None), "{first:?}");
     assert!(first.detail.starts_with("SIGTERM to 1 processes"), "{first:?}");
-    assert!(actor.is_waiting() && actor.news().is_empty(), "its grace has only begun");
+    assert!(actor.is_busy() && actor.poll().is_empty(), "its grace has only begun");
     assert!(!group.pids().is_empty(), "{first:?}");
     let mut news = Vec::new();
     wait("its grace is over", || {
-        news.extend(actor.news());
+        news.extend(actor.poll());
         !news.is_empty()
     });
     let [last] = &news[..] else { panic!("told more than once: {news:?}") };
     assert_eq!((last.action, last.result), (first.action, Done), "{last:?}");
     assert!(
-        last.detail.contains("its time was over with ") && last.took >= Nanos::SECOND,
+        last.detail.contains("its grace was over with ") && last.took >= Nanos::SECOND,
         "{last:?}"
     );
-    assert!(group.pids().is_empty() && !actor.is_waiting());
+    assert!(group.pids().is_empty() && !actor.is_busy());
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn stop_grace_watched() {
     let grace = Some(Nanos(2 * Nanos::SECOND.0));
     let first = actor.take(&Action { grace, ..enforced(StopContainers, group.target()) });
     std::thread::sleep(std::time::Duration::from_millis(5_500));
-    assert_eq!(actor.news(), [], "a second of its two was watched");
+    assert_eq!(actor.poll(), [], "a second of its two was watched");
     let last = settle(&mut actor, first);
-    assert!(last.detail.contains("its time was over with "), "{last:?}");
+    assert!(last.detail.contains("its grace was over with "), "{last:?}");
     assert!(last.took >= Nanos(6 * Nanos::SECOND.0), "{last:?}");
     assert!(group.pids().is_empty(), "{last:?}");
 }
@@ -148,10 +148,10 @@ fn stop_ends_when_asked() {
     let grace = Some(Nanos(60 * Nanos::SECOND.0));
     let asked = Action { grace, ..enforced(StopContainers, group.target()) };
     let first = actor.take(&asked);
-    assert!(actor.is_waiting(), "{first:?}");
+    assert!(actor.is_busy(), "{first:?}");
     let last = settle(&mut actor, first);
-    assert!(last.detail.contains("; all has ended"), "{last:?}");
-    assert!(!last.detail.contains("its time was over"), "{last:?}");
+    assert!(last.detail.contains("; all processes have ended"), "{last:?}");
+    assert!(!last.detail.contains("its grace was over"), "{last:?}");
     assert_eq!(std::fs::read_to_string(left.path()).unwrap(), "bye\n");
 }
 
@@ -165,7 +165,7 @@ fn kill_takes_over_from_stop() {
     let outcome = actor.take(&enforced(KillContainers, group.target()));
     let outcome = settle(&mut actor, outcome);
     assert_eq!(outcome.result, Done, "{outcome:?}");
-    assert!(group.pids().is_empty() && !actor.is_waiting() && actor.news().is_empty());
+    assert!(group.pids().is_empty() && !actor.is_busy() && actor.poll().is_empty());
 }
 
 #[test]
@@ -175,15 +175,15 @@ fn stop_no_longer_enforced() {
     wait("it is deaf", || group.pids().len() == 2);
     let (mut actor, _state) = actor();
     let first = actor.take(&enforced(StopContainers, group.target()));
-    assert!(actor.is_waiting(), "{first:?}");
+    assert!(actor.is_busy(), "{first:?}");
     assert_eq!(actor.call_off(|step| step == StopContainers), []);
-    assert!(actor.is_waiting(), "it is enforced as before");
+    assert!(actor.is_busy(), "it is enforced as before");
     let told = actor.call_off(|step| step == KillContainers);
     let [last] = &told[..] else { panic!("told once: {told:?}") };
     assert_eq!((last.action, last.result), (first.action, Refused), "{last:?}");
     assert!(last.detail.ends_with("stopContainers is no longer enforced"), "{last:?}");
-    assert!(!actor.is_waiting());
+    assert!(!actor.is_busy());
     std::thread::sleep(std::time::Duration::from_millis(1200));
-    assert_eq!(actor.news(), []);
+    assert_eq!(actor.poll(), []);
     assert!(!group.pids().is_empty(), "its grace is over, and nobody ends it");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use isobar::act::Actor;
+use isobar::act::Actuator;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::OutcomeResult::{Done, Failed};
 use isobar_core::model::decision::{Action, Outcome, Release, ReleaseReason, StepKind, Target};
@@ -12,7 +12,7 @@ use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::{Bytes, Nanos, Percent};
 use tempfile::TempDir;
 
-use super::place::{actor_of, against, options, settle, wait};
+use super::place::{actor_of, against, options, settle};
 
 const MIB: u64 = 1 << 20;
 const CPU: PressureSignal = PressureSignal::Cpu(Percent(40_00));
@@ -51,9 +51,10 @@ impl Tree {
         Action { id, want: want.map(Bytes), is_enforced: true, ..action }
     }
 
-    fn release(&self, actor: &mut Actor, action: u64) -> Outcome {
+    fn release(&self, actor: &mut Actuator, action: u64) -> Outcome {
         let why = ReleaseReason::Over;
-        actor.release(&Release { action, target: self.target(), why, is_enforced: true })
+        let release = Release { action, target: self.target(), why, is_enforced: true };
+        actor.release(&release).expect("a release that fails anew, or not at all, is reported")
     }
 }
 
@@ -88,7 +89,8 @@ fn squeeze_memory_by_an_eighth() {
         assert_eq!(outcome.result, result, "{row:?} {outcome:?}");
         let stands = written.map_or(high.to_owned(), |written| written.to_string());
         assert_eq!(tree.says("memory.high"), stands, "{row:?} {outcome:?}");
-        let is_remembered = state.path().join("squeezes.json").exists();
+        let ledger = fs::read_to_string(state.path().join("ledger.json")).unwrap();
+        let is_remembered = ledger.contains("/busy");
         assert_eq!(is_remembered, written.is_some(), "{row:?}");
         let outcome = tree.release(&mut actor, 7);
         assert_eq!((outcome.result, tree.says("memory.high").as_str()), (Done, high), "{row:?}");
@@ -126,25 +128,21 @@ fn squeeze_weight_by_a_tenth() {
 }
 
 #[test]
-fn squeeze_undone_by_the_next_agent() {
+fn open_knows_the_squeezes_of_an_agent_that_crashed() {
     let tree =
         Tree::new(&[("cpu.weight", "100"), ("memory.high", "max"), ("memory.current", "8388608")]);
     let (mut first, state) = actor_of(tree.root.path());
     assert_eq!(first.take(&tree.squeeze(7, CPU, None)).result, Done);
     assert_eq!(first.take(&tree.squeeze(8, MEMORY, None)).result, Done);
-    assert!(first.left_over().is_empty(), "its own are remembered by whoever decided on them");
     // What a crash leaves.
     drop(first);
-    let mut next = Actor::open(options(tree.root.path(), state.path())).unwrap();
-    let left = next.left_over();
-    assert_eq!(left.iter().map(|release| release.action).collect::<Vec<_>>(), [7, 8]);
-    for release in &left {
-        assert_eq!(next.release(release).result, Done);
-    }
+    let mut next = Actuator::open(options(tree.root.path(), state.path())).unwrap();
+    assert_eq!(in_force(&next), [7, 8]);
+    assert!(next.release_all().iter().all(|outcome| outcome.result == Done));
     assert_eq!((tree.says("cpu.weight"), tree.says("memory.high")), ("100".into(), "max".into()));
-    assert!(next.left_over().is_empty());
-    let again = Actor::open(options(tree.root.path(), state.path())).unwrap();
-    assert!(again.left_over().is_empty());
+    assert!(in_force(&next).is_empty());
+    let again = Actuator::open(options(tree.root.path(), state.path())).unwrap();
+    assert!(in_force(&again).is_empty());
 }
 
 #[test]
@@ -154,14 +152,14 @@ fn squeeze_for_two_reasons() {
     assert_eq!(actor.take(&tree.squeeze(7, CPU, None)).result, Done);
     let second = actor.take(&tree.squeeze(8, CPU, None));
     assert_eq!((second.result, tree.says("cpu.weight").as_str()), (Done, "10"), "{second:?}");
-    assert!(second.detail.contains("is held at 10 already"), "{second:?}");
+    assert!(second.detail.contains("is at 10 already"), "{second:?}");
     let outcome = tree.release(&mut actor, 7);
-    assert!(outcome.detail.contains("still held for action 8"), "{outcome:?}");
+    assert!(outcome.detail.contains("still serves action 8"), "{outcome:?}");
     assert_eq!(tree.says("cpu.weight"), "10");
     assert_eq!(tree.release(&mut actor, 8).result, Done);
     assert_eq!(tree.says("cpu.weight"), "100");
     let outcome = tree.release(&mut actor, 8);
-    assert!(outcome.detail.starts_with("nothing that action 8"), "{outcome:?}");
+    assert!(outcome.detail.starts_with("no limit of action 8"), "{outcome:?}");
 }
 
 #[test]
@@ -172,13 +170,18 @@ fn squeeze_changed_by_others() {
     fs::write(tree.dir.join("cpu.weight"), "50\n").unwrap();
     let outcome = tree.release(&mut actor, 7);
     assert_eq!(outcome.result, Done);
-    assert!(outcome.detail.contains("left at 50: somebody else wrote it over 10"), "{outcome:?}");
+    assert!(outcome.detail.contains("left at 50: another writer has changed 10"), "{outcome:?}");
     assert_eq!(tree.says("cpu.weight"), "50");
     // Held again, it is theirs that comes back.
     actor.take(&tree.squeeze(8, CPU, None));
     assert_eq!(tree.says("cpu.weight"), "5");
     tree.release(&mut actor, 8);
     assert_eq!(tree.says("cpu.weight"), "50");
+}
+
+/// The actions of the ledger.
+fn in_force(actor: &Actuator) -> Vec<u64> {
+    actor.in_force().iter().map(|entry| entry.action.id).collect()
 }
 
 #[test]
@@ -196,10 +199,10 @@ fn squeeze_dry_run() {
     let dry =
         Release { action: 7, target: tree.target(), why: ReleaseReason::Over, is_enforced: false };
     actor.take(&tree.squeeze(7, CPU, None));
-    let outcome = actor.release(&dry);
+    let outcome = actor.release(&dry).unwrap();
     assert_eq!(outcome.detail, "would write /busy/cpu.weight from 10 back to 100");
     assert_eq!((tree.says("cpu.weight"), tree.says("memory.reclaim")), ("10".into(), "".into()));
-    assert!(state.path().join("squeezes.json").exists());
+    assert!(state.path().join("ledger.json").exists());
 }
 
 #[test]
@@ -228,7 +231,8 @@ fn squeeze_refused() {
         let outcome = settle(&mut actor, outcome);
         assert_eq!(outcome.result, Failed, "{outcome:?}");
         assert!(outcome.detail.contains(why), "{why:?} {outcome:?}");
-        assert!(!state.path().join("squeezes.json").exists(), "{file}");
+        let ledger = fs::read_to_string(state.path().join("ledger.json")).unwrap_or_default();
+        assert!(!ledger.contains("/busy"), "{file}: {ledger}");
     }
 }
 
@@ -248,18 +252,20 @@ fn squeeze_only_if_undoable() {
 }
 
 #[test]
-fn squeeze_left_over() {
+fn release_that_fails_is_reported_once_and_stays_in_force() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, _state) = actor_of(tree.root.path());
     actor.take(&tree.squeeze(7, CPU, None));
     let (file, aside) = (tree.dir.join("cpu.weight"), tree.dir.join("aside"));
     fs::rename(&file, &aside).unwrap();
     assert_eq!(tree.release(&mut actor, 7).result, Failed);
-    let left = actor.left_over();
-    assert_eq!(left.iter().map(|release| release.action).collect::<Vec<_>>(), [7]);
+    let (why, target) = (ReleaseReason::Over, tree.target());
+    let release = Release { action: 7, target, why, is_enforced: true };
+    assert_eq!(actor.release(&release), None, "the same again");
+    assert_eq!(in_force(&actor), [7]);
     fs::rename(&aside, &file).unwrap();
-    assert_eq!(actor.release(&left[0]).result, Done);
-    assert_eq!((tree.says("cpu.weight"), actor.left_over()), ("100".into(), vec![]));
+    assert_eq!(actor.release(&release).unwrap().result, Done);
+    assert_eq!((tree.says("cpu.weight"), in_force(&actor)), ("100".into(), vec![]));
 }
 
 #[test]
@@ -270,9 +276,9 @@ fn squeeze_cgroup_gone() {
     let target = tree.target();
     fs::remove_dir_all(&tree.dir).unwrap();
     let release = Release { action: 7, target, why: ReleaseReason::Over, is_enforced: true };
-    let outcome = actor.release(&release);
+    let outcome = actor.release(&release).unwrap();
     assert_eq!((outcome.result, outcome.detail.as_str()), (Done, "cgroup /busy is gone"));
-    let text = fs::read_to_string(state.path().join("squeezes.json")).unwrap();
+    let text = fs::read_to_string(state.path().join("ledger.json")).unwrap();
     assert!(!text.contains("/busy"), "{text}");
 }
 
@@ -290,7 +296,7 @@ fn means_of_files() {
     for (file, step, want) in table {
         let tree = Tree::new(&[(file, "1")]);
         let (actor, _state) = actor_of(tree.root.path());
-        let means = actor.means();
+        let means = actor.available_steps();
         assert_eq!(means.contains(&step), want, "{file} {step:?} {means:?}");
         assert!(!means.contains(&StepKind::Evict), "{means:?}");
     }
@@ -333,26 +339,6 @@ fn kill_outcome_after_stop() {
         let outcome = actor.take(&Action { is_enforced: true, ..kill });
         assert_eq!((outcome.result, outcome.freed), (Done, Some(Bytes(0))), "{outcome:?}");
     }
-}
-
-#[test]
-fn squeeze_undo_again() {
-    let tree = Tree::new(&[("cpu.weight", "100")]);
-    let (mut actor, _state) = actor_of(tree.root.path());
-    actor.take(&tree.squeeze(7, CPU, None));
-    let (file, aside) = (tree.dir.join("cpu.weight"), tree.dir.join("aside"));
-    fs::rename(&file, &aside).unwrap();
-    assert_eq!(tree.release(&mut actor, 7).result, Failed);
-    assert_eq!((actor.news(), actor.news()), (vec![], vec![]), "that it fails was told");
-    fs::rename(&aside, &file).unwrap();
-    let mut news = Vec::new();
-    wait("it is taken back", || {
-        news = actor.news();
-        !news.is_empty()
-    });
-    let told: Vec<_> = news.iter().map(|outcome| (outcome.action, outcome.result)).collect();
-    assert_eq!((told, tree.says("cpu.weight")), (vec![(7, Done)], "100".into()), "{news:?}");
-    assert_eq!(actor.in_force(), []);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::host::skip;
-use isobar::act::{Actor, Options};
+use isobar::act::{Actuator, Options};
 use isobar::clock;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::ScopeName;
@@ -179,11 +179,11 @@ pub(crate) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 /// What a step comes to in the end, on a machine that is slow as well: what is told at once and
 /// what is told later.
 #[track_caller]
-pub(crate) fn settle(actor: &mut Actor, first: Outcome) -> Outcome {
+pub(crate) fn settle(actor: &mut Actuator, first: Outcome) -> Outcome {
     let mut told = vec![first];
     wait("it is over", || {
-        told.extend(actor.news());
-        !actor.is_waiting()
+        told.extend(actor.poll());
+        !actor.is_busy()
     });
     assert!(told.len() <= 2, "told more than once: {told:?}");
     let ended = told.iter().filter_map(|outcome| outcome.ended).reduce(|a, b| a + b);
@@ -191,21 +191,21 @@ pub(crate) fn settle(actor: &mut Actor, first: Outcome) -> Outcome {
 }
 
 /// An actor for this host, and the directory that it remembers things in.
-pub(crate) fn actor() -> (Actor, TempDir) {
+pub(crate) fn actor() -> (Actuator, TempDir) {
     actor_of(&mount().unwrap())
 }
 
 /// An actor for a tree of one's own.
-pub(crate) fn actor_of(root: &Path) -> (Actor, TempDir) {
+pub(crate) fn actor_of(root: &Path) -> (Actuator, TempDir) {
     let state = tempfile::tempdir().unwrap();
-    (Actor::open(options(root, state.path())).unwrap(), state)
+    (Actuator::open(options(root, state.path())).unwrap(), state)
 }
 
 pub(crate) fn options(root: &Path, state: &Path) -> Options {
     Options {
         cgroup_root: root.into(),
         proc: "/proc".into(),
-        state: state.into(),
+        state: Some(state.into()),
         never_touch: Vec::new(),
     }
 }

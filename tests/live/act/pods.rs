@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use isobar::act::{Actor, Options};
+use isobar::act::{Actuator, Options};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::OutcomeResult::{Done, Failed};
 use isobar_core::model::decision::StepKind::{KillContainers, StopContainers};
@@ -67,7 +67,7 @@ fn kill_with_a_container_gone() {
         let state = tempfile::tempdir().unwrap();
         let never_touch = vec!["/nobody/of/this/name".parse().unwrap()];
         let options = Options { never_touch, ..options(&mount().unwrap(), state.path()) };
-        let mut actor = Actor::open(options).unwrap();
+        let mut actor = Actuator::open(options).unwrap();
         let target = pod.target();
         actor.prepare(std::slice::from_ref(&target));
         let first = (step == StopContainers).then(|| actor.take(&enforced(step, target.clone())));
@@ -149,7 +149,7 @@ impl Told {
             path: Some(path),
             ..Target::default()
         };
-        Actor::open(options).unwrap().take(&action(KillContainers, target))
+        Actuator::open(options).unwrap().take(&action(KillContainers, target))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use isobar::act::{Actor, OpenError, Options};
+use isobar::act::{Actuator, OpenError, Options};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::OutcomeResult::Failed;
 use isobar_core::model::decision::{StepKind, Target};
@@ -60,7 +60,8 @@ fn act_never_touch() {
     let state = tempfile::tempdir().unwrap();
     let never_touch = vec![format!("{}/k?pt", group.path).parse().unwrap()];
     let root = mount().unwrap();
-    let mut actor = Actor::open(Options { never_touch, ..options(&root, state.path()) }).unwrap();
+    let mut actor =
+        Actuator::open(Options { never_touch, ..options(&root, state.path()) }).unwrap();
     let id = |path: &Path| CgroupId(fs::metadata(path).unwrap().ino());
     let whole =
         Target { cgroup: Some(id(&root)), path: Some(CgroupPath::root()), ..group.target() };
@@ -114,18 +115,18 @@ fn actor_open_refuses() {
     let state = tempfile::tempdir().unwrap();
     let root = tempfile::tempdir().unwrap();
     let fine = options(root.path(), state.path());
-    assert!(Actor::open(fine.clone()).is_ok());
-    fs::create_dir(state.path().join("squeezes.json")).unwrap();
+    assert!(Actuator::open(fine.clone()).is_ok());
+    fs::create_dir(state.path().join("ledger.json")).unwrap();
     let nowhere = || "/nowhere".into();
     #[rustfmt::skip]
     let table = [
         // options, why
         (Options { cgroup_root: nowhere(), ..fine.clone() }, "cannot open /nowhere, where cgroup v2"),
         (Options { proc: nowhere(), ..fine.clone() },        "cannot read /nowhere/sys/kernel/random"),
-        (fine,                                               "squeezes.json"),
+        (fine,                                               "ledger.json"),
     ];
     for (options, why) in table {
-        let error: OpenError = Actor::open(options).unwrap_err();
+        let error: OpenError = Actuator::open(options).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
 }

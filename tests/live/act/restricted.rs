@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::thread;
 
-use isobar::act::Actor;
+use isobar::act::Actuator;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::OutcomeResult::{Done, Failed};
 use isobar_core::model::decision::StepKind::{self, KillContainers, StopContainers};
@@ -52,10 +52,10 @@ fn kill_without_capability() {
     group.wait_for(1);
     let state = tempfile::tempdir().unwrap();
     let root = mount().unwrap();
-    let mut actor = Actor::open(options(&root, state.path())).unwrap();
+    let mut actor = Actuator::open(options(&root, state.path())).unwrap();
     let (means, kill, stop) = with_less(lose_root, || {
         let kill = actor.take(&enforced(KillContainers, group.target()));
-        (actor.means(), kill, actor.take(&enforced(StopContainers, group.target())))
+        (actor.available_steps(), kill, actor.take(&enforced(StopContainers, group.target())))
     });
     assert_eq!((kill.result, stop.result), (Failed, Failed), "{kill:?} {stop:?}");
     for text in ["/cgroup.kill: not permitted: run isobar as root", "missing CAP_KILL"] {
@@ -75,7 +75,7 @@ fn kill_read_only_cgroups() {
     group.wait_for(20);
     let outcome = with_less(lose_write, || {
         let state = tempfile::tempdir().unwrap();
-        let mut actor = Actor::open(options(&mount().unwrap(), state.path())).unwrap();
+        let mut actor = Actuator::open(options(&mount().unwrap(), state.path())).unwrap();
         let outcome = actor.take(&enforced(KillContainers, group.target()));
         settle(&mut actor, outcome)
     });
@@ -104,7 +104,7 @@ fn kill_thaws() {
         ..Target::default()
     };
     let state = tempfile::tempdir().unwrap();
-    let mut actor = Actor::open(options(tree.path(), state.path())).unwrap();
+    let mut actor = Actuator::open(options(tree.path(), state.path())).unwrap();
     let outcome = actor.take(&enforced(KillContainers, target));
     assert_eq!(outcome.result, Done, "{outcome:?}");
     assert_eq!(fs::read_to_string(dir.join("cgroup.freeze")).unwrap(), "0");

@@ -97,9 +97,9 @@ fn kill_stuck_victim() {
     let first = actor.take(&enforced(KillContainers, group.target()));
     assert_eq!((first.result, first.ended, first.freed), (Done, Some(1), None), "{first:?}");
     assert!(first.detail.contains("1 left: "), "{first:?}");
-    assert!(first.detail.contains("(cat, D: it waits in the kernel"), "{first:?}");
+    assert!(first.detail.contains("(cat, D: uninterruptible sleep"), "{first:?}");
     assert!(first.took < Nanos(Nanos::SECOND.0), "{first:?}");
-    assert!(actor.is_waiting() && actor.news().is_empty());
+    assert!(actor.is_busy() && actor.poll().is_empty());
 
     let hurried = actor.take(&enforced(ReleaseMemory, group.target()));
     assert_eq!(hurried.result, Done, "{hurried:?}");
@@ -108,12 +108,12 @@ fn kill_stuck_victim() {
     drop(server);
     let mut news = Vec::new();
     wait("it has ended", || {
-        news.extend(actor.news());
+        news.extend(actor.poll());
         !news.is_empty()
     });
     let [last] = &news[..] else { panic!("told more than once: {news:?}") };
     assert_eq!((last.action, last.result, last.ended), (first.action, Done, Some(1)), "{last:?}");
-    assert!(!actor.is_waiting() && actor.news().is_empty());
+    assert!(!actor.is_busy() && actor.poll().is_empty());
 }
 
 #[test]

@@ -107,15 +107,16 @@ impl Heard {
             peaks::look(&mut self.offered.peaks, snapshot);
         }
         let decision = &snapshot["decision"];
-        for condition in list(&decision["conditions"]) {
+        for condition in list(&decision["assessment"]["conditions"]) {
             if condition["status"] == "True" {
                 *self.conditions.entry(text(&condition["type"])).or_default() += 1;
             }
         }
-        for action in list(&decision["actions"]) {
+        for action in list(&decision["relief"]["actions"]) {
             self.act(action, at_ns);
         }
-        for event in list(&decision["events"]) {
+        let events = ["assessment", "relief"].map(|part| &decision[part]["events"]);
+        for event in events.into_iter().flat_map(list) {
             let text = format!("{}: {}", text(&event["reason"]), text(&event["message"]));
             self.offered.events.push(Said { at_ns, text });
         }
@@ -163,7 +164,7 @@ fn traced(snapshot: &Value, at_ns: u64) -> Tick {
         let ending = ["evict", "stopContainers", "killContainers"];
         action["isEnforced"] == true && ending.iter().any(|step| action["step"] == *step)
     };
-    let ended = list(&snapshot["decision"]["actions"]).find(ends);
+    let ended = list(&snapshot["decision"]["relief"]["actions"]).find(ends);
     Tick {
         at_ns,
         stall_ns: snapshot.pointer("/whole/memory/any/total").and_then(Value::as_u64),

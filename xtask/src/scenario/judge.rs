@@ -175,7 +175,7 @@ impl Evidence {
     fn condition(&self, name: &str, status: &str) -> Result<f64, String> {
         let mut n = 0.0;
         for snapshot in &self.snapshots {
-            let conditions = snapshot["decision"]["conditions"].as_array();
+            let conditions = snapshot["decision"]["assessment"]["conditions"].as_array();
             let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == name));
             let found = found.ok_or_else(|| format!("no condition is called {name}"))?;
             n += f64::from(u8::from(found["status"] == status));
@@ -187,7 +187,7 @@ impl Evidence {
     fn actions(&self, step: Option<&str>, target: Option<&str>) -> Result<f64, String> {
         let mut ids = BTreeSet::new();
         for snapshot in &self.snapshots {
-            let actions = snapshot["decision"]["actions"].as_array();
+            let actions = snapshot["decision"]["relief"]["actions"].as_array();
             for action in actions.ok_or("the snapshot has no actions")? {
                 let fits = step.is_none_or(|step| action["step"] == step)
                     && target.is_none_or(|target| action["target"]["name"] == target);
@@ -276,8 +276,8 @@ mod tests {
             "aggressions": harm.map(blame).into_iter().collect::<Vec<_>>(),
             "recentOomKills": kills.iter().map(kill).collect::<Vec<_>>(),
             "decision": {
-                "conditions": [{ "type": "C", "status": if second > 10 { "True" } else { "False" } }],
-                "actions": [{ "id": second / 2, "step": "evict", "target": { "name": "a" } }],
+                "assessment": { "conditions": [{ "type": "C", "status": if second > 10 { "True" } else { "False" } }] },
+                "relief": { "actions": [{ "id": second / 2, "step": "evict", "target": { "name": "a" } }] },
             },
             "limits": [{ "result": "drifted", "write": { "cgroup": "/a", "file": "x" } }],
             "lost": { "cgroups": 0 },

@@ -7,17 +7,15 @@ mod ranking;
 
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
-use super::pod::QosClass;
 use super::sample::{Moment, Sample};
-use super::threshold::{PressureSignal, PressureThreshold, Signal, Threshold};
+use super::threshold::{PressureSignal, PressureThreshold, Resource, Signal, Threshold};
 use super::units::Nanos;
 
 pub use action::{
-    Action, Effect, Hold, Outcome, OutcomeResult, Release, ReleaseReason, StepKind, StepReason,
-    Target, TargetGroup,
+    Action, Effect, Hold, InForce, Outcome, OutcomeResult, Phase, Release, ReleaseReason, StepKind,
+    StepReason, Target, TargetGroup,
 };
-pub use assessment::{Outlook, Taint, Unobserved};
+pub use assessment::{Assessment, Outlook, Taint, Unobserved};
 pub use ranking::{
     Candidate, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Spared, SparedReason,
 };
@@ -28,40 +26,37 @@ pub use ranking::{
 pub struct Decision {
     /// The sample's tick.
     pub tick: u64,
-    /// The sample's moment.
     pub at: Moment,
-    /// The settings that it was judged by.
+    /// The generation of the settings that it was judged by.
     pub generation: u64,
-    /// KEP-4205's six.
-    pub conditions: Vec<Condition>,
-    /// The taints that follow from them.
-    pub taints: Vec<Taint>,
-    /// The kubelet's three: `MemoryPressure`, `DiskPressure`, `PIDPressure`; those that hold.
-    pub node_pressure: Vec<NodePressure>,
-    /// Classes whose ordinary pods the kubelet refuses under these conditions.
-    pub refused: Vec<QosClass>,
-    /// What the eviction signals said.
-    pub observations: Vec<Observation>,
-    /// Signals that a threshold watches and that said nothing.
-    pub unobserved: Vec<Unobserved>,
-    /// How long memory lasts, node first.
-    pub outlooks: Vec<Outlook>,
-    /// Thresholds that are met.
-    pub met: Vec<Met>,
-    /// What changed.
-    pub events: Vec<Event>,
-    /// Who would go first, if somebody had to; the head of the list.
+    pub assessment: Assessment,
+    /// The head of the ranking; `None` if no threshold is due.
     pub ranking: Option<Ranking>,
-    /// What is to be done; at most one victim.
+    pub relief: Relief,
+}
+
+impl Decision {
+    /// What changed: of the assessment first, then of relief.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.assessment.events.iter().chain(&self.relief.events)
+    }
+}
+
+/// What is done about a shortage, and what came of what was done before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Relief {
+    /// The steps to take; at most one victim.
     pub actions: Vec<Action>,
-    /// Why nothing is done although a threshold is met.
+    /// Why there is no action although a threshold is met.
     pub held: Option<Hold>,
-    /// Squeezes that are to be taken back.
+    /// Squeezes to take back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub releases: Vec<Release>,
     /// What earlier actions have come to by now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
+    pub events: Vec<Event>,
 }
 
 /// A sample and what was made of it: what is recorded.
@@ -152,6 +147,15 @@ pub struct Event {
 }
 
 impl Trigger {
+    /// What is short.
+    #[must_use]
+    pub fn resource(&self) -> Resource {
+        match self {
+            Self::Eviction(threshold) => threshold.signal.resource(),
+            Self::Pressure(threshold) => threshold.on.resource(),
+        }
+    }
+
     /// True if it looks at an average, which goes on telling for a while of what is over.
     #[must_use]
     pub fn is_average(&self) -> bool {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Cgroup, CgroupId};
-use super::decision::{Outcome, StepKind};
+use super::decision::{InForce, Outcome, StepKind};
 use super::node::NodeReading;
 use super::stall::KernelStalls;
 use super::units::Nanos;
@@ -56,10 +56,14 @@ pub struct Sample {
     /// What came of earlier actions.
     #[serde(default)]
     pub outcomes: Vec<Outcome>,
+    /// The actuator's ledger: what isobar has done on this node that is in force, under way, or
+    /// counts against the eviction budget, also by an agent before this one. Oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_force: Vec<InForce>,
     /// Steps that whoever acts here is able to take; `None` if nobody was asked, and then none is
     /// ruled out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub means: Option<BTreeSet<StepKind>>,
+    pub available_steps: Option<BTreeSet<StepKind>>,
     /// The agent's own cgroup, which is never a victim's; `None` if the tree does not show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<CgroupId>,

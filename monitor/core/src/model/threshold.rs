@@ -9,6 +9,44 @@ use super::fraction::Fraction;
 use super::quantity::Quantity;
 use super::units::{Nanos, Percent};
 
+/// What can be short on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// Memory: working sets, in bytes.
+    Memory,
+    /// Disk space: ephemeral storage, in bytes.
+    Storage,
+    /// Inodes.
+    Inodes,
+    /// Process ids.
+    Pids,
+    /// CPU time: CPUs.
+    Cpu,
+    /// Disk time: bytes read and written a second.
+    Io,
+}
+
+impl Resource {
+    /// The kubelet's word in messages; `cpu` and `io` are isobar's own.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Storage => "ephemeral-storage",
+            Self::Inodes => "inodes",
+            Self::Pids => "pids",
+            Self::Cpu => "cpu",
+            Self::Io => "io",
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// The kubelet's eviction signals, each an amount that must not fall below its threshold.
 ///
 /// Source: kubelet `pkg/kubelet/eviction/api/types.go`.
@@ -79,18 +117,18 @@ impl Signal {
         Self::ALL.into_iter().find(|signal| signal.name() == name)
     }
 
-    /// What is short when it falls: the kubelet's word in messages.
+    /// What is short when the signal falls.
     #[must_use]
-    pub fn resource(self) -> &'static str {
+    pub fn resource(self) -> Resource {
         match self {
-            Self::MemoryAvailable | Self::AllocatableMemoryAvailable => "memory",
+            Self::MemoryAvailable | Self::AllocatableMemoryAvailable => Resource::Memory,
             Self::NodefsAvailable | Self::ImagefsAvailable | Self::ContainerfsAvailable => {
-                "ephemeral-storage"
+                Resource::Storage
             }
             Self::NodefsInodesFree | Self::ImagefsInodesFree | Self::ContainerfsInodesFree => {
-                "inodes"
+                Resource::Inodes
             }
-            Self::PidAvailable => "pids",
+            Self::PidAvailable => Resource::Pids,
         }
     }
 
@@ -98,7 +136,7 @@ impl Signal {
     #[must_use]
     pub fn quantity(self, amount: u64) -> Quantity {
         match self.resource() {
-            "inodes" | "pids" => Quantity::count(amount),
+            Resource::Inodes | Resource::Pids => Quantity::count(amount),
             _ => Quantity::bytes(amount),
         }
     }
@@ -183,6 +221,16 @@ pub enum PressureSignal {
 }
 
 impl PressureSignal {
+    /// What is short when it is met.
+    #[must_use]
+    pub fn resource(self) -> Resource {
+        match self {
+            Self::Cpu(_) => Resource::Cpu,
+            Self::Disk(_) => Resource::Io,
+            Self::Memory(_) | Self::Exhaustion(_) | Self::Refaults(_) => Resource::Memory,
+        }
+    }
+
     /// One of each, with a threshold of nothing: for lists of names.
     pub const ALL: [Self; 5] = [
         Self::Cpu(Percent(0)),

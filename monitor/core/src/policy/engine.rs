@@ -1,20 +1,20 @@
 //! One sample in, one decision out, and what is remembered from tick to tick.
 //! The same samples, settings and standing give the same decisions, byte for byte.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
-use crate::model::decision::{Decision, Ranking};
+use crate::model::decision::{Assessment, Decision, Ranking, Target};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
+use crate::model::threshold::{Resource, Signal};
+use crate::model::units::Nanos;
 use crate::model::unseen::unseen;
-use crate::policy::assess::{AssessStanding, Assessment, assess};
-use crate::policy::decide::{Question, ReliefStanding, Verdict, decide};
+use crate::policy::assess::{AssessStanding, assess, growth, scope};
+use crate::policy::decide::{Question, ReliefStanding, decide, target_of};
 use crate::policy::rank::harm::HarmStanding;
 use crate::policy::rank::workload::Workloads;
-use crate::policy::rank::{Field, HEAD, Purpose, contenders};
+use crate::policy::rank::{HEAD, Pool, Purpose};
 
 /// What the policy remembers. Stored at the head of a recording, so that a replay can start in
 /// mid-life.
@@ -41,7 +41,8 @@ impl Standing {
     }
 }
 
-/// The judge.
+/// Judges samples by settings. [`Engine::step`] is the only way to change one: other settings take
+/// a new engine with the old one's standing.
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     settings: Settings,
@@ -51,49 +52,73 @@ pub struct Engine {
 /// What one tick came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
-    /// What happened.
     pub snapshot: Snapshot,
-    /// What was made of it.
     pub decision: Decision,
+    /// Targets that may be acted upon soon, first to go first: the actuator opens them beforehand,
+    /// because on a node without memory nothing should have to be looked up.
+    pub next_targets: Vec<Target>,
 }
 
+/// How many targets are made ready: the victim after the next is another tick's.
+const NEXT: usize = 3;
+/// A scope whose memory lasts no longer may soon need a victim.
+const SOON: Nanos = Nanos(60 * Nanos::SECOND.0);
+
 impl Engine {
-    /// A judge who takes up where another left off.
+    /// An engine that goes on from `standing`.
     #[must_use]
     pub fn new(settings: Settings, standing: Standing) -> Self {
         Self { settings, standing }
     }
 
-    /// What it goes by.
+    /// An engine with other settings and the same standing. Where other steps are enforced, what
+    /// relief was only observed is forgotten, and what is in force comes with the next sample.
+    #[must_use]
+    pub fn with_settings(&self, settings: Settings) -> Self {
+        let mut standing = self.standing.clone();
+        if settings.relief.enforce != self.settings.relief.enforce {
+            standing.relief = ReliefStanding::default();
+        }
+        Self { settings, standing }
+    }
+
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
+    #[must_use]
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// The ranking for `purpose` of the last sample, of which `snapshot` is, with every candidate.
+    #[must_use]
+    pub fn rank(&self, snapshot: &Snapshot, purpose: Purpose) -> Option<Ranking> {
+        let (sample, harm) = (self.standing.before.as_ref()?, &self.standing.harm);
+        Some(
+            Pool::of_node(sample, snapshot, harm, &self.settings, purpose)
+                .field()
+                .ranking(usize::MAX),
+        )
+    }
+
     /// Judges one sample. Cannot fail.
     pub fn step(&mut self, sample: Sample) -> Step {
-        let standing = &mut self.standing;
+        let (settings, standing) = (&self.settings, &mut self.standing);
         let snapshot = Snapshot::between(standing.before.as_ref(), &sample, &mut standing.averages);
-        let workloads = Workloads::of(&self.settings.workloads, &snapshot);
+        let workloads = Workloads::of(&settings.workloads, &snapshot);
         standing.harm.update(standing.before.as_ref(), &sample, &snapshot, &workloads);
-        let assessment = assess(&self.settings, &sample, &snapshot, &mut standing.assess);
-        let contenders = assessment.first.as_ref().map(|first| {
-            let purpose = Purpose::of(&first.threshold);
-            let kind = (purpose, self.settings.ranking.order);
-            let harm = &standing.harm;
-            (purpose, contenders::of_node(&sample, &snapshot, harm, kind, &self.settings))
-        });
-        let field = contenders.as_ref().map(|(purpose, all)| {
-            let rules = &self.settings.ranking;
-            (Field::new(all, *purpose, rules.order, rules), purpose, all)
-        });
-        let ranking = field.as_ref().map(|(field, purpose, all)| {
-            let outsiders = contenders::outsiders(&standing.harm, **purpose, all);
-            Ranking { outsiders, ..field.ranking(HEAD) }
-        });
+        let assessment = assess(settings, &sample, &snapshot, &mut standing.assess);
+
+        let pool = |purpose| Pool::of_node(&sample, &snapshot, &standing.harm, settings, purpose);
+        let purpose = assessment.first.as_ref().map(|first| Purpose::of(&first.threshold));
+        let pool_now = purpose.map(pool);
+        let field = pool_now.as_ref().map(Pool::field);
+        let ranking = field.as_ref().map(|field| field.ranking(HEAD));
         let question = Question {
-            relief: &self.settings.relief,
-            eviction: &self.settings.eviction,
+            relief: &settings.relief,
+            eviction: &settings.eviction,
             sample: &sample,
             unseen: unseen(snapshot.interval),
             met: &assessment.met,
@@ -101,70 +126,38 @@ impl Engine {
             first: assessment.first,
             is_stale: assessment.is_stale,
             ranking: ranking.as_ref(),
-            field: field.as_ref().map(|(field, ..)| field),
-            is_harm_paused: contenders
-                .as_ref()
-                .is_some_and(|(purpose, _)| standing.harm.is_paused(purpose.need())),
+            field: field.as_ref(),
+            is_harm_paused: purpose.is_some_and(|p| standing.harm.is_paused(p.resource())),
             observations: &assessment.observations,
         };
-        let verdict = decide(&question, &mut standing.relief);
-        let decision =
-            written_down(&sample, self.settings.generation, assessment, ranking, verdict);
+        let relief = decide(&question, &mut standing.relief);
+        let next_targets = match (&ranking, soon(&assessment, &sample, &snapshot)) {
+            (Some(ranking), _) => ranking.candidates.iter().take(NEXT).cloned().collect(),
+            (None, Some(purpose)) => pool(purpose).field().first(NEXT, |_| true),
+            (None, None) => Vec::new(),
+        };
+        let next_targets =
+            next_targets.iter().map(|candidate| target_of(candidate, &sample)).collect();
+        drop(field);
+        let (tick, at, generation) = (sample.tick, sample.at, settings.generation);
         standing.before = Some(sample);
-        Step { snapshot, decision }
-    }
-
-    /// What it remembers now.
-    #[must_use]
-    pub fn standing(&self) -> &Standing {
-        &self.standing
-    }
-
-    /// Goes on with the relief that another one had under way.
-    pub fn resume(&mut self, relief: ReliefStanding) {
-        self.standing.relief = relief;
-    }
-
-    /// Learns which squeezes are in force, from who knows.
-    pub fn learn_squeezed(&mut self, in_force: &BTreeSet<u64>) {
-        self.standing.relief.learn_squeezed(in_force);
-    }
-
-    /// Goes by other settings from the next sample on, and forgets nothing.
-    pub fn reload(&mut self, settings: Settings) {
-        self.settings = settings;
+        let decision = Decision { tick, at, generation, assessment, ranking, relief };
+        Step { snapshot, decision, next_targets }
     }
 }
 
-/// The decision with everything that it rests on.
-fn written_down(
-    sample: &Sample,
-    generation: u64,
-    assessment: Assessment,
-    ranking: Option<Ranking>,
-    verdict: Verdict,
-) -> Decision {
-    let mut events = assessment.events;
-    events.extend(verdict.events);
-    Decision {
-        tick: sample.tick,
-        at: sample.at,
-        generation,
-        conditions: assessment.conditions,
-        taints: assessment.taints,
-        node_pressure: assessment.node_pressure,
-        refused: assessment.refused,
-        observations: assessment.observations,
-        unobserved: assessment.unobserved,
-        outlooks: assessment.outlooks,
-        met: assessment.met,
-        events,
-        ranking,
-        actions: verdict.action.into_iter().collect(),
-        held: verdict.held,
-        releases: verdict.releases,
-        effects: verdict.effects,
-    }
+/// For what a victim may be needed soon: a threshold that is met, in its grace or not, or memory
+/// that is low. Memory comes first: it leaves the least time.
+fn soon(assessment: &Assessment, sample: &Sample, snapshot: &Snapshot) -> Option<Purpose> {
+    let outlooks = &assessment.outlooks;
+    let first = assessment.met.first().map(|met| Purpose::of(&met.threshold));
+    let low = || {
+        let lasts = outlooks.iter().filter_map(|outlook| outlook.lasts).min();
+        let is_low = !growth::low(outlooks, sample, scope::kubepods(snapshot)).is_empty();
+        (is_low || lasts.is_some_and(|lasts| lasts <= SOON))
+            .then(|| Purpose::of_signal(Signal::MemoryAvailable))
+    };
+    first.filter(|first| first.resource() == Resource::Memory).or_else(low).or(first)
 }
 
 #[cfg(test)]

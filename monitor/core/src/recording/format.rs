@@ -17,7 +17,7 @@ use crate::policy::engine::Standing;
 /// What the first line of every recording names.
 pub const FORMAT: &str = "isobar-recording";
 /// Raised when an older isobar could no longer read what is written.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// How every recording begins, once it is decompressed.
 pub const OPENING: &str = "{\"kind\":\"header\",\"format\":\"isobar-recording\",";
 

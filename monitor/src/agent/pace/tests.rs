@@ -18,7 +18,13 @@ fn met(on: PressureSignal) -> Met {
 
 fn exhaustion() -> Decision {
     let met = vec![met(PressureSignal::Exhaustion(Nanos::SECOND))];
-    Decision { met, ..Decision::default() }
+    decided(met, None)
+}
+
+fn decided(met: Vec<Met>, held: Option<Hold>) -> Decision {
+    let mut decision = Decision::default();
+    (decision.assessment.met, decision.relief.held) = (met, held);
+    decision
 }
 
 #[test]
@@ -40,12 +46,9 @@ fn seconds_count_while_memory_runs_out_or_something_is_under_way_and_can_be_help
         (Some(Hold::BudgetSpent { until }),         true,  false),
     ];
     for (held, runs_out, want) in table {
-        let decision = match runs_out {
-            true => exhaustion(),
-            false => Decision { met: vec![waiting], ..Decision::default() },
-        };
-        let decision = Decision { held, ..decision };
-        assert_eq!(is_urgent(&decision), want, "{:?} {runs_out}", decision.held);
+        let met = if runs_out { exhaustion().assessment.met } else { vec![waiting] };
+        let decision = decided(met, held);
+        assert_eq!(is_urgent(&decision), want, "{:?} {runs_out}", decision.relief.held);
     }
 }
 

@@ -137,6 +137,18 @@ pub struct TargetGroup {
 }
 
 impl Target {
+    /// The uids that it stands for: of a group those of all its pods.
+    pub fn uids(&self) -> impl Iterator<Item = &String> {
+        let own = self.members.is_empty().then_some(&self.uid);
+        self.members.iter().chain(own)
+    }
+
+    /// Its cgroups: its own, or those of a group's pods.
+    pub fn cgroups(&self) -> impl Iterator<Item = (CgroupId, &CgroupPath)> {
+        let own = self.cgroup.zip(self.path.as_ref());
+        self.groups.iter().map(|group| (group.id, &group.path)).chain(own)
+    }
+
     /// How people call it.
     #[must_use]
     pub fn full_name(&self) -> String {
@@ -230,6 +242,34 @@ pub struct Outcome {
     /// Processes that were seen to end; `None` where nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
+}
+
+/// One entry of the actuator's ledger: an action whose consequences still matter at this tick.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InForce {
+    /// The action as it was decided.
+    pub action: Action,
+    /// When the actuator took it, on the boot clock.
+    pub since: Nanos,
+    /// What the target held then; `None` where memory is not accounted.
+    pub held: Option<Bytes>,
+    pub phase: Phase,
+}
+
+/// How far the consequences of an action have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Phase {
+    /// A squeeze: its limits stand. One that is only observed stands in the ledger alone.
+    Squeezed,
+    /// A stop or a kill: some of the victim's processes have not ended.
+    Ending,
+    /// A stop or a kill that is over. It counts against the eviction budget.
+    Ended {
+        /// When the last process was seen to be gone, on the boot clock.
+        at: Nanos,
+    },
 }
 
 /// A squeeze that is to be taken back.

@@ -1,12 +1,47 @@
-//! What an assessment adds beside conditions and thresholds: taints, what could not be observed,
-//! and how long memory lasts.
+//! Whether something is short, for whom, and since when.
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::condition::{ConditionName, ScopeName};
+use super::{Event, Met, NodePressure, Observation, Trigger};
+use crate::model::condition::{Condition, ConditionName, ScopeName};
+use crate::model::pod::QosClass;
 use crate::model::settings::TaintEffect;
 use crate::model::threshold::Signal;
 use crate::model::units::{Bytes, Nanos, Percent};
+
+/// What one sample says about shortages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Assessment {
+    /// KEP-4205's six, or those that have a rule.
+    pub conditions: Vec<Condition>,
+    /// The taints that follow from the conditions.
+    pub taints: Vec<Taint>,
+    /// The kubelet's conditions that hold: `MemoryPressure`, `DiskPressure`, `PIDPressure`.
+    pub node_pressure: Vec<NodePressure>,
+    /// QoS classes whose ordinary pods the kubelet refuses under these conditions.
+    pub refused: Vec<QosClass>,
+    /// The readings of the eviction signals.
+    pub observations: Vec<Observation>,
+    /// Signals that a threshold watches and that could not be read.
+    pub unobserved: Vec<Unobserved>,
+    /// How long memory lasts, node first.
+    pub outlooks: Vec<Outlook>,
+    /// Thresholds that are met, in the order in which they are relieved: memory first, of each
+    /// resource the kubelet's before isobar's.
+    pub met: Vec<Met>,
+    /// Thresholds that this tick could not measure: neither met nor calm.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unmeasured: Vec<Trigger>,
+    /// The threshold to relieve: the first that is due and was read anew since the last tick, else
+    /// the first that is due; `None` if none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<Met>,
+    /// [`Assessment::first`] was not read anew. The kubelet starts nothing then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_stale: bool,
+    pub events: Vec<Event>,
+}
 
 /// A taint that the node should carry now. It has no value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -21,16 +21,12 @@ use self::conditions::ConditionStanding;
 use self::growth::GrowthStanding;
 use self::pressure::{PressureStanding, is_emergency};
 use self::thresholds::ThresholdStanding;
-use crate::model::condition::Condition;
-use crate::model::decision::{
-    Event, Met, NodePressure, Observation, Outlook, Taint, Trigger, Unobserved,
-};
+use crate::model::decision::{Assessment, Event, Met, Trigger, Unobserved};
 use crate::model::duration::GoDuration;
-use crate::model::pod::QosClass;
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
-use crate::model::threshold::{PressureSignal, PressureThreshold, Signal};
+use crate::model::threshold::{PressureSignal, PressureThreshold, Resource, Signal};
 use crate::model::units::{Nanos, Percent};
 use crate::model::unseen::unseen;
 
@@ -44,38 +40,6 @@ pub struct AssessStanding {
     growth: GrowthStanding,
     /// What was to be relieved at the last tick, by name.
     relieving: Option<String>,
-}
-
-/// What one tick came to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Assessment {
-    /// KEP-4205's six, or those that have a rule.
-    pub conditions: Vec<Condition>,
-    /// The taints that follow from them.
-    pub taints: Vec<Taint>,
-    /// The kubelet's conditions that hold.
-    pub node_pressure: Vec<NodePressure>,
-    /// Classes whose ordinary pods the kubelet refuses under these conditions.
-    pub refused: Vec<QosClass>,
-    /// What the eviction signals said.
-    pub observations: Vec<Observation>,
-    /// Signals that a threshold watches and that said nothing.
-    pub unobserved: Vec<Unobserved>,
-    /// How long memory lasts, node first.
-    pub outlooks: Vec<Outlook>,
-    /// Thresholds that are met, in the order in which they are relieved: memory first, of each the
-    /// kubelet's before ours.
-    pub met: Vec<Met>,
-    /// Thresholds of which nobody can say whether they are met: this tick did not measure them.
-    pub unmeasured: Vec<Trigger>,
-    /// What is to be relieved: the first that is due and was read anew since the last tick, else
-    /// the first that is due; `None` if nothing is.
-    pub first: Option<Met>,
-    /// [`Assessment::first`] was not read anew: whoever would act on it acted on that reading
-    /// before. The kubelet starts nothing then.
-    pub is_stale: bool,
-    /// What changed.
-    pub events: Vec<Event>,
 }
 
 /// Judges one tick. Cannot fail.
@@ -114,7 +78,7 @@ pub fn assess(
     let ours =
         pressure::judge(&eviction.pressure, snapshot, &outlooks, &low, &mut standing.pressure);
     let mut met: Vec<_> = verdict.met.into_iter().chain(ours).collect();
-    met.sort_by_key(|met| !is_memory(met));
+    met.sort_by_key(|met| met.threshold.resource() != Resource::Memory);
     let is_read = |signal| observations.iter().any(|observation| observation.signal == signal);
     let unread = all.iter().filter(|threshold| !is_read(threshold.signal));
     let unmeasured = unread
@@ -145,15 +109,6 @@ pub fn assess(
         first,
         is_stale,
         events,
-    }
-}
-
-fn is_memory(met: &Met) -> bool {
-    match met.threshold {
-        Trigger::Eviction(threshold) => {
-            thresholds::condition(threshold.signal) == NodePressure::MemoryPressure
-        }
-        Trigger::Pressure(_) => pressure::is_memory(met),
     }
 }
 

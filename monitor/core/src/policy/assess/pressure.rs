@@ -8,7 +8,7 @@ use super::scope;
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Met, Outlook, Trigger};
 use crate::model::snapshot::Snapshot;
-use crate::model::threshold::{PressureSignal, PressureThreshold};
+use crate::model::threshold::{PressureSignal, PressureThreshold, Resource};
 use crate::model::units::{Nanos, Percent};
 
 /// Since when each pressure threshold that is met has been met.
@@ -55,7 +55,7 @@ pub fn judge(
         })
     };
     let mut all: Vec<_> = thresholds.iter().filter_map(met).collect();
-    all.sort_by_key(|met| !is_memory(met));
+    all.sort_by_key(|met| met.threshold.resource() != Resource::Memory);
     let stands = |met: &Met| match met.threshold {
         Trigger::Pressure(threshold) => Some((threshold, met.since)),
         Trigger::Eviction(_) => None,
@@ -129,16 +129,6 @@ pub(crate) fn is_emergency(trigger: &Trigger, measured: u64) -> bool {
 
 fn is_exhaustion(on: PressureSignal) -> bool {
     matches!(on, PressureSignal::Exhaustion(_))
-}
-
-/// True for what memory would relieve.
-pub(super) fn is_memory(met: &Met) -> bool {
-    match met.threshold {
-        Trigger::Pressure(threshold) => {
-            !matches!(threshold.on, PressureSignal::Cpu(_) | PressureSignal::Disk(_))
-        }
-        Trigger::Eviction(_) => false,
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
+use crate::model::decision::NodePressure;
 use crate::model::node::{Filesystem, Meminfo, Reclaim};
+use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
 use crate::model::settings::{Eviction, usual_pressure_thresholds};

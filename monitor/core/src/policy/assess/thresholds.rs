@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use self::containerfs::rewritten;
 use crate::model::decision::{Event, Met, NodePressure, Observation, Trigger};
 use crate::model::settings::Eviction;
-use crate::model::threshold::{Signal, Threshold};
+use crate::model::threshold::{Resource, Signal, Threshold};
 use crate::model::units::Nanos;
 
 /// What is remembered of thresholds from tick to tick.
@@ -102,7 +102,7 @@ pub fn judge(
         })
         .collect();
     // Stable, so that of equals the one that was configured first comes first.
-    all.sort_by_key(|met| !is_memory(met));
+    all.sort_by_key(|met| met.threshold.resource() != Resource::Memory);
     let is_fresh =
         |seen: &&Observation| is_newer(seen.at, standing.read.get(&seen.signal).copied());
     let fresh = observations.iter().filter(is_fresh).map(|seen| seen.signal).collect();
@@ -168,13 +168,6 @@ fn pressure(
 /// The kubelet's `thresholdsUpdatedStats`: never seen before, undated, or strictly newer.
 fn is_newer(read: Nanos, last: Option<Nanos>) -> bool {
     read == Nanos(0) || last.is_none_or(|last| read > last)
-}
-
-fn is_memory(met: &Met) -> bool {
-    match met.threshold {
-        Trigger::Eviction(threshold) => condition(threshold.signal) == NodePressure::MemoryPressure,
-        Trigger::Pressure(_) => false,
-    }
 }
 
 #[cfg(test)]

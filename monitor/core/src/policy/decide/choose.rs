@@ -2,55 +2,59 @@
 
 use std::collections::BTreeSet;
 
-use super::ladder::{Able, Kind};
-use super::standing::{Proposal, ReliefStanding, Told};
+use super::Question;
+use super::standing::{HeldBack, Proposal, ReliefStanding};
+use super::steps::Able;
 use super::target::targets_of;
-use super::{Question, Verdict};
-use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Target, Trigger};
+use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Relief, Target, Trigger};
+use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::rank::{Contender, Field, Purpose};
 
 /// As many are looked at beyond the head of the ranking, those left out who are not worth it.
 const BEYOND: usize = 64;
 
-/// Chooses a victim and the first step.
-pub(super) fn begin(
+/// Chooses a victim and the first step, or says why there is none.
+pub(super) fn choose(
     question: &Question<'_>,
     standing: &mut ReliefStanding,
     first: Met,
-    now: Nanos,
-) -> Verdict {
+    relief: &mut Relief,
+) {
     let name = first.threshold.name();
     let head = question.ranking.map(|ranking| &ranking.candidates[..]).unwrap_or_default();
     if head.is_empty() {
         let text = format!("nobody may be chosen to relieve {name}");
-        return standing.tell(Told::NobodyLeft, Hold::NobodyLeft, text);
+        return standing.hold_back(HeldBack::NoCandidate, Hold::NobodyLeft, text, relief);
     }
     if question.is_harm_paused && goes_by_harm(question, &first.threshold) {
-        return Hold::HarmUnknown.into();
+        relief.held = Some(Hold::HarmUnknown);
+        return;
     }
     let floor = harm_floor(question, &first.threshold, head);
     let choice = |list: &[Candidate]| of_those(question, standing, &first, list, floor);
     if let Some(new) = choice(head) {
-        return standing.take(question, new, now);
+        return relief.actions.push(standing.take(question, new));
     }
     if let Some(until) = standing.budget_again(question.relief) {
         let text = format!(
             "{} evictions within the budget's window are done; nothing more before it has room",
             question.relief.budget
         );
-        return standing.tell(Told::BudgetSpent, Hold::BudgetSpent { until }, text);
+        let hold = Hold::BudgetSpent { until };
+        return standing.hold_back(HeldBack::BudgetSpent, hold, text, relief);
     }
     let more = beyond(question, head, &standing.begun(&name), floor);
     if let Some(new) = choice(&more) {
-        return standing.take(question, new, now);
+        return relief.actions.push(standing.take(question, new));
     }
     if head.iter().any(|candidate| is_harmless(candidate, floor)) {
-        return Hold::BelowHarmBudget.into();
+        relief.held = Some(Hold::BelowHarmBudget);
+        return;
     }
     let n = head.len() + more.len();
     let text = format!("every step was tried on the first {n} candidates; {name} stays");
-    standing.tell(Told::NothingHelps, Hold::NothingHelps, text)
+    standing.hold_back(HeldBack::NothingHelps, Hold::NothingHelps, text, relief);
 }
 
 /// The first of `list` for whom a step is left, and that step.
@@ -61,17 +65,16 @@ fn of_those(
     list: &[Candidate],
     floor: Nanos,
 ) -> Option<Proposal> {
-    let kind = Kind::of(&first.threshold, first.measured);
-    let (name, want) = (first.threshold.name(), wanted(first));
+    let want = wanted(first);
     let may_end = standing.may_end(question);
     let harmful = list.iter().filter(|candidate| !is_harmless(candidate, floor));
     let harmful: Vec<&Candidate> = harmful.collect();
     let is_spent = |target: &Target| standing.is_spent(target, question.sample);
     let targets = targets_of(&harmful, question.sample).into_iter();
     targets.filter(|target| !is_spent(target)).find_map(|target| {
-        let able = Able::of(question, &target, want, &standing.squeezes);
+        let able = Able::of(question, &target, first, want);
         let able = Able { may_end, ..able };
-        let (step, why) = standing.untried(&able, &name, kind, None)?;
+        let (step, why) = standing.untried(&able, None)?;
         Some(Proposal { step, why, target, reason: *first, want, is_same: false })
     })
 }
@@ -106,7 +109,7 @@ fn is_harmless(candidate: &Candidate, floor: Nanos) -> bool {
 /// runs out does so whoever waits, as for the kubelet. Memory that is thrashed grows in nobody's
 /// hands: where nobody is known to do harm, use decides.
 fn harm_floor(question: &Question<'_>, trigger: &Trigger, candidates: &[Candidate]) -> Nanos {
-    let is_memory = Kind::of(trigger, u64::MAX).is_memory();
+    let is_memory = trigger.resource() == Resource::Memory;
     let does_harm = |contender: &Contender| contender.harm.is_some_and(|harm| harm.millis() > 0);
     let is_known = || {
         candidates.iter().filter_map(harm).any(|harm| harm > Nanos(0))
@@ -126,7 +129,7 @@ fn goes_by_harm(question: &Question<'_>, trigger: &Trigger) -> bool {
     is_by_harm
         && question.relief.harm_budget > Nanos(0)
         && Purpose::of(trigger).is_about_waiting()
-        && !Kind::of(trigger, u64::MAX).is_memory()
+        && trigger.resource() != Resource::Memory
 }
 
 /// Everybody, where harm is among the keys. The kubelet's order does not know it.
@@ -145,5 +148,5 @@ fn harm(candidate: &Candidate) -> Option<Nanos> {
 /// How much memory is missing until the threshold is no longer met.
 fn wanted(met: &Met) -> Option<Bytes> {
     let Trigger::Eviction(threshold) = met.threshold else { return None };
-    met.missing.filter(|_| threshold.signal.resource() == "memory").map(Bytes)
+    met.missing.filter(|_| threshold.signal.resource() == Resource::Memory).map(Bytes)
 }

@@ -1,256 +1,280 @@
-//! What is to be done about a shortage: one step at a time, on one victim at a time, until its
-//! memory is back or the step's time is over.
-//! In: what is met, who would go first, and what came of the step before. Out: at most one
-//! `Action`, or the reason for doing nothing. Observing and enforcing are the same decision.
+//! Decides what is done about a shortage: one step at a time, on one victim at a time, until the
+//! victim's memory is back or the step's deadline has passed.
+//! In: what is met, the ranking, and what is in force. Out: a [`Relief`]: at most one action, or
+//! the reason for none. Observing and enforcing take the same decision.
+//! Rules: the table "Relief" in docs/policy.md. [`Event`] is its second column, [`decide`] its third.
 
-mod after;
 mod choose;
-mod effect;
+mod effects;
 mod grace;
-mod kernel;
-mod ladder;
+mod kernel_kills;
+mod pending;
+mod shortage;
 mod squeeze;
 mod standing;
+mod steps;
 mod target;
-mod tell;
 #[cfg(test)]
 mod tests;
 
-use self::choose::begin;
-use self::effect::{Pending, Progress};
-use self::ladder::{Able, Kind};
+use self::choose::choose;
+use self::pending::{Pending, Progress};
 use self::standing::Proposal;
 pub use self::standing::ReliefStanding;
+use self::steps::{Able, Kind};
 pub use self::target::target_of;
 use crate::model::decision::{
-    Action, Effect, Event, Hold, Met, Observation, Ranking, Release, StepKind, Trigger,
+    Action, Event as Told, Hold, Met, Observation, Ranking, Relief, StepKind, StepReason, Trigger,
 };
 use crate::model::sample::Sample;
-use crate::model::settings::{Eviction, Relief};
+use crate::model::settings::{self, Eviction};
 use crate::model::units::Nanos;
 use crate::policy::rank::Field;
 
 /// What a decision is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
-    /// How to relieve.
-    pub relief: &'a Relief,
-    /// When to evict, and with how much grace.
+    pub relief: &'a settings::Relief,
     pub eviction: &'a Eviction,
-    /// The tick.
     pub sample: &'a Sample,
-    /// Of the time since the sample before, what nobody watched.
+    /// Of the time since the sample before, the part in which the agent saw nothing: the node was
+    /// suspended, or the agent got no CPU.
     pub unseen: Nanos,
-    /// Everything that is met.
+    /// All thresholds that are met.
     pub met: &'a [Met],
-    /// What would be met for all that is known: it was not measured.
+    /// Thresholds that this tick could not measure: neither met nor calm.
     pub unmeasured: &'a [Trigger],
-    /// What is to be relieved first; `None` if nothing is due.
+    /// The threshold to relieve first; `None` if none is due.
     pub first: Option<Met>,
-    /// What is due was not read anew since the tick before.
+    /// The reading behind `first` is not newer than the last action.
     pub is_stale: bool,
-    /// Who would go first; `None` if nothing is due.
+    /// The head of the ranking; `None` if nothing is due.
     pub ranking: Option<&'a Ranking>,
-    /// Everybody, of whom the ranking is the head.
+    /// All candidates, of whom the ranking is the head.
     pub field: Option<&'a Field<'a>>,
-    /// Who makes others wait for it was measured before, and is not now.
+    /// Harm to others was measured before on this node, and is not measured now.
     pub is_harm_paused: bool,
-    /// What the eviction signals said.
     pub observations: &'a [Observation],
 }
 
 impl Question<'_> {
-    /// False if this tick says nothing of the threshold of that name.
     fn is_measured(&self, name: &str) -> bool {
         self.unmeasured.iter().all(|trigger| trigger.name() != name)
     }
-
-    /// True if the threshold of that name was looked at and is not met.
-    fn is_calm(&self, name: &str) -> bool {
-        self.is_measured(name) && self.met.iter().all(|met| met.threshold.name() != name)
-    }
 }
 
-/// What was decided.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verdict {
-    /// What to do.
-    pub action: Option<Action>,
-    /// Why nothing.
-    pub held: Option<Hold>,
-    /// What people should know.
-    pub events: Vec<Event>,
-    /// Squeezes that are to be taken back.
-    pub releases: Vec<Release>,
-    /// What earlier actions have come to.
-    pub effects: Vec<Effect>,
-}
-
-impl From<Hold> for Verdict {
-    fn from(hold: Hold) -> Self {
-        Self { held: Some(hold), ..Self::default() }
-    }
+/// What has happened since the last tick, as far as relief is concerned.
+#[derive(Debug)]
+enum Event {
+    // While no step is pending:
+    /// No threshold is met.
+    Calm,
+    /// A threshold is met, for less than its grace period.
+    InGrace,
+    /// A threshold is due, by a reading on which the last action was based already.
+    Stale,
+    /// A threshold is due, and the last victim's memory has only just come back.
+    Resting { until: Nanos },
+    /// A threshold is due, and the kernel's OOM killer has just killed for the same memory.
+    KernelKilled { until: Nanos },
+    /// A threshold is due.
+    Due(Met),
+    // While a step is pending:
+    /// The deadline has not passed.
+    Running,
+    /// Memory runs out before a gentler step could show an effect.
+    Emergency(Met),
+    /// The step has helped, or its threshold is no longer due.
+    Over,
+    /// The deadline has passed, and nobody can say whether the step has helped.
+    Unmeasured,
+    /// A disruption budget forbids the step, and there is time to ask for another candidate.
+    Forbidden,
+    /// The step has failed or has not helped, and was only observed to the end of the ladder.
+    Observed,
+    /// The step has failed or has not helped.
+    Stuck(StepReason),
 }
 
 /// Decides. Cannot fail.
-pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Verdict {
-    let now = question.sample.at.boot;
-    standing.enforce(question.relief);
-    standing.forget(question, now);
+pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief {
+    standing.adopt(question);
+    standing.forget(question);
     standing.kernel_kills.hear(question.sample);
-    let effects = standing.watched.look(question);
-    let mut events = Vec::new();
-    let verdict = match standing.pending.take() {
-        None => None,
-        Some(mut pending) => {
-            pending.hear(question.sample);
-            pending.action.deadline = pending.action.deadline.plus(question.unseen);
-            go_on(question, standing, pending, now, &mut events)
-        }
-    };
-    let mut verdict = verdict.unwrap_or_else(|| anew(question, standing, now));
-    verdict.events.splice(0..0, events);
-    let releases = standing.squeezes.due(question);
-    Verdict { releases, effects, ..verdict }
+    let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };
+    if let Some(mut pending) = standing.pending.take() {
+        pending.hear(question);
+        let event = pending_event(question, standing, &pending);
+        after_pending(question, standing, pending, event, &mut relief);
+    }
+    if standing.pending.is_none() {
+        without_pending(question, standing, &mut relief);
+    }
+    relief.releases = squeeze::releases(question, standing);
+    relief
 }
 
-/// Nothing is pending.
-fn anew(question: &Question<'_>, standing: &mut ReliefStanding, now: Nanos) -> Verdict {
+fn pending_event(question: &Question<'_>, standing: &ReliefStanding, pending: &Pending) -> Event {
+    if let Some(first) = emergency(question, standing, pending) {
+        return Event::Emergency(first);
+    }
+    pending_progress(question, pending)
+}
+
+fn pending_progress(question: &Question<'_>, pending: &Pending) -> Event {
+    let reason = &pending.action.reason;
+    let is_due = question.met.iter().any(|met| met.threshold == reason.threshold && met.is_due);
+    let is_pressing = Kind::of(reason).is_pressing();
+    match pending.progress(question) {
+        Progress::Running => Event::Running,
+        Progress::Stuck(_) if !question.is_measured(&reason.threshold.name()) => Event::Unmeasured,
+        Progress::Worked => Event::Over,
+        Progress::Stuck(_) if !is_due => Event::Over,
+        Progress::Stuck(_) if !pending.action.is_enforced && pending.is_last => Event::Observed,
+        Progress::Stuck(_) if pending.is_forbidden && !is_pressing => Event::Forbidden,
+        Progress::Stuck(why) => Event::Stuck(why),
+    }
+}
+
+fn idle_event(question: &Question<'_>, standing: &ReliefStanding) -> Event {
+    let now = question.sample.at.boot;
     let Some(first) = question.first else {
-        return if question.met.is_empty() { Verdict::default() } else { Hold::InGrace.into() };
+        return if question.met.is_empty() { Event::Calm } else { Event::InGrace };
     };
     if question.is_stale {
-        return Hold::StaleReadings.into();
+        return Event::Stale;
     }
     let until = standing.rests_until(question.relief, &first);
     if now < until {
-        return Hold::CoolingDown { until }.into();
+        return Event::Resting { until };
     }
-    if let Some(until) = standing.kernel_kills.settle_until(question, &first) {
-        return Hold::KernelKilled { until }.into();
+    match standing.kernel_kills.settle_until(question, &first) {
+        Some(until) => Event::KernelKilled { until },
+        None => Event::Due(first),
     }
-    begin(question, standing, first, now)
 }
 
-/// What is next of a step that was pending. Where an emergency would have somebody go at once and
-/// nobody may, the step stays under way and is judged by what it comes to.
-fn go_on(
+/// The rows of the table in which no step is pending.
+fn without_pending(question: &Question<'_>, standing: &mut ReliefStanding, relief: &mut Relief) {
+    relief.held = match idle_event(question, standing) {
+        Event::InGrace => Some(Hold::InGrace),
+        Event::Stale => Some(Hold::StaleReadings),
+        Event::Resting { until } => Some(Hold::CoolingDown { until }),
+        Event::KernelKilled { until } => Some(Hold::KernelKilled { until }),
+        Event::Due(first) => return choose(question, standing, first, relief),
+        _ => None,
+    };
+}
+
+/// The rows of the table in which a step is pending.
+fn after_pending(
     question: &Question<'_>,
     standing: &mut ReliefStanding,
-    pending: Pending,
-    now: Nanos,
-    events: &mut Vec<Event>,
-) -> Option<Verdict> {
-    let Some(hurried) = hurry(question, standing, &pending, now) else {
-        return follow(question, standing, pending, now, events);
-    };
-    if hurried.action.is_some() {
-        return Some(hurried);
-    }
-    events.extend(hurried.events);
-    let followed = follow(question, standing, pending, now, events)?;
-    match followed.action {
-        None => Some(Verdict { held: hurried.held, ..followed }),
-        Some(_) => Some(followed),
+    mut pending: Pending,
+    event: Event,
+    relief: &mut Relief,
+) {
+    let now = question.sample.at.boot;
+    let action = &pending.action;
+    match event {
+        Event::Emergency(first) => {
+            hurry(question, standing, &pending, first, relief);
+            if relief.actions.is_empty() {
+                // No candidate can be ended: the step stays, judged by what it comes to.
+                let held = relief.held.take();
+                let event = pending_progress(question, &pending);
+                after_pending(question, standing, pending, event, relief);
+                relief.held = if relief.actions.is_empty() { held } else { None };
+            }
+        }
+        Event::Over => standing.cool_until = now.plus(question.relief.cool_down),
+        Event::Unmeasured => standing.give_up(action.id, now),
+        Event::Forbidden => {
+            standing.give_up(action.id, now);
+            standing.leave_alone(&action.target, &action.reason.threshold);
+        }
+        Event::Stuck(why) => {
+            standing.give_up(action.id, now);
+            match next_step(question, standing, action, why) {
+                Some(new) => relief.actions.push(standing.take(question, new)),
+                None if action.is_enforced => relief.events.push(warning(
+                    "ReliefFailed",
+                    format!(
+                        "no step has helped against {}: going on with the next candidate",
+                        action.target.full_name()
+                    ),
+                )),
+                None => {
+                    pending.is_last = true;
+                    relief.held = Some(Hold::Observed { action: action.id });
+                    standing.pending = Some(pending);
+                }
+            }
+        }
+        Event::Observed => {
+            relief.held = Some(Hold::Observed { action: action.id });
+            standing.pending = Some(pending);
+        }
+        _ => {
+            relief.held = Some(Hold::Settling { action: action.id, until: action.deadline });
+            standing.pending = Some(pending);
+        }
     }
 }
 
-/// An emergency does not wait for a gentler step to run out of time: who is to go goes now.
+/// The next step down the ladder for the same victim. What was only observed never happened, so
+/// after a step that would have ended work nothing can follow.
+fn next_step(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    action: &Action,
+    why: StepReason,
+) -> Option<Proposal> {
+    let is_same = action.step.is_final();
+    if is_same && !action.is_enforced {
+        return None;
+    }
+    let able = Able::of(question, &action.target, &action.reason, action.want);
+    let able = Able { may_end: is_same || standing.may_end(question), ..able };
+    let (step, _) = standing.untried(&able, Some(action.step))?;
+    let (target, reason, want) = (action.target.clone(), action.reason, action.want);
+    Some(Proposal { step, why, target, reason, want, is_same })
+}
+
+/// The threshold for which a gentler step that is pending must give way to a kill; `None` where
+/// there is time, or where somebody is dying already.
+fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pending) -> Option<Met> {
+    let first = question.first?;
+    let is_kill = matches!(pending.action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
+    let is_emergency = Kind::of(&first) == Kind::MemoryEmergency;
+    if !is_emergency || is_kill || pending.is_back(question.sample) {
+        return None;
+    }
+    // What the kernel has just killed for gives back memory already.
+    standing.kernel_kills.settle_until(question, &first).is_none().then_some(first)
+}
+
+/// Does not wait for the deadline of the step that is pending. A victim that is chosen already,
+/// for whatever reason, is the one that is killed: a second one would die for its memory.
 fn hurry(
     question: &Question<'_>,
     standing: &mut ReliefStanding,
     pending: &Pending,
-    now: Nanos,
-) -> Option<Verdict> {
-    let first = question.first?;
+    first: Met,
+    relief: &mut Relief,
+) {
     let action = &pending.action;
-    let is_at_it = matches!(action.step, StepKind::KillContainers | StepKind::ReleaseMemory);
-    let is_emergency = Kind::of(&first.threshold, first.measured) == Kind::MemoryEmergency;
-    if !is_emergency || is_at_it || pending.is_back(question.sample) {
-        return None;
-    }
-    // What the kernel has just killed for gives back memory already.
-    standing.kernel_kills.settle_until(question, &first).is_none().then_some(())?;
     if !action.step.is_final() {
-        return Some(begin(question, standing, first, now));
+        return choose(question, standing, first, relief);
     }
-    // A victim is chosen already, for whatever reason: a second one would die for its memory.
-    let able = Able::of(question, &action.target, None, &standing.squeezes);
-    let against = first.threshold.name();
-    let (step, why) = standing.untried(&able, &against, Kind::MemoryEmergency, None)?;
-    let target = action.target.clone();
-    let new = Proposal { step, why, target, reason: first, want: None, is_same: true };
-    Some(standing.take(question, new, now))
+    let able = Able::of(question, &action.target, &first, None);
+    if let Some((step, why)) = standing.untried(&able, None) {
+        let target = action.target.clone();
+        let new = Proposal { step, why, target, reason: first, want: None, is_same: true };
+        relief.actions.push(standing.take(question, new));
+    }
 }
 
-/// What follows from a step that was pending; `None` if it is over and there is a new start.
-fn follow(
-    question: &Question<'_>,
-    standing: &mut ReliefStanding,
-    mut pending: Pending,
-    now: Nanos,
-    events: &mut Vec<Event>,
-) -> Option<Verdict> {
-    let id = pending.action.id;
-    let reason = pending.action.reason.threshold;
-    let is_due = question.met.iter().any(|met| met.threshold == reason && met.is_due);
-    let why = match pending.progress(question, now) {
-        Progress::Running => {
-            let until = pending.action.deadline;
-            standing.pending = Some(pending);
-            return Some(Hold::Settling { action: id, until }.into());
-        }
-        // Nobody can say what it has come to, and nobody else is to suffer for that.
-        Progress::Stuck(_) if !question.is_measured(&reason.name()) => {
-            standing.squeezes.give_up(id);
-            return None;
-        }
-        // What it was for is over, by it or without it.
-        progress if progress == Progress::Worked || !is_due => {
-            standing.cool_until = now.plus(question.relief.cool_down);
-            return None;
-        }
-        // What was only observed never happened, so its failure says nothing about the next victim.
-        _ if !pending.action.is_enforced && pending.is_last => {
-            standing.pending = Some(pending);
-            return Some(Hold::Observed { action: id }.into());
-        }
-        Progress::Stuck(why) => why,
-        Progress::Worked => return None,
-    };
-    standing.squeezes.give_up(id);
-    let action = &pending.action;
-    let kind = Kind::of(&reason, action.reason.measured);
-    // Somebody who may say no has said it, and there is time to ask the next.
-    if pending.is_forbidden && !kind.is_pressing() {
-        standing.leave_alone(&action.target, &reason);
-        return None;
-    }
-    let is_same = action.step.is_final();
-    let may_end = standing.may_end(question) || is_same;
-    let next = {
-        let able = Able::of(question, &action.target, action.want, &standing.squeezes);
-        let able = Able { may_end, ..able };
-        standing.untried(&able, &reason.name(), kind, Some(action.step))
-    };
-    match next {
-        Some((step, _)) if action.is_enforced || !action.step.is_final() => {
-            let (target, reason, want) = (action.target.clone(), action.reason, action.want);
-            let new = Proposal { step, why, target, reason, want, is_same };
-            Some(standing.take(question, new, now))
-        }
-        _ if action.is_enforced => {
-            let message = format!(
-                "no step has helped against {}: going on with the next candidate",
-                action.target.full_name()
-            );
-            events.push(Event { reason: "ReliefFailed".into(), message, is_warning: true });
-            None
-        }
-        _ => {
-            pending.is_last = true;
-            standing.pending = Some(pending);
-            Some(Hold::Observed { action: id }.into())
-        }
-    }
+fn warning(reason: &str, message: String) -> Told {
+    Told { reason: reason.into(), message, is_warning: true }
 }

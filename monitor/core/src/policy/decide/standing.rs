@@ -1,70 +1,72 @@
-//! What is remembered of the relief so far, and what is forgotten.
+//! What the policy remembers of relief, and when it forgets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::after::Watched;
-use super::effect::{Pending, held, is_rest, is_unread_at};
-use super::kernel::KernelKills;
-use super::ladder::{Able, Kind};
-use super::squeeze::Squeezes;
+use super::effects::Effects;
+use super::kernel_kills::KernelKills;
+use super::pending::{Pending, held, is_rest, is_unread_at};
+use super::steps::{Able, Kind};
 use super::target::present;
-use super::{Question, Verdict, grace, tell};
-use crate::model::decision::{Action, Event, Hold, Met, StepKind, StepReason, Target, Trigger};
+use super::{Question, grace, shortage, squeeze, warning};
+use crate::model::decision::{
+    self, Action, Hold, InForce, Met, Phase, StepKind, StepReason, Target, Trigger,
+};
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
 use crate::model::threshold::PressureSignal;
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::explain::message;
 
-/// What is remembered of the relief so far.
+/// What the policy remembers of relief: its own judgements. What is in force stands in the sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ReliefStanding {
-    /// Actions so far.
-    n_actions: u64,
+    /// The highest id of an action so far.
+    last_id: u64,
     pub(super) pending: Option<Pending>,
-    /// Steps that were tried against what, on whom, since that shortage began.
+    /// Steps that were tried since that shortage began: threshold, uid, step.
     tried: BTreeSet<(String, String, StepKind)>,
-    /// Since when something that was acted upon has not been met.
+    /// Since when a threshold has not been met, of those on which something was tried.
     calm: BTreeMap<String, Nanos>,
-    /// Whose work was ended and when, as far back as the budget looks.
+    /// Evictions within the budget's window: when, and the victim's uid.
     pub(super) victims: Vec<(Nanos, String)>,
-    /// Nothing is done before.
+    /// The rest after the last step that helped ends here.
     pub(super) cool_until: Nanos,
-    /// Reasons for doing nothing that were told.
-    held_back: BTreeSet<Told>,
-    /// Since when nothing has been met.
+    /// Reasons for holding back of which the operator was told.
+    held_back: BTreeSet<HeldBack>,
+    /// Since when no threshold has been met.
     calm_since: Option<Nanos>,
-    /// What each held whose work was ended lately.
+    /// What each victim held that was ended lately, by uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     emptied: BTreeMap<String, Bytes>,
-    #[serde(skip_serializing_if = "Squeezes::is_empty")]
-    pub(super) squeezes: Squeezes,
-    #[serde(skip_serializing_if = "Watched::is_empty")]
-    pub(super) watched: Watched,
+    /// Actions that have not helped by their deadline, and when that was seen.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    given_up: BTreeMap<u64, Nanos>,
+    #[serde(skip_serializing_if = "Effects::is_empty")]
+    pub(super) effects: Effects,
     #[serde(skip_serializing_if = "KernelKills::is_empty")]
     pub(super) kernel_kills: KernelKills,
-    /// Steps that were really taken at the last tick.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    enforced: BTreeSet<StepKind>,
 }
 
-/// A step whose time was over for longer when somebody came to go on with it is not gone on with.
+/// A step of another agent whose deadline passed longer ago is not waited for: the candidate that
+/// was first then is not the one that is first now.
 const STALE: Nanos = Nanos(5 * Nanos::SECOND.0);
-/// How long after a victim's memory is back a figure that is no average shows what is left: the
-/// next readings are there.
+/// A squeeze that was given up may show in the ledger for so long after that: the actuator was busy.
+const LATE: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// How long after a victim's memory is back a figure that is no average shows what is left: until
+/// the next readings.
 const READ_ANEW: Nanos = Nanos(2 * Nanos::SECOND.0);
-/// And in an emergency, in which ticks come faster.
+/// The same in an emergency, in which ticks come faster.
 const EMERGENCY_REST: Nanos = Nanos::SECOND;
 
-/// Reasons for doing nothing that want attention, each told once for each shortage.
+/// Reasons for holding back that the operator should know, each told once a shortage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Told {
+pub(super) enum HeldBack {
     BudgetSpent,
-    NobodyLeft,
+    NoCandidate,
     NothingHelps,
 }
 
@@ -80,60 +82,68 @@ pub(super) struct Proposal {
 }
 
 impl ReliefStanding {
-    /// The actions of squeezes that it takes to be in force.
-    #[must_use]
-    pub fn squeezed(&self) -> BTreeSet<u64> {
-        self.squeezes.actions()
+    /// Takes up what the ledger tells of an agent that ended before this one began: its victims
+    /// count, its steps were tried, and the last one whose deadline has not long passed is pending.
+    pub(super) fn adopt(&mut self, question: &Question<'_>) {
+        let (sample, known) = (question.sample, self.last_id);
+        let now = sample.at.boot;
+        for InForce { action, since, held, phase } in &sample.in_force {
+            if action.id <= known || !action.is_enforced {
+                continue;
+            }
+            let uid = &action.target.uid;
+            self.try_on(&action.target, &action.reason.threshold, action.step);
+            if action.step.is_final() && !self.victims.iter().any(|(_, victim)| victim == uid) {
+                self.victims.push((*since, uid.clone()));
+                self.emptied.extend(held.map(|held| (uid.clone(), held)));
+            }
+            match phase {
+                Phase::Ended { at } => {
+                    self.cool_until = self.cool_until.max(at.plus(question.relief.cool_down));
+                }
+                Phase::Ending | Phase::Squeezed if now.since(action.deadline) <= STALE => {
+                    self.pending = Some(Pending::new(action.clone(), *held));
+                }
+                Phase::Ending | Phase::Squeezed => {}
+            }
+        }
+        let ids = sample.in_force.iter().map(|entry| entry.action.id);
+        self.last_id = ids.chain([known]).max().unwrap_or(known);
     }
 
-    /// Learns which squeezes are: whoever ended in good order has taken all of its own back. What
-    /// is not in force can show no effect, and is as good as not tried unless it had shown none.
-    pub fn learn_squeezed(&mut self, in_force: &BTreeSet<u64>) {
-        for (against, uid) in self.squeezes.keep(in_force) {
-            self.tried.remove(&(against, uid, StepKind::Squeeze));
-        }
-        let is_undone = |Action { id, step, is_enforced, .. }: &Action| {
-            *step == StepKind::Squeeze && *is_enforced && !in_force.contains(id)
-        };
-        if let Some(undone) = self.pending.take_if(|pending| is_undone(&pending.action)) {
-            let Action { target, reason, step, .. } = undone.action;
-            self.tried.remove(&(reason.threshold.name(), target.uid, step));
-        }
+    /// The action has not helped. A squeeze is taken back for that.
+    pub(super) fn give_up(&mut self, action: u64, now: Nanos) {
+        self.given_up.insert(action, now);
     }
 
-    /// What still holds of it for one who goes on with it `now`, and whose `own` standing it takes
-    /// the place of. Who was chosen long ago is not who would be chosen now, and no action may have
-    /// the number of another.
-    #[must_use]
-    pub fn gone_on_with(mut self, own: &Self, now: Nanos) -> Self {
-        self.n_actions = self.n_actions.max(own.n_actions);
-        let is_stale = |pending: &Pending| now.since(pending.action.deadline) > STALE;
-        if let Some(pending) = self.pending.take_if(|pending| is_stale(pending)) {
-            self.squeezes.give_up(pending.action.id);
-        }
-        self
+    pub(super) fn is_given_up(&self, action: u64) -> bool {
+        self.given_up.contains_key(&action)
     }
 
-    /// Writes a step down, and remembers it.
-    pub(super) fn take(&mut self, question: &Question<'_>, new: Proposal, now: Nanos) -> Verdict {
+    /// For how long a threshold has not been met; `None` if it is met, or not measured.
+    pub(super) fn calm_for(&self, name: &str, now: Nanos) -> Option<Nanos> {
+        self.calm.get(name).map(|since| now.since(*since))
+    }
+
+    /// Makes an action of a step, and remembers it.
+    pub(super) fn take(&mut self, question: &Question<'_>, new: Proposal) -> Action {
         let Proposal { step, why, target, reason, want, is_same } = new;
-        let kind = Kind::of(&reason.threshold, reason.measured);
-        let able = Able::of(question, &target, want, &self.squeezes);
-        let next = self.untried(&able, &reason.threshold.name(), kind, Some(step));
-        let escalates_to = next.map(|(step, _)| step);
+        let now = question.sample.at.boot;
+        let able = Able::of(question, &target, &reason, want);
+        let escalates_to = self.untried(&able, Some(step)).map(|(step, _)| step);
         let grace = step
             .is_final()
             .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
         let seen = question.observations;
         let shortage = step
             .is_final()
-            .then(|| tell::shortage(&reason, &target, seen, question.sample))
+            .then(|| shortage::shortage(&reason, &target, seen, question.sample))
             .flatten();
         let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
         let given = given.plus(grace.unwrap_or_default());
-        self.n_actions += 1;
+        self.last_id += 1;
         let action = Action {
-            id: self.n_actions,
+            id: self.last_id,
             step,
             message: shortage.as_ref().map(message::message).unwrap_or_default(),
             annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
@@ -146,36 +156,35 @@ impl ReliefStanding {
             escalates_to,
             is_enforced: question.relief.enforce.contains(&step),
         };
+        let held = held(&action.target, question.sample);
         // A pod that was started again counts again.
         if step.is_final() && !is_same {
             self.victims.push((now, action.target.uid.clone()));
-            let held = held(&action.target, question.sample);
             self.emptied.extend(held.map(|held| (action.target.uid.clone(), held)));
         }
         self.try_on(&action.target, &action.reason.threshold, step);
-        self.squeezes.note(&action, now);
-        self.watched.note(&action, question.sample);
-        self.pending = Some(Pending::new(action.clone(), question.sample));
-        Verdict { action: Some(action), ..Verdict::default() }
+        self.effects.note(&action, question.sample);
+        self.pending = Some(Pending::new(action.clone(), held));
+        action
     }
 
     fn try_on(&mut self, target: &Target, against: &Trigger, step: StepKind) {
         self.tried.insert((against.name(), target.uid.clone(), step));
     }
 
-    /// The gentlest step below `after` that can be tried and was not tried on it against this.
+    /// The gentlest step below `after` that can be tried and was not tried on the target against
+    /// this threshold.
     pub(super) fn untried(
         &self,
         able: &Able<'_>,
-        against: &str,
-        kind: Kind,
         after: Option<StepKind>,
     ) -> Option<(StepKind, StepReason)> {
-        let mut next = able.next(kind, after);
+        let (against, uid) = (able.reason.threshold.name(), &able.target.uid);
+        let mut next = able.next(after);
         while let Some((step, _)) = next
-            && self.tried.contains(&(against.to_owned(), able.target.uid.clone(), step))
+            && self.tried.contains(&(against.clone(), uid.clone(), step))
         {
-            next = able.next(kind, Some(step));
+            next = able.next(Some(step));
         }
         next
     }
@@ -193,7 +202,7 @@ impl ReliefStanding {
 
     /// Until when nothing new is begun against this, after a victim's memory has come back.
     pub(super) fn rests_until(&self, relief: &Relief, first: &Met) -> Nanos {
-        let rest = match Kind::of(&first.threshold, first.measured) {
+        let rest = match Kind::of(first) {
             Kind::MemoryEmergency => EMERGENCY_REST,
             _ if first.threshold.is_average() => relief.cool_down,
             _ => READ_ANEW,
@@ -220,31 +229,13 @@ impl ReliefStanding {
         spent.then(|| oldest.plus(relief.budget_window))
     }
 
-    /// Steps that were only recorded so far and are taken from now on were never tried: what was
-    /// recorded of them stands in nobody's way.
-    pub(super) fn enforce(&mut self, relief: &Relief) {
-        let new: BTreeSet<_> = relief.enforce.difference(&self.enforced).copied().collect();
-        let was_observing = !self.enforced.iter().any(|step| step.is_final());
-        self.enforced.clone_from(&relief.enforce);
-        if new.is_empty() {
-            return;
-        }
-        // Nobody's work was really ended.
-        if was_observing && new.iter().any(|step| step.is_final()) {
-            self.victims.clear();
-        }
-        self.tried.retain(|(.., step)| !new.contains(step));
-        let is_new =
-            |pending: &Pending| !pending.action.is_enforced && new.contains(&pending.action.step);
-        let Some(pending) = self.pending.take_if(|pending| is_new(pending)) else { return };
-        self.squeezes.give_up(pending.action.id);
-        self.victims.retain(|(_, uid)| *uid != pending.action.target.uid);
-    }
-
     /// Drops what is too old to matter: what was tried against a shortage that has been over for
     /// as long as the cool-down, or on pods that are gone, and evictions that the budget no longer
     /// counts.
-    pub(super) fn forget(&mut self, question: &Question<'_>, now: Nanos) {
+    pub(super) fn forget(&mut self, question: &Question<'_>) {
+        let now = question.sample.at.boot;
+        let is_in_force = |id: &u64| squeeze::in_force(question.sample).any(|e| e.action.id == *id);
+        self.given_up.retain(|id, since| is_in_force(id) || now.since(*since) < LATE);
         let window = question.relief.budget_window;
         self.victims.retain(|(moment, _)| now.since(*moment) < window);
         let victims = &self.victims;
@@ -258,15 +249,15 @@ impl ReliefStanding {
         } else {
             self.calm_since = None;
         }
-        if self.tried.is_empty() {
-            return;
-        }
         let met = question.met.iter().map(|met| met.threshold.name());
         // What was not measured is not known to be over.
         let met: BTreeSet<_> = met.chain(question.unmeasured.iter().map(Trigger::name)).collect();
         let pending = self.pending.as_ref().map(|pending| &pending.action);
         let pending = pending.map(|action| (action.reason.threshold.name(), &action.target.uid));
-        let acted_upon: BTreeSet<_> = self.tried.iter().map(|(name, ..)| name.clone()).collect();
+        let squeezed = squeeze::in_force(question.sample);
+        let squeezed = squeezed.map(|entry| entry.action.reason.threshold.name());
+        let tried = self.tried.iter().map(|(name, ..)| name.clone());
+        let acted_upon: BTreeSet<_> = tried.chain(squeezed).collect();
         self.calm.retain(|name, _| acted_upon.contains(name) && !met.contains(name));
         for name in acted_upon.difference(&met) {
             self.calm.entry(name.clone()).or_insert(now);
@@ -282,14 +273,18 @@ impl ReliefStanding {
         });
     }
 
-    /// Does nothing for a reason that people should hear of, once.
-    pub(super) fn tell(&mut self, what: Told, hold: Hold, message: String) -> Verdict {
-        let mut verdict = Verdict::from(hold);
+    /// Holds back for a reason that the operator is told, once.
+    pub(super) fn hold_back(
+        &mut self,
+        what: HeldBack,
+        hold: Hold,
+        message: String,
+        relief: &mut decision::Relief,
+    ) {
+        relief.held = Some(hold);
         if self.held_back.insert(what) {
-            let event = Event { reason: "ReliefHeldBack".into(), message, is_warning: true };
-            verdict.events.push(event);
+            relief.events.push(warning("ReliefHeldBack", message));
         }
-        verdict
     }
 }
 

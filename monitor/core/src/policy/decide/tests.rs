@@ -1,6 +1,7 @@
+mod node;
 mod properties;
 mod reach;
-mod resumed;
+mod restart;
 mod undone;
 mod unmeasured;
 
@@ -10,7 +11,7 @@ use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Candidate, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, StepReason, Target, Trigger,
+    Candidate, InForce, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, Phase, StepReason,
 };
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
@@ -19,6 +20,8 @@ use crate::model::units::{Bytes, Percent};
 use crate::model::workload::Pod;
 
 use StepKind::{Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers};
+
+use self::node::Node;
 
 const MIB: u64 = 1 << 20;
 
@@ -40,91 +43,9 @@ fn met(threshold: Trigger) -> Met {
     Met { threshold, since: Nanos(0), is_due: true, measured: 50 * MIB, missing }
 }
 
-/// A node with pods `a`, `b`, `c`, which would go in this order, and a policy that has watched it.
-struct Node {
-    relief: Relief,
-    sample: Sample,
-    ranking: Ranking,
-    standing: ReliefStanding,
-    unseen: Nanos,
-    unmeasured: Vec<Trigger>,
-    is_harm_paused: bool,
-}
-
-impl Node {
-    fn new() -> Self {
-        let names = ["a", "b", "c"];
-        let cgroup = |name: &str| Cgroup {
-            path: CgroupPath(format!("/kubepods/besteffort/pod{name}")),
-            memory: MemoryFiles { current: Some(Bytes(400 * MIB)), ..MemoryFiles::default() },
-            ..Cgroup::default()
-        };
-        let cgroups = (10..).map(CgroupId).zip(names.map(cgroup)).collect();
-        let pod = |name: &str| {
-            (name.to_owned(), Pod { uid: name.into(), name: name.into(), ..Pod::default() })
-        };
-        let pods = Some(BTreeMap::from(names.map(pod)));
-        let candidate = |name: &str| Candidate {
-            name: name.into(),
-            namespace: String::new(),
-            uid: name.into(),
-            members: vec![],
-            keys: vec![MeritKey { key: Key::Harm, value: KeyValue::Number(200) }],
-        };
-        let ranking = Ranking {
-            signal: "memory.available".into(),
-            order: Order::Qos,
-            candidates: names.map(candidate).into(),
-            n_candidates: 3,
-            spared: vec![],
-            n_spared: 0,
-            outsiders: vec![],
-        };
-        let relief = Relief { enforce: StepKind::ALL.into(), ..Relief::default() };
-        let sample = Sample { cgroups, pods, ..Sample::default() };
-        let standing = ReliefStanding::default();
-        let (unseen, unmeasured, is_harm_paused) = (Nanos(0), Vec::new(), false);
-        Self { relief, sample, ranking, standing, unseen, unmeasured, is_harm_paused }
-    }
-
-    /// Judges at a second of the boot clock, with `met` met and due.
-    fn at(&mut self, second: u64, met: &[Met]) -> Verdict {
-        self.sample.at = Moment { boot: seconds(second), wall: seconds(second) };
-        let question = Question {
-            relief: &self.relief,
-            eviction: &Eviction::default(),
-            sample: &self.sample,
-            met,
-            first: met.iter().find(|met| met.is_due).copied(),
-            is_stale: false,
-            ranking: Some(&self.ranking),
-            field: None,
-            unseen: self.unseen,
-            unmeasured: &self.unmeasured,
-            is_harm_paused: self.is_harm_paused,
-            observations: &[],
-        };
-        let verdict = decide(&question, &mut self.standing);
-        self.sample.outcomes.clear();
-        self.ranking.candidates.retain(|candidate| {
-            self.sample.cgroups.values().any(|group| group.path.0.ends_with(&candidate.uid))
-        });
-        verdict
-    }
-
-    fn hear(&mut self, action: u64, result: OutcomeResult) {
-        let (detail, took, freed) = (String::new(), Nanos(0), None);
-        self.sample.outcomes.push(Outcome { action, result, detail, took, freed, ended: None });
-    }
-
-    fn end(&mut self, uid: &str) {
-        self.sample.cgroups.retain(|_, group| !group.path.0.ends_with(uid));
-    }
-}
-
 /// Who and how, in short.
-fn short(verdict: &Verdict) -> Option<(&str, StepKind)> {
-    let action = verdict.action.as_ref()?;
+fn short(verdict: &Relief) -> Option<(&str, StepKind)> {
+    let action = verdict.actions.first()?;
     Some((&action.target.name, action.step))
 }
 
@@ -180,7 +101,7 @@ fn a_step_that_does_not_help_is_followed_by_the_next_and_never_by_itself() {
     let mut seen = Vec::new();
     for second in 1..=200 {
         let verdict = node.at(second, &hard);
-        if let Some(action) = verdict.action {
+        if let Some(action) = verdict.actions.into_iter().next() {
             seen.push((action.target.name, action.step, action.why, second));
         }
     }
@@ -211,7 +132,7 @@ fn a_refused_step_escalates_at_once() {
     node.hear(1, OutcomeResult::Refused);
     let verdict = node.at(2, &hard);
     assert_eq!(short(&verdict), Some(("a", StopContainers)));
-    assert_eq!(verdict.action.unwrap().why, StepReason::Failed);
+    assert_eq!(verdict.actions[0].why, StepReason::Failed);
 }
 
 #[test]
@@ -222,7 +143,9 @@ fn observing_decides_the_same_and_touches_no_second_victim() {
     let mut seen = Vec::new();
     for second in 1..=100 {
         let verdict = node.at(second, &soft);
-        seen.extend(verdict.action.map(|a| (a.target.name, a.step, a.is_enforced)));
+        seen.extend(
+            verdict.actions.into_iter().next().map(|a| (a.target.name, a.step, a.is_enforced)),
+        );
     }
     let want = [Squeeze, Evict].map(|step| ("a".to_owned(), step, false));
     assert_eq!(seen, want, "to the first step that ends work, and no further");
@@ -285,7 +208,7 @@ fn memory_that_runs_out_is_relieved_although_nobody_waits_yet() {
     let verdict = node.at(1, &[soon]);
     assert_eq!(short(&verdict), Some(("a", Evict)));
     // A step that outlasts the memory would come too late.
-    assert_eq!(verdict.action.unwrap().deadline, seconds(9));
+    assert_eq!(verdict.actions[0].deadline, seconds(9));
 }
 
 #[test]
@@ -307,7 +230,7 @@ fn an_emergency_hurries_the_victim_that_was_chosen_and_takes_no_second() {
     assert!(matches!(node.at(2, &left(5)).held, Some(Hold::Settling { .. })));
     let verdict = node.at(5, &left(2));
     assert_eq!(short(&verdict), Some(("a", KillContainers)));
-    assert_eq!(verdict.action.unwrap().why, StepReason::Emergency);
+    assert_eq!(verdict.actions[0].why, StepReason::Emergency);
     assert_eq!(node.standing.victims.len(), 1, "one eviction");
     assert!(matches!(node.at(6, &left(1)).held, Some(Hold::Settling { .. })));
 }
@@ -360,7 +283,7 @@ fn what_was_tried_against_one_shortage_is_new_against_another() {
 fn whatever_is_not_done_has_a_reason() {
     let soft = met(threshold(Signal::MemoryAvailable, seconds(30)));
     let mut node = Node::new();
-    assert_eq!(node.at(1, &[]), Verdict::default());
+    assert_eq!(node.at(1, &[]), Relief::default());
     assert_eq!(node.at(2, &[Met { is_due: false, ..soft }]).held, Some(Hold::InGrace));
     node.ranking.candidates.clear();
     let verdict = node.at(3, &[soft]);

@@ -2,13 +2,17 @@
 
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::cgroup::{MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Hold, StepKind};
+use crate::model::node::Meminfo;
 use crate::model::psi::{Line, Pressure};
+use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
 use crate::model::stall::{Coverage, KernelStalls};
+use crate::model::threshold::{Amount, Threshold};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
-use crate::model::units::{Nanos, Percent};
+use crate::model::units::{Bytes, Percent};
 
 /// A node whose disks stall, with one pod; `covered` is whether the kernel side says who waits, and
 /// without `stalls` the pressure file was not read.
@@ -53,7 +57,7 @@ fn a_harmless_pod_is_no_victim_while_nobody_measures_harm() {
     for (seconds, covered, want) in table {
         for second in seconds {
             let decision = engine.step(sample(second, covered, Some(Percent(90_00)))).decision;
-            assert_eq!(decision.held, Some(want.clone()), "second {second}");
+            assert_eq!(decision.relief.held, Some(want.clone()), "second {second}");
         }
     }
 }
@@ -71,10 +75,83 @@ fn a_pressure_file_that_was_not_read_is_no_effect() {
     for (stalls, is_waited_for) in table {
         let mut engine = engine();
         let mut steps = (1..=3).map(|second| engine.step(sample(second, false, high)).decision);
-        let actions = steps.find_map(|decision| decision.actions.into_iter().next());
+        let actions = steps.find_map(|decision| decision.relief.actions.into_iter().next());
         let action = actions.map(|action| (action.target.uid, action.step));
         assert_eq!(action, Some(("a".into(), StepKind::Squeeze)), "nobody measures harm here");
-        let held = engine.step(sample(4, false, stalls)).decision.held;
+        let held = engine.step(sample(4, false, stalls)).decision.relief.held;
         assert_eq!(matches!(held, Some(Hold::Settling { .. })), is_waited_for, "{held:?}");
     }
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Four pods, the first of which holds least, on a node with so many MiB left of 1000.
+fn four_pods(left: u64) -> Sample {
+    let cgroup = |path: String, used: u64| {
+        let used = Bytes(used * MIB);
+        let stat = Some(MemoryStat { anon: used, ..MemoryStat::default() });
+        let memory = MemoryFiles { current: Some(used), stat, ..MemoryFiles::default() };
+        Cgroup { path: CgroupPath(path), memory, ..Cgroup::default() }
+    };
+    let pod = |n| (CgroupId(n), cgroup(format!("/kubepods/besteffort/pod{n}"), n * 100));
+    let root = (CgroupId(9), cgroup("/".into(), 1000 - left));
+    let mut sample = Sample {
+        cgroups: (1..=4).map(pod).chain([root]).collect(),
+        at: Moment { boot: Nanos::SECOND, wall: Nanos(0) },
+        ..Sample::default()
+    };
+    let (total, available) = (Bytes(1000 * MIB), Bytes(left * MIB));
+    sample.node.memory = Some(Meminfo { total, available, ..Meminfo::default() });
+    sample
+}
+
+#[test]
+fn step_names_likely_victims_before_a_threshold_is_due() {
+    let below = |n: u64, grace| Threshold {
+        signal: Signal::MemoryAvailable,
+        value: Amount::Quantity(Quantity::bytes(n * MIB)),
+        grace,
+        min_reclaim: None,
+    };
+    let (now, later) = (Nanos(0), Nanos(30 * Nanos::SECOND.0));
+    #[rustfmt::skip]
+    let table = [
+        // left, threshold, it is ranked for, somebody is likely
+        (500, below(400, now),   false, false),
+        (500, below(600, later), false, true), // met, in its grace
+        (500, below(600, now),   true,  true),
+        (101, below(50, now),    false, false),
+        (100, below(50, now),    false, true), // low
+    ];
+    for (left, threshold, is_ranked, is_likely) in table {
+        let mut settings = Settings::default();
+        settings.eviction.thresholds = vec![threshold];
+        settings.eviction.pressure.clear();
+        let mut engine = Engine::new(settings, Standing::new(1));
+        let step = engine.step(four_pods(left));
+        assert_eq!(step.decision.ranking.is_some(), is_ranked, "{left} {threshold:?}");
+        let ids: Vec<_> = step.next_targets.iter().map(|one| one.cgroup).collect();
+        let want = [4, 3, 2].map(|n| Some(CgroupId(n)));
+        assert_eq!(ids, if is_likely { &want[..] } else { &[] }, "{left} {threshold:?}");
+    }
+}
+
+#[test]
+fn step_is_the_only_way_to_change_an_engine() {
+    let source = include_str!("../engine.rs");
+    let (_, engine) = source.split_once("impl Engine {").unwrap();
+    let changes = engine.lines().filter(|line| line.contains("(&mut self")).collect::<Vec<_>>();
+    assert_eq!(changes, ["    pub fn step(&mut self, sample: Sample) -> Step {"]);
+}
+
+#[test]
+fn with_settings_forgets_what_was_only_observed_once_it_is_enforced() {
+    let high = Some(Percent(90_00));
+    let mut engine = engine();
+    (1..=30).for_each(|second| drop(engine.step(sample(second, false, high))));
+    let mut settings = engine.settings().clone();
+    settings.relief.enforce = StepKind::ALL.into();
+    let mut engine = engine.with_settings(settings);
+    let action = engine.step(sample(31, false, high)).decision.relief.actions.pop().unwrap();
+    assert_eq!((action.step, action.is_enforced, action.id), (StepKind::Squeeze, true, 1));
 }

@@ -12,7 +12,7 @@ use crate::model::units::Percent;
 pub(super) fn sentences(decision: &Decision) -> Vec<String> {
     let mut unmeasured = BTreeMap::<&str, Vec<&str>>::new();
     let mut told = Vec::new();
-    for condition in &decision.conditions {
+    for condition in &decision.assessment.conditions {
         match (condition.phase, &condition.why) {
             (Phase::Calm, _) => {}
             (Phase::Unknown, Some(why)) if condition.status == Status::Unknown => {
@@ -63,7 +63,8 @@ fn sentence(condition: &Condition, decision: &Decision) -> String {
 
 /// What would end the conditions that hold.
 pub(super) fn ends(decision: &Decision) -> Vec<String> {
-    let held = decision.conditions.iter().filter(|condition| condition.status == Status::True);
+    let held =
+        decision.assessment.conditions.iter().filter(|condition| condition.status == Status::True);
     held.map(|condition| {
         let Condition { kind, threshold, measure, .. } = condition;
         format!("{kind} ends when {} over a minute is below {threshold} %", words(*measure))

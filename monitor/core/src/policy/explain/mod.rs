@@ -4,7 +4,7 @@
 mod conditions;
 pub mod message;
 mod ranking;
-mod relief;
+pub mod relief;
 #[cfg(test)]
 mod tests;
 
@@ -36,12 +36,12 @@ pub struct Explanation {
 pub fn explain(decision: &Decision) -> Explanation {
     let now = decision.at.boot;
     let mut why = conditions::sentences(decision);
-    why.extend(decision.met.iter().map(|met| told_met(met, now)));
+    why.extend(decision.assessment.met.iter().map(|met| threshold_met(met, now)));
     if why.is_empty() {
         why.push("nothing is short: no condition holds and no threshold is met".into());
     }
     let (candidates, mut otherwise) = ranking::sentences(decision);
-    otherwise.extend(decision.met.iter().filter_map(end_of));
+    otherwise.extend(decision.assessment.met.iter().filter_map(end_of));
     otherwise.extend(conditions::ends(decision));
     Explanation {
         tick: decision.tick,
@@ -53,7 +53,7 @@ pub fn explain(decision: &Decision) -> Explanation {
 }
 
 /// A threshold that is met, with its figures.
-fn told_met(met: &Met, now: Nanos) -> String {
+fn threshold_met(met: &Met, now: Nanos) -> String {
     let (name, measured) = (met.threshold.name(), measured(&met.threshold, met.measured));
     let line = line(&met.threshold);
     let since = time(now.since(met.since));

@@ -1,8 +1,7 @@
 //! Who would go first, and for each of the others the first key that spared it.
 
-use crate::model::decision::{
-    Candidate, Decision, Key, KeyValue, MeritKey, Ranking, Spared, SparedReason,
-};
+use crate::model::decision::{Candidate, Decision, Key, KeyValue, Ranking, Spared, SparedReason};
+use crate::policy::rank::why_before;
 
 /// The candidates, and what would make the second go instead of the first.
 pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
@@ -25,16 +24,8 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
     (told, other_order(ranking).into_iter().collect())
 }
 
-/// The first key in which `other` differs from the one that goes first.
-fn difference<'a>(
-    first: &'a Candidate,
-    other: &'a Candidate,
-) -> Option<(&'a MeritKey, &'a MeritKey)> {
-    first.keys.iter().zip(&other.keys).find(|(a, b)| a != b)
-}
-
 fn spared_by_key(first: &Candidate, other: &Candidate) -> String {
-    match difference(first, other) {
+    match why_before(first, other) {
         Some((a, b)) => format!(
             "spared by {}: {}: {} (of {}: {})",
             word(b.key),
@@ -49,7 +40,7 @@ fn spared_by_key(first: &Candidate, other: &Candidate) -> String {
 
 fn other_order(ranking: &Ranking) -> Option<String> {
     let [first, second, ..] = &ranking.candidates[..] else { return None };
-    let (_, b) = difference(first, second)?;
+    let (_, b) = why_before(first, second)?;
     let (first, second) = (name(first), name(second));
     Some(format!("if {first} had {} {}, {second} might go first", word(b.key), value(&b.value)))
 }

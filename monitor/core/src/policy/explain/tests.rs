@@ -2,8 +2,8 @@ use super::*;
 use crate::model::cgroup::CgroupPath;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use crate::model::decision::{
-    Action, Candidate, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Release,
-    ReleaseReason, Spared, SparedReason, StepKind, StepReason, Target,
+    Action, Assessment, Candidate, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking,
+    Release, ReleaseReason, Relief, Spared, SparedReason, StepKind, StepReason, Target,
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
@@ -72,8 +72,11 @@ fn explain_a_verdict() {
     let decision = Decision {
         tick: 12,
         at: Moment { boot: seconds(10), wall: seconds(10) },
-        conditions: vec![contended()],
-        met: vec![hard(), stalled()],
+        assessment: Assessment {
+            conditions: vec![contended()],
+            met: vec![hard(), stalled()],
+            ..Assessment::default()
+        },
         ranking: Some(Ranking {
             signal: "memory.available".into(),
             order: Order::Qos,
@@ -86,20 +89,23 @@ fn explain_a_verdict() {
                 harm: seconds(1),
             }],
         }),
-        actions: vec![Action {
-            id: 1,
-            step: StepKind::Evict,
-            target,
-            reason: hard(),
-            why: StepReason::Gentlest,
-            want: None,
-            grace: None,
-            deadline: seconds(41),
-            escalates_to: Some(StepKind::StopContainers),
-            is_enforced: false,
-            message: String::new(),
-            annotations: std::collections::BTreeMap::new(),
-        }],
+        relief: Relief {
+            actions: vec![Action {
+                id: 1,
+                step: StepKind::Evict,
+                target,
+                reason: hard(),
+                why: StepReason::Gentlest,
+                want: None,
+                grace: None,
+                deadline: seconds(41),
+                escalates_to: Some(StepKind::StopContainers),
+                is_enforced: false,
+                message: String::new(),
+                annotations: std::collections::BTreeMap::new(),
+            }],
+            ..Relief::default()
+        },
         ..Decision::default()
     };
     let explanation = explain(&decision);
@@ -118,9 +124,9 @@ fn explain_a_verdict() {
             &explanation.verdict,
             &[
                 "would evict web/a because memory.available: 80Mi left, below 100Mi, for 3s (hard)",
-                "this step because it is the gentlest that can suffice",
+                "chosen because it is the gentlest step that can suffice",
                 "if it has not helped within 31s: stop the containers of it",
-                "nothing is done: this step is only observed",
+                "nothing is changed on the node: this step is only observed",
             ],
         ),
         (
@@ -170,14 +176,22 @@ fn explain_unknowns_once() {
         "C0, C2 are Unknown: no eBPF",
         "C1 is Unknown: no pods",
     ];
-    assert_eq!(explain(&Decision { at, conditions, ..Decision::default() }).why, want);
+    assert_eq!(
+        explain(&Decision {
+            at,
+            assessment: Assessment { conditions, ..Assessment::default() },
+            ..Decision::default()
+        })
+        .why,
+        want
+    );
 }
 
 #[test]
 fn explain_quiet_and_holds() {
     let quiet = explain(&Decision::default());
     assert_eq!(quiet.why, ["nothing is short: no condition holds and no threshold is met"]);
-    assert_eq!(quiet.verdict, ["nothing is to be done"]);
+    assert_eq!(quiet.verdict, ["no action: no eviction threshold is met"]);
     let until = seconds(3);
     let holds = [
         Hold::Settling { action: 4, until },
@@ -194,10 +208,11 @@ fn explain_quiet_and_holds() {
     ];
     let mut told = std::collections::BTreeSet::new();
     for hold in holds {
-        let decision = Decision { held: Some(hold), ..Decision::default() };
+        let relief = Relief { held: Some(hold), ..Relief::default() };
+        let decision = Decision { relief, ..Decision::default() };
         let verdict = explain(&decision).verdict;
         assert_eq!(verdict.len(), 1, "{verdict:?}");
-        assert!(verdict[0].starts_with("nothing"), "{verdict:?}");
+        assert!(verdict[0].starts_with("no action: "), "{verdict:?}");
         assert!(told.insert(verdict[0].clone()), "told twice: {verdict:?}");
     }
 }
@@ -209,22 +224,23 @@ fn explain_releases_and_effects() {
         |why, is_enforced| Release { action: 4, target: target.clone(), why, is_enforced };
     let effect =
         |freed, left, measured| Effect { action: 4, after: seconds(5), freed, left, measured };
-    let decision = Decision {
+    let relief = Relief {
         releases: vec![
             release(ReleaseReason::Over, true),
             release(ReleaseReason::NoEffect, false),
             release(ReleaseReason::Expired, true),
         ],
         effects: vec![effect(Some(Bytes(300 << 20)), Some(2), Some(1)), effect(None, None, None)],
-        ..Decision::default()
+        ..Relief::default()
     };
+    let decision = Decision { relief, ..Decision::default() };
     let want = [
-        "nothing is to be done",
-        "hold web/a back no longer: what it was for is over (step 4)",
-        "would hold web/a back no longer: that did not help (step 4)",
-        "hold web/a back no longer: that has lasted as long as it may (step 4)",
-        "step 4, 5s later: 300Mi less in use, 2 tasks left, still short",
-        "step 4, 5s later: no longer short",
+        "no action: no eviction threshold is met",
+        "release the squeeze of web/a: the shortage is over (action 4)",
+        "would release the squeeze of web/a: it has not helped (action 4)",
+        "release the squeeze of web/a: it has lasted as long as a squeeze may (action 4)",
+        "action 4, 5s later: 300Mi less in use, 2 tasks left, still short",
+        "action 4, 5s later: no longer short",
     ];
     assert_eq!(explain(&decision).verdict, want);
 }

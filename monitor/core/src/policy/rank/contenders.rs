@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::contender::Contender;
 use super::harm::HarmStanding;
-use super::need::{Need, Purpose};
+use super::purpose::Purpose;
 use super::untouchable::Untouchable;
 use super::workload::Workloads;
 use crate::model::cgroup::Preference;
@@ -18,6 +18,7 @@ use crate::model::request;
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Scope, Snapshot, working_set};
+use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 use crate::model::workload::Pod;
 use crate::policy::assess::scope::Home;
@@ -37,17 +38,16 @@ const N_OUTSIDERS: usize = 3;
 ///
 /// What is not known is `None`, never 0: a request without the API (but a BestEffort pod has none
 /// by definition), use without the controller's files, disk use altogether.
-#[must_use]
-pub fn of_node(
+pub(super) fn of_node(
     sample: &Sample,
     snapshot: &Snapshot,
     standing: &HarmStanding,
-    (purpose, order): (Purpose, Order),
+    purpose: Purpose,
     settings: &Settings,
 ) -> Vec<Contender> {
     let told = told(sample);
-    let need = purpose.need();
-    let ledger = standing.ledger(need);
+    let resource = purpose.resource();
+    let ledger = standing.ledger(resource);
     let untouchable = Untouchable::of(settings, sample, snapshot);
     let untouchable_pods = untouchable.pods();
     let gone_into = |(uid, uses): (&str, Uses<'_>)| {
@@ -61,10 +61,10 @@ pub fn of_node(
         Contender {
             // Its cgroup is named after this one, whatever the API's picture of it is called.
             uid: uid.into(),
-            request: request(pod, class, need),
-            usage: match need {
-                Need::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
-                need => uses.of(need, order),
+            request: request(pod, class, resource),
+            usage: match resource {
+                Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
+                resource => uses.of(resource, settings.ranking.order),
             },
             harm,
             spared,
@@ -76,20 +76,19 @@ pub fn of_node(
     let services = services.each().filter_map(|(id, rule)| {
         let spared = untouchable.why_workload(id, rule);
         let scope = snapshot.scopes.get(&id)?;
-        Some(Contender { spared, ..service::contender(scope, rule, ledger, need) })
+        Some(Contender { spared, ..service::contender(scope, rule, ledger, resource) })
     });
     uses(snapshot).into_iter().map(gone_into).chain(services).collect()
 }
 
 /// Those outside pods that do most of the harm and are no workloads: not to be evicted, but to be
 /// named.
-#[must_use]
-pub fn outsiders(
+pub(super) fn outsiders(
     standing: &HarmStanding,
     purpose: Purpose,
     contenders: &[Contender],
 ) -> Vec<Outsider> {
-    let Some(ledger) = standing.ledger(purpose.need()) else { return Vec::new() };
+    let Some(ledger) = standing.ledger(purpose.resource()) else { return Vec::new() };
     let ranked = contenders.iter().map(|contender| contender.uid.as_str());
     let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
     ledger.outsiders(N_OUTSIDERS, |path| !ranked.contains(path.0.as_str()))
@@ -106,18 +105,19 @@ fn told(sample: &Sample) -> BTreeMap<&str, &Pod> {
     hashes.chain(pods().map(|pod| (pod.uid.as_str(), pod))).collect()
 }
 
-fn request(pod: Option<&Pod>, class: QosClass, need: Need) -> Option<Quantity> {
-    let name = match need {
-        Need::Memory => "memory",
-        Need::Cpu => "cpu",
-        Need::Storage | Need::Inodes => "ephemeral-storage",
-        Need::Pids | Need::Io => return None,
+fn request(pod: Option<&Pod>, class: QosClass, resource: Resource) -> Option<Quantity> {
+    let name = match resource {
+        Resource::Memory => "memory",
+        Resource::Cpu => "cpu",
+        Resource::Storage | Resource::Inodes => "ephemeral-storage",
+        Resource::Pids | Resource::Io => return None,
     };
     match pod {
         Some(pod) => Some(request::request(pod, name)),
         // By definition it asks for no memory and no CPU. Of disk space it may.
-        None => (class == QosClass::BestEffort && matches!(need, Need::Memory | Need::Cpu))
-            .then_some(Quantity::ZERO),
+        None => (class == QosClass::BestEffort
+            && matches!(resource, Resource::Memory | Resource::Cpu))
+        .then_some(Quantity::ZERO),
     }
 }
 
@@ -146,24 +146,24 @@ fn uses(snapshot: &Snapshot) -> BTreeMap<&str, Uses<'_>> {
 }
 
 impl Uses<'_> {
-    fn of(&self, need: Need, order: Order) -> Option<Quantity> {
-        match need {
-            Need::Memory => {
+    fn of(&self, resource: Resource, order: Order) -> Option<Quantity> {
+        match resource {
+            Resource::Memory => {
                 let bytes = |Bytes(n)| Quantity::bytes(n);
                 self.whole(|scope| scope.files.as_ref().and_then(working_set).map(bytes))
             }
-            Need::Cpu => self.whole(|scope| scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0))),
+            Resource::Cpu => self.whole(|scope| scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0))),
             // What runs out is threads; the kubelet counts processes all the same.
-            Need::Pids if order == Order::Qos => self.whole(|scope| {
+            Resource::Pids if order == Order::Qos => self.whole(|scope| {
                 scope.files.as_ref().and_then(|files| files.pids_current).map(Quantity::count)
             }),
-            Need::Pids => {
+            Resource::Pids => {
                 let scopes = self.pod.iter().chain(&self.containers);
                 let n = scopes.filter_map(|scope| scope.files.as_ref()?.n_procs);
                 n.map(Quantity::count).reduce(Quantity::plus)
             }
             // Nobody measures what a pod has on disk.
-            Need::Storage | Need::Inodes | Need::Io => None,
+            Resource::Storage | Resource::Inodes | Resource::Io => None,
         }
     }
 

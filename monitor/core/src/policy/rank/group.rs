@@ -5,11 +5,11 @@ use std::cmp::Ordering;
 
 use super::contender::{Contender, Harm};
 use super::merit::{Answer, Scale};
-use super::need::Need;
 use crate::model::cgroup::Preference;
 use crate::model::decision::Order;
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
+use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 
 /// Pods that would go together.
@@ -28,7 +28,7 @@ pub(super) struct Group {
 /// are of one class, of one priority, of one preference, and above their requests or not. So whoever is spared by one
 /// of these keys as a single pod is not evicted for the company that it keeps.
 pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -> Vec<Group> {
-    if scale.order() == Order::Kubelet || scale.need() != Need::Memory {
+    if scale.order() == Order::Kubelet || scale.resource() != Resource::Memory {
         return Vec::new();
     }
     let below = Quantity::bytes(below.0);

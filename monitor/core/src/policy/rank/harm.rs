@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::contender::Harm;
-use super::need::Need;
 use super::workload::Workloads;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
@@ -21,6 +20,7 @@ use crate::model::pod::Place;
 use crate::model::sample::{GapReason, Sample};
 use crate::model::snapshot::{Blame, Snapshot};
 use crate::model::stall::Coverage;
+use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
 
 use taken::Share;
@@ -129,22 +129,22 @@ impl HarmStanding {
 
     /// The ledger for what is short; `None` where nobody waits for it, or it is not measured.
     #[must_use]
-    pub fn ledger(&self, need: Need) -> Option<&Ledger> {
-        self.of(need).filter(|ledger| ledger.is_measured)
+    pub fn ledger(&self, resource: Resource) -> Option<&Ledger> {
+        self.of(resource).filter(|ledger| ledger.is_measured)
     }
 
     /// True if it was measured before who makes others wait for this, and is not now.
     #[must_use]
-    pub fn is_paused(&self, need: Need) -> bool {
-        self.of(need).is_some_and(|ledger| ledger.is_paused)
+    pub fn is_paused(&self, resource: Resource) -> bool {
+        self.of(resource).is_some_and(|ledger| ledger.is_paused)
     }
 
-    fn of(&self, need: Need) -> Option<&Ledger> {
-        match need {
-            Need::Cpu => Some(&self.cpu),
-            Need::Memory => Some(&self.memory),
-            Need::Io => Some(&self.io),
-            Need::Storage | Need::Inodes | Need::Pids => None,
+    fn of(&self, resource: Resource) -> Option<&Ledger> {
+        match resource {
+            Resource::Cpu => Some(&self.cpu),
+            Resource::Memory => Some(&self.memory),
+            Resource::Io => Some(&self.io),
+            Resource::Storage | Resource::Inodes | Resource::Pids => None,
         }
     }
 }

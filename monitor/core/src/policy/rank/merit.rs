@@ -2,17 +2,17 @@
 //! Both come from the same figures, in the same order.
 
 use super::contender::{Contender, Harm};
-use super::need::Need;
 use crate::model::cgroup::Preference;
 use crate::model::decision::{Candidate, Key, KeyValue, MeritKey, Order};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
+use crate::model::threshold::Resource;
 
 /// By which figures pods are compared.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     order: Order,
-    need: Need,
+    resource: Resource,
     /// There is somebody without statistics, so that having them decides.
     some_lack_stats: bool,
     /// Somebody's cgroup says that it be preferred or avoided, so that this decides first.
@@ -50,10 +50,10 @@ pub(super) enum Answer {
 }
 
 impl Scale {
-    pub(super) fn new(contenders: &[Contender], order: Order, need: Need) -> Self {
+    pub(super) fn new(contenders: &[Contender], order: Order, resource: Resource) -> Self {
         let some_lack_stats = contenders.iter().any(|contender| contender.usage.is_none());
         let some_prefer = contenders.iter().any(|contender| contender.preference.is_some());
-        Self { order, need, some_lack_stats, some_prefer }
+        Self { order, resource, some_lack_stats, some_prefer }
     }
 
     /// By which keys.
@@ -62,8 +62,8 @@ impl Scale {
     }
 
     /// What is short.
-    pub(super) fn need(self) -> Need {
-        self.need
+    pub(super) fn resource(self) -> Resource {
+        self.resource
     }
 
     /// The first `head` places in `contenders`, who goes first first. The order is total: where all
@@ -195,12 +195,12 @@ impl Scale {
     /// Excess, or use where there is no request to compare it with.
     fn amounts(self, contender: &Contender) -> [Option<(Key, KeyValue)>; 2] {
         let usage = contender.usage.map_or(KeyValue::Unknown, KeyValue::Quantity);
-        match self.need {
-            Need::Pids => {
+        match self.resource {
+            Resource::Pids => {
                 let count = contender.usage.map(Quantity::to_u64);
                 [Some((Key::Processes, number(count))), None]
             }
-            Need::Io => [Some((Key::Usage, usage)), None],
+            Resource::Io => [Some((Key::Usage, usage)), None],
             _ => {
                 let excess = self.excess(contender);
                 let value = excess.map_or(KeyValue::Unknown, KeyValue::Quantity);
@@ -215,8 +215,8 @@ impl Scale {
     /// Nobody can ask for inodes, so whoever uses one exceeds.
     pub(super) fn exceeds(self, contender: &Contender) -> Option<Answer> {
         self.has_requests().then(|| {
-            let request = match self.need {
-                Need::Inodes => Some(Quantity::ZERO),
+            let request = match self.resource {
+                Resource::Inodes => Some(Quantity::ZERO),
                 _ => contender.request,
             };
             match contender.usage.zip(request) {
@@ -230,15 +230,17 @@ impl Scale {
     /// Use above the request. The kubelet subtracts the request for bytes from a count of inodes,
     /// so its order does.
     fn excess(self, contender: &Contender) -> Option<Quantity> {
-        let request = match (self.need, self.order) {
-            (Need::Pids | Need::Io, _) | (Need::Inodes, Order::Qos) => Some(Quantity::ZERO),
+        let request = match (self.resource, self.order) {
+            (Resource::Pids | Resource::Io, _) | (Resource::Inodes, Order::Qos) => {
+                Some(Quantity::ZERO)
+            }
             _ => contender.request,
         };
         contender.usage.zip(request).map(|(usage, request)| usage.minus(request))
     }
 
     fn has_requests(self) -> bool {
-        !matches!(self.need, Need::Pids | Need::Io)
+        !matches!(self.resource, Resource::Pids | Resource::Io)
     }
 }
 
@@ -252,14 +254,9 @@ fn number(n: Option<u64>) -> KeyValue {
     n.map_or(KeyValue::Unknown, |n| KeyValue::Number(i64::try_from(n).unwrap_or(i64::MAX)))
 }
 
-/// The first key in which two candidates of one ranking differ, with both values: what spared the
-/// later one. `None` if they are the same in all.
+/// The first key in which two candidates of one ranking differ, with the value of each: why `a`
+/// goes before `b`. `None` if they are equal in every key.
 #[must_use]
-pub fn first_difference<'a>(
-    a: &'a Candidate,
-    b: &'a Candidate,
-) -> Option<(Key, &'a KeyValue, &'a KeyValue)> {
-    let pairs = a.keys.iter().zip(&b.keys);
-    let mut apart = pairs.filter(|(a, b)| a.key == b.key && a.value != b.value);
-    apart.next().map(|(a, b)| (a.key, &a.value, &b.value))
+pub fn why_before<'a>(a: &'a Candidate, b: &'a Candidate) -> Option<(&'a MeritKey, &'a MeritKey)> {
+    a.keys.iter().zip(&b.keys).find(|(a, b)| a != b)
 }

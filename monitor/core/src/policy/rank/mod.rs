@@ -10,19 +10,22 @@ pub mod workload;
 mod contender;
 mod group;
 mod merit;
-mod need;
+mod purpose;
 mod spare;
 mod untouchable;
 
 pub use contender::{Contender, Harm};
-pub use merit::first_difference;
-pub use need::{Need, Purpose};
+pub use merit::why_before;
+pub use purpose::Purpose;
 
 use group::Group;
 use merit::Scale;
 
-use crate::model::decision::{Candidate, Order, Ranking, Spared, SparedReason};
-use crate::model::settings;
+use crate::model::decision::{Candidate, Order, Outsider, Ranking, Spared, SparedReason};
+use crate::model::sample::Sample;
+use crate::model::settings::{self, Settings};
+use crate::model::snapshot::Snapshot;
+use harm::HarmStanding;
 
 /// As many as are written down. A decision that none of them is good for looks further.
 pub const HEAD: usize = 16;
@@ -49,11 +52,44 @@ pub fn rank_all(
     Field::new(contenders, purpose, order, rules).ranking(usize::MAX)
 }
 
+/// All pods and workloads of a node as the ranking sees them: gathered here alone, for the engine,
+/// for `isobar rank` and for the preparation of likely victims.
+#[derive(Debug)]
+pub struct Pool<'a> {
+    contenders: Vec<Contender>,
+    outsiders: Vec<Outsider>,
+    purpose: Purpose,
+    rules: &'a settings::Ranking,
+}
+
+impl<'a> Pool<'a> {
+    #[must_use]
+    pub fn of_node(
+        sample: &Sample,
+        snapshot: &Snapshot,
+        harm: &HarmStanding,
+        settings: &'a Settings,
+        purpose: Purpose,
+    ) -> Self {
+        let rules = &settings.ranking;
+        let contenders = contenders::of_node(sample, snapshot, harm, purpose, settings);
+        let outsiders = contenders::outsiders(harm, purpose, &contenders);
+        Self { contenders, outsiders, purpose, rules }
+    }
+
+    #[must_use]
+    pub fn field(&self) -> Field<'_> {
+        let field = Field::new(&self.contenders, self.purpose, self.rules.order, self.rules);
+        Field { outsiders: &self.outsiders, ..field }
+    }
+}
+
 /// Everybody who may be chosen and who may not, sorted as far as somebody asks.
 #[derive(Debug)]
 pub struct Field<'a> {
     purpose: Purpose,
     scale: Scale,
+    outsiders: &'a [Outsider],
     /// On their own.
     open: Vec<&'a Contender>,
     groups: Vec<Group>,
@@ -69,7 +105,7 @@ impl<'a> Field<'a> {
         order: Order,
         rules: &settings::Ranking,
     ) -> Self {
-        let scale = Scale::new(contenders, order, purpose.need());
+        let scale = Scale::new(contenders, order, purpose.resource());
         let (mut open, mut spared) = (Vec::with_capacity(contenders.len()), Vec::new());
         for contender in contenders {
             match spare::why(contender, purpose) {
@@ -78,7 +114,7 @@ impl<'a> Field<'a> {
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
-        Self { purpose, scale, open, groups, spared }
+        Self { purpose, scale, outsiders: &[], open, groups, spared }
     }
 
     /// The first `head` of each list, and how many there are.
@@ -98,7 +134,7 @@ impl<'a> Field<'a> {
             n_candidates: self.open.len() + self.groups.len(),
             spared: named.collect(),
             n_spared: self.spared.len(),
-            outsiders: Vec::new(),
+            outsiders: self.outsiders.to_vec(),
         }
     }
 

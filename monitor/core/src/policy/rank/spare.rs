@@ -1,7 +1,7 @@
 //! Who may not be chosen.
 
 use super::contender::{Contender, Harm};
-use super::need::Purpose;
+use super::purpose::Purpose;
 use crate::model::decision::SparedReason;
 
 /// Why `contender` may not be chosen; `None` if it may.

@@ -11,7 +11,7 @@ enum Turn {
     Short(usize),
     /// Something is, and is in its grace.
     Grace,
-    /// Whoever acts reports on the last action.
+    /// The actuator reports on the last action.
     Hear(OutcomeResult),
     /// A pod ends.
     End(usize),
@@ -77,8 +77,8 @@ proptest! {
             let verdict = node.at(second, &list);
             let now = seconds(second);
 
-            prop_assert!(verdict.action.is_none() || verdict.held.is_none());
-            let Some(action) = verdict.action else { continue };
+            prop_assert!(verdict.actions.is_empty() || verdict.held.is_none());
+            let Some(action) = verdict.actions.into_iter().next() else { continue };
             prop_assert!(is_met.is_some_and(|met| met.is_due), "{action:?} for no reason");
             prop_assert_eq!(action.is_enforced, is_enforced);
             prop_assert!(action.deadline > now);
@@ -104,8 +104,8 @@ proptest! {
 }
 
 /// How a squeeze ended that was seen in a verdict.
-fn note_squeezes(verdict: &Verdict, squeezed: &mut BTreeMap<u64, u32>) {
-    let new = verdict.action.iter().filter(|action| action.step == Squeeze);
+fn note_squeezes(verdict: &Relief, squeezed: &mut BTreeMap<u64, u32>) {
+    let new = verdict.actions.iter().filter(|action| action.step == Squeeze);
     squeezed.extend(new.map(|action| (action.id, 0)));
     for release in &verdict.releases {
         *squeezed.get_mut(&release.action).expect("only what was squeezed is released") += 1;
@@ -136,7 +136,7 @@ proptest! {
                 Turn::Wait(n) => second += n,
             }
             let verdict = node.at(second, &is_met.into_iter().collect::<Vec<_>>());
-            last = verdict.action.as_ref().map_or(last, |action| action.id);
+            last = verdict.actions.first().map_or(last, |action| action.id);
             note_squeezes(&verdict, &mut squeezed);
         }
         prop_assert!(node.sample.cgroups.keys().copied().eq(pods), "nobody ended");
@@ -145,7 +145,7 @@ proptest! {
             note_squeezes(&node.at(second, &[]), &mut squeezed);
         }
         prop_assert!(squeezed.values().all(|n| *n == 1), "{squeezed:?}");
-        prop_assert!(node.standing.squeezes.is_empty());
+        prop_assert!(node.sample.in_force.is_empty());
     }
 
     #[test]
@@ -168,15 +168,15 @@ proptest! {
         let mut seen = Vec::new();
         for (second, (result, means, cache)) in (1..).zip(turns) {
             if means.is_some() {
-                node.sample.means = means;
+                node.sample.available_steps = means;
             }
             if let Some((at, mib)) = cache {
                 let group = node.sample.cgroups.values_mut().nth(at).unwrap();
                 let inactive_file = Bytes(mib * MIB);
                 group.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
             }
-            let Some(action) = node.at(second, &short_of).action else { continue };
-            let means = node.sample.means.as_ref();
+            let Some(action) = node.at(second, &short_of).actions.pop() else { continue };
+            let means = node.sample.available_steps.as_ref();
             prop_assert!(means.is_none_or(|means| means.contains(&action.step)), "{action:?}");
             let step = (action.target.uid.clone(), action.step);
             prop_assert!(!seen.contains(&step), "{step:?} again");

@@ -1,8 +1,8 @@
 //! Whom a decision reaches, and what it waits for.
 
 use super::*;
+use crate::model::decision::Target;
 use crate::model::pod::QosClass;
-use crate::model::settings;
 use crate::model::stall::{KernelStalls, OomKill, ShortLived};
 use crate::policy::rank::{Contender, Field, HEAD, Harm, Purpose};
 
@@ -18,8 +18,8 @@ fn contenders(n_harmless: usize) -> Vec<Contender> {
 }
 
 /// One decision about them, with what was tried so far.
-fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefStanding) -> Verdict {
-    let relief = Relief { enforce: StepKind::ALL.into(), ..Relief::default() };
+fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefStanding) -> Relief {
+    let relief = settings::Relief { enforce: StepKind::ALL.into(), ..settings::Relief::default() };
     let cgroup = |contender: &Contender| Cgroup {
         path: CgroupPath(format!("/kubepods/besteffort/pod{}", contender.uid)),
         ..Cgroup::default()
@@ -68,7 +68,7 @@ fn whoever_cannot_end_does_not_stand_before_the_others_for_ever() {
     // Nobody ends, and the budget has room for two at a time.
     for second in (0..20_000).step_by(10) {
         let verdict = judged(&all, hard, second, &mut standing);
-        tried.extend(verdict.action.map(|action| action.target.name));
+        tried.extend(verdict.actions.into_iter().next().map(|action| action.target.name));
     }
     assert_eq!(tried.len(), 41);
 }
@@ -132,7 +132,7 @@ fn nobody_is_ended_for_memory_that_the_kernel_has_just_killed_for() {
         assert_eq!(verdict.held, want, "{trigger:?} {victim} {limit:?}");
         node.sample.kernel = None;
         if is_held {
-            assert!(node.at(2, &[met(trigger)]).action.is_none());
+            assert!(node.at(2, &[met(trigger)]).actions.pop().is_none());
             assert_eq!(short(&node.at(3, &[met(trigger)])), Some(("a", Evict)), "its time is over");
         }
     }
@@ -168,7 +168,7 @@ fn kills_that_follow_upon_one_another_keep_nobody_alive_for_longer() {
     let mut node = Node::new();
     let first = (1..=5).find(|second| {
         kill(&mut node, seconds(*second), 12, None);
-        node.at(*second, &hard).action.is_some()
+        node.at(*second, &hard).actions.pop().is_some()
     });
     assert_eq!(first, Some(3));
 }
@@ -315,7 +315,7 @@ fn who_only_names_a_cgroup_like_a_pod_is_not_taken_for_it() {
     node.sample.cgroups.insert(CgroupId(1), copy("/user.slice/kubepods/besteffort/poda"));
     node.sample.cgroups.insert(CgroupId(2), copy("/kubepods"));
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
-    let target = node.at(1, &hard).action.unwrap().target;
+    let target = node.at(1, &hard).actions.pop().unwrap().target;
     assert_eq!(target.path, Some(CgroupPath("/kubepods/besteffort/poda".into())));
 }
 

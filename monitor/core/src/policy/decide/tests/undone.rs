@@ -4,7 +4,7 @@ use super::*;
 use crate::model::decision::ReleaseReason;
 
 /// Released how, of which action, in short.
-fn released(verdict: &Verdict) -> Vec<(u64, ReleaseReason)> {
+fn released(verdict: &Relief) -> Vec<(u64, ReleaseReason)> {
     verdict.releases.iter().map(|release| (release.action, release.why)).collect()
 }
 
@@ -23,10 +23,11 @@ fn a_step_that_nobody_here_can_take_costs_no_tick() {
     ];
     for (means, want, then) in table {
         let mut node = Node::new();
-        node.sample.means = Some(means.iter().copied().collect());
+        node.sample.available_steps = Some(means.iter().copied().collect());
         let verdict = node.at(1, &soft);
         assert_eq!(short(&verdict), want.map(|step| ("a", step)), "{means:?}");
-        let escalates_to = verdict.action.and_then(|action| action.escalates_to);
+        let escalates_to =
+            verdict.actions.into_iter().next().and_then(|action| action.escalates_to);
         assert_eq!(escalates_to, then, "{means:?}");
         if want.is_none() {
             assert_eq!(verdict.held, Some(Hold::NothingHelps), "{means:?}");
@@ -41,7 +42,7 @@ fn whoever_cannot_take_any_step_is_left_after_one_round_and_that_is_told() {
     let (mut n_actions, mut warnings) = (0, Vec::new());
     for second in 1..=60 {
         let verdict = node.at(second, &hard);
-        if let Some(action) = &verdict.action {
+        if let Some(action) = &verdict.actions.into_iter().next() {
             n_actions += 1;
             node.hear(action.id, OutcomeResult::Failed);
         }
@@ -175,20 +176,6 @@ fn what_was_never_done_has_no_effect() {
 }
 
 #[test]
-fn what_was_only_observed_stands_in_nobodys_way_once_it_is_enforced() {
-    let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
-    let mut node = Node::new();
-    node.relief.enforce.clear();
-    (1..=50).for_each(|second| drop(node.at(second, &soft)));
-    assert!(matches!(node.at(51, &soft).held, Some(Hold::Observed { .. })));
-    node.relief.enforce = StepKind::ALL.into();
-    let verdict = node.at(52, &soft);
-    assert_eq!(short(&verdict), Some(("a", Squeeze)));
-    assert!(verdict.action.unwrap().is_enforced);
-    assert_eq!(node.standing.victims.len(), 0, "nobody was evicted so far");
-}
-
-#[test]
 fn a_squeeze_during_an_emergency_that_nobody_may_go_for_is_judged_in_its_time() {
     let cpu = met(pressure(PressureSignal::Cpu(Percent(60_00))));
     let pids = met(threshold(Signal::PidAvailable, Nanos(0)));
@@ -225,7 +212,7 @@ fn a_step_that_has_become_possible_is_not_followed_by_those_that_were_tried_befo
             let inactive_file = Bytes(60 * MIB);
             a.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
         }
-        let action = node.at(second, &soft).action;
+        let action = node.at(second, &soft).actions.pop();
         seen.extend(action.map(|a| (a.target.name, a.step, a.escalates_to)));
     }
     let each = |name: &str| {

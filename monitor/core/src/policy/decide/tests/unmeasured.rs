@@ -19,10 +19,10 @@ fn a_figure_that_is_not_measured_is_no_effect_and_no_calm() {
         assert_eq!(held, Some(Hold::Settling { action: 1, until }), "{trigger:?}");
         // Its time is over all the same, and nothing follows from what nobody knows.
         let verdict = node.at(6, &[]);
-        assert_eq!((verdict.action, verdict.held), (None, None), "{trigger:?}");
+        assert_eq!((&verdict.actions[..], verdict.held), (&[][..], None), "{trigger:?}");
         assert_eq!(verdict.releases[0].why, ReleaseReason::NoEffect, "{trigger:?}");
         // It is not begun again with what was tried: the shortage was not seen to be over.
-        let step = (7..=60).find_map(|second| node.at(second, &[]).action);
+        let step = (7..=60).find_map(|second| node.at(second, &[]).actions.pop());
         assert_eq!(step, None, "{trigger:?}");
         node.unmeasured.clear();
         let next = short(&node.at(61, &[met(trigger)])).map(|(name, step)| (name.to_owned(), step));
@@ -63,7 +63,7 @@ fn while_harm_is_not_measured_nobody_is_chosen_for_it_where_it_was_before() {
     let disk = pressure(PressureSignal::Disk(Percent(60_00)));
     let thrashed = pressure(PressureSignal::Refaults(1_000));
     let hard = threshold(Signal::PidAvailable, Nanos(0));
-    let budget = Relief::default().harm_budget;
+    let budget = settings::Relief::default().harm_budget;
     #[rustfmt::skip]
     let table = [
         // short of, order, harm budget, paused, done

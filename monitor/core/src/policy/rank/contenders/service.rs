@@ -7,16 +7,16 @@ use crate::model::quantity::Quantity;
 use crate::model::settings::WorkloadRule;
 use crate::model::shares::shares_of_weight;
 use crate::model::snapshot::{Scope, working_set};
+use crate::model::threshold::Resource;
 use crate::policy::rank::contender::Contender;
 use crate::policy::rank::harm::Ledger;
-use crate::policy::rank::need::Need;
 
 /// It is known by its path, and called by the last name in it.
 pub(super) fn contender(
     scope: &Scope,
     rule: &WorkloadRule,
     ledger: Option<&Ledger>,
-    need: Need,
+    resource: Resource,
 ) -> Contender {
     let files = scope.files.as_ref();
     let entry = ledger.map(|ledger| ledger.outside.get(&scope.path).copied().unwrap_or_default());
@@ -27,14 +27,14 @@ pub(super) fn contender(
         uid: scope.path.0.clone(),
         class: rule.qos_class,
         priority: rule.priority,
-        request: files.and_then(|files| request(files, rule, need)),
-        usage: match need {
-            Need::Memory => files.and_then(working_set).map(|bytes| Quantity::bytes(bytes.0)),
-            Need::Cpu => scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0)),
+        request: files.and_then(|files| request(files, rule, resource)),
+        usage: match resource {
+            Resource::Memory => files.and_then(working_set).map(|bytes| Quantity::bytes(bytes.0)),
+            Resource::Cpu => scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0)),
             // Of the whole of it: `cgroup.procs` lists those of one cgroup alone.
-            Need::Pids => files.and_then(|files| files.pids_current).map(Quantity::count),
-            Need::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
-            Need::Storage | Need::Inodes => None,
+            Resource::Pids => files.and_then(|files| files.pids_current).map(Quantity::count),
+            Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
+            Resource::Storage | Resource::Inodes => None,
         },
         harm: entry.map(|entry| entry.harm),
         started: None,
@@ -47,10 +47,10 @@ pub(super) fn contender(
 
 /// What the rule says, else what systemd's `MemoryLow=` and `CPUWeight=` have written. As with
 /// pods, who is BestEffort asks for nothing.
-fn request(files: &Cgroup, rule: &WorkloadRule, need: Need) -> Option<Quantity> {
-    let of_files = || match need {
+fn request(files: &Cgroup, rule: &WorkloadRule, resource: Resource) -> Option<Quantity> {
+    let of_files = || match resource {
         _ if rule.qos_class == QosClass::BestEffort => Some(Quantity::ZERO),
-        Need::Memory => match files.memory.low? {
+        Resource::Memory => match files.memory.low? {
             Limit::At(bytes) => Some(Quantity::bytes(bytes)),
             // All that it has is protected.
             Limit::Max => files.memory.current.map(|bytes| Quantity::bytes(bytes.0)),
@@ -60,10 +60,10 @@ fn request(files: &Cgroup, rule: &WorkloadRule, need: Need) -> Option<Quantity> 
             Some(Quantity::milli(shares.saturating_mul(1_000) / 1_024))
         }
     };
-    let name = match need {
-        Need::Memory => "memory",
-        Need::Cpu => "cpu",
-        Need::Storage | Need::Inodes | Need::Pids | Need::Io => return None,
+    let name = match resource {
+        Resource::Memory => "memory",
+        Resource::Cpu => "cpu",
+        Resource::Storage | Resource::Inodes | Resource::Pids | Resource::Io => return None,
     };
     rule.requests.get(name).copied().or_else(of_files)
 }
@@ -96,29 +96,29 @@ mod tests {
         let low = |low| MemoryFiles { low, ..MemoryFiles::default() };
         #[rustfmt::skip]
         let table = [
-            // class, rule's requests, memory.low, cpu.weight, need, request
-            (Burstable,  &[("memory", "1Gi")][..], Some(Limit::At(5)), None,      Need::Memory,  Some("1Gi")),
-            (Burstable,  &[],                      Some(Limit::At(5 << 20)), None, Need::Memory, Some("5Mi")),
-            (Burstable,  &[],                      Some(Limit::At(0)), None,      Need::Memory,  Some("0")),
-            (Burstable,  &[],                      Some(Limit::Max),   None,      Need::Memory,  Some("7Mi")),
-            (Burstable,  &[],                      None,               None,      Need::Memory,  None),
-            (BestEffort, &[],                      None,               None,      Need::Memory,  Some("0")),
-            (Burstable,  &[("cpu", "500m")],       None,               Some(100), Need::Cpu,     Some("500m")),
-            (Burstable,  &[],                      None,               Some(100), Need::Cpu,     Some("2536m")),
-            (Burstable,  &[],                      None,               None,      Need::Cpu,     None),
-            (Burstable,  &[("cpu", "500m")],       None,               None,      Need::Pids,    None),
-            (Burstable,  &[("cpu", "500m")],       None,               None,      Need::Storage, None),
+            // class, rule's requests, memory.low, cpu.weight, resource, request
+            (Burstable,  &[("memory", "1Gi")][..], Some(Limit::At(5)), None,      Resource::Memory,  Some("1Gi")),
+            (Burstable,  &[],                      Some(Limit::At(5 << 20)), None, Resource::Memory, Some("5Mi")),
+            (Burstable,  &[],                      Some(Limit::At(0)), None,      Resource::Memory,  Some("0")),
+            (Burstable,  &[],                      Some(Limit::Max),   None,      Resource::Memory,  Some("7Mi")),
+            (Burstable,  &[],                      None,               None,      Resource::Memory,  None),
+            (BestEffort, &[],                      None,               None,      Resource::Memory,  Some("0")),
+            (Burstable,  &[("cpu", "500m")],       None,               Some(100), Resource::Cpu,     Some("500m")),
+            (Burstable,  &[],                      None,               Some(100), Resource::Cpu,     Some("2536m")),
+            (Burstable,  &[],                      None,               None,      Resource::Cpu,     None),
+            (Burstable,  &[("cpu", "500m")],       None,               None,      Resource::Pids,    None),
+            (Burstable,  &[("cpu", "500m")],       None,               None,      Resource::Storage, None),
         ];
-        for (class, requests, memory_low, weight, need, want) in table {
+        for (class, requests, memory_low, weight, resource, want) in table {
             let current = Some(Bytes(7 << 20));
             let files = Cgroup {
                 memory: MemoryFiles { current, ..low(memory_low) },
                 cpu: CpuFiles { weight, ..CpuFiles::default() },
                 ..Cgroup::default()
             };
-            let got = request(&files, &rule("/a", class, requests), need);
+            let got = request(&files, &rule("/a", class, requests), resource);
             let want = want.map(|text| text.parse().unwrap());
-            assert_eq!(got, want, "{class:?} {requests:?} {memory_low:?} {weight:?} {need:?}");
+            assert_eq!(got, want, "{class:?} {requests:?} {memory_low:?} {weight:?} {resource:?}");
         }
     }
 
@@ -153,11 +153,12 @@ mod tests {
             (&[(pod, Some(Omit)), (web, None), (db, Some(Avoid))],  &["web.service", "db.service"],       &["u1"]),
         ];
         for (said, want, want_spared) in table {
-            let (snapshot, settings) = node(said);
+            let (snapshot, mut settings) = node(said);
             let purpose = Purpose::named("memory.available").unwrap();
             for order in [Order::Qos, Order::Kubelet] {
                 let (sample, harm) = (Sample::default(), HarmStanding::default());
-                let all = of_node(&sample, &snapshot, &harm, (purpose, order), &settings);
+                settings.ranking.order = order;
+                let all = of_node(&sample, &snapshot, &harm, purpose, &settings);
                 let got = rank_all(&all, purpose, order, &settings.ranking);
                 let names: Vec<_> = got.candidates.iter().map(|one| one.name.as_str()).collect();
                 let spared: Vec<_> = got.spared.iter().map(|one| one.name.as_str()).collect();
@@ -190,7 +191,7 @@ mod tests {
         let paths = snapshot.scopes.values().map(|scope| scope.path.clone());
         harm.memory.outside = paths.map(|path| (path, entry)).collect::<BTreeMap<_, _>>();
         let purpose = Purpose::named("system.memory.pressure").unwrap();
-        let all = of_node(&Sample::default(), &snapshot, &harm, (purpose, Order::Qos), &settings);
+        let all = of_node(&Sample::default(), &snapshot, &harm, purpose, &settings);
         assert_eq!(all.len(), 1);
         assert_eq!((all[0].name.as_str(), all[0].harm), ("web.service", Some(entry.harm)));
         let named = outsiders(&harm, purpose, &all);

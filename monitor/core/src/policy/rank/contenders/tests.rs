@@ -49,8 +49,9 @@ fn sample(pods: impl IntoIterator<Item = Pod>) -> Sample {
 
 fn of(sample: &Sample, snapshot: &Snapshot, signal: &str, order: Order) -> Vec<Contender> {
     let purpose = Purpose::named(signal).unwrap();
-    let settings = Settings::default();
-    of_node(sample, snapshot, &HarmStanding::default(), (purpose, order), &settings)
+    let mut settings = Settings::default();
+    settings.ranking.order = order;
+    of_node(sample, snapshot, &HarmStanding::default(), purpose, &settings)
 }
 
 fn text(quantity: Option<Quantity>) -> String {
@@ -218,7 +219,7 @@ fn contenders_unknown_owners() {
     standing.memory.pods = uids.iter().map(|uid| (uid.clone(), entry(2))).collect();
     let purpose = Purpose::named("memory.available").unwrap();
     let settings = Settings::default();
-    let pods = of_node(&Sample::default(), &snapshot, &standing, (purpose, Order::Qos), &settings);
+    let pods = of_node(&Sample::default(), &snapshot, &standing, purpose, &settings);
     let got = rank_all(&pods, purpose, Order::Qos, &settings.ranking);
     let names: Vec<_> = got.candidates.iter().map(|c| (c.name.as_str(), c.members.len())).collect();
     assert_eq!(names.len(), 41);

@@ -88,8 +88,8 @@ impl Node {
     }
 
     /// Milliseconds a second of others' waiting and of its own.
-    fn harm(&self, need: Need, who: &str) -> (u64, u64) {
-        let ledger = self.standing.ledger(need).unwrap();
+    fn harm(&self, resource: Resource, who: &str) -> (u64, u64) {
+        let ledger = self.standing.ledger(resource).unwrap();
         let outside = || ledger.outside.get(&CgroupPath(who.into()));
         let entry = ledger.pods.get(who).or_else(outside).copied().unwrap_or_default();
         (entry.harm.others.0 / MS, entry.harm.own.0 / MS)
@@ -117,7 +117,7 @@ fn harm_of_run_queue_waits() {
         (DAEMON, 40,  0),
     ];
     for (who, others, own) in table {
-        assert_eq!(node.harm(Need::Cpu, who), (others, own), "{who}");
+        assert_eq!(node.harm(Resource::Cpu, who), (others, own), "{who}");
     }
     let told = node.standing.cpu.outsiders(3, |_| true);
     let want = Outsider { path: CgroupPath(DAEMON.into()), harm: Nanos(40 * MS) };
@@ -132,7 +132,7 @@ fn harm_of_a_throttled_pod() {
         node.scope(path).cpu = Some(CpuWait { throttled_own: throttled, ..CpuWait::default() });
     }
     node.update();
-    assert_eq!(node.harm(Need::Cpu, "a"), (0, 800), "counted once, at the pod");
+    assert_eq!(node.harm(Resource::Cpu, "a"), (0, 800), "counted once, at the pod");
     let harm = node.standing.cpu.pods["a"].harm;
     assert!(harm.is_own_alone());
 }
@@ -153,7 +153,7 @@ fn harm_of_shortage_by_charge() {
         (DAEMON, 225, 50), // a quarter of 900 and of 200
     ];
     for (who, others, own) in table {
-        assert_eq!(node.harm(Need::Memory, who), (others, own), "{who}");
+        assert_eq!(node.harm(Resource::Memory, who), (others, own), "{who}");
     }
 }
 
@@ -163,7 +163,7 @@ fn harm_of_a_new_pod() {
     node.charges(POD_A, None, 400, Percent(0));
     node.charges(POD_B, Some(100), 100, Percent(50_00));
     node.update();
-    assert_eq!(node.harm(Need::Memory, "a"), (500, 0));
+    assert_eq!(node.harm(Resource::Memory, "a"), (500, 0));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn harm_of_an_unread_pod() {
         }
         node.update();
     }
-    assert_eq!(node.harm(Need::Memory, "a"), (0, 0));
+    assert_eq!(node.harm(Resource::Memory, "a"), (0, 0));
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn harm_of_a_workload() {
     let snapshot = node.snapshot.clone();
     let workloads = Workloads::of(&rules, &snapshot);
     node.standing.update(Some(&node.before), &node.sample, &snapshot, &workloads);
-    assert_eq!(node.harm(Need::Cpu, "/system.slice"), (300, 50));
-    assert_eq!(node.harm(Need::Cpu, DAEMON), (0, 0), "and of nobody else");
+    assert_eq!(node.harm(Resource::Cpu, "/system.slice"), (300, 50));
+    assert_eq!(node.harm(Resource::Cpu, DAEMON), (0, 0), "and of nobody else");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn harm_at_own_limit() {
     ];
     node.scope(POD_A).memory = Some(MemoryWait { causes: causes.into(), ..MemoryWait::default() });
     node.update();
-    assert_eq!(node.harm(Need::Memory, "a"), (0, 324));
+    assert_eq!(node.harm(Resource::Memory, "a"), (0, 324));
 }
 
 #[test]
@@ -239,8 +239,8 @@ fn harm_of_disk_waits() {
         node.before.cgroups.insert(id, earlier);
     }
     node.update();
-    assert_eq!(node.harm(Need::Io, "a"), (375, 75));
-    assert_eq!(node.harm(Need::Io, "b"), (25, 125));
+    assert_eq!(node.harm(Resource::Io, "a"), (375, 75));
+    assert_eq!(node.harm(Resource::Io, "b"), (25, 125));
     assert_eq!(node.standing.io.pods["a"].taken, 30 << 20, "bytes a second");
 }
 
@@ -249,19 +249,19 @@ fn harm_decays() {
     let mut node = Node::new();
     node.blame(POD_B, POD_A, 1000);
     node.update();
-    assert_eq!(node.harm(Need::Cpu, "a"), (1000, 0), "the first interval is all that is known");
+    assert_eq!(node.harm(Resource::Cpu, "a"), (1000, 0), "the first interval is all that is known");
     node.snapshot.aggressions.clear();
     node.update();
-    assert_eq!(node.harm(Need::Cpu, "a"), (909, 0), "ten elevenths");
+    assert_eq!(node.harm(Resource::Cpu, "a"), (909, 0), "ten elevenths");
     node.snapshot.interval = Nanos(10 * Nanos::SECOND.0);
     node.update();
-    assert_eq!(node.harm(Need::Cpu, "a"), (454, 0), "a half");
+    assert_eq!(node.harm(Resource::Cpu, "a"), (454, 0), "a half");
 
     // Who begins now has not done so for long.
     node.snapshot.interval = Nanos::SECOND;
     node.blame(POD_A, POD_B, 1100);
     node.update();
-    assert_eq!(node.harm(Need::Cpu, "b"), (100, 0), "an eleventh");
+    assert_eq!(node.harm(Resource::Cpu, "b"), (100, 0), "an eleventh");
 }
 
 #[test]
@@ -269,16 +269,19 @@ fn harm_unmeasured_is_unknown() {
     let mut node = Node::new();
     node.blame(POD_B, POD_A, 1000);
     node.update();
-    assert!(node.standing.ledger(Need::Cpu).is_some());
-    assert!(node.standing.ledger(Need::Pids).is_none(), "nobody waits for a pid");
+    assert!(node.standing.ledger(Resource::Cpu).is_some());
+    assert!(node.standing.ledger(Resource::Pids).is_none(), "nobody waits for a pid");
 
     let covered = node.sample.kernel.clone();
     node.sample.kernel.as_mut().unwrap().covers.waits = false;
     node.update();
-    let known = [Need::Cpu, Need::Io, Need::Memory].map(|n| node.standing.ledger(n).is_some());
+    let known =
+        [Resource::Cpu, Resource::Io, Resource::Memory].map(|n| node.standing.ledger(n).is_some());
     assert_eq!(known, [false, false, true]);
-    let is_paused =
-        |node: &Node| [Need::Cpu, Need::Memory, Need::Io].map(|need| node.standing.is_paused(need));
+    let is_paused = |node: &Node| {
+        [Resource::Cpu, Resource::Memory, Resource::Io]
+            .map(|resource| node.standing.is_paused(resource))
+    };
     assert_eq!(is_paused(&node), [true, false, true], "of CPU, memory and disks");
     node.sample.kernel = None;
     node.update();
@@ -307,7 +310,11 @@ fn harm_never_measured() {
     node.sample.kernel = None;
     node.update();
     assert_eq!(node.standing, HarmStanding::default());
-    assert!(![Need::Cpu, Need::Memory, Need::Io].iter().any(|n| node.standing.is_paused(*n)));
+    assert!(
+        ![Resource::Cpu, Resource::Memory, Resource::Io]
+            .iter()
+            .any(|n| node.standing.is_paused(*n))
+    );
 }
 
 #[test]

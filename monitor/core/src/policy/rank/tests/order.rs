@@ -154,7 +154,7 @@ proptest! {
     ) {
         let got = rank_all(&pods, purpose, order, &alone());
         for pair in got.candidates.windows(2) {
-            prop_assert!(first_difference(&pair[0], &pair[1]).is_some(), "{:?}", pair);
+            prop_assert!(why_before(&pair[0], &pair[1]).is_some(), "{:?}", pair);
         }
     }
 

@@ -33,7 +33,7 @@ fn rank_qos_keys_in_order() {
     let got = ranking(&pods, "memory.available", Order::Qos);
     assert_eq!(names(&got), want);
     for (pair, (.., spared_by)) in got.candidates.windows(2).zip(&table) {
-        let key = first_difference(&pair[0], &pair[1]).map(|(key, ..)| key);
+        let key = why_before(&pair[0], &pair[1]).map(|(a, _)| a.key);
         assert_eq!(key, *spared_by, "{} before {}", pair[0].name, pair[1].name);
     }
 }
@@ -77,9 +77,9 @@ fn rank_qos_without_statistics() {
     let got = ranking(&pods, "memory.available", Order::Qos);
     let want = ["idle", "unknown", "above", "unknown-burstable", "within"];
     assert_eq!(names(&got), want);
-    let spared_by = first_difference(&got.candidates[0], &got.candidates[1]);
-    let (has, has_not) = (KeyValue::Bool(true), KeyValue::Bool(false));
-    assert_eq!(spared_by, Some((Key::HasStats, &has, &has_not)));
+    let spared_by = why_before(&got.candidates[0], &got.candidates[1]);
+    let spared_by = spared_by.map(|(a, b)| (a.key, a.value.clone(), b.value.clone()));
+    assert_eq!(spared_by, Some((Key::HasStats, KeyValue::Bool(true), KeyValue::Bool(false))));
 }
 
 #[test]

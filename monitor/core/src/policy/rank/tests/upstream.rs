@@ -102,7 +102,7 @@ fn rank_kubelet_without_statistics() {
         let got = rank(&pods, purpose, Order::Kubelet, &settings::Ranking::default());
         assert_eq!(names(&got), ["a", "b"], "{}", purpose.name());
         let [first, second] = &got.candidates[..] else { panic!("two pods") };
-        let decided = first_difference(first, second).map(|(key, ..)| key);
+        let decided = why_before(first, second).map(|(a, _)| a.key);
         assert_eq!(decided, Some(Key::Uid), "{}", purpose.name());
     }
 }

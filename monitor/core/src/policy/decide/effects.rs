@@ -1,0 +1,97 @@
+//! What an action has come to one, five and thirty seconds later, whatever was decided since.
+
+use serde::{Deserialize, Serialize};
+
+use super::Question;
+use super::pending::{held, is_gone, is_unread};
+use super::target::cgroups_of;
+use crate::model::decision::{Action, Effect, Target};
+use crate::model::sample::Sample;
+use crate::model::units::{Bytes, Nanos};
+
+/// When it is looked at: what a kill gives back at once, what comes back with exiting processes,
+/// and what is left when averages over ten seconds have followed.
+const AFTER: [Nanos; 3] =
+    [Nanos(Nanos::SECOND.0), Nanos(5 * Nanos::SECOND.0), Nanos(30 * Nanos::SECOND.0)];
+/// As many are looked at, of more the latest: a node takes a few steps in half a minute, and each
+/// that fails at once is not worth a look.
+const MOST: usize = 32;
+
+/// Actions whose effect is still to be seen. Those that were only observed have none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Effects(Vec<Watch>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Watch {
+    action: u64,
+    target: Target,
+    /// The threshold that it was for, by name.
+    against: String,
+    since: Nanos,
+    /// What the target held then.
+    held: Option<Bytes>,
+    /// Looks that were taken.
+    n_looks: usize,
+}
+
+impl Effects {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Looks after an action from now on, if it is really done.
+    pub(super) fn note(&mut self, action: &Action, sample: &Sample) {
+        if !action.is_enforced {
+            return;
+        }
+        if self.0.len() >= MOST {
+            self.0.remove(0);
+        }
+        self.0.push(Watch {
+            action: action.id,
+            target: action.target.clone(),
+            against: action.reason.threshold.name(),
+            since: sample.at.boot,
+            held: held(&action.target, sample),
+            n_looks: 0,
+        });
+    }
+
+    /// What is seen of those whose moment has come. A moment that no tick fell into is not made
+    /// up for: one look stands for all that were due.
+    pub(super) fn look(&mut self, question: &Question<'_>) -> Vec<Effect> {
+        let now = question.sample.at.boot;
+        let mut effects = Vec::new();
+        self.0.retain_mut(|watch| {
+            let after = now.since(watch.since);
+            let n_due = AFTER.iter().filter(|moment| **moment <= after).count();
+            if n_due > watch.n_looks {
+                watch.n_looks = n_due;
+                effects.push(watch.seen(question, after));
+            }
+            watch.n_looks < AFTER.len()
+        });
+        effects
+    }
+}
+
+impl Watch {
+    fn seen(&self, question: &Question<'_>, after: Nanos) -> Effect {
+        let (target, sample) = (&self.target, question.sample);
+        let (is_gone, is_unread) = (is_gone(target, sample), is_unread(target, sample));
+        let (holds, left) = match (is_gone, is_unread) {
+            (true, true) => (None, None),
+            (true, false) => (Some(Bytes(0)), Some(0)),
+            (false, _) => {
+                let pids = cgroups_of(target, sample).filter_map(|(_, group)| group.pids_current);
+                (held(target, sample), pids.reduce(u64::saturating_add))
+            }
+        };
+        let freed = self.held.zip(holds).map(|(before, now)| Bytes(before.0.saturating_sub(now.0)));
+        let its = question.met.iter().find(|met| met.threshold.name() == self.against);
+        let measured = its.map(|met| met.measured);
+        Effect { action: self.action, after, freed, left, measured }
+    }
+}

@@ -1,0 +1,118 @@
+//! The kernel's own OOM killer: what it has just killed gives back its memory in a moment, and a
+//! second victim would die for the first one's.
+
+use serde::{Deserialize, Serialize};
+
+use super::Question;
+use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::decision::Met;
+use crate::model::pod::Place;
+use crate::model::sample::Sample;
+use crate::model::stall::OomKill;
+use crate::model::threshold::Resource;
+use crate::model::units::Nanos;
+
+/// How long a process that the kernel has killed is given to give its memory back. Kills that
+/// follow upon one another do not prolong it: then they do not suffice.
+const SETTLE: Nanos = Nanos(2 * Nanos::SECOND.0);
+
+/// Kills of the kernel that may still be at work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct KernelKills(Vec<Series>);
+
+/// Kills for one reason, none longer after the one before than a kill is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Series {
+    relieves: Relieves,
+    first: Nanos,
+    last: Nanos,
+}
+
+/// Whom a kill gives memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Relieves {
+    /// The node, or all pods: it was they who had none left.
+    All,
+    /// Whoever lies in this cgroup, which had reached a limit of its own.
+    In(CgroupPath),
+}
+
+impl KernelKills {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes note of what the kernel has killed since the sample before.
+    pub(super) fn hear(&mut self, sample: &Sample) {
+        for kill in sample.kernel.iter().flat_map(|kernel| &kernel.oom_kills) {
+            let relieves = relieved(kill, sample);
+            let known = self.0.iter_mut().find(|series| series.relieves == relieves);
+            match known {
+                Some(series) if kill.at.since(series.last) <= SETTLE => {
+                    series.last = series.last.max(kill.at);
+                }
+                Some(series) => (series.first, series.last) = (kill.at, kill.at),
+                None => self.0.push(Series { relieves, first: kill.at, last: kill.at }),
+            }
+        }
+        let now = sample.at.boot;
+        self.0.retain(|series| now.since(series.last) <= SETTLE);
+    }
+
+    /// Until when nobody else is to go for memory; `None` if the kernel has done nothing for it.
+    pub(super) fn settle_until(&self, question: &Question<'_>, first: &Met) -> Option<Nanos> {
+        if first.threshold.resource() != Resource::Memory {
+            return None;
+        }
+        let next = question.ranking.and_then(|ranking| ranking.candidates.first());
+        let helps = |series: &&Series| match &series.relieves {
+            Relieves::All => true,
+            Relieves::In(path) => next.is_some_and(|next| {
+                let uids = next.members.iter().chain([&next.uid]);
+                uids.into_iter().any(|uid| lies_in(path, uid))
+            }),
+        };
+        let now = question.sample.at.boot;
+        let until = self.0.iter().filter(helps).map(|series| series.first.plus(SETTLE)).max()?;
+        (now < until).then_some(until)
+    }
+}
+
+/// A limit that is not known may have been anybody's. Where the limit is known and the victim is not
+/// (Linux 6.1 names a process, whose cgroup may be gone as well), it died below that limit.
+fn relieved(kill: &OomKill, sample: &Sample) -> Relieves {
+    let path = |id: CgroupId| path_of(id, sample);
+    let Some(limit) = kill.limit.and_then(path) else { return Relieves::All };
+    match Place::of(limit) {
+        Place::Pod { .. } | Place::Container { .. } | Place::Other => {
+            Relieves::In(path(kill.victim).unwrap_or(limit).clone())
+        }
+        Place::Node | Place::Kubepods | Place::Qos { .. } => Relieves::All,
+    }
+}
+
+/// Where a cgroup lies, or lay until a moment ago.
+fn path_of(id: CgroupId, sample: &Sample) -> Option<&CgroupPath> {
+    let there = sample.cgroups.get(&id).map(|group| &group.path);
+    there.or_else(|| {
+        let mut gone = sample.kernel.iter().flat_map(|kernel| &kernel.short_lived);
+        gone.find(|one| one.id == id).map(|one| &one.path)
+    })
+}
+
+/// True for a cgroup of the pod of that uid, of the workload of that path, or of several workloads
+/// of which that is one.
+fn lies_in(path: &CgroupPath, uid: &str) -> bool {
+    match Place::of(path) {
+        Place::Pod { uid: own, .. } | Place::Container { pod: own, .. } => own == uid,
+        Place::Other => is_at_or_below(&path.0, uid) || is_at_or_below(uid, &path.0),
+        _ => false,
+    }
+}
+
+fn is_at_or_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,119 @@
+//! Whether a step has helped: what the next samples say, not what whoever took it believes.
+
+use serde::{Deserialize, Serialize};
+
+use super::Question;
+use super::target::cgroups_of;
+use crate::model::decision::{Action, OutcomeResult, StepKind, StepReason, Target};
+use crate::model::sample::{Gap, GapReason, Sample};
+use crate::model::units::Bytes;
+
+/// A victim's memory is back when less than this part of it is left.
+const LEFT: u64 = 8;
+
+/// A step that was decided and has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pending {
+    pub(super) action: Action,
+    /// What the target held when it was decided.
+    pub(super) held: Option<Bytes>,
+    /// Who took it said that it could not be done.
+    pub(super) is_refused: bool,
+    /// It could not, because somebody who may do so said no.
+    #[serde(default)]
+    pub(super) is_forbidden: bool,
+    /// Its time is over and it stays: nothing more is to be tried on this target.
+    pub(super) is_last: bool,
+}
+
+/// How far a step has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It still has time.
+    Running,
+    /// The shortage is over, or the victim's memory is back.
+    Worked,
+    /// The next step is due.
+    Stuck(StepReason),
+}
+
+impl Pending {
+    pub(super) fn new(action: Action, held: Option<Bytes>) -> Self {
+        Self { action, held, is_refused: false, is_forbidden: false, is_last: false }
+    }
+
+    /// Takes note of what the actuator reports. Time in which the agent saw nothing does not count.
+    pub(super) fn hear(&mut self, question: &Question<'_>) {
+        let outcomes = question.sample.outcomes.iter();
+        for outcome in outcomes.filter(|outcome| outcome.action == self.action.id) {
+            self.is_refused |= outcome.result != OutcomeResult::Done;
+            self.is_forbidden |= outcome.result == OutcomeResult::Refused;
+        }
+        self.action.deadline = self.action.deadline.plus(question.unseen);
+    }
+
+    pub(super) fn progress(&self, question: &Question<'_>) -> Progress {
+        let Question { sample, met, .. } = question;
+        let now = sample.at.boot;
+        let reason = &self.action.reason.threshold;
+        let may_be_met =
+            met.iter().any(|met| met.threshold == *reason) || !question.is_measured(&reason.name());
+        // Of the dead, too, only what they held counts: pressure's average is slow to fall.
+        let is_about_memory =
+            self.action.step.is_final() || self.action.step == StepKind::ReleaseMemory;
+        let has_worked = if is_about_memory { self.is_back(sample) } else { !may_be_met };
+        match (has_worked, self.is_refused) {
+            (true, _) => Progress::Worked,
+            (false, true) => Progress::Stuck(StepReason::Failed),
+            (false, false) if now >= self.action.deadline => Progress::Stuck(StepReason::NoEffect),
+            (false, false) => Progress::Running,
+        }
+    }
+
+    /// True if the victim is gone, or all but a rest of its memory is back.
+    pub(super) fn is_back(&self, sample: &Sample) -> bool {
+        let mut left = cgroups_of(&self.action.target, sample).peekable();
+        if left.peek().is_none() {
+            return !is_unread(&self.action.target, sample);
+        }
+        let is_empty = left.all(|(_, group)| group.pids_current == Some(0));
+        let (Some(before), Some(now)) = (self.held, held(&self.action.target, sample)) else {
+            return is_empty;
+        };
+        is_empty || is_rest(before, now)
+    }
+}
+
+/// True if `now` is no more than a rest of what was held before.
+pub(super) fn is_rest(before: Bytes, now: Bytes) -> bool {
+    now.0 <= before.0 / LEFT
+}
+
+/// True if none of the target's cgroups is there.
+pub(super) fn is_gone(target: &Target, sample: &Sample) -> bool {
+    cgroups_of(target, sample).next().is_none()
+}
+
+/// True if this tick could not read the target: that says nothing about it.
+pub(super) fn is_unread(target: &Target, sample: &Sample) -> bool {
+    let mut paths = target.groups.iter().map(|group| &group.path).chain(&target.path);
+    paths.any(|path| is_unread_at(&path.0, sample))
+}
+
+/// The same of whatever lies at, or below, what is called `name`. A file that is never there says
+/// nothing either way.
+pub(super) fn is_unread_at(name: &str, sample: &Sample) -> bool {
+    let is_passing = |gap: &&Gap| !matches!(gap.why, GapReason::Gone | GapReason::Unsupported);
+    let is_its = |gap: &Gap| {
+        let mut ends = gap.object.match_indices(name).map(|(at, _)| at + name.len());
+        ends.any(|end| matches!(gap.object.as_bytes().get(end), None | Some(b'/' | b'.')))
+    };
+    sample.gaps.iter().filter(is_passing).any(is_its)
+}
+
+/// What the target's cgroups hold; `None` where memory is not accounted.
+pub(super) fn held(target: &Target, sample: &Sample) -> Option<Bytes> {
+    let each = cgroups_of(target, sample).filter_map(|(_, group)| group.memory.current);
+    each.reduce(|a, b| Bytes(a.0.saturating_add(b.0)))
+}

@@ -1,0 +1,132 @@
+//! What the kubelet would say of an eviction: gathered from the sample, worded by `explain`.
+
+use crate::model::decision::{Met, Observation, Target, Trigger};
+use crate::model::pod::Place;
+use crate::model::quantity::Quantity;
+use crate::model::sample::Sample;
+use crate::model::snapshot::working_set;
+use crate::model::threshold::{Amount, Resource};
+use crate::model::workload::{ContainerKind, Pod};
+use crate::policy::explain::message::{Consumer, Shortage};
+
+/// What an eviction of `target` is about; `None` if it is not about something that runs out.
+pub(super) fn shortage(
+    met: &Met,
+    target: &Target,
+    observations: &[Observation],
+    sample: &Sample,
+) -> Option<Shortage> {
+    let Trigger::Eviction(threshold) = &met.threshold else { return None };
+    let signal = threshold.signal;
+    let line = match threshold.value {
+        Amount::Quantity(quantity) => Some(quantity),
+        Amount::Percentage(part) => observations
+            .iter()
+            .find(|seen| seen.signal == signal)
+            .map(|seen| signal.quantity(part.of(seen.capacity))),
+    };
+    let resource = signal.resource();
+    let pod = sample.pods.as_ref().and_then(|pods| pods.get(&target.uid));
+    let is_memory = resource == Resource::Memory;
+    Some(Shortage {
+        resource: resource.name().into(),
+        amounts: line.map(|line| (line, signal.quantity(met.measured))),
+        pod: pod.filter(|_| is_memory).and_then(|pod| whole(pod, sample)),
+        containers: pod.filter(|_| is_memory).map(|pod| each(pod, sample)).unwrap_or_default(),
+    })
+}
+
+/// The pod, if it asked for memory as a whole.
+fn whole(pod: &Pod, sample: &Sample) -> Option<Consumer> {
+    let request = *pod.resources.as_ref()?.requests.get("memory")?;
+    let is_it = |place: &Place| matches!(place, Place::Pod { uid, .. } if *uid == pod.uid);
+    Some(Consumer { name: pod.name.clone(), usage: used(is_it, sample)?, request })
+}
+
+/// Each container whose use is known; one made for debugging is never blamed.
+fn each(pod: &Pod, sample: &Sample) -> Vec<Consumer> {
+    let blamed = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);
+    let consumers = blamed.filter_map(|container| {
+        let id = container.id.as_ref()?;
+        let is_it = |place: &Place| matches!(place, Place::Container { id: own, .. } if own == id);
+        let request = container.resources.requests.get("memory").copied().unwrap_or_default();
+        Some(Consumer { name: container.name.clone(), usage: used(is_it, sample)?, request })
+    });
+    consumers.collect()
+}
+
+/// The working set of the cgroup that `is_it` picks.
+fn used(is_it: impl Fn(&Place) -> bool, sample: &Sample) -> Option<Quantity> {
+    let group = sample.cgroups.values().find(|group| is_it(&Place::of(&group.path)))?;
+    Some(Quantity::bytes(working_set(group)?.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
+    use crate::model::threshold::{Signal, Threshold};
+    use crate::model::units::{Bytes, Nanos};
+    use crate::model::workload::{Container, Resources};
+    use crate::policy::explain::message::message;
+
+    const MIB: u64 = 1 << 20;
+
+    fn group(path: String, mib: u64) -> Cgroup {
+        let stat = MemoryStat { inactive_file: Bytes(20 * MIB), ..MemoryStat::default() };
+        let current = Some(Bytes((mib + 20) * MIB));
+        let memory = MemoryFiles { current, stat: Some(stat), ..MemoryFiles::default() };
+        Cgroup { path: CgroupPath(path), memory, ..Cgroup::default() }
+    }
+
+    #[test]
+    fn a_memory_eviction_names_the_containers_above_their_requests_by_working_set() {
+        let ids = ["a", "b", "c"].map(|digit| digit.repeat(64));
+        let pod_path = "/kubepods/burstable/podu1";
+        let paths = ids.iter().map(|id| format!("{pod_path}/{id}"));
+        let groups = std::iter::once(group(pod_path.into(), 600))
+            .chain(paths.zip([250, 100, 250]).map(|(path, mib)| group(path, mib)));
+        let container = |name: &str, kind, id: &String| Container {
+            name: name.into(),
+            kind,
+            id: Some(id.clone()),
+            resources: Resources {
+                requests: [("memory".into(), Quantity::bytes(200 * MIB))].into(),
+                ..Resources::default()
+            },
+        };
+        let pod = Pod {
+            uid: "u1".into(),
+            name: "p".into(),
+            containers: vec![
+                container("main", ContainerKind::Regular, &ids[0]),
+                container("small", ContainerKind::Sidecar, &ids[1]),
+                container("debug", ContainerKind::Ephemeral, &ids[2]),
+            ],
+            ..Pod::default()
+        };
+        let sample = Sample {
+            cgroups: (1..).map(CgroupId).zip(groups).collect(),
+            pods: Some([("u1".to_owned(), pod)].into()),
+            ..Sample::default()
+        };
+        let signal = Signal::MemoryAvailable;
+        let value = Amount::Percentage(serde_json::from_str("0.1").unwrap());
+        let threshold = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
+        let met = Met {
+            threshold: Trigger::Eviction(threshold),
+            since: Nanos(0),
+            is_due: true,
+            measured: 512 * MIB,
+            missing: None,
+        };
+        let seen = Observation { signal, available: 512 * MIB, capacity: 10 << 30, at: Nanos(0) };
+        let target = Target { uid: "u1".into(), ..Target::default() };
+        let got = message(&shortage(&met, &target, &[seen], &sample).unwrap());
+        // A tenth of 10Gi in the kubelet's single precision.
+        let want = "The node was low on resource: memory. Threshold quantity: 1073741840, \
+                    available: 512Mi. Container main was using 250Mi, request is 200Mi, has larger \
+                    consumption of memory. ";
+        assert_eq!(got, want);
+    }
+}

@@ -1,0 +1,162 @@
+//! The steps of relief for each kind of shortage, gentlest first, and which of them a target admits.
+
+use serde::{Deserialize, Serialize};
+
+use super::Question;
+use super::squeeze::is_squeezed;
+use crate::model::cgroup::Cgroup;
+use crate::model::decision::StepKind::{
+    self, Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers,
+};
+use crate::model::decision::{Met, StepReason, Target, Trigger};
+use crate::model::sample::Sample;
+use crate::model::settings::Relief;
+use crate::model::threshold::{PressureSignal, Signal};
+use crate::model::units::Bytes;
+use crate::policy::assess::pressure::is_emergency;
+
+/// What kind of thing is short, as far as the way to relieve it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Kind {
+    /// Memory, with time to try.
+    Memory,
+    /// Memory, and the limit is about to be reached or has been.
+    MemoryNow,
+    /// Memory will be gone before anybody could answer.
+    MemoryEmergency,
+    /// Processors: everything about them can be taken back without ending anything.
+    Cpu,
+    /// Disk space or inodes: only ending a pod gives them back.
+    Storage,
+    /// The disk's time.
+    DiskTime,
+    /// Pids.
+    Pids,
+}
+
+impl Kind {
+    pub(super) fn of(met: &Met) -> Self {
+        match &met.threshold {
+            Trigger::Eviction(threshold) => match threshold.signal {
+                Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => {
+                    if threshold.is_hard() { Self::MemoryNow } else { Self::Memory }
+                }
+                Signal::PidAvailable => Self::Pids,
+                _ => Self::Storage,
+            },
+            Trigger::Pressure(threshold) => match threshold.on {
+                PressureSignal::Cpu(_) => Self::Cpu,
+                PressureSignal::Disk(_) => Self::DiskTime,
+                PressureSignal::Exhaustion(_) if is_emergency(&met.threshold, met.measured) => {
+                    Self::MemoryEmergency
+                }
+                PressureSignal::Exhaustion(_) => Self::MemoryNow,
+                PressureSignal::Memory(_) | PressureSignal::Refaults(_) => Self::Memory,
+            },
+        }
+    }
+
+    /// There is no time to be told no.
+    pub(super) fn is_pressing(self) -> bool {
+        matches!(self, Self::MemoryNow | Self::MemoryEmergency)
+    }
+
+    /// The ladder.
+    ///
+    /// Nothing is evicted for want of CPU: a weight gives it back at once and ends nothing.
+    pub(super) fn steps(self) -> &'static [StepKind] {
+        match self {
+            Self::Memory => {
+                &[Reclaim, Squeeze, Evict, StopContainers, KillContainers, ReleaseMemory]
+            }
+            Self::MemoryNow => &[Reclaim, Evict, StopContainers, KillContainers, ReleaseMemory],
+            Self::MemoryEmergency => &[KillContainers, ReleaseMemory],
+            Self::Cpu => &[Squeeze],
+            Self::Storage => &[Evict, StopContainers],
+            Self::DiskTime => &[Squeeze, Evict, StopContainers],
+            Self::Pids => &[Evict, StopContainers, KillContainers],
+        }
+    }
+}
+
+/// What a step needs to be worth trying on somebody.
+pub(super) struct Able<'a> {
+    pub(super) relief: &'a Relief,
+    pub(super) sample: &'a Sample,
+    pub(super) target: &'a Target,
+    pub(super) reason: &'a Met,
+    pub(super) want: Option<Bytes>,
+    /// The budget has room for a step that ends work.
+    pub(super) may_end: bool,
+}
+
+impl<'a> Able<'a> {
+    /// Leaves the eviction budget out of account.
+    pub(super) fn of(
+        question: &Question<'a>,
+        target: &'a Target,
+        reason: &'a Met,
+        want: Option<Bytes>,
+    ) -> Self {
+        let Question { relief, sample, .. } = *question;
+        Self { relief, sample, target, reason, want, may_end: true }
+    }
+
+    fn can(&self, step: StepKind) -> bool {
+        let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
+        // Without means a step would cost its deadline and do nothing.
+        let has_means =
+            self.sample.available_steps.as_ref().is_none_or(|means| means.contains(&step));
+        let resource = self.reason.threshold.resource();
+        self.relief.steps.contains(&step)
+            && has_means
+            && (self.may_end || !step.is_final())
+            && match step {
+                // A part of what is wanted would cost its deadline and leave the shortage.
+                Reclaim => group
+                    .is_some_and(|group| self.want.is_some_and(|want| reclaimable(group) >= want)),
+                // The API knows pods by name alone.
+                Evict => self.is_known_by_name(),
+                Squeeze => {
+                    self.has_cgroups(group) && !is_squeezed(self.sample, self.target, resource)
+                }
+                StopContainers | KillContainers | ReleaseMemory => self.has_cgroups(group),
+            }
+    }
+
+    fn has_cgroups(&self, own: Option<&Cgroup>) -> bool {
+        own.is_some() || !self.target.members.is_empty()
+    }
+
+    fn is_known_by_name(&self) -> bool {
+        let pods = self.sample.pods.as_ref();
+        pods.is_some_and(|pods| pods.contains_key(&self.target.uid))
+    }
+
+    /// The gentlest step below `after` that can be tried, and why it is that one.
+    pub(super) fn next(&self, after: Option<StepKind>) -> Option<(StepKind, StepReason)> {
+        let kind = Kind::of(self.reason);
+        let steps = kind.steps();
+        let from = match after {
+            Some(after) => steps.iter().position(|step| *step == after)? + 1,
+            None => 0,
+        };
+        // The living give nothing back: only who was killed before can be hurried.
+        let is_dead = after.is_some_and(StepKind::is_final);
+        let fits = |step: &StepKind| self.can(*step) && (*step != ReleaseMemory || is_dead);
+        let step = *steps[from..].iter().find(|step| fits(step))?;
+        let why = match kind {
+            Kind::MemoryEmergency => StepReason::Emergency,
+            _ if steps.len() == 1 => StepReason::OnlyOne,
+            _ => StepReason::Gentlest,
+        };
+        Some((step, why))
+    }
+}
+
+/// Memory that its owner would miss least: clean cache that was not lately used, and slab.
+fn reclaimable(group: &Cgroup) -> Bytes {
+    let stat = group.memory.stat.unwrap_or_default();
+    Bytes(stat.inactive_file.0.saturating_add(stat.slab_reclaimable.0))
+}

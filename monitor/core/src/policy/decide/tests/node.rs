@@ -1,0 +1,108 @@
+//! A node and its actuator, for decisions in a row.
+
+use super::*;
+
+/// A node with pods `a`, `b`, `c`, ranked in this order, an actuator that does what it is told at
+/// once, and what the policy remembers.
+pub(super) struct Node {
+    pub(super) relief: settings::Relief,
+    pub(super) sample: Sample,
+    pub(super) ranking: Ranking,
+    pub(super) standing: ReliefStanding,
+    pub(super) unseen: Nanos,
+    pub(super) unmeasured: Vec<Trigger>,
+    pub(super) is_harm_paused: bool,
+}
+
+impl Node {
+    pub(super) fn new() -> Self {
+        let names = ["a", "b", "c"];
+        let cgroup = |name: &str| Cgroup {
+            path: CgroupPath(format!("/kubepods/besteffort/pod{name}")),
+            memory: MemoryFiles { current: Some(Bytes(400 * MIB)), ..MemoryFiles::default() },
+            ..Cgroup::default()
+        };
+        let cgroups = (10..).map(CgroupId).zip(names.map(cgroup)).collect();
+        let pod = |name: &str| {
+            (name.to_owned(), Pod { uid: name.into(), name: name.into(), ..Pod::default() })
+        };
+        let pods = Some(BTreeMap::from(names.map(pod)));
+        let candidate = |name: &str| Candidate {
+            name: name.into(),
+            namespace: String::new(),
+            uid: name.into(),
+            members: vec![],
+            keys: vec![MeritKey { key: Key::Harm, value: KeyValue::Number(200) }],
+        };
+        let ranking = Ranking {
+            signal: "memory.available".into(),
+            order: Order::Qos,
+            candidates: names.map(candidate).into(),
+            n_candidates: 3,
+            spared: vec![],
+            n_spared: 0,
+            outsiders: vec![],
+        };
+        let relief =
+            settings::Relief { enforce: StepKind::ALL.into(), ..settings::Relief::default() };
+        let sample = Sample { cgroups, pods, ..Sample::default() };
+        let standing = ReliefStanding::default();
+        let (unseen, unmeasured, is_harm_paused) = (Nanos(0), Vec::new(), false);
+        Self { relief, sample, ranking, standing, unseen, unmeasured, is_harm_paused }
+    }
+
+    /// Judges at a second of the boot clock, with `met` met and due.
+    pub(super) fn at(&mut self, second: u64, met: &[Met]) -> Relief {
+        self.sample.at = Moment { boot: seconds(second), wall: seconds(second) };
+        let question = Question {
+            relief: &self.relief,
+            eviction: &Eviction::default(),
+            sample: &self.sample,
+            met,
+            first: met.iter().find(|met| met.is_due).copied(),
+            is_stale: false,
+            ranking: Some(&self.ranking),
+            field: None,
+            unseen: self.unseen,
+            unmeasured: &self.unmeasured,
+            is_harm_paused: self.is_harm_paused,
+            observations: &[],
+        };
+        let verdict = decide(&question, &mut self.standing);
+        self.sample.outcomes.clear();
+        self.act(&verdict);
+        self.ranking.candidates.retain(|candidate| {
+            self.sample.cgroups.values().any(|group| group.path.0.ends_with(&candidate.uid))
+        });
+        verdict
+    }
+
+    /// Keeps the ledger as the actuator does: a squeeze stands until it is released, or until its
+    /// cgroup is gone.
+    fn act(&mut self, verdict: &Relief) {
+        let is_released =
+            |entry: &InForce| verdict.releases.iter().any(|r| r.action == entry.action.id);
+        let cgroups = &self.sample.cgroups;
+        let is_there = |entry: &InForce| {
+            entry.action.target.cgroup.is_some_and(|id| cgroups.contains_key(&id))
+        };
+        self.sample.in_force.retain(|entry| !is_released(entry) && is_there(entry));
+        let squeezes = verdict.actions.iter().filter(|action| action.step == Squeeze);
+        let since = self.sample.at.boot;
+        self.sample.in_force.extend(squeezes.map(|action| InForce {
+            action: action.clone(),
+            since,
+            held: None,
+            phase: Phase::Squeezed,
+        }));
+    }
+
+    pub(super) fn hear(&mut self, action: u64, result: OutcomeResult) {
+        let (detail, took, freed) = (String::new(), Nanos(0), None);
+        self.sample.outcomes.push(Outcome { action, result, detail, took, freed, ended: None });
+    }
+
+    pub(super) fn end(&mut self, uid: &str) {
+        self.sample.cgroups.retain(|_, group| !group.path.0.ends_with(uid));
+    }
+}

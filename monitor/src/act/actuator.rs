@@ -1,0 +1,275 @@
+//! Takes steps of relief, follows them to their end, and takes squeezes back.
+//! In: actions and releases. Out: outcomes, and the ledger.
+
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::{fs, io};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use self::steps::leftovers;
+use super::available;
+use super::cgroup::{CgroupDir, Root};
+use super::deny::DenyList;
+use super::ending::Ending;
+use super::error::{ActError, Done};
+use super::ledger::{Ledger, LedgerError};
+use super::process::Releaser;
+use super::reclaim::Reclaim;
+use super::target::{Node, OpenTarget};
+use crate::clock;
+use isobar_core::model::decision::{
+    Action, InForce, Outcome, OutcomeResult, Phase, Release, StepKind, Target,
+};
+use isobar_core::model::pattern::PathPattern;
+use isobar_core::model::units::Nanos;
+
+/// Targets that are kept open, at most.
+const PREPARED: usize = 16;
+/// Processes of all of them of which pidfds are kept, at most.
+const PREPARED_HELD: usize = 128;
+/// How often the ledger is looked through for what no longer matters.
+const PRUNED: Nanos = Nanos::SECOND;
+
+/// Where to act, and what is never touched.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where cgroup v2 is mounted.
+    pub cgroup_root: PathBuf,
+    /// Where procfs is mounted.
+    pub proc: PathBuf,
+    /// The directory of the ledger; `None` for an agent that does not enforce: it keeps its ledger
+    /// in memory, and leaves alone what another agent has in force.
+    pub state: Option<PathBuf>,
+    /// Cgroups that are never touched, beside those that are built in.
+    pub never_touch: Vec<PathPattern>,
+}
+
+/// Why no step can be taken at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot open {path}, where cgroup v2 should be mounted")]
+    Root { path: PathBuf, source: io::Error },
+    #[error("cannot read {path}: is procfs mounted there?")]
+    Boot { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// The only one who changes anything on the node for relief.
+#[derive(Debug)]
+pub struct Actuator {
+    options: Options,
+    root: Root,
+    deny: DenyList,
+    ledger: Ledger,
+    prepared: Vec<OpenTarget>,
+    endings: Vec<Ending>,
+    releaser: Releaser,
+    reclaims: Vec<Reclaim>,
+    /// Releases that failed, and why: the same failure is reported once.
+    unreleased: BTreeMap<u64, String>,
+    pruned: Nanos,
+}
+
+impl Actuator {
+    /// Finds out what can be done here, and reads the ledger.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(options: Options) -> Result<Self, OpenError> {
+        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, &options.cgroup_root, directory, Mode::empty());
+        let root: Root = Arc::new(root.map_err(|why| {
+            let path = options.cgroup_root.clone();
+            OpenError::Root { path, source: why.into() }
+        })?);
+        let path = options.proc.join("sys/kernel/random/boot_id");
+        let boot = fs::read_to_string(&path).map_err(|source| OpenError::Boot { path, source })?;
+        let ledger = Ledger::open(options.state.as_deref(), boot.trim_end().into())?;
+        let deny = DenyList::new(&options.proc, options.never_touch.clone());
+        let (prepared, endings, releaser, reclaims, unreleased) = Default::default();
+        let pruned = Nanos(0);
+        let mut actuator = Self {
+            options,
+            root,
+            deny,
+            ledger,
+            prepared,
+            endings,
+            releaser,
+            reclaims,
+            unreleased,
+            pruned,
+        };
+        actuator.prune(clock::now().boot);
+        Ok(actuator)
+    }
+
+    /// The steps that can be taken here. Never the API's eviction, which is not done on the node.
+    #[must_use]
+    pub fn available_steps(&self) -> BTreeSet<StepKind> {
+        available::steps(&self.root)
+    }
+
+    /// What is in force or under way, and evictions that still count.
+    #[must_use]
+    pub fn in_force(&self) -> &[InForce] {
+        self.ledger.in_force()
+    }
+
+    /// Why the ledger is not on disk, if it is not: the next agent would not know of it.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
+        self.ledger.trouble()
+    }
+
+    /// True while something is under way: `poll` has to be called.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.endings.is_empty() || !self.reclaims.is_empty()
+    }
+
+    /// Opens targets that may be acted upon next, so that nothing has to be looked up then.
+    pub fn prepare(&mut self, targets: &[Target]) {
+        self.deny.find_own(&self.options.proc);
+        let node = node(&self.root, &self.options, &self.deny);
+        let mut before = std::mem::take(&mut self.prepared);
+        let mut n_held = 0;
+        for target in targets.iter().take(PREPARED) {
+            let most = PREPARED_HELD - n_held;
+            let known = before.iter().position(|one| one.is_of(target) && one.is_fresh(node));
+            let opened = match known.map(|i| before.swap_remove(i)) {
+                Some(mut opened) => opened.look(node, most).map(|()| opened),
+                None => OpenTarget::open(node, target, most),
+            };
+            // One that cannot be opened is reported when a step is taken on it.
+            if let Ok(opened) = opened {
+                n_held += opened.held.len();
+                self.prepared.push(opened);
+            }
+        }
+    }
+
+    /// Takes one step. One that is not enforced goes the same way up to the last write.
+    pub fn take(&mut self, action: &Action) -> Outcome {
+        let began = clock::now().boot;
+        let done = match action.step {
+            StepKind::Reclaim => self.reclaim(action, began),
+            StepKind::Squeeze => self.squeeze(action, began).map(Done::from),
+            StepKind::Evict => Err(ActError::Other(
+                "not available: this agent does not talk to the API server".into(),
+            )),
+            StepKind::StopContainers | StepKind::KillContainers => match self.end(action, began) {
+                Ok(outcome) => return outcome,
+                Err(error) => Err(error),
+            },
+            StepKind::ReleaseMemory => self.release_memory(action),
+        };
+        outcome(action.id, began, done)
+    }
+
+    /// Takes a squeeze back; `None` where it fails in the same way as the last time.
+    pub fn release(&mut self, release: &Release) -> Option<Outcome> {
+        let began = clock::now().boot;
+        let Release { action, is_enforced, .. } = release;
+        let done = self.put_back(*action, *is_enforced);
+        match &done {
+            Ok(_) => {
+                let its = |e: &&InForce| e.action.id == *action;
+                let is_real =
+                    self.in_force().iter().find(its).is_some_and(|e| e.action.is_enforced);
+                // What is really in force is not forgotten by a release that is only observed.
+                if *is_enforced || !is_real {
+                    self.ledger.remove(*action);
+                }
+                self.unreleased.remove(action);
+            }
+            Err(error) => {
+                let text = error.to_string();
+                let before = self.unreleased.insert(*action, text.clone());
+                if before == Some(text) {
+                    return None;
+                }
+            }
+        }
+        Some(outcome(*action, began, done.map(Done::from)))
+    }
+
+    /// Takes every enforced squeeze back: the agent leaves.
+    pub fn release_all(&mut self) -> Vec<Outcome> {
+        self.ledger.releases().iter().filter_map(|release| self.release(release)).collect()
+    }
+
+    /// Outcomes of what was under way, and SIGKILL where a grace is over.
+    pub fn poll(&mut self) -> Vec<Outcome> {
+        let now = clock::now().boot;
+        let node = node(&self.root, &self.options, &self.deny);
+        let mut outcomes = Vec::new();
+        let mut over = Vec::new();
+        self.endings.retain_mut(|ending| match ending.look(node) {
+            Some(outcome) => {
+                let leftovers = (outcome.result == OutcomeResult::Done)
+                    .then(|| leftovers(&self.root, &ending.target, ending.action))
+                    .flatten();
+                over.push((ending.action, leftovers));
+                outcomes.push(outcome);
+                false
+            }
+            None => true,
+        });
+        for (action, leftovers) in over {
+            self.ledger.end(action, now);
+            self.reclaims.extend(leftovers);
+        }
+        outcomes.extend(self.poll_reclaims());
+        self.prune(now);
+        outcomes
+    }
+
+    /// Lets no SIGKILL follow on steps that are no longer enforced.
+    pub fn call_off(&mut self, is_enforced: impl Fn(StepKind) -> bool) -> Vec<Outcome> {
+        let now = clock::now().boot;
+        let its = |ending: &mut Ending| !is_enforced(ending.step);
+        let called_off: Vec<_> = self.endings.extract_if(.., its).map(Ending::call_off).collect();
+        called_off.iter().for_each(|outcome| self.ledger.end(outcome.action, now));
+        called_off
+    }
+
+    fn prune(&mut self, now: Nanos) {
+        if now.since(self.pruned) < PRUNED {
+            return;
+        }
+        self.pruned = now;
+        let root = &self.root;
+        self.ledger.prune(now, |path, id| CgroupDir::open(root, path, id).is_ok());
+        // After a crash nobody follows the victims of the agent before.
+        let is_followed = |id: u64| self.endings.iter().any(|ending| ending.action == id);
+        let is_over = |entry: &&InForce| {
+            let is_empty = |(id, path): (_, _)| {
+                CgroupDir::open(root, path, id).map_or(true, |group| group.is_empty())
+            };
+            entry.phase == Phase::Ending
+                && !is_followed(entry.action.id)
+                && entry.action.target.cgroups().all(is_empty)
+        };
+        let over = self.ledger.in_force().iter().filter(is_over).map(|entry| entry.action.id);
+        let over: Vec<u64> = over.collect();
+        over.into_iter().for_each(|id| self.ledger.end(id, now));
+    }
+}
+
+fn node<'a>(root: &'a Root, options: &'a Options, deny: &'a DenyList) -> Node<'a> {
+    Node { root, proc: &options.proc, deny }
+}
+
+fn outcome(action: u64, began: Nanos, done: Result<Done, ActError>) -> Outcome {
+    let (result, detail, freed) = match done {
+        Ok(Done { detail, freed }) => (OutcomeResult::Done, detail, freed),
+        Err(error) => (OutcomeResult::Failed, error.to_string(), None),
+    };
+    Outcome { action, result, detail, took: clock::now().boot.since(began), freed, ended: None }
+}

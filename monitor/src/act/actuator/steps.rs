@@ -1,0 +1,234 @@
+//! How each step is taken.
+
+use rustix::io::Errno;
+
+use super::{Actuator, node, outcome};
+use crate::act::cgroup::{CgroupDir, Root, size};
+use crate::act::ending::Ending;
+use crate::act::error::{ActError, Done};
+use crate::act::ledger::Override;
+use crate::act::process::Tally;
+use crate::act::reclaim::{self, Reclaim};
+use crate::act::target::{self, OpenTarget};
+use crate::act::throttle;
+use crate::clock;
+use isobar_core::model::decision::{Action, Outcome, Phase, StepKind, Target};
+use isobar_core::model::units::{Bytes, Nanos};
+
+/// Processes of one victim of which pidfds are kept, at most.
+const HELD: usize = 512;
+/// Of a step's time, reclaim takes no more than this part, so that its effect is seen in time.
+const PART: u64 = 2;
+
+impl Actuator {
+    /// The cgroups of a target, each as a whole: for steps that end nothing.
+    fn wholes(&mut self, target: &Target) -> Result<Vec<CgroupDir>, ActError> {
+        self.deny.find_own(&self.options.proc);
+        let mut groups = Vec::new();
+        for (id, path) in target::cgroups(target)? {
+            let group = target::open(&self.root, &self.deny, id, path)?;
+            self.deny.allows_below(&group)?;
+            // Its path says where isobar runs only in the host's namespaces; its processes say so
+            // anywhere, if all of them are seen.
+            let mut pids = Vec::new();
+            let hidden = group.pids(&mut pids)?;
+            self.deny.allows_pids(&group.path, &pids)?;
+            if hidden > 0 {
+                return Err(ActError::Hidden { path: group.path, n: hidden });
+            }
+            groups.push(group);
+        }
+        Ok(groups)
+    }
+
+    pub(super) fn reclaim(&mut self, action: &Action, began: Nanos) -> Result<Done, ActError> {
+        let groups = self.wholes(&action.target)?;
+        if !action.is_enforced {
+            let would = groups.iter().map(|group| {
+                let asked = size(reclaim::wanted(group, action.want)?);
+                Ok(format!("would take {asked} back from {}", group.path))
+            });
+            return Ok(Done::from(would.collect::<Result<Vec<_>, ActError>>()?.join("; ")));
+        }
+        if self.reclaims.iter().any(|reclaim| !reclaim.is_leftover) {
+            return Err(ActError::Other("the kernel still works at the last reclaim".into()));
+        }
+        let until = began.plus(Nanos(action.deadline.since(began).0 / PART));
+        let reclaim = Reclaim::begin((action.id, began), groups, action.want, until)?;
+        reclaim.soon().unwrap_or_else(|| {
+            self.reclaims.push(reclaim);
+            let who = action.target.full_name();
+            Ok(Done::from(format!("the kernel takes memory back from {who}")))
+        })
+    }
+
+    pub(super) fn poll_reclaims(&mut self) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        self.reclaims.retain(|one| match one.poll() {
+            None => true,
+            Some(Err(why)) if one.is_leftover => {
+                tracing::debug!("page cache of a victim was not taken back: {why}");
+                false
+            }
+            Some(Ok(done)) if one.is_leftover => {
+                let detail = format!("page cache that the victim left: {}", done.detail);
+                outcomes.push(outcome(one.action, one.began, Ok(Done { detail, ..done })));
+                false
+            }
+            Some(done) => {
+                outcomes.push(outcome(one.action, one.began, done));
+                false
+            }
+        });
+        outcomes
+    }
+
+    pub(super) fn squeeze(&mut self, action: &Action, began: Nanos) -> Result<String, ActError> {
+        let groups = self.wholes(&action.target)?;
+        let held = groups.iter().filter_map(|group| group.bytes("memory.current"));
+        let held = held.reduce(u64::saturating_add).map(Bytes);
+        // A squeeze that cannot be remembered is refused by the limits' own entries.
+        let _ = self.ledger.begin(action, began, held, Phase::Squeezed);
+        let squeeze = |group| throttle::squeeze(group, action, &mut self.ledger);
+        let done: Result<Vec<_>, _> = groups.iter().map(squeeze).collect();
+        done.map(|details| details.join("; ")).map_err(|error| {
+            // A squeeze in part would be one that no release undoes.
+            match self.put_back(action.id, action.is_enforced) {
+                Ok(_) => {
+                    self.ledger.remove(action.id);
+                    error
+                }
+                Err(also) => ActError::Other(format!("{error}; {also}")),
+            }
+        })
+    }
+
+    pub(super) fn end(&mut self, action: &Action, began: Nanos) -> Result<Outcome, ActError> {
+        let target = self.open_target(action)?;
+        let node = node(&self.root, &self.options, &self.deny);
+        if !action.is_enforced {
+            let would = would_end(&target, action);
+            self.prepared.push(target);
+            return Ok(outcome(action.id, began, Ok(Done::from(would))));
+        }
+        if let Err(why) = self.ledger.begin(action, began, target.before(), Phase::Ending) {
+            tracing::warn!(action = action.id, "{why}: an agent after a crash will not know of it");
+        }
+        let begun = match action.step {
+            StepKind::KillContainers => Ending::kill(node, target, action, began),
+            _ => Ending::stop(node, target, action, began),
+        };
+        let mut ending = match begun {
+            Ok(ending) => ending,
+            Err(error) => {
+                self.ledger.remove(action.id);
+                return Err(error);
+            }
+        };
+        let (first, is_over) = ending.first(&self.options.proc);
+        // The same victim is followed once: by the later step.
+        let is_same = |old: &Ending| old.target.ids().eq(ending.target.ids());
+        for old in self.endings.extract_if(.., |old| is_same(old)) {
+            self.ledger.end(old.action, began);
+        }
+        if is_over {
+            self.ledger.end(action.id, clock::now().boot);
+            self.reclaims.extend(leftovers(&self.root, &ending.target, action.id));
+        } else {
+            self.endings.push(ending);
+        }
+        Ok(first)
+    }
+
+    /// The target as it is now. A kill takes one that was opened before; a stop has the time to
+    /// look again.
+    fn open_target(&mut self, action: &Action) -> Result<OpenTarget, ActError> {
+        let known = self.prepared.iter().position(|one| one.is_of(&action.target));
+        if let Some(known) = known.filter(|_| action.step == StepKind::KillContainers) {
+            let mut opened = self.prepared.swap_remove(known);
+            opened.refresh();
+            return Ok(opened);
+        }
+        self.deny.find_own(&self.options.proc);
+        let node = node(&self.root, &self.options, &self.deny);
+        OpenTarget::open(node, &action.target, HELD)
+    }
+
+    /// Hurries processes that were killed before, and where none was, those that are dying.
+    pub(super) fn release_memory(&mut self, action: &Action) -> Result<Done, ActError> {
+        let ids: Vec<_> = target::cgroups(&action.target)?.into_iter().map(|(id, _)| id).collect();
+        let node = node(&self.root, &self.options, &self.deny);
+        let is_it = |ending: &Ending| ending.target.ids().eq(ids.iter().copied());
+        let mut opened = None;
+        let target = match self.endings.iter_mut().position(|ending| is_it(ending)) {
+            Some(i) => &mut self.endings[i].target,
+            None => opened.insert(OpenTarget::open(node, &action.target, HELD)?),
+        };
+        let who = action.target.full_name();
+        let dying: Result<Vec<_>, _> = target.held.iter().map(|held| held.fd.try_clone()).collect();
+        let dying = dying.map_err(|why| ActError::Other(format!("cannot copy a pidfd: {why}")))?;
+        let n = dying.len();
+        if !action.is_enforced {
+            return Ok(Done::from(format!("would take back the memory of {n} processes of {who}")));
+        }
+        let held = target.memory();
+        let tally = self.releaser.release(dying)?;
+        let freed = held.zip(target.memory()).map(|(a, b)| Bytes(a.0.saturating_sub(b.0)));
+        match tally {
+            None => Ok(Done { detail: format!("the kernel still works on {n} processes"), freed }),
+            Some(Tally { refused: Some(why), .. }) => {
+                Err(ActError::Other(format!("process_mrelease is refused: {}", refused(why))))
+            }
+            Some(tally) => Ok(Done { detail: tally.to_string(), freed }),
+        }
+    }
+
+    /// Puts back what was written for an action, as far as it can be; the first error counts.
+    pub(super) fn put_back(&mut self, action: u64, is_enforced: bool) -> Result<String, ActError> {
+        let overrides = self.ledger.overrides().iter();
+        let overrides: Vec<_> =
+            overrides.filter(|one| one.actions.contains(&action)).cloned().collect();
+        if overrides.is_empty() {
+            return Ok(format!("no limit of action {action} is in force"));
+        }
+        let one = |entry: Override| match CgroupDir::open(&self.root, &entry.path, entry.cgroup) {
+            Ok(group) => throttle::release(&group, &entry, action, is_enforced, &mut self.ledger),
+            Err(error @ (ActError::Gone(_) | ActError::Stranger { .. })) if is_enforced => {
+                self.ledger.forget(entry.cgroup, &entry.file);
+                Ok(error.to_string())
+            }
+            Err(error) => Err(error),
+        };
+        let details: Vec<Result<String, ActError>> = overrides.into_iter().map(one).collect();
+        Ok(details.into_iter().collect::<Result<Vec<_>, _>>()?.join("; "))
+    }
+}
+
+/// Takes back the page cache that a victim has left behind.
+pub(super) fn leftovers(root: &Root, target: &OpenTarget, action: u64) -> Option<Reclaim> {
+    let opened = target.work().filter_map(|work| CgroupDir::open(root, &work.path, work.id).ok());
+    Reclaim::of_leftovers(action, opened)
+}
+
+/// What a stop or a kill would do.
+fn would_end(target: &OpenTarget, action: &Action) -> String {
+    let (n, n_before, who) = (target.n_work(), target.n_before, action.target.full_name());
+    match action.step {
+        StepKind::KillContainers => {
+            format!("would end {n_before} processes in {n} cgroups of {who}")
+        }
+        _ => format!(
+            "would send SIGTERM in {n} cgroups of {who}, and SIGKILL to those of {n_before} \
+             processes that are left after {} s",
+            action.grace.unwrap_or_default().0 / Nanos::SECOND.0
+        ),
+    }
+}
+
+fn refused(why: Errno) -> String {
+    match why {
+        Errno::NOSYS => "Linux is older than 5.15".into(),
+        Errno::PERM => "not permitted: missing CAP_SYS_PTRACE or CAP_SYS_NICE".into(),
+        why => why.to_string(),
+    }
+}

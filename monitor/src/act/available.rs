@@ -1,0 +1,34 @@
+//! The steps that can be taken on this node: what its kernel has and what this process may.
+
+use std::collections::BTreeSet;
+
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use super::cgroup::{CgroupDir, Root};
+use super::process::can_release;
+use isobar_core::model::decision::StepKind;
+
+/// Children of the root that are looked at: a controller is on for all of them or for none, but
+/// for those that are threaded.
+const LOOKED_AT: usize = 8;
+
+/// The steps that can be taken.
+///
+/// Source: `cgroup.kill` Linux 5.14, `memory.reclaim` 5.19, `process_mrelease` 5.15,
+/// Documentation/admin-guide/cgroup-v2.rst.
+pub(super) fn steps(root: &Root) -> BTreeSet<StepKind> {
+    // The root itself has none of the files; a controller that any child has is on.
+    let children = CgroupDir::children_of_root(root).unwrap_or_default();
+    let children = children.iter().take(LOOKED_AT);
+    let can_write = |file| children.clone().any(|child| child.can_write(file));
+    let has_pidfds = pidfd_open(getpid(), PidfdFlags::empty()).is_ok();
+    let is_there = |step: &StepKind| match step {
+        StepKind::Reclaim => can_write("memory.reclaim"),
+        StepKind::Squeeze => can_write("memory.high") || can_write("cpu.weight"),
+        StepKind::StopContainers => has_pidfds,
+        StepKind::KillContainers => has_pidfds || can_write("cgroup.kill"),
+        StepKind::ReleaseMemory => has_pidfds && can_release(),
+        StepKind::Evict => false,
+    };
+    StepKind::ALL.into_iter().filter(is_there).collect()
+}

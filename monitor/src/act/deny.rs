@@ -1,0 +1,162 @@
+//! The deny list: cgroups and processes that no step may touch, whatever was decided. The
+//! configuration can add to it and take nothing away.
+
+use std::fs;
+use std::path::Path;
+
+use super::cgroup::CgroupDir;
+use super::error::{ActError, Rule};
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::pattern::PathPattern;
+use isobar_core::model::pod::Place;
+
+/// The cgroups and processes that no step may touch.
+#[derive(Debug)]
+pub(super) struct DenyList {
+    /// The cgroup that this process runs in.
+    own: Option<CgroupPath>,
+    configured: Vec<PathPattern>,
+}
+
+impl DenyList {
+    pub(super) fn new(proc: &Path, configured: Vec<PathPattern>) -> Self {
+        let mut deny = Self { own: None, configured };
+        deny.find_own(proc);
+        deny
+    }
+
+    /// Looks where this process runs: somebody may have moved it.
+    pub(super) fn find_own(&mut self, proc: &Path) {
+        let text = fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
+        let own = text.lines().find_map(|line| line.strip_prefix("0::"));
+        self.own = own.map(|path| CgroupPath(path.into())).or(self.own.take());
+    }
+
+    /// Whether anything may be done to the cgroup at `path`.
+    pub(super) fn allows(&self, path: &CgroupPath) -> Result<(), ActError> {
+        match self.rule(path) {
+            None => Ok(()),
+            Some(rule) => Err(ActError::Guarded { path: path.clone(), rule }),
+        }
+    }
+
+    fn rule(&self, path: &CgroupPath) -> Option<Rule> {
+        let own = self.own.as_ref().is_some_and(|own| lies_in(own, path));
+        match Place::of(path) {
+            Place::Node => return Some(Rule::Node),
+            Place::Kubepods | Place::Qos { .. } => return Some(Rule::AllPods),
+            _ if own => return Some(Rule::Own),
+            _ => {}
+        }
+        if path.segments().next() == Some("init.scope") {
+            return Some(Rule::Init);
+        }
+        let mut above = CgroupPath::root();
+        path.segments().find_map(|segment| {
+            above = above.child(segment);
+            let fits = self.configured.iter().find(|pattern| pattern.fits(&above));
+            fits.cloned().map(Rule::Configured)
+        })
+    }
+
+    /// Whether everything in and below `group` may be ended or held back: what is done to a
+    /// cgroup is done to all that lies below it.
+    pub(super) fn allows_below(&self, group: &CgroupDir) -> Result<(), ActError> {
+        if self.configured.is_empty() {
+            return Ok(());
+        }
+        let mut groups = group.children_left()?;
+        while let Some(below) = groups.pop() {
+            if let Some(pattern) = self.configured.iter().find(|p| p.fits(&below.path)) {
+                let rule = Rule::Configured(pattern.clone());
+                return Err(ActError::Guarded { path: below.path, rule });
+            }
+            groups.extend(below.children_left()?);
+        }
+        Ok(())
+    }
+
+    /// Whether these processes may be ended or held back.
+    pub(super) fn allows_pids(&self, path: &CgroupPath, pids: &[u32]) -> Result<(), ActError> {
+        let rule = match pids {
+            pids if pids.contains(&std::process::id()) => Rule::Own,
+            pids if pids.contains(&1) => Rule::Init,
+            _ => return Ok(()),
+        };
+        Err(ActError::Guarded { path: path.clone(), rule })
+    }
+}
+
+/// True if `path` is `above`, or lies below it.
+fn lies_in(path: &CgroupPath, above: &CgroupPath) -> bool {
+    let rest = path.0.strip_prefix(&above.0);
+    above.is_root() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0d3a-1";
+
+    fn rule(path: &str, own: &str) -> Option<Rule> {
+        let configured = vec!["/system.slice/ssh*.service".parse().unwrap()];
+        let deny = DenyList { own: Some(CgroupPath(own.into())), configured };
+        deny.rule(&CgroupPath(path.into()))
+    }
+
+    #[test]
+    fn what_is_never_touched_is_refused_whatever_is_asked() {
+        let ssh = || Rule::Configured("/system.slice/ssh*.service".parse().unwrap());
+        let own = "/isobar.slice/isobar.service";
+        let pod = format!("/kubepods/burstable/pod{UID}");
+        #[rustfmt::skip]
+        let table = [
+            // path, rule
+            ("/".to_owned(),                                   Some(Rule::Node)),
+            ("/kubepods".into(),                               Some(Rule::AllPods)),
+            ("/kubepods.slice".into(),                         Some(Rule::AllPods)),
+            ("/kubepods.slice/kubepods-besteffort.slice".into(), Some(Rule::AllPods)),
+            ("/kubelet.slice/kubelet-kubepods.slice".into(),   Some(Rule::AllPods)),
+            (pod.clone(),                                      None),
+            (format!("{pod}/{}", "a".repeat(64)),              None),
+            ("/init.scope".into(),                             Some(Rule::Init)),
+            ("/init.scope/x".into(),                           Some(Rule::Init)),
+            ("/isobar.slice".into(),                           Some(Rule::Own)),
+            (own.into(),                                       Some(Rule::Own)),
+            ("/isobar.slice/isobar.service.d".into(),          None),
+            ("/isobar.slice/other.service".into(),             None),
+            ("/system.slice/sshd.service".into(),              Some(ssh())),
+            ("/system.slice/sshd.service/below".into(),        Some(ssh())),
+            ("/system.slice/cron.service".into(),              None),
+        ];
+        for (path, want) in table {
+            assert_eq!(rule(&path, own), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn its_own_pod_is_spared_with_all_that_is_above_it() {
+        let own = format!("/kubepods/besteffort/pod{UID}/{}", "b".repeat(64));
+        let pod = format!("/kubepods/besteffort/pod{UID}");
+        assert_eq!(rule(&pod, &own), Some(Rule::Own));
+        assert_eq!(rule(&own, &own), Some(Rule::Own));
+        assert_eq!(rule("/kubepods/besteffort/podother", &own), None);
+        // Where isobar runs in the root, that is above nothing but itself.
+        assert_eq!(rule("/work", "/"), None);
+    }
+
+    #[test]
+    fn process_1_and_isobar_itself_are_spared_wherever_they_are() {
+        let deny = DenyList { own: None, configured: Vec::new() };
+        let path = CgroupPath("/work".into());
+        let own = std::process::id();
+        for (pids, want) in
+            [(vec![1, 7], Some(Rule::Init)), (vec![7, own], Some(Rule::Own)), (vec![7], None)]
+        {
+            let refused = deny.allows_pids(&path, &pids).err();
+            let want = want.map(|rule| ActError::Guarded { path: path.clone(), rule });
+            assert_eq!(refused, want, "{pids:?}");
+        }
+    }
+}

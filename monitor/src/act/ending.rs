@@ -1,0 +1,221 @@
+//! Stops and kills under way: looked at between orders, never waited for.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use super::cgroup::size;
+use super::error::ActError;
+use super::process::Stat;
+use super::target::{Node, OpenTarget, describe};
+use crate::clock;
+use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
+use isobar_core::model::units::Nanos;
+use isobar_core::model::unseen::unseen;
+
+/// A kill is waited for so long; processes that have not ended then are reported later.
+const PATIENCE: Nanos = Nanos(200_000_000);
+/// Processes that have not ended by then are given up.
+const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
+
+/// A stop or a kill whose victim has not ended.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) action: u64,
+    pub(super) step: StepKind,
+    pub(super) target: OpenTarget,
+    time: Time,
+    /// How long after SIGTERM comes SIGKILL; `None` once it has, or where it came first.
+    grace: Option<Nanos>,
+    /// What was done so far, in words.
+    story: String,
+    /// Processes whose end was reported.
+    n_reported: u64,
+}
+
+/// The time of one step, by the boot clock, which runs on while the node is suspended.
+#[derive(Debug)]
+struct Time {
+    began: Nanos,
+    /// When it was last looked at.
+    looked: Nanos,
+    /// The part in which the agent saw nothing: the node was suspended, or the agent got no CPU. A
+    /// victim that was asked to end could do nothing then.
+    unseen: Nanos,
+}
+
+impl Time {
+    fn new(began: Nanos) -> Self {
+        Self { began, looked: began, unseen: Nanos(0) }
+    }
+
+    /// How much of it the agent has seen until `now`.
+    fn watched(&mut self, now: Nanos) -> Nanos {
+        self.unseen = self.unseen.plus(unseen(now.since(self.looked)));
+        self.looked = now;
+        now.since(self.began).since(self.unseen)
+    }
+}
+
+impl Ending {
+    /// Kills the victim, and waits a little for its end.
+    pub(super) fn kill(
+        node: Node<'_>,
+        mut target: OpenTarget,
+        action: &Action,
+        began: Nanos,
+    ) -> Result<Self, ActError> {
+        let (n, n_before) = (target.n_work(), target.n_before);
+        let how = target.kill(node)?;
+        let issued = clock::now().boot.since(began).0 / 1000;
+        target.kill_new(node)?;
+        target.wait(node, PATIENCE);
+        let who = action.target.full_name();
+        let story =
+            format!("{how} after {issued} µs: {n_before} processes in {n} cgroups of {who}");
+        Ok(Self::new(action, target, began, None, story))
+    }
+
+    /// Asks the victim to end. SIGKILL follows after the action's grace.
+    pub(super) fn stop(
+        node: Node<'_>,
+        target: OpenTarget,
+        action: &Action,
+        began: Nanos,
+    ) -> Result<Self, ActError> {
+        let n_asked = terminate(node.proc, &target)?;
+        let (n, who) = (target.n_work(), action.target.full_name());
+        let mut story = format!("SIGTERM to {n_asked} processes in {n} cgroups of {who}");
+        if target.is_frozen() {
+            story += ", which are frozen and do not see it";
+        }
+        Ok(Self::new(action, target, began, Some(action.grace.unwrap_or_default()), story))
+    }
+
+    fn new(
+        action: &Action,
+        target: OpenTarget,
+        began: Nanos,
+        grace: Option<Nanos>,
+        story: String,
+    ) -> Self {
+        let (action, step, time) = (action.id, action.step, Time::new(began));
+        Self { action, step, target, time, grace, story, n_reported: 0 }
+    }
+
+    /// What the step has come to right after it was taken, and whether it is over.
+    pub(super) fn first(&mut self, proc: &Path) -> (Outcome, bool) {
+        let left = self.target.left();
+        let story = match &left[..] {
+            [] => self.story.clone(),
+            left => format!("{}; {}", self.story, describe(proc, left)),
+        };
+        (self.outcome(Ok(story), &left, clock::now().boot), left.is_empty())
+    }
+
+    /// Looks again; the outcome, if it is over.
+    pub(super) fn look(&mut self, node: Node<'_>) -> Option<Outcome> {
+        let left = self.target.left();
+        self.target.measure();
+        let now = clock::now().boot;
+        let watched = self.time.watched(now);
+        if left.is_empty() {
+            let story = format!("{}; all processes have ended", self.story);
+            return Some(self.outcome(Ok(story), &left, now));
+        }
+        let is_due = self.grace.is_some_and(|grace| watched >= grace);
+        if self.grace.is_none() {
+            self.target.end_newcomers(node, &left);
+        }
+        if is_due {
+            self.grace = None;
+            let who = describe(node.proc, &left);
+            let killed = self.target.kill(node);
+            let killed = killed.and_then(|how| self.target.kill_new(node).map(|()| how));
+            self.story = match killed {
+                Ok(how) => format!("{}; its grace was over with {who}; then {how}", self.story),
+                Err(failure) => return Some(self.outcome(Err(failure), &left, now)),
+            };
+        }
+        if watched < LONGEST {
+            return None;
+        }
+        let lasting = ActError::Other(format!("{}; {}", self.story, describe(node.proc, &left)));
+        Some(self.outcome(Err(lasting), &left, now))
+    }
+
+    /// Lets no SIGKILL follow; the outcome by then.
+    pub(super) fn call_off(mut self) -> Outcome {
+        let left = self.target.left();
+        let name = self.step.name();
+        let why = format!("{}; no SIGKILL follows: {name} is no longer enforced", self.story);
+        let outcome = self.outcome(Ok(why), &left, clock::now().boot);
+        let result = OutcomeResult::Refused;
+        Outcome { result, ..outcome }
+    }
+
+    fn outcome(&mut self, story: Result<String, ActError>, left: &[u32], now: Nanos) -> Outcome {
+        let n_ended = self.target.n_before.saturating_sub(left.len() as u64);
+        let ended = n_ended.saturating_sub(self.n_reported);
+        self.n_reported = n_ended.max(self.n_reported);
+        // A part of a victim's memory says nothing about what all of it will be.
+        let freed = self.target.freed().filter(|_| left.is_empty());
+        let came = freed.map(|freed| format!("; {} came back", size(freed))).unwrap_or_default();
+        let (result, detail) = match story {
+            Ok(story) => (OutcomeResult::Done, format!("{story}{came}")),
+            Err(failure) => (OutcomeResult::Failed, failure.to_string()),
+        };
+        let took = now.since(self.time.began);
+        Outcome { action: self.action, result, detail, took, freed, ended: Some(ended) }
+    }
+}
+
+/// Sends SIGTERM to the first processes of a target, whose parents are outside of it, or to all
+/// where none is first. How many were asked.
+fn terminate(proc: &Path, target: &OpenTarget) -> Result<usize, ActError> {
+    if let Some(unseen) = &target.unseen {
+        return Err(unseen.clone());
+    }
+    let known = target.held.iter().filter_map(|held| Some((held, Stat::of(proc, held.pid)?)));
+    let known: Vec<_> = known.filter(|(_, stat)| !stat.is_kernel_thread).collect();
+    let is_first = |stat: &Stat| !known.iter().any(|(held, _)| held.pid == stat.parent);
+    let first: Vec<_> =
+        known.iter().filter(|(_, stat)| is_first(stat)).map(|(held, _)| *held).collect();
+    let asked = match first.is_empty() {
+        true => known.iter().map(|(held, _)| *held).collect(),
+        false => first,
+    };
+    for held in &asked {
+        held.send(Signal::TERM).map_err(|why| {
+            let path = target.work().next().map(|group| group.path.clone()).unwrap_or_default();
+            ActError::Signal { path, pid: held.pid, why }
+        })?;
+    }
+    Ok(asked.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grace_is_prolonged_by_what_nobody_watched_of_it() {
+        #[rustfmt::skip]
+        let table: [(&[u64], u64); 5] = [
+            // looks, watched until the last, in milliseconds since it began
+            (&[100, 200],                200),
+            (&[5_000, 10_000],           10_000),
+            (&[5_001],                   1_000),
+            // A suspended node, and what was watched before and after.
+            (&[2_000, 3_602_000, 3_602_100], 3_100),
+            (&[10_000, 10_100, 30_000],  2_100),
+        ];
+        for (looks, want) in table {
+            let ms = |n: u64| Nanos(n * 1_000_000);
+            let began = ms(50_000);
+            let mut time = Time::new(began);
+            let each = looks.iter().map(|at| time.watched(began.plus(ms(*at))));
+            assert_eq!(each.last(), Some(ms(want)), "{looks:?}");
+        }
+    }
+}

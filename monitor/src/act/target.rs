@@ -1,0 +1,312 @@
+//! The target of a stop or a kill, opened before the step is taken: its cgroups, the files that end
+//! them and tell their memory, and pidfds of its processes.
+
+mod containers;
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::OFlags;
+use rustix::io::{pread, retry_on_intr};
+
+use super::cgroup::{CgroupDir, Root};
+use super::deny::DenyList;
+use super::error::ActError;
+use super::process::{Held, Listed, Stat, hold, kill, kill_file, wait_for};
+use crate::clock;
+pub(super) use containers::{cgroups, open};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::decision::Target;
+use isobar_core::model::units::{Bytes, Nanos};
+
+/// Processes that are named among those that are left.
+const NAMED: usize = 3;
+/// Processes of which pidfds are kept, of those that were started meanwhile.
+const CAUGHT: usize = 128;
+/// One wait for an end takes at most so many milliseconds.
+const LOOK: i64 = 10;
+
+/// What it takes to open a target.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Node<'a> {
+    pub(super) root: &'a Root,
+    pub(super) proc: &'a Path,
+    pub(super) deny: &'a DenyList,
+}
+
+/// One cgroup of the target.
+#[derive(Debug)]
+struct Part {
+    whole: CgroupDir,
+    /// The cgroups that are ended: its containers, or itself.
+    work: Vec<CgroupDir>,
+    /// `cgroup.kill` of each cgroup of `work`, where there is one.
+    kill_files: Vec<Option<OwnedFd>>,
+    memory: Option<OwnedFd>,
+    before: Option<Bytes>,
+    now: Option<Bytes>,
+}
+
+#[derive(Debug)]
+pub(super) struct OpenTarget {
+    parts: Vec<Part>,
+    containers: Vec<String>,
+    pub(super) held: Vec<Held>,
+    /// Processes that were there before anything was done.
+    pub(super) n_before: u64,
+    /// Why some of them have no pidfd.
+    pub(super) unseen: Option<ActError>,
+}
+
+impl OpenTarget {
+    /// Opens a target, if all of its work may be ended. At most `most` processes are held.
+    pub(super) fn open(node: Node<'_>, target: &Target, most: usize) -> Result<Self, ActError> {
+        let containers = target.containers.clone();
+        let mut opened =
+            Self { parts: Vec::new(), containers, held: Vec::new(), n_before: 0, unseen: None };
+        for (id, path) in cgroups(target)? {
+            let whole = open(node.root, node.deny, id, path)?;
+            let work = containers::of(node.root, node.proc, &whole, &opened.containers)?;
+            opened.parts.push(Part::open(whole, work));
+        }
+        opened.look(node, most)?;
+        Ok(opened)
+    }
+
+    /// Lists its processes again, and checks that all of them may be ended.
+    pub(super) fn look(&mut self, node: Node<'_>, most: usize) -> Result<(), ActError> {
+        self.held.retain(|held| !held.has_ended());
+        (self.n_before, self.unseen) = (0, None);
+        for group in self.parts.iter().flat_map(|part| &part.work) {
+            node.deny.allows(&group.path)?;
+            node.deny.allows_below(group)?;
+            let Listed { pids, hidden, refused } = hold(group, &mut self.held, most)?;
+            node.deny.allows_pids(&group.path, &pids)?;
+            if hidden > 0 {
+                // They cannot be identified: process 1 may be among them.
+                return Err(ActError::Hidden { path: group.path.clone(), n: hidden });
+            }
+            containers::allows_critical(node.proc, &group.path, &pids)?;
+            self.n_before += pids.len() as u64;
+            self.unseen = self.unseen.take().or(refused);
+        }
+        self.parts.iter_mut().for_each(|part| part.before = part.read());
+        Ok(())
+    }
+
+    /// Counts and measures again what was opened, possibly long ago.
+    pub(super) fn refresh(&mut self) {
+        let before = self.held.len();
+        self.held.retain(|held| !held.has_ended());
+        let n_gone = before - self.held.len();
+        self.n_before = self.n_before.saturating_sub(n_gone as u64);
+        self.parts.iter_mut().for_each(|part| part.before = part.read());
+    }
+
+    /// The cgroups of the target.
+    pub(super) fn ids(&self) -> impl Iterator<Item = CgroupId> {
+        self.parts.iter().map(|part| part.whole.id)
+    }
+
+    /// True if it was opened for this target.
+    pub(super) fn is_of(&self, target: &Target) -> bool {
+        let cgroups = cgroups(target).unwrap_or_default();
+        self.containers == target.containers && cgroups.iter().map(|(id, _)| *id).eq(self.ids())
+    }
+
+    /// True if no container has started or gone since.
+    pub(super) fn is_fresh(&self, node: Node<'_>) -> bool {
+        self.parts.iter().all(|part| {
+            let now = containers::of(node.root, node.proc, &part.whole, &self.containers);
+            now.is_ok_and(|now| now.iter().map(|group| group.id).eq(part.work_ids()))
+        })
+    }
+
+    /// How many cgroups are ended.
+    pub(super) fn n_work(&self) -> usize {
+        self.parts.iter().map(|part| part.work.len()).sum()
+    }
+
+    /// The cgroups that are ended.
+    pub(super) fn work(&self) -> impl Iterator<Item = &CgroupDir> {
+        self.parts.iter().flat_map(|part| &part.work)
+    }
+
+    /// Ends its processes; how, in words.
+    pub(super) fn kill(&self, node: Node<'_>) -> Result<&'static str, ActError> {
+        for group in self.work() {
+            node.deny.allows_below(group)?;
+        }
+        let mut how = Ok("nothing to do");
+        for part in &self.parts {
+            for (group, file) in part.work.iter().zip(&part.kill_files) {
+                how = worse(how, kill(node.proc, group, file.as_ref()));
+            }
+        }
+        how
+    }
+
+    /// Ends containers that were started since it was opened.
+    pub(super) fn kill_new(&mut self, node: Node<'_>) -> Result<(), ActError> {
+        let mut how = Ok("");
+        for part in &mut self.parts {
+            let now = containers::of(node.root, node.proc, &part.whole, &self.containers);
+            let known: BTreeSet<_> = part.work_ids().collect();
+            // A cgroup that cannot be listed any more is gone.
+            for new in now.unwrap_or_default() {
+                if !known.contains(&new.id) && node.deny.allows(&new.path).is_ok() {
+                    how = worse(how, kill(node.proc, &new, None));
+                    part.kill_files.push(kill_file(&new).ok());
+                    part.work.push(new);
+                }
+            }
+        }
+        self.catch();
+        how.map(drop)
+    }
+
+    /// Opens pidfds of processes that were started since the last look.
+    fn catch(&mut self) {
+        let before = self.held.len();
+        for group in self.parts.iter().flat_map(|part| &part.work) {
+            // A cgroup that cannot be read any more is gone.
+            let _ = hold(group, &mut self.held, before + CAUGHT);
+        }
+        self.n_before = self.n_before.max(self.held.len() as u64);
+    }
+
+    /// Waits for the end of all processes, `patience` at most; those that are left then. A child
+    /// that was being forked is ended too: before Linux 6.14 it could escape.
+    pub(super) fn wait(&mut self, node: Node<'_>, patience: Nanos) -> Vec<u32> {
+        let until = clock::now().boot.plus(patience);
+        loop {
+            let left = self.left();
+            if left.is_empty() || clock::now().boot >= until {
+                self.measure();
+                return left;
+            }
+            let mut ends: Vec<_> =
+                self.held.iter().map(|held| PollFd::new(&held.fd, PollFlags::IN)).collect();
+            wait_for(&mut ends, LOOK);
+            self.end_newcomers(node, &left);
+        }
+    }
+
+    /// Ends processes that were started after all were ended.
+    pub(super) fn end_newcomers(&mut self, node: Node<'_>, left: &[u32]) {
+        let is_held = |pid: &u32| self.held.iter().any(|held| held.pid == *pid);
+        if left.iter().all(is_held) {
+            return;
+        }
+        for part in &self.parts {
+            for (group, file) in part.work.iter().zip(&part.kill_files) {
+                // It succeeded before: a cgroup where it fails now is gone.
+                let _ = kill(node.proc, group, file.as_ref());
+            }
+        }
+        self.catch();
+    }
+
+    /// True if a part of it is frozen.
+    pub(super) fn is_frozen(&self) -> bool {
+        let is_one = |text: Result<String, _>| text.is_ok_and(|text| text.contains("frozen 1"));
+        self.work().any(|group| is_one(group.read("cgroup.events")))
+    }
+
+    /// The processes that have not ended.
+    pub(super) fn left(&mut self) -> Vec<u32> {
+        self.held.retain(|held| !held.has_ended());
+        let mut left: Vec<u32> = self.held.iter().map(|held| held.pid).collect();
+        for group in self.parts.iter().flat_map(|part| &part.work) {
+            // A cgroup that cannot be read any more is gone; its processes have pidfds.
+            let _ = group.pids(&mut left);
+        }
+        left.sort_unstable();
+        left.dedup();
+        left
+    }
+
+    /// Measures its memory again.
+    pub(super) fn measure(&mut self) {
+        for part in &mut self.parts {
+            part.now = part.read().or(part.now);
+        }
+    }
+
+    /// What it holds now; `None` where memory is not accounted.
+    pub(super) fn memory(&self) -> Option<Bytes> {
+        let each = self.parts.iter().filter_map(Part::read).map(|bytes| bytes.0);
+        each.reduce(u64::saturating_add).map(Bytes)
+    }
+
+    /// What it held before the step; `None` where memory is not accounted.
+    pub(super) fn before(&self) -> Option<Bytes> {
+        self.parts
+            .iter()
+            .filter_map(|part| part.before)
+            .map(|b| b.0)
+            .reduce(u64::saturating_add)
+            .map(Bytes)
+    }
+
+    /// Memory that came back, as far as it was measured.
+    pub(super) fn freed(&self) -> Option<Bytes> {
+        let each = self.parts.iter().filter_map(|part| part.before.zip(part.now));
+        let freed = each.map(|(before, now)| before.0.saturating_sub(now.0));
+        freed.reduce(u64::saturating_add).map(Bytes)
+    }
+}
+
+impl Part {
+    fn open(whole: CgroupDir, work: Vec<CgroupDir>) -> Self {
+        let kill_files = work.iter().map(|group| kill_file(group).ok()).collect();
+        let memory = whole.file("memory.current", OFlags::RDONLY).ok();
+        Self { whole, work, kill_files, memory, before: None, now: None }
+    }
+
+    fn work_ids(&self) -> impl Iterator<Item = CgroupId> {
+        self.work.iter().map(|group| group.id)
+    }
+
+    /// Allocates nothing: it is read between a decision and its kill.
+    fn read(&self) -> Option<Bytes> {
+        let (memory, mut text) = (self.memory.as_ref()?, [0; 24]);
+        let n = retry_on_intr(|| pread(memory, &mut text, 0)).ok()?;
+        str::from_utf8(&text[..n]).ok()?.trim_end().parse().ok().map(Bytes)
+    }
+}
+
+/// Of several results an error counts; a cgroup that is gone is as good as ended.
+fn worse(
+    one: Result<&'static str, ActError>,
+    other: Result<&'static str, ActError>,
+) -> Result<&'static str, ActError> {
+    match (one, other) {
+        (Err(failure), _) => Err(failure),
+        (one, Err(ActError::Gone(_))) => one,
+        (Ok(_), other) => other,
+    }
+}
+
+/// The processes that are left, in words: a few of them, each with its state.
+pub(super) fn describe(proc: &Path, left: &[u32]) -> String {
+    let each = left.iter().take(NAMED).map(|pid| match Stat::of(proc, *pid) {
+        Some(stat) => format!("{pid} ({}, {})", stat.name, state(stat.state)),
+        None => pid.to_string(),
+    });
+    let each: Vec<_> = each.collect();
+    let more = if left.len() > NAMED { ", ..." } else { "" };
+    format!("{} left: {}{more}", left.len(), each.join(", "))
+}
+
+/// `/proc/PID/stat`, in words.
+fn state(letter: char) -> String {
+    match letter {
+        'D' => "D: uninterruptible sleep in the kernel".into(),
+        'T' | 't' => format!("{letter}: stopped"),
+        'Z' | 'X' => format!("{letter}: ended, not yet reaped by its parent"),
+        letter => letter.to_string(),
+    }
+}

@@ -1,0 +1,118 @@
+//! What of a target is its work: the cgroups that are ended when it is to end.
+//!
+//! A service is its work altogether. Of a pod only containers are: its sandbox holds the pod's
+//! network, and to lose it makes orphans of the runtime's shims, so it is never ended. The API's
+//! container ids tell them apart; where nobody told, a sandbox is a cgroup in which all processes
+//! are called `pause` (or `conmon`: CRI-O's monitor) and which holds little memory, or all have the `oom_score_adj` -998 that
+//! the kubelet gives to sandboxes alone.
+
+use std::path::Path;
+
+use crate::act::cgroup::{CgroupDir, Root, relative};
+use crate::act::deny::DenyList;
+use crate::act::error::ActError;
+use crate::act::process::{Stat, oom_score_adj};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::Target;
+use isobar_core::model::pod::{Place, QosClass};
+
+/// `PodInfraOOMAdj`, kubelet `pkg/kubelet/qos/policy.go`.
+const SANDBOX: i32 = -998;
+/// `guaranteedOOMScoreAdj`, same file: what the kubelet gives to Guaranteed pods, and to those that
+/// are critical to the node, whatever their class.
+const CRITICAL: i32 = -997;
+/// No sandbox holds so much memory: `pause` has less than one MiB, and `conmon` a few.
+const SMALL: u64 = 16 << 20;
+
+/// The cgroups of a target: its own, or those of the pods of a group.
+pub(in crate::act) fn cgroups(target: &Target) -> Result<Vec<(CgroupId, &CgroupPath)>, ActError> {
+    let own = target.cgroup.zip(target.path.as_ref());
+    let groups = target.groups.iter().map(|group| (group.id, &group.path));
+    let all: Vec<_> =
+        if target.groups.is_empty() { own.into_iter().collect() } else { groups.collect() };
+    if all.is_empty() {
+        return Err(ActError::Nowhere(target.full_name()));
+    }
+    Ok(all)
+}
+
+/// Opens one cgroup of a target, if it may be touched at all.
+pub(in crate::act) fn open(
+    root: &Root,
+    deny: &DenyList,
+    id: CgroupId,
+    path: &CgroupPath,
+) -> Result<CgroupDir, ActError> {
+    relative(path)?;
+    deny.allows(path)?;
+    CgroupDir::open(root, path, id)
+}
+
+/// The cgroups that hold the work of `group`, which are ended when it is to end.
+pub(in crate::act) fn of(
+    root: &Root,
+    proc: &Path,
+    group: &CgroupDir,
+    containers: &[String],
+) -> Result<Vec<CgroupDir>, ActError> {
+    let none = |why| Err(ActError::NoWork { path: group.path.clone(), why });
+    match Place::of(&group.path) {
+        Place::Pod { .. } => {}
+        Place::Container { .. } if is_sandbox(proc, group)? => {
+            return none("it is the pod's sandbox");
+        }
+        _ => return Ok(vec![CgroupDir::open(root, &group.path, group.id)?]),
+    }
+    let mut work = Vec::new();
+    for child in group.children()? {
+        let Place::Container { id, .. } = Place::of(&child.path) else { continue };
+        let is_work = match containers {
+            [] => !is_sandbox(proc, &child)?,
+            named => named.iter().any(|name| name.contains(&id)),
+        };
+        if is_work {
+            work.push(child);
+        }
+    }
+    match (work.is_empty(), containers.is_empty()) {
+        (false, _) => Ok(work),
+        (true, true) => none("all that it has look like sandboxes, or are empty"),
+        (true, false) => none("none that it has is named by the API"),
+    }
+}
+
+/// Whether work with these processes may be ended, as far as the kubelet has said so in the kernel:
+/// nobody may have told the policy of a pod that the node cannot do without.
+pub(in crate::act) fn allows_critical(
+    proc: &Path,
+    path: &CgroupPath,
+    pids: &[u32],
+) -> Result<(), ActError> {
+    let (Place::Pod { class, .. } | Place::Container { class, .. }) = Place::of(path) else {
+        return Ok(());
+    };
+    let is_critical = |pid: &&u32| oom_score_adj(proc, **pid) == Some(CRITICAL);
+    match pids.iter().find(is_critical) {
+        Some(pid) if class != QosClass::Guaranteed => {
+            Err(ActError::Critical { path: path.clone(), pid: *pid })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// True for what looks like the cgroup of a sandbox, and for what is empty: it may become one.
+/// What cannot be seen cannot be told from a sandbox.
+fn is_sandbox(proc: &Path, group: &CgroupDir) -> Result<bool, ActError> {
+    let mut pids = Vec::new();
+    let hidden = group.pids(&mut pids)?;
+    if hidden > 0 {
+        return Err(ActError::Hidden { path: group.path.clone(), n: hidden });
+    }
+    let is_named = |pid: &u32| {
+        Stat::of(proc, *pid).is_some_and(|stat| matches!(stat.name.as_str(), "pause" | "conmon"))
+    };
+    let is_adjusted = |pid: &u32| oom_score_adj(proc, *pid) == Some(SANDBOX);
+    // A name is anybody's to choose, but whoever holds memory is no sandbox.
+    let is_small = group.bytes("memory.current").is_none_or(|held| held < SMALL);
+    Ok((is_small && pids.iter().all(is_named)) || pids.iter().all(is_adjusted))
+}

@@ -1,0 +1,219 @@
+//! Squeezes: a limit on memory that slows its target down (`memory.high`), or a smaller weight.
+//! What stood in the file is in the ledger first, and is put back unless another writer has changed
+//! it since.
+
+use std::collections::BTreeSet;
+
+use super::cgroup::{CgroupDir, size};
+use super::error::ActError;
+use super::ledger::{Ledger, Override};
+use isobar_core::model::cgroup::Limit;
+use isobar_core::model::decision::{Action, Trigger};
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::Bytes;
+
+/// A page: limits are cut to whole ones.
+const PAGE: u64 = 4096;
+/// A squeeze takes an eighth of what the target holds at most.
+const TAKEN: u64 = 8;
+/// A weight is cut to a tenth.
+const CUT: u64 = 10;
+
+/// The files that a squeeze for `action` writes.
+fn files(action: &Action) -> &'static [&'static str] {
+    match action.reason.threshold {
+        Trigger::Pressure(threshold) => match threshold.on {
+            PressureSignal::Cpu(_) => &["cpu.weight"],
+            PressureSignal::Disk(_) => &["io.weight", "cpu.weight"],
+            PressureSignal::Memory(_)
+            | PressureSignal::Exhaustion(_)
+            | PressureSignal::Refaults(_) => &["memory.high"],
+        },
+        Trigger::Eviction(_) => &["memory.high"],
+    }
+}
+
+/// Squeezes one cgroup; what was done, in words.
+pub(super) fn squeeze(
+    group: &CgroupDir,
+    action: &Action,
+    ledger: &mut Ledger,
+) -> Result<String, ActError> {
+    let mut told = Vec::new();
+    for file in files(action) {
+        match write_limit(group, file, action, ledger) {
+            // The disk knows weights on few machines; that of the processors slows as well.
+            Err(ActError::Lacking { file: "io.weight", .. }) => {}
+            written => told.push(written?),
+        }
+    }
+    Ok(told.join(", "))
+}
+
+fn write_limit(
+    group: &CgroupDir,
+    file: &'static str,
+    action: &Action,
+    ledger: &mut Ledger,
+) -> Result<String, ActError> {
+    let path = &group.path;
+    let live = stands(group, file)?;
+    if let Some(entry) = ledger.override_of(group.id, file)
+        && entry.wrote == live
+    {
+        let mut entry = entry.clone();
+        entry.actions.insert(action.id);
+        let told = format!("{path}/{file} is at {live} already");
+        if action.is_enforced {
+            remember(ledger, entry)?;
+        }
+        return Ok(told);
+    }
+    let wrote = match file {
+        "memory.high" => less_memory(group, action.want)?,
+        _ => less_weight(group, file, &live)?,
+    };
+    let change = format!("{path}/{file} from {live} to {wrote}");
+    if !action.is_enforced {
+        return Ok(format!("would write {change}"));
+    }
+    let entry = Override {
+        cgroup: group.id,
+        path: path.clone(),
+        file: file.into(),
+        before: live,
+        wrote: wrote.clone(),
+        actions: BTreeSet::from([action.id]),
+    };
+    remember(ledger, entry.clone())?;
+    if let Err(failure) = group.write_detached(file, &wrote) {
+        ledger.forget(entry.cgroup, &entry.file);
+        return Err(failure);
+    }
+    let live = stands(group, file)?;
+    if live != wrote {
+        remember(ledger, Override { wrote: live.clone(), ..entry })?;
+        return Ok(format!("{change}; the kernel made it {live}"));
+    }
+    Ok(change)
+}
+
+/// The limit: what is wanted below what is held, never more than an eighth at a time, and never
+/// below what the cgroup is promised.
+fn less_memory(group: &CgroupDir, want: Option<Bytes>) -> Result<String, ActError> {
+    let Limit::At(current) = group.limit("memory.current")? else {
+        return Err(no(group, "memory.current", "an amount", "max"));
+    };
+    let least = current - current / TAKEN;
+    let asked = want.map_or(least, |want| current.saturating_sub(want.0));
+    let promised = ["memory.low", "memory.min"].map(|file| match group.limit(file) {
+        Ok(Limit::At(n)) => n,
+        Ok(Limit::Max) => u64::MAX,
+        // A file that is not there promises nothing.
+        Err(_) => 0,
+    });
+    let floor = promised.into_iter().max().unwrap_or(0);
+    let high = asked.max(least).max(floor) / PAGE * PAGE;
+    let path = &group.path;
+    if floor >= current || high == 0 {
+        let (has, floor) = (size(Bytes(current)), size(Bytes(floor)));
+        return Err(ActError::Other(format!(
+            "{path} holds {has} and is promised {floor} (memory.low, memory.min): there is \
+             nothing to squeeze"
+        )));
+    }
+    match group.limit("memory.high")? {
+        Limit::At(stands) if stands <= high => Err(ActError::Other(format!(
+            "{path}/memory.high is {stands} already, which is no more than {high}: another \
+             writer has limited it"
+        ))),
+        _ => Ok(high.to_string()),
+    }
+}
+
+/// The weight: a tenth. `io.weight` may say more of single devices, which is left alone.
+fn less_weight(group: &CgroupDir, file: &'static str, live: &str) -> Result<String, ActError> {
+    let (word, digits) = match live.split_once(' ') {
+        Some(("default", digits)) => ("default ", digits),
+        _ => ("", live),
+    };
+    let weight: u64 = digits.parse().map_err(|_| no(group, file, "a weight", live))?;
+    match weight {
+        0 => Err(ActError::Other(format!(
+            "{}/cpu.idle is 1: it runs only when a CPU is idle",
+            group.path
+        ))),
+        1 => Err(ActError::Other(format!("{}/{file} is 1 already, the least", group.path))),
+        weight => Ok(format!("{word}{}", (weight / CUT).max(1))),
+    }
+}
+
+fn no(group: &CgroupDir, file: &'static str, expected: &'static str, found: &str) -> ActError {
+    ActError::Text { path: group.path.clone(), file, expected, found: found.into() }
+}
+
+/// Takes a limit back that no other action needs; what was done, in words.
+pub(super) fn release(
+    group: &CgroupDir,
+    entry: &Override,
+    action: u64,
+    is_enforced: bool,
+    ledger: &mut Ledger,
+) -> Result<String, ActError> {
+    if let Some(other) = entry.actions.iter().find(|other| **other != action) {
+        let told = format!("{}/{} still serves action {other}", entry.path, entry.file);
+        if is_enforced {
+            let mut entry = entry.clone();
+            entry.actions.remove(&action);
+            remember(ledger, entry)?;
+        }
+        return Ok(told);
+    }
+    undo(group, entry, is_enforced, ledger)
+}
+
+/// Puts one file back; what was done, in words.
+fn undo(
+    group: &CgroupDir,
+    entry: &Override,
+    is_enforced: bool,
+    ledger: &mut Ledger,
+) -> Result<String, ActError> {
+    let Some(file) = known(&entry.file) else {
+        return Err(ActError::Other(format!("{}: isobar never writes {}", entry.path, entry.file)));
+    };
+    let Override { path, before, wrote, .. } = entry;
+    let live = stands(group, file)?;
+    if live != *wrote {
+        if is_enforced {
+            ledger.forget(entry.cgroup, &entry.file);
+        }
+        return Ok(format!("{path}/{file} is left at {live}: another writer has changed {wrote}"));
+    }
+    let change = format!("{path}/{file} from {live} back to {before}");
+    if !is_enforced {
+        return Ok(format!("would write {change}"));
+    }
+    group.write(file, before)?;
+    ledger.forget(entry.cgroup, &entry.file);
+    Ok(change)
+}
+
+/// What a file says; of `io.weight`, what holds where no device has a weight of its own.
+fn stands(group: &CgroupDir, file: &'static str) -> Result<String, ActError> {
+    Ok(group.read(file)?.lines().next().unwrap_or_default().into())
+}
+
+fn known(file: &str) -> Option<&'static str> {
+    ["memory.high", "cpu.weight", "io.weight"].into_iter().find(|known| *known == file)
+}
+
+/// Nothing is written that the next agent could not undo.
+fn remember(ledger: &mut Ledger, entry: Override) -> Result<(), ActError> {
+    ledger.keep(entry).map_err(|why| {
+        let cause = std::error::Error::source(&why).map(ToString::to_string).unwrap_or_default();
+        ActError::Other(format!(
+            "nothing was written, because it could not be undone: {why}: {cause}"
+        ))
+    })
+}

@@ -1,0 +1,338 @@
+//! The actuator on a thread of its own: a step may take seconds, and the agent's loop must not wait.
+//! In: what was decided. Out: outcomes and what is in force, for the next sample. Both ways are
+//! bounded; an order that finds no room is an outcome that says so.
+
+mod orders;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use self::orders::StandingOrders;
+use crate::act::Actuator;
+use crate::clock;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::decision::{
+    Action, InForce, Outcome, OutcomeResult, Phase, Release, Relief, StepKind, Target,
+};
+use isobar_core::model::units::Nanos;
+
+/// Orders that may wait. One decision has one action and few releases.
+const ROOM: usize = 8;
+/// How often the thread looks after what is under way.
+const BUSY: Duration = Duration::from_millis(100);
+/// And while nothing is.
+const IDLE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+enum Order {
+    /// With the moment at which it was decided.
+    Take(Box<Action>, Nanos),
+    Release(Box<Release>),
+    Prepare(Vec<Target>),
+    /// Take every squeeze back: the agent leaves.
+    Leave,
+}
+
+/// What the thread knows after an order, or after looking at what is under way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Answer {
+    outcomes: Vec<Outcome>,
+    in_force: Vec<InForce>,
+    available_steps: BTreeSet<StepKind>,
+    /// Something is under way, for which SIGKILL may have to follow.
+    is_busy: bool,
+    /// Why the ledger is not on disk.
+    trouble: Option<String>,
+}
+
+#[derive(Debug)]
+struct Message {
+    answer: Answer,
+    /// The oldest order was carried out; else it is only news.
+    is_done: bool,
+    /// From the decision until the step was begun.
+    handover: Option<Nanos>,
+}
+
+/// What the actuator has reported since the last tick.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) in_force: Vec<InForce>,
+    pub(super) available_steps: BTreeSet<StepKind>,
+}
+
+/// The loop's end of the actuator.
+#[derive(Debug)]
+pub(super) struct Handle {
+    orders: SyncSender<Order>,
+    messages: Receiver<Message>,
+    /// Orders that were given and not yet carried out, in words, oldest first.
+    given: VecDeque<String>,
+    /// The last answer.
+    known: Answer,
+    /// Outcomes of orders that were never begun.
+    failed: Vec<Outcome>,
+    standing: Arc<StandingOrders>,
+    prepared: Vec<Target>,
+    has_exited: bool,
+    handover: Option<Nanos>,
+}
+
+impl Handle {
+    /// Gives the actuator its thread.
+    ///
+    /// # Errors
+    /// If no thread can be made.
+    pub(super) fn begin(mut actuator: Actuator) -> io::Result<Self> {
+        let answer = |actuator: &Actuator, outcomes| Answer {
+            outcomes,
+            in_force: actuator.in_force().to_vec(),
+            available_steps: actuator.available_steps(),
+            is_busy: actuator.is_busy(),
+            trouble: actuator.trouble().map(Into::into),
+        };
+        let first = answer(&actuator, Vec::new());
+        Self::spawn(first, move |order, standing| {
+            let mut outcomes = actuator.call_off(|step| standing.enforces(step));
+            outcomes.extend(match order {
+                Some(Order::Take(action, _)) => vec![actuator.take(&action)],
+                Some(Order::Release(release)) => actuator.release(&release).into_iter().collect(),
+                Some(Order::Prepare(targets)) => {
+                    actuator.prepare(&targets);
+                    Vec::new()
+                }
+                Some(Order::Leave) => actuator.release_all(),
+                None => actuator.poll(),
+            });
+            answer(&actuator, outcomes)
+        })
+    }
+
+    fn spawn(
+        first: Answer,
+        mut carry_out: impl FnMut(Option<Order>, &StandingOrders) -> Answer + Send + 'static,
+    ) -> io::Result<Self> {
+        let standing = Arc::new(StandingOrders::default());
+        let orders_now = Arc::clone(&standing);
+        let (orders, inbox) = sync_channel(ROOM);
+        // So many that the thread waits for the loop only if the loop has stopped.
+        let (outbox, messages) = sync_channel(8 * ROOM);
+        let mut last = first.clone();
+        thread::Builder::new().name("act".into()).spawn(move || {
+            loop {
+                let wait = if last.is_busy { BUSY } else { IDLE };
+                let order = match inbox.recv_timeout(wait) {
+                    Ok(order) => Some(order),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                };
+                let is_done = order.is_some();
+                // After a step that took long, orders may wait that hold no longer.
+                let now = clock::now().boot;
+                let refused = match &order {
+                    Some(Order::Take(action, _)) => orders_now.refusal(action, now),
+                    _ => None,
+                };
+                let order = order.filter(|_| refused.is_none());
+                let handover = match &order {
+                    Some(Order::Take(_, decided)) => Some(now.since(*decided)),
+                    _ => None,
+                };
+                let mut answer = carry_out(order, &orders_now);
+                answer.outcomes.extend(refused);
+                let is_news = is_done || !answer.outcomes.is_empty() || answer != last;
+                last = Answer { outcomes: Vec::new(), ..answer.clone() };
+                if is_news && outbox.send(Message { answer, is_done, handover }).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self {
+            orders,
+            messages,
+            given: VecDeque::with_capacity(ROOM + 1),
+            known: first,
+            failed: Vec::new(),
+            standing,
+            prepared: Vec::new(),
+            has_exited: false,
+            handover: None,
+        })
+    }
+
+    /// What is in force or under way, as the actuator last reported it.
+    pub(super) fn in_force(&self) -> &[InForce] {
+        &self.known.in_force
+    }
+
+    /// True if no order waits and nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.given.is_empty() && !self.known.is_busy
+    }
+
+    /// True if nothing is under way or in force.
+    pub(super) fn is_free(&self) -> bool {
+        let is_over = |entry: &InForce| matches!(entry.phase, Phase::Ended { .. });
+        self.is_idle() && self.known.in_force.iter().all(is_over)
+    }
+
+    /// From now on only these steps are taken: orders that have not begun are refused, and no
+    /// SIGKILL follows on what other steps began.
+    pub(super) fn enforce_only(&self, steps: &BTreeSet<StepKind>) {
+        self.standing.enforce_only(steps);
+    }
+
+    /// Waits for earlier orders, then takes squeezes back and waits for that, but not longer than
+    /// `within` in all. What came of it.
+    pub(super) fn leave(mut self, within: Duration) -> Vec<Outcome> {
+        let end = clock::now().boot.plus(nanos(within));
+        let mut outcomes = self.finish(end);
+        let is_squeeze =
+            |entry: &InForce| entry.phase == Phase::Squeezed && entry.action.is_enforced;
+        if self.given.is_empty() && self.known.in_force.iter().any(is_squeeze) {
+            // An actuator that has exited gives no answer, and that is reported.
+            let _ = self.give("taking squeezes back".into(), Order::Leave);
+            outcomes.extend(self.finish(end));
+        }
+        if !self.given.is_empty() {
+            tracing::error!("squeezes may stay in force: {} has not finished in time", self.busy());
+        }
+        outcomes
+    }
+
+    /// Outcomes of the orders that were given, until all are carried out or it is `end`.
+    fn finish(&mut self, end: Nanos) -> Vec<Outcome> {
+        let left = || Duration::from_nanos(end.since(clock::now().boot).0);
+        let mut outcomes = Vec::new();
+        while !self.given.is_empty()
+            && let Ok(message) = self.messages.recv_timeout(left())
+        {
+            outcomes.extend(self.note(message));
+        }
+        outcomes
+    }
+
+    /// What the actuator has reported since the last call.
+    pub(super) fn report(&mut self) -> Report {
+        let mut outcomes = std::mem::take(&mut self.failed);
+        while let Ok(message) = self.messages.try_recv() {
+            outcomes.extend(self.note(message));
+        }
+        let Answer { in_force, available_steps, .. } = self.known.clone();
+        Report { outcomes, in_force, available_steps }
+    }
+
+    fn note(&mut self, Message { answer, is_done, handover }: Message) -> Vec<Outcome> {
+        if is_done {
+            self.given.pop_front();
+        }
+        self.handover = handover.or(self.handover);
+        let outcomes = answer.outcomes.clone();
+        self.known = Answer { outcomes: Vec::new(), ..answer };
+        outcomes
+    }
+
+    /// From the last decision to take a step until the actuator began with it.
+    pub(super) fn handover(&self) -> Option<Nanos> {
+        self.handover
+    }
+
+    /// Hands over what was decided at `decided`, on the boot clock. Never waits.
+    pub(super) fn hand_over(&mut self, relief: &Relief, decided: Nanos) {
+        for action in &relief.actions {
+            self.standing.note(action);
+            let text = format!("{} of {}", action.step.name(), action.target.full_name());
+            let given = self.give(text, Order::Take(Box::new(action.clone()), decided));
+            self.failed.extend(given.err().map(|why| never_begun(action.id, why)));
+        }
+        for release in &relief.releases {
+            let text = format!("release {} of {}", release.action, release.target.full_name());
+            // A squeeze stays in the ledger until it is released, and so is decided upon again.
+            if !self.given.contains(&text) {
+                let _ = self.give(text, Order::Release(Box::new(release.clone())));
+            }
+        }
+    }
+
+    fn busy(&self) -> &str {
+        self.given.front().map_or("earlier orders", String::as_str)
+    }
+
+    /// Names targets that may be acted upon next. The same targets are not named again, and no
+    /// order waits for it.
+    pub(super) fn prepare(&mut self, targets: Vec<Target>) {
+        if targets == self.prepared || !self.given.is_empty() {
+            return;
+        }
+        if self.orders.try_send(Order::Prepare(targets.clone())).is_ok() {
+            self.given.push_back("preparing".into());
+            self.prepared = targets;
+        }
+    }
+
+    /// Hands one order over, or tells why it cannot be.
+    fn give(&mut self, text: String, order: Order) -> Result<(), String> {
+        match self.orders.try_send(order) {
+            Ok(()) => {
+                self.given.push_back(text);
+                Ok(())
+            }
+            Err(TrySendError::Full(_)) => {
+                Err(format!("not begun: the actuator is busy with {}", self.busy()))
+            }
+            Err(TrySendError::Disconnected(_)) => {
+                if !self.has_exited {
+                    tracing::error!(
+                        "actuator thread exited; no further actions will be taken on this node"
+                    );
+                }
+                (self.has_exited, self.known) = (true, Answer::default());
+                Err("not begun: the actuator thread exited; restart the agent".into())
+            }
+        }
+    }
+
+    /// Whether there is an actuator, and which steps it can take.
+    pub(super) fn capability(&self) -> Capability {
+        let steps: Vec<&str> = self.known.available_steps.iter().map(|step| step.name()).collect();
+        let (state, detail, remedy) = match (self.has_exited, steps.is_empty(), &self.known.trouble)
+        {
+            (true, ..) => (
+                CapabilityState::Absent,
+                "the actuator thread exited".into(),
+                Some("restart the agent, and report this to isobar".into()),
+            ),
+            (false, true, _) => (
+                CapabilityState::Absent,
+                "no step can be taken".into(),
+                Some("run as root, in the node's own namespaces".into()),
+            ),
+            (false, false, Some(trouble)) => (
+                CapabilityState::Attached,
+                format!("able to: {}; {trouble}", steps.join(", ")),
+                Some("name a directory that can be written, with --state-dir".into()),
+            ),
+            (false, false, None) => {
+                (CapabilityState::Attached, format!("able to: {}", steps.join(", ")), None)
+            }
+        };
+        Capability { name: "actuator".into(), state, detail, remedy }
+    }
+}
+
+fn never_begun(action: u64, why: String) -> Outcome {
+    let result = OutcomeResult::Failed;
+    Outcome { action, result, detail: why, took: Nanos(0), freed: None, ended: None }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+use std::sync::mpsc::channel;
+
+use super::*;
+use isobar_core::model::condition::ScopeName;
+use isobar_core::model::decision::{Met, StepReason, Trigger};
+use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::units::Percent;
+
+fn action(id: u64) -> Action {
+    let threshold = PressureThreshold {
+        scope: ScopeName::System,
+        on: PressureSignal::Memory(Percent(60_00)),
+        grace: Nanos(0),
+    };
+    let threshold = Trigger::Pressure(threshold);
+    Action {
+        id,
+        step: StepKind::Squeeze,
+        target: Target { name: format!("pod-{id}"), ..Target::default() },
+        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
+        why: StepReason::Gentlest,
+        want: None,
+        grace: None,
+        deadline: Nanos(u64::MAX),
+        escalates_to: None,
+        is_enforced: false,
+        message: String::new(),
+        annotations: Default::default(),
+    }
+}
+
+fn relief(ids: std::ops::RangeInclusive<u64>) -> Relief {
+    Relief { actions: ids.map(action).collect(), ..Relief::default() }
+}
+
+fn outcome(action: &Action) -> Outcome {
+    let detail = action.target.name.clone();
+    let (took, result) = (Nanos(1), OutcomeResult::Done);
+    Outcome { action: action.id, result, detail, took, freed: None, ended: None }
+}
+
+/// What is heard within five seconds, as soon as there are `n` outcomes.
+#[track_caller]
+fn wait_for(handle: &mut Handle, n: usize) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    for _ in 0..500 {
+        all.extend(handle.report().outcomes);
+        if all.len() >= n {
+            return all;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{n} outcomes were expected: {all:?}");
+}
+
+#[test]
+fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_why() {
+    let (go, gate) = channel::<()>();
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+        let Some(Order::Take(action, _)) = order else { return Answer::default() };
+        let _ = gate.recv();
+        let available_steps = BTreeSet::from([StepKind::Squeeze]);
+        Answer { outcomes: vec![outcome(&action)], available_steps, ..Answer::default() }
+    })
+    .unwrap();
+    // One is being carried out, or will be, and as many wait as there is room for.
+    handle.hand_over(&relief(1..=1), clock::now().boot);
+    thread::sleep(Duration::from_millis(50));
+    handle.hand_over(&relief(2..=12), clock::now().boot);
+    let failed = wait_for(&mut handle, 3);
+    let told: Vec<_> = failed.iter().map(|o| (o.action, o.result, o.detail.as_str())).collect();
+    let why = "not begun: the actuator is busy with squeeze of pod-1";
+    let want = [10, 11, 12].map(|id| (id, OutcomeResult::Failed, why));
+    assert_eq!(told, want);
+    (0..9).for_each(|_| go.send(()).unwrap());
+    let done: Vec<_> = wait_for(&mut handle, 9).iter().map(|outcome| outcome.action).collect();
+    assert_eq!(done, (1..=9).collect::<Vec<_>>());
+    assert_eq!(handle.report().available_steps, BTreeSet::from([StepKind::Squeeze]));
+}
+
+#[test]
+fn news_is_heard_without_anything_being_asked() {
+    let mut handle = Handle::spawn(Answer::default(), |order, _| match order {
+        Some(_) => Answer { is_busy: true, ..Answer::default() },
+        None => Answer { outcomes: vec![outcome(&action(7))], ..Answer::default() },
+    })
+    .unwrap();
+    handle.hand_over(&relief(7..=7), clock::now().boot);
+    assert_eq!(wait_for(&mut handle, 1)[0].action, 7);
+}
+
+#[test]
+fn an_actor_that_has_exited_is_told_of_by_each_outcome() {
+    let mut handle = Handle::spawn(Answer::default(), |_, _| panic!("a defect")).unwrap();
+    handle.hand_over(&relief(1..=1), clock::now().boot);
+    // The first order reaches it, and is never answered.
+    for _ in 0..500 {
+        handle.hand_over(&relief(2..=2), clock::now().boot);
+        if handle.has_exited {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let last = handle.report().outcomes.pop().unwrap();
+    assert!(last.detail.contains("exited"), "{last:?}");
+    assert_eq!(handle.report().available_steps, BTreeSet::new());
+    assert_eq!(handle.capability().state, CapabilityState::Absent);
+}
+
+#[test]
+fn who_may_be_next_is_said_once_and_never_in_the_way_of_an_order() {
+    let (tell, told) = channel();
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+        if let Some(Order::Prepare(likely)) = order {
+            tell.send(likely.len()).unwrap();
+        }
+        Answer::default()
+    })
+    .unwrap();
+    let likely = |n| vec![Target::default(); n];
+    handle.prepare(likely(1));
+    assert_eq!(told.recv().unwrap(), 1);
+    while !handle.given.is_empty() {
+        handle.report();
+    }
+    handle.prepare(likely(1));
+    handle.prepare(likely(2));
+    assert_eq!(told.recv().unwrap(), 2);
+}
+
+#[test]
+fn leave_takes_squeezes_back_and_is_not_held_up_for_long() {
+    #[rustfmt::skip]
+    let table = [
+        // a squeeze is enforced, taking it back takes ms, asked to, held up for ms
+        (true,  0,      true,  0..500),
+        (true,  60_000, true,  300..2_000),
+        (false, 60_000, false, 0..100),
+    ];
+    for (is_enforced, takes, is_asked, within) in table {
+        let (tell, told) = channel();
+        let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+            let entry = |action: Box<Action>| InForce {
+                action: *action,
+                since: Nanos(0),
+                held: None,
+                phase: Phase::Squeezed,
+            };
+            let mut in_force = Vec::new();
+            match order {
+                Some(Order::Take(action, _)) => in_force.push(entry(action)),
+                Some(Order::Leave) => {
+                    tell.send(()).unwrap();
+                    thread::sleep(Duration::from_millis(takes));
+                }
+                _ => {}
+            }
+            Answer { in_force, ..Answer::default() }
+        })
+        .unwrap();
+        let squeeze = Action { is_enforced, ..action(1) };
+        let relief = Relief { actions: vec![squeeze], ..Relief::default() };
+        handle.hand_over(&relief, clock::now().boot);
+        let begun = clock::now().boot;
+        handle.leave(Duration::from_millis(300));
+        let took = clock::now().boot.since(begun).0 / 1_000_000;
+        assert!(within.contains(&took), "{is_enforced}, takes {takes}: {took} ms");
+        assert_eq!(told.try_recv().is_ok(), is_asked, "{is_enforced}, takes {takes}");
+    }
+}
+
+#[test]
+fn what_was_ordered_is_done_before_the_agent_leaves() {
+    let (tell, told) = channel();
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+        if let Some(Order::Take(action, _)) = order {
+            thread::sleep(Duration::from_millis(200));
+            tell.send(action.id).unwrap();
+        }
+        Answer::default()
+    })
+    .unwrap();
+    handle.hand_over(&relief(1..=2), clock::now().boot);
+    handle.leave(Duration::from_secs(60));
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn whoever_awaits_an_end_is_not_idle_until_it_is_over_also_if_nothing_is_told_of_it() {
+    let (go, gate) = channel::<()>();
+    let mut is_busy = false;
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+        is_busy |= order.is_some();
+        is_busy &= gate.try_recv().is_err();
+        let outcomes = order.is_some().then(|| outcome(&action(1))).into_iter().collect();
+        Answer { outcomes, is_busy, ..Answer::default() }
+    })
+    .unwrap();
+    assert!(handle.is_idle());
+    handle.hand_over(&relief(1..=1), clock::now().boot);
+    assert!(!handle.is_idle(), "an order was given");
+    wait_for(&mut handle, 1);
+    assert!(!handle.is_idle(), "what it began is not over");
+    go.send(()).unwrap();
+    for _ in 0..500 {
+        handle.report();
+        if handle.is_idle() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it is over, and nobody was told");
+}
+
+/// Keeps the actuator busy with the first order; what comes of the others after that.
+#[track_caller]
+fn after_a_delay(others: Vec<Action>, enforced: &[StepKind]) -> Vec<(u64, OutcomeResult, String)> {
+    let (go, gate) = channel::<()>();
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+        let Some(Order::Take(action, _)) = order else { return Answer::default() };
+        let _ = gate.recv();
+        Answer { outcomes: vec![outcome(&action)], ..Answer::default() }
+    })
+    .unwrap();
+    handle.hand_over(&relief(1..=1), clock::now().boot);
+    thread::sleep(Duration::from_millis(50));
+    let n = others.len();
+    handle.hand_over(&Relief { actions: others, ..Relief::default() }, clock::now().boot);
+    handle.enforce_only(&enforced.iter().copied().collect());
+    drop(go);
+    let all = wait_for(&mut handle, n + 1).split_off(1);
+    all.into_iter().map(|one| (one.action, one.result, one.detail)).collect()
+}
+
+#[test]
+fn an_order_that_waited_is_not_begun_once_nobody_means_it_any_more() {
+    use OutcomeResult::{Done, Failed, Refused};
+    use StepKind::{KillContainers, Reclaim};
+    let late = Nanos(1);
+    let never = Nanos(u64::MAX);
+    let both: &[StepKind] = &[KillContainers, Reclaim];
+    #[rustfmt::skip]
+    let table = [
+        // (step, enforced, deadline) of 2 and of 3, what is enforced then, what comes of 2 and of 3
+        ((Reclaim, true, never), (Reclaim, true, never), both,
+            [(Done, "pod-2"), (Done, "pod-3")]),
+        ((KillContainers, true, late), (Reclaim, false, late), both,
+            [(Failed, "not begun: its deadline had passed"), (Failed, "not begun: its deadline had passed")]),
+        ((KillContainers, true, never), (KillContainers, true, never), both,
+            [(Failed, "not begun: a later step has replaced it"), (Done, "pod-3")]),
+        // What is only recorded takes nobody's place.
+        ((KillContainers, true, never), (KillContainers, false, never), both,
+            [(Done, "pod-2"), (Done, "pod-3")]),
+        ((KillContainers, true, never), (KillContainers, false, never), &[Reclaim],
+            [(Refused, "not begun: it is no longer enforced"), (Done, "pod-3")]),
+    ];
+    for (second, third, enforced, want) in table {
+        let one = |id, (step, is_enforced, deadline)| Action {
+            step,
+            is_enforced,
+            deadline,
+            ..action(id)
+        };
+        let got = after_a_delay(vec![one(2, second), one(3, third)], enforced);
+        let want =
+            [2, 3].into_iter().zip(want).map(|(id, (result, told))| (id, result, told.into()));
+        assert_eq!(got, want.collect::<Vec<_>>(), "{second:?} {third:?} {enforced:?}");
+    }
+}
+
+#[test]
+fn hand_over_orders_a_release_once_while_it_waits() {
+    let (tell, told) = channel();
+    let (go, gate) = channel::<()>();
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| {
+        match order {
+            Some(Order::Take(..)) => drop(gate.recv()),
+            Some(Order::Release(release)) => tell.send(release.action).unwrap(),
+            _ => {}
+        }
+        Answer::default()
+    })
+    .unwrap();
+    handle.hand_over(&relief(1..=1), clock::now().boot);
+    let release = Release {
+        action: 7,
+        target: Target::default(),
+        why: isobar_core::model::decision::ReleaseReason::Over,
+        is_enforced: true,
+    };
+    let relief = Relief { releases: vec![release], ..Relief::default() };
+    // The policy decides on it again at each tick, until the ledger no longer has it.
+    (0..3).for_each(|_| handle.hand_over(&relief, clock::now().boot));
+    drop(go);
+    assert_eq!(told.recv_timeout(Duration::from_secs(5)), Ok(7));
+    assert!(told.recv_timeout(Duration::from_millis(200)).is_err(), "ordered once");
+}

@@ -1,0 +1,206 @@
+//! The log: one structured line for each thing that happened, and none for a tick in which nothing
+//! did. What an operator reads here tells what isobar did to the node and why.
+
+use std::mem::{Discriminant, discriminant};
+
+use crate::serve::view::OomRecord;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::decision::{
+    Action, Decision, Effect, Event, Hold, InForce, Outcome, OutcomeResult, Phase, Release,
+};
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::Sample;
+use isobar_core::model::units::{Bytes, Nanos};
+use isobar_core::policy::explain::relief as words;
+
+/// Remembers what the last line said, so that nothing is said twice.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    held: Option<Discriminant<Hold>>,
+    /// Names of what is missing.
+    missing: Option<Vec<String>>,
+}
+
+/// The first line.
+pub(super) fn started(facts: &NodeFacts, mode: &str, listen: &str) {
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        node = %facts.name,
+        kernel = %facts.kernel,
+        cpus = facts.n_cpus,
+        mode,
+        "started; the page is at http://{listen}/"
+    );
+}
+
+impl Log {
+    /// What has happened since the last tick, and what was decided in this one.
+    pub(super) fn tick(&mut self, sample: &Sample, decision: &Decision, kills: &[OomRecord]) {
+        let now = decision.at.boot;
+        kills.iter().for_each(oom_kill);
+        sample.outcomes.iter().for_each(|outcome| outcome_of(outcome, &sample.in_force));
+        decision.events().for_each(event);
+        decision.relief.effects.iter().for_each(effect);
+        decision.relief.actions.iter().for_each(|one| action(one, now));
+        decision.relief.releases.iter().for_each(release);
+        self.held(decision.relief.held.as_ref(), now);
+    }
+
+    /// One line when relief holds back, and one when the reason becomes another one.
+    fn held(&mut self, hold: Option<&Hold>, now: Nanos) {
+        let kind = hold.map(discriminant);
+        if kind == self.held {
+            return;
+        }
+        self.held = kind;
+        if let Some(hold) = hold {
+            tracing::info!("{}", words::no_action(hold, now));
+        }
+    }
+
+    /// One line that names everything that is missing, when that becomes another list. A probe that
+    /// is left out to stay within its budget shows here, too.
+    pub(super) fn missing(&mut self, capabilities: &[Capability]) {
+        let is_missing = |one: &&Capability| {
+            matches!(one.state, CapabilityState::Absent | CapabilityState::Blind)
+        };
+        let missing = capabilities.iter().filter(is_missing);
+        let missing: Vec<String> = missing.map(|one| one.name.clone()).collect();
+        if self.missing.as_ref() == Some(&missing) {
+            return;
+        }
+        match (&missing[..], &self.missing) {
+            ([], None) => {}
+            ([], Some(_)) => tracing::info!("nothing is missing any more"),
+            (names, _) => tracing::warn!(
+                missing = names.join(", "),
+                "cannot measure or do everything on this node; `isobar doctor` says why"
+            ),
+        }
+        self.missing = Some(missing);
+    }
+}
+
+/// What an agent before this one has left in force or under way.
+pub(super) fn adopted(in_force: &[InForce]) {
+    for InForce { action, phase, .. } in in_force {
+        let (id, step, target) = (action.id, action.step.name(), action.target.full_name());
+        match phase {
+            Phase::Squeezed => {
+                tracing::info!(
+                    action = id,
+                    target,
+                    "squeeze of action {id} of an earlier agent is in force"
+                );
+            }
+            Phase::Ending => {
+                tracing::info!(
+                    action = id,
+                    step,
+                    target,
+                    "action {id} of an earlier agent is under way"
+                );
+            }
+            Phase::Ended { .. } => {}
+        }
+    }
+}
+
+/// The agent leaves, and this is what came of what it took back.
+pub(super) fn left(outcomes: &[Outcome]) {
+    outcomes.iter().for_each(|outcome| outcome_of(outcome, &[]));
+}
+
+fn action(action: &Action, now: Nanos) {
+    let Action { id, step, target, is_enforced, reason, .. } = action;
+    tracing::warn!(
+        action = id,
+        step = step.name(),
+        target = target.full_name(),
+        path = target.path.as_ref().map(|path| path.0.as_str()),
+        threshold = reason.threshold.name(),
+        measured = reason.measured,
+        enforced = is_enforced,
+        "{}",
+        words::action(action, now)
+    );
+}
+
+fn outcome_of(outcome: &Outcome, in_force: &[InForce]) {
+    let Outcome { action, result, detail, took, freed, ended } = outcome;
+    let its = in_force.iter().find(|entry| entry.action.id == *action);
+    let target = its.map(|entry| entry.action.target.full_name());
+    let freed = freed.map(|Bytes(n)| n);
+    let took_ms = took.0 / 1_000_000;
+    let result_name = match result {
+        OutcomeResult::Done => "done",
+        OutcomeResult::Refused => "refused",
+        OutcomeResult::Failed => "failed",
+    };
+    match result {
+        OutcomeResult::Done => tracing::info!(
+            action,
+            result = result_name,
+            target,
+            freed,
+            ended,
+            took_ms,
+            "action {action}: {detail}"
+        ),
+        OutcomeResult::Refused | OutcomeResult::Failed => tracing::warn!(
+            action,
+            result = result_name,
+            target,
+            took_ms,
+            "action {action} {result_name}: {detail}"
+        ),
+    }
+}
+
+fn release(release: &Release) {
+    let Release { action, target, is_enforced, .. } = release;
+    let target = target.full_name();
+    tracing::info!(action, target, enforced = is_enforced, "{}", words::release(release));
+}
+
+fn effect(effect: &Effect) {
+    let Effect { action, after: Nanos(after), freed, left, measured } = effect;
+    let (after_s, freed) = (after / Nanos::SECOND.0, freed.map(|Bytes(n)| n));
+    let short = measured.is_some();
+    tracing::info!(
+        action,
+        after_s,
+        freed,
+        processes_left = left,
+        short,
+        "{}",
+        words::effect(effect)
+    );
+}
+
+fn event(Event { reason, message, is_warning }: &Event) {
+    match is_warning {
+        true => tracing::warn!(%reason, "{message}"),
+        false => tracing::info!(%reason, "{message}"),
+    }
+}
+
+fn oom_kill(record: &OomRecord) {
+    let path = |path: &Option<isobar_core::model::cgroup::CgroupPath>| {
+        path.as_ref().map_or_else(|| "unknown".to_owned(), |path| path.0.clone())
+    };
+    let (victim, trigger) = (path(&record.victim_path), path(&record.trigger_path));
+    let limit = match (&record.limit_path, record.kill.limit_known) {
+        (Some(limit), _) => limit.0.clone(),
+        (None, true) if record.kill.limit.is_none() => "none: the node was out of memory".into(),
+        _ => "unknown".into(),
+    };
+    tracing::warn!(
+        victim,
+        pid = record.kill.victim_pid,
+        limit,
+        trigger,
+        "the kernel's OOM killer killed process {} of {victim}",
+        record.kill.victim_pid
+    );
+}

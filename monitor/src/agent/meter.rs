@@ -1,0 +1,50 @@
+//! What the agent itself costs, and how long it was blind.
+
+use crate::clock;
+use isobar_core::model::cost::{Cost, KernelCost};
+use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
+
+/// Meters one tick after the other.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// When the tick began.
+    begun: Option<Nanos>,
+    longest_gap: Nanos,
+    /// Boot clock and CPU time at the end of the tick before.
+    before: Option<(Nanos, Nanos)>,
+}
+
+impl Meter {
+    /// A tick begins.
+    pub(super) fn begin(&mut self) {
+        let now = clock::now().boot;
+        self.longest_gap = self.longest_gap.max(now.since(self.begun.unwrap_or(now)));
+        self.begun = Some(now);
+    }
+
+    /// The cost of the tick so far. `decided` is when the engine had decided, `handover` how long
+    /// the actuator took to begin with the last step.
+    pub(super) fn cost(
+        &mut self,
+        decided: Nanos,
+        handover: Option<Nanos>,
+        kernel: KernelCost,
+    ) -> Cost {
+        let (now, used) = (clock::now().boot, clock::used_by_this_process());
+        let cpu = self.before.map(|(then, had)| MilliCpu::rate(used.since(had), now.since(then)));
+        self.before = Some((now, used));
+        let begun = self.begun.unwrap_or(now);
+        let (resident, major_faults) = own_memory();
+        let (tick, decision) = (now.since(begun), decided.since(begun));
+        let longest_gap = self.longest_gap;
+        Cost { cpu, resident, tick, decision, handover, longest_gap, major_faults, kernel }
+    }
+}
+
+/// Resident memory of this process, and its major faults; `None` if `/proc` does not say.
+fn own_memory() -> (Option<Bytes>, Option<u64>) {
+    let Ok(me) = procfs::process::Process::myself() else { return (None, None) };
+    let resident = me.statm().ok().map(|statm| statm.resident);
+    let resident = resident.map(|pages| Bytes(pages.saturating_mul(procfs::page_size())));
+    (resident, me.stat().ok().map(|stat| stat.majflt))
+}

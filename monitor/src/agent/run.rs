@@ -1,0 +1,272 @@
+//! Opens everything, ticks beside the server until the end, and leaves in good order.
+
+use std::error::Error;
+use std::fmt;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::net::TcpListener;
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::authority::{Authority, LockError, Mode};
+use super::log;
+use super::pace::Pace;
+use super::sampler::{Plan, Source};
+use super::survive::Survival;
+use super::tick::Tick;
+use crate::clock;
+use crate::record::journal::{Bounds, JournalError};
+use crate::serve;
+use crate::serve::publish::Publisher;
+use isobar_core::model::decision::Decision;
+
+/// A read that hangs (a dying disk below a cgroup's lock) must not hold up the exit for longer.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A tick that has begun may hold up the exit for so long: on a node without memory it takes its
+/// time.
+const LAST_TICK: Duration = Duration::from_secs(5);
+
+/// Reads the configuration again; an error says all that is wrong with it.
+type Again = Box<dyn FnMut() -> Result<Plan, Box<dyn Error>> + Send>;
+
+/// The configuration, where to get it again, and what to record.
+pub struct Orders {
+    pub(super) plan: Plan,
+    pub(super) again: Again,
+    pub(super) record: Option<(PathBuf, Bounds)>,
+}
+
+impl Orders {
+    /// `plan` holds until SIGHUP, then what `again` gives.
+    pub fn new(
+        plan: Plan,
+        again: impl FnMut() -> Result<Plan, Box<dyn Error>> + Send + 'static,
+    ) -> Self {
+        Self { plan, again: Box::new(again), record: None }
+    }
+
+    /// Records every tick to `path`.
+    #[must_use]
+    pub fn recording(self, path: PathBuf, bounds: Bounds) -> Self {
+        Self { record: Some((path, bounds)), ..self }
+    }
+}
+
+impl fmt::Debug for Orders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut orders = f.debug_struct("Orders");
+        orders.field("plan", &self.plan).field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+/// How to run.
+#[derive(Debug)]
+pub struct Options {
+    pub listen: SocketAddr,
+    /// Leave after this long; `None` runs until a signal.
+    pub duration: Option<Duration>,
+    pub orders: Orders,
+    pub mode: Mode,
+    /// See [`super::STATE_DIR`].
+    pub state_dir: PathBuf,
+    /// What was had to survive a node without memory; `None` if nothing was asked for.
+    pub survival: Option<Survival>,
+}
+
+/// Why the agent could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Another process has the port; which one, the kernel does not tell.
+    #[error("{0} is taken by another process; choose another address with --listen")]
+    Taken(SocketAddr),
+    /// A port below 1024 without the capability.
+    #[error("not permitted to listen on {0}: missing CAP_NET_BIND_SERVICE")]
+    Denied(SocketAddr),
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// Any other failure to listen: no such address, as a rule.
+    #[error("cannot listen on {address}; choose another address with --listen")]
+    Listen { address: SocketAddr, source: io::Error },
+    /// The runtime could not be made, or signals could not be caught.
+    #[error("cannot start the event loop")]
+    Start(#[source] io::Error),
+    #[error(transparent)]
+    Record(JournalError),
+    #[error("the HTTP server failed")]
+    Serve(#[source] io::Error),
+    /// A tick panicked: a defect.
+    #[error("the sampler failed")]
+    Sampler(#[source] JoinError),
+}
+
+/// Runs until a signal comes or the time is up. `open` is called once the port is ours, and no
+/// other agent enforces if this one does: an agent that is one too many attaches nothing.
+///
+/// # Errors
+/// See [`AgentError`]; what `open` fails with is passed on.
+pub fn run<S, E>(mut options: Options, open: impl FnOnce() -> Result<S, E>) -> Result<(), E>
+where
+    S: Source,
+    E: From<AgentError>,
+{
+    // One thread runs everything but the ticks: the work is a few milliseconds a second.
+    let runtime =
+        runtime::Builder::new_current_thread().enable_all().build().map_err(AgentError::Start)?;
+    let result = runtime.block_on(async {
+        let leave = Leave::catch().map_err(AgentError::Start)?;
+        let listener = listen(options.listen).await?;
+        let mut authority = Authority::new(options.mode, &options.state_dir);
+        authority.bind(&mut options.orders.plan.settings).map_err(AgentError::Lock)?;
+        let source = open()?;
+        if let Some(survival) = &mut options.survival {
+            survival.lock();
+        }
+        live_on(source, listener, authority, options, leave).await.map_err(E::from)
+    });
+    runtime.shutdown_timeout(PATIENCE);
+    result
+}
+
+async fn live_on<S: Source>(
+    mut source: S,
+    listener: TcpListener,
+    authority: Authority,
+    options: Options,
+    leave: Leave,
+) -> Result<(), AgentError> {
+    let Options { listen, duration, mut orders, survival, .. } = options;
+    let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
+    let pace = Pace::new(source.alarms()).map_err(AgentError::Start)?;
+    let facts = source.facts();
+    let (publisher, latest) = Publisher::new(facts.clone(), clock::now());
+    let tick = Tick::new(source, &mut orders, authority, survival, publisher)?;
+    let server = axum::serve(listener, serve::router(latest));
+    log::started(&facts, tick.words(), &listen.to_string());
+    // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
+    // ever, and a reader loses nothing that it would not ask for again.
+    let over = async {
+        tokio::select! {
+            ended = server.into_future() => ended.map_err(AgentError::Serve),
+            why = leave.asked() => { tracing::info!("leaving: {why}"); Ok(()) }
+            () = timer(duration) => Ok(()),
+        }
+    };
+    tick_until(over, tick, orders, pace, hangup).await
+}
+
+/// Ticks until `over` has come. A tick that has begun is finished first: what it decides is in a
+/// recording, so the actuator has to be given it.
+async fn tick_until<S: Source>(
+    over: impl Future<Output = Result<(), AgentError>>,
+    mut tick: Tick<S>,
+    mut orders: Orders,
+    mut pace: Pace,
+    mut hangup: Signal,
+) -> Result<(), AgentError> {
+    let mut over = pin!(over);
+    let mut is_ready = false;
+    let ended = loop {
+        let cause = tokio::select! {
+            biased;
+            ended = &mut over => break ended,
+            Some(()) = hangup.recv() => {
+                let now = clock::monotonic().0 / 1_000;
+                notify(&[NotifyState::Reloading, NotifyState::MonotonicUsec(now.into())]);
+                is_ready = false;
+                tick.reload(&mut orders);
+                pace.at_once();
+                continue;
+            }
+            cause = pace.due() => cause,
+        };
+        // On a thread of its own: a read can hang, and then /livez has to say so.
+        let mut ticking = pin!(spawn_blocking(move || {
+            let decision = tick.run(cause);
+            (tick, decision)
+        }));
+        let (back, decision) = tokio::select! {
+            ticked = &mut ticking => ticked.map_err(AgentError::Sampler)?,
+            ended = &mut over => match timeout(LAST_TICK, ticking).await {
+                Ok(ticked) => {
+                    tick = ticked.map_err(AgentError::Sampler)?.0;
+                    break ended;
+                }
+                Err(_) => {
+                    tracing::error!("leaving in the middle of a tick, which hangs");
+                    return ended;
+                }
+            },
+        };
+        tick = back;
+        pace.saw(cause, &decision);
+        notify_ticked(&tick, &decision, is_ready);
+        is_ready = true;
+    };
+    notify(&[NotifyState::Stopping]);
+    tick.leave();
+    ended
+}
+
+/// The service manager hears of completed ticks alone.
+fn notify_ticked<S: Source>(tick: &Tick<S>, decision: &Decision, is_ready: bool) {
+    let n_met = decision.assessment.met.len();
+    let status = format!("{}; {n_met} thresholds are met", tick.words()).replace('\n', " ");
+    let mut states = vec![NotifyState::Watchdog, NotifyState::Status(&status)];
+    if !is_ready {
+        states.insert(0, NotifyState::Ready);
+    }
+    notify(&states);
+}
+
+/// What cannot be said is not waited for: the watchdog draws its own conclusions.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(why) = sd_notify::notify(states) {
+        tracing::debug!("cannot notify the service manager: {why}");
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, AgentError> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => AgentError::Taken(address),
+        io::ErrorKind::PermissionDenied => AgentError::Denied(address),
+        _ => AgentError::Listen { address, source },
+    })
+}
+
+async fn timer(duration: Option<Duration>) {
+    match duration.and_then(|duration| Instant::now().checked_add(duration)) {
+        Some(end) => sleep_until(end).await,
+        None => pending().await,
+    }
+}
+
+/// The signals that ask the agent to leave, caught before anything is attached.
+struct Leave {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Leave {
+    fn catch() -> io::Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn asked(mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! The only maker of a finished [`Sample`]: what was read, the pods, what the actuator has done and
+//! what it has in force.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::actuator::Report;
+use super::pace::Alarms;
+use isobar_core::model::capability::Capability;
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cost::KernelCost;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::{Cause, Sample};
+use isobar_core::model::settings::Settings;
+use isobar_core::model::workload::Pod;
+
+/// Reads the node. Dropping it detaches what it attached.
+pub trait Source: Send + 'static {
+    /// What is true for as long as the node is up.
+    fn facts(&self) -> NodeFacts;
+    /// Reads everything once, because of `cause`.
+    fn read(&mut self, cause: Cause) -> Reading;
+    /// What calls for a sooner tick; asked for once, before the first.
+    fn alarms(&mut self) -> Alarms;
+    /// Cgroups that are watched more closely until the next call.
+    fn suspect(&mut self, suspects: Vec<CgroupId>);
+    /// The top of the cgroup v2 tree that is read; `None` where there is none to act on.
+    fn cgroup_root(&self) -> Option<PathBuf>;
+}
+
+/// What one reading gives.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    pub sample: Sample,
+    /// What can be measured and what cannot.
+    pub capabilities: Vec<Capability>,
+    pub kernel: KernelCost,
+}
+
+/// The operator's configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub settings: Settings,
+    /// The pods of this node by uid; `None` if no source names them.
+    pub pods: Option<BTreeMap<String, Pod>>,
+}
+
+/// Joins the sources.
+#[derive(Debug)]
+pub(super) struct Sampler<S> {
+    pub(super) source: S,
+    pub(super) pods: Option<BTreeMap<String, Pod>>,
+}
+
+impl<S: Source> Sampler<S> {
+    /// The sample of one tick. `report` is what the actuator reported since the last one; `None`
+    /// where there is no actuator.
+    pub(super) fn sample(
+        &mut self,
+        cause: Cause,
+        report: Option<Report>,
+        generation: u64,
+    ) -> Reading {
+        let mut reading = self.source.read(cause);
+        let sample = &mut reading.sample;
+        sample.pods.clone_from(&self.pods);
+        sample.generation = generation;
+        if let Some(Report { outcomes, in_force, available_steps }) = report {
+            (sample.outcomes, sample.in_force) = (outcomes, in_force);
+            sample.available_steps = Some(available_steps);
+        }
+        reading
+    }
+}

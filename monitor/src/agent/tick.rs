@@ -1,0 +1,295 @@
+//! One tick, from the sample to what readers see: read, step, act, log, record, publish.
+//! It owns the one `Engine` and everything that lives from tick to tick.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::actuator::Handle;
+use super::authority::Authority;
+use super::limits::{Keeping, Places};
+use super::live::chain;
+use super::log::{self, Log};
+use super::meter::Meter;
+use super::sampler::{Plan, Reading, Sampler, Source};
+use super::survive::{Protected, Survival};
+use super::{AgentError, Orders};
+use crate::act::{self, Actuator};
+use crate::clock;
+use crate::record::journal::{Journal, JournalError, Start};
+use crate::serve::publish::Publisher;
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::sample::Cause;
+use isobar_core::policy::engine::{Engine, Standing, Step};
+
+/// How long the exit may be held up by what the actuator is doing.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Everything that lives from tick to tick.
+pub(super) struct Tick<S> {
+    sampler: Sampler<S>,
+    engine: Engine,
+    /// Or why there is none.
+    actuator: Result<Handle, String>,
+    /// The actuator must be opened anew once nothing is under way: the lock or the deny list is
+    /// another one.
+    is_outdated: bool,
+    authority: Authority,
+    /// Keeps limits of the node written; `None` if it has no thread.
+    limits: Option<Keeping>,
+    journal: Option<Journal>,
+    survival: Option<Survival>,
+    /// The agent's own cgroup keeps its memory, once that was asked for.
+    protected: Option<(Option<Protected>, Capability)>,
+    publisher: Publisher,
+    meter: Meter,
+    log: Log,
+}
+
+impl<S: Source> Tick<S> {
+    /// Opens the actuator and the recording.
+    ///
+    /// # Errors
+    /// If another agent enforces, or a recording was asked for and cannot be made.
+    pub(super) fn new(
+        source: S,
+        orders: &mut Orders,
+        authority: Authority,
+        survival: Option<Survival>,
+        publisher: Publisher,
+    ) -> Result<Self, AgentError> {
+        let Plan { settings, pods } = std::mem::take(&mut orders.plan);
+        let facts = source.facts();
+        let engine = Engine::new(settings, Standing::new(facts.n_cpus));
+        let mut tick = Self {
+            sampler: Sampler { source, pods },
+            engine,
+            actuator: Err("not opened yet".into()),
+            is_outdated: false,
+            authority,
+            limits: None,
+            journal: None,
+            survival,
+            protected: None,
+            publisher,
+            meter: Meter::default(),
+            log: Log::default(),
+        };
+        tick.limits = tick.keep_limits();
+        tick.open_actuator();
+        if let Err(why) = &tick.actuator {
+            tick.authority.unable = Some(why.clone());
+            let mut settings = tick.engine.settings().clone();
+            tick.authority.bind(&mut settings)?;
+            tick.engine = tick.engine.with_settings(settings);
+        }
+        if let Some((path, bounds)) = orders.record.take() {
+            let settings = tick.engine.settings().clone();
+            let standing = tick.engine.standing().clone();
+            let start = Start { facts, settings, standing, at: clock::now() };
+            let journal = Journal::create(&path, start, bounds).map_err(AgentError::Record)?;
+            tick.journal = Some(journal);
+        }
+        Ok(tick)
+    }
+
+    /// One tick. What was decided is handed over before anything that may take its time: a slow
+    /// disk or a reader holds up nobody's relief.
+    pub(super) fn run(&mut self, cause: Cause) -> Decision {
+        self.meter.begin();
+        self.reopen_actuator();
+
+        let report = self.actuator.as_mut().ok().map(Handle::report);
+        let generation = self.engine.settings().generation;
+        let reading = self.sampler.sample(cause, report, generation);
+        let Reading { sample, capabilities, kernel } = reading;
+
+        let step = self.engine.step(sample);
+        let decided = clock::now().boot;
+
+        if let Ok(actuator) = &mut self.actuator {
+            actuator.hand_over(&step.decision.relief, decided);
+            actuator.prepare(step.next_targets.clone());
+            if actuator.is_free() {
+                self.authority.release_if_observing(self.engine.settings());
+            }
+        }
+        let kills = self.publisher.named_kills(&step.snapshot);
+        if let Some(sample) = &self.engine.standing().before {
+            self.log.tick(sample, &step.decision, &kills);
+        }
+        self.watch_suspects(&step);
+        self.protect();
+
+        self.record(&step.decision);
+
+        let decision = step.decision.clone();
+        let capabilities = self.capabilities(capabilities);
+        self.log.missing(&capabilities);
+        let handover = self.actuator.as_ref().ok().and_then(Handle::handover);
+        let cost = self.meter.cost(decided, handover, kernel);
+        self.publisher.publish(step, capabilities, cost);
+        decision
+    }
+
+    /// Takes back what would be nobody's once the agent is gone.
+    pub(super) fn leave(self) {
+        if let Ok(actuator) = self.actuator {
+            log::left(&actuator.leave(FAREWELL));
+        }
+    }
+
+    /// Uses another configuration from the next tick on. A bad one changes nothing.
+    pub(super) fn reload(&mut self, orders: &mut Orders) {
+        if self.actuator.is_err() {
+            // What was in the way may have been mended.
+            self.open_actuator();
+            self.authority.unable = self.actuator.as_ref().err().cloned();
+        }
+        let Plan { mut settings, pods } = match (orders.again)() {
+            Ok(plan) => plan,
+            Err(why) => {
+                tracing::error!("cannot use the new configuration; keeping the old one: {why}");
+                return;
+            }
+        };
+        let before = self.engine.settings();
+        settings.generation = before.generation + 1;
+        let (ledger_before, never) =
+            (self.authority.ledger_dir().is_some(), before.relief.never_touch.clone());
+        if let Err(why) = self.authority.bind(&mut settings) {
+            tracing::error!("{why}");
+            self.authority.only_observe(&mut settings);
+        }
+        tracing::info!(
+            generation = settings.generation,
+            "configuration reloaded: {}",
+            self.authority.words()
+        );
+        self.is_outdated |= ledger_before != self.authority.ledger_dir().is_some()
+            || never != settings.relief.never_touch;
+        if let Ok(actuator) = &self.actuator {
+            actuator.enforce_only(&settings.relief.enforce);
+        }
+        self.engine = self.engine.with_settings(settings.clone());
+        if let Some(journal) = &mut self.journal {
+            warn(journal.reload(settings, self.engine.standing(), clock::now()));
+        }
+        self.sampler.pods = pods;
+    }
+
+    /// What is enforced, in words.
+    pub(super) fn words(&self) -> &str {
+        self.authority.words()
+    }
+
+    /// Once nothing is under way, goes on with an actuator that knows the lock and the deny list.
+    fn reopen_actuator(&mut self) {
+        if self.is_outdated && self.actuator.as_ref().is_ok_and(Handle::is_idle) {
+            self.is_outdated = false;
+            self.open_actuator();
+        }
+    }
+
+    fn open_actuator(&mut self) {
+        let relief = &self.engine.settings().relief;
+        let Some(cgroup_root) = self.sampler.source.cgroup_root() else {
+            self.actuator = Err("there is no cgroup tree".into());
+            return;
+        };
+        let options = act::Options {
+            cgroup_root,
+            proc: "/proc".into(),
+            state: self.authority.ledger_dir().map(Path::to_owned),
+            never_touch: relief.never_touch.clone(),
+        };
+        let opened = Actuator::open(options).map_err(|why| chain(&why)).and_then(|actuator| {
+            Handle::begin(actuator).map_err(|why| format!("no thread can be made: {why}"))
+        });
+        match opened {
+            Ok(actuator) => {
+                actuator.enforce_only(&relief.enforce);
+                log::adopted(actuator.in_force());
+                self.actuator = Ok(actuator);
+            }
+            Err(why) if self.actuator.is_ok() => {
+                tracing::error!("cannot open the actuator anew; keeping the old one: {why}");
+            }
+            Err(why) => self.actuator = Err(why),
+        }
+    }
+
+    fn keep_limits(&self) -> Option<Keeping> {
+        let cgroup_root = self.sampler.source.cgroup_root()?;
+        let (proc, sys) = ("/proc".into(), "/sys".into());
+        let places = Places { proc, sys, cgroup_root: Some(cgroup_root.clone()) };
+        let (proc, state) = (places.proc.clone(), self.authority.state_dir().to_owned());
+        let acts = act::limits::Places { cgroup_root, proc, state };
+        let failed =
+            |why: &std::io::Error| tracing::error!("limits are not written: no thread: {why}");
+        Keeping::begin(places, acts).inspect_err(failed).ok()
+    }
+
+    /// Cgroups that may be to blame are sampled more closely, while a threshold is due.
+    fn watch_suspects(&mut self, step: &Step) {
+        let targets = step.decision.ranking.as_ref().map_or(&[][..], |_| &step.next_targets);
+        let cgroups = targets.iter().flat_map(|target| target.cgroups().map(|(id, _)| id));
+        self.sampler.source.suspect(cgroups.collect::<Vec<CgroupId>>());
+    }
+
+    /// Has the agent's own cgroup keep its memory while it enforces.
+    fn protect(&mut self) {
+        let is_enforcing = !self.engine.settings().relief.enforce.is_empty();
+        if self.protected.is_some() || !is_enforcing {
+            return;
+        }
+        if let Some(root) = self.sampler.source.cgroup_root()
+            && let Some(sample) = &self.engine.standing().before
+        {
+            self.protected = Some(Protected::begin(&root, sample));
+        }
+    }
+
+    fn record(&mut self, decision: &Decision) {
+        let standing = self.engine.standing();
+        if let (Some(journal), Some(sample)) = (&mut self.journal, &standing.before) {
+            warn(journal.write(sample, decision, standing));
+        }
+    }
+
+    /// Everything that this agent can measure and do, and what it cannot.
+    fn capabilities(&mut self, of_sources: Vec<Capability>) -> Vec<Capability> {
+        let mut all = of_sources;
+        all.extend(self.authority.capabilities(self.engine.settings()));
+        all.extend(self.protected.iter().map(|(_, capability)| capability.clone()));
+        all.extend(self.journal.as_ref().map(Journal::capability));
+        all.push(match &self.actuator {
+            Ok(actuator) => actuator.capability(),
+            Err(why) => Capability {
+                name: "actuator".into(),
+                state: CapabilityState::Absent,
+                detail: why.clone(),
+                remedy: Some("run as root, in the node's own namespaces".into()),
+            },
+        });
+        if let Some(limits) = &mut self.limits {
+            let writes = self.authority.writes_limits();
+            let (states, refused) = limits.look(clock::now().boot, self.engine.settings(), writes);
+            self.publisher.note_limits(states);
+            all.extend(refused);
+        }
+        all.extend(self.survival.iter().flat_map(Survival::capabilities).cloned());
+        all
+    }
+}
+
+/// A recording that ends is reported, and ends nothing else.
+fn warn(written: Result<(), JournalError>) {
+    if let Err(why) = written {
+        tracing::warn!("recording has stopped: {}", chain(&why));
+    }
+}
+
+#[cfg(test)]
+mod tests;

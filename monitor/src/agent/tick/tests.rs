@@ -1,0 +1,114 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::agent::{Alarms, Mode};
+use crate::record::journal::Bounds;
+use crate::record::reader::Recording;
+use crate::record::replay::{Replay, Replayed};
+use isobar_core::model::decision::StepKind;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::Sample;
+use isobar_core::model::settings::Settings;
+
+/// A node on which nothing happens.
+struct Still(u64);
+
+impl Source for Still {
+    fn facts(&self) -> NodeFacts {
+        NodeFacts { boot_id: "boot".into(), ..NodeFacts::default() }
+    }
+
+    fn alarms(&mut self) -> Alarms {
+        Alarms::default()
+    }
+
+    fn suspect(&mut self, _: Vec<CgroupId>) {}
+
+    fn cgroup_root(&self) -> Option<PathBuf> {
+        Some("/sys/fs/cgroup".into())
+    }
+
+    fn read(&mut self, _: Cause) -> Reading {
+        self.0 += 1;
+        Reading { sample: Sample { tick: self.0, ..Sample::default() }, ..Reading::default() }
+    }
+}
+
+fn plan(enforce: &[StepKind]) -> Plan {
+    let mut plan = Plan::default();
+    plan.settings.relief.enforce = enforce.iter().copied().collect();
+    plan
+}
+
+/// The orders of an operator who configures to enforce `first`, and after SIGHUP `then`.
+fn orders(first: &[StepKind], then: &[StepKind]) -> Orders {
+    let then = plan(then);
+    Orders::new(plan(first), move || Ok(then.clone()))
+}
+
+fn tick(dir: &Path, orders: &mut Orders) -> Tick<Still> {
+    let mut authority = Authority::new(Mode::Configured, dir);
+    authority.bind(&mut orders.plan.settings).unwrap();
+    let (publisher, _) = Publisher::new(NodeFacts::default(), clock::now());
+    Tick::new(Still(0), orders, authority, None, publisher).unwrap()
+}
+
+/// Ticks of a recording, and what a replay says beside them. Each tick is judged as it was.
+#[track_caller]
+fn replayed(path: &Path) -> (usize, Vec<String>) {
+    let (mut n, mut notices) = (0, Vec::new());
+    for one in Replay::new(Recording::open(path).unwrap(), None) {
+        match one.unwrap() {
+            Replayed::Tick(judged) => {
+                assert_eq!(judged.recorded, judged.text);
+                n += 1;
+            }
+            Replayed::Notice(text) => notices.push(text),
+        }
+    }
+    (n, notices)
+}
+
+#[test]
+fn run_records_each_tick_also_across_a_reload() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("record");
+    let mut orders = orders(&[], &[StepKind::Reclaim]).recording(path.clone(), Bounds::default());
+    let mut tick = tick(dir.path(), &mut orders);
+    tick.run(Cause::Timer);
+    tick.reload(&mut orders);
+    tick.run(Cause::Timer);
+    drop(tick);
+    assert_eq!(replayed(&path), (2, Vec::new()), "one run, without a break");
+}
+
+#[test]
+fn reload_hands_the_lock_over_once_nothing_is_enforced() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = orders(&[StepKind::Reclaim], &[]);
+    let mut tick = tick(dir.path(), &mut first);
+    let is_taken = || {
+        let mut other = Authority::new(Mode::Enforce, dir.path());
+        other.bind(&mut Settings::default()).is_err()
+    };
+    tick.run(Cause::Timer);
+    assert!(is_taken(), "it enforces");
+    tick.reload(&mut first);
+    assert!(is_taken(), "something may still be in force");
+    tick.run(Cause::Timer);
+    assert!(!is_taken());
+}
+
+#[test]
+fn reload_enforces_once_what_was_in_the_way_is_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = dir.path().join("ledger.json");
+    std::fs::write(&ledger, "garbage").unwrap();
+    let mut orders = orders(&[StepKind::Reclaim], &[StepKind::Reclaim]);
+    let mut tick = tick(dir.path(), &mut orders);
+    assert_eq!(tick.words(), "observing", "the ledger cannot be read");
+    tick.reload(&mut orders);
+    std::fs::remove_file(&ledger).unwrap();
+    tick.reload(&mut orders);
+    assert_eq!(tick.words(), "enforcing reclaim");
+}
