@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: fuzzes every parser of untrusted text.
-//! What it finds stays below `target/fuzz`, the inputs that are worth keeping go to
+//! What it finds stays below `target/fuzz`, the inputs that are worth keeping go into an archive in
 //! `tests/data/fuzz`, from where every test run feeds them to their parser again.
 
 mod corpus;

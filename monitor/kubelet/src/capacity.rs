@@ -45,7 +45,7 @@ mod tests {
     use isobar_core::model::units::Bytes;
 
     #[test]
-    fn a_machine_is_counted_as_the_kubelet_counts_it() {
+    fn capacity_of_a_machine() {
         let cpus: CpuSet = "0-3".parse().unwrap();
         let machine = Machine {
             cpus: Topology::flat(&cpus),

@@ -136,7 +136,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn each_file_that_differs_is_named() {
+    fn drift_names_each_file() {
         let limits = Limits {
             memory_max: Some(4 * GIB + 100),
             cpu_shares: Some(1_024),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_enforced_cannot_drift() {
+    fn drift_needs_enforcement() {
         let live = Live {
             pods: Found { exists: true, memory_max: Some(Limit::At(1)), ..Found::default() },
             kube_reserved: Some(Found::default()),

@@ -114,7 +114,7 @@ mod tests {
     const CAPACITY: NonZeroU64 = NonZeroU64::new(8_000_000_000).unwrap();
 
     #[test]
-    fn a_class_alone_tells_what_could_be() {
+    fn expected_by_class() {
         #[rustfmt::skip]
         let table: [(QosClass, &[i32], &[i32]); 3] = [
             // class, right, wrong
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_container_has_one_score_and_an_unknown_one_may_be_the_sandbox() {
+    fn expected_by_container() {
         let mut pod = pod_notation::pod("init r -/1G; main r -/4G");
         pod.containers[1].id = Some("aa".into());
         let one = |score| Scores::one(score, Whose::Container);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_found_by_its_uid_or_by_the_hash_of_its_manifest() {
+    fn expected_finds_pods() {
         let of = |uid: &str, key: &str, hash: &str| {
             let annotations = BTreeMap::from([(key.to_owned(), hash.to_owned())]);
             Pod { uid: uid.into(), annotations, ..Pod::default() }

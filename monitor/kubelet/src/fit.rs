@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_fit_if_what_they_ask_for_together_is_there() {
+    fn fit_of_pods() {
         let two = [pod("cpu=1500m memory=1Gi"), pod("cpu=500m")];
         #[rustfmt::skip]
         let table: &[(&str, &[&str])] = &[
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_counts_as_the_scheduler_counts_it() {
+    fn fit_counts_pods() {
         let mut starting = pod("cpu=100m");
         starting.containers.push(container(ContainerKind::Init, "cpu=1"));
         starting.overhead = list("cpu=250m memory=64Mi");

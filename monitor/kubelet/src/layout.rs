@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_outside_the_three_is_counted_and_the_biggest_named() {
+    fn layout_outside() {
         let processes = vec![
             process(1, "/init.scope", 10),
             process(2, "/", 0),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_that_use_more_than_is_set_aside_are_named() {
+    fn layout_outgrown() {
         let amount = |text: &str| text.parse::<Quantity>().unwrap();
         let list = |cpu: &str, memory: &str| {
             ResourceList::from([("cpu".into(), amount(cpu)), ("memory".into(), amount(memory))])

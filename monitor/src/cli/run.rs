@@ -95,8 +95,6 @@ enum ProbesArg {
     Tracepoints,
     /// No programs: pressure files and cgroup files only.
     None,
-    /// Empty programs, to measure the cost of attaching.
-    Empty,
 }
 
 impl SourceArgs {
@@ -105,7 +103,6 @@ impl SourceArgs {
             ProbesArg::All => Probes::All,
             ProbesArg::Tracepoints => Probes::Tracepoints,
             ProbesArg::None => Probes::None,
-            ProbesArg::Empty => Probes::Empty,
         };
         SourceOptions {
             kernel: kernel::Options {

@@ -81,7 +81,7 @@ mod tests {
     use CgroupDriver::{Cgroupfs, Systemd};
 
     #[test]
-    fn components_are_spelled_as_the_driver_spells_them() {
+    fn names_systemd_escapes() {
         let uid = "pod-6c1a4e95-6bb6-11e6-bc26-28d2444e470d";
         #[rustfmt::skip]
         let table: &[(CgroupDriver, &[&str], &str)] = &[
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cgroup_of_all_pods_lies_below_the_cgroup_root() {
+    fn names_kubepods() {
         #[rustfmt::skip]
         let table = [
             // driver, cgroupRoot, path
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_service_lie_below_it_and_the_driver_is_the_one_that_is_found() {
+    fn names_qos_and_driver() {
         #[rustfmt::skip]
         let table = [
             // configured, what is there, path of the Burstable pods
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn with_systemd_a_reserved_cgroup_is_found_by_the_last_part_of_its_name() {
+    fn names_reserved_by_last_part() {
         #[rustfmt::skip]
         let table = [
             // driver, name, path

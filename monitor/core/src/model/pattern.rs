@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stays_within_a_name_and_two_go_deeper() {
+    fn pattern_star_stays_within_a_name() {
         #[rustfmt::skip]
         let table = [
             // pattern, path, fits

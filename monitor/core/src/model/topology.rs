@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_told_apart_by_their_sockets() {
+    fn topology_cores_by_socket() {
         let text = "# comment\n0,0,0,0\n1,0,1,1\n2,1,0,0\n3,0,0,0\n\n";
         let topology: Topology = text.parse().unwrap();
         let cores: Vec<_> = topology.cpus.values().map(|place| place.core).collect();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_topology_names_its_line() {
+    fn topology_refusal_names_the_line() {
         #[rustfmt::skip]
         let table = [
             // text, what is said
@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_read_names_only_cpus_that_are_there(text in "([0-9]{1,2},?){0,9}\n?.{0,20}") {
+        fn topology_groups_hold_known_cpus(text in "([0-9]{1,2},?){0,9}\n?.{0,20}") {
             if let Ok(topology) = text.parse::<Topology>() {
                 let all = topology.all();
                 prop_assert!(topology.cpus.values().all(|place| all.0.contains(&place.core)));

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_percentage_survives_json() {
+    fn percent_json_round_trip() {
         for hundredths in 0..=u16::MAX {
             let json = serde_json::to_string(&Percent(hundredths)).unwrap();
             let back: Percent = serde_json::from_str(&json).unwrap();
@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_percentage_is_refused() {
+    fn percent_refuses() {
         for json in ["-0.01", "655.36", "1e300", "\"12\"", "null"] {
             assert!(serde_json::from_str::<Percent>(json).is_err(), "{json}");
         }
     }
 
     #[test]
-    fn shares_and_rates_round_down_and_never_overflow() {
+    fn share_of_rounds_down() {
         let max = u64::MAX;
         #[rustfmt::skip]
         let table = [

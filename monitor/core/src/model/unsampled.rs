@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_tick_is_watched_and_a_hole_is_not_but_for_a_usual_interval() {
+    fn unseen_hole_and_late_tick() {
         #[rustfmt::skip]
         let table = [
             // interval, of which unsampled, in milliseconds

@@ -4,7 +4,7 @@ use crate::qos::computed;
 use isobar_core::model::pod::QosClass::{BestEffort, Burstable, Guaranteed};
 
 #[test]
-fn limits_stand_in_for_missing_requests() {
+fn admitted_fills_requests() {
     #[rustfmt::skip]
     let table = [
         // pod, as admitted, class before, class after

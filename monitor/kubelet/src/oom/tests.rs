@@ -11,7 +11,7 @@ fn scores(pod: &Pod, capacity: u64) -> Vec<i32> {
 }
 
 #[test]
-fn a_score_is_the_kubelets() {
+fn score_kubelet_cases() {
     const S: u64 = 8_000_000_000;
     #[rustfmt::skip]
     let table: [(&str, u64, &[i32]); 33] = [
@@ -60,7 +60,7 @@ fn a_score_is_the_kubelets() {
 }
 
 #[test]
-fn only_node_critical_pods_are_safe_whatever_they_ask_for() {
+fn score_node_critical() {
     #[rustfmt::skip]
     let table = [
         // priority, class, pod, score
@@ -77,14 +77,14 @@ fn only_node_critical_pods_are_safe_whatever_they_ask_for() {
 }
 
 #[test]
-fn a_class_in_the_status_decides_the_score() {
+fn score_by_status_class() {
     let pod = Pod { qos_class: Some(QosClass::Burstable), ..pod("main r 1/4G l 1/4G") };
     assert_eq!(scores(&pod, 8_000_000_000), [500]);
 }
 
 proptest! {
     #[test]
-    fn whoever_asks_for_more_is_no_likelier_to_go(a: u64, b: u64, capacity in 1_u64..) {
+    fn score_falls_with_request(a: u64, b: u64, capacity in 1_u64..) {
         let of = |asked: u64| scores(&pod(&format!("main r 1m/{asked}")), capacity)[0];
         prop_assert!(a > b || of(a) >= of(b));
         prop_assert!(BURSTABLE.contains(&of(a)));

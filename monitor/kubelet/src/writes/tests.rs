@@ -67,7 +67,7 @@ fn lines(all: &Writes) -> Vec<String> {
 }
 
 #[test]
-fn every_level_is_written_as_the_kubelet_writes_it_where_the_driver_has_it() {
+fn writes_each_level() {
     let pods = |path: &str| {
         // 32 GiB less 3, 4 CPUs less 1.5, and 10,000 less 1,000.
         let files = [("memory.max", 29 * GIB), ("cpu.weight", 98), ("pids.max", 9_000)];
@@ -110,7 +110,7 @@ fn every_level_is_written_as_the_kubelet_writes_it_where_the_driver_has_it() {
 }
 
 #[test]
-fn huge_pages_are_written_only_where_the_root_has_their_controller() {
+fn writes_huge_pages() {
     let huge = |offered: bool| {
         let node = node(Cgroupfs, &[Pods, SystemReserved]);
         let got = written(node, WrittenLimit::Allocatable, |ground| {
@@ -127,7 +127,7 @@ fn huge_pages_are_written_only_where_the_root_has_their_controller() {
 }
 
 #[test]
-fn what_the_kubelet_would_not_start_with_is_not_written_and_the_way_out_is_named() {
+fn writes_refusals() {
     type Change = fn(&mut Node, &mut Ground);
     type Row =
         (&'static str, Change, &'static [&'static str], &'static str, &'static str, &'static str);
@@ -170,7 +170,7 @@ fn what_the_kubelet_would_not_start_with_is_not_written_and_the_way_out_is_named
 }
 
 #[test]
-fn reserved_cpus_are_left_out_of_the_sets_of_pods() {
+fn writes_cpusets() {
     #[rustfmt::skip]
     let table = [
         // row, reserved, exclusive, what is written, what is said

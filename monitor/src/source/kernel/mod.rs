@@ -46,7 +46,7 @@ pub enum Probes {
     All,
     /// Tracepoints alone, as on kernels that refuse fentry.
     Tracepoints,
-    /// One empty program: shows what any attached program costs on this machine.
+    /// One empty program: shows what any attached program costs on this machine. For benchmarks.
     Empty,
     /// None: PSI and files only.
     None,

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn requests_become_shares_and_weights_as_the_kubelet_and_the_runtimes_have_it() {
+fn shares_and_weight_of_requests() {
     #[rustfmt::skip]
     let table = [
         // milli CPUs, shares, weight
@@ -24,7 +24,7 @@ fn requests_become_shares_and_weights_as_the_kubelet_and_the_runtimes_have_it() 
 }
 
 #[test]
-fn a_weight_that_was_written_reads_back_as_about_the_shares_it_came_from() {
+fn shares_of_weight_round_trip() {
     for written in [2, 102, 1_024, 65_536, MAX_SHARES] {
         let read = shares_of_weight(weight(written));
         assert!(read <= written && written - read <= 27, "{written} reads as {read}");

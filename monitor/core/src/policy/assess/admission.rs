@@ -65,7 +65,7 @@ mod tests {
     use QosClass::{BestEffort, Burstable, Guaranteed};
 
     #[test]
-    fn memory_pressure_keeps_best_effort_pods_out_and_any_other_keeps_out_all() {
+    fn admit_under_pressure() {
         #[rustfmt::skip]
         let table: &[(&[NodePressure], &[QosClass])] = &[
             // conditions, classes refused
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn critical_pods_are_let_in_whatever_is_short() {
+    fn admit_critical_pods() {
         let annotated = |key: &str, value: &str| {
             let annotations = [(key.to_owned(), value.to_owned())].into();
             Pod { annotations, ..Pod::default() }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_best_effort_pod_that_tolerates_the_taint_is_let_in() {
+    fn admit_by_toleration() {
         #[rustfmt::skip]
         let table = [
             // key, operator, value, effect, is let in
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_conditions_as_go_prints_them() {
+    fn admit_refusal_message() {
         let got = admits(&Pod::default(), Burstable, &[MemoryPressure, DiskPressure]).unwrap_err();
         let message = "The node had condition: [MemoryPressure DiskPressure]. ";
         assert_eq!(got, Refusal { reason: "Evicted", message: message.into() });

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn static_mirror_and_critical_pods_are_never_evicted() {
+    fn critical_never_evicted() {
         use SparedReason::{Critical, Mirror, Static};
         type Row<'a> = (&'a [(&'a str, &'a str)], Option<i32>, Option<SparedReason>);
         #[rustfmt::skip]
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn node_critical_is_a_critical_pod_of_that_class() {
+    fn critical_node_critical() {
         #[rustfmt::skip]
         let table = [
             // priority, class, node-critical

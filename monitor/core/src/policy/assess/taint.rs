@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn both_scopes_share_one_taint_per_resource() {
+    fn taint_shared_by_scopes() {
         use Resource::{Cpu, Disk, Memory};
         use ScopeName::{Kubepods, System};
         let settings = Conditions::default();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_with_a_domain_replaces_that_of_kubernetes() {
+    fn taint_prefix() {
         let conditions = [condition(ScopeName::System, Resource::Cpu, Status::True)];
         #[rustfmt::skip]
         let table = [

@@ -87,7 +87,7 @@ mod tests {
         (&'static str, Option<(&'static str, &'static str)>, Consumers, Consumers, &'static str);
 
     #[test]
-    fn evictions_are_told_in_the_kubelets_words() {
+    fn message_of_evictions() {
         #[rustfmt::skip]
         let table: &[Row] = &[
             ("memory", None, &[], &[("init1", "150Mi", "100Mi")],
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_event_lists_who_used_too_much() {
+    fn message_lists_offenders() {
         let shortage = Shortage {
             resource: "memory".into(),
             pod: Some(consumer("pod", "600Mi", "250Mi")),

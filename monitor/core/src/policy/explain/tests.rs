@@ -67,7 +67,7 @@ fn candidate(name: &str, priority: i64) -> Candidate {
 }
 
 #[test]
-fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
+fn explain_a_verdict() {
     let target = Target { name: "a".into(), namespace: "web".into(), ..Target::default() };
     let decision = Decision {
         tick: 12,
@@ -156,7 +156,7 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
 }
 
 #[test]
-fn what_is_not_measured_for_one_reason_is_told_once() {
+fn explain_unknowns_once() {
     let unknown = |at: usize, status, why: &str| Condition {
         name: ConditionName::ALL[at],
         kind: format!("C{at}"),
@@ -189,7 +189,7 @@ fn what_is_not_measured_for_one_reason_is_told_once() {
 }
 
 #[test]
-fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
+fn explain_quiet_and_holds() {
     let quiet = explain(&Decision::default());
     assert_eq!(quiet.why, ["no significant pressure: no condition holds and no threshold is met"]);
     assert_eq!(quiet.verdict, ["no action: no eviction threshold is met"]);
@@ -219,7 +219,7 @@ fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
 }
 
 #[test]
-fn what_is_taken_back_and_what_came_of_a_step_is_told_after_the_verdict() {
+fn explain_releases_and_effects() {
     let target = Target { name: "a".into(), namespace: "web".into(), ..Target::default() };
     let release =
         |why, is_enforced| Release { action: 4, target: target.clone(), why, is_enforced };

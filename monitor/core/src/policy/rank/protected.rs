@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_spared_that_is_or_lies_in_or_has_inside_what_is_not_touched() {
+    fn untouchable_pods() {
         use SparedReason::{Isobar, NeverTouch};
         type Row<'a> = (Option<&'a str>, &'a [&'a str], &'a [(&'a str, SparedReason)]);
         #[rustfmt::skip]
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_is_spared_whatever_rule_fits_it_if_the_node_cannot_do_without() {
+    fn untouchable_workloads() {
         use SparedReason::{Isobar, NeverTouch};
         #[rustfmt::skip]
         let table = [
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_holds_all_pods_is_no_workload() {
+    fn untouchable_kubepods() {
         let paths = ["/host", "/host/kubepods", "/host/kubepods/podu1"];
         let snapshot = tree(&paths);
         let rule = WorkloadRule {

@@ -67,7 +67,7 @@ mod tests {
     use crate::policy::rank::tests::tree;
 
     #[test]
-    fn the_outermost_cgroup_that_fits_is_the_workload_and_pods_never_are() {
+    fn workloads_outermost_that_fits() {
         let all = [
             "/system.slice",
             "/system.slice/web.service",

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_asks_for_is_in_its_rule_or_in_what_systemd_has_written() {
+    fn service_request() {
         use QosClass::{BestEffort, Burstable};
         let low = |low| MemoryFiles { low, ..MemoryFiles::default() };
         #[rustfmt::skip]
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn services_are_ranked_among_pods_and_attributes_come_before_all_else() {
+    fn service_ranked_among_pods() {
         use Preference::{Avoid, Omit, Prefer};
         let pod = "/kubepods/besteffort/podu1";
         let (web, db) = ("/system.slice/web.service", "/system.slice/db.service");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_harm_of_a_service_is_its_own_and_it_is_no_outsider() {
+    fn service_harm() {
         let web = "/system.slice/web.service";
         let (snapshot, settings) = node(&[("/system.slice", None), (web, None), ("/other", None)]);
         let entry =
