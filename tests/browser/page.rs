@@ -109,9 +109,9 @@ fn page_shows_a_live_node() {
         ("resources", "raw PSI some"),
         ("cpus",      "cpu7"),
         ("waiting",   "1610 ms own quota"),
-        ("blame",     "a cgroup that is gone"),
+        ("blame",     "removed cgroup"),
         ("oom",       "process 48213"),
-        ("sight",     "Try: a kernel with CONFIG_PSI=y"),
+        ("sight",     "Remedy: a kernel with CONFIG_PSI=y"),
         ("cost",      "0.7 % of one core"),
         ("programs",  "312 ns"),
     ];

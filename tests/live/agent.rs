@@ -34,7 +34,8 @@ fn agent_without_rights() {
     assert!(ready.contains("[+]/proc/pressure/cpu attached"), "{ready}");
     assert!(ready.contains("[-]kernel side absent") && ready.contains("readyz check passed"));
     let status = isobar(&["status", "--agent", &agent.address().to_string()]).output().unwrap();
-    assert!(String::from_utf8_lossy(&status.stdout).contains("kernel side absent"), "{status:?}");
+    let text = String::from_utf8_lossy(&status.stdout);
+    assert!(text.contains("kernel side") && text.contains("`isobar doctor`"), "{status:?}");
 
     assert_eq!(agent.stop().code(), Some(0));
     let told = agent.stderr();
@@ -71,7 +72,7 @@ fn run_refuses_in_one_line() {
     #[rustfmt::skip]
     let table: [(&[&str], &[&str]); 4] = [
         // arguments, what the line says
-        (&["--listen", &free, "--cgroup-root", dir],     &[dir, "is no cgroup v2 directory"]),
+        (&["--listen", &free, "--cgroup-root", dir],     &[dir, "is not a cgroup v2 directory"]),
         (&["--listen", &free, "--cgroup-root", file],    &[file, "Not a directory"]),
         (&["--listen", &free, "--cgroup-root", &absent], &[&absent, "No such file"]),
         (&["--listen", &taken],                          &[&taken, "--listen"]),

@@ -176,7 +176,11 @@ fn kernel_pressure_switched() {
     let mut sampler = sampler(&top.0);
     assert!(cgroup(&sample(&mut sampler, 1), "/a").pressure.cpu.is_some());
 
-    let off = (GapReason::Unsupported, "/a/cgroup.pressure", "0: its pressure is not accounted");
+    let off = (
+        GapReason::Unsupported,
+        "/a/cgroup.pressure",
+        "is 0: write 1 to account this cgroup's pressure",
+    );
     fs::write(&switch, "0").unwrap();
     for tick in 2..=13 {
         let read = sample(&mut sampler, tick);

@@ -212,7 +212,7 @@ fn allocatable_apply_refuses() {
         assert!(table.contains(said), "{said:?} in\n{table}");
     }
     let unsaid = refusal(&ask(&[]));
-    assert!(unsaid.contains("name one with --config or --kubelet-config"), "{unsaid}");
+    assert!(unsaid.contains("add --config or --kubelet-config"), "{unsaid}");
     let usage = ask(&["--config", &config, "--roll-back"]);
     assert_eq!(usage.status.code(), Some(2), "one or the other");
     let usage = ask(&["--config", &config, "--capacity", "cpu=1"]);

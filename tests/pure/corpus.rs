@@ -1,15 +1,19 @@
-//! Feeds every parser of outside text with what its fuzz target has found: no panic, and what is
+//! Feeds every parser of untrusted text with what its fuzz target has found: no panic, and what is
 //! understood reads the same when it is written out again.
 //!
 //! Inputs that were written or recorded are files whose names tell what they are; those that
 //! `cargo xtask fuzz` found are in one archive a parser, named by their hash.
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use isobar::outside::PARSERS;
+use parsers::PARSERS;
+
+#[path = "../../fuzz/src/parsers/mod.rs"]
+mod parsers;
 
 /// Inputs and bytes of one corpus: it is in every clone, and is fed to its parser in every test run.
 const MOST_INPUTS: usize = 100;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of its own crate a module may name. `main` and `cli` stand above and may name all.
 /// That core knows no clock, file, socket or thread is held by the compiler: see its Cargo.toml.
-const IMPORTS: [(&str, &str, &[&str]); 12] = [
+const IMPORTS: [(&str, &str, &[&str]); 11] = [
     ("monitor/core/src", "model", &["model"]),
     ("monitor/core/src", "policy", &["policy", "model"]),
     ("monitor/core/src", "recording", &["recording", "policy", "model"]),
@@ -17,7 +17,6 @@ const IMPORTS: [(&str, &str, &[&str]); 12] = [
     ("monitor/src", "record", &["record"]),
     ("monitor/src", "serve", &["serve", "record", "clock"]),
     ("monitor/src", "scenario", &["config"]),
-    ("monitor/src", "outside", &["outside", "scenario", "record", "config", "source"]),
     ("monitor/src", "agent", &["agent", "act", "serve", "record", "config", "source", "clock"]),
 ];
 

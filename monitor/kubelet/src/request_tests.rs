@@ -1,4 +1,4 @@
-use crate::sketch::pod;
+use crate::pod_notation::pod;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::request::*;
 

@@ -275,7 +275,11 @@ fn sampler_controller_switched() {
     };
     let off = follow(&mut sampler, 2..=11);
     assert_eq!(cgroup(&off, "/a").memory, Default::default());
-    let below = (Unsupported, "/cgroup.subtree_control", "the memory controller is off below");
+    let below = (
+        Unsupported,
+        "/cgroup.subtree_control",
+        "the memory controller is off below: write +memory to enable it",
+    );
     assert!(gaps(&off, fake.root()).contains(&below), "{:?}", off.gaps);
 
     hide("off-", "");
@@ -302,7 +306,7 @@ fn sampler_kernel_without_psi() {
     };
     let mut sampler = Sampler::open(&roots).unwrap();
     let read = sample(&mut sampler, 1);
-    let want = "the kernel keeps no pressure: boot it with psi=1";
+    let want = "pressure stall information is off: boot with psi=1";
     let about: Vec<_> = read.gaps.iter().filter(|gap| gap.object.contains("pressure")).collect();
     assert_eq!(about.len(), 1, "{about:?}");
     assert_eq!((about[0].why, about[0].detail.as_str()), (Unsupported, want));
@@ -364,15 +368,11 @@ fn sampler_many_equal_gaps() {
     let read = sample(&mut sampler(fake.root()), 1);
     let told = |why| read.gaps.iter().filter(|gap| gap.why == why).collect::<Vec<_>>();
     assert_eq!(told(Torn).len(), 8);
-    assert!(
-        told(Torn)[7].detail.ends_with("; and alike in 22 more cgroups"),
-        "{:?}",
-        told(Torn)[7]
-    );
+    assert!(told(Torn)[7].detail.ends_with("; the same in 22 more cgroups"), "{:?}", told(Torn)[7]);
     let swap: Vec<_> = told(Unsupported)
         .into_iter()
         .filter(|gap| gap.object.ends_with("memory.swap.current"))
         .collect();
     assert_eq!(swap.len(), 1);
-    assert!(swap[0].detail.ends_with("; and alike in 29 more cgroups"), "{:?}", swap[0]);
+    assert!(swap[0].detail.ends_with("; the same in 29 more cgroups"), "{:?}", swap[0]);
 }

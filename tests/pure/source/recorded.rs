@@ -85,23 +85,19 @@ fn sampler_torn_and_new_lines() {
     let root = data("cgroup-torn");
     let read = sample(&mut sampler(&root), 1);
     assert_eq!(paths(&read), ["/", "/good", "/newer", "/torn"]);
-    let new = "line 1 has something that this version does not know";
-    let torn = |object: &str, rest: &str| format!("{}{object} {rest}", root.display());
+    let new = "line 1 has a key that this version of isobar does not know";
     let (stat, current, max, psi) = (
-        torn("/torn/cpu.stat", "line 3: expected `key number`, found \"nr_throttled\""),
-        torn("/torn/memory.current", "line 1: expected a value, found \"\""),
-        torn("/torn/memory.max", "line 1: expected a number or `max`, found \"lots\""),
-        torn(
-            "/torn/memory.pressure",
-            "line 2: expected a line feed at its end, found \"full avg10=0.00 avg6\"",
-        ),
+        "line 3: expected `key number`, found \"nr_throttled\"",
+        "line 1: expected a value, found \"\"",
+        "line 1: expected a number or `max`, found \"lots\"",
+        "line 2: expected a line feed at its end, found \"full avg10=0.00 avg6\"",
     );
     let mut want = [
         (Unsupported, "/newer/cpu.pressure", new),
-        (Torn, "/torn/cpu.stat", &stat),
-        (Torn, "/torn/memory.current", &current),
-        (Torn, "/torn/memory.max", &max),
-        (Torn, "/torn/memory.pressure", &psi),
+        (Torn, "/torn/cpu.stat", stat),
+        (Torn, "/torn/memory.current", current),
+        (Torn, "/torn/memory.max", max),
+        (Torn, "/torn/memory.pressure", psi),
     ];
     let mut told = gaps(&read, &root);
     want.sort_unstable();
@@ -128,20 +124,26 @@ fn sampler_switched_off_told_once() {
         let below = |name| format!("/system.slice/unit-{name}.service/cgroup.subtree_control");
         let units = [below(0), below(1), below(2)];
         let mut want = vec![
-            (Unsupported, "/cgroup.controllers", "no io controller on cgroup v2"),
-            (Unsupported, switch.as_str(), "0: its pressure is not accounted"),
+            (
+                Unsupported,
+                "/cgroup.controllers",
+                "no io controller on cgroup v2: boot with cgroup_no_v1=io",
+            ),
+            (Unsupported, switch.as_str(), "is 0: write 1 to account this cgroup's pressure"),
             (Unsupported, swap.as_str(), "this kernel does not have it"),
             (
                 Unsupported,
                 "/system.slice/cgroup.subtree_control",
-                "the cpu controller is off below",
+                "the cpu controller is off below: write +cpu to enable it",
             ),
         ];
-        want.extend(
-            units
-                .iter()
-                .map(|unit| (Unsupported, unit.as_str(), "the memory controller is off below")),
-        );
+        want.extend(units.iter().map(|unit| {
+            (
+                Unsupported,
+                unit.as_str(),
+                "the memory controller is off below: write +memory to enable it",
+            )
+        }));
         let mut told = gaps(&read, &root);
         want.sort_unstable();
         told.sort_unstable();

@@ -1,6 +1,6 @@
 use super::*;
+use crate::pod_notation::pod;
 use crate::qos::computed;
-use crate::sketch::pod;
 use isobar_core::model::pod::QosClass::{BestEffort, Burstable, Guaranteed};
 
 #[test]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::enforce::Enforced;
 use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::fraction::Fraction;
 use isobar_core::model::settings::Eviction;
 use isobar_core::model::threshold::Threshold;
 use isobar_core::model::units::Nanos;

@@ -63,15 +63,22 @@ fn text_c11() -> String {
 
 #[test]
 fn checkpoint_in_a_string() {
+    let inner = |data: &str| serde_json::from_str::<serde_json::Value>(data).unwrap();
+    // As Kubernetes 1.37 writes it: what 1.36 reads, with a checksum of 0, and beside it the truth.
     let document = |data: &str, checksum: u64| {
-        serde_json::json!({ "data": data, "checksum": checksum }).to_string()
+        let mut older = inner(data);
+        older.as_object_mut().unwrap().remove("podEntries");
+        older["checksum"] = 0.into();
+        older["data"] = data.into();
+        older["dataChecksum"] = checksum.into();
+        older.to_string()
     };
     let plain = r#"{"policyName":"none","defaultCPUSet":"4-6"}"#;
     let two = r#"{"policyName":"static","defaultCPUSet":"7-9","entries":{"pod":{"container1":"4-6","container2":"1-3"}}}"#;
     let pods = r#"{"policyName":"static","defaultCPUSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"7-9"}},"podEntries":{"pod":{"cpuSet":"4-10"}}}"#;
     #[rustfmt::skip]
     let table = [
-        // document, checksum, CPUs that somebody has
+        // document, checksum, exclusive CPUs
         (plain, 657_950_972,   ""),
         (two,   1_420_829_534, "1-6"),
         (pods,  2_328_898_362, "4-10"),
@@ -81,6 +88,9 @@ fn checkpoint_in_a_string() {
         assert_eq!((state.version, state.is_intact), (Some(V4), true), "{data}");
         assert_eq!(state.exclusive().to_string(), exclusive, "{data}");
         assert!(!State::read(&document(data, 0)).is_intact, "{data}");
+        // What k/k#137820 wrote before it was reverted: the sum of `data` as `checksum`.
+        let reverted = serde_json::json!({ "data": data, "checksum": checksum }).to_string();
+        assert!(!State::read(&reverted).is_intact, "{data}");
     }
 }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sketch::pod;
+use crate::pod_notation::pod;
 
 const SYSTEM_CRITICAL: i32 = 2_000_000_000;
 
@@ -37,7 +37,7 @@ fn score_kubelet_cases() {
         ("sidecar r -/1G; main r -/4G; main r -/2G",            S,             &[750, 500, 750]),
         ("sidecar r -/1G; main r -/4G; main",                   S,             &[875, 500, 999]),
         ("sidecar; main r -/4G",                                S,             &[500, 500]),
-        ("init r -/1G; sidecar r -/1G",                         S,             &[875, 875]), // serves nobody
+        ("init r -/1G; sidecar r -/1G",                         S,             &[875, 875]), // serves no container
         // a pod's own request: what no container has is shared by all
         ("pod r 5m/2G l 5m/2G; main; main",                     4_000_000_000, &[-997, -997]),
         ("pod r -/2000000000 l -/2000001000; main; main",       4_000_000_000, &[750, 750]),

@@ -1,6 +1,6 @@
 use super::QosClass::{BestEffort, Burstable, Guaranteed};
 use super::*;
-use crate::sketch::pod;
+use crate::pod_notation::pod;
 
 #[test]
 fn class_kubelet_cases() {

@@ -99,7 +99,7 @@ fn quantity_parses_and_prints() {
         for (text, nanos, canonical) in signed {
             let got = quantity(&text);
             assert_eq!(got.nanos, nanos, "{text}");
-            assert_eq!(got.format(), format, "{text}");
+            assert_eq!(got.format, format, "{text}");
             assert_eq!(got.to_string(), canonical, "{text}");
         }
     }

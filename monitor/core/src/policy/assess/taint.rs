@@ -1,15 +1,14 @@
-//! The taints that keep pods away from a contended node.
-//! Source: KEP-4205 and KEP-5394: one key per resource, shared by both scopes.
+//! Taints of a contended node.
+//! Source: KEP-4205 and KEP-5394: one key per resource, for both scopes.
 
 use crate::model::condition::{Condition, Resource, Status};
 use crate::model::decision::Taint;
 use crate::model::settings::Conditions;
 
-/// The domain of the keys, unless the prefix brings its own.
+/// The domain of the taint keys, unless the prefix has one.
 const DOMAIN: &str = "node.kubernetes.io/";
 
-/// One taint for each resource of which a condition holds. A condition that is Unknown holds off
-/// nobody.
+/// One taint for each resource with a condition that is True. Unknown sets no taint.
 #[must_use]
 pub fn taints(settings: &Conditions, conditions: &[Condition]) -> Vec<Taint> {
     let of = |resource| {
@@ -21,8 +20,8 @@ pub fn taints(settings: &Conditions, conditions: &[Condition]) -> Vec<Taint> {
     [Resource::Cpu, Resource::Memory, Resource::Disk].into_iter().filter_map(of).collect()
 }
 
-/// A prefix with a domain (`isobar.example/`) takes the place of Kubernetes' own; one without is put
-/// before the name.
+/// A prefix with a domain (`isobar.example/`) replaces Kubernetes' domain; another is put before
+/// the name.
 fn key(prefix: &str, resource: Resource) -> String {
     let domain = if prefix.contains('/') { "" } else { DOMAIN };
     let name = match resource {

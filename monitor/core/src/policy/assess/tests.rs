@@ -328,7 +328,7 @@ fn assess_after_suspend() {
         (1,   1,  false),
         (2,   1,  false),
         (7,   1,  false), // five seconds are a late tick
-        (67,  60, false), // a minute is none: but for a usual second nobody saw it
+        (67,  60, false), // a minute without samples does not count, except for the normal second
         (89,  81, false), // nor this
         (90,  81, false),
         (95,  81, false),

@@ -83,7 +83,7 @@ fn between_clock_jumps() {
         (ms(1_000), ms(2_000), 1_000,     true,  0),
         (ms(1_000), ms(2_000), 2_000,     true,  0), // a second apart is still allowed
         (ms(1_000), ms(2_000), 2_001,     true,  1),
-        (ms(1_000), ms(2_000), -3_600_000, true, 1), // somebody set the clock back
+        (ms(1_000), ms(2_000), -3_600_000, true, 1), // the wall clock was set back
         (ms(1_000), ms(1_000), 0,         false, 1), // stands still
         (ms(9_000), ms(1_000), 1_000,     false, 1), // another boot
     ];
@@ -109,7 +109,7 @@ fn between_cpu_use_clamped() {
         (2, (0, 2_000_000),     2_000, 0, 0),
         (2, (0, 2_100_000),     2_000, 0, 0), // read a moment late: clamped, nothing odd
         (2, (0, 9_000_000),     2_000, 0, 1),
-        (0, (0, 9_000_000),     9_000, 0, 0), // nobody said how many there are
+        (0, (0, 9_000_000),     9_000, 0, 0), // the number of CPUs is unknown
         (2, (700_000, 600_000),     0, 1, 0),
     ];
     for (n_cpus, (before, after), want, backwards, too_fast) in table {

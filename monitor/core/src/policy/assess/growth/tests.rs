@@ -156,7 +156,7 @@ fn growth_ignores_own_limits() {
     let table = [
         // shortage of all pods over ten seconds, left of 600 MiB cache
         (None,                Some(600)), // not measured: nothing is said of it
-        (Some(Percent(0)),    Some(600)), // somebody reclaims at a limit of their own
+        (Some(Percent(0)),    Some(600)), // a pod reclaims at its own limit
         (Some(Percent(1_00)), Some(0)),   // at the limit of all
     ];
     for (shortage, left) in table {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::cgroup::{CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::node::{Filesystems, Meminfo};
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
 
 const GIB: u64 = 1 << 30;
 

@@ -22,7 +22,7 @@ struct Node {
 
 impl Node {
     /// Two pods, one of them with a container and its monitor, and a daemon; ids from 1 in the
-    /// order of the list. Everything is covered, and nobody waits.
+    /// order of the list. Everything is covered, and no task waits.
     fn new() -> Self {
         let paths = ["/kubepods", POD_A, IN_A, BESIDE_A, POD_B, "/system.slice", DAEMON];
         let id = |path: &str| {
@@ -104,7 +104,7 @@ fn harm_of_run_queue_waits() {
     node.blame(IN_A, IN_A, 7); // its own threads queue for each other
     node.blame(IN_A, BESIDE_A, 2); // the runtime's monitor is the pod's, too
     node.blame(POD_B, DAEMON, 40);
-    node.blame(POD_B, "idle", 90); // nobody ran: the latency of a wake-up
+    node.blame(POD_B, "idle", 90); // the idle task: the latency of a wake-up
     node.blame("/gone", IN_A, 1); // a cgroup that came and went within the tick
     node.blame(IN_A, "/kubepods/podc", 5); // the same, as the one that ran
     node.update();

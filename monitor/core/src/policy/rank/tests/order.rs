@@ -89,7 +89,7 @@ proptest! {
     fn rank_is_transitive(
         pods in any_pods(), order in any_order(), purpose in any_purpose(),
     ) {
-        // Whether anybody lacks statistics is told in the keys; the order must not hang on it.
+        // The keys tell whether a pod lacks statistics; the order must not depend on that.
         let all = rank_all(&pods, purpose, order, &alone());
         let place = |uid: &str| all.candidates.iter().position(|c| c.uid == uid);
         for a in &pods {
@@ -128,7 +128,7 @@ proptest! {
         prop_assert_eq!(head, all);
     }
 
-    /// Everybody is a candidate, a member of one, or spared; and nobody is two of these.
+    /// Each pod is a candidate, a member of a group, or spared, and only one of these.
     #[test]
     fn rank_loses_nobody(
         pods in any_pods(), order in any_order(), purpose in any_purpose(),

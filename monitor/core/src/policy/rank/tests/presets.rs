@@ -1,4 +1,4 @@
-//! The order `qos`, groups, and who is spared: rules of ours.
+//! The order `qos`, groups, and who is spared: isobar's own rules.
 
 use super::*;
 use QosClass::{BestEffort, Burstable, Guaranteed};
@@ -51,7 +51,7 @@ fn rank_qos_tells_keys() {
             "qos=Burstable exceedsRequest=null priority=0 harm=7 excess=null usage=3Mi started=null uid=a"),
         (pod("a", Burstable, 0, "1Mi", "-"), "memory.available",
             "qos=Burstable exceedsRequest=null priority=0 harm=7 hasStats=false excess=null started=null uid=a"),
-        // No kind of request for pids: nobody is above or within it.
+        // No kind of request for pids: no pod is above or within it.
         (pod("a", Burstable, 0, "-", "30"), "pid.available",
             "qos=Burstable priority=0 harm=7 processes=30 started=null uid=a"),
         // Ours does not take bytes from inodes.
@@ -106,9 +106,9 @@ fn rank_spares_who_harms_only_itself() {
         ("system.memory.pressure",     harm(0, 300), Some(HarmsOnlyItself)),
         ("kubepods.memory.refaults",   harm(0, 300), Some(HarmsOnlyItself)),
         ("kubepods.cpu.pressure",      harm(1, 300), None),
-        ("kubepods.cpu.pressure",      harm(0, 0),   None), // harms nobody: the harm budget's business
+        ("kubepods.cpu.pressure",      harm(0, 0),   None), // harms no pod: the harm budget decides
         ("kubepods.cpu.pressure",      None,         None), // not measured
-        // What runs out is freed by whoever used it up.
+        // The pod that used it up frees it.
         ("memory.available",           harm(0, 300), None),
         ("allocatableMemory.available", harm(0, 300), None),
         ("kubepods.memory.exhaustion", harm(0, 300), None),

@@ -1,8 +1,8 @@
 //! Reads files on descriptors that stay open from tick to tick, as many as the process may have.
 //!
 //! A kept descriptor makes a reading about four times cheaper than opening, reading and closing
-//! (measured: 2.0 µs against 7.4 µs). Its price is the buffer that the kernel's `seq_file` holds
-//! for each until it is closed (measured: 4.4 KiB), charged to this process's own cgroup.
+//! (measured: 2.0 µs against 7.4 µs). Its price is the kernel's `seq_file` buffer (measured:
+//! 4.4 KiB), which is charged to this process's own cgroup until the descriptor is closed.
 
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::files::File;
 
-/// How many more descriptors may be kept.
+/// How many descriptors are kept, and how many more may be.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: usize,
@@ -21,35 +21,33 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Descriptors left to the rest of the process: programs and maps, sockets, recordings.
+    /// Reserved for the rest of the process: programs and maps, sockets, recordings.
     const RESERVED: u64 = 512;
 
-    /// Kept at most, whatever the process may have: room for all files of some 680 cgroups, at
-    /// 36 MiB of kernel memory. Beyond that the agent would reach its own memory limit first.
-    const MOST: u64 = 8192;
+    /// Room for all files of some 680 cgroups, at 36 MiB of kernel memory. With more the agent
+    /// would reach its own memory limit first.
+    const MAX: u64 = 8192;
 
-    /// Raises the soft limit (`RLIMIT_NOFILE`) to the hard one and takes what is not reserved.
+    /// Raises the soft limit (`RLIMIT_NOFILE`) to the hard limit and takes what is not reserved.
     pub(crate) fn of_process() -> Self {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // Cannot fail for a limit that is only raised to its maximum; if it does, the old one holds.
+        // Raising a limit to its maximum cannot fail; if it does, the old limit holds.
         let limit = if setrlimit(Resource::Nofile, raised).is_ok() { raised } else { limit };
         let allowed = limit.current.unwrap_or(u64::MAX).saturating_sub(Self::RESERVED);
-        Self::of(usize::try_from(allowed.min(Self::MOST)).expect("a few thousand fit"))
+        Self::of(usize::try_from(allowed.min(Self::MAX)).expect("a few thousand fit"))
     }
 
-    /// A budget of `n`.
-    pub(crate) fn of(n: usize) -> Self {
+    fn of(n: usize) -> Self {
         Self { left: n, kept: 0 }
     }
 
-    /// How many are kept.
     pub(crate) fn kept(&self) -> usize {
         self.kept
     }
 
-    /// Moves `fd` into `slot` if there is room for it; otherwise it is closed.
-    pub(crate) fn keep(&mut self, fd: OwnedFd, slot: &mut Option<OwnedFd>) {
+    /// Moves `fd` into `slot` if the budget allows; otherwise closes it.
+    pub(crate) fn keep<T>(&mut self, fd: T, slot: &mut Option<T>) {
         if self.left > 0 {
             self.left -= 1;
             self.kept += 1;
@@ -57,16 +55,16 @@ impl Budget {
         }
     }
 
-    /// Takes the descriptor out of `slot`; dropped, it is closed.
-    pub(crate) fn release(&mut self, slot: &mut Option<OwnedFd>) -> Option<OwnedFd> {
-        let fd = slot.take()?;
-        self.left += 1;
-        self.kept -= 1;
-        Some(fd)
+    /// Closes the descriptor in `slot`, if there is one.
+    pub(crate) fn close<T>(&mut self, slot: &mut Option<T>) {
+        if slot.take().is_some() {
+            self.left += 1;
+            self.kept -= 1;
+        }
     }
 }
 
-/// Reads whole files into one buffer that is used again and again.
+/// Reads whole files into one buffer that is reused.
 #[derive(Debug)]
 pub(crate) struct Reader {
     buffer: Vec<u8>,
@@ -78,25 +76,28 @@ impl Reader {
         Self { buffer: vec![0; 8192], budget }
     }
 
-    /// The text of `file` in the cgroup `dir`, read on the descriptor in `slot`. If there is none
-    /// yet, it is opened, and kept if there is room.
+    /// The text of `file` in the cgroup `dir`, read on the descriptor in `slot`. An empty slot is
+    /// filled if the budget allows.
     pub(crate) fn read_kept(
         &mut self,
         dir: BorrowedFd<'_>,
         file: File,
         slot: &mut Option<OwnedFd>,
     ) -> Result<&[u8], Errno> {
-        if let Some(fd) = slot {
-            // What is kept is one record (`seq_show`): the kernel hands it over in one piece.
-            return fill(&mut self.buffer, fd, Pieces::One).map(|n| &self.buffer[..n]);
-        }
-        let fd = open(dir, file.c_name())?;
-        let n = fill(&mut self.buffer, &fd, Pieces::One)?;
-        self.budget.keep(fd, slot);
+        // These files are one record (`seq_show`): the kernel returns it in one piece.
+        let n = match slot {
+            Some(fd) => fill(&mut self.buffer, fd, Pieces::One)?,
+            None => {
+                let fd = open(dir, file.c_name())?;
+                let n = fill(&mut self.buffer, &fd, Pieces::One)?;
+                self.budget.keep(fd, slot);
+                n
+            }
+        };
         Ok(&self.buffer[..n])
     }
 
-    /// The text of the file `name` in the cgroup `dir`, on a descriptor that is closed again.
+    /// The text of the file `name` in the cgroup `dir`, read on a descriptor of its own.
     pub(crate) fn read_once(&mut self, dir: BorrowedFd<'_>, name: &CStr) -> Result<&[u8], Errno> {
         let fd = open(dir, name)?;
         fill(&mut self.buffer, &fd, Pieces::Many).map(|n| &self.buffer[..n])
@@ -107,12 +108,12 @@ fn open(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// In how many pieces the kernel hands a file over.
+/// In how many pieces the kernel returns a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pieces {
-    /// All at once, so that a reading shorter than the buffer is the whole file.
+    /// A reading shorter than the buffer is the whole file.
     One,
-    /// A page at a time (`cgroup.procs`): until nothing comes.
+    /// A page at a time (`cgroup.procs`), until a read returns nothing.
     Many,
 }
 
@@ -125,11 +126,11 @@ fn fill(buffer: &mut Vec<u8>, fd: &OwnedFd, pieces: Pieces) -> Result<usize, Err
             read => read?,
         };
         n += read;
-        let filled = n == buffer.len();
-        if read == 0 || (pieces == Pieces::One && !filled) {
+        let is_full = n == buffer.len();
+        if read == 0 || (pieces == Pieces::One && !is_full) {
             return Ok(n);
         }
-        if filled {
+        if is_full {
             buffer.resize(buffer.len() * 2, 0);
         }
     }
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_the_budget_files_are_read_but_not_kept() {
+    fn read_kept_opens_again_beyond_the_budget() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("cpu.stat"), "usage_usec 1\n").unwrap();
         let opened: OwnedFd = fs::File::open(dir.path()).unwrap().into();
@@ -154,13 +155,13 @@ mod tests {
             assert_eq!(text, Ok(&b"usage_usec 1\n"[..]));
         }
         assert!(first.is_some() && second.is_none());
-        drop(reader.budget.release(&mut first));
-        drop(reader.budget.release(&mut second));
+        reader.budget.close(&mut first);
+        reader.budget.close(&mut second);
         assert_eq!((reader.budget.kept(), reader.budget.left), (0, 1));
     }
 
     #[test]
-    fn a_file_longer_than_the_buffer_is_read_whole_and_read_anew() {
+    fn fill_reads_files_longer_than_the_buffer() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cgroup.procs");
         let opened: OwnedFd = fs::File::open(dir.path()).unwrap().into();

@@ -1,21 +1,21 @@
-//! YAML written out again, with its every text in quotes.
+//! YAML, written out again with every text in quotes.
 
-use crate::config::yaml::{self, Node, Value};
+use isobar::config::yaml::{self, Node, Value};
 
-/// A file as a tree. Written out as one line a document, with every text in quotes and every odd
-/// character escaped, it must be the same tree.
-pub(super) fn yaml(bytes: &[u8]) -> bool {
-    let Ok(text) = yaml::utf8(bytes) else { return false };
+/// A file as a tree. Written out as one line for each document, with every text in quotes and
+/// unusual characters escaped, it must parse to the same tree.
+pub(crate) fn yaml(bytes: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(bytes) else { return false };
     let documents = match yaml::parse(text) {
         Ok(documents) => documents,
         Err(problem) => {
-            assert!(problem.at.line >= 1 && problem.at.column >= 1, "{problem}");
+            assert!(problem.at.is_some_and(|at| at.line >= 1 && at.column >= 1), "{problem}");
             return false;
         }
     };
     let written = written(&documents);
     let again = yaml::parse(&written);
-    let again = again.unwrap_or_else(|problem| panic!("{written:?} is not read again: {problem}"));
+    let again = again.unwrap_or_else(|problem| panic!("{written:?} does not parse: {problem}"));
     assert_eq!(written, self::written(&again));
     true
 }
@@ -46,7 +46,7 @@ fn write(node: &Node, to: &mut String) {
         Value::Map(entries) => {
             *to += "{";
             for entry in entries {
-                // Marked as a key: a long text would not be taken for one.
+                // Marked as a key: a long text would not be parsed as one.
                 *to += "? ";
                 quote(&entry.key, to);
                 *to += " : ";

@@ -1,4 +1,4 @@
-//! Means, squeezes that are taken back, and what actions have come to.
+//! Squeezes and their release, steps that are not available, and effects.
 
 use super::*;
 use crate::model::decision::ReleaseReason;
@@ -9,7 +9,7 @@ fn released(verdict: &Relief) -> Vec<(u64, ReleaseReason)> {
 }
 
 #[test]
-fn a_step_that_nobody_here_can_take_costs_no_tick() {
+fn decide_skips_steps_that_are_not_available() {
     let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
     let all = StepKind::ALL.map(|step| step);
     #[rustfmt::skip]
@@ -36,7 +36,7 @@ fn a_step_that_nobody_here_can_take_costs_no_tick() {
 }
 
 #[test]
-fn whoever_cannot_take_any_step_is_left_after_one_round_and_that_is_told() {
+fn decide_tries_each_step_once_on_each_candidate() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     let (mut n_actions, mut warnings) = (0, Vec::new());
@@ -55,7 +55,7 @@ fn whoever_cannot_take_any_step_is_left_after_one_round_and_that_is_told() {
 }
 
 #[test]
-fn a_squeeze_is_taken_back_when_it_has_served_and_when_it_does_not() {
+fn releases_end_a_squeeze_that_served_or_did_not_help() {
     let cpu = [met(pressure(PressureSignal::Cpu(Percent(60_00))))];
     type Row<'a> = (u64, u64, bool, &'a [(u64, ReleaseReason)]);
     #[rustfmt::skip]
@@ -85,7 +85,7 @@ fn a_squeeze_is_taken_back_when_it_has_served_and_when_it_does_not() {
 }
 
 #[test]
-fn no_squeeze_lasts_longer_than_ten_minutes() {
+fn releases_end_a_squeeze_after_ten_minutes() {
     let cpu = met(pressure(PressureSignal::Cpu(Percent(60_00))));
     let pids = met(threshold(Signal::PidAvailable, Nanos(0)));
     let mut node = Node::new();
@@ -102,7 +102,7 @@ fn no_squeeze_lasts_longer_than_ten_minutes() {
 }
 
 #[test]
-fn an_observed_squeeze_is_taken_back_as_observed() {
+fn releases_of_an_observed_squeeze_are_observed() {
     let cpu = [met(pressure(PressureSignal::Cpu(Percent(60_00))))];
     let mut node = Node::new();
     node.relief.enforce.clear();
@@ -112,7 +112,7 @@ fn an_observed_squeeze_is_taken_back_as_observed() {
 }
 
 #[test]
-fn nobody_is_held_back_twice_for_want_of_the_same() {
+fn is_squeezed_is_kept_by_resource() {
     let memory = met(pressure(PressureSignal::Memory(Percent(60_00))));
     let soft = met(threshold(Signal::MemoryAvailable, seconds(30)));
     let cpu = met(pressure(PressureSignal::Cpu(Percent(60_00))));
@@ -138,7 +138,7 @@ fn nobody_is_held_back_twice_for_want_of_the_same() {
 }
 
 #[test]
-fn what_an_action_came_to_is_seen_after_one_five_and_thirty_seconds() {
+fn effects_are_seen_after_one_five_and_thirty_seconds() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     node.at(1, &hard);
@@ -168,7 +168,7 @@ fn what_an_action_came_to_is_seen_after_one_five_and_thirty_seconds() {
 }
 
 #[test]
-fn what_was_never_done_has_no_effect() {
+fn effects_of_observed_actions_are_none() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     node.relief.enforce.clear();
@@ -176,7 +176,7 @@ fn what_was_never_done_has_no_effect() {
 }
 
 #[test]
-fn a_squeeze_during_an_emergency_that_nobody_may_go_for_is_judged_in_its_time() {
+fn decide_emergency_without_a_candidate_keeps_the_step() {
     let cpu = met(pressure(PressureSignal::Cpu(Percent(60_00))));
     let pids = met(threshold(Signal::PidAvailable, Nanos(0)));
     let gone = pressure(PressureSignal::Exhaustion(seconds(10)));
@@ -200,7 +200,7 @@ fn a_squeeze_during_an_emergency_that_nobody_may_go_for_is_judged_in_its_time() 
 }
 
 #[test]
-fn a_step_that_has_become_possible_is_not_followed_by_those_that_were_tried_before_it() {
+fn untried_skips_earlier_steps_after_a_new_one() {
     let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
     let mut node = Node::new();
     node.relief.steps = [Reclaim, StopContainers, KillContainers].into();

@@ -1,4 +1,4 @@
-//! Files of an operator's and of the kubelet's, and what is then computed from them.
+//! Files of an operator and of the kubelet, and what is computed from them.
 
 use std::fmt::Debug;
 use std::num::NonZeroU64;
@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::config::{self, pods as manifest};
-use crate::scenario as described;
+use isobar::config::{self, pods as manifest};
+use isobar::scenario as described;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::decision::Order;
 use isobar_core::model::quantity::{Quantity, ResourceList};
@@ -20,13 +20,13 @@ use isobar_kubelet::checkpoint::State;
 use isobar_kubelet::cpus::{Plan, take};
 use isobar_kubelet::{fit, oom, qos};
 
-/// Files that a file names are looked for here, and not found.
+/// Where a file that another file names is looked for, and not found.
 const NOWHERE: &str = "/nonexistent";
-/// Memory of the node that pods are judged on.
+/// Memory of the node that OOM scores are computed for.
 const MEMORY: NonZeroU64 = NonZeroU64::new(32 << 30).expect("not 0");
 
-/// A configuration of ours. What it comes to, written out in full, must mean the same.
-pub(super) fn config(bytes: &[u8]) -> bool {
+/// A `MonitorConfiguration`. Its effective values, written out, must mean the same.
+pub(crate) fn config(bytes: &[u8]) -> bool {
     let Ok(read) = config::effective(bytes, "config", Path::new(NOWHERE)) else { return false };
     let again = config::effective(read.yaml.as_bytes(), "again", Path::new(NOWHERE));
     let again = again.unwrap_or_else(|invalid| panic!("not read again: {invalid}\n{}", read.yaml));
@@ -34,16 +34,15 @@ pub(super) fn config(bytes: &[u8]) -> bool {
     true
 }
 
-/// The kubelet's own configuration, below its kind.
-pub(super) fn kubelet(bytes: &[u8]) -> bool {
+/// The kubelet's configuration, without its `apiVersion` and `kind`.
+pub(crate) fn kubelet(bytes: &[u8]) -> bool {
     let kind = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     config(&[kind, bytes].concat())
 }
 
-/// Manifests, and what follows from them.
-pub(super) fn pods(bytes: &[u8]) -> bool {
-    let Ok(text) = str::from_utf8(bytes) else { return false };
-    let Ok(read) = manifest::read("pods", text) else { return false };
+/// Manifests, with QoS classes and OOM scores.
+pub(crate) fn pods(bytes: &[u8]) -> bool {
+    let Ok(read) = manifest::read("pods", bytes) else { return false };
     for pod in read.pods.iter().flat_map(|pod| [pod.clone(), admitted(pod)]) {
         let _ = qos::class(&pod);
         for container in &pod.containers {
@@ -58,7 +57,7 @@ pub(super) fn pods(bytes: &[u8]) -> bool {
 }
 
 /// `cpu_manager_state`.
-pub(super) fn checkpoint(bytes: &[u8]) -> bool {
+pub(crate) fn checkpoint(bytes: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(bytes) else { return false };
     let state = State::read(text);
     let cpus = CpuSet((0..8).collect());
@@ -69,8 +68,8 @@ pub(super) fn checkpoint(bytes: &[u8]) -> bool {
     state.problems.is_empty()
 }
 
-/// `lscpu -p=CPU,Core,Socket,Node`. Whatever is taken of it is there.
-pub(super) fn lscpu(bytes: &[u8]) -> bool {
+/// `lscpu -p=CPU,Core,Socket,Node`. CPUs that are taken from it must be in it.
+pub(crate) fn lscpu(bytes: &[u8]) -> bool {
     let Some(topology) = str::from_utf8(bytes).ok().and_then(|text| text.parse::<Topology>().ok())
     else {
         return false;
@@ -85,10 +84,9 @@ pub(super) fn lscpu(bytes: &[u8]) -> bool {
     true
 }
 
-/// A scenario, ranked by everything that can be short.
-pub(super) fn scenario(bytes: &[u8]) -> bool {
-    let Ok(text) = str::from_utf8(bytes) else { return false };
-    let Ok(scenario) = described::parse("scenario", text) else { return false };
+/// A scenario, ranked for every signal and order.
+pub(crate) fn scenario(bytes: &[u8]) -> bool {
+    let Ok(scenario) = described::parse("scenario", bytes) else { return false };
     let rules = Settings::default().ranking;
     for purpose in Purpose::all() {
         let contenders = scenario.contenders(purpose, &rules);
@@ -100,8 +98,8 @@ pub(super) fn scenario(bytes: &[u8]) -> bool {
     true
 }
 
-/// What is recorded and served must be read as it was written.
-pub(super) fn same_as_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
+/// A recorded or served value must be read as it was written.
+pub(crate) fn same_as_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let text = serde_json::to_string(value).unwrap_or_else(|why| panic!("{value:?}: {why}"));
     let again = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{text}: {why}"));
     assert_eq!(*value, again, "{text}");

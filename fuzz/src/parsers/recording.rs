@@ -1,4 +1,4 @@
-//! A recording, and what is judged from it.
+//! A recording, and its replay.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -8,17 +8,17 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::files::same_as_json;
-use crate::record::reader::Recording;
-use crate::record::replay::{Judged, Replay, Replayed};
+use isobar::record::reader::Recording;
+use isobar::record::replay::{Judged, Replay, Replayed};
 
-/// A recording, plain or compressed. Whatever was recorded is judged, and twice the same.
-pub(super) fn recording(bytes: &[u8]) -> bool {
+/// A recording, plain or compressed. Two replays must give the same decisions.
+pub(crate) fn recording(bytes: &[u8]) -> bool {
     let memory = memfd_create("recording", MemfdFlags::CLOEXEC).expect("no memory for a file");
     let mut file = File::from(memory);
     file.write_all(bytes).expect("no memory for a file");
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let once = judged(Path::new(&path));
-    assert!(once == judged(Path::new(&path)), "judged twice, decided otherwise");
+    assert!(once == judged(Path::new(&path)), "two replays differ");
     !once.is_empty()
 }
 

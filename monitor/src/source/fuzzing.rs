@@ -1,4 +1,4 @@
-//! This module's parsers, as [`crate::outside`] tries them.
+//! Entry points of the parsers of this module, for the fuzz crate.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,12 +11,11 @@ use super::{kernel, mounts, pressure, proc, processes};
 use isobar_core::model::cgroup::Cgroup;
 use isobar_core::model::psi::{Line, Pressure};
 
-/// A pressure file. What it said, as the kernel prints it, must say the same.
-pub(crate) fn psi(bytes: &[u8]) -> bool {
+/// A pressure file. Printed as the kernel prints it, the reading must parse to the same value.
+pub fn psi(bytes: &[u8]) -> bool {
     let Ok(read) = pressure::parse(bytes) else { return false };
     let again = pressure::parse(psi_text(read.pressure).as_bytes());
-    let again = again.map(|again| again.pressure).map_err(|torn| torn.found);
-    assert_eq!(Ok(read.pressure), again);
+    assert_eq!(again.map(|again| again.pressure), Ok(read.pressure));
     true
 }
 
@@ -33,8 +32,8 @@ pub(super) fn psi_text(pressure: Pressure) -> String {
     text
 }
 
-/// The files of a cgroup, each as if it said `bytes`.
-pub(crate) fn cgroup(bytes: &[u8]) -> bool {
+/// The files of a cgroup, each as if it held `bytes`.
+pub fn cgroup(bytes: &[u8]) -> bool {
     let mut understood = false;
     for file in File::all() {
         let (mut once, mut twice) = (Cgroup::default(), Cgroup::default());
@@ -42,7 +41,7 @@ pub(crate) fn cgroup(bytes: &[u8]) -> bool {
             continue;
         }
         understood = true;
-        // It is a file's text, not what was there before, that counts.
+        // The result depends on the text alone, not on the reading before.
         let _ = file.fill(bytes, &mut twice);
         let _ = file.fill(bytes, &mut twice);
         assert_eq!(once, twice, "{} read twice", file.name());
@@ -55,9 +54,8 @@ pub(crate) fn cgroup(bytes: &[u8]) -> bool {
     understood
 }
 
-/// `/proc/self/mountinfo`. A mount point that is found must be found again when the kernel's own
-/// escapes stand in the line.
-pub(crate) fn mountinfo(bytes: &[u8]) -> bool {
+/// `/proc/self/mountinfo`. A mount point must be found again when it is escaped as the kernel does.
+pub fn mountinfo(bytes: &[u8]) -> bool {
     let found = mounts::cgroup2_mounts(bytes);
     for path in &found {
         let mut line = b"31 23 0:28 / ".to_vec();
@@ -76,17 +74,24 @@ pub(crate) fn mountinfo(bytes: &[u8]) -> bool {
 }
 
 /// The other files below `/proc`.
-pub(crate) fn proc(bytes: &[u8]) -> bool {
-    let stat = proc::stat(bytes).map(|stat| proc::cpu_time(&stat.total)).is_ok();
-    let lists = [proc::meminfo(bytes).is_ok(), proc::vmstat(bytes).is_ok()];
-    let of_process = [processes::status(bytes).is_ok(), processes::pids(bytes).is_ok()];
-    let numbers = [value(bytes).is_ok(), processes::oom_score_adj(bytes).is_ok()];
-    let load = proc::loadavg(bytes).is_ok();
-    stat || load || [lists, of_process, numbers].as_flattened().contains(&true)
+pub fn proc(bytes: &[u8]) -> bool {
+    // All are tried: one must not keep the others from the bytes.
+    let pids: Result<Vec<_>, _> = processes::pids(bytes).collect();
+    let understood = [
+        proc::stat(bytes).map(|stat| proc::cpu_time(&stat.total)).is_ok(),
+        proc::loadavg(bytes).is_ok(),
+        proc::meminfo(bytes).is_ok(),
+        proc::vmstat(bytes).is_ok(),
+        processes::status(bytes).is_ok(),
+        processes::oom_score_adj(bytes).is_ok(),
+        value(bytes).is_ok(),
+        pids.is_ok(),
+    ];
+    understood.contains(&true)
 }
 
-/// `/sys/kernel/btf/vmlinux`, and the layout that comes of it.
-pub(crate) fn btf(bytes: &[u8]) -> bool {
+/// `/sys/kernel/btf/vmlinux`, and the layout derived from it.
+pub fn btf(bytes: &[u8]) -> bool {
     let host = kernel::Host { cpu_on_v2: true, psi: true, own_cgroup: None };
     layout::read(bytes, host).is_ok()
 }

@@ -1,8 +1,8 @@
-//! Cgroups that nothing is done to, and who is spared because of them: whoever is one, lies in one
-//! or has one inside.
+//! Protected cgroups, and the candidates that are spared because they are one, are inside one, or
+//! contain one.
 //!
-//! Configuration adds to them and takes none away: the agent's own cgroup and those above it, the
-//! first process's, the cgroups above all pods, and those that are reserved for daemons.
+//! Configuration can only add to them: always protected are the agent's own cgroup and its
+//! ancestors, the first process, the ancestors of all pods, and the reserved cgroups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,22 +15,22 @@ use crate::model::sample::Sample;
 use crate::model::settings::{Settings, WorkloadRule};
 use crate::model::snapshot::Snapshot;
 
-/// Where systemd keeps the first process.
+/// systemd's cgroup of the first process.
 const INIT: &str = "/init.scope";
 
-/// What is not touched in one snapshot.
+/// The protected cgroups of one snapshot.
 #[derive(Debug)]
-pub(super) struct Untouchable<'a> {
+pub(super) struct Protected<'a> {
     snapshot: &'a Snapshot,
-    /// Cgroups that are, or have inside, one that is not touched.
-    holds: BTreeMap<CgroupId, SparedReason>,
-    /// Cgroups below which nothing is touched either.
-    roofs: BTreeSet<CgroupId>,
+    /// Protected cgroups and their ancestors, each with its reason.
+    reasons: BTreeMap<CgroupId, SparedReason>,
+    /// Cgroups whose descendants are protected too.
+    subtrees: BTreeSet<CgroupId>,
     /// `kubeReservedCgroup` and `systemReservedCgroup`.
     reserved: Vec<CgroupPath>,
 }
 
-impl<'a> Untouchable<'a> {
+impl<'a> Protected<'a> {
     pub(super) fn of(settings: &Settings, sample: &Sample, snapshot: &'a Snapshot) -> Self {
         let node = &settings.node;
         let names = [&node.kube_reserved_cgroup, &node.system_reserved_cgroup];
@@ -38,40 +38,42 @@ impl<'a> Untouchable<'a> {
             names.into_iter().filter_map(|name| names::reserved(node.cgroup_driver, name));
         let mut all = Self {
             snapshot,
-            holds: BTreeMap::new(),
-            roofs: BTreeSet::new(),
+            reasons: BTreeMap::new(),
+            subtrees: BTreeSet::new(),
             reserved: reserved.collect(),
         };
         if let Some(own) = sample.own {
-            all.hold(own, SparedReason::Isobar);
+            all.protect(own, SparedReason::Isobar);
         }
         let never = &settings.relief.never_touch;
         for (&id, scope) in &snapshot.scopes {
-            let is_roof = scope.path.0 == INIT || never.iter().any(|p| p.fits(&scope.path));
-            if is_roof {
-                all.roofs.insert(id);
+            let is_subtree = scope.path.0 == INIT || never.iter().any(|p| p.fits(&scope.path));
+            if is_subtree {
+                all.subtrees.insert(id);
             }
-            if is_roof || scope.place == Place::Kubepods {
-                all.hold(id, SparedReason::NeverTouch);
+            if is_subtree || scope.place == Place::Kubepods {
+                all.protect(id, SparedReason::NeverTouch);
             }
         }
         all
     }
 
-    fn hold(&mut self, id: CgroupId, why: SparedReason) {
+    fn protect(&mut self, id: CgroupId, why: SparedReason) {
         for id in std::iter::once(id).chain(above(id, self.snapshot)) {
-            self.holds.entry(id).or_insert(why);
+            self.reasons.entry(id).or_insert(why);
         }
     }
 
-    /// Why nothing is done to this cgroup.
+    /// Why this cgroup is protected.
     fn why(&self, id: CgroupId) -> Option<SparedReason> {
-        let is_below = || above(id, self.snapshot).any(|id| self.roofs.contains(&id));
-        let held = self.holds.get(&id).copied();
-        held.or_else(|| (!self.roofs.is_empty() && is_below()).then_some(SparedReason::NeverTouch))
+        let is_below = || above(id, self.snapshot).any(|id| self.subtrees.contains(&id));
+        let why = self.reasons.get(&id).copied();
+        why.or_else(|| {
+            (!self.subtrees.is_empty() && is_below()).then_some(SparedReason::NeverTouch)
+        })
     }
 
-    /// Pods that are spared, by uid.
+    /// Protected pods, by uid.
     pub(super) fn pods(&self) -> BTreeMap<&'a str, SparedReason> {
         let spared = |id: CgroupId| {
             let scope = self.snapshot.scopes.get(&id)?;
@@ -80,30 +82,24 @@ impl<'a> Untouchable<'a> {
             };
             Some((uid.as_str(), self.why(id)?))
         };
-        // Whoever has one inside is among those that are held; who lies below one is not.
-        match self.roofs.is_empty() {
-            true => self.holds.keys().copied().filter_map(spared).collect(),
+        // `reasons` has every cgroup that contains a protected one, but not those inside one.
+        match self.subtrees.is_empty() {
+            true => self.reasons.keys().copied().filter_map(spared).collect(),
             false => self.snapshot.scopes.keys().copied().filter_map(spared).collect(),
         }
     }
 
-    /// Why nothing is done to this workload. One of the reserved cgroups, or in one, is meant only
-    /// by a rule that names that cgroup: a wildcard that happens to fit asks for nothing.
+    /// Why this workload is protected. In or above a reserved cgroup only a rule that names that
+    /// cgroup counts: a wildcard may match by accident.
     pub(super) fn why_workload(&self, id: CgroupId, rule: &WorkloadRule) -> Option<SparedReason> {
         let scope = self.snapshot.scopes.get(&id)?;
         let pattern = CgroupPath(rule.path.to_string());
         let is_reserved = self.reserved.iter().any(|reserved| {
-            let is_in = is_within(&scope.path, reserved) && !is_within(&pattern, reserved);
-            is_in || (is_within(reserved, &scope.path) && scope.path != *reserved)
+            let is_in = scope.path.is_within(reserved) && !pattern.is_within(reserved);
+            is_in || (reserved.is_within(&scope.path) && scope.path != *reserved)
         });
         self.why(id).or(is_reserved.then_some(SparedReason::NeverTouch))
     }
-}
-
-/// True if `path` is `of` or lies below it.
-fn is_within(path: &CgroupPath, of: &CgroupPath) -> bool {
-    let rest = path.0.strip_prefix(of.0.as_str());
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -159,7 +155,7 @@ mod tests {
             let snapshot = tree(&TREE);
             let sample = Sample { own: own.map(id), ..Sample::default() };
             let settings = settings(never);
-            let got = Untouchable::of(&settings, &sample, &snapshot).pods();
+            let got = Protected::of(&settings, &sample, &snapshot).pods();
             let got: Vec<_> = got.into_iter().collect();
             assert_eq!(got, *want, "{own:?} {never:?}");
         }
@@ -173,7 +169,7 @@ mod tests {
             // rule, workload, spared as
             ("/**",                          "/init.scope",                  Some(NeverTouch)),
             ("/init.scope",                  "/init.scope",                  Some(NeverTouch)),
-            ("/**",                          "/system.slice",                Some(Isobar)),     // holds the agent
+            ("/**",                          "/system.slice",                Some(Isobar)),     // protected the agent
             ("/system.slice/*",              "/system.slice/isobar.service", Some(Isobar)),
             ("/system.slice/*",              "/system.slice/web.service",    Some(NeverTouch)), // its worker is configured
             ("/**",                          "/kube.slice",                  Some(NeverTouch)),
@@ -193,8 +189,8 @@ mod tests {
                 priority: 0,
                 requests: [].into(),
             };
-            let untouchable = Untouchable::of(&settings, &sample, &snapshot);
-            assert_eq!(untouchable.why_workload(id(path), &rule), want, "{pattern} {path}");
+            let protected = Protected::of(&settings, &sample, &snapshot);
+            assert_eq!(protected.why_workload(id(path), &rule), want, "{pattern} {path}");
         }
     }
 
@@ -208,8 +204,8 @@ mod tests {
             priority: 0,
             requests: [].into(),
         };
-        let untouchable = Untouchable::of(&Settings::default(), &Sample::default(), &snapshot);
-        let got = untouchable.why_workload(CgroupId(1), &rule);
+        let protected = Protected::of(&Settings::default(), &Sample::default(), &snapshot);
+        let got = protected.why_workload(CgroupId(1), &rule);
         assert_eq!(got, Some(SparedReason::NeverTouch));
     }
 }
