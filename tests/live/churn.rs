@@ -166,7 +166,11 @@ fn agent_churn() {
 
     assert_eq!(agent.stop().code(), Some(0));
     let said = agent.stderr();
-    let is_complaint = |line: &&str| ["WARN", "ERROR", "panicked"].iter().any(|w| line.contains(w));
+    // What this node lacks is told at the start, whatever comes and goes.
+    let is_complaint = |line: &&str| {
+        let is_loud = ["WARN", "ERROR", "panicked"].iter().any(|word| line.contains(word));
+        is_loud && !line.contains("cannot measure or do everything")
+    };
     assert_eq!(said.lines().filter(is_complaint).collect::<Vec<_>>(), Vec::<&str>::new());
     println!(
         "{} ticks, {} at a time, gaps {:?}, {} descriptors, {grown} bytes more",

@@ -4,9 +4,6 @@
 //! Inputs that were written or recorded are files whose names tell what they are; those that
 //! `cargo xtask fuzz` found are in one archive a parser, named by their hash.
 
-#[path = "../../fuzz/src/parsers/mod.rs"]
-mod parsers;
-
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -14,6 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use parsers::PARSERS;
+
+#[path = "../../fuzz/src/parsers/mod.rs"]
+mod parsers;
 
 /// Inputs and bytes of one corpus: it is in every clone, and is fed to its parser in every test run.
 const MOST_INPUTS: usize = 100;

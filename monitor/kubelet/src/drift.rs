@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_runtimes_weights_are_those_of_their_own_tests() {
+    fn drift_weights_of_the_runtimes() {
         #[rustfmt::skip]
         let table = [
             // shares, weight

@@ -128,7 +128,7 @@ fn squeeze_weight_by_a_tenth() {
 }
 
 #[test]
-fn open_knows_the_squeezes_of_an_agent_that_crashed() {
+fn squeeze_after_a_crash() {
     let tree =
         Tree::new(&[("cpu.weight", "100"), ("memory.high", "max"), ("memory.current", "8388608")]);
     let (mut first, state) = actor_of(tree.root.path());
@@ -252,7 +252,7 @@ fn squeeze_only_if_undoable() {
 }
 
 #[test]
-fn release_that_fails_is_reported_once_and_stays_in_force() {
+fn squeeze_release_fails() {
     let tree = Tree::new(&[("cpu.weight", "100")]);
     let (mut actor, _state) = actor_of(tree.root.path());
     actor.take(&tree.squeeze(7, CPU, None));
