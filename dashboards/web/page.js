@@ -1,10 +1,10 @@
-// The page: takes one event of api/v1/stream each second and shows it.
-// Whatever comes from the node is hostile until proven otherwise (whoever makes a cgroup chooses
-// its name), so nothing here ever writes markup: text goes in as text.
+// The page: shows one event of api/v1/stream each second.
+// Text from the node is untrusted (any user can choose the name of a cgroup), so this code never
+// writes markup: text is inserted as text.
 
-import { blameRows, called, cpuWait, memoryCauses, nameOf, shown } from "./words.js";
+import { blameRows, called, cpuWait, memoryCauses, mode, nameOf, shown, worstShare } from "./words.js";
 
-const STALE_AFTER = 3; // seconds: one lost tick is no news
+const STALE_AFTER = 3; // seconds: one lost tick is normal
 const HISTORY = 300; // samples in a spark line
 const RETRY = 2_000; // milliseconds
 
@@ -18,12 +18,12 @@ function make(tag, text = "", attributes = {}) {
   return element;
 }
 
-/** Sets text only where it changed, so that a selection or a screen reader's place survives. */
+/** Sets text only if it changed, so that selections and the position of screen readers survive. */
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Replaces children, keeping those that are equal to the new ones. */
+/** Replaces children, keeping those that are equal to new ones. */
 function fill(parent, children) {
   children.forEach((child, i) => {
     const old = parent.children[i];
@@ -68,7 +68,7 @@ function table(id, rows, nothing) {
   fill(body, rows.length ? rows.map(line) : [empty()]);
 }
 
-/** A name with what stands below it. */
+/** A name with a second line below. */
 function named({ name, sub }, title) {
   const box = make("span", "", title ? { title } : {});
   box.append(make("span", name, { class: "name" }));
@@ -76,7 +76,7 @@ function named({ name, sub }, title) {
   return box;
 }
 
-/** A bar of parts, each `[class, 0..1]`. Decoration: the numbers stand beside it. */
+/** A bar of parts, each `[class, 0..1]`. Decoration: the numbers are printed beside it. */
 function meter(parts) {
   const bar = make("span", "", { class: "meter", "aria-hidden": "true" });
   for (const [kind, share] of parts) {
@@ -99,7 +99,7 @@ function verdict(view) {
     li.append(make("b", RESOURCE[resource]), make("span", mood, { class: "mood", "data-mood": mood }), make("span", text));
     return li;
   }));
-  // Spoken only when a word changes: the numbers change every second.
+  // Announced only when a word changes: the numbers change every second.
   const now = view.verdict.map(({ resource, mood }) => `${RESOURCE[resource]} ${mood}`).join(", ");
   if (now !== moods) say($("announce"), `${now}. ${view.headline}`);
   moods = now;
@@ -187,8 +187,8 @@ function waiting(view) {
     const wait = make("span");
     const parts = cpuWait(scope);
     wait.append(meter(parts.map(({ kind, nanos }) => [kind, nanos / scale])));
-    const told = parts.filter(({ nanos }) => nanos > 0).map(({ words, nanos }) => `${time(nanos)} ${words}`);
-    wait.append(make("span", scope.cpu ? told.join(", ") || "none" : "not measured", { class: "sub" }));
+    const texts = parts.filter(({ nanos }) => nanos > 0).map(({ words, nanos }) => `${time(nanos)} ${words}`);
+    wait.append(make("span", scope.cpu ? texts.join(", ") || "none" : "not measured", { class: "sub" }));
 
     const memory = make("span");
     memory.append(make("span", percent(scope.pressure.memory?.some?.avg10)));
@@ -197,29 +197,30 @@ function waiting(view) {
 
     const used = scope.cpuUsage == null ? "–" : (scope.cpuUsage / 1_000).toFixed(2);
     const contended = percent(scope.contention?.avg10);
-    return [named(nameOf(scope), scope.path), used, contended, wait, memory, percent(scope.pressure.io?.some?.avg10)];
-  }), "No cgroup has been kept waiting.");
+    return [named(nameOf(scope), scope.path), percent(worstShare(scope)), used, contended, wait, memory, percent(scope.pressure.io?.some?.avg10)];
+  }), "No cgroup waits.");
 }
 
 function blame(view) {
   table("blame", blameRows(view).map(({ victim, aggressor, nanos, share }) => [
     named(victim), named(aggressor), time(nanos), `${(share * 100).toFixed(0)} %`,
-  ]), view.whole.cpu ? "Nobody made anybody wait in the last interval." : "Not measured: what is missing stands at the end of this page.");
+  ]), view.whole.cpu ? "No cgroup waited for another one in the last interval." : "Not measured: see Capabilities.");
 }
 
 function judgement(view) {
+  say($("mode"), `Mode: ${mode(view)}.`);
   table("conditions", view.decision.assessment.conditions.map(({ type, status, phase, threshold, avg10, avg60 }) => [
     type,
-    make("span", status, { class: "state", "data-state": status === "True" ? "blind" : status === "False" ? "attached" : "absent", title: phase }),
+    make("span", status, { class: "state", "data-condition": status, title: phase }),
     percent(avg10), percent(avg60), percent(threshold),
-  ]), "No condition is judged.");
+  ]), "No condition is enabled.");
   const { why, verdict, candidates, otherwise } = view.explanation;
   fill($("judgement"), [...why, ...verdict, ...candidates, ...otherwise].map((sentence) => make("li", sentence)));
 }
 
 function oomKills(view) {
   table("oom", view.recentOomKills.map(({ wall, victimPath, limitPath, triggerPath, kill }) => {
-    const node = { name: kill.limitKnown ? "the node's memory" : "not known", sub: "" };
+    const node = { name: kill.limitKnown ? "the node's memory" : "unknown", sub: "" };
     const victim = called(view, kill.victim, victimPath);
     return [
       new Date(wall / 1e6).toLocaleString(),
@@ -227,7 +228,7 @@ function oomKills(view) {
       named(kill.limit == null ? node : called(view, kill.limit, limitPath)),
       named(called(view, kill.trigger, triggerPath)),
     ];
-  }), "None since the agent started.");
+  }), "No OOM kill since the agent started.");
 }
 
 function sight(view) {
@@ -237,8 +238,8 @@ function sight(view) {
   table("sight", [...gaps, ...known].map(({ name, state, detail, remedy }) => [
     name,
     make("span", state, { class: "state", "data-state": state }),
-    named({ name: "", sub: remedy ? `${detail}. Try: ${remedy}` : detail }),
-  ]), "The agent named no capability.");
+    named({ name: "", sub: remedy ? `${detail}. Remedy: ${remedy}` : detail }),
+  ]), "The agent reported no capability.");
 }
 
 function cost(view) {
@@ -248,8 +249,8 @@ function cost(view) {
     ["Agent, CPU", cpu == null ? "unknown" : `${(cpu / 10).toFixed(1)} % of one core`],
     ["Agent, memory", mebibytes(resident)],
     ["One sample", time(tick)],
-    ["Kernel side", kernel.programs.length ? `${time(perSecond)} a second, over all CPUs` : "not metered"],
-    ["Kernel maps", mebibytes(kernel.mapBytes)],
+    ["eBPF programs", kernel.programs.length ? `${time(perSecond)} per second, over all CPUs` : "not metered"],
+    ["eBPF maps", mebibytes(kernel.mapBytes)],
   ];
   fill($("cost"), pairs.flatMap(([dt, dd]) => [make("dt", dt), make("dd", dd)]));
   table("programs", kernel.programs.map(({ name, runs, perRun, perSecond }) => [
@@ -267,7 +268,7 @@ function show(view) {
 // ---- the stream ---------------------------------------------------------------------------
 
 let newest = null;
-let arrived = null; // performance.now(), which no change of the wall clock moves
+let arrived = null; // performance.now(): independent of the wall clock
 let paused = false;
 
 function link() {
@@ -289,8 +290,8 @@ function open() {
     link();
   });
   stream.addEventListener("error", () => {
-    // A browser tries again by itself after a broken connection, but not after an answer such as
-    // 503, nor always after a refused one: closing and opening anew is one way for all.
+    // A browser reconnects by itself after a broken connection, but not after a 503, nor always
+    // after a refused connection: closing and reopening works for all of them.
     stream.close();
     setTimeout(open, RETRY);
   });

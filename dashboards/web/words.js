@@ -1,15 +1,15 @@
-// What a view means in words and rows. No DOM here.
+// Names, words and rows of a view. No DOM here.
 
 const short = (id) => (id.length > 13 ? `${id.slice(0, 8)}…${id.slice(-4)}` : id);
 
-/** A path's own name, and where it is. */
+/** The last part of a path, and its parent. */
 function ofPath(path) {
   const parts = path.split("/").filter(Boolean);
   const name = parts.pop();
   return name ? { name, sub: parts.length ? `in /${parts.join("/")}` : "" } : { name: "the root cgroup", sub: "" };
 }
 
-/** What to call a cgroup: by its pod or container where the path tells. */
+/** The name of a cgroup: its pod or container if it is one. */
 export function nameOf({ place, path }) {
   switch (place.kind) {
     case "node": return { name: "the node", sub: "" };
@@ -22,14 +22,21 @@ export function nameOf({ place, path }) {
   }
 }
 
-/** How much a scope waits: the worst of its shares over ten seconds, then its task time. */
-function weight(scope) {
-  const { pressure, contention, shortage, cpu, memory, ioWait } = scope;
+/** What the agent does about a decision. */
+export function mode({ capabilities }) {
+  return capabilities.find(({ name }) => name === "relief")?.detail ?? "not reported by the agent";
+}
+
+/** The largest share of the last ten seconds in which a task of a scope waited. */
+export function worstShare({ pressure, contention, shortage }) {
   const some = (file) => file?.some?.avg10 ?? 0;
-  return [
-    Math.max(some(pressure.cpu), some(pressure.memory), some(pressure.io), contention?.avg10 ?? 0, shortage?.avg10 ?? 0),
-    Math.max(cpu?.wait.now ?? 0, memory?.any.now ?? 0, ioWait?.now ?? 0),
-  ];
+  return Math.max(some(pressure.cpu), some(pressure.memory), some(pressure.io), contention?.avg10 ?? 0, shortage?.avg10 ?? 0);
+}
+
+/** What rows are sorted by. */
+function weight(scope) {
+  const { cpu, memory, ioWait } = scope;
+  return [worstShare(scope), Math.max(cpu?.wait.now ?? 0, memory?.any.now ?? 0, ioWait?.now ?? 0)];
 }
 
 const LEVELS = {
@@ -38,7 +45,7 @@ const LEVELS = {
   all: () => true,
 };
 
-/** The scopes of a level, the longest waiting first; those that never waited are left out. */
+/** The scopes of a level that wait, sorted by weight. */
 export function shown(view, level) {
   return Object.values(view.scopes)
     .filter(LEVELS[level])
@@ -48,26 +55,26 @@ export function shown(view, level) {
     .map(([, scope]) => scope);
 }
 
-/** A scope's CPU wait in parts; none where it was not measured. */
+/** The parts of a scope's CPU wait; none if it was not measured. */
 export function cpuWait({ cpu }) {
   if (!cpu?.contention) return [];
   return [
-    { kind: "others", words: "for others", nanos: cpu.contention.now },
+    { kind: "others", words: "contention", nanos: cpu.contention.now },
     { kind: "own", words: "own quota", nanos: cpu.throttledOwn.now },
     { kind: "above", words: "quota above", nanos: cpu.throttledAncestor.now },
   ];
 }
 
-const IDLE = { name: "nobody", sub: "an idle CPU: the time to wake up" };
+const IDLE = { name: "none", sub: "wake-up latency of an idle CPU" };
 
 const CAUSES = {
   ownLimit: "own limit", ownHigh: "own memory.high", ancestorLimit: "limit above",
-  allocatableLimit: "allocatable limit", someLimit: "some limit", global: "node short",
+  allocatableLimit: "allocatable limit", someLimit: "some limit", global: "node shortage",
   compaction: "compaction", refault: "refaults", swapIn: "swap-in",
   kernelThread: "kernel threads", other: "other",
 };
 
-/** What a scope waited for memory in this interval, by cause, longest first. */
+/** A scope's memory stalls in this interval, by cause, sorted by time. */
 export function memoryCauses({ memory }) {
   return Object.entries(memory?.causes ?? {})
     .filter(([, wait]) => wait.time.now > 0)
@@ -76,14 +83,14 @@ export function memoryCauses({ memory }) {
     .join(", ");
 }
 
-/** What to call a cgroup that may be gone: by its place if it is still there, else by its path. */
+/** The name of a cgroup that may be removed: by its place if it still exists, else by its path. */
 export function called(view, id, path) {
   const scope = view.scopes[id];
   if (scope) return nameOf(scope);
-  return path ? ofPath(path) : { name: "a cgroup that is gone", sub: `id ${id}` };
+  return path ? ofPath(path) : { name: "removed cgroup", sub: `id ${id}` };
 }
 
-/** Who made whom wait, the longest first, each with its share of the victim's wait. */
+/** Sufferers and aggressors, sorted by time, each with its share of the sufferer's wait. */
 export function blameRows(view) {
   const ofVictim = {};
   for (const { victim, time } of view.aggressions) ofVictim[victim] = (ofVictim[victim] ?? 0) + time.now;

@@ -1,4 +1,4 @@
 #![no_main]
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    isobar::outside::parse("cgroup", bytes);
+    isobar_fuzz::parse("cgroup", bytes);
 });

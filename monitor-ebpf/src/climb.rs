@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! From a task's own run queue up towards the root, level by level.
+//! Walks from a task's own run queue up towards the root, level by level.
 
 use isobar_ebpf::LEVELS;
 
@@ -8,8 +8,8 @@ use crate::layout::{
     Object, SE_CFS_RQ, SE_PARENT, TASK_CFS_RQ, TASK_SE_DEPTH, TASK_SE_PARENT, load,
 };
 
-/// Runs a block once for each of [`LEVELS`], written out: the verifier goes through a loop of this
-/// size until it gives up at a million instructions, and through the same code in a row at once.
+/// Repeats a block [`LEVELS`] times in the source. As a loop, the verifier gives up on it at a
+/// million instructions (6.12).
 macro_rules! each_level {
     ($label:lifetime, $body:block) => {
         $label: {
@@ -22,11 +22,11 @@ pub(crate) use each_level;
 
 const _: () = assert!(LEVELS == 8, "each_level! writes out eight");
 
-/// A walk from a task's own run queue towards the root, which it does not reach.
+/// A walk from a task's own run queue up to the level below the root.
 pub(crate) struct Climb {
-    /// This level's queue on the task's CPU.
+    /// This level's run queue on the task's CPU.
     pub(crate) cfs_rq: Object,
-    /// Stands for this level's group in the queue above; NULL for the root.
+    /// This level's group as an entity of the parent's run queue; NULL for the root.
     entity: Object,
     /// Levels below the root.
     pub(crate) depth: i32,
@@ -52,7 +52,7 @@ impl Climb {
         self.entity.is_null()
     }
 
-    /// Where this level is kept in [`isobar_ebpf::Cpu::chain`].
+    /// This level's index into [`isobar_ebpf::Cpu::chain`].
     #[inline(always)]
     pub(crate) fn slot(&self) -> usize {
         (self.depth as usize) & (LEVELS - 1)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Where the running kernel keeps its members.
+//! The member offsets of the running kernel.
 //!
 //! rustc emits no CO-RE relocations, so the agent reads the offsets from the kernel's BTF and
-//! writes them into these read-only globals before loading. The verifier then sees each as a known
-//! constant: a load through them is an ordinary typed field access, faults read 0, and a branch
-//! on a flag that is 0 is never looked at. The names are those of `source/kernel/layout.rs`,
-//! which refuses to enable a program whose members are missing.
+//! writes them into these read-only globals before loading. The verifier then sees constants: a
+//! load through them is an ordinary typed field access, a faulting load reads 0, and a branch on a
+//! flag that is 0 is not verified. The names are those of `source/kernel/layout.rs` in the agent,
+//! which does not load a program whose members are missing.
 
 use core::ptr::read_volatile;
 
-/// Declares globals that the agent overrides; each starts as 0.
+/// Declares globals, 0 until the agent sets them.
 macro_rules! globals {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         $( $(#[$doc])* #[unsafe(no_mangle)] pub(crate) static $name: u32 = 0; )*
@@ -36,7 +36,7 @@ globals!(
     CGROUP_KN,
     CGROUP_ROOT,
     CGROUP_ROOT_HIERARCHY,
-    /// `cgroup.self.parent`: the css of the cgroup above.
+    /// `cgroup.self.parent`: the css of the parent.
     CGROUP_PARENT,
     KERNFS_ID,
     CSS_CGROUP,
@@ -55,7 +55,7 @@ globals!(
     CFS_RQ_THROTTLE_CLOCK,
     /// `cfs_rq.h_nr_runnable`, else `h_nr_queued`, else `h_nr_running`.
     CFS_RQ_WAITERS,
-    /// `cfs_rq.h_nr_delayed`, only where it must be taken off [`CFS_RQ_WAITERS`].
+    /// `cfs_rq.h_nr_delayed`, where it must be subtracted from [`CFS_RQ_WAITERS`].
     CFS_RQ_DELAYED,
     TG_CGROUP,
     TG_QUOTA,
@@ -65,32 +65,32 @@ globals!(
     RQ_NR_IOWAIT,
     RQ_CFS_QUEUED,
     RQ_CFS_RUNNABLE,
-    /// 1: the cpu controller is on cgroup v2, so that groups have unions.
+    /// 1: the cpu controller is on cgroup v2, so groups have unions.
     HAS_GROUPS,
-    /// 1: [`CFS_RQ_DELAYED`] is to be taken off.
+    /// 1: [`CFS_RQ_DELAYED`] must be subtracted.
     HAS_DELAYED,
-    /// 1: sleeping tasks may stay queued, and [`RQ_CFS_QUEUED`] less [`RQ_CFS_RUNNABLE`] tells them.
+    /// 1: sleeping tasks may stay queued: [`RQ_CFS_QUEUED`] less [`RQ_CFS_RUNNABLE`] of them.
     HAS_DELAYED_DEQUEUE,
     /// 1: `cfs_rq.throttled_clock_self_time` exists.
     HAS_THROTTLE_CLOCK,
-    /// 1: the throttle programs keep [`isobar_ebpf::Group::throttle_clock`].
+    /// 1: the throttle programs count [`isobar_ebpf::Group::throttle_clock`].
     HAS_THROTTLE_PROGRAMS,
-    /// 1: PSI is on, so `in_memstall` and `*flags` are kept.
+    /// 1: PSI is on, so the kernel sets `in_memstall` and `*flags`.
     HAS_PSI,
     /// 1: `mark_victim` passes the victim's task, not its pid.
     VICTIM_IS_TASK,
-    /// Waits shorter than this (ns) are not laid at anybody's door.
+    /// Shorter waits (ns) are charged to no aggressor.
     BLAME_FROM,
 );
 
-/// The value of a global; volatile, or the compiler would fold the 0.
+/// The value of a global; volatile, or the compiler would assume 0.
 #[inline(always)]
 pub(crate) fn at(global: &'static u32) -> usize {
     // SAFETY: a reference is readable.
     unsafe { read_volatile(global) as usize }
 }
 
-/// True if a flag is set.
+/// Whether a flag is set.
 #[inline(always)]
 pub(crate) fn has(global: &'static u32) -> bool {
     at(global) != 0
@@ -139,7 +139,7 @@ pub(crate) unsafe fn id(cgroup: Object) -> u64 {
     unsafe { load(load(cgroup, &CGROUP_KN), &KERNFS_ID) }
 }
 
-/// The id of the cgroup above; 0 for the root.
+/// The parent's id; 0 for the root.
 ///
 /// # Safety
 /// `cgroup` is a `cgroup`.
@@ -162,7 +162,7 @@ pub(crate) unsafe fn pid(task: Object) -> u32 {
     unsafe { load(task, &TASK_PID) }
 }
 
-/// Waiters and runner of a group, sleepers that merely stay queued taken off.
+/// Tasks of a group that wait or run, without sleepers that stay queued.
 ///
 /// # Safety
 /// `cfs_rq` is a `cfs_rq`.
@@ -175,7 +175,7 @@ pub(crate) unsafe fn runnable(cfs_rq: Object) -> i32 {
     }
 }
 
-/// True while the group's or an ancestor's quota keeps this queue from running.
+/// Whether the run queue is throttled, by its own group's or an ancestor's quota.
 ///
 /// # Safety
 /// `cfs_rq` is a `cfs_rq`.
@@ -185,7 +185,7 @@ pub(crate) unsafe fn is_throttled(cfs_rq: Object) -> bool {
     unsafe { load::<i32>(cfs_rq, &CFS_RQ_THROTTLE_COUNT) != 0 }
 }
 
-/// Tasks waiting for a CPU, without the one that runs; throttled ones are no part of it.
+/// Tasks that wait for this CPU, without the running one and without throttled ones.
 ///
 /// # Safety
 /// `rq` is a `rq`.

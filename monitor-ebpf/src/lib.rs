@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! What the kernel side and the agent share: the layout of every map value, key and event.
+//! The types that the kernel side and the agent share: every map value, key and event.
 //!
-//! All integers are fixed in width and all padding is spelt out, because one side is compiled for
-//! `bpfel-unknown-none` and the other for the host. Times are nanoseconds of the run queue's clock
-//! unless said otherwise.
+//! All integers have a fixed width and all padding is explicit, because one side is compiled for
+//! `bpfel-unknown-none` and the other for the host. Times are nanoseconds on the run queue's clock
+//! unless stated otherwise.
 #![no_std]
 
-/// Levels of the cgroup tree that one event walks, counted from the task's own cgroup up.
-/// kind in docker nests seven deep; what is deeper is counted in [`Cpu::too_deep`].
+/// Levels of the cgroup tree that one event walks, from the task's own cgroup upwards.
+/// kind in docker nests seven deep; [`Cpu::too_deep`] counts deeper walks.
 pub const LEVELS: usize = 8;
 
 /// Buckets of a wait histogram: bucket 0 is below 1,024 ns, bucket `i` starts at `2^(9+i)` ns.
 pub const BUCKETS: usize = 32;
 
-/// Slices remembered per CPU for the question who ran while somebody waited.
+/// Slices kept per CPU to find out which cgroups ran during a wait.
 pub const SLICES: usize = 8;
 
-/// The pseudo cgroup under which the node's own memory stall is kept. No directory has inode 1 but
-/// the root, which has no memory stall of its own.
+/// Key of the node's own memory stall. Only the root cgroup has inode 1, and it has no memory stall
+/// of its own.
 pub const NODE: u64 = 1;
 
-/// Bytes of a cgroup path that a birth or death carries, the terminating zero included.
+/// Bytes of a cgroup path in an [`Event`], the terminating zero included.
 pub const PATH: usize = 256;
 
-/// Bytes of a caller's symbol name that are compared with a [`Pattern`].
+/// Bytes of a caller's symbol that a [`Pattern`] compares.
 pub const SYMBOL: usize = 32;
 
-/// Patterns that the agent may write.
+/// Capacity of the map of patterns.
 pub const PATTERNS: u32 = 32;
 
 /// One cgroup on one CPU: run-queue wait, IO wait and the union of contention.
@@ -35,52 +35,52 @@ pub const PATTERNS: u32 = 32;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Group {
-    /// When this group was last looked at.
+    /// The group's last event on this CPU.
     pub last: u64,
-    /// 1 if somebody of this group was left waiting at `last`.
+    /// 1 if a task of this group was left waiting at `last`.
     pub waiting: u64,
-    /// The one span before `gap_end` in which a waiter may have been overlooked: see `union.rs`.
+    /// Start of the one interval in which a waiting task may not be counted: see `union.rs`.
     pub gap_start: u64,
-    /// End of that span.
+    /// End of that interval.
     pub gap_end: u64,
-    /// Union of contention, what was counted level by level.
+    /// Union of contention, the part that is counted level by level.
     pub slow: u64,
-    /// Union of contention of this group's own tasks in times when nobody else waited: belongs to
-    /// every ancestor too, and the agent adds it there.
+    /// Union of contention of this group's own tasks while no other task waited: belongs to every
+    /// ancestor too, and the agent adds it there.
     pub fast: u64,
     /// Run time of this group's own tasks: belongs to every ancestor too.
     pub run: u64,
-    /// Time in `run` of this group or below and in `slow` at once.
+    /// Time that is both in `run` of this group or a descendant and in `slow`.
     pub both: u64,
-    /// Time in `run` and in `fast` at once: belongs to every ancestor too.
+    /// Time that is both in `run` and in `fast`: belongs to every ancestor too.
     pub fast_both: u64,
-    /// Where the cpu controller is on cgroup v1: the queue whose throttle clock was last read.
+    /// With the cpu controller on cgroup v1: the run queue whose throttle clock was last read.
     pub throttle_queue: u64,
-    /// The throttle clock at the last look, plus one; 0 is never.
+    /// The throttle clock when last read, plus one; 0 if never read.
     pub throttle_seen: u64,
-    /// When the last throttling ended.
+    /// End of the last throttling.
     pub throttle_end: u64,
-    /// How long it was.
+    /// Length of the last throttling.
     pub throttle_length: u64,
-    /// A throttle clock and its moment, one to two seconds back: tells the rate of older waits.
+    /// A reading of the throttle clock one to two seconds old: gives its rate during older waits.
     pub anchor: Anchor,
-    /// The anchor to come.
+    /// The next `anchor`.
     pub next_anchor: Anchor,
-    /// Kernels without a throttle clock of their own: time throttled, kept by the fentry programs.
+    /// On kernels without a throttle clock: throttled time, counted by the fentry programs.
     pub throttle_clock: u64,
-    /// Since when throttled; 0 if not.
+    /// Start of the current throttling; 0 if none.
     pub throttle_open: u64,
-    /// Throttled ancestors, itself included.
+    /// Number of throttled levels: this group and its ancestors.
     pub throttle_depth: u32,
-    /// How many levels up the quota lay when a throttled task left the CPU, plus one; 0 once used.
+    /// Levels from this group up to the quota, when a throttled task left the CPU, plus one; 0 once
+    /// used.
     pub throttle_mark: u32,
-    /// How many levels up the quota of the last throttling lay.
+    /// Levels from this group up to the quota of the last throttling.
     pub throttle_level: u32,
-    /// Padding.
     pub pad: u32,
     /// Task time on the run queue.
     pub wait: u64,
-    /// Of `wait`: held back by a quota, by how many levels up that quota lies; 0 is its own.
+    /// The part of `wait` that was throttled, by the levels up to the quota; 0 is its own quota.
     pub throttled: [u64; LEVELS],
     /// Number of waits.
     pub n_waits: u64,
@@ -88,9 +88,9 @@ pub struct Group {
     pub io: u64,
     /// Number of IO waits.
     pub n_io: u64,
-    /// The cgroup above; 0 on the CPUs that did not create the entry.
+    /// The parent cgroup; 0 on the CPUs that did not create the entry.
     pub parent: u64,
-    /// Waits by length, throttling taken out.
+    /// Waits by length without throttled time.
     pub histogram: [u32; BUCKETS],
 }
 
@@ -98,9 +98,7 @@ pub struct Group {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Anchor {
-    /// When.
     pub at: u64,
-    /// What it said.
     pub clock: u64,
 }
 
@@ -108,50 +106,50 @@ pub struct Anchor {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// When the waiters were last counted.
+    /// When waiting tasks were last counted.
     pub last: u64,
     /// The last context switch.
     pub last_switch: u64,
     /// Tasks left waiting at `last`.
     pub waiters: u64,
-    /// The last moment at which nobody waited.
-    pub nobody: u64,
-    /// Time in which somebody waited.
+    /// The last time at which no task waited.
+    pub uncontended_at: u64,
+    /// Time in which at least one task waited.
     pub contention: u64,
-    /// Time in which somebody ran, waited, or slept for IO: PSI's weight of a CPU.
+    /// Time in which at least one task ran, waited, or slept for IO: PSI's weight of a CPU.
     pub nonidle: u64,
     /// 1 if the idle task runs.
     pub idle: u64,
-    /// Tasks asleep for IO when the idle task came on.
+    /// `nr_iowait` when the idle task was picked.
     pub iowait: u64,
     /// The group whose run time is in `pending_run`.
     pub pending_group: u64,
     /// Run time not yet added to its group.
     pub pending_run: u64,
-    /// The group of the task that runs; 0 for the idle task.
+    /// The group of the running task; 0 for the idle task.
     pub current: u64,
     /// Context switches.
     pub switches: u64,
-    /// Wait stamps that could not be true.
+    /// Tasks whose `last_queued` was left over from an earlier wait.
     pub stale_stamps: u64,
-    /// Waits of cgroups for which there was no room.
+    /// Waits lost because the map of groups was full.
     pub lost_groups: u64,
-    /// Aggressor pairs for which there was no room.
+    /// Waits charged to no aggressor because the matrix was full.
     pub lost_pairs: u64,
-    /// IO waits for which there was no room.
+    /// IO waits lost because the map of sleepers was full.
     pub lost_io: u64,
-    /// Memory stalls for which there was no room.
+    /// Memory stalls lost because a map was full.
     pub lost_stalls: u64,
-    /// Events that the ring buffer could not take.
+    /// Events lost because the ring buffer was full.
     pub lost_events: u64,
-    /// Walks that stopped at [`LEVELS`].
+    /// Walks cut off at [`LEVELS`].
     pub too_deep: u64,
-    /// The newest of `slices`; only its low bits are an index.
+    /// Number of the newest slice; its low bits index `slices`.
     pub slice: u64,
-    /// Who ran here last.
+    /// The cgroups that ran here last.
     pub slices: [Slice; SLICES],
-    /// The run queues above the task that left, by depth: what it shares with the next is
-    /// handled once. Used within one event only.
+    /// The run queues of the task that left and its ancestors, by depth: levels shared with the
+    /// next task are handled once. Used within one event only.
     pub chain: [u64; LEVELS],
 }
 
@@ -159,19 +157,19 @@ pub struct Cpu {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// Whose; 0 is the idle task.
+    /// 0 is the idle task.
     pub cgroup: u64,
-    /// When it ended; it began where the one before ended.
+    /// It started at the end of the slice before.
     pub end: u64,
 }
 
-/// Key of the aggressor matrix; its value is a time.
+/// Key of the aggressor matrix; the value is the time that the victim waited, ns.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
-    /// Who waited.
+    /// The cgroup that waited.
     pub victim: u64,
-    /// Who ran.
+    /// The cgroup that ran meanwhile.
     pub aggressor: u64,
 }
 
@@ -184,11 +182,11 @@ pub enum Cause {
     OwnLimit = 0,
     /// `memory.high` of its own cgroup.
     OwnHigh = 1,
-    /// A limit above that is no allocatable limit.
+    /// An ancestor's limit that is not the node's allocatable.
     AncestorLimit = 2,
-    /// A limit above that is one.
+    /// An ancestor's limit that is the node's allocatable.
     AllocatableLimit = 3,
-    /// A limit; whose is not known.
+    /// A limit of an unknown cgroup.
     SomeLimit = 4,
     /// The page allocator's direct reclaim.
     Global = 5,
@@ -204,63 +202,62 @@ pub enum Cause {
     Other = 10,
 }
 
-/// Positions of a cause's table: a power of two, so that a mask proves an index to be inside.
+/// Length of a table by cause: a power of two, so that a mask bounds an index for the verifier.
 pub const SLOTS: usize = 16;
-/// [`Memory::unions`]: one position a cause; this one is any cause but kernel threads,
+/// Index into [`Memory::unions`] besides the causes: any cause except kernel threads.
 pub const ANY: usize = SLOTS - 2;
-/// and this one is shortage of the node or its allocatable.
+/// Index into [`Memory::unions`]: shortage of the node or of its allocatable.
 pub const SHORTAGE: usize = SLOTS - 1;
 
 /// One scope's memory stall. Cost: 512 bytes per cgroup that ever stalled.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Wall time.
+    /// Wall time, by cause.
     pub unions: [Open; SLOTS],
-    /// Task time by cause, of this cgroup's own tasks (of all, for [`NODE`]).
+    /// Task time by cause, of this cgroup's own tasks; for [`NODE`] of all tasks.
     pub time: [u64; SLOTS],
     /// Stalls by cause.
     pub count: [u64; SLOTS],
 }
 
-/// A union of intervals in sum form: `sum` has lost the time at which the first opened and gained
-/// that at which the last closed, so that no interval is lost when a close on one CPU races with
-/// an open on another. While `open` is not 0, the time now is still to be added.
+/// A union of intervals as a sum: the start of the first open interval was subtracted and the end
+/// of the last was added, so that no interval is lost when a close on one CPU races with an open on
+/// another. While `open` is above 0, the time now must be added.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Open {
-    /// Intervals open.
+    /// Number of open intervals; -1 after two CPUs closed the last one at once.
     pub open: u64,
     /// Wrapping sum, `CLOCK_MONOTONIC`.
     pub sum: u64,
 }
 
-/// A stall that has begun, by thread. Cost: 88 bytes and a bucket, preallocated.
+/// A thread's current stall. Cost: 88 bytes and a bucket, preallocated.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stall {
-    /// Since when, `CLOCK_MONOTONIC`.
+    /// `CLOCK_MONOTONIC`.
     pub start: u64,
     /// A [`Cause`].
     pub cause: u32,
-    /// With PSI switched off, how often it was entered.
+    /// With PSI off: number of nested entries.
     pub depth: u32,
-    /// The scopes that were opened for it, [`NODE`] first; 0 ends the list. Where there was no room
-    /// for one, all bits are set.
+    /// The scopes whose unions it opened, [`NODE`] first; 0 ends the list. A scope that found the
+    /// map full has all bits set.
     pub scopes: [u64; LEVELS + 1],
 }
 
-/// Which callers of `psi_memstall_enter` mean which cause: the first pattern that fits.
+/// Callers of `psi_memstall_enter` that mean one cause. The first pattern that matches counts.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pattern {
     /// The symbol's beginning.
     pub bytes: [u64; SYMBOL / 8],
-    /// Which of its bytes count.
+    /// 0xff for each byte that is compared.
     pub mask: [u64; SYMBOL / 8],
     /// A [`Cause`], plus one; 0 is no pattern.
     pub cause: u32,
-    /// Padding.
     pub pad: u32,
 }
 
@@ -268,41 +265,39 @@ pub struct Pattern {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// Its symbol.
     pub symbol: [u64; SYMBOL / 8],
     /// A [`Cause`].
     pub cause: u32,
-    /// Padding.
     pub pad: u32,
 }
 
-/// Something rare that the agent learns at once.
+/// A rare event.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When, `CLOCK_BOOTTIME`.
+    /// `CLOCK_BOOTTIME`.
     pub at: u64,
-    /// The cgroup that was born, died, or loses a process.
+    /// The cgroup that was created or removed, or whose process is killed.
     pub cgroup: u64,
     /// OOM: the cgroup whose limit was reached, 0 for the node.
     pub limit: u64,
-    /// OOM: the cgroup whose allocation asked.
+    /// OOM: the cgroup whose allocation failed.
     pub trigger: u64,
-    /// OOM: the process that dies.
+    /// OOM: the process that is killed.
     pub pid: u32,
-    /// [`BORN`], [`DIED`], [`OOM`] or [`OOM_LIMIT_KNOWN`].
+    /// [`CREATED`], [`REMOVED`], [`OOM`] or [`OOM_LIMIT_KNOWN`].
     pub kind: u32,
-    /// Birth and death: the path below the mount, zero-terminated.
+    /// Creation and removal: the path below the mount, zero-terminated.
     pub path: [u8; PATH],
 }
 
-/// [`Event::kind`]: a cgroup was made.
-pub const BORN: u32 = 1;
+/// [`Event::kind`]: a cgroup was created.
+pub const CREATED: u32 = 1;
 /// [`Event::kind`]: a cgroup was removed.
-pub const DIED: u32 = 2;
-/// [`Event::kind`]: a process was picked by the OOM killer; whose limit is not known.
+pub const REMOVED: u32 = 2;
+/// [`Event::kind`]: the OOM killer picked a process; the limit is unknown.
 pub const OOM: u32 = 3;
-/// [`Event::kind`]: a process was picked by the OOM killer; `limit` is known.
+/// [`Event::kind`]: the OOM killer picked a process; `limit` is set.
 pub const OOM_LIMIT_KNOWN: u32 = 4;
 
 const _: () = {
@@ -314,7 +309,7 @@ const _: () = {
     assert!(size_of::<Event>() == 296);
 };
 
-/// What the agent may read out of a map byte for byte.
+/// Types that the agent may read from a map byte by byte.
 #[cfg(not(target_arch = "bpf"))]
 mod pod {
     use super::{Caller, Cpu, Group, Memory, Pair, Pattern, Stall};

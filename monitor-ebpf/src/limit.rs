@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Whose limit it is that a task stalls for: its own cgroup's, the node's allocatable, or another
-//! above.
+//! Which limit a task stalls for: its own cgroup's, the node's allocatable, or another ancestor's.
 
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::bpf_get_current_task_btf;
@@ -10,8 +9,8 @@ use isobar_ebpf::Cause;
 use crate::layout::{CSS_SET_MEMORY, MEMCG_HIGH, MEMCG_USAGE, Object, TASK_CGROUPS, at, load};
 use crate::maps::ALLOCATABLE;
 
-/// The memory cgroup that the current task is charged to: not its own directory where the memory
-/// controller is not enabled all the way down.
+/// The memory cgroup that the current task is charged to: an ancestor of its cgroup where the
+/// memory controller is not enabled all the way down.
 #[inline(always)]
 pub(crate) unsafe fn own_css() -> Object {
     // SAFETY: `current` is a `task_struct`; member types as named.
@@ -21,9 +20,9 @@ pub(crate) unsafe fn own_css() -> Object {
     }
 }
 
-/// A limit above the task's own cgroup.
+/// The cause of a stall for an ancestor's limit.
 #[inline(always)]
-pub(crate) fn above(limit: u64) -> Cause {
+pub(crate) fn ancestor_limit(limit: u64) -> Cause {
     if ALLOCATABLE.get_ptr(limit).is_some() {
         Cause::AllocatableLimit
     } else {
@@ -31,10 +30,11 @@ pub(crate) fn above(limit: u64) -> Cause {
     }
 }
 
-/// A task is put to sleep for `memory.high`: its own, if that is exceeded, else one above.
+/// The cause of a stall for `memory.high`: its own cgroup's if that is exceeded, else an
+/// ancestor's.
 #[inline(always)]
-pub(crate) unsafe fn whose_high() -> Cause {
-    // SAFETY: a css is the first member of its `mem_cgroup`; a failed read blames its own.
+pub(crate) unsafe fn high_limit() -> Cause {
+    // SAFETY: a css is the first member of its `mem_cgroup`; a failed read means its own limit.
     unsafe {
         let memcg = own_css();
         let usage = bpf_probe_read_kernel(memcg.add(at(&MEMCG_USAGE)).cast::<u64>());

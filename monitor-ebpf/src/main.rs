@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! The kernel side: one object, loaded as it is on every kernel from 6.1 on.
+//! The kernel side: one object for every kernel from 6.1 on.
 //!
-//! One file per thing that the kernel does:
-//! - `switch`: a CPU goes from one task to the next. Run-queue wait, IO wait, who ran meanwhile.
-//! - `union`: wall time in which somebody waited, per CPU and for every cgroup level.
-//! - `throttle`: quotas. What of a wait is nobody else's fault.
-//! - `stall`: memory stalls by cause. `reclaim`, `limit`: whose limit, and the way without fentry.
-//! - `rare`: OOM kills, births and deaths of cgroups, exits.
+//! One file per activity of the kernel:
+//! - `switch`: context switches. Run-queue wait, IO wait, which cgroups ran during a wait.
+//! - `union`: wall time in which at least one task waited, per CPU and per cgroup level.
+//! - `throttle`: quotas. Which part of a wait was throttled.
+//! - `stall`: memory stalls by cause. `limit`: which cgroup's limit. `reclaim`: stalls without
+//!   fentry.
+//! - `rare`: OOM kills, creation and removal of cgroups, exits.
 //!
-//! `layout` knows where the running kernel keeps its members, `maps` is all that is shared.
+//! `layout` has the member offsets of the running kernel, `maps` the maps that programs share.
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
@@ -29,7 +30,7 @@ mod union;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 
-/// Does nothing: attached alone it shows what any attached program costs on this machine.
+/// Does nothing: shows what any attached program costs on this machine.
 #[btf_tracepoint(function = "sched_switch")]
 pub(crate) fn empty(_: BtfTracePointContext) -> i32 {
     0
@@ -37,7 +38,7 @@ pub(crate) fn empty(_: BtfTracePointContext) -> i32 {
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    // Never reached: the verifier proves that every loop ends, and this one would not.
+    // Never reached: the verifier would reject this endless loop.
     loop {}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! All maps, and the few operations on them that more than one program needs.
-//! Sizes are the defaults; the agent may change those of the hashes before loading.
+//! All maps, and the operations that more than one program needs.
+//! Sizes are defaults; the agent sets those of the hash maps before loading.
 
 use core::ffi::c_void;
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
@@ -14,7 +14,7 @@ use isobar_ebpf::{Caller, Cpu, Event, Group, Memory, PATTERNS, Pair, Pattern, St
 
 use crate::layout::{Object, id, parent_id};
 
-/// 400 bytes per entry and possible CPU, allocated as cgroups first wait.
+/// 400 bytes per entry and possible CPU, allocated when a cgroup first waits.
 #[map]
 pub(crate) static GROUPS: PerCpuHashMap<u64, Group> =
     PerCpuHashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
@@ -23,11 +23,11 @@ pub(crate) static GROUPS: PerCpuHashMap<u64, Group> =
 #[map]
 pub(crate) static CPUS: PerCpuArray<Cpu> = PerCpuArray::with_max_entries(1, 0);
 
-/// 16 bytes of key, 8 of value, allocated as pairs meet: about 1 MiB when full.
+/// 16 bytes of key and 8 of value, allocated for each new pair: about 1 MiB when full.
 #[map]
 pub(crate) static MATRIX: HashMap<Pair, u64> = HashMap::with_max_entries(16384, BPF_F_NO_PREALLOC);
 
-/// 512 bytes per entry, allocated as cgroups first stall.
+/// 512 bytes per entry, allocated when a cgroup first stalls.
 #[map]
 pub(crate) static MEMORY: HashMap<u64, Memory> = HashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
 
@@ -35,15 +35,15 @@ pub(crate) static MEMORY: HashMap<u64, Memory> = HashMap::with_max_entries(4096,
 #[map]
 pub(crate) static STALLS: HashMap<u32, Stall> = HashMap::with_max_entries(8192, 0);
 
-/// Threads asleep for IO and since when: preallocated, about 0.5 MiB.
+/// Threads asleep for IO, and the time at which they fell asleep: preallocated, about 0.5 MiB.
 #[map]
 pub(crate) static IO_SLEEPERS: HashMap<u32, u64> = HashMap::with_max_entries(8192, 0);
 
-/// Callers of `psi_memstall_enter` met so far: at most 64 x 40 bytes.
+/// Callers of `psi_memstall_enter` seen so far: at most 64 x 40 bytes.
 #[map]
 pub(crate) static CALLERS: HashMap<u64, Caller> = HashMap::with_max_entries(64, BPF_F_NO_PREALLOC);
 
-/// What the agent knows of callers: 32 x 72 bytes.
+/// The patterns by which the agent recognises callers: 32 x 72 bytes.
 #[map]
 pub(crate) static CALLER_PATTERNS: Array<Pattern> = Array::with_max_entries(PATTERNS, 0);
 
@@ -51,21 +51,21 @@ pub(crate) static CALLER_PATTERNS: Array<Pattern> = Array::with_max_entries(PATT
 #[map]
 pub(crate) static ALLOCATABLE: HashMap<u64, u8> = HashMap::with_max_entries(64, BPF_F_NO_PREALLOC);
 
-/// Whose limit the OOM killer was called for, by the thread that called it.
+/// The cgroup for whose limit a thread called the OOM killer.
 #[map]
 pub(crate) static OOM_LIMITS: LruHashMap<u32, u64> = LruHashMap::with_max_entries(64, 0);
 
-/// Rare events: 512 KiB, some 1,700 births of cgroups within a second.
+/// Rare events: 512 KiB, room for some 1,700 new cgroups within a second.
 #[map]
 pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(512 * 1024, 0);
 
-/// A zero of each large value, which would not fit on the stack.
+/// Zeros of the large values, which do not fit on the stack.
 #[map]
 static ZERO_GROUP: Array<Group> = Array::with_max_entries(1, 0);
 #[map]
 static ZERO_MEMORY: Array<Memory> = Array::with_max_entries(1, 0);
 
-/// This CPU's entry for a cgroup, made on first sight; `None` if there is no room.
+/// This CPU's entry for a cgroup, created if missing; `None` if the map is full.
 #[inline(always)]
 pub(crate) fn group_by_id(key: u64) -> Option<*mut Group> {
     if let Some(found) = GROUPS.get_ptr_mut(key) {
@@ -77,13 +77,13 @@ pub(crate) fn group_by_id(key: u64) -> Option<*mut Group> {
     GROUPS.get_ptr_mut(key)
 }
 
-/// The same for a cgroup at hand, noting the one above: the agent may never see its directory.
+/// As [`group_by_id`]; also stores the parent, because the agent may never see the directory.
 ///
 /// # Safety
 /// `cgroup` is a `cgroup`.
 #[inline(always)]
 pub(crate) unsafe fn group(cgroup: Object) -> Option<*mut Group> {
-    // SAFETY: as the caller says; only this CPU writes its own value.
+    // SAFETY: the caller guarantees it; only this CPU writes its own value.
     unsafe {
         let found = group_by_id(id(cgroup))?;
         if (*found).n_waits == 0 {
@@ -93,8 +93,8 @@ pub(crate) unsafe fn group(cgroup: Object) -> Option<*mut Group> {
     }
 }
 
-/// Another CPU's entry for a cgroup. The caller holds that CPU's run queue lock, which every
-/// writer of the value holds: so no update is lost.
+/// Another CPU's entry for a cgroup. The caller holds that CPU's run queue lock, as every writer of
+/// the value does, so no update is lost.
 #[inline(always)]
 pub(crate) fn group_on(cpu: u32, key: u64) -> Option<*mut Group> {
     // SAFETY: the map and key outlive the call. Helper 195, Linux 5.19+.
@@ -123,7 +123,7 @@ pub(crate) fn cpu_on(cpu: u32) -> Option<*mut Cpu> {
     if found.is_null() { None } else { Some(found.cast()) }
 }
 
-/// A scope's memory stall, made on first sight.
+/// A scope's memory stall, created if missing; `None` if the map is full.
 #[inline(always)]
 pub(crate) fn memory(scope: u64) -> Option<*mut Memory> {
     if let Some(found) = MEMORY.get_ptr_mut(scope) {
@@ -135,17 +135,17 @@ pub(crate) fn memory(scope: u64) -> Option<*mut Memory> {
     MEMORY.get_ptr_mut(scope)
 }
 
-/// Adds to a shared counter and returns what it was.
+/// Adds to a shared counter and returns its former value.
 ///
 /// # Safety
 /// `counter` points into a map value.
 #[inline(always)]
 pub(crate) unsafe fn fetch_add(counter: *mut u64, n: u64) -> u64 {
-    // SAFETY: as the caller says; BPF_FETCH needs `-C target-cpu=v3`.
+    // SAFETY: the caller guarantees it; BPF_FETCH needs `-C target-cpu=v3`.
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, n) }
 }
 
-/// Adds to the time that `victim` waited while `aggressor` ran; false if there is no room.
+/// Adds to the time that `victim` waited while `aggressor` ran; false if the matrix is full.
 #[inline(always)]
 pub(crate) fn blame(victim: u64, aggressor: u64, time: u64) -> bool {
     let pair = Pair { victim, aggressor };
@@ -157,29 +157,29 @@ pub(crate) fn blame(victim: u64, aggressor: u64, time: u64) -> bool {
     MATRIX.insert(pair, time, BPF_NOEXIST.into()).is_ok()
 }
 
-/// Whether the agent is to hear of an event at once: an OOM kill cannot wait, and a node on which
-/// cgroups come and go all the time must not keep the agent awake.
+/// Whether an event wakes the agent: an OOM kill is urgent, but a node that creates and removes
+/// cgroups all the time must not keep the agent awake.
 #[derive(Clone, Copy)]
-pub(crate) enum Haste {
-    AtOnce,
-    WithTheNextTick,
+pub(crate) enum Wakeup {
+    Now,
+    NextTick,
 }
 
-/// Sends an event, or counts it as lost. `fill` writes what is particular to it.
+/// Sends an event that `fill` writes, or counts it as lost.
 #[inline(always)]
-pub(crate) fn send(haste: Haste, fill: impl FnOnce(*mut Event)) {
+pub(crate) fn send(wakeup: Wakeup, fill: impl FnOnce(*mut Event)) {
     if let Some(mut slot) = EVENTS.reserve::<Event>(0) {
         fill(slot.as_mut_ptr());
-        slot.submit(match haste {
-            Haste::AtOnce => BPF_RB_FORCE_WAKEUP.into(),
-            Haste::WithTheNextTick => BPF_RB_NO_WAKEUP.into(),
+        slot.submit(match wakeup {
+            Wakeup::Now => BPF_RB_FORCE_WAKEUP.into(),
+            Wakeup::NextTick => BPF_RB_NO_WAKEUP.into(),
         });
     } else {
         count_lost(|cpu| &raw mut cpu.lost_events);
     }
 }
 
-/// Counts something lost on this CPU.
+/// Increments a counter of losses on this CPU.
 #[inline(always)]
 pub(crate) fn count_lost(which: impl FnOnce(&mut Cpu) -> *mut u64) {
     if let Some(cpu) = CPUS.get_ptr_mut(0) {

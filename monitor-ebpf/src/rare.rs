@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Rare events, each of which the agent learns at once: OOM kills with the three cgroups that they
-//! involve, births and deaths of cgroups. And exits, which tidy up.
+//! Rare events: OOM kills with the three cgroups that they involve, creation and removal of
+//! cgroups, and clean-up after threads that exit.
 
 use core::ptr::write_volatile;
 
@@ -11,19 +11,19 @@ use aya_ebpf::helpers::generated::{bpf_ktime_get_boot_ns, bpf_probe_read_kernel_
 use aya_ebpf::macros::{btf_tracepoint, fentry};
 use aya_ebpf::programs::{BtfTracePointContext, FEntryContext};
 use aya_log_ebpf::warn;
-use isobar_ebpf::{BORN, DIED, Event, OOM, OOM_LIMIT_KNOWN, PATH};
+use isobar_ebpf::{CREATED, Event, OOM, OOM_LIMIT_KNOWN, PATH, REMOVED};
 
 use crate::layout::{
     CGROUP_ROOT, CGROUP_ROOT_HIERARCHY, MEMCG_CSS_CGROUP, OOM_MEMCG, Object, VICTIM_IS_TASK,
     cgroup_of_task, has, id, load, pid,
 };
-use crate::maps::{Haste, OOM_LIMITS, send};
+use crate::maps::{IO_SLEEPERS, OOM_LIMITS, Wakeup, send};
 use crate::stall::{end, thread};
 
-/// `out_of_memory(oc)`: the OOM killer is called, for one cgroup's limit or for the node.
+/// `out_of_memory(oc)`: a task calls the OOM killer, for one cgroup's limit or for the node.
 #[fentry(function = "out_of_memory")]
 pub(crate) fn out_of_memory(ctx: FEntryContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
+    // SAFETY: the argument types are those in BTF.
     unsafe {
         let memcg: Object = load(ctx.arg(0), &OOM_MEMCG);
         let limit = if memcg.is_null() { 0 } else { id(load(memcg, &MEMCG_CSS_CGROUP)) };
@@ -32,30 +32,30 @@ pub(crate) fn out_of_memory(ctx: FEntryContext) -> i32 {
     0
 }
 
-/// `mark_victim(task, uid)`, before 6.10 `mark_victim(pid)` unless backported: who dies. The
-/// current task is the one whose allocation asked, not the victim.
+/// `mark_victim(task, uid)`, before 6.10 `mark_victim(pid)` unless backported: the OOM killer
+/// picked a victim. The current task is the one whose allocation failed, not the victim.
 #[btf_tracepoint(function = "mark_victim")]
 pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says; the branch not taken is never verified.
+    // SAFETY: the argument types are those in BTF; the branch not taken is not verified.
     let (victim, victim_pid) = unsafe {
         if has(&VICTIM_IS_TASK) {
             let task: Object = ctx.arg(0);
             (id(cgroup_of_task(task)), pid(task))
         } else {
-            // Whose process it is, the agent finds out by pid.
+            // The agent finds the victim's cgroup by its pid.
             (0, ctx.arg::<i32>(0) as u32)
         }
     };
-    let asking = thread();
+    let caller = thread();
     // SAFETY: a map value.
-    let limit = OOM_LIMITS.get_ptr(asking).map(|limit| unsafe { *limit });
-    let _ = OOM_LIMITS.remove(asking);
+    let limit = OOM_LIMITS.get_ptr(caller).map(|limit| unsafe { *limit });
+    let _ = OOM_LIMITS.remove(caller);
     warn!(&ctx, "oom kill of pid {} in cgroup {}", victim_pid, victim);
     // SAFETY: a helper without arguments.
     let trigger = unsafe { bpf_get_current_cgroup_id() };
     let kind = if limit.is_some() { OOM_LIMIT_KNOWN } else { OOM };
-    send(Haste::AtOnce, |event| {
-        // SAFETY: the slot is ours until it is submitted.
+    send(Wakeup::Now, |event| {
+        // SAFETY: the slot belongs to this program until it is submitted.
         unsafe { head(event, kind, victim, [limit.unwrap_or(0), trigger], victim_pid) };
     });
     0
@@ -64,27 +64,27 @@ pub(crate) fn oom_kill(ctx: BtfTracePointContext) -> i32 {
 /// `cgroup_mkdir(cgroup, path)`.
 #[btf_tracepoint(function = "cgroup_mkdir")]
 pub(crate) fn cgroup_born(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
-    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), BORN) }
+    // SAFETY: the argument types are those in BTF.
+    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), CREATED) }
 }
 
 /// `cgroup_rmdir(cgroup, path)`: no task is left in it.
 #[btf_tracepoint(function = "cgroup_rmdir")]
 pub(crate) fn cgroup_died(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
-    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), DIED) }
+    // SAFETY: the argument types are those in BTF.
+    unsafe { lifecycle(ctx.arg(0), ctx.arg(1), REMOVED) }
 }
 
 #[inline(always)]
 unsafe fn lifecycle(cgroup: Object, path: *const u8, kind: u32) -> i32 {
     // SAFETY: `cgroup` is a `cgroup`; `path` a zero-terminated string in kernel memory.
     unsafe {
-        // 0 is cgroup v2; the others are hierarchies of v1.
+        // 0 is cgroup v2; other hierarchies are v1.
         if load::<u32>(load(cgroup, &CGROUP_ROOT), &CGROUP_ROOT_HIERARCHY) != 0 {
             return 0;
         }
         let key = id(cgroup);
-        send(Haste::WithTheNextTick, |event| {
+        send(Wakeup::NextTick, |event| {
             head(event, kind, key, [0, 0], 0);
             let text = (&raw mut (*event).path).cast();
             // An unreadable path stays empty.
@@ -94,8 +94,8 @@ unsafe fn lifecycle(cgroup: Object, path: *const u8, kind: u32) -> i32 {
     0
 }
 
-/// Everything of an event but its path, which starts empty. Volatile, or LLVM would make a call to
-/// `memset` of the zeros, byte by byte.
+/// Writes an event with an empty path. Volatile, or LLVM would call `memset` for the zeros, byte by
+/// byte.
 #[inline(always)]
 unsafe fn head(
     event: *mut Event,
@@ -116,9 +116,11 @@ unsafe fn head(
     }
 }
 
-/// `sched_process_exit(task)`: a thread whose leave was missed ends its stall at the latest now.
+/// `sched_process_exit(task)`: ends the thread's stall and its sleep for IO, if their end was
+/// missed.
 #[btf_tracepoint(function = "sched_process_exit")]
 pub(crate) fn exit(_: BtfTracePointContext) -> i32 {
     end(thread());
+    let _ = IO_SLEEPERS.remove(thread());
     0
 }

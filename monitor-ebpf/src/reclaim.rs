@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Reclaim: which cgroup must shrink; and, where the kernel refuses fentry, stalls by tracepoint
-//! alone.
+//! Reclaim: which cgroup must shrink; and stalls by tracepoint where the kernel refuses fentry.
 
 use aya_ebpf::helpers::generated::bpf_get_current_task_btf;
 use aya_ebpf::macros::{btf_tracepoint, fentry};
@@ -9,18 +8,18 @@ use aya_ebpf::programs::{BtfTracePointContext, FEntryContext};
 use isobar_ebpf::Cause;
 
 use crate::layout::{CSS_CGROUP, MEMCG_CSS_CGROUP, TASK_FLAGS, id, load};
-use crate::limit::{above, own_css};
+use crate::limit::{ancestor_limit, own_css};
 use crate::maps::STALLS;
 use crate::stall::{begin, change_cause, end, thread};
 
 /// `PF_KTHREAD`, include/linux/sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
-/// `try_to_free_mem_cgroup_pages(memcg, ..)`: the cgroup that must shrink. Called within the stall
-/// whose caller only said that some limit was reached.
+/// `try_to_free_mem_cgroup_pages(memcg, ..)`: the cgroup that must shrink. Called within a stall
+/// whose cause so far is an unknown limit.
 #[fentry(function = "try_to_free_mem_cgroup_pages")]
 pub(crate) fn reclaim_target(ctx: FEntryContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says; a map value of the current task.
+    // SAFETY: the argument types are those in BTF; a map value of the current task.
     unsafe {
         let Some(stall) = STALLS.get_ptr_mut(thread()) else { return 0 };
         let by_high = (*stall).cause == Cause::OwnHigh as u32;
@@ -32,7 +31,7 @@ pub(crate) fn reclaim_target(ctx: FEntryContext) -> i32 {
         let cause = if target == own {
             if by_high { Cause::OwnHigh } else { Cause::OwnLimit }
         } else {
-            above(target)
+            ancestor_limit(target)
         };
         change_cause(stall, cause);
     }
@@ -75,7 +74,7 @@ fn enter(cause: Cause) -> i32 {
     let flags: u32 =
         unsafe { load(bpf_get_current_task_btf().cast::<u8>().cast_const(), &TASK_FLAGS) };
     let pid = thread();
-    // kcompactd waits for nobody; what is nested belongs to the outer.
+    // kcompactd keeps no task waiting; a nested stall belongs to the outer one.
     if flags & KERNEL_THREAD == 0 && STALLS.get_ptr(pid).is_none() {
         begin(pid, cause);
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Memory stalls: exactly what PSI counts (`psi_memstall_enter` to `psi_memstall_leave`), by cause.
+//! Memory stalls by cause: exactly what PSI counts (`psi_memstall_enter` to `psi_memstall_leave`).
 //!
-//! The cause follows from the caller: its symbol is resolved once, in the kernel, and compared
-//! with the agent's patterns, so neither kallsyms nor CAP_SYSLOG is needed. A stall opens the
-//! unions of the node and of every cgroup above the task, and remembers which, so that leaving
-//! closes what entering opened even if the task was moved in between.
+//! The caller gives the cause: its symbol is resolved once, in the kernel, and compared with the
+//! agent's patterns, so neither kallsyms nor CAP_SYSLOG is needed. A stall opens the unions of the
+//! node and of the task's cgroup and its ancestors, and stores which, so that its end closes the
+//! same unions even if the task was moved to another cgroup meanwhile.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -22,20 +22,20 @@ use aya_ebpf::programs::{FEntryContext, FExitContext};
 use isobar_ebpf::{ANY, Caller, Cause, NODE, Open, PATTERNS, SHORTAGE, SLOTS, Stall};
 
 use crate::layout::{HAS_PSI, Object, TASK_IN_MEMSTALL, TASK_IN_MEMSTALL_MASK, at, has, load};
-use crate::limit::whose_high;
+use crate::limit::high_limit;
 use crate::maps::{CALLER_PATTERNS, CALLERS, MEMORY, STALLS, count_lost, fetch_add, memory};
 
-/// Frames above the caller of a traced function: the program, its trampoline, the function.
+/// Stack frames below the caller of a traced function: program, trampoline, function.
 const SKIP: u64 = 3;
-/// In `.rodata`, where `bpf_snprintf` wants its format.
+/// In `.rodata`, where `bpf_snprintf` needs its format.
 #[unsafe(no_mangle)]
 static SYMBOL_FORMAT: [u8; 4] = *b"%ps\0";
-/// In [`Stall::scopes`]: here lay a scope whose unions were not opened. No cgroup has this number.
-const LEFT_OUT: u64 = u64::MAX;
-/// Bytes that `bpf_snprintf` may write: more than are kept.
+/// In [`Stall::scopes`]: a scope whose unions were not opened. No cgroup has this id.
+const NOT_OPENED: u64 = u64::MAX;
+/// Buffer of `bpf_snprintf`; longer than a stored symbol.
 const NAME: usize = 64;
 
-/// The stalling thread.
+/// The current thread's id.
 #[inline(always)]
 pub(crate) fn thread() -> u32 {
     bpf_get_current_pid_tgid() as u32
@@ -53,7 +53,7 @@ pub(crate) fn memstall_enter(ctx: FEntryContext) -> i32 {
             if nested != 0 {
                 return 0;
             }
-            // An entry although the task is in no stall: its leave was missed.
+            // The kernel says that the task was in no stall, so an entry means a missed end.
             end(pid);
         } else if let Some(stall) = STALLS.get_ptr_mut(pid)
             && (*stall).depth > 0
@@ -63,7 +63,7 @@ pub(crate) fn memstall_enter(ctx: FEntryContext) -> i32 {
         }
         let mut cause = caller_cause(&ctx);
         if matches!(cause, Some(Cause::OwnHigh)) {
-            cause = Some(whose_high());
+            cause = Some(high_limit());
         }
         begin(pid, cause.unwrap_or(Cause::Other));
     }
@@ -91,8 +91,8 @@ pub(crate) fn memstall_leave(ctx: FEntryContext) -> i32 {
     0
 }
 
-/// A second chance to see a task leave: the kernel skips a program that is already running on the
-/// CPU, and a preempted one is. A missed leave would hold a union open for ever.
+/// Catches ends that `memstall_leave` missed: the kernel skips a program that already runs on the
+/// CPU, also if it is preempted. A missed end would keep a union open for ever.
 #[fexit(function = "psi_memstall_leave")]
 pub(crate) fn memstall_left(ctx: FExitContext) -> i32 {
     // SAFETY: as in `memstall_leave`.
@@ -104,18 +104,18 @@ pub(crate) fn memstall_left(ctx: FExitContext) -> i32 {
     0
 }
 
-/// `*flags` was set by the outer of two nested stalls.
+/// Whether this stall is nested: the outer one set `*flags`.
 #[inline(always)]
 unsafe fn is_nested(flags: *const u64) -> bool {
-    // SAFETY: a failed read is no nesting.
+    // SAFETY: a failed read counts as not nested.
     matches!(unsafe { bpf_probe_read_kernel(flags) }, Ok(set) if set != 0)
 }
 
-/// Who called the traced function, as a cause; `None` if there is no room for another caller.
+/// The cause that the traced function's caller means; `None` if the map of callers is full.
 #[inline(always)]
 unsafe fn caller_cause(ctx: &FEntryContext) -> Option<Cause> {
     let mut address = 0u64;
-    // SAFETY: the buffers are ours and as large as said.
+    // SAFETY: the buffers are on this stack and of the given size.
     unsafe {
         bpf_get_stack(ctx.as_ptr(), (&raw mut address).cast::<c_void>(), 8, SKIP);
         if let Some(caller) = CALLERS.get_ptr(address) {
@@ -123,7 +123,7 @@ unsafe fn caller_cause(ctx: &FEntryContext) -> Option<Cause> {
         }
         let mut name = MaybeUninit::<[u64; NAME / 8]>::uninit();
         for word in 0..NAME / 8 {
-            // Volatile, or LLVM would make a call to `memset`, byte by byte.
+            // Volatile, or LLVM would call `memset`, byte by byte.
             write_volatile(name.as_mut_ptr().cast::<u64>().add(word), 0);
         }
         let mut name = name.assume_init();
@@ -173,7 +173,7 @@ fn cause(number: u32) -> Cause {
     }
 }
 
-/// Opens a stall of the current task.
+/// Starts a stall of the current task.
 #[inline(always)]
 pub(crate) fn begin(pid: u32, cause: Cause) {
     // SAFETY: helpers without arguments that could go wrong.
@@ -193,7 +193,7 @@ pub(crate) fn begin(pid: u32, cause: Cause) {
         }
         let Some(memory) = memory(scope) else {
             count_lost(|cpu| &raw mut cpu.lost_stalls);
-            leave_out(pid, level);
+            mark_not_opened(pid, level);
             continue;
         };
         // SAFETY: a map value.
@@ -209,17 +209,18 @@ pub(crate) fn begin(pid: u32, cause: Cause) {
     }
 }
 
-/// A scope that there was no room for is not this stall's to close, even if another stall finds
-/// room for it meanwhile.
+/// This stall must not close a scope that it did not open, even if another stall opens it
+/// meanwhile.
 #[inline(always)]
-fn leave_out(pid: u32, level: usize) {
+fn mark_not_opened(pid: u32, level: usize) {
     if let Some(stall) = STALLS.get_ptr_mut(pid) {
         // SAFETY: a map value; `level` counts the same array.
-        unsafe { (&raw mut (*stall).scopes).cast::<u64>().add(level).write(LEFT_OUT) };
+        unsafe { (&raw mut (*stall).scopes).cast::<u64>().add(level).write(NOT_OPENED) };
     }
 }
 
-/// Closes the stall of a thread, if it is in one; whoever removes the entry does the closing.
+/// Ends a thread's stall, if it is in one. Only the caller that removes the entry closes the
+/// unions.
 #[inline(always)]
 pub(crate) fn end(pid: u32) {
     let Some(stall) = STALLS.get_ptr(pid) else { return };
@@ -236,7 +237,7 @@ pub(crate) fn end(pid: u32) {
         if scope == 0 {
             break;
         }
-        if scope == LEFT_OUT {
+        if scope == NOT_OPENED {
             continue;
         }
         leaf = scope;
@@ -258,7 +259,7 @@ pub(crate) fn end(pid: u32) {
     }
 }
 
-/// The current task's stall turns out to have another cause: as if it had from the start.
+/// Changes the cause of the current task's stall from its start on.
 #[inline(always)]
 pub(crate) unsafe fn change_cause(stall: *mut Stall, to: Cause) {
     // SAFETY: a map value of the current task.
@@ -293,7 +294,7 @@ fn is_shortage(cause: u32) -> bool {
     cause == Cause::Global as u32 || cause == Cause::AllocatableLimit as u32
 }
 
-/// See [`Open`] for why this is a sum.
+/// See [`Open`].
 #[inline(always)]
 unsafe fn open(unions: *mut [Open; SLOTS], slot: usize, now: u64) {
     // SAFETY: the caller's slot is masked or a constant.
@@ -305,9 +306,8 @@ unsafe fn open(unions: *mut [Open; SLOTS], slot: usize, now: u64) {
     }
 }
 
-/// What is not open stays closed: the agent drops the entries of cgroups that it cannot see, and one
-/// that is made anew knows nothing of the stalls before. Counted below nothing, it would be open
-/// for ever.
+/// Does nothing if no interval is open: the agent drops the entries of cgroups that it cannot see,
+/// and a new entry knows nothing of earlier stalls. Counting below 0 would keep it open for ever.
 #[inline(always)]
 unsafe fn close(unions: *mut [Open; SLOTS], slot: usize, now: u64) {
     // SAFETY: the caller's slot is masked or a constant.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! `sched_switch(preempt, prev, next, prev_state)`: a CPU goes from one task to the next.
+//! `sched_switch(preempt, prev, next, prev_state)`: a CPU switches from one task to the next.
 //!
-//! The kernel stamps the moment at which a task was queued (`sched_info.last_queued`, on the run
-//! queue's clock) and this tracepoint fires before it clears the stamp, so one program without any
-//! wake-up hook or per-task map tells every wait. All state of a CPU is written under its run
+//! The kernel stores the time at which a task was queued (`sched_info.last_queued`, on the run
+//! queue's clock), and this tracepoint fires before it clears that stamp. So one program measures
+//! every wait, without a wake-up hook or a per-task map. A CPU's state is written under its run
 //! queue's lock, so plain additions are safe.
 
 use aya_ebpf::bindings::BPF_ANY;
@@ -21,19 +21,19 @@ use crate::maps::{CPUS, GROUPS, IO_SLEEPERS, blame, group};
 use crate::throttle;
 use crate::union::levels;
 
-/// What `next` turned out to have waited.
+/// How long `next` waited.
 struct Picked {
-    /// The group that its run queue belongs to.
+    /// The group of its run queue.
     group: u64,
-    /// Since when others kept it waiting: quotas taken out. 0 for the idle task.
+    /// Start of its wait without throttled time. 0 for the idle task.
     queued: u64,
-    /// Somebody else waited too, or a quota was at work.
+    /// Another task waited too, or a quota throttled.
     slow: bool,
 }
 
 #[btf_tracepoint(function = "sched_switch")]
 pub(crate) fn switch(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
+    // SAFETY: the argument types are those in BTF.
     unsafe { switched(ctx.arg(1), ctx.arg(2)) };
     0
 }
@@ -70,7 +70,7 @@ unsafe fn switched(prev: Object, next: Object) {
         }
 
         if waiting == 0 {
-            (*cpu).nobody = now;
+            (*cpu).uncontended_at = now;
         }
         (*cpu).waiters = waiting;
         (*cpu).last = now;
@@ -81,8 +81,8 @@ unsafe fn switched(prev: Object, next: Object) {
     }
 }
 
-/// `prev` leaves the CPU: its run time, a note if a quota is why, and since when it sleeps for IO.
-/// Returns its cgroup.
+/// `prev` leaves the CPU: adds its run time, notes the quota if it is throttled, and the time if it
+/// falls asleep for IO. Returns its cgroup.
 #[inline(always)]
 unsafe fn leave(cpu: *mut Cpu, prev: Object, prev_pid: u32, now: u64, throttled: &mut bool) -> u64 {
     // SAFETY: member types as named.
@@ -113,7 +113,7 @@ unsafe fn leave(cpu: *mut Cpu, prev: Object, prev_pid: u32, now: u64, throttled:
     }
 }
 
-/// The slice of the cgroup that ran until now; slices of the same cgroup in a row are one.
+/// Ends the slice of the cgroup that ran until now; consecutive slices of one cgroup are merged.
 #[inline(always)]
 unsafe fn end_slice(cpu: *mut Cpu, cgroup: u64, now: u64) {
     // SAFETY: a map value; the mask keeps the index inside.
@@ -130,7 +130,8 @@ fn index(slice: u64) -> usize {
     (slice as usize) & (SLICES - 1)
 }
 
-/// `next` comes onto the CPU: how long it waited, for what, and because of whom.
+/// `next` gets the CPU: adds its wait to its cgroup, and charges it to the cgroups that ran
+/// meanwhile.
 #[inline(always)]
 unsafe fn pick(
     cpu: *mut Cpu,
@@ -152,20 +153,23 @@ unsafe fn pick(
         };
         let stamp: u64 = load(next, &TASK_LAST_QUEUED);
         if stamp == 0 {
+            forget_io(next, next_pid);
             return Picked { group: key, queued: 0, slow };
         }
         let stamp = if stamp > now { now } else { stamp };
         let Some(group_entry) = group(above) else {
             (*cpu).lost_groups += 1;
+            forget_io(next, next_pid);
             return Picked { group: key, queued: stamp, slow };
         };
-        if throttle::look(group_entry, next, stamp, now) {
+        if throttle::read_clock(group_entry, next, stamp, now) {
             slow = true;
         }
-        // Nobody waited at the last switch, so nobody can have been queued before it: the stamp is
+        // No task waited at the last switch, so none can have been queued before it: the stamp is
         // left over from an earlier sleep (seen on 6.12: 5.6 s of "wait" after 5.6 s of sleep).
         if !slow && stamp < (*cpu).last_switch {
             (*cpu).stale_stamps += 1;
+            forget_io(next, next_pid);
             return Picked { group: key, queued: now, slow: true };
         }
         let queued = later(stamp, (*group_entry).throttle_end);
@@ -180,6 +184,7 @@ unsafe fn pick(
         let entry = if own_id == key { Some(group_entry) } else { group(own) };
         let Some(entry) = entry else {
             (*cpu).lost_groups += 1;
+            forget_io(next, next_pid);
             return Picked { group: key, queued, slow };
         };
         let throttled = throttle::throttled_since(group_entry, stamp);
@@ -189,7 +194,7 @@ unsafe fn pick(
             wake_from_io(entry, next_pid, stamp);
         }
         if now - queued >= at(&BLAME_FROM) as u64 {
-            blame_runners(cpu, own_id, queued, now);
+            charge_runners(cpu, own_id, queued, now);
         }
         Picked { group: key, queued, slow }
     }
@@ -249,7 +254,8 @@ unsafe fn sleeps_for_io(task: Object) -> bool {
     unsafe { load::<u8>(task, &TASK_IN_IOWAIT) & at(&TASK_IN_IOWAIT_MASK) as u8 != 0 }
 }
 
-/// From falling asleep to being queued again; the run queue's wait is none of it, as in PSI.
+/// IO wait lasts from falling asleep to being queued; the wait on the run queue is not part of it,
+/// as in PSI.
 #[inline(always)]
 unsafe fn wake_from_io(group: *mut Group, next_pid: u32, stamp: u64) {
     // SAFETY: a map value.
@@ -264,10 +270,20 @@ unsafe fn wake_from_io(group: *mut Group, next_pid: u32, stamp: u64) {
     }
 }
 
-/// Lays the wait at the door of those who ran since `queued`, as far as the slices reach back:
-/// at most [`SLICES`], the oldest of which answers for all before it.
+/// Removes the entry of a task whose IO wait cannot be counted: it would stay after the task's end,
+/// and entries that stay fill the map.
 #[inline(always)]
-unsafe fn blame_runners(cpu: *mut Cpu, victim: u64, queued: u64, now: u64) {
+unsafe fn forget_io(next: Object, next_pid: u32) {
+    // SAFETY: the caller guarantees it.
+    if unsafe { sleeps_for_io(next) } {
+        let _ = IO_SLEEPERS.remove(next_pid);
+    }
+}
+
+/// Charges the wait to the cgroups that ran since `queued`. The oldest of the [`SLICES`] is charged
+/// with everything before it.
+#[inline(always)]
+unsafe fn charge_runners(cpu: *mut Cpu, victim: u64, queued: u64, now: u64) {
     // SAFETY: a map value; the mask keeps the index inside.
     unsafe {
         let newest = (*cpu).slice;
@@ -291,7 +307,7 @@ unsafe fn blame_runners(cpu: *mut Cpu, victim: u64, queued: u64, now: u64) {
     }
 }
 
-/// The CPU's own union, and the time in which it was not idle.
+/// Adds to the CPU's union and to its non-idle time.
 #[inline(always)]
 unsafe fn account(cpu: *mut Cpu, waited: u64, queued: u64, now: u64) {
     // SAFETY: a map value.

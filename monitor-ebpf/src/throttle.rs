@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Quotas: what of a wait is no neighbour's fault.
+//! Quotas: which part of a wait was throttled.
 //!
-//! A throttled group has a clock of the time that it was kept from running, by its own quota or
-//! one above. From Linux 6.6 on the kernel keeps it (`cfs_rq.throttled_clock_self_time`, grows at
-//! each unthrottle); before, two fentry programs do, on the callbacks that run once for every
-//! descendant of a throttled group. Either way the clock is looked at when a task of the group is
-//! picked: if it has grown, a throttling has ended since the last look.
+//! A throttle clock counts the time that a group was throttled, by its own quota or an ancestor's.
+//! From Linux 6.6 on the kernel has one (`cfs_rq.throttled_clock_self_time`, which grows at each
+//! unthrottle). Before that two fentry programs count it, on the callbacks that run once for every
+//! descendant of a throttled group. Either way the clock is read when a task of the group is
+//! picked: if it has grown, a throttling has ended since the last reading.
 
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::macros::fentry;
@@ -28,13 +28,13 @@ const ANCHOR: u64 = 1_000_000_000;
 /// A throttling open for longer has lost its end.
 const LOST: u64 = 60_000_000_000;
 
-/// Looks at the throttle clock as a task queued at `queued` is picked; true if it has grown.
+/// Reads the throttle clock when a task queued at `queued` is picked; true if it has grown.
 ///
 /// # Safety
 /// `task` is a `task_struct`, `group` the entry of its queue's group on this CPU.
 #[inline(always)]
-pub(crate) unsafe fn look(group: *mut Group, task: Object, queued: u64, now: u64) -> bool {
-    // SAFETY: as the caller says.
+pub(crate) unsafe fn read_clock(group: *mut Group, task: Object, queued: u64, now: u64) -> bool {
+    // SAFETY: the caller guarantees it.
     unsafe {
         let cfs_rq: Object = load(task, &TASK_CFS_RQ);
         let clock: u64 = if has(&HAS_THROTTLE_CLOCK) {
@@ -45,7 +45,8 @@ pub(crate) unsafe fn look(group: *mut Group, task: Object, queued: u64, now: u64
             return false;
         };
         if !has(&HAS_GROUPS) && (*group).throttle_queue != cfs_rq as u64 {
-            // With cgroup v1, tasks of one v2 cgroup may lie in several groups: another clock.
+            // With cgroup v1, tasks of one v2 cgroup may be in several groups: this is another
+            // clock.
             (*group).throttle_queue = cfs_rq as u64;
             (*group).throttle_seen = clock + 1;
             return false;
@@ -60,23 +61,23 @@ pub(crate) unsafe fn look(group: *mut Group, task: Object, queued: u64, now: u64
         }
         let length = clock + 1 - seen;
         if has(&HAS_THROTTLE_CLOCK) {
-            // It began where the group was last looked at, or where this task came into a group
-            // already throttled: then the end comes out late, but never counts throttled time.
+            // It began at the group's last event, or when this task joined the throttled group.
+            // Then the end is too late, but no throttled time counts as contention.
             let began = later(queued, (*group).last);
             (*group).throttle_end = earlier(now, began + length);
-        } // Else the programs have written the end.
+        } // Else the programs have stored the end.
         (*group).throttle_length = length;
-        (*group).throttle_level = whose(group, task);
+        (*group).throttle_level = quota_level(group, task);
         (*group).throttle_mark = 0;
         move_anchor(group, clock);
         true
     }
 }
 
-/// How many levels up the quota lay: as seen when a task left the CPU throttled. If none was
-/// running then, the group was queued behind others or throttled as it woke: the nearest quota.
+/// Levels up to the quota that throttled, as noted when a task left the CPU. If no task of the
+/// group ran then, it was queued or throttled at wake-up, and the nearest quota is taken.
 #[inline(always)]
-unsafe fn whose(group: *mut Group, task: Object) -> u32 {
+unsafe fn quota_level(group: *mut Group, task: Object) -> u32 {
     // SAFETY: member types as named.
     unsafe {
         let mark = (*group).throttle_mark;
@@ -87,13 +88,13 @@ unsafe fn whose(group: *mut Group, task: Object) -> u32 {
     }
 }
 
-/// Notes whose quota it is as a throttled task leaves the CPU.
+/// Notes which level's quota throttles a task that leaves the CPU.
 ///
 /// # Safety
 /// `task` is of a throttled queue, `group` its entry.
 #[inline(always)]
 pub(crate) unsafe fn mark(group: *mut Group, task: Object) {
-    // SAFETY: an int on some kernels, one bit among others of its byte on others.
+    // SAFETY: an int on some kernels, a bit of a shared byte on others.
     let level = unsafe {
         nearest(task, |queue| {
             load::<u8>(queue, &CFS_RQ_THROTTLED) & at(&CFS_RQ_THROTTLED_MASK) as u8 != 0
@@ -103,16 +104,15 @@ pub(crate) unsafe fn mark(group: *mut Group, task: Object) {
     unsafe { (*group).throttle_mark = level + 1 };
 }
 
-/// How many levels up from the task's own queue the first lies that answers; the topmost looked
-/// at if none does.
+/// Levels from the task's own run queue up to the first that `matches`; the topmost if none does.
 #[inline(always)]
-unsafe fn nearest(task: Object, answers: impl Fn(Object) -> bool) -> u32 {
+unsafe fn nearest(task: Object, matches: impl Fn(Object) -> bool) -> u32 {
     let mut level = 0;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let mut climb = Climb::from(task);
         each_level!('nearest, {
-            if climb.is_at_root() || answers(climb.cfs_rq) {
+            if climb.is_at_root() || matches(climb.cfs_rq) {
                 break 'nearest;
             }
             climb.up();
@@ -122,8 +122,8 @@ unsafe fn nearest(task: Object, answers: impl Fn(Object) -> bool) -> u32 {
     level
 }
 
-/// Remembers readings a second or two old, so that a wait longer than the last throttling can be
-/// split by the rate at which the clock ran.
+/// Keeps a reading one to two seconds old, so that a wait longer than the last throttling can be
+/// split by the rate of the clock.
 #[inline(always)]
 unsafe fn move_anchor(group: *mut Group, clock: u64) {
     // SAFETY: a map value.
@@ -137,10 +137,10 @@ unsafe fn move_anchor(group: *mut Group, clock: u64) {
     }
 }
 
-/// How much of a wait since `queued` the group was throttled.
+/// The throttled part of a wait since `queued`.
 ///
-/// Exact for the last throttling. What a longer wait saw of earlier ones follows from the rate of
-/// the clock since the anchor: one of a hundred throttled threads waits through dozens of periods.
+/// Exact for the last throttling. For earlier ones it is estimated by the rate of the clock since
+/// the anchor: one of a hundred throttled threads waits through dozens of periods.
 #[inline(always)]
 pub(crate) unsafe fn throttled_since(group: *mut Group, queued: u64) -> u64 {
     // SAFETY: a map value.
@@ -166,10 +166,10 @@ pub(crate) unsafe fn throttled_since(group: *mut Group, queued: u64) -> u64 {
     }
 }
 
-/// `tg_throttle_down(tg, rq)`: a group, or one above it, has used up its quota on a CPU.
+/// `tg_throttle_down(tg, rq)`: a group or an ancestor has used up its quota on a CPU.
 #[fentry(function = "tg_throttle_down")]
 pub(crate) fn throttle_down(ctx: FEntryContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
+    // SAFETY: the argument types are those in BTF.
     let Some((group, now)) = (unsafe { throttled_group(&ctx) }) else { return 0 };
     // SAFETY: a map value, written under the run queue lock.
     unsafe {
@@ -183,15 +183,15 @@ pub(crate) fn throttle_down(ctx: FEntryContext) -> i32 {
     0
 }
 
-/// `tg_unthrottle_up(tg, rq)`: the quota is back.
+/// `tg_unthrottle_up(tg, rq)`: the group or ancestor has quota again.
 #[fentry(function = "tg_unthrottle_up")]
 pub(crate) fn throttle_up(ctx: FEntryContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says.
+    // SAFETY: the argument types are those in BTF.
     let Some((group, now)) = (unsafe { throttled_group(&ctx) }) else { return 0 };
     // SAFETY: as above.
     unsafe {
         match (*group).throttle_depth {
-            0 => {} // Throttled since before the program was attached.
+            0 => {} // Throttled before the program was attached.
             1 => {
                 (*group).throttle_depth = 0;
                 (*group).throttle_clock += now - (*group).throttle_open;
@@ -203,8 +203,8 @@ pub(crate) fn throttle_up(ctx: FEntryContext) -> i32 {
     0
 }
 
-/// The group's entry on the queue's CPU (which may be another than this), and the queue's clock.
-/// A group that never ran there has none, and no waiter to account for.
+/// The group's entry on the run queue's CPU (perhaps not this CPU), and the run queue's clock. A
+/// group that never ran there has no entry and no waiting task.
 #[inline(always)]
 unsafe fn throttled_group(ctx: &FEntryContext) -> Option<(*mut Group, u64)> {
     // SAFETY: `tg` is typed; the queue comes as `void *`, so it is read by probe.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Wall time in which at least one task waited for a CPU: per CPU, and for every cgroup level.
+//! Wall time in which at least one task waited for a CPU: per CPU, and per cgroup level.
 //!
-//! The kernel counts the waiters itself (`rq.nr_running`, `cfs_rq.h_nr_*`, throttled tasks taken
-//! off), so looking at each context switch is enough. Once a task of a group waits, the group's
-//! next event on this CPU finds it counted and sets `waiting`, from where on everything is
-//! counted. Only the span in which it was queued may be partly missed, and there is at most one
-//! such span while anybody waits: `gap_start..gap_end`. A task picked later but queued earlier
-//! gives the missing part back. On the fast path nobody waited at the last switch and nobody waits
-//! now, so the span belongs to the picked task alone and may be summed over descendants.
+//! The kernel itself counts waiting tasks (`rq.nr_running`, `cfs_rq.h_nr_*`, without throttled
+//! ones), so it is enough to read the counts at each context switch. When a task of a group starts
+//! to wait, the group's next event on this CPU sets `waiting`, and from then on all time counts.
+//! Only the interval in which the task was queued may be partly missed, and there is at most one
+//! such interval at a time: `gap_start..gap_end`. A task that is picked later but was queued
+//! earlier adds the missing part. On the fast path no task waited at the last switch and none waits
+//! now, so the wait belongs to the picked task alone and may be summed over descendants.
 
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
@@ -24,40 +24,40 @@ use crate::maps::{cpu_on, group_by_id, group_on};
 /// `TASK_ON_RQ_MIGRATING`, kernel/sched/sched.h.
 const MIGRATING: u8 = 2;
 
-/// [`Cpu::chain`]: this level was handled with the task that comes. No run queue lies there.
+/// In [`Cpu::chain`]: this level was handled with the next task. No run queue has this address.
 const SHARED: u64 = 0;
 
-/// [`account`]: the task that left belongs to this level, so the time was run time too.
+/// [`account`]: the task that left belongs to this level, so the time was also run time.
 const RAN: u64 = 1;
-/// [`account`]: somebody of this level is left waiting.
+/// [`account`]: a task of this level is left waiting.
 const WAITING: u64 = 2;
 
-/// Accounts for the time since a level's last event, and notes whether somebody waits now.
+/// Adds the time since a level's last event, and stores whether a task waits now.
 ///
-/// `queued` is since when the picked task of this level waited, 0 if none was picked; `nobody` the
-/// last moment at which nobody waited on this CPU. A global function, which the verifier goes
-/// through once by itself; inlined sixteen times, it gives up on 7.x at a million instructions.
+/// `queued` is the start of the wait of this level's picked task, 0 if none was picked;
+/// `uncontended_at` the last time at which no task waited on this CPU. A global function, which the
+/// verifier checks once; inlined sixteen times, it gives up at a million instructions (7.x).
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn account(key: u64, queued: u64, now: u64, nobody: u64, what: u64) -> u64 {
+extern "C" fn account(key: u64, queued: u64, now: u64, uncontended_at: u64, what: u64) -> u64 {
     let Some(level) = group_by_id(key) else { return 0 };
     // SAFETY: a map value of this CPU.
     unsafe {
         let last = (*level).last;
         let mut add = 0;
-        if (*level).waiting != 0 && last >= nobody {
+        if (*level).waiting != 0 && last >= uncontended_at {
             if now > last {
                 add = now - last;
             }
             if queued != 0 {
-                let from = later(later((*level).gap_start, queued), nobody);
+                let from = later(later((*level).gap_start, queued), uncontended_at);
                 if (*level).gap_end > from {
                     add += (*level).gap_end - from;
                     (*level).gap_end = from;
                 }
             }
         } else {
-            let from = later(last, nobody);
+            let from = later(last, uncontended_at);
             let since = if queued >= from && queued != 0 && queued < now { queued } else { now };
             add = now - since;
             (*level).gap_start = from;
@@ -73,17 +73,17 @@ extern "C" fn account(key: u64, queued: u64, now: u64, nobody: u64, what: u64) -
     0
 }
 
-/// [`WAITING`] if somebody but the task that runs could run and does not.
+/// [`WAITING`] if a task besides the running ones could run and does not.
 #[inline(always)]
 unsafe fn left_waiting(cfs_rq: Object, runs: i32) -> u64 {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { if is_throttled(cfs_rq) || runnable(cfs_rq) <= runs { 0 } else { WAITING } }
 }
 
-/// The levels of both tasks, those that they share once.
+/// Accounts for the levels of both tasks; levels that they share once.
 ///
 /// # Safety
-/// `prev` and `next` are `task_struct`s; `queued` is since when `next` waited, quotas taken out.
+/// `prev` and `next` are `task_struct`s; `queued` is the start of `next`'s unthrottled wait.
 #[inline(always)]
 pub(crate) unsafe fn levels(
     cpu: *mut Cpu,
@@ -95,9 +95,9 @@ pub(crate) unsafe fn levels(
     if !has(&HAS_GROUPS) {
         return;
     }
-    // SAFETY: as the caller says; `cpu` is a map value.
+    // SAFETY: the caller guarantees it; `cpu` is a map value.
     unsafe {
-        let nobody = (*cpu).nobody;
+        let uncontended_at = (*cpu).uncontended_at;
         let mut left_depth = 0;
         if let Some(prev) = prev {
             let mut climb = Climb::from(prev);
@@ -116,14 +116,14 @@ pub(crate) unsafe fn levels(
                 if climb.is_at_root() {
                     break 'coming;
                 }
-                // Slots of depths that `prev` does not reach are left over from earlier events.
+                // Slots deeper than `prev` are left over from earlier events.
                 let ran = climb.depth <= left_depth
                     && (*cpu).chain[climb.slot()] == climb.cfs_rq as u64;
                 if ran {
                     (*cpu).chain[climb.slot()] = SHARED;
                 }
                 let what = left_waiting(climb.cfs_rq, 1) | if ran { RAN } else { 0 };
-                account(id(cgroup_of_queue(climb.cfs_rq)), queued, now, nobody, what);
+                account(id(cgroup_of_queue(climb.cfs_rq)), queued, now, uncontended_at, what);
                 climb.up();
             });
             if !climb.is_at_root() {
@@ -138,18 +138,19 @@ pub(crate) unsafe fn levels(
                     break 'leaving;
                 }
                 let what = left_waiting(climb.cfs_rq, 0) | RAN;
-                account(id(cgroup_of_queue(climb.cfs_rq)), 0, now, nobody, what);
+                account(id(cgroup_of_queue(climb.cfs_rq)), 0, now, uncontended_at, what);
                 climb.up();
             });
         }
     }
 }
 
-/// `sched_migrate_task(p, dest_cpu)`: a waiter is pulled to another CPU. Its old CPU would go on
-/// counting it until the next switch there. Wake-ups on another CPU fire this too and return.
+/// `sched_migrate_task(p, dest_cpu)`: a waiting task moves to another CPU. Without this, its old
+/// CPU would count it until the next switch there. Wake-ups on another CPU fire this too and are
+/// ignored.
 #[btf_tracepoint(function = "sched_migrate_task")]
 pub(crate) fn migrate(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the kernel passes what BTF says; the old run queue's lock is held.
+    // SAFETY: the argument types are those in BTF; the old run queue's lock is held.
     unsafe { leave_cpu(ctx.arg(0)) };
     0
 }
@@ -175,7 +176,7 @@ unsafe fn leave_cpu(task: Object) {
         }
         (*cpu).waiters = waiters(rq, (*cpu).idle != 0);
         if (*cpu).waiters == 0 {
-            (*cpu).nobody = now;
+            (*cpu).uncontended_at = now;
         }
         if !has(&HAS_GROUPS) {
             return;
@@ -192,7 +193,7 @@ unsafe fn leave_cpu(task: Object) {
     }
 }
 
-/// Ends a level's wait if its last waiter has just left.
+/// Ends a level's wait if its last waiting task has just left.
 #[inline(always)]
 unsafe fn close(level: *mut Group, cfs_rq: Object, now: u64) {
     // SAFETY: a map value; `cfs_rq` is a `cfs_rq`.

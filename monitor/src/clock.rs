@@ -1,12 +1,11 @@
-//! The only reader of time. Everybody else is handed a [`Moment`].
+//! The only reader of time. All other code gets a [`Moment`] as an argument.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 
-/// This moment, on both clocks. Costs are measured as differences of `boot`.
-#[must_use]
+/// The current time on both clocks. Costs are measured as differences of `boot`.
 pub fn now() -> Moment {
     Moment {
         boot: nanos(clock_gettime(ClockId::Boottime)),
@@ -14,19 +13,17 @@ pub fn now() -> Moment {
     }
 }
 
-/// `CLOCK_MONOTONIC`: what `bpf_ktime_get_ns` reads, for times that the kernel side left open.
-#[must_use]
+/// `CLOCK_MONOTONIC`, the clock of `bpf_ktime_get_ns`: for intervals that the eBPF programs began.
 pub fn monotonic() -> Nanos {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// CPU time that this process has used since it began: what the agent meters itself by.
-#[must_use]
+/// CPU time that this process has used since it began.
 pub fn used_by_this_process() -> Nanos {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// A clock set before 1970 reads as 1970: the wall clock is for people, nothing is judged by it.
+/// A clock set before 1970 reads as 1970: the wall clock is for people, no decision depends on it.
 fn nanos(time: Timespec) -> Nanos {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let rest = u64::try_from(time.tv_nsec).unwrap_or(0);
@@ -38,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_before_1970_reads_as_1970() {
+    fn nanos_before_1970_is_zero() {
         #[rustfmt::skip]
         let table = [
             // seconds, nanoseconds, want
@@ -53,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boot_clock_never_runs_backwards_and_the_wall_clock_knows_the_century() {
+    fn now_has_monotonic_boot_and_current_wall_time() {
         let (earlier, later) = (now(), now());
         assert!(earlier.boot <= later.boot, "{earlier:?} {later:?}");
         assert!(earlier.wall.0 / Nanos::SECOND.0 > 946_684_800, "{earlier:?}");

@@ -4,7 +4,6 @@ pub mod act;
 pub mod agent;
 pub mod clock;
 pub mod config;
-pub mod outside;
 pub mod record;
 pub mod scenario;
 pub mod serve;

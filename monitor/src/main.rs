@@ -4,20 +4,10 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
-
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(cli::terminal::colours_on_stderr())
-        .with_env_filter(
-            EnvFilter::try_from_env("ISOBAR_LOG").unwrap_or_else(|_| EnvFilter::new("info")),
-        )
-        .init();
-    match cli::dispatch(cli::Cli::parse()) {
+    match cli::run() {
         Ok(code) => code.into(),
-        // Whoever read our output has gone, as `head` does: nothing is wrong.
+        // The reader of the output has closed the pipe, as `head` does: not an error.
         Err(error) if cli::exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}", cli::exit::text_of(&error));

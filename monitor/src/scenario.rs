@@ -1,12 +1,12 @@
-//! A scenario: pods as somebody describes them, what is short, and by which keys to rank.
-//! In: YAML or JSON. Out: a [`Scenario`], or all that is wrong with the file.
+//! A scenario for `isobar rank -f`: pods with their requests and usage, and what is short.
+//! In: YAML or JSON. Out: a [`Scenario`], or everything that is wrong with the file.
 
 use std::collections::BTreeMap;
 
 use jiff::fmt::temporal::DateTimeParser;
 
-use crate::config::yaml::{Node, Value};
-use crate::config::{API_VERSION, Field, Fields, Invalid, Problems, yaml};
+use crate::config::yaml::{self, Node, Value};
+use crate::config::{API_VERSION, Field, Fields, Invalid, Problems, QOS_CLASSES};
 use isobar_core::model::decision::{Order, SparedReason};
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::{Quantity, ResourceList};
@@ -16,12 +16,10 @@ use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::{Owner, Pod};
 use isobar_core::policy::rank::{Contender, Harm, Purpose};
 
-/// What a file asks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Scenario {
     /// What is short; `None` if the file does not say.
     pub purpose: Option<Purpose>,
-    /// By which keys; `None` if the file does not say.
     pub order: Option<Order>,
     pods: Vec<Described>,
 }
@@ -34,41 +32,36 @@ struct Described {
     request: ResourceList,
     usage: Option<ResourceList>,
     harm: Option<Harm>,
-    /// It is said to be one of these, whatever its annotations.
+    /// From the keys `critical`, `static` and `mirror`, whatever the annotations say.
     spared: Option<SparedReason>,
 }
 
-/// What a pod can be said to ask for; extended resources and huge pages are not looked at.
+/// Extended resources and huge pages are accepted in `request` and not used.
 const REQUESTS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// What a pod can be said to use.
 const USES: [&str; 6] = ["cpu", "memory", "ephemeral-storage", "inodes", "pids", "io"];
-/// Priorities that the API gives these classes. Source: Kubernetes `pkg/apis/scheduling/types.go`.
+
+/// Priorities that the API assigns to these classes. Source: Kubernetes
+/// `pkg/apis/scheduling/types.go`.
 const CLASSES: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Reads the text of `file`, which its problems are named after.
-///
-/// # Errors
-/// With everything that is wrong with it.
-pub fn parse(file: &str, text: &str) -> Result<Scenario, Invalid> {
-    let documents = yaml::parse(text).map_err(|problem| Invalid::one(file, problem))?;
+/// Reads the content of `file`.
+pub fn parse(file: &str, bytes: &[u8]) -> Result<Scenario, Invalid> {
+    let documents = yaml::documents(file, bytes)?;
     let problems = Problems::default();
     if let [_, second, ..] = &documents[..] {
-        problems.push(second.at, "", "expected one document, this is another");
+        problems.push(second.at, "", "expected one document, this is the second");
     }
     let scenario = documents.first().and_then(|document| scenario(document, &problems));
-    // Whatever gives no scenario is a problem that has been told.
-    let empty = Scenario { purpose: None, order: None, pods: Vec::new() };
-    problems.unless_any(file, scenario.unwrap_or(empty))
+    // If there is no scenario, there is a problem.
+    problems.unless_any(file, scenario.unwrap_or_default())
 }
 
 fn scenario(document: &Node, problems: &Problems) -> Option<Scenario> {
     let mut fields = Fields::of(document, problems)?;
     for (key, want) in [("apiVersion", API_VERSION), ("kind", "Scenario")] {
-        if let Some(field) = fields.field(key) {
-            // Tells what is wrong by itself.
-            let _ = field.one_of(&[(want, ())]);
-        }
+        // Reports any other value.
+        let _ = fields.field(key).and_then(|field| field.one_of(&[(want, ())]));
     }
     let purpose = fields.field("signal").and_then(|field| {
         let name = field.scalar("a signal")?;
@@ -88,32 +81,24 @@ fn scenario(document: &Node, problems: &Problems) -> Option<Scenario> {
         let described = described(field)?;
         if let Some(first) = uids.insert(described.pod.uid.clone(), field.at()) {
             let uid = &described.pod.uid;
-            field.problem(format!("the uid {uid:?} is that of the pod at {first}, too"));
+            field.problem(format!("the pod at {first} has the same uid {uid:?}"));
         }
         Some(described)
     });
-    let pods = pods.collect();
-    fields.finish();
-    Some(Scenario { purpose, order, pods })
+    Some(Scenario { purpose, order, pods: pods.collect() })
 }
 
-/// Every signal's name, for messages.
-#[must_use]
+/// The names of all signals, for messages.
 pub fn signals() -> String {
     Purpose::all().map(Purpose::name).collect::<Vec<_>>().join(", ")
 }
 
 fn described(field: &Field<'_>) -> Option<Described> {
     let mut fields = field.map()?;
-    let name = fields.required("name").and_then(|field| word(&field, "a name"));
-    let namespace = fields.field("namespace").and_then(|field| word(&field, "a namespace"));
-    let uid = fields.field("uid").and_then(|field| word(&field, "a uid"));
-    let qos = [
-        ("Guaranteed", QosClass::Guaranteed),
-        ("Burstable", QosClass::Burstable),
-        ("BestEffort", QosClass::BestEffort),
-    ];
-    let class = fields.field("qosClass").and_then(|field| field.one_of(&qos));
+    let name = fields.required("name").and_then(|field| name(&field, "a name"));
+    let namespace = fields.field("namespace").and_then(|field| self::name(&field, "a namespace"));
+    let uid = fields.field("uid").and_then(|field| self::name(&field, "a uid"));
+    let class = fields.field("qosClass").and_then(|field| field.one_of(&QOS_CLASSES));
     let request = fields.field("request").map(|field| amounts(&field, &REQUESTS, true));
     let request = request.unwrap_or_default();
     let usage = fields.field("usage").map(|field| amounts(&field, &USES, false));
@@ -123,32 +108,36 @@ fn described(field: &Field<'_>) -> Option<Described> {
         ("static", SparedReason::Static),
         ("mirror", SparedReason::Mirror),
     ];
-    let flags: Vec<_> = flags.map(|(key, why)| (fields.flag(key) == Some(true), why)).into();
-    let spared = flags.into_iter().find(|(is_set, _)| *is_set).map(|(_, why)| why);
+    let flags = flags.map(|(key, why)| (fields.flag(key) == Some(true)).then_some(why));
     let priority_class = fields.text("priorityClassName").unwrap_or_default();
-    let priority = fields.number("priority").or_else(|| priority_of(priority_class));
+    let named = CLASSES.iter().find(|(class, _)| *class == priority_class);
     let pod = Pod {
         namespace: namespace.unwrap_or_default(),
-        labels: fields.field("labels").map(|field| words(&field)).unwrap_or_default(),
-        annotations: fields.field("annotations").map(|field| words(&field)).unwrap_or_default(),
+        labels: fields.field("labels").map(|field| texts(&field)).unwrap_or_default(),
+        annotations: fields.field("annotations").map(|field| texts(&field)).unwrap_or_default(),
         owner: fields.field("owner").and_then(|field| owner(&field)),
         started: fields.field("started").and_then(|field| started(&field)),
-        priority,
+        priority: fields.number("priority").or(named.map(|(_, priority)| *priority)),
         priority_class: priority_class.into(),
         ..Pod::default()
     };
-    fields.finish();
     let name = name?;
     let uid = uid.unwrap_or_else(|| match pod.namespace.as_str() {
         "" => name.clone(),
         namespace => format!("{namespace}/{name}"),
     });
-    let class = class.unwrap_or_else(|| class_of(&request));
-    Some(Described { pod: Pod { name, uid, ..pod }, class, request, usage, harm, spared })
+    Some(Described {
+        pod: Pod { name, uid, ..pod },
+        class: class.unwrap_or_else(|| class_of(&request)),
+        request,
+        usage,
+        harm,
+        spared: flags.into_iter().flatten().next(),
+    })
 }
 
-/// A name; one that looks like a number is a name all the same.
-fn word(field: &Field<'_>, what: &str) -> Option<String> {
+/// A name that is not empty; one that looks like a number is accepted.
+fn name(field: &Field<'_>, what: &str) -> Option<String> {
     let text = field.scalar(what)?;
     if text.is_empty() {
         field.problem(format!("expected {what}, found an empty text"));
@@ -157,18 +146,13 @@ fn word(field: &Field<'_>, what: &str) -> Option<String> {
     Some(text.into())
 }
 
-/// Labels and annotations: `true` is as good as `"true"` here.
-fn words(field: &Field<'_>) -> BTreeMap<String, String> {
-    let Some(mut map) = field.map() else { return BTreeMap::new() };
-    let each = map.each().into_iter();
-    let words = each.filter_map(|(key, field)| Some((key.into(), field.scalar("a text")?.into())));
-    let words = words.collect();
-    map.finish();
-    words
+/// Labels and annotations: `true` is accepted for `"true"`.
+fn texts(field: &Field<'_>) -> BTreeMap<String, String> {
+    let each = field.map().map(|mut map| map.each()).unwrap_or_default().into_iter();
+    each.filter_map(|(key, field)| Some((key.into(), field.scalar("a text")?.into()))).collect()
 }
 
-/// Quantities by name, none of them negative, and no name that means nothing here: what is
-/// misspelled must not count as 0.
+/// Quantities by name. Unknown names are refused: a misspelled one must not count as 0.
 fn amounts(field: &Field<'_>, known: &[&'static str], may_be_extended: bool) -> ResourceList {
     let Some(mut map) = field.map() else { return ResourceList::new() };
     let mut amounts = ResourceList::new();
@@ -184,18 +168,18 @@ fn amounts(field: &Field<'_>, known: &[&'static str], may_be_extended: bool) -> 
         let is_extended = |key: &str| key.contains('/') || key.starts_with("hugepages-");
         for (key, field) in map.each() {
             if is_extended(key) {
-                // Nothing that is short is measured in it; it has to be a quantity all the same.
+                // Not used; only checked.
                 let _ = field.quantity();
             } else {
                 field.problem(format!("unknown resource, expected one of {}", known.join(", ")));
             }
         }
     }
-    map.finish();
     amounts
 }
 
-/// Milliseconds a second that others wait, or that and its own.
+/// Milliseconds per second that others wait; or a mapping with that (`others`) and the pod's own
+/// wait (`self`).
 fn harm(field: &Field<'_>) -> Option<Harm> {
     if !matches!(field.node().value, Value::Map(_)) {
         return Some(Harm { others: millis(field)?, own: Nanos(0) });
@@ -203,70 +187,62 @@ fn harm(field: &Field<'_>) -> Option<Harm> {
     let mut fields = field.map()?;
     let others = fields.required("others").and_then(|field| millis(&field));
     let own = fields.field("self").map(|field| millis(&field));
-    fields.finish();
     Some(Harm { others: others?, own: own.unwrap_or(Some(Nanos(0)))? })
 }
 
 fn millis(field: &Field<'_>) -> Option<Nanos> {
-    let amount: Quantity = field.parse("milliseconds a second")?;
+    let amount: Quantity = field.parse("milliseconds per second")?;
     // Billionths of a millisecond are millionths of a nanosecond.
     let time = u64::try_from(amount.nanos() / 1_000).ok();
     if time.is_none() {
-        field.problem(format!("expected milliseconds a second, 0 or more, found {amount}"));
+        field.problem(format!("expected milliseconds per second, 0 or more, found {amount}"));
     }
     time.map(Nanos)
 }
 
-/// Who made the pod: a name, or `kind`, `name` and `uid` as the API has them.
+/// The pod's owner: a name, or `kind`, `name` and `uid` as the API has them.
 fn owner(field: &Field<'_>) -> Option<Owner> {
     if !matches!(field.node().value, Value::Map(_)) {
-        let name = word(field, "an owner")?;
+        let name = name(field, "an owner")?;
         return Some(Owner { kind: "Owner".into(), name, uid: String::new() });
     }
     let mut fields = field.map()?;
     let kind = fields.text("kind").unwrap_or("Owner").into();
-    let name = fields.field("name").and_then(|field| word(&field, "a name"));
-    let uid = fields.field("uid").and_then(|field| word(&field, "a uid"));
+    let name = fields.field("name").and_then(|field| name(&field, "a name"));
+    let uid = fields.field("uid").and_then(|field| self::name(&field, "a uid"));
     if name.is_none() && uid.is_none() {
         field.problem("expected a name, a uid, or both");
     }
-    fields.finish();
     let uid = uid.unwrap_or_default();
     Some(Owner { kind, name: name.unwrap_or_else(|| uid.clone()), uid })
 }
 
-/// A moment as the API prints it, or seconds since 1970.
+/// A time as the API prints it, or seconds since 1970.
 fn started(field: &Field<'_>) -> Option<i64> {
     const WHAT: &str = "a time such as 2026-01-31T12:00:00Z, or seconds since 1970";
     let text = field.scalar(WHAT)?;
-    let moment = || Some(DateTimeParser::new().parse_timestamp(text).ok()?.as_second());
-    let started = text.parse().ok().or_else(moment);
+    let time = || Some(DateTimeParser::new().parse_timestamp(text).ok()?.as_second());
+    let started = text.parse().ok().or_else(time);
     if started.is_none() {
         field.problem(format!("expected {WHAT}, found {text:?}"));
     }
     started
 }
 
-/// What the API would have made of the class; others than its own two it would have to be asked.
-fn priority_of(class: &str) -> Option<i32> {
-    CLASSES.iter().find(|(name, _)| *name == class).map(|(_, priority)| *priority)
-}
-
-/// Without a class in the file: only CPU and memory make one, as the kubelet computes it. That a
-/// pod is Guaranteed would take its limits to see.
+/// The class of a pod whose file names none, by the kubelet's rule: only CPU and memory count. A
+/// Guaranteed pod cannot be recognised without its limits.
 fn class_of(request: &ResourceList) -> QosClass {
-    let asks = |name: &str| request.get(name).is_some_and(|amount| !amount.is_zero());
-    if asks("cpu") || asks("memory") { QosClass::Burstable } else { QosClass::BestEffort }
+    let has = |name: &str| request.get(name).is_some_and(|amount| !amount.is_zero());
+    if has("cpu") || has("memory") { QosClass::Burstable } else { QosClass::BestEffort }
 }
 
 impl Scenario {
-    /// Its pods, by what is short.
+    /// Its pods, as candidates for what is short.
     ///
-    /// A pod without `usage` has no statistics; one with it uses nothing of what it does not name,
-    /// as in the kubelet's. Where one pod's harm is given, those without do none.
-    #[must_use]
+    /// A pod without `usage` has no statistics. A pod with `usage` uses 0 of what it does not name,
+    /// as in the kubelet. If any pod has `harm`, pods without it have a harm of 0.
     pub fn contenders(&self, purpose: Purpose, rules: &settings::Ranking) -> Vec<Contender> {
-        let (used, asked) = match purpose.resource() {
+        let (used, requested) = match purpose.resource() {
             Resource::Memory => ("memory", "memory"),
             Resource::Cpu => ("cpu", "cpu"),
             Resource::Storage => ("ephemeral-storage", "ephemeral-storage"),
@@ -279,7 +255,7 @@ impl Scenario {
         let contender = |described: &Described| {
             let known = Contender::of(&described.pod, described.class, rules);
             Contender {
-                request: Some(of(&described.request, asked)),
+                request: Some(of(&described.request, requested)),
                 usage: described.usage.as_ref().map(|usage| of(usage, used)),
                 harm: is_measured.then(|| described.harm.unwrap_or_default()),
                 preference: None,

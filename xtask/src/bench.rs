@@ -2,6 +2,7 @@
 //! says how each figure is measured.
 
 mod agent;
+mod empty;
 mod host;
 mod progress;
 mod rank;
@@ -86,7 +87,8 @@ impl Bench {
     /// What is measured on an agent that runs.
     fn with_an_agent(&self, figures: &mut Figures) -> Result<()> {
         let wants = |what| self.wants(what);
-        let isobar = build::agent(&build::object(&setup::toolchain()?)?)?;
+        let object = build::object(&setup::toolchain()?)?;
+        let isobar = build::agent(&object)?;
         let mut expected = 0.0;
         if wants(What::Switch) {
             setup::observers()?;
@@ -98,7 +100,7 @@ impl Bench {
         if wants(What::Sample) {
             expected += sample::expected();
         }
-        let mut rig = Rig::new(isobar, expected)?;
+        let mut rig = Rig::new(isobar, object, expected)?;
 
         if wants(What::Switch) {
             let measured = switch::measure(&mut rig, self.rounds)?;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::shell::{loudly, root};
 
-/// Formatting, lints and unit tests: the quick look before a commit.
+/// Formatting, lints, unit tests and those that need no root: the quick look before a commit.
 #[derive(clap::Args)]
 pub(crate) struct Check {}
 
@@ -15,7 +15,7 @@ impl Check {
         for args in [
             &["fmt", "--all", "--check"][..],
             &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
-            &["test", "--workspace", "--quiet", "--lib", "--bins"],
+            &["test", "--workspace", "--quiet", "--lib", "--bins", "--test", "pure"],
         ] {
             let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
             loudly(Command::new(cargo).current_dir(root()).args(args))?;

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: feeds every parser of outside text with whatever makes it go another way.
-//! What it finds stays below `target/fuzz`, the inputs that are worth keeping go to
+//! `cargo xtask fuzz`: fuzzes every parser of untrusted text.
+//! What it finds stays below `target/fuzz`, the inputs that are worth keeping go into an archive in
 //! `tests/data/fuzz`, from where every test run feeds them to their parser again.
 
 mod corpus;
@@ -14,7 +14,7 @@ use self::target::Target;
 use crate::setup::{self, Fuzzer};
 use crate::shell::{loudly, path_with, root};
 
-/// Feed the parsers of outside text with random input, one after the other.
+/// Fuzz the parsers of untrusted text with random input, one after the other.
 #[derive(clap::Args)]
 pub(crate) struct Fuzz {
     /// Which; without, all.

@@ -1,24 +1,25 @@
-//! What the API server makes of a pod's requests before anybody else sees it. The kubelet does the
-//! same with static pods.
+//! Defaults that the API server fills in before anything else reads a pod. The kubelet fills them
+//! in for static pods.
 //! Source: kubernetes `pkg/apis/core/v1/defaults.go`, `SetDefaults_Pod` and `defaultPodRequests`.
 
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::request;
 use isobar_core::model::workload::{ContainerKind, Pod};
 
-/// `pod` with limits copied into missing requests: for each container, then for the pod as a whole
-/// if it has limits of its own, where what the containers ask for comes before the limits.
+/// `pod` with missing requests filled in: for each container from its limits; for the pod, if it
+/// has pod-level limits, first from the containers' requests, then from its own limits.
 #[must_use]
 pub fn admitted(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
-    // The API server leaves ephemeral containers as they are; they may have no resources.
+    // Ephemeral containers cannot have resources.
     for container in pod.containers.iter_mut().filter(|c| c.kind != ContainerKind::Ephemeral) {
         let resources = &mut container.resources;
         fill(&mut resources.requests, &resources.limits);
     }
     let Some(mut whole) = pod.resources.take() else { return pod };
     if !whole.limits.is_empty() {
-        // Huge pages cannot be overcommitted, so containers' requests are not taken for the pod's.
+        // Huge pages cannot be overcommitted, so the pod's request is not taken from the
+        // containers.
         let aggregated = ["cpu", "memory"]
             .into_iter()
             .filter(|name| pod.containers.iter().any(|c| c.resources.requests.contains_key(*name)))
@@ -32,7 +33,7 @@ pub fn admitted(pod: &Pod) -> Pod {
     pod
 }
 
-/// Adds to `requests` what only `defaults` has.
+/// Adds what `requests` lacks.
 fn fill(requests: &mut ResourceList, defaults: &ResourceList) {
     for (name, quantity) in defaults {
         requests.entry(name.clone()).or_insert(*quantity);

@@ -1,48 +1,42 @@
-//! What is left of a node for its pods: capacity less what is set aside.
-//! In: settings and a capacity. Out: amounts by resource, or the kubelet's words for why it would
-//! not start. Source: kubelet `pkg/kubelet/cm/node_container_manager_linux.go` and
+//! A node's allocatable: capacity less reservations.
+//! In: settings and a capacity. Out: amounts by resource, or why the kubelet would not start, in
+//! its words.
+//! Source: kubelet `pkg/kubelet/cm/node_container_manager_linux.go` and
 //! `pkg/kubelet/nodestatus/setters.go`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use isobar_core::model::fraction::Fraction;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::{Node, Settings};
 use isobar_core::model::threshold::{Amount, Signal};
 
-/// CPU time.
 pub const CPU: &str = "cpu";
-/// Memory.
 pub const MEMORY: &str = "memory";
-/// Room on the file system of the kubelet.
+/// Bytes on the kubelet's file system.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
-/// Pods.
 pub const PODS: &str = "pods";
 /// Processes and threads: never part of a node's status.
 pub const PID: &str = "pid";
-/// Huge pages, before their size: `hugepages-2Mi`.
+/// Prefix; the page size follows: `hugepages-2Mi`.
 pub const HUGEPAGES: &str = "hugepages-";
 
-/// What is set aside of a node.
+/// What is reserved on a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation {
-    /// For Kubernetes' own daemons.
     pub kube: ResourceList,
-    /// For the system's.
     pub system: ResourceList,
-    /// To be left over by hard eviction thresholds.
+    /// Hard eviction thresholds.
     pub eviction: ResourceList,
 }
 
 impl Reservation {
-    /// What `settings` set aside of `capacity`.
+    /// The reservations of `settings` on a node of `capacity`.
     ///
-    /// CPUs named in `reservedSystemCPUs` stand for both reservations of CPU time. Of the hard
-    /// thresholds those on `memory.available` and `nodefs.available` count, the last of each.
+    /// `reservedSystemCPUs` replaces both reservations of CPU time. Of the hard thresholds the
+    /// last on `memory.available` and the last on `nodefs.available` count.
     #[must_use]
     pub fn of(settings: &Settings, capacity: &ResourceList) -> Self {
         let Node { mut kube_reserved, mut system_reserved, reserved_cpus, .. } =
@@ -60,27 +54,27 @@ impl Reservation {
                 Signal::NodefsAvailable => EPHEMERAL_STORAGE,
                 _ => continue,
             };
-            if let Resolved::Quantity(amount) = resolve(threshold.signal, threshold.value, &known) {
+            if let Amount::Quantity(amount) = resolve(threshold.signal, threshold.value, &known) {
                 eviction.insert(resource.into(), amount);
             }
         }
         Self { kube: kube_reserved, system: system_reserved, eviction }
     }
 
-    /// For daemons of both kinds: what pods are kept from by limits.
+    /// kube-reserved and system-reserved: what limits keep from pods.
     #[must_use]
     pub fn daemons(&self) -> ResourceList {
         sum(&self.system, &self.kube)
     }
 
-    /// All of it: what the scheduler must not give away.
+    /// With the eviction thresholds: what the scheduler must not assign.
     #[must_use]
     pub fn total(&self) -> ResourceList {
         sum(&self.daemons(), &self.eviction)
     }
 
-    /// Why the kubelet would not start, in its words; `None` if it would. A resource of which the
-    /// capacity is not known is not judged.
+    /// Why the kubelet would not start, in its words. A resource of unknown capacity is not
+    /// checked.
     #[must_use]
     pub fn refusal(&self, capacity: &ResourceList) -> Option<String> {
         let wrong: Vec<_> = self
@@ -98,11 +92,11 @@ impl Reservation {
             .then(|| format!("invalid Node Allocatable configuration. {}", wrong.join(" ")))
     }
 
-    /// `status.allocatable`: what the scheduler may give away.
+    /// `status.allocatable`.
     #[must_use]
     pub fn allocatable(&self, capacity: &ResourceList) -> ResourceList {
         let mut left = less(capacity, &self.total());
-        // The kubelet counts processes for its limits alone.
+        // The kubelet uses pids for limits only.
         left.remove(PID);
         let huge = capacity.iter().filter(|(name, _)| name.starts_with(HUGEPAGES));
         if let Some(memory) = left.get_mut(MEMORY) {
@@ -112,7 +106,7 @@ impl Reservation {
     }
 }
 
-/// `from` less what `list` has of each resource, at least nothing.
+/// The difference per resource of `from`, at least 0.
 #[must_use]
 pub fn less(from: &ResourceList, list: &ResourceList) -> ResourceList {
     let left = |(name, of): (&String, &Quantity)| {
@@ -122,7 +116,7 @@ pub fn less(from: &ResourceList, list: &ResourceList) -> ResourceList {
     from.iter().map(left).collect()
 }
 
-/// Both lists together.
+/// The sum per resource.
 #[must_use]
 pub fn sum(one: &ResourceList, other: &ResourceList) -> ResourceList {
     let mut all = one.clone();
@@ -133,7 +127,7 @@ pub fn sum(one: &ResourceList, other: &ResourceList) -> ResourceList {
     all
 }
 
-/// What a signal counts, as far as `capacity` tells: bytes, or processes.
+/// Capacities by signal, in bytes or processes.
 #[must_use]
 pub fn signal_capacities(capacity: &ResourceList) -> BTreeMap<Signal, u64> {
     [
@@ -146,51 +140,26 @@ pub fn signal_capacities(capacity: &ResourceList) -> BTreeMap<Signal, u64> {
     .collect()
 }
 
-/// The hard thresholds as amounts, where the capacity is known, each under its signal's name.
+/// The hard thresholds by signal, as amounts where the capacity is known.
 ///
-/// `allocatableMemory.available` is left out: the kubelet makes it of `memory.available`.
+/// `allocatableMemory.available` is left out: the kubelet derives it from `memory.available`.
 #[must_use]
 pub fn hard_thresholds(
     settings: &Settings,
     known: &BTreeMap<Signal, u64>,
-) -> BTreeMap<&'static str, Resolved> {
+) -> BTreeMap<&'static str, String> {
     let hard = settings.eviction.thresholds.iter().filter(|threshold| threshold.is_hard());
     hard.filter(|threshold| threshold.signal != Signal::AllocatableMemoryAvailable)
-        .map(|t| (t.signal.name(), resolve(t.signal, t.value, known)))
+        .map(|t| (t.signal.name(), resolve(t.signal, t.value, known).to_string()))
         .collect()
 }
 
-/// A threshold as an amount, or as it was written where the capacity is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolved {
-    /// So much.
-    Quantity(Quantity),
-    /// So much of something unknown.
-    Share(Fraction),
-}
-
-fn resolve(signal: Signal, value: Amount, known: &BTreeMap<Signal, u64>) -> Resolved {
+fn resolve(signal: Signal, value: Amount, known: &BTreeMap<Signal, u64>) -> Amount {
     match (value, known.get(&signal)) {
-        (Amount::Quantity(quantity), _) => Resolved::Quantity(quantity),
         (Amount::Percentage(share), Some(capacity)) => {
-            Resolved::Quantity(Quantity::bytes(share.of(*capacity)))
+            Amount::Quantity(Quantity::bytes(share.of(*capacity)))
         }
-        (Amount::Percentage(share), None) => Resolved::Share(share),
-    }
-}
-
-impl fmt::Display for Resolved {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quantity(quantity) => quantity.fmt(f),
-            Self::Share(share) => share.fmt(f),
-        }
-    }
-}
-
-impl Serialize for Resolved {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
+        _ => value,
     }
 }
 

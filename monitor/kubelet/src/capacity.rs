@@ -6,7 +6,7 @@ use isobar_core::model::machine::Machine;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::Node;
 
-/// What `machine` has; a resource that could not be read is missing.
+/// A resource that could not be read is missing.
 #[must_use]
 pub fn capacity(machine: &Machine, node: &Node) -> ResourceList {
     let mut list = ResourceList::new();
@@ -27,7 +27,7 @@ pub fn capacity(machine: &Machine, node: &Node) -> ResourceList {
     list
 }
 
-/// `maxPods`, or fewer if `podsPerCore` says so.
+/// `maxPods`, limited by `podsPerCore`.
 fn n_pods(node: &Node, n_cpus: u64) -> u64 {
     let max = u64::from(node.max_pods);
     match u64::from(node.pods_per_core) {
@@ -45,7 +45,7 @@ mod tests {
     use isobar_core::model::units::Bytes;
 
     #[test]
-    fn a_machine_is_counted_as_the_kubelet_counts_it() {
+    fn capacity_of_a_machine() {
         let cpus: CpuSet = "0-3".parse().unwrap();
         let machine = Machine {
             cpus: Topology::flat(&cpus),

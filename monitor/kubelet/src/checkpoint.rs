@@ -1,5 +1,6 @@
-//! The CPU manager's memory: `cpu_manager_state`, read and checked as the kubelet does at start.
-//! In: the file's text. Out: what it says, and in the kubelet's words what is wrong with it.
+//! `cpu_manager_state`, the CPU manager's state file, read and checked as the kubelet does at
+//! start.
+//! In: the file's text. Out: its content, and what is wrong with it, in the kubelet's words.
 //! Source: kubelet `pkg/kubelet/cm/cpumanager/state/` and `policy_static.go`, `validateState`.
 
 use std::collections::BTreeMap;
@@ -9,68 +10,60 @@ use isobar_core::model::cpuset::CpuSet;
 
 mod json;
 
-use json::{Document, Entries};
+use json::Document;
 
-/// Which form a state file has.
+/// Version of a state file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// Containers by their id.
+    /// Containers by id.
     V1,
     /// Containers by pod and name.
     V2,
-    /// And pods with CPUs of their own.
+    /// V2, and pods with exclusive CPUs.
     V3,
-    /// As the third, the document in a string.
+    /// V3 as text in `data`, and V2 beside it for older kubelets.
     V4,
 }
 
-/// CPUs that somebody has for itself.
+/// Exclusive CPUs of a container or a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// The pod's uid; empty in a file of the first form.
+    /// The pod's uid; empty in V1.
     pub pod: String,
-    /// The container's name, or its id in a file of the first form; empty for a whole pod.
+    /// The container's name, in V1 its id; empty for a whole pod.
     pub container: String,
-    /// Which.
     pub cpus: CpuSet,
 }
 
-/// What a state file says.
+/// The content of a state file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
-    /// Its form; `None` if it is not understood.
+    /// `None` if the file cannot be parsed.
     pub version: Option<Version>,
-    /// The policy that wrote it.
+    /// The policy that wrote the file.
     pub policy: Option<String>,
-    /// Where containers without CPUs of their own run, as it is written.
+    /// CPUs of containers without exclusive ones, as written.
     pub default_text: Option<String>,
-    /// The same as a set; `None` if it is none.
+    /// The same, parsed; `None` if invalid.
     pub default: Option<CpuSet>,
-    /// Who has CPUs for itself.
+    /// Exclusive CPUs.
     pub assignments: Vec<Assignment>,
-    /// The text is what the kubelet wrote.
+    /// The checksum is right.
     pub is_intact: bool,
-    /// Why the kubelet cannot read it, whatever its configuration.
+    /// Why the kubelet cannot read the file, in its words.
     pub problems: Vec<String>,
 }
 
 impl State {
-    /// What `text` says.
     #[must_use]
     pub fn read(text: &str) -> Self {
-        let (document, sum) = match json::parse(text) {
-            Ok(parsed) => parsed,
-            Err(problem) => return Self { problems: vec![problem], ..Self::default() },
-        };
-        let Document { policy, default, entries, pods, .. } = &document;
-        let mut state = Self {
-            version: Some(document.version),
-            policy: Some(policy.clone()),
-            default_text: Some(default.clone()),
-            is_intact: sum.is_right,
-            ..Self::default()
-        };
-        if !state.is_intact {
+        let Document { version, policy, default, containers, pods, is_intact } =
+            match json::parse(text) {
+                Ok(document) => document,
+                Err(problem) => return Self { problems: vec![problem], ..Self::default() },
+            };
+        let mut state = Self { version: Some(version), is_intact, ..Self::default() };
+        if !is_intact {
             state.problems.push("checkpoint is corrupted".into());
         }
         match default.parse::<CpuSet>() {
@@ -80,21 +73,10 @@ impl State {
                 state.problems.push(problem);
             }
         }
-        match entries {
-            Entries::Null => {}
-            Entries::ById(containers) => state.assign("", containers),
-            Entries::ByPod(pods) => {
-                for (pod, containers) in pods {
-                    containers.iter().for_each(|containers| state.assign(pod, containers));
-                }
-            }
-        }
-        let of_pod = |(pod, cpus): (&String, &CpuSet)| Assignment {
-            pod: pod.clone(),
-            container: String::new(),
-            cpus: cpus.clone(),
-        };
-        state.assignments.extend(pods.iter().flatten().map(of_pod));
+        (state.policy, state.default_text) = (Some(policy), Some(default));
+        containers.iter().for_each(|(pod, containers)| state.assign(pod, containers));
+        let of_pod = |(pod, cpus)| Assignment { pod, container: String::new(), cpus };
+        state.assignments.extend(pods.into_iter().map(of_pod));
         state
     }
 
@@ -113,8 +95,8 @@ impl State {
         }
     }
 
-    /// CPUs that somebody has for itself, `cpu_manager_exclusive_cpu_allocation_count` of them;
-    /// none if the kubelet could not read the file.
+    /// All exclusive CPUs, as `cpu_manager_exclusive_cpu_allocation_count` counts them; none if
+    /// the kubelet could not read the file.
     #[must_use]
     pub fn exclusive(&self) -> CpuSet {
         if !self.problems.is_empty() {
@@ -123,8 +105,8 @@ impl State {
         CpuSet(self.assignments.iter().flat_map(|assigned| &assigned.cpus.0).copied().collect())
     }
 
-    /// Everything for which the kubelet would not start, in its words. What the file itself does
-    /// not tell is judged only if a `configured` policy is known.
+    /// All reasons for which the kubelet would not start, in its words. What depends on the
+    /// configuration is checked only if the `configured` policy is known.
     #[must_use]
     pub fn refusals(&self, configured: Option<&str>, plan: &Plan) -> Vec<String> {
         let mut refusals = self.problems.clone();
@@ -139,10 +121,10 @@ impl State {
         refusals
     }
 
-    /// The static policy's own checks at start.
+    /// The static policy's checks at start.
     fn check_static(&self, default: &CpuSet, plan: Option<&Plan>, refusals: &mut Vec<String>) {
         if default.0.is_empty() {
-            // An empty state is filled in, unless somebody has CPUs already.
+            // The kubelet fills in an empty default set, unless CPUs are assigned already.
             if !self.assignments.is_empty() {
                 refusals.push("default cpuset cannot be empty".into());
             }

@@ -1,5 +1,5 @@
-//! Which CPUs are kept for daemons, and which the pods share.
-//! In: settings and a topology. Out: sets, or the kubelet's words for why it would not start.
+//! Which CPUs are reserved for daemons, and which the pods share.
+//! In: settings and a topology. Out: sets, or why the kubelet would not start, in its words.
 //! Source: kubelet `pkg/kubelet/cm/cpumanager/policy_static.go` and `cpu_assignment.go`.
 
 use super::allocatable::{CPU, Reservation};
@@ -12,28 +12,28 @@ mod take;
 
 pub use take::take;
 
-/// What the configuration makes of the CPUs.
+/// How CPUs are divided.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// All there are.
+    /// All online CPUs.
     pub online: CpuSet,
-    /// Kept for daemons: no container has one of them for itself.
+    /// For daemons: no container gets one exclusively.
     pub reserved: CpuSet,
-    /// Where containers without CPUs of their own start out.
+    /// Where containers without exclusive CPUs start.
     pub default: CpuSet,
-    /// Reserved CPUs are out of bounds for pods altogether.
+    /// No container runs on reserved CPUs.
     pub strict: bool,
 }
 
 impl Plan {
-    /// What `settings` make of `topology`.
+    /// The plan for `topology`.
     ///
-    /// CPUs named in `reservedSystemCPUs` are reserved as they are. Else as many as the
-    /// reservation of CPU time needs when rounded up, the way the kubelet allocates them on a
-    /// free machine: whole NUMA nodes and sockets first, then cores, then threads, lowest first.
+    /// `reservedSystemCPUs` is taken as it is. Otherwise the reserved CPU time, rounded up, is
+    /// taken as the kubelet allocates CPUs on a free machine: whole NUMA nodes and sockets first,
+    /// then cores, then threads, lowest first.
     ///
     /// # Errors
-    /// In the kubelet's words, if it would not start.
+    /// Why the kubelet would not start, in its words.
     pub fn of(settings: &Settings, topology: &Topology) -> Result<Self, String> {
         let node = &settings.node;
         let online = topology.all();
@@ -57,40 +57,41 @@ impl Plan {
             Some(cpus) => cpus.clone(),
             None => take(topology, usize::try_from(reservation.div_ceil(1_000)).unwrap_or(0)),
         };
-        // An option of the static policy; without it nothing keeps pods away.
+        // An option of the static policy. Without that policy pods run everywhere.
         let strict = node.strict_cpu_reservation && node.static_cpus;
         let default = if strict { minus(&online, &reserved) } else { online.clone() };
         Ok(Self { online, reserved, default, strict })
     }
 
-    /// CPUs that the state file must account for.
+    /// The CPUs that the state file must contain.
     #[must_use]
     pub fn managed(&self) -> CpuSet {
         if self.strict { minus(&self.online, &self.reserved) } else { self.online.clone() }
     }
 }
 
-/// CPU time set aside for daemons, in thousandths of a CPU.
+/// Reserved CPU time, in thousandths of a CPU.
 fn reserved_time(settings: &Settings) -> u64 {
     let reservation = Reservation::of(settings, &ResourceList::new());
     reservation.daemons().get(CPU).map_or(0, |cpu| cpu.to_milli())
 }
 
-/// `cpu_manager_shared_pool_size_millicores`: where containers without CPUs of their own run, the
-/// reserved ones never counted, although they may run there too unless the reservation is strict.
+/// `cpu_manager_shared_pool_size_millicores`: CPUs of containers without exclusive ones, in
+/// thousandths. Reserved CPUs never count, although such containers also run there unless the
+/// reservation is strict.
 #[must_use]
 pub fn shared_pool_millicores(default: &CpuSet, reserved: &CpuSet) -> u64 {
     u64::try_from(minus(default, reserved).0.len()).unwrap_or(u64::MAX).saturating_mul(1_000)
 }
 
-/// What is worth a warning, although the kubelet would start.
+/// What an operator should know although the kubelet would start.
 #[must_use]
 pub fn warnings(node: &Node, plan: &Plan, shared_millicores: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if !node.static_cpus && !plan.reserved.0.is_empty() {
         warnings.push(format!(
-            "cpuManagerPolicy is none, so pods run on reserved CPUs: {} are those that static \
-             would keep",
+            "cpuManagerPolicy is none, so pods also run on the CPUs that the static policy would \
+             reserve: {}",
             plan.reserved
         ));
     }
@@ -104,13 +105,11 @@ pub fn warnings(node: &Node, plan: &Plan, shared_millicores: u64) -> Vec<String>
     warnings
 }
 
-/// The CPUs of `one` that are not in `other`.
 #[must_use]
 pub fn minus(one: &CpuSet, other: &CpuSet) -> CpuSet {
     CpuSet(one.0.difference(&other.0).copied().collect())
 }
 
-/// The CPUs that are in both.
 #[must_use]
 pub fn common(one: &CpuSet, other: &CpuSet) -> CpuSet {
     CpuSet(one.0.intersection(&other.0).copied().collect())

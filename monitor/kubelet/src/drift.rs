@@ -1,5 +1,5 @@
-//! Limits as they are, against limits as the kubelet would write them.
-//! In: what is enforced and what was found. Out: what differs, file by file.
+//! Limits in force compared with the limits that the kubelet would write.
+//! In: enforced limits and the cgroups as found. Out: each file that differs.
 
 use serde::Serialize;
 
@@ -9,40 +9,36 @@ use isobar_core::model::machine::Found;
 use isobar_core::model::shares;
 use isobar_core::model::units::Bytes;
 
-/// One file that does not hold what it should.
+/// A limit file that differs from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Drift {
-    /// The cgroup.
     pub cgroup: CgroupPath,
-    /// The file in it.
     pub file: String,
-    /// What it should hold.
+    /// The configured value.
     pub configured: u64,
-    /// What it holds: a number, or `max`; `None` if there is no such file.
+    /// A number or `max`; `None` if the file does not exist.
     pub live: Option<String>,
-    /// What follows.
     pub why: Why,
 }
 
-/// What follows from a difference.
+/// What the difference means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Why {
-    /// The cgroup is not there, so nothing holds.
+    /// The cgroup does not exist, so nothing is enforced.
     NoCgroup,
-    /// Its controller is off, so nothing can be enforced.
+    /// The controller is off, so nothing is enforced.
     NoController,
-    /// More is allowed than was meant.
+    /// More is allowed than configured.
     Looser,
-    /// Less is allowed than was meant.
+    /// Less is allowed than configured.
     Tighter,
-    /// The right shares, as a weight on the runtimes' scale: the kubelet did not write it.
+    /// The right shares on the container runtimes' scale of weights: not written by the kubelet.
     RuntimesScale,
 }
 
 impl Why {
-    /// In words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -55,20 +51,17 @@ impl Why {
     }
 }
 
-/// The cgroups that the kubelet limits, as they were found; `None` for one that is not named.
+/// The limited cgroups as found; `None` if not configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Live {
-    /// Of all pods.
+    /// kubepods.
     pub pods: Found,
-    /// Of Kubernetes' daemons.
     pub kube_reserved: Option<Found>,
-    /// Of the system's.
     pub system_reserved: Option<Found>,
 }
 
-/// Where what was found differs from what is enforced. `page` is the size of a page, to whole
-/// ones of which the kernel cuts `memory.max`.
+/// All differences. `page` is the page size: the kernel truncates `memory.max` to whole pages.
 #[must_use]
 pub fn drift(enforced: &Enforced, live: &Live, page: Bytes) -> Vec<Drift> {
     let both = [
@@ -102,17 +95,48 @@ fn of_one(limits: &Limits, found: &Found, page: Bytes) -> Vec<Drift> {
 }
 
 fn is_runtimes_scale(limits: &Limits, file: &str, live: u64) -> bool {
-    file == "cpu.weight" && limits.cpu_shares.map(shares::container_weight) == Some(live)
+    file == "cpu.weight" && limits.cpu_shares.map(runtimes_weight) == Some(live)
+}
+
+/// `cpu.weight` of containers as runc 1.3 and crun compute it, in floats as they do: quadratic in
+/// the logarithm, so that the defaults of both scales meet (1,024 shares are weight 100). 0 leaves
+/// the weight unset. Source: opencontainers/cgroups `utils.go`, `ConvertCPUSharesToCgroupV2Value`.
+fn runtimes_weight(shares: u64) -> u64 {
+    match shares {
+        0 => 0,
+        1 | shares::MIN_SHARES => 1,
+        shares::MAX_SHARES.. => 10_000,
+        _ => {
+            let l = (shares as f64).log2();
+            let exponent = (l * l + 125.0 * l) / 612.0 - 7.0 / 34.0;
+            // At most 10,000: the cast is exact.
+            10_f64.powf(exponent).ceil() as u64
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_runtimes_weights_are_those_of_their_own_tests() {
+        #[rustfmt::skip]
+        let table = [
+            // shares, weight
+            (0, 0), (1, 1), (2, 1), (3, 2), (10, 4), (102, 17), (512, 59), (1_024, 100),
+            (4_096, 303), (65_536, 3_023),
+            (262_143, 10_000), (262_144, 10_000), (262_145, 10_000), (u64::MAX, 10_000),
+        ];
+        for (shares, want) in table {
+            assert_eq!(runtimes_weight(shares), want, "{shares} shares");
+        }
+    }
+
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn each_file_that_differs_is_named() {
+    fn drift_names_each_file() {
         let limits = Limits {
             memory_max: Some(4 * GIB + 100),
             cpu_shares: Some(1_024),
@@ -159,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_enforced_cannot_drift() {
+    fn drift_needs_enforcement() {
         let live = Live {
             pods: Found { exists: true, memory_max: Some(Limit::At(1)), ..Found::default() },
             kube_reserved: Some(Found::default()),

@@ -1,5 +1,5 @@
-//! Which limits the kubelet writes so that pods and daemons keep to what is theirs.
-//! In: settings, a capacity and what is set aside of it. Out: the values of cgroup files.
+//! The limits that the kubelet writes for pods and daemons.
+//! In: settings, a capacity and reservations. Out: values of cgroup files.
 //! Source: kubelet `pkg/kubelet/cm/node_container_manager_linux.go` and
 //! `pkg/kubelet/cm/cgroup_manager_linux.go`.
 
@@ -12,71 +12,108 @@ use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::{Enforcement, Node};
 use isobar_core::model::shares;
 
-/// The limits of one cgroup. What is `None` is not written.
+/// The limits of one cgroup; `None` is not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// `memory.max`, in bytes.
     pub memory_max: Option<u64>,
-    /// The CPU time as shares.
+    /// CPU shares.
     pub cpu_shares: Option<u64>,
-    /// `cpu.weight`, which the kubelet makes of them.
+    /// `cpu.weight`, computed from the shares.
     pub cpu_weight: Option<u64>,
-    /// `pids.max`.
     pub pids_max: Option<u64>,
-    /// `hugetlb.<size>.max`, in bytes, by the kernel's name of the size: `2MB`.
+    /// `hugetlb.<size>.max` by the kernel's name of the page size: `2MB`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub hugetlb_max: BTreeMap<String, u64>,
 }
 
-/// What is written, level by level.
+/// The enforced limits by level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Enforced {
-    /// On kubepods.
+    /// kubepods.
     pub pods: Limits,
-    /// On the cgroup of Kubernetes' daemons; `None` if nothing is.
+    /// `None` if not enforced.
     pub kube_reserved: Option<Limits>,
-    /// On that of the system's.
+    /// `None` if not enforced.
     pub system_reserved: Option<Limits>,
 }
 
 impl Enforced {
-    /// What the kubelet writes on a node of `capacity`.
+    /// The limits that the kubelet writes on a node of `capacity`.
     ///
-    /// Pods may use what no daemon has set aside, the eviction threshold included: it must be
-    /// reached before anybody is evicted. Without `pods` among what is enforced they may use all.
+    /// kubepods is limited to the capacity less both reservations. The eviction threshold is part
+    /// of it: pods must be able to reach the threshold, or it would never be met.
     #[must_use]
     pub fn of(node: &Node, capacity: &ResourceList, reservation: &Reservation) -> Self {
-        let has = |enforcement| node.enforce.contains(&enforcement);
-        let for_pods = match has(Enforcement::Pods) {
+        let for_pods = match node.enforce.contains(&Enforcement::Pods) {
             true => less(capacity, &reservation.daemons()),
             false => capacity.clone(),
         };
-        let daemons = |list, full, compressible| match (has(full), has(compressible)) {
-            (true, _) => Limits::of_daemons(list, capacity),
-            (false, true) => Limits::compressible(list),
-            (false, false) => None,
+        let limits = |daemons: Daemons| {
+            let [full, compressible] =
+                daemons.enforcements().map(|one| node.enforce.contains(&one));
+            let list = daemons.reserved(reservation);
+            match (full, compressible) {
+                _ if list.is_empty() => None,
+                (true, _) => Some(Limits::of_daemons(list, capacity)),
+                (false, true) => Some(Limits::compressible(list)),
+                (false, false) => None,
+            }
         };
         Self {
-            // Without a cgroup of all pods there is nothing to write to.
+            // Without cgroupsPerQOS there is no kubepods cgroup.
             pods: if node.cgroups_per_qos { Limits::of(&for_pods) } else { Limits::default() },
-            kube_reserved: daemons(
-                &reservation.kube,
-                Enforcement::KubeReserved,
-                Enforcement::KubeReservedCompressible,
-            ),
-            system_reserved: daemons(
-                &reservation.system,
-                Enforcement::SystemReserved,
-                Enforcement::SystemReservedCompressible,
-            ),
+            kube_reserved: limits(Daemons::Kube),
+            system_reserved: limits(Daemons::System),
         }
     }
 }
 
+/// The two kinds of daemons that resources can be reserved for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Daemons {
+    System,
+    Kube,
+}
+
+impl Daemons {
+    /// Enforcement of all limits, and of the CPU weight alone.
+    fn enforcements(self) -> [Enforcement; 2] {
+        match self {
+            Self::System => [Enforcement::SystemReserved, Enforcement::SystemReservedCompressible],
+            Self::Kube => [Enforcement::KubeReserved, Enforcement::KubeReservedCompressible],
+        }
+    }
+
+    pub(crate) fn is_enforced(self, node: &Node) -> bool {
+        self.enforcements().iter().any(|one| node.enforce.contains(one))
+    }
+
+    /// The cgroup's name in the configuration.
+    pub(crate) fn cgroup(self, node: &Node) -> &str {
+        match self {
+            Self::System => &node.system_reserved_cgroup,
+            Self::Kube => &node.kube_reserved_cgroup,
+        }
+    }
+
+    fn reserved(self, reservation: &Reservation) -> &ResourceList {
+        match self {
+            Self::System => &reservation.system,
+            Self::Kube => &reservation.kube,
+        }
+    }
+
+    /// Why the kubelet fails at runtime, in its words: a limit without a reservation.
+    pub(crate) fn problem(self, node: &Node, reservation: &Reservation) -> Option<String> {
+        (self.is_enforced(node) && self.reserved(reservation).is_empty())
+            .then(|| format!("{:?} cgroup is not configured properly", self.cgroup(node)))
+    }
+}
+
 impl Limits {
-    /// Everything that `list` has a limit for. CPU time becomes a weight, never a quota.
+    /// All limits of `list`. CPU time becomes a weight, never a quota.
     fn of(list: &ResourceList) -> Self {
         let value = |name| list.get(name).map(|amount| amount.to_u64());
         let cpu = list.get(CPU).map(|cpu| shares::shares(cpu.to_milli()));
@@ -89,7 +126,7 @@ impl Limits {
         }
     }
 
-    /// The files that are written, and what into each.
+    /// File names and values.
     #[must_use]
     pub fn files(&self) -> Vec<(String, u64)> {
         let Self { memory_max, cpu_weight, pids_max, hugetlb_max, .. } = self;
@@ -100,24 +137,21 @@ impl Limits {
         named.chain(huge).collect()
     }
 
-    /// The CPU time alone; `None` if nothing is set aside, which the kubelet refuses.
-    #[must_use]
-    pub fn compressible(list: &ResourceList) -> Option<Self> {
-        let full = Self::of(list);
-        let Self { cpu_shares, cpu_weight, .. } = full;
-        (!list.is_empty()).then(|| Self { cpu_shares, cpu_weight, ..Self::default() })
+    /// The CPU weight alone.
+    fn compressible(list: &ResourceList) -> Self {
+        let Self { cpu_shares, cpu_weight, .. } = Self::of(list);
+        Self { cpu_shares, cpu_weight, ..Self::default() }
     }
 
-    /// As [`Limits::of`], and no huge pages at all: none can be set aside, and a size that is not
-    /// named is limited to nothing.
-    #[must_use]
-    pub fn of_daemons(list: &ResourceList, capacity: &ResourceList) -> Option<Self> {
+    /// As [`Limits::of`], and no huge pages: they cannot be reserved, and the kubelet writes 0 for
+    /// each page size that is not named.
+    fn of_daemons(list: &ResourceList, capacity: &ResourceList) -> Self {
         let hugetlb_max = huge(capacity).map(|(size, _)| (size, 0)).collect();
-        (!list.is_empty()).then(|| Self { hugetlb_max, ..Self::of(list) })
+        Self { hugetlb_max, ..Self::of(list) }
     }
 }
 
-/// Huge pages in a list: the kernel's name of the size, and how many bytes of them.
+/// Huge pages in `list`: the kernel's name of the page size, and bytes.
 fn huge(list: &ResourceList) -> impl Iterator<Item = (String, u64)> {
     list.iter().filter_map(|(name, amount)| {
         let size = name.strip_prefix(HUGEPAGES)?.parse().ok()?;
@@ -125,7 +159,7 @@ fn huge(list: &ResourceList) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-/// The kernel's name of a size of huge pages: `mem_fmt`, mm/hugetlb_cgroup.c.
+/// The kernel's name of a huge page size: `mem_fmt`, mm/hugetlb_cgroup.c.
 fn huge_size(size: Quantity) -> String {
     match size.to_u64() {
         size if size >= 1 << 30 => format!("{}GB", size >> 30),
@@ -134,25 +168,11 @@ fn huge_size(size: Quantity) -> String {
     }
 }
 
-/// What the kubelet would not put up with at runtime: a cgroup to be limited, and nothing that is
-/// set aside for it.
+/// Why the kubelet fails at runtime, in its words.
 #[must_use]
 pub fn problems(node: &Node, reservation: &Reservation) -> Vec<String> {
-    use Enforcement::{
-        KubeReserved, KubeReservedCompressible, SystemReserved, SystemReservedCompressible,
-    };
-    [
-        (&reservation.kube, &node.kube_reserved_cgroup, [KubeReserved, KubeReservedCompressible]),
-        (
-            &reservation.system,
-            &node.system_reserved_cgroup,
-            [SystemReserved, SystemReservedCompressible],
-        ),
-    ]
-    .into_iter()
-    .filter(|(list, _, on)| list.is_empty() && on.iter().any(|on| node.enforce.contains(on)))
-    .map(|(_, name, _)| format!("{name:?} cgroup is not configured properly"))
-    .collect()
+    let both = [Daemons::Kube, Daemons::System].into_iter();
+    both.filter_map(|daemons| daemons.problem(node, reservation)).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Which OOM scores the processes of a running container may have, by all that is known of it:
-//! its pod's class at least, which its cgroup's path tells; its request, if the pod is known.
+//! Which OOM scores a container's processes may have. Its cgroup path tells the pod's QoS class;
+//! if the pod is known, its request tells the score.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -10,30 +10,26 @@ use super::oom;
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::workload::{Container, Pod};
 
-/// A mirror pod's own hash, and a static pod's: the uid that the cgroups of the pod go by.
+/// A mirror pod's and a static pod's hash, which is in the name of the pod's cgroup.
 const HASHES: [&str; 2] = ["kubernetes.io/config.mirror", "kubernetes.io/config.hash"];
 
-/// Scores that would be right.
+/// A range of correct scores, ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scores {
-    /// The lowest.
     pub from: i32,
-    /// The highest.
     pub to: i32,
-    /// Of what.
     pub of: Whose,
 }
 
-/// What has a score.
+/// What a score belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Whose {
-    /// A container of the pod.
     Container,
-    /// The pod's sandbox, which a path does not tell from a container.
+    /// A sandbox: its path does not differ from a container's.
     Sandbox,
-    /// A container, if its pod is node-critical, which a path does not tell.
+    /// A container of a node-critical pod: its path does not tell.
     NodeCritical,
 }
 
@@ -42,19 +38,19 @@ impl Scores {
         Self { from: score, to: score, of }
     }
 
-    /// True if `score` is among them.
+    /// True if `score` is in the range.
     #[must_use]
     pub fn has(&self, score: i32) -> bool {
         (self.from..=self.to).contains(&score)
     }
 }
 
-/// The pods of a node, by the uid that their cgroups go by.
+/// A node's pods, by the uid in their cgroups' names.
 #[derive(Debug, Clone, Default)]
 pub struct Pods<'a>(BTreeMap<&'a str, &'a Pod>);
 
 impl<'a> Pods<'a> {
-    /// Pods without a uid run nowhere.
+    /// Pods without a uid have no cgroup.
     #[must_use]
     pub fn new(pods: &'a [Pod]) -> Self {
         let mut by_uid = BTreeMap::new();
@@ -73,13 +69,13 @@ impl<'a> Pods<'a> {
     }
 }
 
-/// The container of `pod` that the runtime calls `id`.
+/// The container with the runtime's `id`.
 #[must_use]
 pub fn container<'a>(pod: &'a Pod, id: &str) -> Option<&'a Container> {
     pod.containers.iter().find(|container| container.id.as_deref() == Some(id))
 }
 
-/// Of a container in a pod that is known by its class alone.
+/// For a container of which only the pod's QoS class is known.
 #[must_use]
 pub fn of_class(class: QosClass) -> Vec<Scores> {
     let (from, to) = match class {
@@ -95,8 +91,8 @@ pub fn of_class(class: QosClass) -> Vec<Scores> {
     all
 }
 
-/// Of the container `id` in `pod`, on a node with `capacity` bytes of memory. An id that the pod's
-/// status does not name is the sandbox, or a container started since the status was written.
+/// For the container `id` in `pod`, on a node with `capacity` bytes of memory. An id that the
+/// pod's status lacks is the sandbox or a container started after the status was written.
 #[must_use]
 pub fn of_container(pod: &Pod, id: &str, capacity: NonZeroU64) -> Vec<Scores> {
     let of = |container| Scores::one(oom::score(pod, container, capacity), Whose::Container);
@@ -113,12 +109,12 @@ pub fn of_container(pod: &Pod, id: &str, capacity: NonZeroU64) -> Vec<Scores> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch;
+    use crate::pod_notation;
 
     const CAPACITY: NonZeroU64 = NonZeroU64::new(8_000_000_000).unwrap();
 
     #[test]
-    fn a_class_alone_tells_what_could_be() {
+    fn expected_by_class() {
         #[rustfmt::skip]
         let table: [(QosClass, &[i32], &[i32]); 3] = [
             // class, right, wrong
@@ -135,8 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn a_known_container_has_one_score_and_an_unknown_one_may_be_the_sandbox() {
-        let mut pod = sketch::pod("init r -/1G; main r -/4G");
+    fn expected_by_container() {
+        let mut pod = pod_notation::pod("init r -/1G; main r -/4G");
         pod.containers[1].id = Some("aa".into());
         let one = |score| Scores::one(score, Whose::Container);
         assert_eq!(of_container(&pod, "aa", CAPACITY), [one(500)]);
@@ -145,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_found_by_its_uid_or_by_the_hash_of_its_manifest() {
+    fn expected_finds_pods() {
         let of = |uid: &str, key: &str, hash: &str| {
             let annotations = BTreeMap::from([(key.to_owned(), hash.to_owned())]);
             Pod { uid: uid.into(), annotations, ..Pod::default() }

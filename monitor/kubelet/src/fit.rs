@@ -1,5 +1,5 @@
-//! Whether pods fit on a node: what they ask for together, against its allocatable.
-//! In: pods and an allocatable. Out: a line for each resource.
+//! Whether pods fit on a node: their requests compared with its allocatable.
+//! In: pods and an allocatable. Out: one result per resource.
 //! Source: scheduler `pkg/scheduler/framework/plugins/noderesources/fit.go` and component-helpers
 //! `resource/helpers.go`, `PodRequests`.
 
@@ -9,28 +9,25 @@ use serde::Serialize;
 
 use super::allocatable::PODS;
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::request::{is_pod_level, is_supported, of_containers, of_pod};
-use isobar_core::model::workload::{Pod, Resources};
+use isobar_core::model::request::{is_supported, of_containers, of_pod};
+use isobar_core::model::workload::Pod;
 
-/// How much of one resource is asked for.
+/// Requests and allocatable of one resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fit {
-    /// Which.
     pub resource: String,
-    /// By all pods together.
+    /// Sum over all pods.
     pub requested: Quantity,
-    /// What there is for them; `None` if it is not known.
+    /// `None` if unknown.
     pub allocatable: Option<Quantity>,
-    /// What is left; negative if it does not suffice.
+    /// Negative if the pods do not fit.
     pub free: Option<Quantity>,
-    /// It suffices, or is not asked for at all.
+    /// True if it is enough, or if no pod requests it.
     pub fits: bool,
 }
 
-/// Whether `pods` fit on a node with this `allocatable`, resource by resource.
-///
-/// A resource that the node does not know fits only if nobody asks for it.
+/// Compares each resource. One that the node does not have fits only if no pod requests it.
 #[must_use]
 pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
     let named = pods.iter().flat_map(resources).map(String::as_str);
@@ -45,7 +42,7 @@ pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
         let free = allocatable.map(|there| there.minus(requested));
         let fits = match free {
             Some(free) => requested.is_zero() || !free.is_negative(),
-            // How many pods a node takes is not asked for, so not knowing it stops nobody.
+            // The number of pods is no request, so an unknown limit does not matter.
             None => requested.is_zero() || resource == PODS,
         };
         Fit { resource: resource.into(), requested, allocatable, free, fits }
@@ -53,19 +50,15 @@ pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
     all.into_iter().map(line).collect()
 }
 
-/// What `pod` asks the scheduler for: of a pod with resources of its own those that it sets, else
-/// what its containers need at their most demanding moment; and its overhead.
+/// The pod's request as the scheduler counts it: the pod-level request where one is set, else what
+/// its containers need at the same time; and its overhead.
 fn of(pod: &Pod, resource: &str) -> Quantity {
-    let whole = pod.resources.as_ref().filter(|whole| is_pod_level(whole));
-    let asked = match whole.filter(|whole| is_supported(resource) && sets(whole, resource)) {
+    let whole = pod.resources.as_ref().filter(|whole| whole.requests.contains_key(resource));
+    let asked = match whole.filter(|_| is_supported(resource)) {
         Some(whole) => of_pod(whole, resource),
         None => of_containers(pod, resource),
     };
     asked.plus(pod.overhead.get(resource).copied().unwrap_or_default())
-}
-
-fn sets(whole: &Resources, resource: &str) -> bool {
-    whole.requests.contains_key(resource)
 }
 
 fn resources(pod: &Pod) -> impl Iterator<Item = &String> {
@@ -77,7 +70,7 @@ fn resources(pod: &Pod) -> impl Iterator<Item = &String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isobar_core::model::workload::{Container, ContainerKind};
+    use isobar_core::model::workload::{Container, ContainerKind, Resources};
 
     fn list(text: &str) -> ResourceList {
         let pair = |pair: &str| {
@@ -107,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_fit_if_what_they_ask_for_together_is_there() {
+    fn fit_of_pods() {
         let two = [pod("cpu=1500m memory=1Gi"), pod("cpu=500m")];
         #[rustfmt::skip]
         let table: &[(&str, &[&str])] = &[
@@ -124,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_counts_as_the_scheduler_counts_it() {
+    fn fit_counts_pods() {
         let mut starting = pod("cpu=100m");
         starting.containers.push(container(ContainerKind::Init, "cpu=1"));
         starting.overhead = list("cpu=250m memory=64Mi");

@@ -1,8 +1,9 @@
-//! Whether a node is laid out as it should be: pods, Kubernetes' daemons and the system's each in
-//! a cgroup of their own, and within what is set aside for them.
-//! In: what was found. Out: which cgroup is missing, who runs outside, and who outgrows.
-//! Source: Kubernetes documentation, "Reserve Compute Resources for System Daemons", which
-//! recommends the three; nothing enforces them.
+//! Whether pods, Kubernetes' daemons and system daemons each run in their own cgroup, and within
+//! their reservations.
+//! In: what was found. Out: missing cgroups, processes outside, and daemons above their
+//! reservation.
+//! Source: Kubernetes documentation, "Reserve Compute Resources for System Daemons", recommends
+//! the three cgroups; nothing enforces them.
 
 use serde::Serialize;
 
@@ -13,15 +14,14 @@ use isobar_core::model::machine::Found;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::units::{Bytes, MilliCpu};
 
-/// How the node is laid out.
+/// The node's cgroup layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Layout {
-    /// The three cgroups.
     pub cgroups: Vec<Group>,
-    /// What runs in none of them.
+    /// Processes in none of the three cgroups.
     pub outside: Outside,
-    /// Daemons that use more than is set aside for them.
+    /// Daemons that use more than their reservation.
     pub outgrown: Vec<Outgrown>,
 }
 
@@ -31,68 +31,58 @@ pub struct Layout {
 pub struct Group {
     /// `kubepods`, `kube-reserved` or `system-reserved`.
     pub name: &'static str,
-    /// Where it is, or would be; `None` if the configuration names none.
+    /// `None` if the configuration names none.
     pub path: Option<CgroupPath>,
-    /// It is there.
     pub exists: bool,
 }
 
-/// What runs outside the three.
+/// Processes outside the three cgroups.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outside {
-    /// Processes, kernel threads apart.
+    /// Without kernel threads.
     pub processes: usize,
-    /// Kernel threads: they live in the root, and nobody can move them.
+    /// They live in the root and cannot be moved.
     pub kernel_threads: usize,
-    /// Resident memory of the processes; what they share is counted once for each.
+    /// Resident memory; shared pages count once for each process.
     pub memory: Bytes,
-    /// The one with the most resident memory.
+    /// The process with the most resident memory.
     pub biggest: Option<Resident>,
 }
 
-/// A process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resident {
-    /// Resident memory; `None` for one that has none, as a zombie.
+    /// `None` for a process without any, such as a zombie.
     pub memory: Option<Bytes>,
-    /// Its number.
     pub pid: u32,
-    /// What it is called.
     pub name: String,
-    /// Where it runs.
     pub cgroup: CgroupPath,
-    /// It is a kernel thread.
     #[serde(skip)]
     pub is_kernel: bool,
 }
 
-/// Daemons that use more than is set aside for them.
+/// Daemons that use more than their reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outgrown {
-    /// Their cgroup.
     pub cgroup: CgroupPath,
-    /// Of what.
     pub resource: &'static str,
-    /// What they use: of memory the working set, of CPU time the last second's.
+    /// Memory: the working set. CPU: the use of the last second.
     pub used: Quantity,
-    /// What is set aside.
+    /// The reservation.
     pub reserved: Quantity,
 }
 
-/// CPU use of the two reserved cgroups; `None` if it was not watched.
+/// CPU use of the two reserved cgroups; `None` if not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Of Kubernetes' daemons.
     pub kube: Option<MilliCpu>,
-    /// Of the system's.
     pub system: Option<MilliCpu>,
 }
 
 impl Layout {
-    /// The layout of a node. `processes` are all that run on it.
+    /// `processes` are all of the node.
     #[must_use]
     pub fn of(
         live: &Live,
@@ -122,7 +112,7 @@ impl Outside {
         let mut outside = Self::default();
         let homes: Vec<_> = groups.iter().filter_map(|group| group.path.as_ref()).collect();
         for process in processes {
-            if homes.iter().any(|home| is_within(&process.cgroup, home)) {
+            if homes.iter().any(|home| process.cgroup.is_within(home)) {
                 continue;
             }
             if process.is_kernel {
@@ -132,19 +122,13 @@ impl Outside {
             outside.processes += 1;
             let memory = process.memory.unwrap_or_default();
             outside.memory.0 = outside.memory.0.saturating_add(memory.0);
-            // The lowest number of several that are equally big.
+            // Of equals the lowest pid.
             if outside.biggest.as_ref().is_none_or(|biggest| biggest.memory < process.memory) {
                 outside.biggest = Some(process);
             }
         }
         outside
     }
-}
-
-/// Whether `path` is `home` or lies below it.
-fn is_within(path: &CgroupPath, home: &CgroupPath) -> bool {
-    let mut above = path.segments();
-    home.segments().all(|segment| above.next() == Some(segment))
 }
 
 fn over(found: &Found, cpu: Option<MilliCpu>, reserved: &ResourceList) -> Vec<Outgrown> {
@@ -187,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_outside_the_three_is_counted_and_the_biggest_named() {
+    fn layout_outside() {
         let processes = vec![
             process(1, "/init.scope", 10),
             process(2, "/", 0),
@@ -209,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_that_use_more_than_is_set_aside_are_named() {
+    fn layout_outgrown() {
         let amount = |text: &str| text.parse::<Quantity>().unwrap();
         let list = |cpu: &str, memory: &str| {
             ResourceList::from([("cpu".into(), amount(cpu)), ("memory".into(), amount(memory))])

@@ -1,4 +1,4 @@
-//! What the kubelet would set aside, allow and write, computed as it does.
+//! The kubelet's arithmetic: what it would reserve, allow and write.
 
 pub mod admitted;
 pub mod allocatable;
@@ -15,6 +15,6 @@ pub mod qos;
 pub mod writes;
 
 #[cfg(test)]
-mod request_tests;
+mod pod_notation;
 #[cfg(test)]
-mod sketch;
+mod request_tests;

@@ -1,5 +1,5 @@
-//! How likely the kernel is to kill a container's processes when memory runs out, as the kubelet
-//! has it: from -997, the last to go, to 1000, the first.
+//! `oom_score_adj` of containers as the kubelet sets it: from -997, killed last, to 1000, killed
+//! first.
 //! Source: kubernetes `pkg/kubelet/qos/policy.go`, `GetContainerOOMScoreAdjust`, 1.36.
 
 use std::num::NonZeroU64;
@@ -11,19 +11,18 @@ use isobar_core::model::request;
 use isobar_core::model::workload::{Container, ContainerKind, Pod};
 use isobar_core::policy::assess::critical::is_node_critical;
 
-/// Of every container of a Guaranteed pod, and of a node-critical one.
+/// Guaranteed and node-critical pods.
 pub const GUARANTEED: i32 = -997;
-/// Of every container of a BestEffort pod.
+/// BestEffort pods.
 pub const BEST_EFFORT: i32 = 1_000;
-/// What a Burstable pod's containers can have: never that of another class.
+/// Burstable pods: never the score of another class.
 pub const BURSTABLE: std::ops::RangeInclusive<i32> = 1_000 + GUARANTEED..=BEST_EFFORT - 1;
-/// Of a pod's sandbox. Set by containerd and CRI-O, not by the kubelet.
+/// A pod's sandbox. Set by containerd and CRI-O, not by the kubelet.
 pub const SANDBOX: i32 = -998;
 
 const MEMORY: &str = "memory";
 
-/// `oom_score_adj` of every process of `container` in `pod`, on a node with `capacity` bytes of
-/// memory (`MemTotal`).
+/// The score of `container` in `pod` on a node with `capacity` bytes of memory (`MemTotal`).
 #[must_use]
 pub fn score(pod: &Pod, container: &Container, capacity: NonZeroU64) -> i32 {
     if is_node_critical(pod) {
@@ -36,11 +35,11 @@ pub fn score(pod: &Pod, container: &Container, capacity: NonZeroU64) -> i32 {
     }
 }
 
-/// The larger the share of the node's memory that a container asks for, the safer it is.
+/// The larger a container's share of the node's memory, the lower its score.
 fn burstable(pod: &Pod, container: &Container, capacity: NonZeroU64) -> i32 {
     let own = request::of_container(container, MEMORY).value();
     let asked = match container.kind {
-        // A sidecar must not go before those that it serves.
+        // A sidecar must not be killed before the containers that it serves.
         ContainerKind::Sidecar => own.max(least(pod).unwrap_or(0)),
         _ => own,
     };
@@ -49,13 +48,13 @@ fn burstable(pod: &Pod, container: &Container, capacity: NonZeroU64) -> i32 {
     score.clamp(*BURSTABLE.start(), *BURSTABLE.end())
 }
 
-/// The least that any regular container asks for.
+/// The smallest request of a regular container.
 fn least(pod: &Pod) -> Option<i128> {
     let regular = pod.containers.iter().filter(|c| c.kind == ContainerKind::Regular);
     regular.map(|container| request::of_container(container, MEMORY).value()).min()
 }
 
-/// Each container's part of what the pod as a whole asks for beyond its containers.
+/// Each container's part of the pod-level request that no container requests.
 fn unshared(pod: &Pod) -> i128 {
     let whole = pod.resources.as_ref().map(|whole| request::of_pod(whole, MEMORY));
     let Some(whole) = whole.filter(|whole| *whole != Quantity::ZERO) else { return 0 };

@@ -1,65 +1,50 @@
-//! Which class of service a pod has, from what it asks for and what it may not exceed.
+//! A pod's QoS class, from requests and limits.
 //! Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`, `GetPodQOS` and `ComputePodQOS`.
 
-use std::collections::BTreeMap;
-
+use super::allocatable::sum;
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::workload::{ContainerKind, Pod};
+use isobar_core::model::workload::{ContainerKind, Pod, Resources};
 
-/// Resources that a class depends on.
+/// Resources that the QoS class depends on.
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 
-/// The class of `pod`: the one that its status names, which stands for as long as it lives, else
-/// the one that follows from its spec.
+/// The class in the pod's status, which never changes, else the class computed from its spec.
 #[must_use]
 pub fn class(pod: &Pod) -> QosClass {
     pod.qos_class.unwrap_or_else(|| computed(pod))
 }
 
-/// The class that follows from the spec alone, as it is written: the API server copies limits into
-/// missing requests before the kubelet sees a pod, and this does not; see
-/// [`crate::admitted::admitted`].
+/// The class of the spec as written. Missing requests are not filled in from limits, as the API
+/// server does before the kubelet sees a pod: see [`crate::admitted::admitted`].
 ///
-/// Sums are compared, not containers, so two containers whose differences cancel out are
-/// Guaranteed; the API server admits none with a request above its limit.
+/// Sums are compared, not containers: two containers whose differences cancel out are Guaranteed,
+/// but the API server admits no request above its limit.
 #[must_use]
 pub fn computed(pod: &Pod) -> QosClass {
-    let (mut requests, mut limits) = (Sums::new(), Sums::new());
-    let mut is_limited = true;
-    if let Some(whole) = &pod.resources {
-        requests = positive(&whole.requests);
-        limits = positive(&whole.limits);
-        is_limited = limits.len() == COUNTED.len();
-    } else {
-        // Ephemeral containers may have no resources.
-        let counted = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);
-        for container in counted {
-            let own = positive(&container.resources.limits);
-            is_limited &= own.len() == COUNTED.len();
-            add(&mut limits, own);
-            add(&mut requests, positive(&container.resources.requests));
-        }
+    // Ephemeral containers cannot have resources.
+    let containers = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);
+    let parts: Vec<&Resources> = match &pod.resources {
+        Some(whole) => vec![whole],
+        None => containers.map(|container| &container.resources).collect(),
+    };
+    let total = |list: fn(&Resources) -> &ResourceList| {
+        parts.iter().fold(ResourceList::new(), |all, part| sum(&all, &positive(list(part))))
+    };
+    let (requests, limits) = (total(|part| &part.requests), total(|part| &part.limits));
+    let is_limited = parts.iter().all(|part| positive(&part.limits).len() == COUNTED.len());
+    match requests.is_empty() && limits.is_empty() {
+        true => QosClass::BestEffort,
+        false if is_limited && requests == limits => QosClass::Guaranteed,
+        false => QosClass::Burstable,
     }
-    if requests.is_empty() && limits.is_empty() {
-        return QosClass::BestEffort;
-    }
-    if is_limited && requests == limits { QosClass::Guaranteed } else { QosClass::Burstable }
 }
 
-type Sums<'a> = BTreeMap<&'a str, Quantity>;
-
-/// What counts of `list`: a resource of 0 is as if it were not there.
-fn positive(list: &ResourceList) -> Sums<'_> {
-    let positive = |name: &&str| list.get(*name).filter(|q| **q > Quantity::ZERO).copied();
-    COUNTED.into_iter().filter_map(|name| Some((name, positive(&name)?))).collect()
-}
-
-fn add<'a>(sums: &mut Sums<'a>, own: Sums<'a>) {
-    for (name, quantity) in own {
-        let sum = sums.entry(name).or_default();
-        *sum = sum.plus(quantity);
-    }
+/// Amounts of 0 do not count.
+fn positive(list: &ResourceList) -> ResourceList {
+    let counted = COUNTED.iter().filter_map(|name| list.get_key_value(*name));
+    let positive = counted.filter(|(_, quantity)| **quantity > Quantity::ZERO);
+    positive.map(|(name, quantity)| (name.clone(), *quantity)).collect()
 }
 
 #[cfg(test)]

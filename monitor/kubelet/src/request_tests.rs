@@ -1,9 +1,9 @@
-use crate::sketch::pod;
+use crate::pod_notation::pod;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::request::*;
 
 #[test]
-fn a_pod_asks_for_what_it_needs_at_its_most_demanding_moment() {
+fn request_at_peak() {
     #[rustfmt::skip]
     let table = [
         // pod, memory
@@ -36,7 +36,7 @@ fn a_pod_asks_for_what_it_needs_at_its_most_demanding_moment() {
 }
 
 #[test]
-fn overhead_is_added_to_something_only() {
+fn request_overhead() {
     #[rustfmt::skip]
     let table = [
         // pod, memory with 64Mi of overhead
@@ -55,7 +55,7 @@ fn overhead_is_added_to_something_only() {
 }
 
 #[test]
-fn a_pod_with_resources_of_its_own_asks_for_no_storage() {
+fn request_pod_level_storage() {
     let storage = |text: &str| {
         let mut pod = pod(text);
         let asked = "1Gi".parse().unwrap();

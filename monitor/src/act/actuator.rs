@@ -59,7 +59,7 @@ pub enum OpenError {
     Ledger(#[from] LedgerError),
 }
 
-/// The only one who changes anything on the node for relief.
+/// Changes the node for relief; nothing else does.
 #[derive(Debug)]
 pub struct Actuator {
     options: Options,
@@ -246,7 +246,7 @@ impl Actuator {
         self.pruned = now;
         let root = &self.root;
         self.ledger.prune(now, |path, id| CgroupDir::open(root, path, id).is_ok());
-        // After a crash nobody follows the victims of the agent before.
+        // After a crash the victims of the agent before are not followed any more.
         let is_followed = |id: u64| self.endings.iter().any(|ending| ending.action == id);
         let is_over = |entry: &&InForce| {
             let is_empty = |(id, path): (_, _)| {

@@ -1,5 +1,5 @@
-//! A cgroup that something is done to, held by its directory: whatever is written reaches it or
-//! nobody. A path can be used again by a stranger; the inode number, the kernel's id, cannot.
+//! An open cgroup directory: a write reaches this cgroup or none. A path can be used again by
+//! another cgroup; the inode number, which is the kernel's cgroup id, cannot.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -148,7 +148,7 @@ impl CgroupDir {
 
     /// Writes to a file where the kernel may go on working at it: `memory.high` is in force at
     /// once, and then what is above it is taken back. From Linux 6.16 on `O_NONBLOCK` leaves that
-    /// to those who own it; before, it takes as long as it takes, but not ours.
+    /// to the owners of that memory; before, a thread of its own waits for it.
     pub(super) fn write_detached(&self, file: &'static str, text: &str) -> Result<(), ActError> {
         let fd = self.file(file, OFlags::WRONLY | OFlags::TRUNC | OFlags::NONBLOCK);
         let fd = fd.map_err(|why| self.unwritten(file, text, why))?;
@@ -276,14 +276,14 @@ pub(super) fn size(bytes: Bytes) -> String {
 pub(super) fn detached<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<(Option<T>, JoinHandle<()>), ActError> {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (send, result) = mpsc::sync_channel(1);
     let work = move || {
-        // Nobody listens to what comes too late.
-        let _ = tell.send(work());
+        // The receiver is gone if the result comes too late.
+        let _ = send.send(work());
     };
     let thread = thread::Builder::new().name("act-detached".into()).stack_size(STACK).spawn(work);
     let thread = thread.map_err(|why| ActError::Other(format!("cannot make a thread: {why}")))?;
-    Ok((told.recv_timeout(PATIENCE).ok(), thread))
+    Ok((result.recv_timeout(PATIENCE).ok(), thread))
 }
 
 #[cfg(test)]
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_hangs_is_left_to_itself() {
+    fn detached_leaves_work_that_hangs() {
         assert_eq!(detached(|| 7).unwrap().0, Some(7));
         let (hold, held) = mpsc::channel::<()>();
         let (late, thread) = detached(move || held.recv().is_err()).unwrap();

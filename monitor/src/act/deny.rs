@@ -25,7 +25,7 @@ impl DenyList {
         deny
     }
 
-    /// Looks where this process runs: somebody may have moved it.
+    /// Looks where this process runs: it may have been moved.
     pub(super) fn find_own(&mut self, proc: &Path) {
         let text = fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
         let own = text.lines().find_map(|line| line.strip_prefix("0::"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_touched_is_refused_whatever_is_asked() {
+    fn deny_list_refuses_its_rules() {
         let ssh = || Rule::Configured("/system.slice/ssh*.service".parse().unwrap());
         let own = "/isobar.slice/isobar.service";
         let pod = format!("/kubepods/burstable/pod{UID}");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_pod_is_spared_with_all_that_is_above_it() {
+    fn deny_list_spares_the_own_pod_and_those_above() {
         let own = format!("/kubepods/besteffort/pod{UID}/{}", "b".repeat(64));
         let pod = format!("/kubepods/besteffort/pod{UID}");
         assert_eq!(rule(&pod, &own), Some(Rule::Own));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn process_1_and_isobar_itself_are_spared_wherever_they_are() {
+    fn deny_list_spares_process_1_and_isobar() {
         let deny = DenyList { own: None, configured: Vec::new() };
         let path = CgroupPath("/work".into());
         let own = std::process::id();

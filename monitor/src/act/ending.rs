@@ -11,7 +11,7 @@ use super::target::{Node, OpenTarget, describe};
 use crate::clock;
 use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
 use isobar_core::model::units::Nanos;
-use isobar_core::model::unseen::unseen;
+use isobar_core::model::unsampled::unsampled;
 
 /// A kill is waited for so long; processes that have not ended then are reported later.
 const PATIENCE: Nanos = Nanos(200_000_000);
@@ -51,7 +51,7 @@ impl Time {
 
     /// How much of it the agent has seen until `now`.
     fn watched(&mut self, now: Nanos) -> Nanos {
-        self.unseen = self.unseen.plus(unseen(now.since(self.looked)));
+        self.unseen = self.unseen.plus(unsampled(now.since(self.looked)));
         self.looked = now;
         now.since(self.began).since(self.unseen)
     }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grace_is_prolonged_by_what_nobody_watched_of_it() {
+    fn time_watched_leaves_out_what_was_not_seen() {
         #[rustfmt::skip]
         let table: [(&[u64], u64); 5] = [
             // looks, watched until the last, in milliseconds since it began

@@ -103,7 +103,7 @@ fn lacking(file: &str) -> &'static str {
     }
 }
 
-/// What an error of a file means to who can do something about it.
+/// What an error of a file means to an operator, with the way out.
 pub(super) fn because(why: Errno, file: &str) -> String {
     match why {
         Errno::ROFS => "the cgroup file system is mounted read-only here".into(),

@@ -193,7 +193,7 @@ impl Ledger {
     }
 
     fn save_or_note(&mut self) {
-        // What is not on disk is told by `trouble`.
+        // That it is not on disk is reported by `trouble`.
         let _ = self.save();
     }
 

@@ -19,7 +19,7 @@ use remembered::{Entry, Remembered};
 
 /// Within this time...
 const WATCHED: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// ...somebody else has to write a file so often that it is left to them: two who each have the
+/// ...another writer has to change a file so often that it is left to that writer: two that each have the
 /// last word would write for ever.
 const TOO_OFTEN: usize = 3;
 
@@ -38,7 +38,7 @@ pub struct Places {
 #[derive(Debug)]
 pub struct Limits {
     places: Places,
-    /// When somebody else wrote over what is ours, file by file.
+    /// When another writer changed a file of isobar's, file by file.
     contested: BTreeMap<LimitWrite, Contest>,
 }
 
@@ -115,7 +115,7 @@ impl Limits {
         };
         let (result, mut detail) = match step {
             Step::Leave(LimitResult::Kept, detail) => {
-                // Also where somebody else wrote what was to be written: it is ours no less.
+                // Also where another writer wrote the same value.
                 let noted = match is_enforced {
                     true => remembered.confirm(write, id),
                     false => Ok(()),
@@ -173,7 +173,7 @@ impl Limits {
             return Step::Write(LimitResult::Written, String::new());
         };
         let ours = entry.written.as_deref().unwrap_or_default();
-        let detail = format!("somebody wrote {live:?} over {ours}");
+        let detail = format!("another writer changed {ours} to {live:?}");
         let Some(now) = now else {
             return Step::Write(LimitResult::Drifted, format!("{detail}; would write it again"));
         };
@@ -242,7 +242,7 @@ impl Limits {
         }
         if entry.is_overwritten_by(&live) {
             let ours = entry.written.as_deref().unwrap_or_default();
-            let detail = format!("somebody wrote {live:?} over {ours}, and that stays");
+            let detail = format!("another writer changed {ours} to {live:?}, and that stays");
             return end(LimitResult::Drifted, &live, detail);
         }
         if let Some(why) = cgroup.cannot_bear(&write.file, &write.value) {

@@ -58,7 +58,7 @@ pub(super) fn oom_score_adj(proc: &Path, pid: u32) -> Option<i32> {
     fs::read_to_string(path).ok()?.trim_end().parse().ok()
 }
 
-/// A process by its pidfd: whatever is sent reaches it or nobody.
+/// A process by its pidfd: a signal reaches this process or none.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) pid: u32,
@@ -71,7 +71,7 @@ impl Held {
         Ok(Self { pid, fd: pidfd_open(raw, PidfdFlags::empty())? })
     }
 
-    /// Sends a signal; to who has ended, it is as good as sent.
+    /// Sends a signal. To a process that has ended it counts as sent.
     pub(super) fn send(&self, signal: Signal) -> Result<(), Errno> {
         match pidfd_send_signal(&self.fd, signal) {
             Err(Errno::SRCH) => Ok(()),
@@ -95,7 +95,7 @@ pub(super) fn wait_for(ends: &mut [PollFd<'_>], milliseconds: i64) -> bool {
 ///
 /// A number may be given to a stranger between being listed and being opened, so what was opened
 /// counts only if it is still listed afterwards: then the number was the group's all the time, or
-/// the descriptor is of somebody who has ended.
+/// the descriptor is of a process that has ended.
 pub(super) fn hold(
     group: &CgroupDir,
     held: &mut Vec<Held>,
@@ -154,7 +154,7 @@ pub(super) fn kill_file(group: &CgroupDir) -> Result<OwnedFd, ActError> {
 
 /// Ends all processes in and below `group`; what was done, in words.
 ///
-/// Linux 5.14+ does it at once, whoever forks meanwhile, and in a frozen cgroup as well. Where
+/// Linux 5.14+ does it at once, forks included, and in a frozen cgroup as well. Where
 /// that is not to be had, each process is signalled until none is left.
 pub(super) fn kill(
     proc: &Path,
@@ -252,7 +252,7 @@ pub(super) struct Tally {
     pub(super) n_living: usize,
     /// It was in use each time.
     pub(super) n_busy: usize,
-    /// Somebody forbids it, or this kernel has no such call.
+    /// The call is forbidden, or this kernel has none.
     pub(super) refused: Option<Errno>,
 }
 
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn stat_parses_any_process_name() {
         let stat = |name: &str, parent, flags| {
             Stat::parse(&format!("12 ({name}) D {parent} 1 1 0 -1 {flags} 0 0"))
         };

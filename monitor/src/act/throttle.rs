@@ -39,15 +39,15 @@ pub(super) fn squeeze(
     action: &Action,
     ledger: &mut Ledger,
 ) -> Result<String, ActError> {
-    let mut told = Vec::new();
+    let mut done = Vec::new();
     for file in files(action) {
         match write_limit(group, file, action, ledger) {
             // The disk knows weights on few machines; that of the processors slows as well.
             Err(ActError::Lacking { file: "io.weight", .. }) => {}
-            written => told.push(written?),
+            written => done.push(written?),
         }
     }
-    Ok(told.join(", "))
+    Ok(done.join(", "))
 }
 
 fn write_limit(
@@ -63,11 +63,11 @@ fn write_limit(
     {
         let mut entry = entry.clone();
         entry.actions.insert(action.id);
-        let told = format!("{path}/{file} is at {live} already");
+        let done = format!("{path}/{file} is at {live} already");
         if action.is_enforced {
             remember(ledger, entry)?;
         }
-        return Ok(told);
+        return Ok(done);
     }
     let wrote = match file {
         "memory.high" => less_memory(group, action.want)?,
@@ -161,13 +161,13 @@ pub(super) fn release(
     ledger: &mut Ledger,
 ) -> Result<String, ActError> {
     if let Some(other) = entry.actions.iter().find(|other| **other != action) {
-        let told = format!("{}/{} still serves action {other}", entry.path, entry.file);
+        let done = format!("{}/{} still serves action {other}", entry.path, entry.file);
         if is_enforced {
             let mut entry = entry.clone();
             entry.actions.remove(&action);
             remember(ledger, entry)?;
         }
-        return Ok(told);
+        return Ok(done);
     }
     undo(group, entry, is_enforced, ledger)
 }

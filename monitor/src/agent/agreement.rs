@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn blind_is_what_misses_most_of_what_psi_saw() {
+    fn check_finds_a_program_that_misses_most_of_psi() {
         #[rustfmt::skip]
         let table = [
             // psi, ours, how many are blind
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_what_is_not_measured() {
+    fn check_ignores_what_is_not_measured() {
         let mut agreement = Agreement::default();
         let mut unmeasured = sample(9_000, 0);
         unmeasured.kernel = None;

@@ -1,5 +1,5 @@
 //! Keeps limits of the node written, on a thread of its own: to lower a limit may take the kernel
-//! seconds, and neither the loop nor whoever relieves the node may wait for that.
+//! seconds, and neither the loop nor the actuator may wait for that.
 //! In: the settings. Out: how each limit stands, and what is not written and why.
 
 mod intruders;
@@ -22,7 +22,8 @@ pub use survey::{CPU_STATE, Places, Survey, look, spelled};
 
 /// From one look to the next.
 const EVERY: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// How often it is counted who still may run on reserved CPUs: every process of a pod is read.
+/// How often the processes are counted that still may run on reserved CPUs: every process of a pod
+/// is read for it.
 const COUNTED: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 /// What is asked for.
@@ -57,8 +58,12 @@ impl Keeping {
     pub(super) fn begin(places: Places, acts: act::Places) -> io::Result<Self> {
         let (orders, inbox) = sync_channel::<Order>(1);
         let (outbox, reports) = sync_channel(1);
-        let mut keeper =
-            Keeper { places, limits: act::Limits::new(acts), counted: None, told: String::new() };
+        let mut keeper = Keeper {
+            places,
+            limits: act::Limits::new(acts),
+            counted: None,
+            intruders: String::new(),
+        };
         thread::Builder::new().name("limits".into()).spawn(move || {
             while let Ok(order) = inbox.recv() {
                 if outbox.send(keeper.keep(&order)).is_err() {
@@ -119,10 +124,10 @@ impl Report {
 struct Keeper {
     places: Places,
     limits: act::Limits,
-    /// When it was last counted who may run on reserved CPUs.
+    /// When processes on reserved CPUs were last counted.
     counted: Option<Nanos>,
     /// What that came to, in words.
-    told: String,
+    intruders: String,
 }
 
 impl Keeper {
@@ -149,13 +154,13 @@ impl Keeper {
         let Some(state) = states.iter_mut().find(of_cpus) else { return };
         if is_any_new || self.counted.is_none_or(|then| now.since(then) >= COUNTED) {
             self.counted = Some(now);
-            self.told = match survey.intruders() {
+            self.intruders = match survey.intruders() {
                 Ok((found, _)) if found.is_empty() => String::new(),
                 Ok((found, _)) => intruders::words(&found),
                 Err(why) => why.to_string(),
             };
         }
-        let parts = [state.detail.as_str(), self.told.as_str()];
+        let parts = [state.detail.as_str(), self.intruders.as_str()];
         let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         state.detail = parts.join("; ");
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::agreement::{Agreement, Blind};
 use super::{AgentError, Alarms, Reading, Source};
 use crate::clock;
-use crate::source::kernel::{self, Kernel, Probes, Unread};
+use crate::source::kernel::{self, Kernel, MapReadError, Probes};
 use crate::source::triggers::Triggers;
 use crate::source::{self, Directories, Roots};
 use isobar_core::model::capability::{Capability, CapabilityState};
@@ -156,11 +156,14 @@ impl Source for Live {
 
 /// The kernel side's counters or, if they could not be read, the gap that says so: then all that
 /// they would tell is unknown for this tick.
-fn or_gap(read: Option<Result<KernelStalls, Unread>>, gaps: &mut Vec<Gap>) -> Option<KernelStalls> {
+fn or_gap(
+    read: Option<Result<KernelStalls, MapReadError>>,
+    gaps: &mut Vec<Gap>,
+) -> Option<KernelStalls> {
     read?.map_err(|unread| gaps.push(unread.gap())).ok()
 }
 
-/// What a blind program says is not used: unknown, rather than a calm that nobody saw.
+/// What a blind program reports is not used: unknown, and not calm.
 fn distrust(covers: &mut Coverage, blind: &Blind) {
     match blind.target {
         "sched_switch" => (covers.waits, covers.throttling) = (false, false),
@@ -176,7 +179,7 @@ fn tell_blind(capabilities: &mut [Capability], blind: Blind) {
     }
 }
 
-/// Attaches what the kernel allows. A refusal is told in the capabilities.
+/// Attaches what the kernel allows. A refusal becomes a capability.
 fn attach(options: kernel::Options, sources: &source::Sampler) -> Result<Kernel, Capability> {
     if options.probes == Probes::None {
         return Err(kernel_side(CapabilityState::Off, "switched off by --probes none", None));
@@ -194,7 +197,7 @@ fn kernel_side(state: CapabilityState, detail: &str, remedy: Option<&str>) -> Ca
     }
 }
 
-/// What the kernel side could not count, told in every sample from then on: its counters go on
+/// What the kernel side could not count, as gaps in every sample from then on: its counters go on
 /// lacking it for as long as the agent runs.
 fn losses(lost: Lost) -> impl Iterator<Item = Gap> {
     let room = "; run with a larger --max-cgroups";
@@ -257,13 +260,13 @@ mod tests {
     use isobar_core::model::units::Nanos;
 
     #[test]
-    fn counters_that_cannot_be_read_are_unknown_and_the_sample_says_why() {
+    fn or_gap_turns_unread_counters_into_a_gap() {
         let mut gaps = Vec::new();
         assert_eq!(or_gap(None, &mut gaps), None, "no kernel side is told by a capability");
         let read = KernelStalls { clock: Nanos(1), ..KernelStalls::default() };
         assert_eq!(or_gap(Some(Ok(read.clone())), &mut gaps), Some(read));
         assert!(gaps.is_empty());
-        assert_eq!(or_gap(Some(Err(Unread::of("MEMORY", "gone"))), &mut gaps), None);
+        assert_eq!(or_gap(Some(Err(MapReadError::new("MEMORY", "gone"))), &mut gaps), None);
         let told: Vec<_> = gaps.iter().map(|gap| (gap.why, gap.detail.as_str())).collect();
         assert_eq!(told, [(GapReason::Failed, "cannot read the map MEMORY: gone")]);
     }

@@ -10,7 +10,7 @@ use crate::serve::view::View;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Ranking;
-use isobar_core::model::sample::Cause;
+use isobar_core::model::sample::{Cause, Gap};
 use isobar_core::policy::engine::{Engine, Standing, Step};
 use isobar_core::policy::rank::Purpose;
 
@@ -48,6 +48,11 @@ impl<S: Source> Observer<S> {
         std::thread::sleep(TICK);
         let (step, ..) = self.step();
         self.engine.rank(&step.snapshot, purpose)
+    }
+
+    /// What the last sample could not read.
+    pub fn gaps(&self) -> &[Gap] {
+        self.engine.standing().before.as_ref().map_or(&[], |sample| &sample.gaps)
     }
 
     fn step(&mut self) -> (Step, Vec<Capability>, Cost) {

@@ -20,7 +20,7 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 const URGENT: Duration = Duration::from_millis(250);
 /// Between two ticks, at the least.
 const CLOSEST: Duration = Duration::from_millis(100);
-/// What work waits for may be nobody's emergency: a cgroup at its own limit waits all the time. An
+/// Not every wait is an emergency: a cgroup at its own limit waits all the time. An
 /// alarm that came to nothing doubles the distance of the next, up to this many times.
 const DOUBLINGS: u32 = 3;
 

@@ -107,7 +107,7 @@ pub enum AgentError {
     Sampler(#[source] JoinError),
 }
 
-/// Runs until a signal comes or the time is up. `open` is called once the port is ours, and no
+/// Runs until a signal comes or the time is up. `open` is called once the agent has the port, and no
 /// other agent enforces if this one does: an agent that is one too many attaches nothing.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ use isobar_core::model::capability::{Capability, CapabilityState};
 /// leaks must not take the node with it.
 const OOM_SCORE: i32 = -999;
 /// Before almost all work, behind none of the kernel's. Scheduling in real time would let a defect
-/// of ours hold a CPU.
+/// of the agent hold a CPU.
 const NICE: i32 = -15;
 /// What a tick allocates and gives back at 500 cgroups, and as much again.
 const RESERVE: usize = 4 << 20;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_cannot_be_had_says_why_and_how_to_have_it() {
+    fn survival_capabilities_name_a_remedy() {
         for Capability { name, state, detail, remedy } in
             [score(), priority(), reserve(true), reserve(false)]
         {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_found_and_read_in_or_too_much_of_it_is_told() {
+    fn read_code_reports_its_size() {
         let told = read_code().unwrap();
         assert!(told.contains("MiB of code"), "{told}");
     }

@@ -95,7 +95,7 @@ impl<S: Source> Tick<S> {
     }
 
     /// One tick. What was decided is handed over before anything that may take its time: a slow
-    /// disk or a reader holds up nobody's relief.
+    /// disk or a reader never holds up relief.
     pub(super) fn run(&mut self, cause: Cause) -> Decision {
         self.meter.begin();
         self.reopen_actuator();
@@ -133,7 +133,7 @@ impl<S: Source> Tick<S> {
         decision
     }
 
-    /// Takes back what would be nobody's once the agent is gone.
+    /// Takes squeezes back: nothing would undo them once the agent is gone.
     pub(super) fn leave(self) {
         if let Ok(actuator) = self.actuator {
             log::left(&actuator.leave(FAREWELL));

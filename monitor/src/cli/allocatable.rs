@@ -1,4 +1,4 @@
-//! `isobar allocatable`: what of a node is left for its pods, which limits see to it, and whether
+//! `isobar allocatable`: what the node has left for pods, the limits that enforce it, and whether
 //! they are in place.
 
 mod capacity;
@@ -6,7 +6,6 @@ mod live;
 mod print;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -16,7 +15,7 @@ use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::threshold::Signal;
 use isobar_core::model::workload::Pod;
 use isobar_kubelet::admitted::admitted;
-use isobar_kubelet::allocatable::{Reservation, Resolved, hard_thresholds, signal_capacities};
+use isobar_kubelet::allocatable::{Reservation, hard_thresholds, signal_capacities};
 use isobar_kubelet::capacity as counted;
 use isobar_kubelet::enforce::{self, Enforced};
 use isobar_kubelet::fit::{Fit, fit};
@@ -26,21 +25,21 @@ use super::exit::{Code, Refused};
 use super::input;
 use super::limits::WriteArgs;
 use super::node::{ConfigArgs, MachineArgs};
-use super::output::{Plain, pretty};
+use super::output::{Plain, gap_text};
 use capacity::Capacity;
 use live::Standing;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// In which form.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
-    /// What the node has, such as cpu=10,memory=32Gi,ephemeral-storage=100Gi,hugepages-2Mi=1Gi,
-    /// pods=110,pid=32768; this machine, with its live limits, if not given.
+    /// Capacity of the node, such as cpu=10,memory=32Gi,ephemeral-storage=100Gi,hugepages-2Mi=1Gi,
+    /// pods=110,pid=32768 [default: this machine's, with its live limits].
     #[arg(long, value_name = "LIST", conflicts_with_all = ["apply", "roll_back"])]
     capacity: Option<String>,
-    /// Pods of which to say whether they fit together: manifests, or what kubectl prints of pods
-    /// that have not ended; - for standard input.
+    /// File with pods, to check whether they fit together: manifests, or the output of kubectl for
+    /// pods that have not ended; - for standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     pods: Option<PathBuf>,
     #[command(flatten)]
@@ -51,7 +50,6 @@ pub(crate) struct Args {
     machine: MachineArgs,
 }
 
-/// What is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
@@ -60,18 +58,18 @@ struct Document {
     capacity: ResourceList,
     kube_reserved: ResourceList,
     system_reserved: ResourceList,
-    eviction_hard: BTreeMap<&'static str, Resolved>,
-    /// All of the reservation, the eviction threshold included.
+    eviction_hard: BTreeMap<&'static str, String>,
+    /// The whole reservation, including the hard eviction threshold.
     reservation: ResourceList,
     allocatable: ResourceList,
     enforced: Enforced,
-    /// What the pods that were given ask for; `None` if none were.
+    /// The requests of the pods in --pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     fit: Option<Vec<Fit>>,
-    /// What this machine looks like; `None` for a capacity that was given.
+    /// The state of this machine; `None` with --capacity.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     standing: Option<Standing>,
-    /// What is wrong, although the kubelet would start.
+    /// Problems with which the kubelet would still start.
     problems: Vec<String>,
 }
 
@@ -94,15 +92,11 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         document.fit = Some(fit(&pods, &document.allocatable));
         document.problems.extend(passed_over);
     }
-    let mut out = io::stdout().lock();
-    match args.output {
-        Plain::Table => print::write(&mut out, &document)?,
-        Plain::Json => pretty(&mut out, &document)?,
-    }
+    args.output.print(&document, |out| Ok(print::write(out, &document)?))?;
     Ok(Code::Ok)
 }
 
-/// The pods in a file, as the API server would have them, and what of it was passed over.
+/// The pods in a file, as the API server would admit them, and the objects that were ignored.
 fn read_pods(file: &Path) -> Result<(Vec<Pod>, Vec<String>)> {
     let (name, manifest) = input::pods(file)?;
     let others = manifest.others.iter().map(|problem| format!("{name}:{problem}")).collect();
@@ -122,7 +116,7 @@ fn document(
     let mut problems = enforce::problems(&settings.node, &reservation);
     let unknown = reservation.total().into_keys().filter(|name| !capacity.contains_key(name));
     problems.extend(unknown.map(|name| {
-        format!("the capacity of {name} is not known, so its reservation is not judged")
+        format!("the capacity of {name} is not known; its reservation is not checked")
     }));
     Ok(Document {
         api_version: API_VERSION,
@@ -150,8 +144,7 @@ fn this_machine(machine: &MachineArgs, settings: &Settings) -> Result<Document> 
         known.insert(Signal::ImagefsInodesFree, imagefs.inodes);
     }
     let mut document = document(settings, capacity, &known)?;
-    let gaps = found.gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail));
-    document.problems.extend(gaps);
+    document.problems.extend(found.gaps.iter().map(gap_text));
     let reservation = Reservation::of(settings, &document.capacity);
     let standing = Standing::of(machine, &settings.node, &found, &reservation, &document.enforced);
     match standing {

@@ -1,4 +1,5 @@
-//! Where `top`, `status` and `doctor` have their view from: an agent that runs, or own samples.
+//! Where `top`, `status`, `explain` and `doctor` get their view from: a running agent, or their own
+//! samples.
 
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
@@ -6,44 +7,68 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use clap::ArgMatches;
+use clap::parser::ValueSource;
 use isobar::agent::{LISTEN, Live, Observer};
 use isobar::serve::document;
 use isobar::serve::view::View;
 
-use super::exit::InvalidAnswer;
+use super::exit::{InvalidAnswer, Refused};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
 
-/// A loopback answer takes milliseconds; an agent that needs longer is in trouble, and so is the
-/// operator who waits for it.
+/// An answer over loopback takes milliseconds; an agent that needs longer is overloaded.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A node of 10,000 cgroups makes some 20 MB; more than this is no answer of an agent.
+/// A node of 10,000 cgroups makes some 20 MB; more than this is not an answer of an agent.
 const LARGEST: u64 = 256 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AgentArgs {
-    /// Ask the agent that listens here; without one at the default address, sample here and now.
+    /// Address of the agent [default: 127.0.0.1:9797, and own samples if no agent answers there].
     #[arg(long, value_name = "ADDR", env = "ISOBAR_AGENT")]
     agent: Option<SocketAddr>,
+    /// Take own samples, even if an agent runs.
+    #[arg(long, conflicts_with = "agent")]
+    no_agent: bool,
     #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]
     sources: SourceArgs,
 }
 
-/// Sees the node: through an agent, or by itself.
+/// The options on the command line that apply to own samples only, such as `--config`.
+pub(crate) fn sampling_options(matches: &ArgMatches) -> Vec<String> {
+    const IDS: [&str; 6] =
+        ["config", "pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"];
+    let Some((_, matches)) = matches.subcommand() else { return Vec::new() };
+    let is_given = |id: &&str| {
+        matches.try_contains_id(id).is_ok()
+            && matches.value_source(id) == Some(ValueSource::CommandLine)
+    };
+    IDS.into_iter().filter(is_given).map(|id| format!("--{}", id.replace('_', "-"))).collect()
+}
+
 pub(crate) enum Eye {
-    /// The agent's address, and what it said when it was found.
+    /// The agent's address, and its first view.
     Agent { address: String, found: Option<Box<View>> },
-    /// Nobody listens: our own sampler.
+    /// Own samples.
     Own(Box<Observer<Live>>),
 }
 
 impl Eye {
-    /// Looks for an agent, and opens the sources itself if there is none at the default address.
-    pub(crate) fn open(args: &AgentArgs) -> Result<Self> {
+    /// Looks for an agent, and opens the sources if none listens at the default address. An error
+    /// if an agent answers and would ignore `sampling` options.
+    pub(crate) fn open(args: &AgentArgs, sampling: &[String]) -> Result<Self> {
         let address = args.agent.map_or_else(|| LISTEN.into(), |address| address.to_string());
-        match from_agent(&address)? {
+        let found = if args.no_agent { None } else { from_agent(&address)? };
+        match found {
+            Some(_) if !sampling.is_empty() => {
+                let (options, way_out) =
+                    (sampling.join(", "), "add --no-agent to sample without it");
+                let text =
+                    format!("the agent on {address} answers and ignores {options}; {way_out}");
+                Err(Refused(text).into())
+            }
             Some(view) => Ok(Self::Agent { address, found: Some(Box::new(view)) }),
             None if args.agent.is_some() => bail!(no_agent(&address)),
             None => {
@@ -54,7 +79,7 @@ impl Eye {
         }
     }
 
-    /// The next view: a second after the one before.
+    /// The next view, a second after the previous one.
     pub(crate) fn look(&mut self) -> Result<View> {
         match self {
             Self::Own(observer) => Ok(observer.observe()),
@@ -73,7 +98,7 @@ fn no_agent(address: &str) -> String {
     format!("no agent listens on {address}; start one with `isobar run`")
 }
 
-/// `None` if nobody listens there.
+/// `None` if nothing listens there.
 fn from_agent(address: &str) -> Result<Option<View>> {
     let url = format!("http://{address}/api/v1/snapshot");
     let client: ureq::Agent =
@@ -84,11 +109,19 @@ fn from_agent(address: &str) -> Result<Option<View>> {
             return Ok(None);
         }
         Err(ureq::Error::ConnectionFailed) => return Ok(None),
-        Err(why) => return Err(why).with_context(|| format!("asking the agent at {address}")),
+        Err(ureq::Error::Timeout(_)) => {
+            let seconds = PATIENCE.as_secs();
+            bail!(
+                "the agent on {address} did not answer within {seconds} s; it may still be starting"
+            );
+        }
+        Err(ureq::Error::StatusCode(503)) => bail!("the agent on {address} has no sample yet"),
+        Err(why) => return Err(why).with_context(|| format!("cannot ask the agent on {address}")),
     };
     let mut json = Vec::new();
     let body = answer.body_mut().as_reader();
-    body.take(LARGEST).read_to_end(&mut json).with_context(|| format!("reading from {address}"))?;
+    let read = body.take(LARGEST).read_to_end(&mut json);
+    read.with_context(|| format!("cannot read the answer of {address}"))?;
     let view = document::parse(&json)
         .map_err(|source| InvalidAnswer { address: address.into(), source })?;
     Ok(Some(view))

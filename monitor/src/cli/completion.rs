@@ -1,4 +1,4 @@
-//! `isobar completion` and `isobar man`: from the same definitions as the verbs themselves.
+//! `isobar completion` and `isobar man`, generated from the definitions of the verbs.
 
 use std::io::{self, Write as _};
 
@@ -11,13 +11,13 @@ use super::exit::Code;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// For which shell.
+    /// The shell.
     #[arg(value_enum)]
     shell: Shell,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    // Into memory first: the generator panics where its writer fails, as a closed pipe does.
+    // Into memory first: the generator panics if its writer fails, as a closed pipe does.
     let mut script = Vec::new();
     generate(args.shell, &mut Cli::command(), "isobar", &mut script);
     io::stdout().write_all(&script)?;

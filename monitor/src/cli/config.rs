@@ -1,6 +1,6 @@
-//! `isobar config`: checks a configuration, prints what it comes to, its defaults and its schema.
+//! `isobar config`: checks a configuration; prints effective values, defaults and the schema.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -25,49 +25,49 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Say everything that is wrong with a file, each with its line and column.
+    /// Check a file and report every problem with its line and column.
     Check {
         #[command(flatten)]
         file: FileArgs,
-        /// In which form.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t = Plain::Table)]
         output: Plain,
     },
-    /// Print what holds in the end: a file, the kubelet's that it names, and the defaults.
+    /// Print the effective configuration: the file, the kubelet's file that it names, and defaults.
     View {
         #[command(flatten)]
         file: FileArgs,
-        /// In which form.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
         output: Form,
     },
-    /// Print a file with every key, its default and what it is for.
+    /// Print a file with every key, its default and its purpose.
     Defaults,
-    /// Print the format as a JSON Schema.
+    /// Print the JSON Schema of the format.
     Schema,
 }
 
-/// Which file; without any, the defaults.
 #[derive(Debug, clap::Args)]
 struct FileArgs {
-    /// A MonitorConfiguration, or the kubelet's KubeletConfiguration; - for standard input.
+    /// MonitorConfiguration or KubeletConfiguration file; - for standard input [default: none, the
+    /// built-in defaults].
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The same, as `isobar run` takes it.
+    /// The same as FILE.
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// The whole configuration, as a file that means the same.
+    /// The whole configuration, as a file with the same meaning.
     Yaml,
-    /// The eviction thresholds, as the kubelet parses them.
+    /// Only the eviction thresholds, as the kubelet parses them.
     Json,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let mut out = io::stdout().lock();
+    let mut out = anstream::stdout().lock();
     match &args.what {
         What::Check { file, output } => return check(&mut out, file, *output),
         What::View { file, output: Form::Yaml } => {
@@ -100,7 +100,6 @@ impl FileArgs {
     }
 }
 
-/// A check for programs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Checked<'a> {
@@ -108,22 +107,22 @@ struct Checked<'a> {
     kind: &'static str,
     file: &'a str,
     valid: bool,
-    problems: Vec<Told<'a>>,
+    problems: Vec<At<'a>>,
 }
 
-/// One problem.
+/// One problem. Without line and column if the file cannot be read.
 #[derive(Serialize)]
-struct Told<'a> {
-    line: usize,
-    column: usize,
+struct At<'a> {
+    line: Option<usize>,
+    column: Option<usize>,
     path: &'a str,
     message: &'a str,
 }
 
-impl<'a> Told<'a> {
+impl<'a> At<'a> {
     fn of(problem: &'a Problem) -> Self {
         let Problem { at, path, message } = problem;
-        Self { line: at.line, column: at.column, path, message }
+        Self { line: at.map(|at| at.line), column: at.map(|at| at.column), path, message }
     }
 }
 
@@ -138,7 +137,7 @@ fn check(out: &mut impl Write, file: &FileArgs, output: Plain) -> Result<Code> {
         },
     };
     if output == Plain::Json {
-        let problems: Vec<Told<'_>> = problems.iter().map(Told::of).collect();
+        let problems: Vec<At<'_>> = problems.iter().map(At::of).collect();
         let (valid, kind) = (problems.is_empty(), "ConfigurationCheck");
         let checked = Checked { api_version: API_VERSION, kind, file: &name, valid, problems };
         pretty(out, &checked)?;
@@ -149,7 +148,7 @@ fn check(out: &mut impl Write, file: &FileArgs, output: Plain) -> Result<Code> {
     Ok(Code::Ok)
 }
 
-/// A threshold as the kubelet holds it.
+/// A threshold as the kubelet parses it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Parsed {
@@ -161,7 +160,7 @@ struct Parsed {
     min_reclaim: MinReclaim,
 }
 
-/// An amount without its kind: a quantity is a text, a share a number.
+/// An amount without its kind: a quantity is a text, a percentage a number.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum MinReclaim {

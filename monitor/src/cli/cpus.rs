@@ -1,9 +1,8 @@
-//! `isobar cpus`: which CPUs are kept for daemons, which the pods share, which are handed out,
-//! and whether the CPU manager's state agrees.
+//! `isobar cpus`: reserved CPUs, the shared pool, exclusive CPUs, and whether the CPU manager's
+//! state file agrees.
 
 mod print;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -20,22 +19,21 @@ use super::exit::{Code, Refused};
 use super::input;
 use super::limits::WriteArgs;
 use super::node::{ConfigArgs, MachineArgs};
-use super::output::{Plain, pretty};
+use super::output::{Plain, gap_text};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// In which form.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
-    /// The CPUs that are online, such as 0-79; this machine's, if neither this nor a topology is
-    /// given.
+    /// Online CPUs, such as 0-79 [default: this machine's, unless --topology is given].
     #[arg(long, value_name = "CPUS", conflicts_with_all = ["apply", "roll_back"])]
     online: Option<CpuSet>,
-    /// How they lie: what `lscpu -p=CPU,Core,Socket,Node` prints. Without it each of the online
-    /// ones is a core of its own.
+    /// CPU topology: the output of `lscpu -p=CPU,Core,Socket,Node` [default with --online: each CPU
+    /// is a core of its own].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     topology: Option<PathBuf>,
-    /// The CPU manager's state; of this machine, the one in the kubelet's directory.
+    /// State file of the CPU manager [default for this machine: the one in the kubelet's directory].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     state: Option<PathBuf>,
     #[command(flatten)]
@@ -46,7 +44,6 @@ pub(crate) struct Args {
     machine: MachineArgs,
 }
 
-/// What is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
@@ -60,24 +57,23 @@ struct Document {
     exclusive_cpus: usize,
     strict: bool,
     state: Option<StateDocument>,
-    /// Processes of pods that may run on strictly reserved CPUs; `None` if nobody looked.
+    /// Processes of pods that may run on strictly reserved CPUs; `None` if not checked.
     intruders: Option<Vec<Intruder>>,
-    /// What is wrong, although the kubelet would start.
+    /// Problems with which the kubelet would still start.
     problems: Vec<String>,
 }
 
-/// The state file, judged.
+/// The checked state file.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StateDocument {
     file: PathBuf,
-    /// `None` if the file is not understood.
+    /// `None` if the file does not parse.
     policy_name: Option<String>,
     default_cpu_set: Option<String>,
     checksum: Checksum,
-    /// Why the kubelet would not start with it, in its words.
+    /// Why the kubelet would not start with it, in the kubelet's words.
     problems: Vec<String>,
-    /// What to do about them.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
     assignments: Vec<Assigned>,
@@ -117,16 +113,12 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             Err(error) => document.problems.push(error.to_string()),
         }
     }
-    let mut out = io::stdout().lock();
-    match output {
-        Plain::Table => print::write(&mut out, &document)?,
-        Plain::Json => pretty(&mut out, &document)?,
-    }
+    output.print(&document, |out| Ok(print::write(out, &document)?))?;
     Ok(Code::Ok)
 }
 
 impl Args {
-    /// True if this machine is asked about, and not one that is described.
+    /// True for this machine, false for one that the options describe.
     fn is_live(&self) -> bool {
         self.online.is_none() && self.topology.is_none()
     }
@@ -135,16 +127,17 @@ impl Args {
         if self.is_live() {
             let machine = self.machine.machine(settings);
             if machine.cpus.cpus.is_empty() {
-                let gaps = machine.gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail));
-                let gaps: Vec<_> = gaps.collect();
-                anyhow::bail!("cannot tell which CPUs are online: {}", gaps.join("; "));
+                let gaps: Vec<_> = machine.gaps.iter().map(gap_text).collect();
+                anyhow::bail!("cannot read the list of online CPUs: {}", gaps.join("; "));
             }
             return Ok(machine.cpus);
         }
         let Some(file) = &self.topology else {
             let online = self.online.clone().unwrap_or_default();
             if online.0.is_empty() {
-                return Err(Refused("--online names no CPU: give them as 0-79".into()).into());
+                return Err(
+                    Refused("--online names no CPU; expected a list such as 0-79".into()).into()
+                );
             }
             return Ok(Topology::flat(&online));
         };
@@ -154,13 +147,14 @@ impl Args {
         let Some(online) = &self.online else { return Ok(whole) };
         let unknown = cpus::minus(online, &whole.all());
         if !unknown.0.is_empty() {
-            let what = format!("--online has CPUs {unknown}, which {} lacks", file.display());
+            let what =
+                format!("--online names CPUs {unknown}, which are not in {}", file.display());
             return Err(Refused(what).into());
         }
         Ok(whole.only(online))
     }
 
-    /// The state file's name and text, if there is one.
+    /// The state file's path and text, if it exists.
     fn read_state(&self, settings: &Settings) -> Result<Option<(PathBuf, String)>> {
         if let Some(file) = &self.state {
             return Ok(Some((file.clone(), read(file)?)));
@@ -174,7 +168,7 @@ impl Args {
     }
 }
 
-/// The text of a file; bytes that are no text stand out as such.
+/// The text of a file, with replacement characters for bytes that are not UTF-8.
 fn read(file: &Path) -> Result<String> {
     let (_, bytes) = input::read(file)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -189,7 +183,7 @@ fn document(
     let policy = if settings.node.static_cpus { "static" } else { "none" };
     let configured = args.config.is_given().then_some(policy);
     let read = state.map(|(file, text)| (file, State::read(&text)));
-    // A state that the kubelet would refuse hands out nothing.
+    // The kubelet assigns no CPUs from a state file that it refuses.
     let counts = |state: &State| state.refusals(configured, plan).is_empty();
     let accepted = read.as_ref().filter(|(_, state)| counts(state));
     let exclusive = accepted.map(|(_, state)| state.exclusive()).unwrap_or_default();
@@ -239,5 +233,5 @@ fn judged(file: PathBuf, state: State, configured: Option<&str>, plan: &Plan) ->
 /// Processes of pods that may run on reserved CPUs, and what could not be read.
 fn intruders(machine: &MachineArgs, plan: &Plan) -> Result<(Vec<Intruder>, Vec<String>)> {
     let (found, gaps) = limits::intruders(&machine.processes()?, &plan.reserved);
-    Ok((found, gaps.iter().map(|gap| format!("{}: {}", gap.object, gap.detail)).collect()))
+    Ok((found, gaps.iter().map(gap_text).collect()))
 }

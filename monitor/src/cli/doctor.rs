@@ -1,4 +1,4 @@
-//! `isobar doctor`: what this node offers, and what to do about the rest.
+//! `isobar doctor`: what this node offers to isobar, and remedies for what is missing.
 
 mod checks;
 
@@ -12,29 +12,28 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::ask;
 use super::exit::Code;
-use super::output::{Plain, pretty};
+use super::output::Plain;
 use super::terminal::{harmless, width, wrapped};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// In which form.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
     #[command(flatten)]
     ask: ask::AgentArgs,
 }
 
-/// One thing looked at.
+/// The result of one check.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Finding {
     name: &'static str,
     state: State,
-    /// True if isobar cannot keep its promise without: then a fault makes the exit code 1.
+    /// If a needed thing is missing, the exit code is 1.
     needed: bool,
-    /// What was seen.
     detail: String,
-    /// What to do; nothing where all is well.
+    /// How to get it; `None` if it is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<&'static str>,
 }
@@ -66,29 +65,23 @@ impl Finding {
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<Code> {
+pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     let findings = checks::all();
-    // Attaching is the only honest test of a probe. A failure to look is told, and is no fault of
-    // the node's.
-    let probes = ask::Eye::open(&args.ask).and_then(|mut eye| eye.look()).map(|v| v.capabilities);
-    let mut out = io::stdout().lock();
-    match args.output {
-        Plain::Table => write(&mut out, &findings, &probes, width())?,
-        Plain::Json => pretty(
-            &mut out,
-            &serde_json::json!({
-                "apiVersion": API_VERSION, "kind": "Diagnosis",
-                "findings": findings,
-                "capabilities": probes.as_deref().unwrap_or_default(),
-                "capabilitiesUnknown": probes.as_ref().err().map(|why| format!("{why:#}")),
-            }),
-        )?,
-    }
+    // Attaching is the only reliable test of a program. If no view can be had, that is reported, and
+    // is no fault of the node.
+    let view = ask::Eye::open(&args.ask, sampling).and_then(|mut eye| eye.look());
+    let probes = view.map(|view| view.capabilities);
+    let document = serde_json::json!({
+        "apiVersion": API_VERSION, "kind": "Diagnosis",
+        "findings": findings,
+        "capabilities": probes.as_deref().unwrap_or_default(),
+        "capabilitiesUnknown": probes.as_ref().err().map(|why| format!("{why:#}")),
+    });
+    args.output.print(&document, |out| Ok(write(out, &findings, &probes, width())?))?;
     let fault = findings.iter().any(|f| f.needed && f.state == State::Missing);
     Ok(if fault { Code::Failure } else { Code::Ok })
 }
 
-/// What is printed of one thing: how it stands, its name, what was seen, what to do.
 struct Line<'a> {
     sign: &'a str,
     name: &'a str,
@@ -97,7 +90,7 @@ struct Line<'a> {
 }
 
 fn write(
-    out: &mut impl Write,
+    out: &mut dyn Write,
     findings: &[Finding],
     probes: &Result<Vec<Capability>>,
     width: Option<usize>,
@@ -135,10 +128,9 @@ fn write(
     aligned(out, &lines, width)
 }
 
-/// Three columns, the last of which goes on below itself where the terminal ends.
-fn aligned(out: &mut impl Write, lines: &[Line<'_>], width: Option<usize>) -> io::Result<()> {
+/// Three columns; the last is wrapped at the terminal's width.
+fn aligned(out: &mut dyn Write, lines: &[Line<'_>], width: Option<usize>) -> io::Result<()> {
     const SIGN: usize = 8;
-    /// Narrower than this, text is no longer read but spelled.
     const NARROWEST: usize = 30;
     let names = lines.iter().map(|line| line.name.width()).max().unwrap_or(0);
     let room =
@@ -146,7 +138,7 @@ fn aligned(out: &mut impl Write, lines: &[Line<'_>], width: Option<usize>) -> io
     for Line { sign, name, detail, remedy } in lines {
         let (name, detail) = (harmless(name), harmless(detail));
         let pad = " ".repeat(names.saturating_sub(name.width()));
-        let remedy = remedy.map(|remedy| format!("try: {}", harmless(remedy)));
+        let remedy = remedy.map(|remedy| format!("remedy: {}", harmless(remedy)));
         let mut texts = wrapped(&detail, room);
         texts.extend(remedy.iter().flat_map(|remedy| wrapped(remedy, room)));
         let below = " ".repeat(names);
@@ -166,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_name_moves_the_column_and_long_text_stays_within_the_terminal() {
+    fn aligned_wraps_text_at_terminal_width() {
         let long = "it counts stalls by tracepoint alone: the cause of a limit is unknown";
         let line = |name, detail: &str, remedy| Line {
             sign: "absent",
@@ -187,9 +179,9 @@ mod tests {
 absent   cgroup v2                     /sys/fs/cgroup
 absent   mm_vmscan_memcg_reclaim_begin it counts stalls by tracepoint alone: the
                                        cause of a limit is unknown
-                                       try: boot a newer kernel
+                                       remedy: boot a newer kernel
 ";
         assert_eq!(printed(Some(80)), narrow);
-        assert!(printed(None).contains(long), "nobody's terminal, nobody's lines");
+        assert!(printed(None).contains(long), "without a terminal nothing is wrapped");
     }
 }

@@ -1,4 +1,4 @@
-//! Exit codes: scripts decide by them.
+//! Exit codes, for scripts.
 
 use std::io;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ Exit codes: 0 ok, 1 failure, 2 usage, 3 invalid input, 4 not permitted, 5 unsupp
 10 under pressure (status).
 Environment: ISOBAR_LOG sets the level of diagnostics (error, warn, info, debug); NO_COLOR.";
 
-/// How a verb ended. 2, usage, is clap's own.
+/// How a verb ended. Code 2, wrong usage, is clap's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     Ok = 0,
@@ -32,24 +32,24 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// What was read is no document of ours.
+/// The answer is not a document of isobar.
 #[derive(Debug, thiserror::Error)]
-#[error("{address} answered with something that is no isobar snapshot")]
+#[error("the answer of {address} is no isobar snapshot")]
 pub(crate) struct InvalidAnswer {
     pub(crate) address: String,
     pub(crate) source: serde_json::Error,
 }
 
-/// What was given cannot be: a quantity that is none, a reservation that no kubelet starts with.
+/// Invalid input, such as a quantity that does not parse or a reservation that the kubelet refuses.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) String);
 
-/// The code that an error chain ends in.
+/// The exit code for an error chain.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
-        let is_ours = cause.is::<InvalidAnswer>() || cause.is::<Refused>();
-        if is_ours || cause.is::<Invalid>() || cause.is::<Unreadable>() {
+        let is_refused = cause.is::<InvalidAnswer>() || cause.is::<Refused>();
+        if is_refused || cause.is::<Invalid>() || cause.is::<Unreadable>() {
             return Code::InvalidInput;
         }
         if cause.downcast_ref::<ReadError>().is_some_and(ReadError::is_invalid_input) {
@@ -64,7 +64,7 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     Code::Failure
 }
 
-/// What is printed of an error. Problems of a file stand alone, so that editors find their places.
+/// The printed text of an error. Problems of a file have no prefix, so that editors parse them.
 pub(crate) fn text_of(error: &anyhow::Error) -> String {
     match error.chain().find_map(|cause| cause.downcast_ref::<Invalid>()) {
         Some(invalid) => invalid.to_string(),
@@ -72,7 +72,7 @@ pub(crate) fn text_of(error: &anyhow::Error) -> String {
     }
 }
 
-/// True if the reader of our output has gone.
+/// True if the reader of stdout has closed the pipe.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_failure_has_its_own_code_however_deep_it_lies() {
+    fn code_of_finds_cause_at_any_depth() {
         let port = SocketAddr::from(([127, 0, 0, 1], 80));
         let no_json = serde_json::from_str::<u8>("x").unwrap_err();
         #[rustfmt::skip]
@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn problems_of_a_file_stand_alone() {
+    fn text_of_invalid_file_has_no_prefix() {
         let deeper = Err::<(), _>(invalid()).context("further out").unwrap_err();
         assert_eq!(text_of(&deeper), "f.yaml:1:1: the file holds no document");
         assert_eq!(text_of(&anyhow::anyhow!("anything else")), "isobar: anything else");
     }
 
     #[test]
-    fn only_a_reader_that_has_gone_is_quiet() {
+    fn is_broken_pipe_only_for_closed_pipe() {
         let gone = io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(is_broken_pipe(&anyhow::Error::new(gone).context("printing")));
         assert!(!is_broken_pipe(&anyhow::Error::new(io::Error::from(io::ErrorKind::NotFound))));

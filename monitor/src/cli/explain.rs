@@ -1,48 +1,43 @@
-//! `isobar explain`: the newest decision in sentences, with what would change it.
+//! `isobar explain`: the latest decision in sentences, and what would change it.
 
 use std::io::{self, Write};
 
 use anyhow::Result;
 use isobar::serve::document::API_VERSION;
 use isobar_core::policy::explain::Explanation;
+use serde_json::json;
 
 use super::ask;
 use super::exit::Code;
-use super::output::{Plain, pretty};
+use super::output::Plain;
 use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// In which form.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
     #[command(flatten)]
     ask: ask::AgentArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Code> {
-    let view = ask::Eye::open(&args.ask)?.look()?;
-    let mut out = io::stdout().lock();
-    match args.output {
-        Plain::Table => write(&mut out, &view.explanation)?,
-        Plain::Json => {
-            let document = serde_json::json!({
-                "apiVersion": API_VERSION,
-                "kind": "Explanation",
-                "explanation": view.explanation,
-                "decision": view.decision,
-            });
-            pretty(&mut out, &document)?;
-        }
-    }
+pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
+    let view = ask::Eye::open(&args.ask, sampling)?.look()?;
+    let document = json!({
+        "apiVersion": API_VERSION,
+        "kind": "Explanation",
+        "explanation": view.explanation,
+        "decision": view.decision,
+    });
+    args.output.print(&document, |out| Ok(write(out, &view.explanation)?))?;
     Ok(Code::Ok)
 }
 
-/// Each part under its heading; a part without a sentence is left out.
-pub(crate) fn write(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
+/// Each part under its heading; empty parts are left out.
+fn write(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
     let Explanation { why, verdict, candidates, otherwise, .. } = explanation;
     let parts = [
-        ("Why", why),
+        ("Measurements", why),
         ("Verdict", verdict),
         ("Candidates", candidates),
         ("What would change it", otherwise),

@@ -1,14 +1,17 @@
-//! Files that a verb is given: `-` is standard input.
+//! Input files of verbs; `-` is standard input.
 
-use std::fs;
-use std::io::{self, Read as _};
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use isobar::config;
 use isobar::config::pods::{self, Manifest};
-use isobar::config::{Invalid, yaml};
 
-/// A file that was named and cannot be read.
+/// More is refused: a device has no end. 100,000 pods as kubectl prints them are below.
+const LARGEST: u64 = 1 << 30;
+
+/// A file that the operator named and that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {name}")]
 pub(crate) struct Unreadable {
@@ -16,24 +19,22 @@ pub(crate) struct Unreadable {
     source: io::Error,
 }
 
-/// What messages call the file, and its bytes.
-pub(crate) fn read(file: &Path) -> Result<(String, Vec<u8>)> {
+/// The file's name for messages, and its content.
+pub(crate) fn read(file: &Path) -> Result<(String, Vec<u8>), Unreadable> {
     let name = file.display().to_string();
-    if name != "-" {
-        return match fs::read(file) {
-            Ok(bytes) => Ok((name, bytes)),
-            Err(source) => Err(Unreadable { name, source }.into()),
-        };
+    let bytes = match name.as_str() {
+        "-" => config::read_bounded(io::stdin().lock(), LARGEST),
+        _ => File::open(file).and_then(|file| config::read_bounded(file, LARGEST)),
+    };
+    match bytes {
+        Ok(bytes) => Ok((name, bytes)),
+        Err(source) => Err(Unreadable { name, source }),
     }
-    let mut bytes = Vec::new();
-    io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-    Ok((name, bytes))
 }
 
-/// What messages call the file, and the pods in it.
+/// The file's name for messages, and the pods in it.
 pub(crate) fn pods(file: &Path) -> Result<(String, Manifest)> {
     let (name, bytes) = read(file)?;
-    let text = yaml::utf8(&bytes).map_err(|problem| Invalid::one(&name, problem))?;
-    let manifest = pods::read(&name, text)?;
+    let manifest = pods::read(&name, &bytes)?;
     Ok((name, manifest))
 }

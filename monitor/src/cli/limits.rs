@@ -1,4 +1,4 @@
-//! `--apply` and `--roll-back`: limits of the node, written once or taken back, without an agent.
+//! `--apply` and `--roll-back`: write the node's limits once, or restore them, without an agent.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -11,46 +11,44 @@ use isobar::agent::limits::{Intruder, Survey};
 use isobar::clock;
 use isobar::serve::document::API_VERSION;
 use isobar_core::model::limit::{LimitResult, LimitState};
-use isobar_core::model::sample::Gap;
 use isobar_core::model::settings::WrittenLimit;
 use isobar_kubelet::writes::{Refusal, Writes};
 use serde::Serialize;
 
 use super::exit::{Code, Refused};
 use super::node::{ConfigArgs, MachineArgs};
-use super::output::{Plain, pretty};
-use super::table::{Set, Table};
+use super::output::{Plain, gap_text};
+use super::table::Table;
 use super::terminal::{harmless, width};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct WriteArgs {
-    /// Write these limits now, without an agent; what stood there before is remembered.
+    /// Write these limits now, without an agent, and remember the previous values.
     #[arg(long, conflicts_with = "roll_back")]
     apply: bool,
-    /// Take back these limits, as an agent or --apply wrote them, where they still stand.
+    /// Restore the values that an agent or --apply replaced, where they are still in place.
     #[arg(long)]
     roll_back: bool,
-    /// Where it is remembered what stood there before.
+    /// Directory with the previous values.
     #[arg(long, value_name = "DIR", default_value = STATE_DIR, env = "ISOBAR_STATE_DIR")]
     state_dir: PathBuf,
 }
 
-/// What is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
     api_version: &'static str,
     kind: &'static str,
     limits: Vec<LimitState>,
-    /// Processes of pods that may run on reserved CPUs now; `None` where that was not written.
+    /// Processes of pods that may run on reserved CPUs; `None` if reserved CPUs were not written.
     #[serde(skip_serializing_if = "Option::is_none")]
     intruders: Option<Vec<Intruder>>,
-    /// What was not written, and why.
+    /// Limits that were not written, and why.
     problems: Vec<String>,
 }
 
 impl WriteArgs {
-    /// Does what is asked for; `None` if nothing is.
+    /// `None` if neither option was given.
     pub(crate) fn run(
         &self,
         what: WrittenLimit,
@@ -66,11 +64,7 @@ impl WriteArgs {
             }
             (false, false) => return Ok(None),
         };
-        let mut out = io::stdout().lock();
-        match output {
-            Plain::Table => document.write(&mut out)?,
-            Plain::Json => pretty(&mut out, &document)?,
-        }
+        output.print(&document, |out| Ok(document.write(out)?))?;
         let has_failed = document.limits.iter().any(|one| one.result == LimitResult::Failed);
         Ok(Some(match (document.problems.is_empty(), has_failed) {
             (false, _) => Code::InvalidInput,
@@ -92,8 +86,7 @@ impl WriteArgs {
         machine: &MachineArgs,
     ) -> Result<Document> {
         if !config.is_given() {
-            let why = "what to write is said by a configuration: name one with --config or \
-                       --kubelet-config";
+            let why = "--apply requires a configuration: add --config or --kubelet-config";
             return Err(Refused(why.into()).into());
         }
         let survey = Survey::of(&machine.places(), &config.settings()?)?;
@@ -105,8 +98,7 @@ impl WriteArgs {
         if what == WrittenLimit::ReservedCpus {
             let (found, gaps) = survey.intruders()?;
             intruders = Some(found);
-            let words = |gap: &Gap| format!("{}: {}", gap.object, gap.detail);
-            problems.extend(gaps.iter().map(words));
+            problems.extend(gaps.iter().map(gap_text));
         }
         Ok(Document { limits, intruders, problems, ..Document::empty() })
     }
@@ -123,21 +115,14 @@ impl Document {
         }
     }
 
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.limits.is_empty() && self.problems.is_empty() {
-            return writeln!(out, "nothing was written that could be taken back");
+            return writeln!(out, "no limit to restore: none was written");
         }
-        let mut table = Table::new([
-            ("CGROUP", Set::Left),
-            ("FILE", Set::Left),
-            ("VALUE", Set::Right),
-            ("BEFORE", Set::Right),
-            ("LIVE", Set::Right),
-            ("RESULT", Set::Left),
-        ]);
+        let mut table = Table::new("CGROUP FILE VALUE> BEFORE> LIVE> RESULT");
         let shown = |value: Option<&String>| match value.map(String::as_str) {
             None => "-".into(),
-            Some("") => "empty".into(),
+            Some("") => "(empty)".into(),
             Some(value) => value.to_owned(),
         };
         for state in &self.limits {

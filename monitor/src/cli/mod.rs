@@ -1,4 +1,4 @@
-//! The verbs. Each is one file: what it asks for, what it prints, how it ends.
+//! The verbs, one file each: its options, what it prints, its exit code.
 
 mod allocatable;
 mod ask;
@@ -10,6 +10,7 @@ pub(crate) mod exit;
 mod explain;
 mod input;
 mod limits;
+mod log;
 mod node;
 mod output;
 mod plan;
@@ -19,48 +20,55 @@ mod replay;
 mod run;
 mod status;
 mod table;
-pub(crate) mod terminal;
+mod terminal;
 mod top;
 mod version;
 
+use anstream::ColorChoice;
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice as Color, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use exit::Code;
 
-/// Who waits on this node, for what, and because of whom.
+/// Show who waits on this Linux node, for what, and because of whom.
 #[derive(Debug, Parser)]
 #[command(name = "isobar", version, propagate_version = true, after_help = exit::HELP)]
-pub(crate) struct Cli {
+struct Cli {
+    /// When to use colour.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
+    color: Color,
+    /// Format of diagnostics on stderr.
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = log::Format::Text, env = "ISOBAR_LOG_FORMAT")]
+    log_format: log::Format,
     #[command(subcommand)]
     verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Observe this node and serve what is seen, until a signal comes.
+    /// Run the agent in the foreground: sample this node, serve the page and the API.
     Run(run::Args),
-    /// Show who waits most and because of whom, every second.
+    /// Show the pods and services that wait most, and their aggressors, every second.
     Top(top::Args),
-    /// Say in a few lines how the node is.
+    /// Show a summary of this node.
     Status(status::Args),
-    /// Say why the node is judged as it is, who would go first, and what would change that.
+    /// Explain the latest decision: measurements, verdict, candidates, what would change it.
     Explain(explain::Args),
-    /// Say who would be evicted first, and why not the others.
+    /// Rank pods by the order in which they would be evicted.
     Rank(rank::Args),
-    /// Judge a recording again: by what it was judged by, or by another configuration.
+    /// Replay a recording with its own configuration or with another one.
     Replay(replay::Args),
-    /// Say what of a node is left for pods, which limits see to it, and whether they are in place.
+    /// Show the node's allocatable resources and the limits that enforce them.
     Allocatable(allocatable::Args),
-    /// Say which CPUs are reserved, shared and handed out, and check the CPU manager's state.
+    /// Show reserved, shared and exclusive CPUs, and check the CPU manager's state file.
     Cpus(cpus::Args),
-    /// Say which class of service and OOM scores pods have, and whether those here differ.
+    /// Show QoS class and OOM scores of pods, and check those of running containers.
     Qos(qos::Args),
-    /// Check what this node offers isobar, and what to do about the rest.
+    /// Check what this node offers to isobar, and how to get what is missing.
     Doctor(doctor::Args),
-    /// Check a configuration, and print what it comes to.
+    /// Check a configuration file, or print configurations.
     Config(config::Args),
-    /// Print the version, and what this binary was built for.
+    /// Print the version.
     Version(version::Args),
     /// Print a completion script for a shell.
     Completion(completion::Args),
@@ -68,18 +76,28 @@ enum Verb {
     Man,
 }
 
-pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
+pub(crate) fn run() -> Result<Code> {
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match cli.color {
+        Color::Auto => ColorChoice::Auto,
+        Color::Always => ColorChoice::Always,
+        Color::Never => ColorChoice::Never,
+    }
+    .write_global();
+    log::init(cli.log_format);
+    let sampling = ask::sampling_options(&matches);
     match cli.verb {
         Verb::Run(args) => run::run(&args),
-        Verb::Top(args) => top::run(&args),
-        Verb::Status(args) => status::run(&args),
-        Verb::Explain(args) => explain::run(&args),
+        Verb::Top(args) => top::run(&args, &sampling),
+        Verb::Status(args) => status::run(&args, &sampling),
+        Verb::Explain(args) => explain::run(&args, &sampling),
         Verb::Rank(args) => rank::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Allocatable(args) => allocatable::run(&args),
         Verb::Cpus(args) => cpus::run(&args),
         Verb::Qos(args) => qos::run(&args),
-        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Doctor(args) => doctor::run(&args, &sampling),
         Verb::Config(args) => config::run(&args),
         Verb::Version(args) => version::run(&args),
         Verb::Completion(args) => completion::run(&args),
@@ -89,12 +107,10 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Code> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
-    fn the_definitions_of_the_verbs_are_sound() {
+    fn cli_definitions_are_sound() {
         Cli::command().debug_assert();
     }
 }

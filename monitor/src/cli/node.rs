@@ -1,4 +1,4 @@
-//! What the verbs about this node ask for: its configuration, and where to read the machine.
+//! Options of the verbs about this node: its configuration, and where the machine's files are.
 
 use std::path::PathBuf;
 
@@ -11,43 +11,41 @@ use isobar::source::{OpenError, Roots};
 use isobar_core::model::machine::Machine;
 use isobar_core::model::settings::Settings;
 
-/// The files that configure a node.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConfigArgs {
-    /// isobar's configuration, which may name the kubelet's itself, by `kubeletConfig`.
+    /// MonitorConfiguration file; its key kubeletConfig may name the kubelet's file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The kubelet's configuration, or what its /configz answers.
+    /// The kubelet's configuration file, or an answer of its /configz.
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     kubelet_config: Option<PathBuf>,
 }
 
 impl ConfigArgs {
-    /// What the files say; the kubelet's own defaults without any.
+    /// The settings of these files; without any, the kubelet's defaults.
     pub(crate) fn settings(&self) -> Result<Settings> {
         Ok(match (&self.config, &self.kubelet_config) {
-            (Some(ours), _) => config::load(ours)?,
-            (None, Some(kubelets)) => config::kubelet(kubelets)?,
+            (Some(file), _) => config::load(file)?,
+            (None, Some(file)) => config::kubelet(file)?,
             (None, None) => config::defaults().settings,
         })
     }
 
-    /// True if a file says how this node is configured.
     pub(crate) fn is_given(&self) -> bool {
         self.config.is_some() || self.kubelet_config.is_some()
     }
 }
 
-/// Where the machine is read: its own files, or those of another one that are mounted here.
+/// Where the machine's files are: this machine's, or a copy of another machine's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MachineArgs {
-    /// Where procfs is mounted.
+    /// Mount point of procfs.
     #[arg(long, value_name = "PATH", default_value = "/proc")]
     proc: PathBuf,
-    /// Where sysfs is mounted.
+    /// Mount point of sysfs.
     #[arg(long, value_name = "PATH", default_value = "/sys")]
     sys: PathBuf,
-    /// Where cgroup v2 is mounted; found by itself if not given.
+    /// Mount point of cgroup v2 [default: from /proc/self/mountinfo].
     #[arg(long, value_name = "PATH")]
     cgroup_root: Option<PathBuf>,
 }

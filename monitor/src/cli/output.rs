@@ -1,4 +1,4 @@
-//! `-o`: the forms in which a view can be had.
+//! `-o`: the output formats.
 
 use std::io::Write;
 
@@ -6,28 +6,43 @@ use anyhow::Result;
 use clap::ValueEnum;
 use isobar::serve::document;
 use isobar::serve::view::View;
+use isobar_core::model::sample::Gap;
 use serde::Serialize;
 use serde_json::Value;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people, cut to the terminal.
+    /// A table, cut to the terminal's width.
     Table,
-    /// For people, with every column and nothing shortened.
+    /// A table with every column, nothing shortened.
     Wide,
-    /// For programs.
+    /// Indented JSON.
     Json,
-    /// For programs: one line each.
+    /// One line of JSON for each tick.
     Ndjson,
 }
 
-/// The form of a verb that prints a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Plain {
-    /// For people.
+    /// Text for people.
     Table,
-    /// For programs.
+    /// Indented JSON.
     Json,
+}
+
+impl Plain {
+    /// Prints `document` as JSON, or what `table` writes.
+    pub(crate) fn print(
+        self,
+        document: &impl Serialize,
+        table: impl FnOnce(&mut dyn Write) -> Result<()>,
+    ) -> Result<()> {
+        let mut out = anstream::stdout().lock();
+        match self {
+            Self::Table => table(&mut out),
+            Self::Json => pretty(&mut out, document),
+        }
+    }
 }
 
 /// The view as the API has it.
@@ -42,8 +57,19 @@ pub(crate) fn view_json(to: &mut impl Write, view: &View, format: Format) -> Res
 }
 
 /// Indented JSON and a newline.
-pub(crate) fn pretty(to: &mut impl Write, what: &impl Serialize) -> Result<()> {
+pub(crate) fn pretty(to: &mut (impl Write + ?Sized), what: &impl Serialize) -> Result<()> {
     serde_json::to_writer_pretty(&mut *to, what)?;
     writeln!(to)?;
     Ok(())
+}
+
+/// What could not be read, and why.
+pub(crate) fn gap_text(Gap { object, detail, .. }: &Gap) -> String {
+    format!("{object}: {detail}")
+}
+
+/// The word that JSON has for a value of an enum.
+pub(crate) fn word(what: &impl Serialize) -> String {
+    let json = serde_json::to_value(what).ok();
+    json.as_ref().and_then(Value::as_str).unwrap_or("?").to_owned()
 }

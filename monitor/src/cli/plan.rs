@@ -1,4 +1,4 @@
-//! `--config` and `--pods`: what to judge by, for an agent and for `explain` on its own.
+//! `--config` and `--pods`: configuration and pods of the engine.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use super::input;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PlanArgs {
-    /// Judge by this MonitorConfiguration (or the kubelet's own file); see `isobar config`.
+    /// MonitorConfiguration file, or the kubelet's configuration file; see `isobar config`.
     #[arg(long, value_name = "FILE", env = "ISOBAR_CONFIG")]
     config: Option<PathBuf>,
-    /// The pods of this node: manifests, or what `kubectl get pods -o yaml` printed.
+    /// File with the pods of this node: manifests, or the output of `kubectl get pods -o yaml`.
     #[arg(long, value_name = "FILE")]
     pods: Option<PathBuf>,
 }
 
 impl PlanArgs {
-    /// Reads the files; what is not given is the default.
+    /// Reads the files.
     pub(crate) fn plan(&self) -> Result<Plan> {
         let settings = match &self.config {
             Some(file) => config::load(file)?,
@@ -40,7 +40,7 @@ impl PlanArgs {
         Ok(Plan { settings, pods })
     }
 
-    /// The same, for SIGHUP.
+    /// Reads the files again, after SIGHUP.
     pub(crate) fn again(self) -> impl FnMut() -> Result<Plan, Box<dyn Error>> {
         move || self.plan().map_err(Into::into)
     }

@@ -1,10 +1,9 @@
-//! `isobar qos`: the class and the OOM scores that pods would have, or whether those that run here
-//! have what they should.
+//! `isobar qos`: QoS class and OOM scores of the pods in a file, or a check of the containers that
+//! run on this node.
 
 mod live;
 mod report;
 
-use std::io::{self, Write as _};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
@@ -24,43 +23,42 @@ use super::terminal::harmless;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Manifests of pods, or of what makes them; `-` is standard input. Without: the containers
-    /// that run here.
+    /// File with manifests of pods, or of objects that make pods; - for standard input [default:
+    /// the containers that run on this node].
     #[arg(short, long = "file", value_name = "FILE", group = "from")]
     files: Vec<PathBuf>,
-    /// What the API server says of the pods that run here (`kubectl get pods -A -o json
-    /// --field-selector spec.nodeName=..`), so that each score is known exactly.
+    /// File with the pods of this node, to check exact scores: the output of `kubectl get pods -A
+    /// -o json --field-selector spec.nodeName=..`.
     #[arg(long, value_name = "FILE", group = "from")]
     pods: Option<PathBuf>,
     /// Fill missing requests from limits first, as the API server does.
     #[arg(long, requires = "from")]
     admitted: bool,
-    /// Memory of the node that the pods would run on; this one's if not given.
+    /// Memory capacity of the node, such as 32Gi [default: this machine's].
     #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
     node_memory: Option<String>,
-    /// In which form.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
-    /// Where procfs is mounted.
+    /// Mount point of procfs.
     #[arg(long, value_name = "PATH", default_value = "/proc")]
     proc: PathBuf,
-    /// Where cgroup v2 is mounted; found by itself if not given.
+    /// Mount point of cgroup v2 [default: from /proc/self/mountinfo].
     #[arg(long, value_name = "PATH")]
     cgroup_root: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-The class and the scores are the kubelet's own for what the file says; rules and sources are in
-docs/policy.md. A score that differs does not change the exit code: it is in the output.";
+Class and scores are those that the kubelet computes from the file; docs/policy.md has rules and
+sources. A process with another score does not change the exit code: the output shows it.";
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let mut out = io::stdout().lock();
     if args.files.is_empty() {
         let pods = match &args.pods {
             Some(file) => args.read(file)?.pods,
             None => Vec::new(),
         };
-        live::write(&mut out, args, &pods)?;
+        live::write(args, &pods)?;
     } else {
         let mut all = Manifest::default();
         for file in &args.files {
@@ -68,14 +66,13 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             all.pods.extend(pods);
             all.is_list |= is_list;
         }
-        report::write(&mut out, args, &all)?;
+        report::write(args, &all)?;
     }
-    out.flush()?;
     Ok(Code::Ok)
 }
 
 impl Args {
-    /// Reads a file, says what it passes over and what the API server would change.
+    /// Reads a file. Reports on stderr what is ignored, and classes that admission changes.
     fn read(&self, file: &Path) -> Result<Manifest> {
         let (name, mut found) = input::pods(file)?;
         for other in &found.others {
@@ -88,13 +85,10 @@ impl Args {
                 *pod = as_admitted;
             }
             if raw != after {
-                let (done, hint) = match self.admitted {
-                    true => ("stand in", ""),
-                    false => ("would stand in", "; see --admitted"),
-                };
+                let hint = if self.admitted { "" } else { "; see --admitted" };
                 let text = format!(
-                    "{name}: {}: {raw:?} as it is written, {after:?} once admitted: limits {done} \
-                     for missing requests{hint}",
+                    "{name}: {}: {raw:?} as written, {after:?} once admitted, because the API server \
+                     sets missing requests to the limits{hint}",
                     full_name(pod)
                 );
                 eprintln!("{}", harmless(&text));
@@ -103,14 +97,14 @@ impl Args {
         Ok(found)
     }
 
-    /// Memory of the node in question.
     fn capacity(&self) -> Result<NonZeroU64> {
         if let Some(text) = &self.node_memory {
             return Ok(memory(text)?);
         }
         let total = source::memory_total(&self.proc)
-            .context("cannot tell how much memory this node has; give it with --node-memory")?;
-        NonZeroU64::new(total.0).context("this node says that it has no memory; see --node-memory")
+            .context("cannot read the memory capacity of this node; set it with --node-memory")?;
+        NonZeroU64::new(total.0)
+            .context("the memory capacity of this node reads 0; set it with --node-memory")
     }
 }
 
@@ -124,7 +118,9 @@ fn full_name(pod: &Pod) -> String {
 }
 
 fn memory(text: &str) -> Result<NonZeroU64, Refused> {
-    let refused = |why: &str| Refused(format!("--node-memory {text:?}: {why}; give it as 32Gi"));
+    let refused = |why: &str| {
+        Refused(format!("--node-memory {text:?}: {why}; expected a quantity such as 32Gi"))
+    };
     let quantity: Quantity = text.parse().map_err(|e: QuantityError| refused(&e.to_string()))?;
-    NonZeroU64::new(quantity.to_u64()).ok_or_else(|| refused("a node has some memory"))
+    NonZeroU64::new(quantity.to_u64()).ok_or_else(|| refused("it must be more than 0"))
 }

@@ -1,4 +1,4 @@
-//! `isobar rank`: who would go first, of the pods in a file or of this node now.
+//! `isobar rank`: the order in which pods would be evicted, of a file or of this node.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar::agent::{Live, Observer, Plan};
-use isobar::config::{Invalid, yaml};
-use isobar::scenario::{self, Scenario, signals};
+use isobar::scenario::{self, signals};
 use isobar::serve::document::API_VERSION;
 use isobar_core::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
 use isobar_core::model::settings;
@@ -16,25 +15,26 @@ use serde::Serialize;
 
 use super::exit::Code;
 use super::input;
-use super::output::{Plain, pretty};
+use super::output::{Plain, gap_text, word};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
-use super::table::{Set, Table};
+use super::table::Table;
 use super::terminal::{harmless, width};
 
-/// What a scenario must hold is in docs/policy.md, "Ranking".
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rank the pods in this file, `-` for standard input; without one, those of this node now.
+    /// Scenario file (`kind: Scenario`, see docs/policy.md), - for standard input [default: the pods
+    /// of this node].
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// What is short, such as memory.available or kubepods.cpu.pressure.
+    /// The signal whose threshold is met, such as memory.available or kubepods.cpu.pressure [default:
+    /// the file's, else memory.available].
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     signal: Option<Purpose>,
-    /// By which keys; without it, as the file or the configuration says.
+    /// Order of candidates [default: the file's, else the configuration's].
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
-    /// In which form.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
     #[command(flatten)]
@@ -45,9 +45,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OrderArg {
-    /// By class of service, priority, harm to others, use above request, youth.
+    /// By QoS class, priority, harm to others, usage above request, start time.
     Qos,
-    /// As the kubelet does.
+    /// The kubelet's order.
     Kubelet,
 }
 
@@ -60,7 +60,6 @@ impl From<OrderArg> for Order {
     }
 }
 
-/// What is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
@@ -76,15 +75,8 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         Some(file) => of_file(file, args, &plan.settings.ranking)?,
         None => of_node(args, plan)?,
     };
-    let mut out = io::stdout().lock();
-    match args.output {
-        Plain::Table => write(&mut out, &ranking, width())?,
-        Plain::Json => {
-            let document =
-                Document { api_version: API_VERSION, kind: "Ranking", ranking: &ranking };
-            pretty(&mut out, &document)?;
-        }
-    }
+    let document = Document { api_version: API_VERSION, kind: "Ranking", ranking: &ranking };
+    args.output.print(&document, |out| Ok(write(out, &ranking, width())?))?;
     Ok(Code::Ok)
 }
 
@@ -92,21 +84,15 @@ fn signal(name: &str) -> Result<Purpose, String> {
     Purpose::named(name).ok_or_else(|| format!("expected one of {}", signals()))
 }
 
-/// The usual first question: who would go if memory ran out?
+/// The default signal.
 fn usual() -> Purpose {
     Purpose::of_signal(isobar_core::model::threshold::Signal::MemoryAvailable)
 }
 
-/// Reads `file`, or standard input for `-`.
-fn read(file: &Path) -> Result<Scenario> {
-    let (name, bytes) = input::read(file)?;
-    let text = yaml::utf8(&bytes).map_err(|problem| Invalid::one(&name, problem))?;
-    Ok(scenario::parse(&name, text)?)
-}
-
-/// A flag wins over the file, and that over the configuration.
+/// An option overrides the file, and the file overrides the configuration.
 fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Ranking> {
-    let scenario = read(file)?;
+    let (name, bytes) = input::read(file)?;
+    let scenario = scenario::parse(&name, &bytes)?;
     let purpose = args.signal.or(scenario.purpose).unwrap_or_else(usual);
     let order = args.order.map(Order::from).or(scenario.order).unwrap_or(rules.order);
     let contenders = scenario.contenders(purpose, rules);
@@ -120,23 +106,28 @@ fn of_node(args: &Args, mut plan: Plan) -> Result<Ranking> {
         plan.settings.ranking.order = order.into();
     }
     let node = Live::open(&args.sources.options(&plan.settings.node.kubelet_root))?;
-    let ranking = Observer::new(node, plan).rank(purpose);
-    Ok(ranking.expect("an observer has taken a sample before it ranks"))
+    let mut observer = Observer::new(node, plan);
+    let ranking = observer.rank(purpose).expect("an observer has taken a sample before it ranks");
+    if ranking.n_candidates + ranking.n_spared == 0 {
+        let gaps = observer.gaps().iter().map(gap_text);
+        gaps.for_each(|gap| eprintln!("{}", harmless(&format!("cannot read {gap}"))));
+    }
+    Ok(ranking)
 }
 
-fn write(out: &mut impl Write, ranking: &Ranking, width: Option<usize>) -> io::Result<()> {
+fn write(out: &mut dyn Write, ranking: &Ranking, width: Option<usize>) -> io::Result<()> {
     let Ranking { signal, order, candidates, spared, outsiders, .. } = ranking;
     let order = word(order);
     match candidates.len() {
-        0 => writeln!(out, "{signal}, order {order}: nobody may be chosen")?,
-        n => writeln!(out, "{signal}, order {order}: {n} candidates, first to go first")?,
+        0 => writeln!(out, "{signal}, order {order}: no candidates")?,
+        n => writeln!(out, "{signal}, order {order}: {n} candidates, in eviction order")?,
     }
     if !candidates.is_empty() {
         table(candidates).write(out, width)?;
     }
     if !spared.is_empty() {
-        writeln!(out, "\nnever chosen")?;
-        let mut table = Table::new([("NAME", Set::Name), ("WHY", Set::Left)]);
+        writeln!(out, "\nnever evicted")?;
+        let mut table = Table::new("NAME~ REASON");
         for spared in spared {
             table.row([spared.name.clone(), word(&spared.why)]);
         }
@@ -144,18 +135,17 @@ fn write(out: &mut impl Write, ranking: &Ranking, width: Option<usize>) -> io::R
     }
     for outsider in outsiders {
         let (path, ms) = (harmless(&outsider.path.0), outsider.harm.0 / 1_000_000);
-        writeln!(out, "\nno pod, but others wait for it {ms} ms a second: {path}")?;
+        writeln!(out, "\nnot a pod, but makes others wait {ms} ms per second: {path}")?;
     }
     Ok(())
 }
 
-/// One row to a candidate, one column to a key; the last says which key sent the one before first.
+/// One row for each candidate, one column for each key. The last column names the key by which the
+/// candidate above ranks first.
 fn table(candidates: &[Candidate]) -> Table {
     let keys = keys(candidates);
-    let columns = keys.iter().map(|key| (heading(*key), Set::Right));
-    let mut table = Table::new(
-        [("NAME", Set::Name)].into_iter().chain(columns).chain([("SPARED-BY", Set::Left)]),
-    );
+    let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key))).collect();
+    let mut table = Table::new(&format!("NAME~ {columns}DECIDED-BY"));
     let before = std::iter::once(None).chain(candidates.iter().map(Some));
     for (candidate, before) in candidates.iter().zip(before) {
         let name = match candidate.members.len() {
@@ -174,7 +164,7 @@ fn table(candidates: &[Candidate]) -> Table {
     table
 }
 
-/// The keys that any candidate has, in the order in which they decide; the uid has no column.
+/// The keys of all candidates, in the order in which they decide; the uid has no column.
 fn keys(candidates: &[Candidate]) -> Vec<Key> {
     let mut keys = Vec::new();
     for candidate in candidates {
@@ -198,8 +188,8 @@ fn heading(key: Key) -> &'static str {
         Key::ExceedsRequest => "ABOVE-REQUEST",
         Key::Priority => "PRIORITY",
         Key::Excess => "EXCESS",
-        Key::Usage => "USE",
-        Key::Qos => "CLASS",
+        Key::Usage => "USAGE",
+        Key::Qos => "QOS",
         Key::Harm => "HARM-MS/S",
         Key::Processes => "PROCESSES",
         Key::Started => "STARTED",
@@ -220,18 +210,12 @@ fn value(value: &KeyValue) -> String {
     }
 }
 
-/// The word that JSON has for it.
-fn word(what: &impl Serialize) -> String {
-    let json = serde_json::to_value(what).ok();
-    json.as_ref().and_then(serde_json::Value::as_str).unwrap_or("?").to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn printed(scenario: &str) -> String {
-        let scenario = scenario::parse("-", scenario).unwrap();
+        let scenario = scenario::parse("-", scenario.as_bytes()).unwrap();
         let rules = settings::Ranking::default();
         let purpose = usual();
         let pods = scenario.contenders(purpose, &rules);
@@ -242,24 +226,24 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_for_each_what_sent_the_one_before_first() {
+    fn write_names_deciding_key_of_each_candidate() {
         let got = printed(
             "pods: [{name: hog, usage: {memory: 800Mi}}, {name: web, request: {memory: 1Gi}, \
              usage: {memory: 2Gi}}, {name: etcd, priority: 2000001000, usage: {memory: 1Gi}}]",
         );
-        let want = "memory.available, order qos: 2 candidates, first to go first\n\
-                    NAME       CLASS  ABOVE-REQUEST  PRIORITY  HARM-MS/S  EXCESS  STARTED  SPARED-BY\n\
+        let want = "memory.available, order qos: 2 candidates, in eviction order\n\
+                    NAME         QOS  ABOVE-REQUEST  PRIORITY  HARM-MS/S  EXCESS  STARTED  DECIDED-BY\n\
                     hog   BestEffort              -         0          ?   800Mi        ?  -\n\
                     web    Burstable            yes         0          ?     1Gi        ?  qos\n\
                     \n\
-                    never chosen\n\
-                    NAME  WHY\n\
+                    never evicted\n\
+                    NAME  REASON\n\
                     etcd  critical\n";
         assert_eq!(got, want);
     }
 
     #[test]
-    fn nobody_to_choose_is_said() {
-        assert_eq!(printed("pods: []"), "memory.available, order qos: nobody may be chosen\n");
+    fn write_reports_no_candidates() {
+        assert_eq!(printed("pods: []"), "memory.available, order qos: no candidates\n");
     }
 }

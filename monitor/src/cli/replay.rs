@@ -1,5 +1,5 @@
-//! `isobar replay`: judges a recording again, and says where other settings or another version
-//! would have decided otherwise.
+//! `isobar replay`: runs a recording through the engine again, and shows where another
+//! configuration or another version decides differently.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -15,39 +15,44 @@ use isobar_core::model::decision::{Action, Decision};
 use isobar_core::recording::difference::{self, Difference};
 use serde_json::{Value, json};
 
-use super::exit::Code;
-use super::table::{Set, Table};
+use super::exit::{Code, Refused};
+use super::output::word;
+use super::table::Table;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording; FILE.1, FILE.2 .. are read after it. Plain JSON lines will do, too.
+    /// The recording; FILE.1, FILE.2 .. are read after it. May be decompressed to JSON lines.
     file: PathBuf,
-    /// Decide by this configuration, and print where that differs from what was decided.
+    /// Configuration to decide by: print where its decisions differ from the recorded ones.
     #[arg(long, value_name = "FILE", conflicts_with = "check")]
     config: Option<PathBuf>,
-    /// Compare with the recorded decisions, byte by byte; ends with 1 at the first difference.
+    /// Compare with the recorded decisions byte by byte; exit with 1 at the first difference.
     #[arg(long)]
     check: bool,
-    /// From this tick on.
+    /// First tick to print.
     #[arg(long, value_name = "TICK", default_value_t = 0)]
     from: u64,
-    /// Up to this tick.
+    /// Last tick to print.
     #[arg(long, value_name = "TICK", default_value_t = u64::MAX, hide_default_value = true)]
     to: u64,
-    /// In which form: ndjson, but what --check found as a table.
+    /// Output format [default: ndjson; table with --check].
     #[arg(short, long, value_enum)]
     output: Option<Form>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// For people.
+    /// Text for people.
     Table,
-    /// For programs: one line each.
+    /// One line of JSON for each tick.
     Ndjson,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
+    if args.from > args.to {
+        let text = format!("--from {} is after --to {}", args.from, args.to);
+        return Err(Refused(text).into());
+    }
     let other = args.config.as_deref().map(config::load).transpose()?;
     let recording = Recording::open(&args.file)?;
     let is_other = other.is_some();
@@ -62,7 +67,8 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     Ok(code)
 }
 
-/// The ticks that were asked for. All before them are judged, too: a decision rests on them.
+/// The ticks from `from` to `to`. The ticks before them run through the engine too: decisions
+/// depend on them.
 struct Ticks {
     replay: Replay,
     from: u64,
@@ -87,13 +93,12 @@ impl Iterator for Ticks {
 }
 
 fn decisions(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
-    let columns = ["TICK", "CONDITIONS", "ACTIONS", "HELD"];
-    let mut table = Table::new(columns.map(|name| (name, Set::Left)));
+    let mut table = Table::new("TICK CONDITIONS ACTIONS NO-ACTION");
     for judged in ticks {
         let judged = judged?;
         match form {
             Form::Table => table.row(summary(&judged.decision)),
-            // The decision's own bytes: what is printed is what is compared.
+            // The decision's own bytes, which --check compares.
             Form::Ndjson => {
                 let fields = judged.text.strip_prefix('{').unwrap_or(&judged.text);
                 let head = format!("{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"Decision\",");
@@ -107,38 +112,43 @@ fn decisions(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     Ok(Code::Ok)
 }
 
-/// Conditions that hold, what is to be done, and why nothing is.
+/// Conditions that are True, the actions, and the reason if a threshold is met without an action.
 fn summary(decision: &Decision) -> [String; 4] {
-    let hold = decision.assessment.conditions.iter().filter(|c| c.status == Status::True);
-    let conditions: Vec<_> = hold.map(|c| c.kind.clone()).collect();
-    let actions: Vec<_> =
-        decision.relief.actions.iter().map(|a| format!("{:?} {}", a.step, a.target.name)).collect();
-    let held = decision.relief.held.as_ref().map(|hold| format!("{hold:?}"));
+    let raised = decision.assessment.conditions.iter().filter(|c| c.status == Status::True);
+    let conditions: Vec<_> = raised.map(|c| c.kind.clone()).collect();
+    let action = |action: &Action| format!("{} {}", word(&action.step), action.target.full_name());
+    let actions: Vec<_> = decision.relief.actions.iter().map(action).collect();
     let joined = |all: Vec<String>| if all.is_empty() { "-".into() } else { all.join(", ") };
-    let held = held.unwrap_or_else(|| "-".into());
+    let held =
+        decision.relief.held.as_ref().map_or_else(|| "-".into(), |held| in_words(&json!(held)));
     [decision.tick.to_string(), joined(conditions), joined(actions), held]
 }
 
+/// The name of an enum's variant, as JSON has it, in words: `budgetSpent` is `budget spent`.
+fn in_words(value: &Value) -> String {
+    let name = match value {
+        Value::Object(fields) => fields.keys().next().map(String::as_str),
+        other => other.as_str(),
+    };
+    let letter = |c: char| match c.is_uppercase() {
+        true => format!(" {}", c.to_lowercase()),
+        false => c.into(),
+    };
+    name.unwrap_or("unknown").chars().map(letter).collect()
+}
+
 fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
-    let columns = [
-        ("TICK", Set::Right),
-        ("WHAT", Set::Left),
-        ("RECORDED", Set::Left),
-        ("OTHERWISE", Set::Left),
-    ];
-    let mut table = Table::new(columns);
+    let mut table = Table::new("TICK> FIELD RECORDED WITH-CONFIG");
     let mut before = Vec::new();
     for judged in ticks {
         let judged = judged?;
         let found = difference::by_field(&verdict(&judged.recorded), &verdict(&judged.text));
         match form {
-            // A difference that lasts is shown where it begins.
+            // A difference that lasts is shown once, where it begins.
             Form::Table => {
                 for Difference { path, left, right } in &found {
-                    if before
-                        .iter()
-                        .any(|last: &Difference| last.path == *path && last.right == *right)
-                    {
+                    let lasts = |last: &Difference| last.path == *path && last.right == *right;
+                    if before.iter().any(lasts) {
                         continue;
                     }
                     let what = path.trim_start_matches('/').to_owned();
@@ -165,8 +175,8 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     Ok(Code::Ok)
 }
 
-/// What a decision comes to: which conditions hold, what is due, what is done. The figures that
-/// it rests on are other ones wherever the configuration measures something else.
+/// The outcome of a decision: conditions, met thresholds, actions. Its measurements are left out:
+/// they differ wherever the configurations measure something else.
 fn verdict(text: &str) -> Value {
     let Ok(decision) = serde_json::from_str::<Decision>(text) else { return parsed(text) };
     let due =
@@ -216,13 +226,13 @@ fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
         return Ok(code);
     }
     match found {
-        None if n == 0 => writeln!(out, "no decision to compare: none was recorded there")?,
+        None if n == 0 => writeln!(out, "no decisions to compare: none recorded for these ticks")?,
         None => writeln!(out, "{n} decisions compared, all the same")?,
         Some((tick, None)) => {
-            writeln!(out, "tick {tick}: the same values, but other bytes")?;
+            writeln!(out, "tick {tick}: same values, different bytes")?;
         }
         Some((tick, Some(Difference { path, left, right }))) => {
-            writeln!(out, "tick {tick} is decided otherwise now: {path}")?;
+            writeln!(out, "tick {tick} differs: {path}")?;
             writeln!(out, "  recorded  {}", shown(&left))?;
             writeln!(out, "  now       {}", shown(&right))?;
             writeln!(out, "{} decisions before it are the same", n - 1)?;
@@ -231,11 +241,32 @@ fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     Ok(code)
 }
 
-/// A text that is no JSON is shown as it is.
+/// A text that is not JSON is shown unchanged.
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
 }
 
 fn shown(value: &Option<Value>) -> String {
     value.as_ref().map_or_else(|| "-".into(), |value| super::terminal::harmless(&value.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_core::model::decision::Hold;
+    use isobar_core::model::units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn in_words_splits_names_of_variants() {
+        #[rustfmt::skip]
+        let table = [
+            // reason, words
+            (Hold::BudgetSpent { until: Nanos(1) }, "budget spent"),
+            (Hold::InGrace,                         "in grace"),
+        ];
+        for (hold, want) in table {
+            assert_eq!(in_words(&json!(hold)), want, "{hold:?}");
+        }
+    }
 }

@@ -19,17 +19,17 @@ use super::plan::PlanArgs;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Serve the page and the API here.
+    /// Address of the page and the API.
     #[arg(long, value_name = "ADDR", default_value = LISTEN, env = "ISOBAR_LISTEN")]
     listen: SocketAddr,
-    /// Leave after this long, such as 10s or 5m.
+    /// Exit after this time, such as 10s or 5m.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// What the agent may do on the node; without it, what the configuration names in
-    /// `relief.enforce`, and that is nothing by default.
+    /// Whether the agent acts on the node [default: takes the steps in relief.enforce of the
+    /// configuration, by default none].
     #[arg(long, value_enum)]
     mode: Option<ModeArg>,
-    /// Remember here what is done, beyond the agent's life.
+    /// Directory for the state that outlives the agent: limits and squeezes in force.
     #[arg(long, value_name = "DIR", default_value = STATE_DIR, env = "ISOBAR_STATE_DIR")]
     state_dir: PathBuf,
     #[command(flatten)]
@@ -40,17 +40,16 @@ pub(crate) struct Args {
     sources: SourceArgs,
 }
 
-/// What to keep for a replay.
 #[derive(Debug, clap::Args)]
 struct RecordArgs {
-    /// Record every tick, to be judged again by `isobar replay`. Goes on in a new segment where a
-    /// recording exists.
+    /// Record every tick to this file, for `isobar replay`. An existing recording is continued in a
+    /// new segment.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Keep so much of it: the oldest goes.
+    /// Maximum size of the recording; the oldest segments are deleted first.
     #[arg(long, value_name = "SIZE", default_value = "512Mi", requires = "record")]
     record_max_size: Quantity,
-    /// Keep it for so long.
+    /// Maximum age of the recording; older segments are deleted.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration, requires = "record")]
     record_max_age: Duration,
 }
@@ -62,53 +61,48 @@ impl RecordArgs {
     }
 }
 
-/// What to read: the same for an agent and for `top` on its own.
+/// Options of the sampler, for an agent and for verbs that take their own samples.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SourceArgs {
-    /// Which kernel programs to attach.
+    /// eBPF programs to attach.
     #[arg(long, value_enum, default_value_t = ProbesArg::All, env = "ISOBAR_PROBES")]
     probes: ProbesArg,
-    /// Cgroups for which the kernel side has room.
+    /// Maximum number of cgroups that the eBPF maps have room for.
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_cgroups: u32,
-    /// Percent of the node's CPU time that following context switches may take. Above it waits are
-    /// unknown for ten minutes or longer.
+    /// Maximum share of the node's CPU time for tracing context switches. Above it the programs are
+    /// detached for ten minutes or longer, and waits are unknown.
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, env = "ISOBAR_PROBE_BUDGET")]
     probe_budget: Percent,
-    /// Where cgroup v2 is mounted; found by itself if not given.
+    /// Mount point of cgroup v2 [default: from /proc/self/mountinfo].
     #[arg(long, value_name = "PATH")]
     cgroup_root: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ModeArg {
-    /// Look, and touch nothing, whatever the configuration names.
+    /// Observe only: decide and record, but change nothing on the node.
     Observe,
-    /// Take the steps that the configuration names in `relief.enforce`, or every step if it names
-    /// none.
+    /// Take the steps in relief.enforce of the configuration, or all steps if it is empty.
     Enforce,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ProbesArg {
-    /// All that this kernel takes.
+    /// All programs that this kernel supports.
     All,
-    /// Tracepoints alone.
+    /// Tracepoints only.
     Tracepoints,
-    /// None: pressure files and cgroup files only.
+    /// No programs: pressure files and cgroup files only.
     None,
-    /// Programs that do nothing, to measure what attaching alone costs.
-    Empty,
 }
 
 impl SourceArgs {
-    /// What to read on a node whose kubelet keeps its files in `kubelet_root`.
     pub(crate) fn options(&self, kubelet_root: &str) -> SourceOptions {
         let probes = match self.probes {
             ProbesArg::All => Probes::All,
             ProbesArg::Tracepoints => Probes::Tracepoints,
             ProbesArg::None => Probes::None,
-            ProbesArg::Empty => Probes::Empty,
         };
         SourceOptions {
             kernel: kernel::Options {
@@ -123,12 +117,18 @@ impl SourceArgs {
 }
 
 fn percent(text: &str) -> Result<Percent, String> {
-    // Percentages are read in one way everywhere: as the number that they are in JSON.
+    // Parsed as in JSON, so that percentages have one grammar.
     let read = serde_json::from_str::<Percent>(text).ok();
-    read.filter(|percent| *percent <= Percent::FULL).ok_or("a number from 0 to 100".into())
+    read.filter(|percent| *percent <= Percent::FULL).ok_or("expected a number from 0 to 100".into())
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
+    if !args.listen.ip().is_loopback() {
+        tracing::warn!(
+            listen = %args.listen,
+            "the page and the API have no authentication: any host that can connect can read them"
+        );
+    }
     let plan = args.plan.plan()?;
     let sources = args.sources.options(&plan.settings.node.kubelet_root);
     let mut orders = Orders::new(plan, args.plan.clone().again());
@@ -151,12 +151,12 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     Ok(Code::Ok)
 }
 
-/// A length of time as people write it; not negative, not zero.
+/// A length of time such as `1h30m`, more than zero.
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration = text.parse().map_err(|why| format!("{why}"))?;
     match Duration::try_from(parsed) {
         Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("must be longer than nothing".into()),
+        _ => Err("must be longer than 0s".into()),
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn duration_accepts_human_units() {
         #[rustfmt::skip]
         let table = [
             // text, seconds
@@ -175,7 +175,7 @@ mod tests {
             ("2 minutes", Some(120)),
             ("0s",      None),
             ("-5s",     None),
-            ("10",      None), // of what?
+            ("10",      None), // no unit
             ("soon",    None),
             ("",        None),
         ];

@@ -1,4 +1,4 @@
-//! `isobar status`: the verdict, what is missing, what it costs, in a few lines.
+//! `isobar status`: headline, verdicts, mode, and what is missing, in a few lines.
 
 use std::io::{self, Write};
 
@@ -7,32 +7,32 @@ use isobar::serve::verdict::{Mood, Resource, Verdict};
 use isobar::serve::view::View;
 use isobar_core::model::capability::CapabilityState;
 use isobar_core::model::condition::Status;
+use serde_json::{Value, json};
 
 use super::ask;
 use super::exit::Code;
-use super::output::{Plain, pretty};
-use super::terminal::{colours_on_stdout, harmless};
+use super::output::Plain;
+use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// In which form.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
     #[command(flatten)]
     ask: ask::AgentArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Code> {
-    let view = ask::Eye::open(&args.ask)?.look()?;
-    let mut out = io::stdout().lock();
-    match args.output {
-        Plain::Table => write(&mut out, &view)?,
-        Plain::Json => pretty(&mut out, &summary(&view))?,
-    }
+/// Missing capabilities and unreadable files that are named; more are counted.
+const NAMED: usize = 3;
+
+pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
+    let view = ask::Eye::open(&args.ask, sampling)?.look()?;
+    args.output.print(&summary(&view), |out| Ok(write(out, &view)?))?;
     Ok(code(&view))
 }
 
-/// A script asks for this: whether a condition holds.
+/// For scripts: whether a condition is True.
 fn code(view: &View) -> Code {
     let decision = &view.decision;
     let is_contended = decision.assessment.conditions.iter().any(|c| c.status == Status::True);
@@ -43,7 +43,7 @@ fn code(view: &View) -> Code {
     }
 }
 
-fn write(out: &mut impl Write, view: &View) -> Result<()> {
+fn write(out: &mut dyn Write, view: &View) -> io::Result<()> {
     let facts = &view.facts;
     let name = harmless(&facts.name);
     writeln!(out, "{name}, kernel {}, {} CPUs", facts.kernel, facts.n_cpus)?;
@@ -51,21 +51,36 @@ fn write(out: &mut impl Write, view: &View) -> Result<()> {
     for sentence in view.explanation.why.iter().chain(&view.explanation.verdict) {
         writeln!(out, "{}", harmless(sentence))?;
     }
-    let missing = view.capabilities.iter().filter(|c| c.state != CapabilityState::Attached);
-    for capability in missing {
-        let remedy = capability.remedy.as_deref().map(|r| format!(" ({r})")).unwrap_or_default();
-        let state = capability.state.word();
-        let line = format!("{} {state}: {}{remedy}", capability.name, capability.detail);
-        writeln!(out, "  [-] {}", harmless(&line))?;
+    let relief = view.capabilities.iter().find(|capability| capability.name == RELIEF);
+    if let Some(relief) = relief {
+        writeln!(out, "mode    {}", harmless(&relief.detail))?;
     }
-    for gap in &view.snapshot.gaps {
-        writeln!(out, "  [-] {}", harmless(&format!("{}: {}", gap.object, gap.detail)))?;
+    match missing(view) {
+        Some(missing) => writeln!(out, "missing {}", harmless(&missing)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// The headline, and the three sentences, each behind its word.
-pub(crate) fn verdicts(out: &mut impl Write, view: &View) -> io::Result<()> {
+/// The capability that carries the mode.
+const RELIEF: &str = "relief";
+
+/// The names of what could not be attached or read; `None` if nothing is missing.
+fn missing(view: &View) -> Option<String> {
+    let lacking = view.capabilities.iter().filter(|c| c.state != CapabilityState::Attached);
+    let lacking = lacking.map(|capability| capability.name.as_str()).filter(|name| *name != RELIEF);
+    let names: Vec<_> =
+        lacking.chain(view.snapshot.gaps.iter().map(|g| g.object.as_str())).collect();
+    let more = match names.len() {
+        0 => return None,
+        n if n > NAMED => format!(" and {} more", n - NAMED),
+        _ => String::new(),
+    };
+    let named = names.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+    Some(format!("{named}{more}; `isobar doctor` lists causes and remedies"))
+}
+
+/// The headline, and one line for each resource.
+pub(crate) fn verdicts(out: &mut dyn Write, view: &View) -> io::Result<()> {
     writeln!(out, "{}", harmless(&view.headline))?;
     for Verdict { resource, mood, text } in &view.verdict {
         let resource = match resource {
@@ -79,15 +94,13 @@ pub(crate) fn verdicts(out: &mut impl Write, view: &View) -> io::Result<()> {
             Mood::Pressed => ("PRESSED", "31;1"),
             Mood::Unknown => ("unknown", "2"),
         };
-        let word = format!("{word:<8}");
-        let word = if colours_on_stdout() { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
-        writeln!(out, "{resource:<7} {word} {text}")?;
+        writeln!(out, "{resource:<7} \x1b[{colour}m{word:<8}\x1b[0m {text}")?;
     }
     Ok(())
 }
 
-fn summary(view: &View) -> serde_json::Value {
-    serde_json::json!({
+fn summary(view: &View) -> Value {
+    json!({
         "apiVersion": isobar::serve::document::API_VERSION,
         "kind": "Status",
         "facts": view.facts,
@@ -102,4 +115,36 @@ fn summary(view: &View) -> serde_json::Value {
         "gaps": view.snapshot.gaps,
         "cost": view.cost,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::capability::Capability;
+
+    #[test]
+    fn missing_is_one_line_that_names_doctor() {
+        let capability = |name: &str, state| Capability {
+            name: name.into(),
+            state,
+            detail: "observing".into(),
+            remedy: None,
+        };
+        let off = |name: &&str| capability(name, CapabilityState::Absent);
+        let tail = "; `isobar doctor` lists causes and remedies";
+        #[rustfmt::skip]
+        let table: [(&[&str], Option<&str>); 4] = [
+            // absent, line
+            (&[],                        None),
+            (&["relief"],                None), // the mode has a line of its own
+            (&["a", "b"],                Some("a, b")),
+            (&["a", "b", "c", "d", "e"], Some("a, b, c and 2 more")),
+        ];
+        for (names, want) in table {
+            let mut capabilities: Vec<_> = names.iter().map(off).collect();
+            capabilities.push(capability("sched_switch", CapabilityState::Attached));
+            let view = View { capabilities, ..View::default() };
+            assert_eq!(missing(&view), want.map(|want| format!("{want}{tail}")), "{names:?}");
+        }
+    }
 }

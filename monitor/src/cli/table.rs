@@ -6,48 +6,62 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::terminal::{harmless, shorten};
 
-/// How a column is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Set {
-    /// Text that stays whole.
+enum Set {
+    /// Text, never shortened.
     Left,
-    /// A name, which gives way when the terminal is too narrow.
+    /// A name, shortened if the terminal is too narrow.
     Name,
     /// A number.
     Right,
 }
 
-/// Rows under headings.
 #[derive(Debug)]
 pub(crate) struct Table {
-    columns: Vec<(&'static str, Set)>,
+    columns: Vec<Set>,
+    /// The headings first.
     rows: Vec<Vec<String>>,
 }
 
 const GAP: usize = 2;
-/// A name shorter than this tells nothing.
+/// Names are not shortened below this.
 const SHORTEST_NAME: usize = 12;
 
 impl Table {
-    pub(crate) fn new(columns: impl IntoIterator<Item = (&'static str, Set)>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    /// A table with these headings, separated by blanks. `~` after a heading marks a column of
+    /// names, `>` one of numbers.
+    pub(crate) fn new(headings: &str) -> Self {
+        let column = |heading: &str| match heading.chars().last() {
+            Some('~') => Set::Name,
+            Some('>') => Set::Right,
+            _ => Set::Left,
+        };
+        let name = |heading: &str| heading.trim_end_matches(['~', '>']).to_owned();
+        let headings = || headings.split_whitespace();
+        Self {
+            columns: headings().map(column).collect(),
+            rows: vec![headings().map(name).collect()],
+        }
     }
 
-    /// Adds a row, of as many cells as there are columns.
+    /// Adds a row with one cell for each column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<_> = cells.into_iter().map(|cell| harmless(&cell)).collect();
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
-    /// Writes it, within `width` columns if one is given.
-    pub(crate) fn write(&self, to: &mut impl Write, width: Option<usize>) -> io::Result<()> {
+    /// Writes the table, within `width` columns if given.
+    pub(crate) fn write(
+        &self,
+        to: &mut (impl Write + ?Sized),
+        width: Option<usize>,
+    ) -> io::Result<()> {
         let widths = self.widths(width);
-        let headings: Vec<_> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-        for row in std::iter::once(&headings).chain(&self.rows) {
+        for row in &self.rows {
             let cells = row.iter().zip(&widths).zip(&self.columns);
             let mut line = String::new();
-            for ((cell, width), (_, set)) in cells {
+            for ((cell, width), set) in cells {
                 let cell = shorten(cell, *width);
                 let pad = " ".repeat(width - cell.width());
                 match set {
@@ -61,20 +75,20 @@ impl Table {
         Ok(())
     }
 
-    /// As wide as the widest cell; the names share what the others leave.
+    /// The width of the widest cell; names share what the other columns leave.
     fn widths(&self, width: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<_> = self.columns.iter().map(|(name, _)| name.width()).collect();
+        let mut widths = vec![0; self.columns.len()];
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.width());
             }
         }
         let Some(total) = width else { return widths };
-        let is_name = |i: &usize| self.columns[*i].1 == Set::Name;
+        let is_name = |i: &usize| self.columns[*i] == Set::Name;
         let names: Vec<_> = (0..widths.len()).filter(is_name).collect();
         let needed = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
         while needed(&widths) > total {
-            // The widest gives way first, so that short names stay whole.
+            // The widest is shortened first, so that short names stay whole.
             let Some(&widest) = names.iter().max_by_key(|i| widths[**i]) else { break };
             if widths[widest] <= SHORTEST_NAME {
                 break;
@@ -90,7 +104,7 @@ mod tests {
     use super::*;
 
     fn printed(width: Option<usize>) -> String {
-        let mut table = Table::new([("NAME", Set::Name), ("CPU", Set::Right)]);
+        let mut table = Table::new("NAME~ CPU>");
         table.row(["/kubepods.slice/pod-1234".into(), "7".into()]);
         table.row(["/四五".into(), "1200".into()]);
         let mut out = Vec::new();
@@ -99,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_whatever_the_names() {
+    fn table_aligns_columns() {
         let want = "NAME                       CPU\n\
                     /kubepods.slice/pod-1234     7\n\
                     /四五                     1200\n";
@@ -107,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn names_give_way_to_the_terminal_and_numbers_do_not() {
+    fn table_shortens_names_but_not_numbers() {
         let text = printed(Some(20));
         assert!(text.lines().all(|line| line.width() <= 20), "{text}");
         assert!(text.contains("/kubep…od-1234     7"), "{text}");

@@ -1,40 +1,18 @@
-//! What the terminal is, and what may be written to it.
+//! The terminal: its width, and text that is safe to print on it.
 
-use std::env;
-use std::io::{self, IsTerminal as _};
+use std::io;
 
 use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// True if stdout is a terminal.
-pub(crate) fn is_terminal() -> bool {
-    io::stdout().is_terminal()
-}
-
-/// Columns of the terminal; `None` if stdout is none, and then nothing is shortened.
+/// Columns of the terminal. `None` if stdout is not a terminal; then nothing is shortened.
 pub(crate) fn width() -> Option<usize> {
     let size = tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Whether diagnostics may be coloured: <https://no-color.org>.
-pub(crate) fn colours_on_stderr() -> bool {
-    io::stderr().is_terminal() && may_colour()
-}
-
-/// Whether data may be coloured.
-pub(crate) fn colours_on_stdout() -> bool {
-    is_terminal() && may_colour()
-}
-
-fn may_colour() -> bool {
-    let asked_not_to = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !asked_not_to && !dumb
-}
-
-/// Text as it may be printed. Whoever makes a cgroup chooses its name: control characters would
-/// drive the reader's terminal, and marks of direction would show another name than there is.
+/// Text without control characters. Any user can choose the name of a cgroup: control characters
+/// would drive the operator's terminal, and marks of direction would show another name.
 pub(crate) fn harmless(text: &str) -> String {
     let hostile = |c: char| {
         c.is_control()
@@ -43,7 +21,7 @@ pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|c| if hostile(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Shortens in the middle, because a path tells whose it is at its start and which at its end.
+/// Shortens in the middle: a path names the owner at its start and the cgroup at its end.
 pub(crate) fn shorten(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.into();
@@ -65,7 +43,7 @@ fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> String {
         .collect()
 }
 
-/// `text` in lines of at most `width` columns, parted between words; a longer word stays whole.
+/// `text` in lines of at most `width` columns, broken between words; a longer word stays whole.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -86,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_names_keep_both_ends_and_never_outgrow_their_columns() {
+    fn shorten_keeps_both_ends() {
         #[rustfmt::skip]
         let table = [
             // text, columns, want
@@ -104,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_name_cannot_drive_the_terminal() {
+    fn harmless_replaces_control_characters() {
         #[rustfmt::skip]
         let table = [
             // name, printed
@@ -120,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_wrapped_between_words() {
+    fn wrapped_breaks_between_words() {
         #[rustfmt::skip]
         let table: [(&str, usize, &[&str]); 6] = [
             // text, columns, lines

@@ -1,56 +1,57 @@
-//! `isobar top`: who waits most, why, and because of whom.
+//! `isobar top`: the pods and services that wait most, and their aggressors.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use anyhow::Result;
 use isobar::serve::view::View;
-use isobar::serve::waiting::{Level, name, waiting_most};
+use isobar::serve::waiting::{Level, name, waiting_most, worst_share};
 use isobar_core::model::psi::Pressure;
 use isobar_core::model::snapshot::{Blame, Scope, Union, Waited};
 use isobar_core::model::units::{MilliCpu, Nanos, Percent};
 
 use super::exit::Code;
 use super::output::{Format, view_json};
-use super::table::{Set, Table};
+use super::table::Table;
 use super::{ask, status, terminal};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print one tick and leave.
+    /// Print once and exit.
     #[arg(long)]
     once: bool,
-    /// Rows at most.
+    /// Maximum number of rows.
     #[arg(short, long, value_name = "N", default_value_t = 15)]
     n: usize,
-    /// Show slices and single containers too.
+    /// Include slices and containers.
     #[arg(long)]
     all: bool,
-    /// In which form.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
     #[command(flatten)]
     ask: ask::AgentArgs,
 }
 
-/// Aggressors take fewer rows: the first few tell the story.
 const AGGRESSORS: usize = 8;
 
-pub(crate) fn run(args: &Args) -> Result<Code> {
-    let mut eye = ask::Eye::open(&args.ask)?;
+pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
+    let mut eye = ask::Eye::open(&args.ask, sampling)?;
+    let clears = !args.once && io::stdout().is_terminal();
     loop {
         let view = eye.look()?;
-        // A screen is written at once: half of it would flicker.
+        // Written in one call, so that the screen does not flicker.
         let mut screen = Vec::new();
         match args.output {
             Format::Json | Format::Ndjson => view_json(&mut screen, &view, args.output)?,
             Format::Table | Format::Wide => {
-                if !args.once && terminal::is_terminal() {
-                    screen.extend(b"\x1b[H\x1b[2J");
-                }
                 write(&mut screen, &view, args)?;
+                if clears {
+                    // Not through the stream for colour: it drops this where colour is off.
+                    io::stdout().write_all(b"\x1b[H\x1b[2J")?;
+                }
             }
         }
-        let mut out = io::stdout().lock();
+        let mut out = anstream::stdout().lock();
         out.write_all(&screen)?;
         out.flush()?;
         if args.once {
@@ -74,30 +75,16 @@ fn write(out: &mut impl Write, view: &View, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Shares are of the last ten seconds, times of the last interval.
+/// Sorted by the column WAIT%. Shares are of the last ten seconds, times of the last interval.
 fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
-    let narrow = [
-        ("WAITING", Set::Name),
-        ("CPU", Set::Right),
-        ("CONTENDED%", Set::Right),
-        ("THROTTLED", Set::Right),
-        ("MEM%", Set::Right),
-        ("IO%", Set::Right),
-    ];
-    let more = [
-        ("WAIT", Set::Right),
-        ("BY-OTHERS", Set::Right),
-        ("BY-OWN-QUOTA", Set::Right),
-        ("BY-QUOTA-ABOVE", Set::Right),
-        ("PSI-CPU%", Set::Right),
-        ("SHORTAGE%", Set::Right),
-        ("IO-WAIT", Set::Right),
-        ("PATH", Set::Left),
-    ];
-    let mut table = Table::new(narrow.into_iter().chain(if wide { more.to_vec() } else { vec![] }));
+    const NARROW: &str = "NAME~ WAIT%> CPUS> CONTENDED%> THROTTLED> MEM%> IO%>";
+    const MORE: &str =
+        "WAIT> CONTENTION> BY-OWN-QUOTA> BY-QUOTA-ABOVE> PSI-CPU%> SHORTAGE%> IO-WAIT> PATH";
+    let mut table = Table::new(&if wide { format!("{NARROW} {MORE}") } else { NARROW.into() });
     for (_, scope) in waiting_most(&view.snapshot, level, n) {
         let mut row = vec![
             name(scope),
+            worst_share(scope).to_string(),
             cores(scope.cpu_usage),
             union(scope.contention),
             time(throttled(scope)),
@@ -123,12 +110,7 @@ fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
 }
 
 fn aggressors(view: &View) -> Table {
-    let mut table = Table::new([
-        ("WHO WAITS", Set::Name),
-        ("WHILE THIS RAN", Set::Name),
-        ("TIME", Set::Right),
-        ("SHARE%", Set::Right),
-    ]);
+    let mut table = Table::new("SUFFERER~ AGGRESSOR~ TIME> SHARE%>");
     let blames = &view.snapshot.aggressions;
     for blame in blames.iter().take(AGGRESSORS) {
         let of_victim = blames.iter().filter(|other| other.victim == blame.victim);
@@ -145,10 +127,10 @@ fn names(view: &View, blame: &Blame) -> (String, String) {
     let of = |id, path: &Option<_>| match (scopes.get(id), path) {
         (Some(scope), _) => name(scope),
         (None, Some(path)) => format!("{path}"),
-        (None, None) => format!("a cgroup that is gone ({})", id.0),
+        (None, None) => format!("removed cgroup {}", id.0),
     };
     let aggressor = match blame.aggressor.0 {
-        0 => "nobody: waking up took this long".into(),
+        0 => "none (wake-up latency of an idle CPU)".into(),
         _ => of(&blame.aggressor, &blame.aggressor_path),
     };
     (of(&blame.victim, &blame.victim_path), aggressor)
@@ -159,7 +141,7 @@ fn throttled(scope: &Scope) -> Option<Nanos> {
     Some(cpu.throttled_own?.now.plus(cpu.throttled_ancestor?.now))
 }
 
-/// What is not known is a dash: a 0 would be a claim.
+/// Unknown values print as a dash: a 0 would be a measurement.
 fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".into())
 }
@@ -180,6 +162,7 @@ fn time(nanos: Option<Nanos>) -> String {
     or_dash(nanos.map(|Nanos(ns)| match ns {
         0 => "0".into(),
         1..1_000_000 => format!("{} us", ns / 1_000),
-        _ => format!("{} ms", ns / 1_000_000),
+        1_000_000..10_000_000_000 => format!("{} ms", ns / 1_000_000),
+        _ => format!("{}.{} s", ns / 1_000_000_000, ns % 1_000_000_000 / 100_000_000),
     }))
 }

@@ -1,18 +1,17 @@
 //! `isobar version`.
 
 use std::env::consts::ARCH;
-use std::io::{self, Write as _};
 
 use anyhow::Result;
 use isobar::serve::document::API_VERSION;
 use serde_json::json;
 
 use super::exit::Code;
-use super::output::{Plain, pretty};
+use super::output::Plain;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// In which form.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
 }
@@ -20,16 +19,11 @@ pub(crate) struct Args {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let mut out = io::stdout().lock();
-    match args.output {
-        Plain::Table => writeln!(out, "isobar {VERSION} ({ARCH}, api {API_VERSION})")?,
-        Plain::Json => {
-            let version = json!({
-                "apiVersion": API_VERSION, "kind": "Version",
-                "version": VERSION, "architecture": ARCH,
-            });
-            pretty(&mut out, &version)?;
-        }
-    }
+    let version = json!({
+        "apiVersion": API_VERSION, "kind": "Version", "version": VERSION, "architecture": ARCH,
+    });
+    args.output.print(&version, |out| {
+        Ok(writeln!(out, "isobar {VERSION} ({ARCH}, api {API_VERSION})")?)
+    })?;
     Ok(Code::Ok)
 }

@@ -1,8 +1,7 @@
-//! Eviction thresholds, as the kubelet parses them and in its words.
-//! Source: kubelet `pkg/kubelet/eviction/helpers.go`, `ParseThresholdConfig`. One difference: the
-//! kubelet takes hexadecimal floats and `NaN` for a percentage, and never meets such a threshold;
-//! here they are refused. It takes a minimum reclaim of more than all there is, which could never
-//! be had; so are those.
+//! Eviction thresholds, parsed as the kubelet does, with its error texts.
+//! Source: kubelet `pkg/kubelet/eviction/helpers.go`, `ParseThresholdConfig`. Refused here and
+//! accepted there: hexadecimal floats and `NaN` as a percentage (such a threshold is never met),
+//! and a minimum reclaim of more than 100 % (it could never be reached).
 
 #[cfg(test)]
 mod tests;
@@ -17,10 +16,10 @@ use isobar_core::model::threshold::{Amount, Signal, Threshold};
 use isobar_core::model::units::Nanos;
 
 use super::fields::Field;
-use super::found::{Layers, entries};
+use super::layers::{Layers, entries};
 use super::pressure;
 
-/// `evictionPressureTransitionPeriod`, where it is zero.
+/// `evictionPressureTransitionPeriod`, where the file says 0s.
 const USUAL_TRANSITION: Nanos = Nanos(300 * Nanos::SECOND.0);
 
 pub(super) fn settings(layers: &Layers<'_>, enforces_pods: bool) -> Eviction {
@@ -33,14 +32,14 @@ pub(super) fn settings(layers: &Layers<'_>, enforces_pods: bool) -> Eviction {
     }
 }
 
-/// Hard ones, soft ones, then copies of hard ones for the allocatable; each group by signal name.
+/// Hard thresholds, soft ones, then copies of the hard memory threshold for the allocatable; each
+/// group sorted by signal name.
 fn thresholds(layers: &Layers<'_>, enforces_pods: bool) -> Vec<Threshold> {
     let mut hard = layers.entries("evictionHard");
     if layers.flag("mergeDefaultEvictionSettings") {
-        let defaults = entries(layers.default("evictionHard"));
-        let new = defaults.into_iter().filter(|(signal, _)| hard.iter().all(|(s, _)| s != signal));
-        let new: Vec<_> = new.collect();
-        hard.extend(new);
+        let defaults = entries(layers.default_of("evictionHard"));
+        let new = |(signal, _): &(&str, _)| hard.iter().all(|(given, _)| given != signal);
+        hard.extend(defaults.into_iter().filter(new).collect::<Vec<_>>());
         hard.sort_by_key(|(signal, _)| *signal);
     }
     let graces = values(layers, "evictionSoftGracePeriod", grace);
@@ -75,14 +74,14 @@ fn thresholds(layers: &Layers<'_>, enforces_pods: bool) -> Vec<Threshold> {
     all
 }
 
-/// A signal and below which amount; `None` if it is switched off, or wrong.
+/// A signal and its amount; `None` if the threshold is disabled or wrong.
 fn one(name: &str, field: &Field<'_>) -> Option<(Signal, Amount)> {
     let signal = signal_of(name, field)?;
-    let amount = told(field, threshold(signal, field.scalar("an amount")?))??;
+    let amount = or_problem(field, threshold(signal, field.scalar("an amount")?))??;
     Some((signal, amount))
 }
 
-/// A map from signals; `None` for a value that is wrong, which has become a problem.
+/// A map by signal; `None` for a value that is wrong, which is already a problem.
 fn values<T>(
     layers: &Layers<'_>,
     path: &str,
@@ -91,7 +90,7 @@ fn values<T>(
     let entries = layers.entries(path).into_iter();
     let value = |(signal, field): (&str, Field<'_>)| {
         let signal = signal_of(signal, &field)?;
-        Some((signal, told(&field, parse(signal, field.scalar("a value")?))))
+        Some((signal, or_problem(&field, parse(signal, field.scalar("a value")?))))
     };
     entries.filter_map(value).collect()
 }
@@ -105,11 +104,11 @@ fn signal_of(name: &str, field: &Field<'_>) -> Option<Signal> {
 }
 
 /// The value, or a problem with `field`.
-fn told<T>(field: &Field<'_>, parsed: Result<T, String>) -> Option<T> {
+fn or_problem<T>(field: &Field<'_>, parsed: Result<T, String>) -> Option<T> {
     parsed.map_err(|error| field.problem(error)).ok()
 }
 
-/// `None` for `0%` and `100%`, which switch a threshold off.
+/// `None` for `0%` and `100%`, which disable a threshold.
 fn threshold(signal: Signal, text: &str) -> Result<Option<Amount>, String> {
     if text == "0%" || text == "100%" {
         return Ok(None);
@@ -161,7 +160,7 @@ fn reclaim(signal: Signal, text: &str) -> Result<Amount, String> {
     Ok(Amount::Quantity(quantity))
 }
 
-/// The number before `%`, in single precision; all of several `%` are taken off, as in Go.
+/// The number before `%`, in single precision; several `%` are all removed, as in Go.
 fn percent(text: &str) -> Result<f32, String> {
     let number = text.trim_end_matches('%');
     let is_decimal = number.bytes().all(|b| b.is_ascii_digit() || b".+-eE".contains(&b));

@@ -1,16 +1,21 @@
-//! Reads a mapping key by key, and goes on after each thing that is wrong.
+//! Reads a mapping key by key. A wrong value becomes a problem with its place, and reading goes on,
+//! so that an operator sees everything that is wrong at once.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use isobar_core::model::duration::GoDuration;
-use isobar_core::model::quantity::{Quantity, ResourceList};
+use isobar_core::model::quantity::Quantity;
 
 use super::problem::{Place, Problems};
 use super::yaml::{Entry, Node, Value};
 
-/// A mapping that is being read. Ends with [`Fields::finish`].
+/// Keys beyond this many problems get no suggestion: comparing names is what takes time.
+const MOST_SUGGESTIONS: usize = 100;
+
+/// A mapping that is being read. When it is dropped, keys that occur twice and, unless it is
+/// lenient, keys that no reader asked for become problems.
 #[derive(Debug)]
 pub struct Fields<'a> {
     at: Place,
@@ -22,32 +27,25 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads a whole document. `None`, with a problem, if it is no mapping.
-    #[must_use]
+    /// The top level of a document. `None`, with a problem, if it is no mapping.
     pub fn of(document: &'a Node, problems: &'a Problems) -> Option<Self> {
         Field { path: String::new(), node: document, problems, is_lenient: false }.map()
     }
 
-    /// Ignores keys that nobody asks for, here and below: for files that belong to somebody else.
-    #[must_use]
-    pub fn lenient(self) -> Self {
-        Self { is_lenient: true, ..self }
+    /// Ignores unknown keys, here and below: for files of another program.
+    pub fn lenient(mut self) -> Self {
+        self.is_lenient = true;
+        self
     }
 
-    /// Where the mapping begins.
-    #[must_use]
-    pub fn at(&self) -> Place {
-        self.at
-    }
-
-    /// The value of `key`, which is known from now on. `None` if it is missing or null.
+    /// The value of `key`; `None` if it is missing or null.
     pub fn field(&mut self, key: &'static str) -> Option<Field<'a>> {
         self.known.insert(key);
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
         (!entry.value.is_null()).then(|| self.field_of(entry))
     }
 
-    /// Like [`Fields::field`], with a problem if it is missing.
+    /// Like [`Fields::field`], with a problem if the key is missing.
     pub fn required(&mut self, key: &'static str) -> Option<Field<'a>> {
         let field = self.field(key);
         if field.is_none() {
@@ -56,8 +54,7 @@ impl<'a> Fields<'a> {
         field
     }
 
-    /// Every key that is not known yet, each once and as it was written, null or not: for
-    /// mappings whose keys are free. None of them counts as unknown afterwards.
+    /// Every other key and its value, null or not: for mappings whose keys are free.
     pub fn each(&mut self) -> Vec<(&'a str, Field<'a>)> {
         let mut seen: BTreeSet<&str> = self.known.iter().copied().collect();
         self.is_lenient = true;
@@ -66,85 +63,41 @@ impl<'a> Fields<'a> {
         new.map(|entry| (entry.key.as_str(), self.field_of(entry))).collect()
     }
 
-    /// A text.
     pub fn text(&mut self, key: &'static str) -> Option<&'a str> {
         self.field(key)?.text()
     }
 
-    /// A quantity: `100m`, `1.5Gi`, `2`.
-    pub fn quantity(&mut self, key: &'static str) -> Option<Quantity> {
-        self.field(key)?.quantity()
-    }
-
-    /// Quantities by the names of resources.
-    pub fn quantities(&mut self, key: &'static str) -> Option<ResourceList> {
-        Some(self.field(key)?.quantities())
-    }
-
-    /// Texts by free keys, such as labels.
-    pub fn texts(&mut self, key: &'static str) -> Option<Vec<(&'a str, &'a str)>> {
-        let mut map = self.map(key)?;
-        let texts = map.each().into_iter().filter_map(|(key, field)| Some((key, field.text()?)));
-        let texts = texts.collect();
-        map.finish();
-        Some(texts)
-    }
-
-    /// A length of time: `1m30s`.
-    pub fn duration(&mut self, key: &'static str) -> Option<GoDuration> {
-        self.field(key)?.duration()
-    }
-
-    /// A whole number.
     pub fn number<T: TryFrom<i64>>(&mut self, key: &'static str) -> Option<T> {
         self.field(key)?.number()
     }
 
-    /// True or false.
     pub fn flag(&mut self, key: &'static str) -> Option<bool> {
         self.field(key)?.flag()
     }
 
-    /// The values of a list.
     pub fn list(&mut self, key: &'static str) -> Option<Vec<Field<'a>>> {
         self.field(key)?.list()
     }
 
-    /// A mapping below this one. Ends with its own [`Fields::finish`].
     pub fn map(&mut self, key: &'static str) -> Option<Fields<'a>> {
         self.field(key)?.map()
     }
 
-    /// The value as it is, null or not.
-    pub fn node(&mut self, key: &'static str) -> Option<&'a Node> {
+    /// The scalar at `key`, whatever its type; empty if it is missing.
+    pub fn raw(&mut self, key: &'static str) -> Option<&'a str> {
         self.known.insert(key);
-        self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+        let entry = self.entries.iter().find(|entry| entry.key == key)?;
+        match &entry.value.value {
+            Value::Scalar(scalar) => Some(&scalar.text),
+            _ => Some(""),
+        }
     }
 
-    /// Says that something is wrong with the value of `key`, or with the mapping without it.
+    /// Reports a problem with the value of `key`, or with the mapping if the key is missing.
     pub fn problem(&self, key: &str, message: impl Into<String>) {
         let entry = self.entries.iter().find(|entry| entry.key == key);
         let at = entry.map_or(self.at, |entry| entry.value.at);
         self.problems.push(at, self.path_of(key), message);
-    }
-
-    /// Says which keys occur twice and, unless lenient, which nobody knows.
-    pub fn finish(self) {
-        let mut seen: BTreeSet<&str> = BTreeSet::new();
-        for entry in self.entries {
-            let is_first = seen.insert(&entry.key);
-            let is_known = self.is_lenient || self.known.contains(entry.key.as_str());
-            if !is_known {
-                let message = match nearest(&entry.key, &self.known) {
-                    Some(near) => format!("unknown key, did you mean {near}?"),
-                    None => "unknown key".into(),
-                };
-                self.problems.push(entry.at, self.path_of(&entry.key), message);
-            } else if !is_first {
-                let message = "this key stands here twice";
-                self.problems.push(entry.at, self.path_of(&entry.key), message);
-            }
-        }
     }
 
     fn field_of(&self, entry: &'a Entry) -> Field<'a> {
@@ -166,7 +119,27 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// One value, with its path and a place for what is wrong with it.
+impl Drop for Fields<'_> {
+    fn drop(&mut self) {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for entry in self.entries {
+            let is_first = seen.insert(&entry.key);
+            if !self.is_lenient && !self.known.contains(entry.key.as_str()) {
+                let near = match self.problems.n() {
+                    0..MOST_SUGGESTIONS => nearest(&entry.key, &self.known),
+                    _ => None,
+                };
+                let near = near.map(|near| format!(", did you mean {near}?")).unwrap_or_default();
+                let message = format!("unknown key{near}");
+                self.problems.push(entry.at, self.path_of(&entry.key), message);
+            } else if !is_first {
+                self.problems.push(entry.at, self.path_of(&entry.key), "this key occurs twice");
+            }
+        }
+    }
+}
+
+/// One value, with its path and a list for its problems.
 #[derive(Debug, Clone)]
 pub struct Field<'a> {
     path: String,
@@ -176,25 +149,19 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Where it begins.
-    #[must_use]
     pub fn at(&self) -> Place {
         self.node.at
     }
 
-    /// The value as it is.
-    #[must_use]
     pub fn node(&self) -> &'a Node {
         self.node
     }
 
-    /// Its key, and those above: `ranking.order`, `items[2].kind`.
-    #[must_use]
+    /// Its key and those above, as `ranking.order` or `items[2].kind`.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Says that something is wrong with it.
     pub fn problem(&self, message: impl Into<String>) {
         self.problems.push(self.node.at, self.path.as_str(), message);
     }
@@ -203,21 +170,26 @@ impl<'a> Field<'a> {
         self.problem(format!("expected {what}, found {}", self.node.describe()));
     }
 
-    /// The scalar's text, whatever its type; `None`, with a problem, if it is no scalar or null.
-    /// `what` names what was expected.
-    #[must_use]
-    pub fn scalar(&self, what: &str) -> Option<&'a str> {
-        match &self.node.value {
-            Value::Scalar(scalar) if !scalar.is_null() => Some(&scalar.text),
-            _ => {
-                self.expected(what);
-                None
-            }
+    /// `value`, with a problem if there is none. `what` names what was expected.
+    fn or_expected<T>(&self, what: &str, value: Option<T>) -> Option<T> {
+        if value.is_none() {
+            self.expected(what);
         }
+        value
     }
 
-    /// A text. What looks like a number or a truth value must be quoted, as Kubernetes has it.
-    #[must_use]
+    /// The scalar's text, whatever its type; not null.
+    pub fn scalar(&self, what: &str) -> Option<&'a str> {
+        self.or_expected(
+            what,
+            match &self.node.value {
+                Value::Scalar(scalar) if !scalar.is_null() => Some(scalar.text.as_str()),
+                _ => None,
+            },
+        )
+    }
+
+    /// A text. Numbers and truth values must be quoted, as in Kubernetes.
     pub fn text(&self) -> Option<&'a str> {
         let text = self.scalar("a text")?;
         let Value::Scalar(scalar) = &self.node.value else { return None };
@@ -229,59 +201,43 @@ impl<'a> Field<'a> {
         Some(text)
     }
 
-    /// A scalar that parses as `T`. The error's text follows what was expected.
-    #[must_use]
-    pub fn parse<T: FromStr<Err: fmt::Display>>(&self, what: &str) -> Option<T> {
-        let text = self.scalar(what)?;
-        text.parse().map_err(|error| self.problem(format!("expected {what}: {error}"))).ok()
+    /// A scalar that `parse` accepts. The error's text follows `what`.
+    pub fn parse_by<T, E: fmt::Display>(
+        &self,
+        what: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let parsed = parse(self.scalar(what)?);
+        parsed.map_err(|error| self.problem(format!("expected {what}: {error}"))).ok()
     }
 
-    /// One of a few words. `named` pairs each with what it means.
-    #[must_use]
+    pub fn parse<T: FromStr<Err: fmt::Display>>(&self, what: &str) -> Option<T> {
+        self.parse_by(what, str::parse)
+    }
+
+    /// One of a few words. `named` pairs each word with its value.
     pub fn one_of<T: Copy>(&self, named: &[(&str, T)]) -> Option<T> {
         let words: Vec<&str> = named.iter().map(|(word, _)| *word).collect();
         let what = format!("one of {}", words.join(", "));
         let text = self.scalar(&what)?;
-        let found = named.iter().find(|(word, _)| *word == text).map(|(_, means)| *means);
-        if found.is_none() {
-            self.expected(&what);
-        }
-        found
+        let found = named.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        self.or_expected(&what, found)
     }
 
-    /// A quantity: `100m`, `1.5Gi`, `2`.
-    #[must_use]
     pub fn quantity(&self) -> Option<Quantity> {
         self.parse("a quantity")
     }
 
-    /// Quantities by the names of resources.
-    #[must_use]
-    pub fn quantities(&self) -> ResourceList {
-        let Some(mut map) = self.map() else { return ResourceList::new() };
-        let each = map.each().into_iter();
-        let list = each.filter_map(|(key, field)| Some((key.into(), field.quantity()?))).collect();
-        map.finish();
-        list
-    }
-
-    /// A length of time: `1m30s`.
-    #[must_use]
     pub fn duration(&self) -> Option<GoDuration> {
         self.parse("a length of time such as 1m30s")
     }
 
-    /// A whole number.
-    #[must_use]
     pub fn number<T: TryFrom<i64>>(&self) -> Option<T> {
-        let Value::Scalar(scalar) = &self.node.value else {
-            self.expected("a whole number");
-            return None;
+        let number = match &self.node.value {
+            Value::Scalar(scalar) => scalar.integer(),
+            _ => None,
         };
-        let Some(number) = scalar.integer() else {
-            self.expected("a whole number");
-            return None;
-        };
+        let number = self.or_expected("a whole number", number)?;
         let fits = T::try_from(number).ok();
         if fits.is_none() {
             self.problem(format!("the number {number} is out of range"));
@@ -289,21 +245,16 @@ impl<'a> Field<'a> {
         fits
     }
 
-    /// True or false.
-    #[must_use]
     pub fn flag(&self) -> Option<bool> {
-        let flag = match &self.node.value {
-            Value::Scalar(scalar) => scalar.flag(),
-            _ => None,
-        };
-        if flag.is_none() {
-            self.expected("true or false");
-        }
-        flag
+        self.or_expected(
+            "true or false",
+            match &self.node.value {
+                Value::Scalar(scalar) => scalar.flag(),
+                _ => None,
+            },
+        )
     }
 
-    /// The values of a list.
-    #[must_use]
     pub fn list(&self) -> Option<Vec<Field<'a>>> {
         let Value::List(nodes) = &self.node.value else {
             self.expected("a list");
@@ -317,8 +268,6 @@ impl<'a> Field<'a> {
         Some(nodes.iter().enumerate().map(item).collect())
     }
 
-    /// A mapping. Ends with [`Fields::finish`].
-    #[must_use]
     pub fn map(&self) -> Option<Fields<'a>> {
         let Value::Map(entries) = &self.node.value else {
             self.expected("a mapping");
@@ -338,26 +287,8 @@ impl<'a> Field<'a> {
 /// The known key that `found` was probably meant to be.
 fn nearest(found: &str, known: &BTreeSet<&'static str>) -> Option<&'static str> {
     let lower = found.to_lowercase();
-    let far = |key: &&'static str| (distance(&lower, &key.to_lowercase()), *key);
-    let (edits, key) = known.iter().map(far).min()?;
+    let alike = known.iter().filter(|key| key.len().abs_diff(found.len()) <= 8);
+    let edits = |key: &&'static str| (strsim::levenshtein(&lower, &key.to_lowercase()), *key);
+    let (edits, key) = alike.map(edits).min()?;
     (edits <= 1 + found.len().min(15) / 5).then_some(key)
-}
-
-/// How many letters must be put in, taken out or replaced. Long texts are far from everything.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > 8 {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, right) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(left != right);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -1,10 +1,10 @@
-//! Every key that a configuration may have: the one table from which files are checked, defaults
-//! are printed and the schema is made.
+//! Every key that a configuration may have: the one table from which files are checked, the
+//! defaults are printed and the schema is made.
 
+mod isobar;
 mod kubelet;
-mod ours;
 
-use std::fmt;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use isobar_core::model::duration::GoDuration;
@@ -14,39 +14,42 @@ use isobar_core::model::units::Percent;
 
 use super::fields::Field;
 
+pub(super) use isobar::ISOBAR;
 pub(super) use kubelet::KUBELET;
-pub(super) use ours::OURS;
 
-/// `apiVersion` of a file of ours.
+/// `apiVersion` of isobar's own files.
 pub const API_VERSION: &str = "isobar/v1alpha1";
-/// `kind` of a file of ours.
+/// `kind` of isobar's own files.
 pub const KIND: &str = "MonitorConfiguration";
 
-/// One key.
 #[derive(Debug)]
 pub(super) struct Key {
-    /// As it is written.
     pub(super) name: &'static str,
-    /// What it takes.
     pub(super) kind: Kind,
-    /// What it is without, as YAML; `None` if being without is a choice of its own.
+    /// As YAML; `None` if a file without the key means something of its own.
     pub(super) default: Option<&'static str>,
     /// What it is for, in a line.
     pub(super) about: &'static str,
 }
 
-/// What a key takes.
+const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    about: &'static str,
+) -> Key {
+    Key { name, kind, default, about }
+}
+
+/// What a key accepts.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// A text.
     Text,
-    /// The path of a file, from the directory of the configuration.
+    /// The path of a file, relative to the directory of the configuration.
     File,
-    /// True or false.
     Flag,
-    /// A whole number, from the first to the second.
+    /// A whole number from the first to the second.
     Number(i64, i64),
-    /// A number, with a fraction or without.
     Decimal,
     /// A length of time, not negative.
     Duration,
@@ -54,38 +57,29 @@ pub(super) enum Kind {
     Quantity,
     /// A share of time, more than 0 % and at most 100 %, with two decimals.
     Percent,
-    /// Whatever the key beside it makes of it.
+    /// A scalar whose meaning depends on another key.
     Scalar,
-    /// One of these.
     Word(&'static [&'static str]),
-    /// Some of these, each at most once.
+    /// Some of these words, each at most once.
     Words(&'static [&'static str]),
-    /// A list of texts, judged by the kubelet's rules.
+    /// A list of texts that `node` checks by the kubelet's rules.
     Texts,
     /// A pattern of cgroup paths.
     Pattern,
-    /// A list of them.
     Patterns,
-    /// Scalars by free keys, judged by the kubelet's rules.
+    /// Scalars by free keys, checked by the kubelet's rules.
     Scalars,
     /// Truth values by free keys.
     Flags,
-    /// A mapping of these.
     Map(&'static [Key]),
-    /// A list of mappings of these; those without a default must be given.
+    /// A list of mappings; keys without a default are required.
     List(&'static [Key]),
 }
 
-/// A length of time that is not negative.
-struct Length;
-/// A quantity that is not negative.
-struct Amount;
-/// A [`Percent`] with its limits.
-pub(super) struct Share(pub(super) Percent);
-
 impl Kind {
-    /// Whether `field` is of this kind, but for mappings of known keys. Says what is wrong if not.
-    pub(super) fn takes(&self, field: &Field<'_>) -> bool {
+    /// Whether `field` is of this kind; reports a problem if not. Mappings of known keys and the
+    /// items of lists are checked key by key where they are read.
+    pub(super) fn accepts(&self, field: &Field<'_>) -> bool {
         match self {
             Self::Text | Self::File => field.text().is_some(),
             Self::Flag => field.flag().is_some(),
@@ -98,24 +92,25 @@ impl Kind {
                 is_within
             }
             Self::Decimal => field.parse::<f64>("a number").is_some(),
-            Self::Duration => field.parse::<Length>("a length of time such as 1m30s").is_some(),
-            Self::Quantity => field.parse::<Amount>("a quantity").is_some(),
+            Self::Duration => {
+                field.parse_by("a length of time such as 1m30s", positive_time).is_some()
+            }
+            Self::Quantity => field.parse_by("a quantity", positive_quantity).is_some(),
             Self::Percent => field.parse::<Share>("a percentage such as 60%").is_some(),
             Self::Scalar => field.scalar("a text or number").is_some(),
             Self::Word(words) => word(field, words).is_some(),
             Self::Words(words) => are_words(field, words),
             Self::Pattern => pattern(field).is_some(),
-            Self::Patterns => are_patterns(field),
-            // Who reads the single values says what is wrong with them.
+            Self::Patterns => field
+                .list()
+                .is_some_and(|items| items.iter().filter_map(pattern).count() == items.len()),
             Self::Texts => field.list().is_some(),
-            Self::Scalars | Self::Flags => is_free_map(field),
-            Self::Map(_) => field.map().is_some(),
-            Self::List(_) => field.list().is_some(),
+            Self::Scalars | Self::Flags => field.map().map(|mut map| map.each()).is_some(),
+            Self::Map(_) | Self::List(_) => true,
         }
     }
 }
 
-/// The word in `field`, with a problem if it is none of `words`.
 fn word(field: &Field<'_>, words: &'static [&'static str]) -> Option<&'static str> {
     let named: Vec<(&str, &'static str)> = words.iter().map(|word| (*word, *word)).collect();
     field.one_of(&named)
@@ -123,55 +118,31 @@ fn word(field: &Field<'_>, words: &'static [&'static str]) -> Option<&'static st
 
 fn are_words(field: &Field<'_>, words: &'static [&'static str]) -> bool {
     let Some(items) = field.list() else { return false };
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (item, word) in items.iter().filter_map(|item| Some((item, word(item, words)?))) {
-        if seen.contains(&word) {
-            item.problem(format!("{word} stands here twice"));
+        if !seen.insert(word) {
+            item.problem(format!("{word} occurs twice"));
         }
-        seen.push(word);
     }
     true
 }
 
-/// The pattern in `field`, with a problem if it is none.
 pub(super) fn pattern(field: &Field<'_>) -> Option<PathPattern> {
     field.parse("a pattern of cgroup paths such as /system.slice/*.service")
 }
 
-fn are_patterns(field: &Field<'_>) -> bool {
-    let Some(items) = field.list() else { return false };
-    items.iter().filter(|item| pattern(item).is_none()).count() == 0
+fn positive_time(text: &str) -> Result<(), String> {
+    let time: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
+    if time.0 < 0 { Err(format!("{text} is negative")) } else { Ok(()) }
 }
 
-/// A mapping with free keys, none of them twice.
-fn is_free_map(field: &Field<'_>) -> bool {
-    let Some(mut map) = field.map() else { return false };
-    map.each();
-    map.finish();
-    true
+fn positive_quantity(text: &str) -> Result<(), String> {
+    let quantity: Quantity = text.parse().map_err(|error| format!("{error}"))?;
+    if quantity.is_negative() { Err(format!("{text} is negative")) } else { Ok(()) }
 }
 
-impl FromStr for Length {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let time: GoDuration = text.parse().map_err(to_text)?;
-        if time.0 < 0 { Err(format!("{text} is negative")) } else { Ok(Self) }
-    }
-}
-
-impl FromStr for Amount {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let quantity: Quantity = text.parse().map_err(to_text)?;
-        if quantity.is_negative() { Err(format!("{text} is negative")) } else { Ok(Self) }
-    }
-}
-
-fn to_text(error: impl fmt::Display) -> String {
-    error.to_string()
-}
+/// A [`Percent`] of more than 0 and at most 100 %.
+pub(super) struct Share(pub(super) Percent);
 
 impl FromStr for Share {
     type Err = &'static str;
@@ -201,10 +172,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_time_is_read_to_the_hundredth() {
+    fn share_parses_hundredths() {
         #[rustfmt::skip]
         let table: [(&str, Result<u16, &str>); 13] = [
-            // text, hundredths of a percent or why not
+            // text, hundredths of a percent or the error
             ("60%",     Ok(60_00)),
             ("60",      Ok(60_00)),
             ("12.34%",  Ok(12_34)),

@@ -1,11 +1,12 @@
-//! From files to settings: ours, the kubelet's that it names, and the defaults, in layers.
+//! From files to settings: isobar's own file, the kubelet's file that it names, and the defaults,
+//! in layers.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use isobar_core::model::decision::{Order, StepKind};
@@ -13,36 +14,29 @@ use isobar_core::model::settings::{Enforcement, Ranking, Relief, Settings};
 use isobar_core::model::units::Bytes;
 
 use super::fields::Fields;
-use super::found::{Found, Layers};
-use super::keys::{API_VERSION, KIND, KUBELET, OURS, pattern};
-use super::problem::{Invalid, Place, Problem, Problems};
+use super::keys::{API_VERSION, ISOBAR, KIND, KUBELET, pattern};
+use super::layers::{Layer, Layers};
+use super::problem::{Invalid, Problem, Problems};
 use super::yaml::{self, Node};
 use super::{eviction, node, pressure, print, workload};
 
-/// A configuration: what it means, and how it would be written out in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
-    /// What it means.
     pub settings: Settings,
-    /// Every key with the value that holds, as YAML that means the same.
+    /// Every key with its effective value, as YAML that means the same.
     pub yaml: String,
 }
 
-/// Larger files are refused.
+/// Larger configurations are refused.
 const LARGEST_FILE: u64 = 64 << 20;
 
-/// Reads a configuration of ours, or the kubelet's own, and the file that it names.
-///
-/// # Errors
-/// With everything that is wrong with it; also if it cannot be read.
+/// Reads a `MonitorConfiguration` with the kubelet's file that it names, or the kubelet's file
+/// alone.
 pub fn load(path: &Path) -> Result<Settings, Invalid> {
     read(path).map(|effective| effective.settings)
 }
 
-/// Like [`load`], with the text that it comes to.
-///
-/// # Errors
-/// As [`load`].
+/// Like [`load`], with the effective configuration as text.
 pub fn read(path: &Path) -> Result<Effective, Invalid> {
     effective(&contents(path)?, &path.display().to_string(), directory(path))
 }
@@ -51,165 +45,142 @@ fn directory(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// What holds without any file.
-#[must_use]
+/// The configuration of a node without any file.
 pub fn defaults() -> Effective {
     let nothing = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
-    effective(nothing.as_bytes(), "", Path::new(""))
-        .expect("the defaults are right, a test says so")
+    effective(nothing.as_bytes(), "", Path::new("")).expect("a test reads the defaults")
 }
 
-/// Like [`load`], of a text. `file` is what problems call it, `dir` where relative paths begin.
-///
-/// # Errors
-/// As [`load`].
+/// Like [`load`], of a text. `file` is its name in problems, `dir` is where relative paths begin.
 pub fn settings(text: &str, file: &str, dir: &Path) -> Result<Settings, Invalid> {
     effective(text.as_bytes(), file, dir).map(|effective| effective.settings)
 }
 
-/// Reads the kubelet's own configuration: its file, what its `/configz` answers, or fields without
-/// a head. A file of ours is taken as well. Fields that are not used here are ignored.
-///
-/// # Errors
-/// With everything that is wrong with the fields that are used.
+/// Reads the kubelet's configuration: its file, an answer of its `/configz`, or fields without
+/// `apiVersion` and `kind`. A `MonitorConfiguration` is accepted as well. Fields that isobar does
+/// not use are ignored.
 pub fn kubelet(path: &Path) -> Result<Settings, Invalid> {
     let (bytes, name) = (contents(path)?, path.display().to_string());
-    let effective = merged(&bytes, &name, directory(path), Headless::Kubelets);
-    effective.map(|effective| effective.settings)
+    merged(&bytes, &name, directory(path), Headless::Kubelet).map(|effective| effective.settings)
 }
 
-/// What a file without `apiVersion` and `kind` is.
+/// Like [`load`], of bytes.
+pub fn effective(bytes: &[u8], file: &str, dir: &Path) -> Result<Effective, Invalid> {
+    merged(bytes, file, dir, Headless::Refused)
+}
+
+/// What a file without `apiVersion` and `kind` is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Headless {
-    /// No configuration.
-    Nobodys,
-    /// The kubelet's.
-    Kubelets,
+    Refused,
+    Kubelet,
 }
 
-fn contents(path: &Path) -> Result<Vec<u8>, Invalid> {
-    let failed = |message: String| {
-        let problem = Problem { at: Place::START, path: String::new(), message };
-        Invalid::one(&path.display().to_string(), problem)
-    };
-    let cannot = |error: io::Error| failed(format!("cannot read: {error}"));
+/// Everything that `from` gives, up to `most` bytes; more is an error.
+pub fn read_bounded(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // Not by the length that it claims: a device has none, and no end either.
-    let file = File::open(path).map_err(cannot)?;
-    let n = file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(cannot)?;
-    if n as u64 > LARGEST_FILE {
-        return Err(failed(format!("larger than {} MiB", LARGEST_FILE >> 20)));
+    // Not by the length that a file claims: a device has none, and no end either.
+    let n = from.take(most + 1).read_to_end(&mut bytes)?;
+    if n as u64 > most {
+        return Err(io::Error::other(format!("larger than {} MiB", most >> 20)));
     }
     Ok(bytes)
 }
 
+fn contents(path: &Path) -> Result<Vec<u8>, Invalid> {
+    File::open(path).and_then(|file| read_bounded(file, LARGEST_FILE)).map_err(|error| {
+        let message = format!("cannot read: {error}");
+        let problem = Problem { at: None, path: String::new(), message };
+        Invalid::one(&path.display().to_string(), problem)
+    })
+}
+
 /// The only document of a file.
 fn document(bytes: &[u8], file: &str) -> Result<Node, Invalid> {
-    let one = |problem| Invalid::one(file, problem);
-    let mut documents = yaml::parse(yaml::utf8(bytes).map_err(one)?).map_err(one)?;
+    let mut documents = yaml::documents(file, bytes)?;
     if let Some(second) = documents.get(1) {
-        let message = "expected one document, this is the second".into();
-        return Err(one(Problem { at: second.at, path: String::new(), message }));
+        let message = "expected one document, this is the second";
+        return Err(Invalid::one(file, Problem::at(second.at, message)));
     }
     Ok(documents.remove(0))
 }
 
-/// Reads `bytes` as [`load`] does.
-///
-/// # Errors
-/// As [`load`].
-pub fn effective(bytes: &[u8], file: &str, dir: &Path) -> Result<Effective, Invalid> {
-    merged(bytes, file, dir, Headless::Nobodys)
-}
-
 fn merged(bytes: &[u8], file: &str, dir: &Path, headless: Headless) -> Result<Effective, Invalid> {
-    let ours = document(bytes, file)?;
-    let problems = Problems::default();
+    let root = document(bytes, file)?;
     let defaults = document(print::defaults().as_bytes(), "defaults")?;
-    let no_problems = Problems::default();
-    let Some(mut fields) = Fields::of(&ours, &problems) else {
-        return Err(problems.unless_any(file, ()).expect_err("it is no mapping"));
-    };
-    let mut layers = Layers { files: Vec::new(), defaults: Found::default() };
-    if let Some(mut fields) = Fields::of(&defaults, &no_problems) {
-        layers.defaults.take(&mut fields, OURS, "");
+    let (problems, of_defaults, of_kubelet) =
+        (Problems::default(), Problems::default(), Problems::default());
+    let mut layers = Layers::default();
+    if let Some(mut fields) = Fields::of(&defaults, &of_defaults) {
+        layers.defaults.take(&mut fields, ISOBAR, "");
         layers.defaults.take(&mut fields, KUBELET, "");
     }
-    let mut found = Found::default();
-    let has_head = fields.node("apiVersion").is_some() || fields.node("kind").is_some();
-    if is_kubelets(&mut fields) || (!has_head && headless == Headless::Kubelets) {
-        take_kubelets(&mut found, fields.lenient());
-        layers.files.push(found);
-        let made = make(&layers, None);
-        return problems.unless_any(file, made);
+    let Some(mut fields) = Fields::of(&root, &problems) else {
+        return Err(problems.unless_any(file, ()).expect_err("it is not a mapping"));
+    };
+    let has_head = fields.raw("apiVersion").is_some() || fields.raw("kind").is_some();
+    if is_kubelet(&mut fields) || (!has_head && headless == Headless::Kubelet) {
+        layers.files.push(kubelet_layer(fields));
+        let effective = make(&layers, None);
+        return problems.unless_any(file, effective);
     }
     for key in ["apiVersion", "kind"] {
-        let _ = fields.required(key);
+        fields.required(key);
     }
-    found.take(&mut fields, OURS, "");
-    found.take(&mut fields, KUBELET, "");
-    fields.finish();
-    layers.files.push(found);
-    let beside = |path: &str| {
-        let name = layers.given(path)?.text()?;
-        Some(dir.join(name))
-    };
+    let mut own = Layer::default();
+    own.take(&mut fields, ISOBAR, "");
+    own.take(&mut fields, KUBELET, "");
+    drop(fields);
+    layers.files.push(own);
+    let beside = |path: &str| Some(dir.join(layers.given(path)?.text()?));
     let pods = beside("pods");
     let named = layers.given("kubeletConfig").cloned().zip(beside("kubeletConfig"));
     let Some((field, path)) = named else {
-        let made = make(&layers, pods);
-        return problems.unless_any(file, made);
+        let effective = make(&layers, pods);
+        return problems.unless_any(file, effective);
     };
-    // What is wrong with the other file stands in ours as well: at the key that names it.
-    let tell = |problems: Vec<Problem>| {
+    // Problems of the kubelet's file are reported at the key that names it.
+    let report = |problems: Vec<Problem>| {
         for problem in problems {
-            field.problem(format!("{}:{problem}", path.display()));
+            let of_file = Invalid::one(&path.display().to_string(), problem);
+            field.problem(of_file.to_string());
         }
     };
-    let name = path.display().to_string();
-    let theirs = contents(&path).and_then(|bytes| document(&bytes, &name));
-    let theirs = theirs.map_err(|invalid| tell(invalid.problems)).ok();
-    let their_problems = Problems::default();
-    let fields = theirs.as_ref().and_then(|node| Fields::of(node, &their_problems));
-    if let Some(mut fields) = fields {
-        if is_kubelets(&mut fields) {
-            let mut found = Found::default();
-            take_kubelets(&mut found, fields.lenient());
-            layers.files.push(found);
+    let root = contents(&path).and_then(|bytes| document(&bytes, &path.display().to_string()));
+    let root = root.map_err(|invalid| report(invalid.problems)).ok();
+    let fields = root.as_ref().and_then(|node| Fields::of(node, &of_kubelet));
+    if let Some(mut fields) = fields.map(Fields::lenient) {
+        if is_kubelet(&mut fields) {
+            layers.files.push(kubelet_layer(fields));
         } else {
             fields.problem("kind", "expected the kind KubeletConfiguration");
         }
     }
-    let made = make(&layers, pods);
-    tell(their_problems.take_sorted());
-    problems.unless_any(file, made)
+    let effective = make(&layers, pods);
+    report(of_kubelet.take_sorted());
+    problems.unless_any(file, effective)
 }
 
-/// True for the kubelet's own file, and for what its `/configz` answers.
-fn is_kubelets(fields: &mut Fields<'_>) -> bool {
-    if fields.node("kubeletconfig").is_some() {
-        return true;
-    }
-    let text = |node: Option<&Node>| match node.map(|node| &node.value) {
-        Some(yaml::Value::Scalar(scalar)) => scalar.text.clone(),
-        _ => String::new(),
-    };
-    let version = text(fields.node("apiVersion"));
-    text(fields.node("kind")) == "KubeletConfiguration"
-        && version.starts_with("kubelet.config.k8s.io/")
+/// True for the kubelet's own file, and for an answer of its `/configz`.
+fn is_kubelet(fields: &mut Fields<'_>) -> bool {
+    let version = fields.raw("apiVersion").unwrap_or_default();
+    fields.raw("kubeletconfig").is_some()
+        || fields.raw("kind") == Some("KubeletConfiguration")
+            && version.starts_with("kubelet.config.k8s.io/")
 }
 
-fn take_kubelets<'a>(found: &mut Found<'a>, mut fields: Fields<'a>) {
+fn kubelet_layer<'a>(fields: Fields<'a>) -> Layer<'a> {
+    let mut fields = fields.lenient();
+    let mut layer = Layer::default();
     match fields.field("kubeletconfig") {
         Some(inner) => {
             if let Some(mut inner) = inner.map() {
-                found.take(&mut inner, KUBELET, "");
-                inner.finish();
+                layer.take(&mut inner, KUBELET, "");
             }
         }
-        None => found.take(&mut fields, KUBELET, ""),
+        None => layer.take(&mut fields, KUBELET, ""),
     }
-    fields.finish();
+    layer
 }
 
 fn make(layers: &Layers<'_>, pods: Option<PathBuf>) -> Effective {
@@ -239,7 +210,6 @@ fn ranking(layers: &Layers<'_>) -> Ranking {
     }
 }
 
-/// Each step, by its name in configurations.
 const STEPS: [(&str, StepKind); 6] = [
     ("reclaim", StepKind::Reclaim),
     ("squeeze", StepKind::Squeeze),
@@ -250,15 +220,11 @@ const STEPS: [(&str, StepKind); 6] = [
 ];
 
 fn relief(layers: &Layers<'_>) -> Relief {
-    let named = |path| {
-        let items = layers.list(path).into_iter();
-        items.filter_map(|item| Some((item.one_of(&STEPS)?, item))).collect::<Vec<_>>()
-    };
-    let steps: BTreeMap<StepKind, _> = named("relief.steps").into_iter().collect();
-    let enforce = named("relief.enforce");
+    let steps: BTreeMap<StepKind, _> = layers.words("relief.steps", &STEPS).into_iter().collect();
+    let enforce = layers.words("relief.enforce", &STEPS);
     for (step, item) in &enforce {
         if !steps.contains_key(step) {
-            item.problem("this step is not among relief.steps, so it is never taken");
+            item.problem("this step is not in relief.steps, so it is never taken");
         }
     }
     let deadline = |(name, step): (&str, StepKind)| {

@@ -1,9 +1,10 @@
-//! Files that an operator wrote, read into settings: all errors together, each with its place.
+//! Files that an operator wrote, read into settings. All errors are reported together, each with
+//! its line and column.
 
 mod eviction;
 mod fields;
-mod found;
 mod keys;
+mod layers;
 mod load;
 mod node;
 pub mod pods;
@@ -16,7 +17,16 @@ pub mod yaml;
 
 pub use fields::{Field, Fields};
 pub use keys::{API_VERSION, KIND};
-pub use load::{Effective, defaults, effective, kubelet, load, read, settings};
+pub use load::{Effective, defaults, effective, kubelet, load, read, read_bounded, settings};
 pub use print::defaults as default_file;
 pub use problem::{Invalid, Place, Problem, Problems};
 pub use schema::schema;
+
+use isobar_core::model::pod::QosClass;
+
+/// QoS classes by the names that Kubernetes gives them.
+pub(crate) const QOS_CLASSES: [(&str, QosClass); 3] = [
+    ("Guaranteed", QosClass::Guaranteed),
+    ("Burstable", QosClass::Burstable),
+    ("BestEffort", QosClass::BestEffort),
+];

@@ -1,4 +1,4 @@
-//! What is set aside on the node, and how it is enforced: the kubelet's checks, in its words.
+//! What is reserved on the node, and how it is enforced: the kubelet's checks, with its error texts.
 //! Source: kubelet `pkg/kubelet/apis/config/validation`, `ValidateKubeletConfiguration`, and
 //! `cmd/kubelet/app`, `parseResourceList`.
 
@@ -12,30 +12,31 @@ use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::{CgroupDriver, Enforcement, Node, WrittenLimit};
 
 use super::fields::Field;
-use super::found::Layers;
+use super::layers::Layers;
 
-/// What may be set aside.
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
+
+const WRITTEN_LIMITS: [(&str, WrittenLimit); 2] =
+    [("allocatable", WrittenLimit::Allocatable), ("reservedCpus", WrittenLimit::ReservedCpus)];
 
 pub(super) fn settings(layers: &Layers<'_>) -> Node {
     let reserved_cpus = reserved_cpus(layers);
     let mut kube_reserved = reservation(layers, "kubeReserved", "--kube-reserved");
     let mut system_reserved = reservation(layers, "systemReserved", "--system-reserved");
-    // As the kubelet has it: the explicit list takes the place of both amounts.
+    // As in the kubelet, the explicit list replaces both amounts.
     if let Some(cpus) = &reserved_cpus {
         kube_reserved.remove("cpu");
         let n_cpus = u64::try_from(cpus.0.len()).unwrap_or(u64::MAX);
         system_reserved.insert("cpu".into(), Quantity::count(n_cpus));
     }
-    let enforce = enforcement(layers);
-    cgroups(layers);
-    memory(layers);
+    check_cgroups(layers);
+    check_memory_qos(layers);
     Node {
         kube_reserved,
         system_reserved,
         kube_reserved_cgroup: layers.text("kubeReservedCgroup").into(),
         system_reserved_cgroup: layers.text("systemReservedCgroup").into(),
-        enforce,
+        enforce: enforcement(layers),
         reserved_cpus,
         static_cpus: layers.text("cpuManagerPolicy") == "static",
         strict_cpu_reservation: cpu_options(layers),
@@ -51,18 +52,12 @@ pub(super) fn settings(layers: &Layers<'_>) -> Node {
         pods_per_core: count(layers, "podsPerCore", "--pods-per-core"),
         kubelet_root: layers.text("kubeletRoot").into(),
         pods_file: String::new(),
-        write_limits: write_limits(layers),
+        write_limits: layers
+            .words("writeLimits", &WRITTEN_LIMITS)
+            .iter()
+            .map(|(w, _)| *w)
+            .collect(),
     }
-}
-
-fn write_limits(layers: &Layers<'_>) -> BTreeSet<WrittenLimit> {
-    let named = |word: &str| match word {
-        "allocatable" => Some(WrittenLimit::Allocatable),
-        "reservedCpus" => Some(WrittenLimit::ReservedCpus),
-        _ => None,
-    };
-    let items = layers.list("writeLimits").into_iter();
-    items.filter_map(|item| named(item.text()?)).collect()
 }
 
 fn invalid(field: &Field<'_>, message: &str) {
@@ -79,17 +74,12 @@ fn count(layers: &Layers<'_>, path: &str, flag: &str) -> u32 {
 }
 
 fn reservation(layers: &Layers<'_>, path: &str, flag: &str) -> ResourceList {
-    let mut list = ResourceList::new();
-    for (resource, field) in layers.entries(path) {
-        let Some(text) = field.scalar("a quantity") else { continue };
-        match amount(resource, text) {
-            Ok(quantity) => {
-                list.insert(resource.into(), quantity);
-            }
-            Err(why) => field.problem(format!("{flag} value failed to parse: {why}")),
-        }
-    }
-    list
+    let amount = |(resource, field): (&str, Field<'_>)| {
+        let amount = amount(resource, field.scalar("a quantity")?);
+        let problem = |why| field.problem(format!("{flag} value failed to parse: {why}"));
+        Some((resource.into(), amount.map_err(problem).ok()?))
+    };
+    layers.entries(path).into_iter().filter_map(amount).collect()
 }
 
 fn amount(resource: &str, text: &str) -> Result<Quantity, String> {
@@ -116,14 +106,9 @@ fn reserved_cpus(layers: &Layers<'_>) -> Option<CpuSet> {
              (--system-reserved-cgroup) or kubeReservedCgroup (--kube-reserved-cgroup)",
         );
     }
-    match text.parse() {
-        Ok(cpus) => Some(cpus),
-        Err(error) => {
-            let what = "unable to parse reservedSystemCPUs (--reserved-cpus)";
-            invalid(field, &format!("{what} {text}, error: {error}"));
-            None
-        }
-    }
+    let what = "unable to parse reservedSystemCPUs (--reserved-cpus)";
+    let problem = |error| invalid(field, &format!("{what} {text}, error: {error}"));
+    text.parse().map_err(problem).ok()
 }
 
 const ENFORCE: &str = "enforceNodeAllocatable (--enforce-node-allocatable)";
@@ -137,16 +122,11 @@ fn enforcement(layers: &Layers<'_>) -> BTreeSet<Enforcement> {
         for daemons in ["system-reserved", "kube-reserved"] {
             let compressible = format!("{daemons}-compressible");
             if has(daemons) && has(&compressible) {
-                invalid(
-                    field,
-                    &format!(
-                        "both {daemons:?} and {compressible:?} cannot be specified together in {ENFORCE}"
-                    ),
-                );
+                let both = format!("both {daemons:?} and {compressible:?}");
+                invalid(field, &format!("{both} cannot be specified together in {ENFORCE}"));
             }
         }
-        let is_none_mixed = has("none") && items.len() > 1;
-        if is_none_mixed {
+        if has("none") && items.len() > 1 {
             let what = "may not contain additional enforcements when";
             invalid(field, &format!("{ENFORCE} {what} \"none\" is specified"));
         }
@@ -166,58 +146,48 @@ fn enforcement(layers: &Layers<'_>) -> BTreeSet<Enforcement> {
             "kube-reserved" => Enforcement::KubeReserved,
             "kube-reserved-compressible" => Enforcement::KubeReservedCompressible,
             _ => {
-                invalid(
-                    item,
-                    &format!(
-                        "option {value:?} specified for {ENFORCE}. Valid options are \"pods\", \
-                         \"system-reserved\", \"system-reserved-compressible\", \"kube-reserved\", \
-                         \"kube-reserved-compressible\" or \"none\""
-                    ),
-                );
+                let valid = "\"pods\", \"system-reserved\", \"system-reserved-compressible\", \
+                             \"kube-reserved\", \"kube-reserved-compressible\" or \"none\"";
+                let what = format!("option {value:?} specified for {ENFORCE}");
+                invalid(item, &format!("{what}. Valid options are {valid}"));
                 continue;
             }
         };
-        let_it_work(layers, item, one, value);
+        check_requirements(layers, item, one, value);
         enforce.insert(one);
     }
     enforce
 }
 
-/// What an enforcement needs beside it.
-fn let_it_work(layers: &Layers<'_>, item: &Field<'_>, one: Enforcement, value: &str) {
-    let needs = |daemons: &str, path: &str, flag: &str| {
-        if layers.text(path).is_empty() {
-            invalid(
-                item,
-                &format!(
-                    "{path} ({flag}) must be specified when \"{daemons}\" or \
-                     \"{daemons}-compressible\" included in {ENFORCE}"
-                ),
-            );
-        }
-    };
-    match one {
-        Enforcement::Pods => {}
+/// Checks the other keys that an enforcement requires.
+fn check_requirements(layers: &Layers<'_>, item: &Field<'_>, one: Enforcement, value: &str) {
+    let required = match one {
+        Enforcement::Pods => None,
         Enforcement::SystemReserved | Enforcement::SystemReservedCompressible => {
-            needs("system-reserved", "systemReservedCgroup", "--system-reserved-cgroup");
+            Some(("system-reserved", "systemReservedCgroup", "--system-reserved-cgroup"))
         }
         Enforcement::KubeReserved | Enforcement::KubeReservedCompressible => {
-            needs("kube-reserved", "kubeReservedCgroup", "--kube-reserved-cgroup");
+            Some(("kube-reserved", "kubeReservedCgroup", "--kube-reserved-cgroup"))
         }
+    };
+    if let Some((daemons, path, flag)) =
+        required.filter(|(_, path, _)| layers.text(path).is_empty())
+    {
+        let either = format!("\"{daemons}\" or \"{daemons}-compressible\"");
+        let what = format!("{path} ({flag}) must be specified when");
+        invalid(item, &format!("{what} {either} included in {ENFORCE}"));
     }
     if !layers.flag("cgroupsPerQOS") {
         // Enforcing pods is the default: then the other key is the one that a file has.
         let given = layers.given("enforceNodeAllocatable").map(|_| item);
-        let message = format!(
-            "cgroupsPerQOS (--cgroups-per-qos) must be set to true when {value:?} contained in {ENFORCE}"
-        );
+        let what = "cgroupsPerQOS (--cgroups-per-qos) must be set to true when";
         if let Some(field) = given.or_else(|| layers.given("cgroupsPerQOS")) {
-            invalid(field, &message);
+            invalid(field, &format!("{what} {value:?} contained in {ENFORCE}"));
         }
     }
 }
 
-fn cgroups(layers: &Layers<'_>) {
+fn check_cgroups(layers: &Layers<'_>) {
     let field = layers.given("systemCgroups").filter(|_| !layers.text("systemCgroups").is_empty());
     if let Some(field) = field.filter(|_| layers.text("cgroupRoot").is_empty()) {
         let (given, missing) = ("systemCgroups (--system-cgroups)", "cgroupRoot (--cgroup-root)");
@@ -225,11 +195,10 @@ fn cgroups(layers: &Layers<'_>) {
     }
 }
 
-fn memory(layers: &Layers<'_>) {
+fn check_memory_qos(layers: &Layers<'_>) {
     if let Some(field) = layers.given("memoryThrottlingFactor") {
         let text = layers.text("memoryThrottlingFactor");
-        let is_within = text.parse::<f64>().is_ok_and(|factor| factor > 0.0 && factor <= 1.0);
-        if !is_within {
+        if !text.parse::<f64>().is_ok_and(|factor| factor > 0.0 && factor <= 1.0) {
             let what = "must be greater than 0 and less than or equal to 1.0";
             invalid(field, &format!("memoryThrottlingFactor {text} {what}"));
         }
@@ -237,23 +206,22 @@ fn memory(layers: &Layers<'_>) {
     let Some(field) = layers.given("memoryReservationPolicy") else { return };
     let gates = layers.entries("featureGates");
     let is_on = gates.iter().any(|(gate, on)| *gate == "MemoryQoS" && on.flag() == Some(true));
-    match layers.text("memoryReservationPolicy") {
+    let policy = layers.text("memoryReservationPolicy");
+    match policy {
         "None" | "" => {}
         "TieredReservation" if is_on => {}
         "TieredReservation" => {
-            invalid(
-                field,
-                "memoryReservationPolicy TieredReservation requires feature gate MemoryQoS",
-            );
+            let what = "requires feature gate MemoryQoS";
+            invalid(field, &format!("memoryReservationPolicy {policy} {what}"));
         }
-        other => invalid(
-            field,
-            &format!("memoryReservationPolicy {other:?} must be one of None, TieredReservation"),
-        ),
+        other => {
+            let what = "must be one of None, TieredReservation";
+            invalid(field, &format!("memoryReservationPolicy {other:?} {what}"));
+        }
     }
 }
 
-/// Options of the static policy that exist; whether CPUs are reserved strictly.
+/// Checks the options of the static policy. True if CPUs are reserved strictly.
 fn cpu_options(layers: &Layers<'_>) -> bool {
     const OPTIONS: [&str; 6] = [
         "full-pcpus-only",
@@ -266,25 +234,20 @@ fn cpu_options(layers: &Layers<'_>) -> bool {
     let mut is_strict = false;
     for (option, field) in layers.entries("cpuManagerPolicyOptions") {
         if !OPTIONS.contains(&option) {
-            field.problem(format!(
-                "unsupported CPU manager option {option:?}, expected one of {}",
-                OPTIONS.join(", ")
-            ));
+            let what = format!("unsupported CPU manager option {option:?}");
+            field.problem(format!("{what}, expected one of {}", OPTIONS.join(", ")));
             continue;
         }
         // Go's ParseBool.
-        let Some(text) = field.scalar("true or false") else { continue };
-        let is_on = match text {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
-            other => {
-                field.problem(format!(
-                    "bad value for option {option:?}: {other:?} is not true or false"
-                ));
-                continue;
+        match field.scalar("true or false") {
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => {
+                is_strict |= option == "strict-cpu-reservation";
             }
-        };
-        is_strict |= option == "strict-cpu-reservation" && is_on;
+            None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => {}
+            Some(other) => field.problem(format!(
+                "bad value for option {option:?}: {other:?} is not true or false"
+            )),
+        }
     }
     is_strict
 }

@@ -1,6 +1,4 @@
-//! Conditions, and thresholds on pressure: what the kubelet does not have.
-
-use std::collections::BTreeMap;
+//! Node conditions for contention, and pressure thresholds: what the kubelet does not have.
 
 use isobar_core::model::condition::{ConditionName, Measure, Resource, ScopeName};
 use isobar_core::model::duration::GoDuration;
@@ -9,27 +7,25 @@ use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::{Nanos, Percent};
 
 use super::fields::Field;
-use super::found::{Item, Layers};
 use super::keys::Share;
+use super::layers::{Item, Layers};
 
 pub(super) fn conditions(layers: &Layers<'_>) -> Conditions {
-    let rules = ConditionName::ALL
-        .into_iter()
-        .filter_map(|name| Some((name.name().to_owned(), rule(layers, name)?)));
+    let rules = ConditionName::ALL.into_iter();
     Conditions {
         prefix: layers.text("conditions.prefix").into(),
         taint_effect: match layers.text("conditions.taintEffect") {
             "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
             _ => TaintEffect::NoSchedule,
         },
-        rules: rules.collect::<BTreeMap<_, _>>(),
+        rules: rules.filter_map(|name| Some((name.name().into(), rule(layers, name)?))).collect(),
         raise_after: layers.time("conditions.raiseAfter"),
         clear_after: layers.time("conditions.clearAfter"),
         stale_after: layers.time("conditions.staleAfter"),
     }
 }
 
-/// What one condition is judged on; `None` if it is not judged.
+/// What one condition measures; `None` if it is disabled.
 fn rule(layers: &Layers<'_>, name: ConditionName) -> Option<ConditionRule> {
     let scope = match name.scope {
         ScopeName::System => "system",
@@ -41,22 +37,19 @@ fn rule(layers: &Layers<'_>, name: ConditionName) -> Option<ConditionRule> {
         Resource::Disk => "disk",
     };
     let path = |key: &str| format!("conditions.{scope}.{resource}.{key}");
-    let word = layers.text(&path("measure"));
-    let line = layers.text(&path("line"));
-    let measure = match measure(name, word, line) {
-        Ok(measure) => measure,
-        Err((key, why)) => {
-            if let Some(field) = layers.given(&path(key)).or_else(|| layers.given(&path("line"))) {
-                field.problem(why);
-            }
-            Measure::RawSome
+    let measure = measure(name, layers.text(&path("measure")), layers.text(&path("line")));
+    let measure = measure.unwrap_or_else(|(key, why)| {
+        if let Some(field) = layers.given(&path(key)).or_else(|| layers.given(&path("line"))) {
+            field.problem(why);
         }
-    };
-    let Share(threshold) = layers.text(&path("threshold")).parse().unwrap_or(Share(Percent::FULL));
+        Measure::RawSome
+    });
+    let threshold = layers.text(&path("threshold")).parse::<Share>();
+    let threshold = threshold.map_or(Percent::FULL, |Share(threshold)| threshold);
     layers.flag(&path("enabled")).then_some(ConditionRule { measure, threshold })
 }
 
-/// The figure, or the key that makes it impossible and why.
+/// The measure, or the key that makes it impossible and the reason.
 fn measure(
     name: ConditionName,
     word: &str,
@@ -64,23 +57,24 @@ fn measure(
 ) -> Result<Measure, (&'static str, &'static str)> {
     match (word, name.resource, line) {
         ("contention", Resource::Cpu, "" | "some") => Ok(Measure::Contention),
-        ("contention", Resource::Cpu, _) => {
-            Err(("line", "contention is the time in which somebody waits: it has no line full"))
+        ("shortage", Resource::Memory, "" | "some") => Ok(Measure::Shortage),
+        ("contention", Resource::Cpu, _) => Err((
+            "line",
+            "contention is time in which at least one task waits: it has no line full",
+        )),
+        ("shortage", Resource::Memory, _) => {
+            Err(("line", "shortage is time in which at least one task waits: it has no line full"))
         }
         ("contention", _, _) => {
-            Err(("measure", "contention is measured for cpu alone: use shortage or raw"))
-        }
-        ("shortage", Resource::Memory, "" | "some") => Ok(Measure::Shortage),
-        ("shortage", Resource::Memory, _) => {
-            Err(("line", "shortage is the time in which somebody waits: it has no line full"))
+            Err(("measure", "contention is measured for cpu only: use shortage or raw"))
         }
         ("shortage", _, _) => {
-            Err(("measure", "shortage is measured for memory alone: use contention or raw"))
+            Err(("measure", "shortage is measured for memory only: use contention or raw"))
         }
         (_, Resource::Cpu, "full") if name.scope == ScopeName::System => Err((
             "line",
-            "the line full of the node's CPU pressure is always 0: a node whose CPUs are all \
-             kept waiting has somebody running; use some",
+            "the line full of the node's CPU pressure is always 0, because some task runs on \
+             every busy CPU; use some",
         )),
         (_, Resource::Cpu, "") | (_, _, "some") => Ok(Measure::RawSome),
         _ => Ok(Measure::RawFull),
@@ -92,7 +86,7 @@ pub(super) fn thresholds(layers: &Layers<'_>) -> Vec<PressureThreshold> {
     layers.items("evictionPressure").iter().filter_map(threshold).collect()
 }
 
-fn threshold(item: &Item<'_>) -> Option<PressureThreshold> {
+fn threshold(item: &Item<'_, '_>) -> Option<PressureThreshold> {
     let scope = match item.get("scope")?.scalar("a scope")? {
         "system" => ScopeName::System,
         _ => ScopeName::Kubepods,
@@ -113,7 +107,7 @@ fn threshold(item: &Item<'_>) -> Option<PressureThreshold> {
         _ => {
             let pages: u64 = at.number()?;
             if pages == 0 {
-                at.problem("expected at least 1 page a second: 0 is always met");
+                at.problem("expected at least 1 page per second: 0 is always met");
             }
             PressureSignal::Refaults(pages)
         }

@@ -1,23 +1,19 @@
-//! What is wrong with a file, and where: collected while it is read, told all at once.
+//! What is wrong with a file, and where: collected while the file is read, reported all at once.
 
 use std::cell::RefCell;
 use std::fmt;
 
-/// Where something stands in a file. Both count from 1, columns in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A position in a file. Both count from 1, columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The line.
     pub line: usize,
-    /// The column.
     pub column: usize,
 }
 
 impl Place {
-    /// Where a file begins.
     pub const START: Self = Self { line: 1, column: 1 };
 
-    /// Where the character at byte `offset` of `text` stands.
-    #[must_use]
+    /// The position of the character at byte `offset` of `text`.
     pub fn of(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -34,44 +30,51 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// Where it stands.
-    pub at: Place,
-    /// The key that it is about, as `ranking.order` or `items[2].kind`; empty for the whole file.
+    /// `None` if it has no position: the file could not be read.
+    pub at: Option<Place>,
+    /// The key, as `ranking.order` or `items[2].kind`; empty for the whole file.
     pub path: String,
-    /// What was expected, and what stands there.
+    /// What was expected, and what was found.
     pub message: String,
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.path.as_str() {
-            "" => write!(f, "{}: {}", self.at, self.message),
-            path => write!(f, "{}: {path}: {}", self.at, self.message),
-        }
+impl Problem {
+    /// A problem of the whole document, not of one key.
+    pub fn at(at: Place, message: impl Into<String>) -> Self {
+        Self { at: Some(at), path: String::new(), message: message.into() }
     }
 }
 
-/// All that is found while a file is read. Readers share it, and go on after each entry.
+/// `LINE:COLUMN: KEY: MESSAGE`, without the parts that the problem does not have.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.at {
+            write!(f, "{at}: ")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// All problems of one file. Its readers share the list and go on after each problem.
 #[derive(Debug, Default)]
 pub struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
-    /// Adds one.
     pub fn push(&self, at: Place, path: impl Into<String>, message: impl Into<String>) {
-        self.0.borrow_mut().push(Problem { at, path: path.into(), message: message.into() });
+        let (path, message) = (path.into(), message.into());
+        self.0.borrow_mut().push(Problem { at: Some(at), path, message });
     }
 
-    /// True if nothing is wrong so far.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+    pub(super) fn n(&self) -> usize {
+        self.0.borrow().len()
     }
 
-    /// All of them, in the order of their places, each once.
-    #[must_use]
+    /// Each problem once, in file order.
     pub fn take_sorted(&self) -> Vec<Problem> {
         let mut all = self.0.take();
         all.sort();
@@ -79,32 +82,27 @@ impl Problems {
         all
     }
 
-    /// `made`, unless something is wrong with the file.
-    ///
-    /// # Errors
-    /// With all that was found, if anything was.
-    pub fn unless_any<T>(self, file: &str, made: T) -> Result<T, Invalid> {
+    /// `value`, or an error with all problems if there are any.
+    pub fn unless_any<T>(self, file: &str, value: T) -> Result<T, Invalid> {
         let problems = self.take_sorted();
         if problems.is_empty() {
-            return Ok(made);
+            return Ok(value);
         }
         Err(Invalid { file: file.into(), problems })
     }
 }
 
-/// A file that cannot be used as it is: one line for each problem, `FILE:LINE:COLUMN: KEY: TEXT`.
-/// The caller shows it and ends with the exit code for invalid input.
+/// A file that cannot be used: one line for each problem, `FILE:LINE:COLUMN: KEY: MESSAGE`.
+/// The caller prints it and ends with the exit code for invalid input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
     /// As the operator named it; `-` for standard input.
     pub file: String,
-    /// In the order of their places; never empty.
+    /// In file order; never empty.
     pub problems: Vec<Problem>,
 }
 
 impl Invalid {
-    /// A file with one problem.
-    #[must_use]
     pub fn one(file: &str, problem: Problem) -> Self {
         Self { file: file.into(), problems: vec![problem] }
     }
@@ -114,7 +112,8 @@ impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, problem) in self.problems.iter().enumerate() {
             let newline = if n == 0 { "" } else { "\n" };
-            write!(f, "{newline}{}:{problem}", self.file)?;
+            let blank = if problem.at.is_some() { "" } else { " " };
+            write!(f, "{newline}{}:{blank}{problem}", self.file)?;
         }
         Ok(())
     }
@@ -127,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_counts_lines_and_characters_from_one() {
+    fn place_counts_lines_and_characters() {
         #[rustfmt::skip]
         let table = [
             // text, offset, line, column
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_told_in_the_order_of_their_places_and_each_once() {
+    fn problems_sorts_by_place_without_duplicates() {
         let problems = Problems::default();
         problems.push(Place { line: 3, column: 1 }, "b", "second");
         problems.push(Place { line: 1, column: 2 }, "", "first");

@@ -1,13 +1,12 @@
-//! The format as a JSON Schema, for editors: made from the table that files are checked by.
+//! The format as a JSON Schema, for editors: made from the table that files are checked against.
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{KIND, KUBELET, Key, Kind, OURS};
+use super::keys::{ISOBAR, KIND, KUBELET, Key, Kind};
 
 /// JSON Schema, draft 2020-12, of a `MonitorConfiguration`.
-#[must_use]
 pub fn schema() -> Value {
-    let mut schema = mapping(OURS.iter().chain(KUBELET));
+    let mut schema = mapping(ISOBAR.iter().chain(KUBELET));
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!(KIND);
     schema["required"] = json!(["apiVersion", "kind"]);

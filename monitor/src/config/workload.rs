@@ -1,35 +1,27 @@
-//! Cgroups that are no pods and may be chosen all the same: `workloads`.
+//! `workloads`: cgroups other than pods that may be evicted.
 
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::settings::WorkloadRule;
 
+use super::QOS_CLASSES;
 use super::fields::Field;
-use super::found::{Item, Layers};
 use super::keys::pattern;
-
-/// Each class of service, by its name in configurations.
-const CLASSES: [(&str, QosClass); 3] = [
-    ("Guaranteed", QosClass::Guaranteed),
-    ("Burstable", QosClass::Burstable),
-    ("BestEffort", QosClass::BestEffort),
-];
+use super::layers::{Item, Layers};
 
 pub(super) fn rules(layers: &Layers<'_>) -> Vec<WorkloadRule> {
     layers.items("workloads").iter().filter_map(rule).collect()
 }
 
-/// `None` if something that it must have is missing or wrong, which is a problem by now.
-fn rule(item: &Item<'_>) -> Option<WorkloadRule> {
+/// `None` if a required key is missing or wrong, which is already a problem.
+fn rule(item: &Item<'_, '_>) -> Option<WorkloadRule> {
     let request = |name: &str| {
         let quantity = item.get(&format!("requests.{name}"))?.quantity()?;
         Some((name.to_owned(), quantity))
     };
+    let class = item.get("qosClass").and_then(|field| field.one_of(&QOS_CLASSES));
     Some(WorkloadRule {
         path: pattern(item.get("path")?)?,
-        qos_class: item
-            .get("qosClass")
-            .and_then(|field| field.one_of(&CLASSES))
-            .unwrap_or(QosClass::Burstable),
+        qos_class: class.unwrap_or(QosClass::Burstable),
         priority: item.get("priority").and_then(Field::number).unwrap_or(0),
         requests: ["cpu", "memory"].into_iter().filter_map(request).collect(),
     })

@@ -1,91 +1,68 @@
-//! YAML, and so JSON, as a tree in which every key and value knows its place.
-//! In: text. Out: one [`Node`] for each document, or the first thing that makes it no YAML.
+//! YAML, and so JSON, as a tree in which every key and value has its place.
+//! In: text. Out: one [`Node`] for each document, or the first thing that is not valid YAML.
 //!
-//! What [`Fields`] then reads is typed on demand, by the core schema of YAML 1.2: `yes` is a
+//! [`Fields`](super::Fields) then reads types on demand, by the core schema of YAML 1.2: `yes` is a
 //! text, `010` is ten. Scalars keep their text, so that `1.50` never passes through a float.
-//! Aliases are copies, within a budget; tags other than the core schema's, keys that are no
+//! Aliases are copies, within a budget; tags other than the core schema's, keys that are not
 //! scalars and merge keys (`<<`) are refused.
 
 mod build;
 #[cfg(test)]
 mod tests;
 
-pub use super::fields::{Field, Fields};
-pub use super::problem::{Invalid, Place, Problem, Problems};
+use super::problem::{Invalid, Place, Problem};
 
-/// A value, and where it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Where it begins.
     pub at: Place,
-    /// What it is.
     pub value: Value,
 }
 
-/// What a node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A text, number, truth value or nothing.
     Scalar(Scalar),
-    /// `[a, b]`.
     List(Vec<Node>),
-    /// `{a: b}`, in the order of the file. A key may occur twice: its reader says so.
+    /// In file order. A key may occur twice: its reader reports that.
     Map(Vec<Entry>),
 }
 
 /// A scalar as it was written, escapes resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scalar {
-    /// The text.
     pub text: String,
     /// Written in quotes, as a block, or tagged `!!str`: a text, whatever it looks like.
     pub is_quoted: bool,
 }
 
-/// A key and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The key.
     pub key: String,
-    /// Where the key begins.
     pub at: Place,
-    /// Its value.
     pub value: Node,
 }
 
-/// The documents of `text` that hold anything, in their order; at least one.
-///
-/// # Errors
-/// With the first place that is no YAML, not supported, or more than the limits allow.
+/// The documents of `text` that are not empty; at least one.
 pub fn parse(text: &str) -> Result<Vec<Node>, Problem> {
     build::documents(text)
 }
 
-/// The text of a file.
-///
-/// # Errors
-/// With the place of the first byte that is not UTF-8.
-pub fn utf8(bytes: &[u8]) -> Result<&str, Problem> {
-    std::str::from_utf8(bytes).map_err(|error| {
+/// Like [`parse`], of the content of `file`, which must be UTF-8.
+pub fn documents(file: &str, bytes: &[u8]) -> Result<Vec<Node>, Invalid> {
+    let text = str::from_utf8(bytes).map_err(|error| {
         let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
         let found = bytes[error.valid_up_to()];
-        Problem {
-            at: Place::of(&valid, valid.len()),
-            path: String::new(),
-            message: format!("expected UTF-8 text, found the byte {found:#04x}"),
-        }
-    })
+        let message = format!("expected UTF-8 text, found the byte {found:#04x}");
+        Invalid::one(file, Problem::at(Place::of(&valid, valid.len()), message))
+    })?;
+    parse(text).map_err(|problem| Invalid::one(file, problem))
 }
 
 impl Node {
-    /// Nothing: `null`, `~` or no text at all.
-    #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.is_null())
     }
 
-    /// What it is, in words for a message: `the number 5`, `a list`.
-    #[must_use]
+    /// For a message: `the number 5`, `a list`.
     pub fn describe(&self) -> String {
         match &self.value {
             Value::List(_) => "a list".into(),
@@ -103,7 +80,6 @@ impl Node {
 /// Longer texts are cut in messages.
 const LONGEST_QUOTE: usize = 60;
 
-/// A text within a message.
 fn quote(text: &str) -> String {
     if text.chars().count() <= LONGEST_QUOTE {
         return format!("{text:?}");
@@ -113,14 +89,10 @@ fn quote(text: &str) -> String {
 }
 
 impl Scalar {
-    /// Nothing.
-    #[must_use]
     pub fn is_null(&self) -> bool {
         !self.is_quoted && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
     }
 
-    /// True or false, if it is either.
-    #[must_use]
     pub fn flag(&self) -> Option<bool> {
         match self.text.as_str() {
             _ if self.is_quoted => None,
@@ -130,46 +102,26 @@ impl Scalar {
         }
     }
 
-    /// A whole number, if it is one that fits: decimal, `0o17` or `0x1f`.
-    #[must_use]
+    /// A whole number that fits: decimal, `0o17` or `0x1f`.
     pub fn integer(&self) -> Option<i64> {
-        let text = self.text.as_str();
-        let radix = |digits: &str, radix| {
-            let is_plain = !digits.starts_with(['+', '-']);
-            is_plain.then(|| i64::from_str_radix(digits, radix).ok()).flatten()
+        let (digits, radix) = match self.text.get(..2) {
+            Some("0o") => (&self.text[2..], 8),
+            Some("0x") => (&self.text[2..], 16),
+            _ => (self.text.as_str(), 10),
         };
-        match text {
-            _ if self.is_quoted => None,
-            _ if text.starts_with("0o") => radix(&text[2..], 8),
-            _ if text.starts_with("0x") => radix(&text[2..], 16),
-            _ => text.parse().ok(),
-        }
+        let is_signed = radix != 10 && digits.starts_with(['+', '-']);
+        if self.is_quoted || is_signed { None } else { i64::from_str_radix(digits, radix).ok() }
     }
 
     /// A number, whole or not, of any size: its text is what a reader parses.
-    #[must_use]
     pub fn is_number(&self) -> bool {
-        if self.is_quoted {
-            return false;
-        }
-        if self.integer().is_some() {
-            return true;
-        }
-        let text = self.text.strip_prefix(['+', '-']).unwrap_or(&self.text);
-        if matches!(text, ".inf" | ".Inf" | ".INF")
-            || matches!(&*self.text, ".nan" | ".NaN" | ".NAN")
-        {
-            return true;
-        }
-        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let are_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-        let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        let has_mantissa = !whole.is_empty() || !fraction.is_empty();
-        has_mantissa
-            && !exponent.is_empty()
-            && are_digits(whole)
-            && are_digits(fraction)
-            && are_digits(exponent)
+        let text = self.text.as_str();
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let is_special = matches!(unsigned, ".inf" | ".Inf" | ".INF")
+            || matches!(text, ".nan" | ".NaN" | ".NAN");
+        // Rust's own `inf` and `nan` are texts in YAML.
+        let is_decimal = text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b))
+            && text.parse::<f64>().is_ok();
+        !self.is_quoted && (is_special || is_decimal || self.integer().is_some())
     }
 }

@@ -1,6 +1,6 @@
-//! Writes a recording: a line a tick, on disk before the next tick begins.
-//! In: frames, and what the judge remembers after each. A failure stops the recording, not the
-//! agent: the caller says so once, and [`Journal::capability`] from then on.
+//! Writes a recording: one line for each tick, on disk before the next tick begins.
+//! In: samples and decisions, and the engine's standing after each. A failure stops the recording,
+//! not the agent: the caller logs it once, and [`Journal::capability`] shows it from then on.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,57 +19,44 @@ use isobar_core::recording::change;
 use isobar_core::recording::format::{FORMAT, Header, VERSION};
 use isobar_core::recording::parts::Parts;
 
-/// Ticks from header to header: how much damage to a file can cost. A header holds a whole sample,
-/// as much as some twenty ticks.
+/// Ticks between two headers: the most that damage to a file can cost. A header holds a whole sample
+/// and takes as much space as about twenty ticks.
 const CHAPTER: u64 = 600;
-/// More would make the file hardly smaller: what changes is mostly digits.
+/// zstd level. Higher levels save little: what changes is mostly digits.
 const LEVEL: i32 = 1;
 
-/// Why there is no recording, or no more.
+/// Why a recording cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Something else has a name that a segment would have.
-    #[error("{0} exists and is no recording: name another file, or move it away")]
+    #[error("{0} exists and is no recording: choose another file, or move it")]
     Foreign(PathBuf),
-    /// Not enough to hold a recording.
     #[error("a recording needs at least {} MiB and {} s", Bounds::LEAST_SIZE.0 >> 20, Bounds::LEAST_AGE.0 / 1_000_000_000)]
     TooSmall,
-    /// The disk is full, a directory is missing, not permitted.
     #[error("cannot record to {path}")]
-    Io {
-        /// The recording.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
-/// What a recording begins with.
+/// The content of the first header.
 #[derive(Debug, Clone, Default)]
 pub struct Start {
-    /// The node.
     pub facts: NodeFacts,
-    /// By which ticks are judged.
     pub settings: Settings,
-    /// What the judge remembers.
     pub standing: Standing,
-    /// Now.
     pub at: Moment,
 }
 
 type Chapter = Encoder<'static, Segment>;
 
-/// Writes one recording.
 pub struct Journal {
     path: PathBuf,
     segments: Segments,
     facts: NodeFacts,
     settings: Settings,
     chapter: Option<Chapter>,
-    /// Ticks of this chapter.
+    /// Ticks in this chapter.
     n_ticks: u64,
     before: Option<Parts>,
-    /// Why it stopped.
+    /// Why recording stopped.
     stopped: Option<String>,
 }
 
@@ -80,11 +67,8 @@ impl std::fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// Begins a recording at `path`, or goes on with the one that is there in a new segment.
-    /// Nothing that exists is overwritten.
-    ///
-    /// # Errors
-    /// [`JournalError`]; nothing was written then.
+    /// Begins a recording at `path`, or continues the one that is there in a new segment. Never
+    /// overwrites a file; after an error nothing was written.
     pub fn create(path: &Path, start: Start, bounds: Bounds) -> Result<Self, JournalError> {
         if bounds.size < Bounds::LEAST_SIZE || bounds.age < Bounds::LEAST_AGE {
             return Err(JournalError::TooSmall);
@@ -110,12 +94,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes one tick; `standing` is what the judge remembers after it. It is in the file when
-    /// this returns, as far as a killed agent is concerned; a node that loses power may lose more.
-    /// Does nothing once recording has stopped.
-    ///
-    /// # Errors
-    /// Why recording stops here. Told once.
+    /// Writes one tick; `standing` is the engine's after it. When this returns, the tick survives a
+    /// kill of the agent; a power loss may lose more. After the first error recording has stopped,
+    /// and this does nothing.
     pub fn write(
         &mut self,
         sample: &Sample,
@@ -142,11 +123,7 @@ impl Journal {
         result.map_err(|source| self.stop(source))
     }
 
-    /// Goes by other settings from the next frame on: a chapter of its own, with what the judge
-    /// remembers now.
-    ///
-    /// # Errors
-    /// As [`Journal::write`].
+    /// Begins a chapter for new settings.
     pub fn reload(
         &mut self,
         settings: Settings,
@@ -160,13 +137,13 @@ impl Journal {
         result.map_err(|source| self.stop(source))
     }
 
-    /// What an operator sees of it.
-    #[must_use]
+    /// The state of the recording, for `status`, `doctor` and the page.
     pub fn capability(&self) -> Capability {
         let (state, detail, remedy) = match &self.stopped {
             None => (CapabilityState::Attached, format!("to {}", self.path.display()), None),
             Some(why) => {
-                let remedy = "make room or mend the disk, then restart the agent".to_owned();
+                let remedy =
+                    "free disk space or repair the disk, then restart the agent".to_owned();
                 (CapabilityState::Off, format!("stopped: {why}"), Some(remedy))
             }
         };
@@ -209,16 +186,16 @@ impl Journal {
 }
 
 impl Drop for Journal {
-    /// Closes the frame, so that a reader sees that nothing is missing.
+    /// Ends the zstd frame, so that a reader sees that nothing is missing.
     fn drop(&mut self) {
         if let Some(chapter) = self.chapter.take() {
-            // Every line is in the file already; only the mark of the end may be missing.
+            // Every line is in the file already; only the end mark may be missing.
             let _ = chapter.finish();
         }
     }
 }
 
-/// Writes a line and hands everything down to the file.
+/// Writes a line and flushes it to the file.
 fn put(chapter: &mut Chapter, line: &impl serde::Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *chapter, line)?;
     chapter.write_all(b"\n")?;

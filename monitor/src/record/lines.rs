@@ -1,5 +1,5 @@
-//! The lines of one segment: out of zstd frames, or plain. Whatever was torn is told, never fatal:
-//! the next frame that can be found goes on.
+//! The lines of one segment, compressed or plain. Damage is reported and not fatal: reading goes on
+//! at the next zstd frame.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
@@ -8,53 +8,35 @@ use std::path::Path;
 use serde::de::IgnoredAny;
 use zstd::stream::read::Decoder;
 
-/// How a zstd frame begins (RFC 8878, 3.1.1).
+/// The first bytes of a zstd frame (RFC 8878, 3.1.1).
 pub(super) const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
-/// A line longer than this is none of ours: 10,000 cgroups on 256 CPUs stay below.
+/// No recorded line is longer: 10,000 cgroups on 256 CPUs stay below.
 const LONGEST: u64 = 1 << 30;
 
-/// What was found next.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// A line, without its end.
+    /// A line without its newline.
     Line(Vec<u8>),
-    /// Something is missing here: why.
+    /// Lines are missing here, for this reason.
     Torn(String),
 }
 
 type Frame = BufReader<Decoder<'static, BufReader<File>>>;
 
-#[derive(Debug)]
 enum Input {
-    /// In front of a frame, or of the end.
+    /// Before a frame or the end.
     Between(BufReader<File>),
-    /// Within a frame that begins at this byte.
-    Frame(Box<FrameInput>),
-    /// Not compressed.
+    /// Inside a frame that begins at this byte.
+    Frame(u64, Box<Frame>),
     Plain(BufReader<File>),
-    /// At the end.
     Done,
 }
 
-struct FrameInput {
-    from: u64,
-    text: Frame,
-}
-
-impl std::fmt::Debug for FrameInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameInput").field("from", &self.from).finish_non_exhaustive()
-    }
-}
-
-/// The lines of one segment.
-#[derive(Debug)]
 pub(super) struct Lines {
     input: Input,
 }
 
 impl Lines {
-    /// `None` if there is nothing in it.
+    /// `None` if the file is empty.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         let mut file = BufReader::new(File::open(path)?);
         let start = file.fill_buf()?;
@@ -67,7 +49,6 @@ impl Lines {
         Ok(Some(Self { input }))
     }
 
-    /// True if it is not compressed.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.input, Input::Plain(_))
     }
@@ -78,7 +59,7 @@ impl Lines {
             let piece = match std::mem::replace(&mut self.input, Input::Done) {
                 Input::Done => return Ok(None),
                 Input::Between(file) => self.enter(file)?,
-                Input::Frame(frame) => self.within(frame)?,
+                Input::Frame(from, frame) => self.within(from, frame)?,
                 Input::Plain(file) => self.plain(file)?,
             };
             if piece.is_some() {
@@ -87,9 +68,9 @@ impl Lines {
         }
     }
 
-    /// Steps into the frame that begins here.
+    /// Enters the frame that begins here.
     fn enter(&mut self, mut file: BufReader<File>) -> io::Result<Option<Piece>> {
-        // A pipe has no position: what is damaged there cannot be passed over.
+        // A pipe has no position: damage in it cannot be skipped.
         let from = file.stream_position().unwrap_or_default();
         let start = file.fill_buf()?;
         if start.is_empty() {
@@ -97,28 +78,27 @@ impl Lines {
         }
         let n = start.len().min(MAGIC.len());
         if start[..n] != MAGIC[..n] {
-            return self.seek_frame(file, from, "something that is no zstd frame");
+            return self.seek_frame(file, from, "bytes that are no zstd frame");
         }
         let text = BufReader::new(Decoder::with_buffer(file)?.single_frame());
-        self.input = Input::Frame(Box::new(FrameInput { from, text }));
+        self.input = Input::Frame(from, Box::new(text));
         Ok(None)
     }
 
-    fn within(&mut self, mut frame: Box<FrameInput>) -> io::Result<Option<Piece>> {
+    fn within(&mut self, from: u64, mut frame: Box<Frame>) -> io::Result<Option<Piece>> {
         let mut line = Vec::new();
-        match read_line(&mut frame.text, &mut line) {
+        match read_line(&mut *frame, &mut line) {
             Ok(0) => {
-                self.input = Input::Between(frame.text.into_inner().finish());
+                self.input = Input::Between(frame.into_inner().finish());
                 Ok(None)
             }
             Ok(_) => {
                 let piece = whole(line);
-                self.input = Input::Frame(frame);
+                self.input = Input::Frame(from, frame);
                 Ok(Some(piece))
             }
             Err(error) => {
-                let FrameInput { from, text } = *frame;
-                let mut file = text.into_inner().finish();
+                let mut file = frame.into_inner().finish();
                 if error.kind() == io::ErrorKind::UnexpectedEof && file.fill_buf()?.is_empty() {
                     return Ok(Some(cut_off()));
                 }
@@ -142,7 +122,7 @@ impl Lines {
         }
     }
 
-    /// Looks for the next frame at byte `from` or later.
+    /// Searches the next frame from byte `from` on.
     fn seek_frame(
         &mut self,
         mut file: BufReader<File>,
@@ -164,11 +144,11 @@ impl Lines {
                 return Ok(Some(Piece::Torn(format!("{what} at byte {from}"))));
             }
         }
-        Ok(Some(Piece::Torn(format!("{what} at byte {from}, and no other after it"))))
+        Ok(Some(Piece::Torn(format!("{what} at byte {from}, and no frame after it"))))
     }
 }
 
-/// Reads to the end of a line; what was read stays in `line` if that fails.
+/// Reads one line; on an error `line` keeps what was read.
 fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     let n = from.by_ref().take(LONGEST).read_until(b'\n', line)?;
     if n as u64 == LONGEST {
@@ -178,7 +158,7 @@ fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     Ok(n)
 }
 
-/// A line, or why it is none.
+/// A line, or the reason why it is not a whole one.
 fn whole(mut line: Vec<u8>) -> Piece {
     if line.last() == Some(&b'\n') {
         line.pop();
@@ -190,8 +170,8 @@ fn whole(mut line: Vec<u8>) -> Piece {
     cut_off()
 }
 
-/// What a killed agent leaves. A cut within a block hides what it held, so nobody can say whether
-/// a tick is missing.
+/// The end that a killed agent leaves. Whether a tick is missing is unknown: a cut inside a block
+/// hides its content.
 fn cut_off() -> Piece {
     let text =
         "it ends in the middle: the agent still writes, or was killed and one tick may be lost";

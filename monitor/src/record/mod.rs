@@ -1,6 +1,5 @@
-//! Frames on disk: written tick by tick, read back after a crash, judged again.
-//! The format is in docs/recording.md. In: frames. Out: the same frames, and what other settings
-//! would have made of them.
+//! Recordings on disk: written tick by tick, readable after a crash, replayed through the engine.
+//! The format is in docs/recording.md.
 
 pub mod journal;
 mod lines;

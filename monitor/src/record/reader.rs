@@ -1,5 +1,5 @@
 //! Reads a recording, segment after segment: headers, samples, and decisions as they were written.
-//! What was lost is told in its place, and reading goes on at the next header.
+//! Lost ticks are reported in their place, and reading goes on at the next header.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,95 +11,73 @@ use serde_json::value::RawValue;
 use super::lines::{Lines, Piece};
 use super::segments::existing;
 use isobar_core::model::sample::Sample;
-use isobar_core::recording::apply::{Misfit, State, unknown};
+use isobar_core::recording::apply::{Misfit, State};
 use isobar_core::recording::format::{FORMAT, Header, Opening, Tick, VERSION};
 
-/// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// There is no such file, or it cannot be read.
     #[error("cannot read {path}")]
-    Io {
-        /// The segment.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// Nothing was ever written to it.
+    Io { path: PathBuf, source: io::Error },
     #[error("{0} is empty: nothing was recorded")]
     Empty(PathBuf),
-    /// It is something else.
     #[error("{0} is no recording: `isobar run --record FILE` makes one")]
     NotARecording(PathBuf),
-    /// It is one, but nothing of it can be read.
-    #[error("nothing of it can be read: {0}")]
+    #[error("the recording is unreadable: {0}")]
     Unreadable(String),
-    /// An isobar with another format wrote it.
     #[error(
         "{path} has format version {version}, this isobar reads version {VERSION}: replay it with \
          the isobar that recorded it, or move it away"
     )]
-    OtherVersion {
-        /// The segment.
-        path: PathBuf,
-        /// What its header says.
-        version: u32,
-    },
+    OtherVersion { path: PathBuf, version: u32 },
 }
 
 impl ReadError {
-    /// The file is there, but is not what it should be.
-    #[must_use]
+    /// True unless reading itself failed.
     pub fn is_invalid_input(&self) -> bool {
         let Self::Io { source, .. } = self else { return true };
         matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory)
     }
 }
 
-/// What comes next in a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// A chapter begins.
+    /// The beginning of a chapter.
     Header(Box<Header>),
     /// One tick.
     Frame(Box<Recorded>),
-    /// Something is missing here, in words.
+    /// Ticks are missing here, for this reason.
     Lost(String),
-    /// Something to know, in words.
+    /// A message for the operator.
     Notice(String),
 }
 
 /// One tick as it was recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// What was read.
     pub sample: Sample,
-    /// What was decided, in the bytes in which it was written.
+    /// The decision, in the bytes in which it was written.
     pub decision: String,
 }
 
-/// A recording, from its first entry that can be read.
-#[derive(Debug)]
+/// A recording, from its first readable entry.
 pub struct Recording {
     path: PathBuf,
     segments: VecDeque<PathBuf>,
     lines: Option<(PathBuf, Lines)>,
     /// `None` until a header is read, and after damage.
     state: Option<State>,
-    /// Ticks without a header that would explain them.
+    /// Ticks that were skipped for want of a header before them.
     n_skipped: u64,
     has_begun: bool,
-    /// What this version does not know was told.
-    told_unknown: bool,
+    /// That a newer version wrote it was reported.
+    has_told_version: bool,
     waiting: VecDeque<Entry>,
     is_over: bool,
 }
 
 impl Recording {
-    /// Opens `path` and, if they exist, `path.1`, `path.2` .. after it.
-    ///
-    /// # Errors
-    /// [`ReadError`]: there is nothing in it that could be read.
+    /// Opens `path` and, if they exist, `path.1`, `path.2` .. after it. An error if nothing in them
+    /// is readable.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let mut segments: VecDeque<_> =
             existing(path).unwrap_or_default().into_iter().map(|(_, path)| path).collect();
@@ -113,7 +91,7 @@ impl Recording {
             state: None,
             n_skipped: 0,
             has_begun: false,
-            told_unknown: false,
+            has_told_version: false,
             waiting: VecDeque::new(),
             is_over: false,
         };
@@ -124,7 +102,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Reads on to the first header, and keeps what it passed.
+    /// Reads on to the first header, and keeps the entries before it.
     fn find_first(&mut self) -> Result<(), ReadError> {
         let mut passed = VecDeque::new();
         while let Some(entry) = self.read()? {
@@ -144,7 +122,7 @@ impl Recording {
         Err(ReadError::Unreadable(why))
     }
 
-    /// Opens the next segment that holds anything; false if there is none.
+    /// Opens the next segment that is not empty; false if there is none.
     fn next_segment(&mut self) -> Result<bool, ReadError> {
         self.lines = None;
         while let Some(path) = self.segments.pop_front() {
@@ -198,15 +176,12 @@ impl Recording {
                 Ok(())
             }
             "tick" => self.tick(line),
-            "" => Err(Misfit("no line of a recording".into())),
-            other => {
-                let text = format!("lines of kind {other:?} are passed over");
-                self.tell_unknown(&text);
-                Ok(())
-            }
+            "" => Err(Misfit("it is no line of a recording".into())),
+            // A newer version's.
+            _ => Ok(()),
         };
         if let Err(Misfit(why)) = taken {
-            self.lose(path, &format!("a line does not fit: {why}"));
+            self.lose(path, &format!("cannot apply a line: {why}"));
         }
         Ok(())
     }
@@ -216,9 +191,7 @@ impl Recording {
         self.state = None;
         let mut value: Value = serde_json::from_slice(line)?;
         let header: Header = serde::Deserialize::deserialize(&value)?;
-        if let Some(field) = unknown::<Header>(&value)? {
-            self.tell_unknown(&format!("{field} is passed over"));
-        }
+        self.tell_version(&header.isobar);
         let before = value.pointer_mut("/standing/before").map(Value::take);
         self.state = Some(State::begin(before.unwrap_or_default())?);
         self.waiting.push_back(Entry::Header(Box::new(header)));
@@ -230,17 +203,19 @@ impl Recording {
         let tick: Tick<Option<Box<RawValue>>> = serde_json::from_slice(line)?;
         let decision = state.apply(tick)?.ok_or_else(|| Misfit("no decision".into()))?;
         let recorded = Recorded { sample: state.sample()?, decision: decision.get().into() };
-        if let Some(field) = state.unknown.take() {
-            self.tell_unknown(&format!("{field} of an object is passed over"));
-        }
         self.waiting.push_back(Entry::Frame(Box::new(recorded)));
         Ok(())
     }
 
-    /// Once: another version may have recorded many.
-    fn tell_unknown(&mut self, what: &str) {
-        if !std::mem::replace(&mut self.told_unknown, true) {
-            let text = format!("recorded by an isobar that knows more than this one: {what}");
+    /// Reports once that a newer isobar wrote this. Fields of older versions that this one no longer
+    /// has are no news: nothing depends on them any more.
+    fn tell_version(&mut self, wrote: &str) {
+        const READS: &str = env!("CARGO_PKG_VERSION");
+        if numbers(wrote) > numbers(READS) && !std::mem::replace(&mut self.has_told_version, true) {
+            let text = format!(
+                "recorded by isobar {wrote}, read by isobar {READS}: fields that {READS} does not \
+                 know are ignored"
+            );
             self.waiting.push_back(Entry::Notice(text));
         }
     }
@@ -248,7 +223,9 @@ impl Recording {
     fn tell_skipped(&mut self) {
         let n = std::mem::take(&mut self.n_skipped);
         if n > 0 {
-            let text = format!("{n} ticks after that cannot be read, for want of those before");
+            let text = format!(
+                "{n} ticks after that are unreadable, because they are changes to the lost ones"
+            );
             self.waiting.push_back(Entry::Lost(text));
         }
     }
@@ -257,6 +234,11 @@ impl Recording {
         self.state = None;
         self.waiting.push_back(Entry::Lost(format!("{}: {why}", path.display())));
     }
+}
+
+/// The numbers of a version, to compare versions by.
+fn numbers(version: &str) -> Vec<u64> {
+    version.split('.').map_while(|part| part.parse().ok()).collect()
 }
 
 impl Iterator for Recording {

@@ -1,6 +1,6 @@
-//! Judges a recording again: by its own settings, which gives the same bytes, or by others, which
-//! gives the difference.
-//! In: a recording. Out: for each tick what was decided, and what this code decides.
+//! Runs a recording through the engine again: with its own settings, which gives the same bytes, or
+//! with others, which gives the difference.
+//! In: a recording. Out: for each tick the recorded decision, and the one that this code makes.
 
 use super::reader::{Entry, ReadError, Recorded, Recording};
 use isobar_core::model::decision::Decision;
@@ -8,40 +8,31 @@ use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
 use isobar_core::policy::engine::Engine;
 
-/// What comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replayed {
     /// One tick.
     Tick(Box<Judged>),
-    /// Something to know, in words: what is missing here, or who recorded from here on.
+    /// A message for the operator: lost ticks, or the beginning of another run.
     Notice(String),
 }
 
-/// One tick, judged again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Which.
     pub tick: u64,
-    /// When.
     pub at: Moment,
-    /// What was decided, as it was written.
+    /// The recorded decision, as it was written.
     pub recorded: String,
-    /// What this code decides, written the same way.
+    /// The decision of this code, written the same way.
     pub text: String,
-    /// The same, to be looked into.
+    /// The decision of this code.
     pub decision: Decision,
 }
 
 /// A decision in the bytes in which it is recorded and compared: JSON, fields in their order.
-///
-/// # Errors
-/// None that a decision is known to cause.
 pub fn canonical(decision: &Decision) -> serde_json::Result<String> {
     serde_json::to_string(decision)
 }
 
-/// Judges tick after tick.
-#[derive(Debug)]
 pub struct Replay {
     recording: Recording,
     other: Option<Settings>,
@@ -49,11 +40,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// By the recorded settings, or by `other` ones.
-    ///
-    /// Samples are as they were: what the other settings would have done to the node is not in
-    /// them, only what they would have decided at that moment.
-    #[must_use]
+    /// With the recorded settings, or with `other` ones. The samples are the recorded ones: they do
+    /// not show what actions under the other settings would have changed on the node.
     pub fn new(recording: Recording, other: Option<Settings>) -> Self {
         Self { recording, other, engine: None }
     }
@@ -82,7 +70,7 @@ impl Iterator for Replay {
                 Entry::Header(header) => {
                     let mut settings =
                         self.other.clone().unwrap_or_else(|| header.settings.clone());
-                    // The number of the configuration says nothing about what it decides.
+                    // Decisions name the generation of the configuration, and do not depend on it.
                     settings.generation = header.settings.generation;
                     let going_on = self.engine.as_mut().filter(|_| header.continues);
                     if let Some(engine) = going_on {
@@ -93,7 +81,7 @@ impl Iterator for Replay {
                     self.engine = Some(Engine::new(settings, header.standing));
                     if !is_first && !header.continues {
                         let who = format!("isobar {} on {}", header.isobar, header.facts.name);
-                        return Some(Ok(Replayed::Notice(format!("another run: {who}"))));
+                        return Some(Ok(Replayed::Notice(format!("another run begins: {who}"))));
                     }
                 }
                 Entry::Frame(recorded) => {
@@ -102,7 +90,7 @@ impl Iterator for Replay {
                     }
                 }
                 Entry::Lost(why) => {
-                    // What the judge remembers is from before the loss; the next header knows.
+                    // The engine's standing is from before the loss; the next header has the right one.
                     self.engine = None;
                     return Some(Ok(Replayed::Notice(why)));
                 }

@@ -1,5 +1,4 @@
-//! The files of one recording: `FILE`, `FILE.1`, `FILE.2` .. in the order of time, bounded by bytes
-//! and by age.
+//! The files of one recording: `FILE`, `FILE.1`, `FILE.2` .., oldest first, bounded by size and age.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,50 +14,46 @@ use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::recording::format::OPENING;
 
-/// How much is kept: the oldest segments beyond either are removed.
+/// Maximum size and age: the oldest segments beyond either are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// All segments together.
+    /// Of all segments together.
     pub size: Bytes,
-    /// From the first tick that is kept, by the wall clock.
+    /// Of the first tick, by the wall clock.
     pub age: Nanos,
 }
 
 impl Default for Bounds {
-    /// What a node of 500 cgroups fills in a day, at most, and a day.
+    /// One day, and the maximum that a node of 500 cgroups writes in a day.
     fn default() -> Self {
         Self { size: Bytes(512 << 20), age: Nanos(24 * 3_600 * Nanos::SECOND.0) }
     }
 }
 
 impl Bounds {
-    /// Below this, a recording would be little more than headers.
+    /// A smaller recording would be little more than headers.
     pub const LEAST_SIZE: Bytes = Bytes(1 << 20);
-    /// Below this, as well.
     pub const LEAST_AGE: Nanos = Nanos(60 * Nanos::SECOND.0);
-    /// What is removed at a time is a segment: an eighth of what may be kept.
+    /// Deletion is by segment: an eighth of the maximum at a time.
     const SEGMENTS: u64 = 8;
 
-    /// After how many bytes the next segment begins.
     pub(super) fn segment_size(self) -> u64 {
         self.size.0 / Self::SEGMENTS
     }
 
-    /// After how long the next segment begins.
     pub(super) fn segment_age(self) -> Nanos {
         Nanos(self.age.0 / Self::SEGMENTS)
     }
 }
 
-/// A segment that is complete.
+/// A complete segment.
 #[derive(Debug, Clone, Copy)]
 struct Old {
     size: u64,
-    /// By the wall clock; 0 if its first line was lost.
+    /// By the wall clock; 0 if its first line is lost.
     begun: Nanos,
 }
 
-/// The segments of one recording, the newest open for writing.
 #[derive(Debug)]
 pub(super) struct Segments {
     path: PathBuf,
@@ -67,7 +62,7 @@ pub(super) struct Segments {
     next: u64,
 }
 
-/// A file that knows how much was written to it.
+/// The segment that is being written, and how much was written.
 #[derive(Debug)]
 pub(super) struct Segment {
     file: File,
@@ -127,8 +122,8 @@ fn segment(path: &Path, n: u64) -> PathBuf {
 }
 
 impl Segments {
-    /// Goes on after the segments that exist. The path of the first that is no recording, if one
-    /// is there: nothing of that name is touched then.
+    /// Continues after the existing segments. The inner error is the path of a file with a segment's
+    /// name that is no recording; it is not touched.
     pub(super) fn open(path: &Path, bounds: Bounds) -> io::Result<Result<Self, PathBuf>> {
         let mut old = BTreeMap::new();
         let mut next = 0;
@@ -142,7 +137,7 @@ impl Segments {
         Ok(Ok(Self { path: path.into(), bounds, old, next }))
     }
 
-    /// Begins a segment after `before`, and removes what is then too much or too old.
+    /// Begins a segment after `before`, and deletes the segments beyond the bounds.
     pub(super) fn begin(&mut self, before: Option<Segment>, at: Moment) -> io::Result<Segment> {
         if let Some(Segment { n, size, begun, .. }) = before {
             self.old.insert(n, Old { size, begun: begun.wall });
@@ -151,7 +146,7 @@ impl Segments {
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
-            // Names, labels and annotations of pods are not for everybody.
+            // Names, labels and annotations of pods are confidential.
             .mode(0o600)
             .open(segment(&self.path, n))?;
         self.next = n.saturating_add(1);
@@ -176,21 +171,21 @@ impl Segments {
         Ok(())
     }
 
-    /// True if the segment has had its share and the next should begin.
+    /// True if the next segment should begin.
     pub(super) fn is_full(&self, segment: &Segment, now: Moment) -> bool {
         segment.size >= self.bounds.segment_size()
             || now.boot.since(segment.begun.boot) >= self.bounds.segment_age()
     }
 
-    /// Removes what was begun and holds nothing.
+    /// Deletes a segment that was begun and is empty.
     pub(super) fn discard(&self, n: u64) {
-        // It could not be written to either; there is nothing more to do about it.
+        // Writing to it failed too; there is nothing more to do.
         let _ = fs::remove_file(segment(&self.path, n));
     }
 }
 
-/// When a segment began, told from its first bytes; 0 if it is empty or cut off that early.
-/// `None` if it is no recording.
+/// When a segment began, from its first bytes; 0 if it is empty or cut off before. `None` if it is
+/// no recording.
 fn begun(path: &Path) -> io::Result<Option<Nanos>> {
     const ENOUGH: u64 = 512;
     let mut magic = Vec::new();
@@ -199,7 +194,7 @@ fn begun(path: &Path) -> io::Result<Option<Nanos>> {
         return Ok(None);
     }
     let mut start = Vec::new();
-    // Cut off where the agent was killed: what came before the cut is read all the same.
+    // The file may be cut off where the agent was killed; the part before is readable.
     let _ = Decoder::new(File::open(path)?)?.take(ENOUGH).read_to_end(&mut start);
     let opening = OPENING.as_bytes();
     if start.len() < opening.len() {

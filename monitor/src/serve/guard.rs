@@ -1,8 +1,9 @@
-//! What every request and every response must pass.
+//! The checks and headers that every request and every response passes.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
+use axum::http::uri::Authority;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -11,39 +12,38 @@ use super::refuse;
 
 /// Refuses a request that names this server by anything but an address or `localhost`.
 ///
-/// A page of a stranger can have its own name resolve to this machine (DNS rebinding) and then
-/// read whatever is served here; it cannot make the browser send another `Host` than that name.
-/// An address as `Host` is safe, whichever it is: the reader asked for this address.
+/// A foreign page can have its own name resolve to this machine (DNS rebinding) and then read what
+/// is served here; but the browser sends that name as `Host`. Any address as `Host` is safe: the
+/// client chose it.
 pub(super) async fn check_host(request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    if host.is_some_and(is_ours) {
+    if host.is_some_and(is_allowed) {
         return next.run(request).await;
     }
     refuse(
         StatusCode::MISDIRECTED_REQUEST,
-        "the Host header is neither an IP address nor localhost; ask by address, or forward a port",
+        "the Host header is neither an IP address nor localhost; use the address, or forward a port",
     )
 }
 
-fn is_ours(host: &str) -> bool {
-    if let Some(rest) = host.strip_prefix('[') {
-        let Some((address, port)) = rest.split_once(']') else { return false };
-        return address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || is_port(port));
-    }
-    let name = match host.split_once(':') {
-        Some((name, port)) if port.parse::<u16>().is_ok() => name,
-        Some(_) => return false,
-        None => host,
+fn is_allowed(host: &str) -> bool {
+    // The parser accepts user names and ports that are not numbers.
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let has_only_port = match host.strip_prefix(authority.host()) {
+        Some("") => true,
+        Some(port) => authority.port_u16().is_some() && port.starts_with(':'),
+        None => false,
     };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    let name = authority.host();
+    let address = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
+        None => name.parse::<Ipv4Addr>().is_ok(),
+    };
+    has_only_port && (address || name.eq_ignore_ascii_case("localhost"))
 }
 
-fn is_port(text: &str) -> bool {
-    text.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
-}
-
-/// Headers that keep a browser from doing more with a response than was meant. There is no CORS
-/// header on purpose: no other origin may read this.
+/// Headers that restrict what a browser does with a response. There is no CORS header on purpose:
+/// no other origin may read this.
 pub(super) async fn harden(mut response: Response) -> Response {
     const HEADERS: [(header::HeaderName, &str); 5] = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -66,10 +66,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_and_localhost_are_ours() {
+    fn is_allowed_accepts_addresses_and_localhost() {
         #[rustfmt::skip]
         let table = [
-            // host, ours
+            // host, allowed
             ("127.0.0.1:9797",        true),
             ("10.1.2.3",              true),  // a pod's own address, as probes ask for it
             ("[::1]:9797",            true),
@@ -83,10 +83,13 @@ mod tests {
             ("127.0.0.1:99999",       false),
             ("[::1",                  false),
             ("[::1]x",                false),
+            ("user@127.0.0.1",        false),
+            ("127.0.0.1:",            false),
+            ("[127.0.0.1]",           false),
             ("",                      false),
         ];
         for (host, want) in table {
-            assert_eq!(is_ours(host), want, "{host:?}");
+            assert_eq!(is_allowed(host), want, "{host:?}");
         }
     }
 }

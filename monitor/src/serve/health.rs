@@ -1,4 +1,4 @@
-//! Is the agent alive, and is it ready: in the words and the form of a Kubernetes component.
+//! `/livez`, `/healthz` and `/readyz`, in the format of a Kubernetes component.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use crate::clock;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::units::Nanos;
 
-/// The sampler is taken for dead after this long without a sample: ten missed ticks.
+/// Without a sample for this long (ten missed ticks) the sampler counts as dead.
 const SILENCE: Nanos = Nanos(10 * Nanos::SECOND.0);
 
-/// 200 while the sampler ticks.
+/// 200 while the sampler runs.
 pub(super) async fn livez(State(shared): State<Shared>) -> Response {
     let last = shared.latest.borrow().as_ref().map(|p| p.view.snapshot.at.boot);
     let silent = clock::now().boot.since(last.unwrap_or(shared.since.boot));
@@ -26,8 +26,7 @@ pub(super) async fn livez(State(shared): State<Shared>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-/// 200 from the first sample on. A missing capability is told, but makes nothing unready: the
-/// agent works with what the node offers.
+/// 200 from the first sample on. A missing capability is listed, but the agent is ready without it.
 pub(super) async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
     let verbose = query.as_deref().is_some_and(|query| {
         query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="))

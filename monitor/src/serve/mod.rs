@@ -1,7 +1,7 @@
-//! What the agent shows: the page, the API, the health endpoints. Read-only.
-//! In: the latest [`View`](view::View), from a watch. Out: HTTP.
-//! Nothing here judges, samples or waits for the sampler: a slow reader gets the newest view
-//! when it asks again, and never holds anybody up.
+//! The server: the page, the API, the health endpoints. Read-only.
+//! In: the latest [`View`](view::View), from a watch channel. Out: HTTP.
+//! The server never waits for the sampler, nor the sampler for a client: a slow client gets the
+//! newest view with its next request.
 
 pub mod document;
 mod guard;
@@ -26,16 +26,16 @@ use crate::clock;
 use isobar_core::model::sample::Moment;
 use publish::Latest;
 
-/// What every handler may see.
+/// The state of every handler.
 #[derive(Clone)]
 struct Shared {
     latest: Latest,
     seats: stream::Seats,
-    /// When this router was made: how long a first sample may take is counted from here.
+    /// When this router was made: the time limit for the first sample begins here.
     since: Moment,
 }
 
-/// The whole HTTP surface. Any number of routers may be made of one watch.
+/// All routes. Any number of routers may share one watch channel.
 pub fn router(latest: Latest) -> Router {
     let shared = Shared { latest, seats: stream::Seats::default(), since: clock::now() };
     Router::new()
@@ -48,7 +48,7 @@ pub fn router(latest: Latest) -> Router {
         .merge(page::routes())
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such path; the page is at /") })
         .method_not_allowed_fallback(|| async {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: nothing here changes state")
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: this API changes no state")
         })
         .layer(from_fn(guard::check_host))
         .layer(map_response(guard::harden))

@@ -1,11 +1,11 @@
-//! The page: five files, compiled in. No build step, no request to anywhere else.
+//! The page: five files, compiled into the binary. It requests nothing from other hosts.
 
 use axum::Router;
 use axum::http::{HeaderValue, header};
 use axum::routing::{MethodRouter, get};
 
-/// Any path prefix may stand before these (a port forwarded, the API server's node proxy), so the
-/// files name each other by relative URLs only.
+/// A proxy may add any path prefix (the API server's node proxy does), so the files name each other
+/// by relative URLs only.
 pub(super) fn routes() -> Router {
     const JS: &str = "text/javascript; charset=utf-8";
     Router::new()

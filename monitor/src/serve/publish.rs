@@ -1,5 +1,5 @@
-//! From a judged tick to what every reader sees of it.
-//! In: a `Step`. Out: a [`View`], to whoever watches; the newest replaces the one before.
+//! From a finished tick to what every client sees of it.
+//! In: a `Step`. Out: a [`View`] in a watch channel; the newest replaces the one before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -22,67 +22,63 @@ use isobar_core::model::stall::OomKill;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
 
-/// The reading end: `None` before the first sample.
+/// The receiving end: `None` before the first sample.
 pub type Latest = watch::Receiver<Option<Arc<Published>>>;
 
-/// A view, and its JSON once somebody asked for it: rendered at most once for each tick, however
-/// many clients there are, and not at all if nobody looks.
+/// A view and its JSON: rendered on the first request of each tick, so at most once, however many
+/// clients there are.
 #[derive(Debug, Default)]
 pub struct Published {
-    /// The view.
     pub view: View,
     full: OnceLock<Body>,
     brief: OnceLock<Body>,
 }
 
 impl Published {
-    /// The JSON of everything.
     pub(super) fn full(&self) -> Body {
         self.full.get_or_init(|| document::render(&self.view)).clone()
     }
 
-    /// The JSON of what fits on a page: see [`document::brief`].
+    /// See [`document::render_brief`].
     pub(super) fn brief(&self) -> Body {
-        self.brief.get_or_init(|| document::render(&document::brief(&self.view))).clone()
+        self.brief.get_or_init(|| document::render_brief(&self.view)).clone()
     }
 }
 
-/// The writing end. It remembers what must outlive one tick.
+/// The sending end. It keeps what outlives one tick.
 #[derive(Debug)]
 pub struct Publisher {
     facts: NodeFacts,
     started: Moment,
     kills: VecDeque<OomRecord>,
-    /// The paths of the snapshot before: a kill often takes its cgroup with it.
+    /// The paths of the previous snapshot: after a kill the cgroup is often gone.
     paths: BTreeMap<CgroupId, CgroupPath>,
     limits: Vec<LimitState>,
     to: watch::Sender<Option<Arc<Published>>>,
 }
 
 impl Publisher {
-    /// Both ends of a new watch.
-    #[must_use]
+    /// Both ends of a new watch channel.
     pub fn new(facts: NodeFacts, started: Moment) -> (Self, Latest) {
         let (to, latest) = watch::channel(None);
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         (Self { facts, started, kills, paths: BTreeMap::new(), limits: Vec::new(), to }, latest)
     }
 
-    /// Shows from now on that the limits of the node stand so.
+    /// Sets the limits that the following views show.
     pub fn note_limits(&mut self, limits: &[LimitState]) {
         if self.limits != limits {
             self.limits = limits.to_vec();
         }
     }
 
-    /// Shows one tick to every reader. Never waits.
+    /// Publishes one tick. Never blocks.
     pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
         let view = self.view(step, capabilities, cost);
-        // `send` would refuse while nobody looks; the next to look must find this one all the same.
+        // `send` would fail without a receiver; the next client must find this view all the same.
         self.to.send_replace(Some(Arc::new(Published { view, ..Published::default() })));
     }
 
-    /// The view of one tick.
     pub fn view(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) -> View {
         let Step { snapshot, decision, .. } = step;
         self.remember_kills(&snapshot);

@@ -15,13 +15,13 @@ use tokio_stream::wrappers::WatchStream;
 use super::publish::Published;
 use super::{Shared, refuse};
 
-/// Streams at a time. Each costs a socket and a copy of the brief view every second.
+/// Concurrent streams. Each costs a socket and a copy of the brief view every second.
 pub(super) const STREAMS: usize = 16;
 
-/// A proxy in between cuts silent connections, mostly after 30 or 60 s.
+/// Proxies close silent connections, mostly after 30 or 60 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The seats that streams take.
+/// The number of free streams.
 #[derive(Clone)]
 pub(super) struct Seats(Arc<Semaphore>);
 
@@ -31,16 +31,16 @@ impl Default for Seats {
     }
 }
 
-/// Opens a stream. The newest view comes at once, then one at each tick; a client that reads too
-/// slowly skips to the newest, because a watch holds only one.
+/// Opens a stream. The newest view is sent at once, then one for each tick; a slow client skips to
+/// the newest, because a watch channel holds only one.
 pub(super) async fn open(State(shared): State<Shared>) -> Response {
     let Ok(seat) = shared.seats.0.try_acquire_owned() else {
         let text =
-            format!("all {STREAMS} streams are taken; close a page, or ask /api/v1/snapshot");
+            format!("all {STREAMS} streams are taken; close a page, or use /api/v1/snapshot");
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
     let events = WatchStream::new(shared.latest).filter_map(move |latest| {
-        // Held until the stream is dropped: that is when the client has gone.
+        // Held until the stream is dropped, when the client disconnects.
         let _seat = &seat;
         latest.as_deref().map(event)
     });

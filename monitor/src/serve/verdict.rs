@@ -1,4 +1,4 @@
-//! Says in words what a snapshot shows: CPU, memory, IO. For people; no rule depends on it.
+//! One verdict in words for each of CPU, memory and IO. For people; no rule depends on it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,39 +7,32 @@ use isobar_core::model::snapshot::{Scope, Snapshot, Union};
 use isobar_core::model::stall::MemoryCause;
 use isobar_core::model::units::Percent;
 
-/// From here on the word is `waits`. Below it, a busy node is a healthy node.
+/// Lower bound of `waits`. Below it, a busy node is a healthy node.
 const WAITS: Percent = Percent(5_00);
-/// From here on the word is `pressed`.
+/// Lower bound of `pressed`.
 const PRESSED: Percent = Percent(40_00);
-/// A difference below this is two ways of measuring, not a cause.
+/// A smaller difference between two measures has no cause of its own.
 const AGREES: Percent = Percent(2_00);
 
-/// What one resource of the node is like.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// Which resource.
     pub resource: Resource,
-    /// In one word.
     pub mood: Mood,
-    /// In one sentence, with the numbers.
+    /// One sentence, with the numbers.
     pub text: String,
 }
 
-/// What work waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resource {
-    /// A processor.
     Cpu,
-    /// Memory.
     Memory,
-    /// A disk.
     Io,
 }
 
-/// One word for the last ten seconds. Deliberately not the words of the node conditions, which
-/// look at a minute and at a configured threshold.
+/// One word for the last ten seconds. Node conditions have other words, because they look at a
+/// minute and at a configured threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mood {
@@ -49,12 +42,11 @@ pub enum Mood {
     Waits,
     /// From 40 %.
     Pressed,
-    /// Neither the cause nor raw PSI could be read.
+    /// Neither the measure nor raw PSI is known.
     Unknown,
 }
 
-/// The three verdicts, in fixed order.
-#[must_use]
+/// CPU, memory, IO.
 pub fn judge(snapshot: &Snapshot) -> Vec<Verdict> {
     let whole = &snapshot.whole;
     vec![cpu(whole), memory(whole), io(whole)]
@@ -66,7 +58,7 @@ fn cpu(whole: &Scope) -> Verdict {
         let throttled = whole.cpu.as_ref().is_some_and(|cpu| {
             [cpu.throttled_own, cpu.throttled_ancestor].iter().flatten().any(|t| t.now.0 > 0)
         });
-        if throttled { "throttling" } else { "not throttling" }.into()
+        if throttled { "throttling" } else { "unknown: no cgroup was throttled" }.into()
     });
     Verdict { resource: Resource::Cpu, mood: mood(whole.contention, raw), text }
 }
@@ -100,7 +92,7 @@ fn io(whole: &Scope) -> Verdict {
     Verdict { resource: Resource::Io, mood: mood(None, raw), text }
 }
 
-/// The measured cause beside raw PSI, and what lies between them.
+/// The measure beside raw PSI, and what explains their difference.
 fn compare(
     measure: &str,
     union: Option<Union>,
@@ -113,15 +105,13 @@ fn compare(
             difference()
         ),
         (Some(measured), Some(raw)) => {
-            format!("{measure} {measured} % (avg10), raw PSI some {raw} %: they agree")
+            format!("{measure} {measured} % (avg10), raw PSI some {raw} %: no difference")
         }
         (Some(measured), None) => {
             format!("{measure} {measured} % (avg10), raw PSI could not be read")
         }
         (None, Some(raw)) => {
-            format!(
-                "raw PSI some {raw} % (avg10); {measure} unknown: the kernel side did not measure it"
-            )
+            format!("raw PSI some {raw} % (avg10); {measure} unknown: no eBPF measurement")
         }
         (None, None) => format!("{measure} unknown, raw PSI could not be read"),
     }
@@ -140,8 +130,7 @@ fn some(pressure: Option<Pressure>) -> Option<Percent> {
     pressure.and_then(|p| p.some).map(|line: Line| line.avg10)
 }
 
-/// A cause of memory stall as people say it.
-#[must_use]
+/// A cause of memory stall in words.
 pub fn cause_words(cause: MemoryCause) -> &'static str {
     match cause {
         MemoryCause::OwnLimit => "own limits",
@@ -174,17 +163,17 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_to_raw_psi_is_explained_and_what_is_unknown_is_said() {
+    fn cpu_explains_difference_to_raw_psi() {
         #[rustfmt::skip]
         let table = [
             // contention, raw PSI, throttled ns, mood, text
             (Some(41_00), Some(63_00), 5, Mood::Pressed, "contention 41.00 % (avg10), raw PSI some 63.00 %: the difference is throttling"),
-            (Some(41_00), Some(63_00), 0, Mood::Pressed, "contention 41.00 % (avg10), raw PSI some 63.00 %: the difference is not throttling"),
+            (Some(41_00), Some(63_00), 0, Mood::Pressed, "contention 41.00 % (avg10), raw PSI some 63.00 %: the difference is unknown: no cgroup was throttled"),
             (Some(1_00),  Some(63_00), 5, Mood::Calm,    "contention 1.00 % (avg10), raw PSI some 63.00 %: the difference is throttling"),
-            (Some(5_00),  Some(6_99),  5, Mood::Waits,   "contention 5.00 % (avg10), raw PSI some 6.99 %: they agree"),
-            (Some(9_00),  Some(3_00),  0, Mood::Waits,   "contention 9.00 % (avg10), raw PSI some 3.00 %: they agree"),
+            (Some(5_00),  Some(6_99),  5, Mood::Waits,   "contention 5.00 % (avg10), raw PSI some 6.99 %: no difference"),
+            (Some(9_00),  Some(3_00),  0, Mood::Waits,   "contention 9.00 % (avg10), raw PSI some 3.00 %: no difference"),
             (Some(40_00), None,        0, Mood::Pressed, "contention 40.00 % (avg10), raw PSI could not be read"),
-            (None,        Some(39_99), 0, Mood::Waits,   "raw PSI some 39.99 % (avg10); contention unknown: the kernel side did not measure it"),
+            (None,        Some(39_99), 0, Mood::Waits,   "raw PSI some 39.99 % (avg10); contention unknown: no eBPF measurement"),
             (None,        None,        0, Mood::Unknown, "contention unknown, raw PSI could not be read"),
         ];
         for (measured, raw, throttled, mood, text) in table {
@@ -197,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_stall_that_is_no_shortage_is_given_its_longest_cause() {
+    fn memory_names_longest_cause_that_is_no_shortage() {
         #[rustfmt::skip]
         let table = [
             // cause, ns, what the sentence ends in

@@ -1,25 +1,24 @@
-//! Which cgroups wait most, and what to call them.
+//! Which cgroups wait most, and their names.
 
 use std::cmp::Reverse;
 
 use isobar_core::model::cgroup::CgroupId;
-use isobar_core::model::pod::{Place, QosClass};
+use isobar_core::model::pod::Place;
 use isobar_core::model::psi::Pressure;
 use isobar_core::model::snapshot::{Scope, Snapshot, Union};
 use isobar_core::model::units::{Nanos, Percent};
 
-/// Which cgroups to list. A slice waits whenever anything in it waits, so by default the slices
-/// would hide the ones that an operator can act on.
+/// Which cgroups to list. A slice waits whenever any cgroup in it waits, so slices would hide the
+/// cgroups that an operator can act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Pods, services, scopes: no slices, no single containers.
     Units,
-    /// Everything.
     All,
 }
 
 impl Level {
-    fn shows(self, scope: &Scope) -> bool {
+    pub(super) fn shows(self, scope: &Scope) -> bool {
         self == Self::All
             || match scope.place {
                 Place::Pod { .. } => true,
@@ -31,20 +30,18 @@ impl Level {
     }
 }
 
-/// At most `n` cgroups, the longest waiting first; ties by id, so that the order is the same
-/// every time.
-#[must_use]
+/// At most `n` cgroups, sorted by [`worst_share`], then by wait of the last interval, then by id.
 pub fn waiting_most(snapshot: &Snapshot, level: Level, n: usize) -> Vec<(CgroupId, &Scope)> {
-    let mut all: Vec<_> =
-        snapshot.scopes.iter().filter(|(_, s)| level.shows(s)).map(|(id, s)| (*id, s)).collect();
+    let shown = snapshot.scopes.iter().filter(|(_, scope)| level.shows(scope));
+    let mut all: Vec<_> = shown.map(|(id, scope)| (*id, scope)).collect();
     all.sort_by_cached_key(|(id, scope)| (Reverse(weight(scope)), *id));
     all.truncate(n);
     all
 }
 
-/// How much a cgroup waits: the worst of its shares over ten seconds (smooth, so that rows do not
-/// jump about), then the task time of the last interval.
-fn weight(scope: &Scope) -> (Percent, Nanos) {
+/// The largest share of the last ten seconds in which at least one task of a cgroup waited: for a
+/// CPU (its own quota included), for memory or for IO.
+pub fn worst_share(scope: &Scope) -> Percent {
     let some = |p: Option<Pressure>| p.and_then(|p| p.some).map(|line| line.avg10);
     let union = |u: Option<Union>| u.map(|u| u.avg10);
     let shares = [
@@ -54,24 +51,25 @@ fn weight(scope: &Scope) -> (Percent, Nanos) {
         union(scope.contention),
         union(scope.shortage),
     ];
+    shares.into_iter().flatten().max().unwrap_or_default()
+}
+
+/// What lists are sorted by. The share comes first because it is smooth: rows keep their places.
+pub(super) fn weight(scope: &Scope) -> (Percent, Nanos) {
     let times = [
         scope.cpu.as_ref().map(|cpu| cpu.wait.now),
         scope.memory.as_ref().map(|memory| memory.any.now),
         scope.io_wait.map(|io| io.now),
     ];
-    (
-        shares.into_iter().flatten().max().unwrap_or_default(),
-        times.into_iter().flatten().max().unwrap_or_default(),
-    )
+    (worst_share(scope), times.into_iter().flatten().max().unwrap_or_default())
 }
 
-/// What to call a cgroup: by its pod or container where the path tells, else by its path.
-#[must_use]
+/// The name of a cgroup: its pod or container if it is one, else its path.
 pub fn name(scope: &Scope) -> String {
     match &scope.place {
         Place::Node => "node".into(),
         Place::Kubepods => "all pods".into(),
-        Place::Qos { class } => format!("all {} pods", class_word(*class)),
+        Place::Qos { class } => format!("all {class:?} pods"),
         Place::Pod { uid, .. } => format!("pod {uid}"),
         Place::Container { pod, id, .. } => {
             format!("container {} of pod {pod}", id.get(..12).unwrap_or(id))
@@ -81,7 +79,6 @@ pub fn name(scope: &Scope) -> String {
 }
 
 /// [`name`] for a sentence: the start of a pod's uid, the last part of a path.
-#[must_use]
 pub fn short_name(scope: &Scope) -> String {
     let start = |uid: &str| uid.get(..8).unwrap_or(uid).to_owned();
     match &scope.place {
@@ -92,24 +89,14 @@ pub fn short_name(scope: &Scope) -> String {
     }
 }
 
-/// The class as Kubernetes writes it.
-#[must_use]
-pub fn class_word(class: QosClass) -> &'static str {
-    match class {
-        QosClass::Guaranteed => "Guaranteed",
-        QosClass::Burstable => "Burstable",
-        QosClass::BestEffort => "BestEffort",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use isobar_core::model::cgroup::CgroupPath;
-    use isobar_core::model::pod::Runtime;
+    use isobar_core::model::pod::{QosClass, Runtime};
 
     #[test]
-    fn slices_and_single_containers_are_listed_only_when_asked_for() {
+    fn level_units_hides_slices_and_containers() {
         let class = QosClass::Burstable;
         let pod = || "u".to_owned();
         let container =
@@ -133,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_waiting_come_first_and_equals_in_the_order_of_their_ids() {
+    fn waiting_most_sorts_by_worst_share_then_id() {
         let union = |avg10| Some(Union { avg10: Percent(avg10), ..Union::default() });
         let scope = |contention, shortage| Scope {
             path: CgroupPath("/x".into()),

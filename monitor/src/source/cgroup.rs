@@ -1,175 +1,156 @@
 //! Reads the cgroup v2 tree, once a tick, on descriptors kept from tick to tick.
 //!
-//! New and dead cgroups are found without listing every directory: the kernel keeps a cgroup
-//! directory's link count at 2 and the number of its children (`kernfs_refresh_inode`,
-//! fs/kernfs/inode.c), so one `fstat` tells. A birth and a death that cancel out leave a dead child
-//! known; it is found dead when it is read, and its parent is then listed. Where the count means
-//! something else (btrfs and overlay say 1) it never fits, and each directory is listed each tick.
+//! New and removed cgroups are found without listing every directory: the kernel keeps a cgroup
+//! directory's link count at 2 plus its number of children (`kernfs_refresh_inode`,
+//! fs/kernfs/inode.c), so one `fstat` is enough. If one child is created and another removed, the
+//! count stays the same; the removed child is found when it is read, and its parent is then
+//! listed. Where the count means something else (1 on btrfs and overlay) it never matches, and
+//! each directory is listed each tick.
 
+mod descriptors;
 pub(super) mod files;
 mod group;
-mod kept;
-mod lacking;
+mod idle;
 mod listing;
+mod missing;
 pub(crate) mod parse;
-mod quiet;
 mod xattr;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, fstat, openat};
 use rustix::io::Errno;
 
+pub(crate) use self::descriptors::Budget;
+use self::descriptors::Reader;
 use self::group::{Child, Group, Reading};
-pub(crate) use self::kept::Budget;
-use self::kept::Reader;
-use self::lacking::Lacking;
 use self::listing::Listing;
+use self::missing::Missing;
 use super::gap::{Gaps, ReadError};
 use super::mounts::{DIRECTORY, Root};
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::psi::Pressures;
 use isobar_core::model::units::Nanos;
 
-/// One tick, as far as the tree is concerned.
+/// What the tree must know of the current tick.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn {
-    pub(crate) tick: u64,
+pub(crate) struct Tick {
+    pub(crate) number: u64,
     /// On the clock of `Moment::boot`.
     pub(crate) now: Nanos,
     /// `/proc/pressure`, just read.
-    pub(crate) node: Pressures,
+    pub(crate) pressure: Pressures,
 }
 
 /// The cgroup tree from tick to tick.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    root: Root,
+    pub(crate) root: Root,
     groups: BTreeMap<CgroupId, Group>,
     reader: Reader,
 }
 
-/// One tick's way through the tree.
+/// The state of one tick's walk.
 struct Walk<'a> {
-    turn: &'a Turn,
+    tick: &'a Tick,
     to_visit: Vec<CgroupId>,
     found: BTreeMap<CgroupId, Cgroup>,
-    /// Listed once more because a child was found dead. Once a tick: whoever makes and removes
-    /// cgroups quickly must not keep the agent listing.
+    /// Listed again because a child was found removed. At most once a tick: a process that creates
+    /// and removes cgroups quickly must not keep the agent listing.
     listed_again: BTreeSet<CgroupId>,
     gaps: &'a mut Gaps,
 }
 
 impl Tree {
-    /// Each directory is listed in turns of this many ticks, whatever its link count says, to see
-    /// controllers and PSI being switched, and in case the count ever misleads.
+    /// Each directory is listed once in this many ticks, whatever its link count: to notice that
+    /// controllers or PSI are switched, and in case the count misleads.
     const LIST_EVERY: u64 = 10;
 
     pub(crate) fn new(root: Root, budget: Budget) -> Self {
-        let top = Group::new(root.id(), c".".into(), CgroupPath::root(), None);
-        Self { groups: BTreeMap::from([(root.id(), top)]), root, reader: Reader::new(budget) }
+        let top = Group::new(root.id, c".".into(), CgroupPath::root(), None);
+        Self { groups: BTreeMap::from([(root.id, top)]), root, reader: Reader::new(budget) }
     }
 
-    pub(crate) fn root(&self) -> &Root {
-        &self.root
-    }
-
-    /// Descriptors kept.
+    /// Number of descriptors kept.
     pub(crate) fn n_kept(&self) -> usize {
         self.reader.budget.kept()
     }
 
-    /// Reads every cgroup, parents first. What could not be read goes to `gaps`.
-    pub(crate) fn read(&mut self, turn: &Turn, gaps: &mut Gaps) -> BTreeMap<CgroupId, Cgroup> {
-        let mut lacking = Lacking::from(&self.root, self.root.dir(), &mut self.reader, gaps);
+    /// Reads every cgroup, parents first.
+    pub(crate) fn read(&mut self, tick: &Tick, gaps: &mut Gaps) -> BTreeMap<CgroupId, Cgroup> {
+        let mut missing = Missing::at_root(&self.root, &mut self.reader, gaps);
         let mut walk = Walk {
-            turn,
-            to_visit: vec![self.root.id()],
+            tick,
+            to_visit: vec![self.root.id],
             found: BTreeMap::new(),
             listed_again: BTreeSet::new(),
             gaps,
         };
         while let Some(id) = walk.to_visit.pop() {
-            // It may have gone with its parent since it was put on the list.
+            // It may have been removed with its parent since it was put on the list.
             if !self.groups.contains_key(&id) {
                 continue;
             }
             match self.visit(id, &mut walk) {
-                Ok(cgroup) => {
-                    walk.found.insert(id, cgroup);
-                    self.note_lacking(id, &mut lacking, &mut walk);
+                Ok(cgroup) => drop(walk.found.insert(id, cgroup)),
+                Err(error) => {
+                    self.leave_out(id, &error, &mut walk);
+                    continue;
                 }
-                Err(error) => self.lose(id, &error, &mut walk),
+            }
+            let group = &self.groups[&id];
+            walk.to_visit.extend(group.children.values().rev().map(|child| child.id));
+            if let Some(parent) = group.parent().and_then(|parent| self.groups.get(&parent)) {
+                missing.note(group, parent, &self.root, tick, walk.gaps);
             }
         }
-        let Walk { found, gaps, .. } = walk;
-        lacking.finish(&self.root, gaps);
-        found
-    }
-
-    fn note_lacking(&self, id: CgroupId, lacking: &mut Lacking, walk: &mut Walk<'_>) {
-        let Some(group) = self.groups.get(&id) else { return };
-        walk.to_visit.extend(group.children.values().rev().map(|child| child.id));
-        if let Some(parent) = group.parent().and_then(|parent| self.groups.get(&parent)) {
-            lacking.note(group, parent, &self.root, walk.turn, walk.gaps);
-        }
+        missing.finish(&self.root, walk.gaps);
+        walk.found
     }
 
     /// Reads one cgroup, and lists it if its children may have changed.
     fn visit(&mut self, id: CgroupId, walk: &mut Walk<'_>) -> Result<Cgroup, ReadError> {
-        let dir = self.take_dir(id)?;
-        let read = self.look(id, dir.as_fd(), walk);
-        self.put_back(id, dir);
-        read
-    }
-
-    fn look(
-        &mut self,
-        id: CgroupId,
-        dir: BorrowedFd<'_>,
-        walk: &mut Walk<'_>,
-    ) -> Result<Cgroup, ReadError> {
+        let dir = self.dir(id)?;
+        let dir = dir.as_fd();
         let stat = fstat(dir).map_err(|errno| self.error(id, errno))?;
         let group = &self.groups[&id];
-        let as_known = stat.st_nlink == 2 + group.children.len() as u64;
-        let above = group.parent().and_then(|parent| self.groups.get(&parent));
-        // Whoever else owns a cgroup may write its attributes, and would choose for the node.
-        let is_heard = stat.st_uid == 0 || above.is_some_and(|above| above.owner == stat.st_uid);
-        if !as_known || group.relist || due(walk.turn.tick, id, Self::LIST_EVERY) {
+        let is_same = stat.st_nlink == 2 + group.children.len() as u64;
+        let parent = group.parent().and_then(|parent| self.groups.get(&parent));
+        // Another owner may write the attributes too, and would then decide for the node.
+        let takes_preference =
+            stat.st_uid == 0 || parent.is_some_and(|parent| parent.uid == stat.st_uid);
+        if !is_same || group.relist || due(walk.tick.number, id, Self::LIST_EVERY) {
             self.list(id, dir, walk.gaps)?;
         }
         let Self { root, groups, reader } = self;
         let group = groups.get_mut(&id).expect("listing a cgroup removes only those below it");
-        group.owner = stat.st_uid;
-        group.read(&mut Reading { dir, root, turn: walk.turn, reader, gaps: walk.gaps, is_heard })
+        group.uid = stat.st_uid;
+        let (tick, gaps) = (walk.tick, &mut *walk.gaps);
+        group.read(&mut Reading { dir, root, tick, reader, gaps, takes_preference })
     }
 
-    /// Leaves a cgroup out of this tick. If it is gone, another may have taken its place without
-    /// changing the parent's link count, so the parent is listed at once.
-    fn lose(&mut self, id: CgroupId, error: &ReadError, walk: &mut Walk<'_>) {
-        walk.gaps.note("cgroup", error.gap());
+    /// Leaves a cgroup out of this tick. If it was removed, another may have taken its place
+    /// without changing the parent's link count, so the parent is listed at once.
+    fn leave_out(&mut self, id: CgroupId, error: &ReadError, walk: &mut Walk<'_>) {
+        walk.gaps.add_of("cgroup", error.gap());
         let ReadError::Gone(_) = error else { return };
         let Some(parent) = self.forget(id) else { return };
         if !walk.listed_again.insert(parent) {
             return;
         }
-        let listed = self.take_dir(parent).and_then(|dir| {
-            let born = self.list(parent, dir.as_fd(), walk.gaps);
-            self.put_back(parent, dir);
-            born
-        });
-        match listed {
-            Ok(born) => walk.to_visit.extend(born),
-            // Gone as well. It was read before its child was, and counts for this tick.
+        match self.dir(parent).and_then(|dir| self.list(parent, dir.as_fd(), walk.gaps)) {
+            Ok(new) => walk.to_visit.extend(new),
+            // Removed as well. It was read before its child and counts for this tick.
             Err(ReadError::Gone(_)) => {}
-            Err(error) => walk.gaps.note("cgroup", error.gap()),
+            Err(error) => walk.gaps.add_of("cgroup", error.gap()),
         }
     }
 
-    /// Compares a directory with what is known of it. Returns the children that are new.
+    /// Compares a directory with its known children. Returns those that are new.
     fn list(
         &mut self,
         id: CgroupId,
@@ -178,43 +159,42 @@ impl Tree {
     ) -> Result<Vec<CgroupId>, ReadError> {
         let listing = Listing::of(dir).map_err(|errno| self.error(id, errno))?;
         let Some(group) = self.groups.get_mut(&id) else { return Ok(Vec::new()) };
-        group.see(&listing, &mut self.reader.budget);
+        group.set_files(&listing, &mut self.reader.budget);
         let mut before = mem::take(&mut group.children);
-        let (mut gone, mut unknown) = (Vec::new(), Vec::new());
+        let (mut removed, mut unknown) = (Vec::new(), Vec::new());
         for (name, listed_as) in listing.children {
             match before.remove(&name) {
                 Some(child) if child.listed_as == listed_as => {
                     group.children.insert(name, child);
                 }
-                Some(replaced) => {
-                    gone.push(replaced.id);
+                replaced => {
+                    removed.extend(replaced);
                     unknown.push((name, listed_as));
                 }
-                None => unknown.push((name, listed_as)),
             }
         }
-        for dead in gone.into_iter().chain(before.into_values().map(|child| child.id)) {
-            self.forget(dead);
+        for child in removed.into_iter().chain(before.into_values()) {
+            self.forget(child.id);
         }
-        let mut born = Vec::with_capacity(unknown.len());
+        let mut new = Vec::with_capacity(unknown.len());
         for (name, listed_as) in unknown {
             match self.adopt(id, dir, &name) {
                 Ok(child) => {
-                    born.push(child);
+                    new.push(child);
                     if let Some(group) = self.groups.get_mut(&id) {
                         group.children.insert(name, Child { id: child, listed_as });
                     }
                 }
-                // Gone before anybody saw it: no loss.
+                // Removed before the first reading: no loss.
                 Err(ReadError::Gone(_)) => {}
-                // Not entered as a child, so the count does not fit and the next tick tries again.
-                Err(error) => gaps.note("cgroup", error.gap()),
+                // It is not added as a child, so the count differs and the next tick tries again.
+                Err(error) => gaps.add_of("cgroup", error.gap()),
             }
         }
-        Ok(born)
+        Ok(new)
     }
 
-    /// Takes in the directory `name` below `parent`.
+    /// Adds the directory `name` below `parent`.
     fn adopt(
         &mut self,
         parent: CgroupId,
@@ -227,74 +207,72 @@ impl Tree {
             None => name.into(),
             Some(_) => join(&above.at, name),
         };
-        let failed = |errno| match errno {
-            Errno::NOENT | Errno::NODEV => ReadError::Gone(path.clone()),
-            errno => ReadError::io(&self.root.path_of(&path, ""), errno),
-        };
+        let failed = |errno| self.error_at(&path, errno);
         let fd = openat(dir, name, DIRECTORY, Mode::empty()).map_err(failed)?;
         let id = CgroupId(fstat(&fd).map_err(failed)?.st_ino);
-        // Kernfs never gives a number twice, but ordinary filesystems do, and at once.
-        if let Some(namesake) = self.groups.get(&id) {
-            if self.root.holds(&namesake.at, id) {
+        // Kernfs never reuses an id, but ordinary file systems do, and at once.
+        if let Some(former) = self.groups.get(&id) {
+            if self.root.holds(&former.at, id) {
                 return Err(failed(Errno::LOOP));
             }
             self.forget(id);
         }
         let mut group = Group::new(id, at, path, Some(parent));
-        self.reader.budget.keep(fd, &mut group.dir);
+        self.reader.budget.keep(Arc::new(fd), &mut group.dir);
         self.groups.insert(id, group);
         Ok(id)
     }
 
-    /// Drops a cgroup and everything below it, and closes its descriptors. Returns its parent.
+    /// Drops a cgroup and its descendants, and closes their descriptors. Returns its parent.
     fn forget(&mut self, id: CgroupId) -> Option<CgroupId> {
-        let mut group = self.groups.remove(&id)?;
-        group.close_all(&mut self.reader.budget);
-        let parent = group.parent();
+        let group = self.groups.get(&id)?;
+        let (parent, name) = (group.parent(), group.name().to_owned());
         if let Some(above) = parent.and_then(|parent| self.groups.get_mut(&parent))
-            && above.children.get(group.name()).is_some_and(|child| child.id == id)
+            && above.children.get(&name).is_some_and(|child| child.id == id)
         {
-            above.children.remove(group.name());
+            above.children.remove(&name);
         }
-        let mut below: Vec<_> = group.children.into_values().map(|child| child.id).collect();
-        while let Some(id) = below.pop() {
+        let mut removed = vec![id];
+        while let Some(id) = removed.pop() {
             let Some(mut group) = self.groups.remove(&id) else { continue };
             group.close_all(&mut self.reader.budget);
-            below.extend(group.children.into_values().map(|child| child.id));
+            removed.extend(group.children.into_values().map(|child| child.id));
         }
         parent
     }
 
-    /// The open directory of a known cgroup: the kept one, or one opened for this tick.
-    fn take_dir(&mut self, id: CgroupId) -> Result<OwnedFd, ReadError> {
+    /// The open directory of a known cgroup, kept if the budget allows.
+    fn dir(&mut self, id: CgroupId) -> Result<Arc<OwnedFd>, ReadError> {
         let Some(group) = self.groups.get_mut(&id) else {
             return Err(ReadError::Gone(CgroupPath::default()));
         };
-        if let Some(dir) = self.reader.budget.release(&mut group.dir) {
-            return Ok(dir);
+        if let Some(dir) = &group.dir {
+            return Ok(dir.clone());
         }
-        let at = group.at.clone();
-        let opened = openat(self.root.dir(), &at, DIRECTORY, Mode::empty());
-        let dir = opened.map_err(|errno| self.error(id, errno))?;
-        match fstat(&dir) {
-            Ok(stat) if stat.st_ino == id.0 => Ok(dir),
-            Ok(_) => Err(self.error(id, Errno::NOENT)),
+        let open = || {
+            let dir = openat(&self.root.dir, &group.at, DIRECTORY, Mode::empty())?;
+            let is_same = fstat(&dir)?.st_ino == id.0;
+            is_same.then(|| Arc::new(dir)).ok_or(Errno::NOENT)
+        };
+        match open() {
+            Ok(dir) => {
+                self.reader.budget.keep(dir.clone(), &mut group.dir);
+                Ok(dir)
+            }
             Err(errno) => Err(self.error(id, errno)),
-        }
-    }
-
-    fn put_back(&mut self, id: CgroupId, dir: OwnedFd) {
-        if let Some(group) = self.groups.get_mut(&id) {
-            self.reader.budget.keep(dir, &mut group.dir);
         }
     }
 
     /// What it means that a known cgroup's directory cannot be used.
     fn error(&self, id: CgroupId, errno: Errno) -> ReadError {
         let path = self.groups.get(&id).map(|group| group.path().clone()).unwrap_or_default();
+        self.error_at(&path, errno)
+    }
+
+    fn error_at(&self, path: &CgroupPath, errno: Errno) -> ReadError {
         match errno {
-            Errno::NOENT | Errno::NODEV => ReadError::Gone(path),
-            errno => ReadError::io(&self.root.path_of(&path, ""), errno),
+            Errno::NOENT | Errno::NODEV => ReadError::Gone(path.clone()),
+            errno => ReadError::io(&self.root.path_of(path, ""), errno),
         }
     }
 }
@@ -304,10 +282,10 @@ fn join(above: &CStr, name: &CStr) -> CString {
     CString::new(bytes).expect("neither part has a zero byte")
 }
 
-/// Whether it is the turn of the cgroup `id`, which comes once in `every` ticks.
+/// Whether the cgroup `id` is due in this tick; it is due once in `every` ticks.
 fn due(tick: u64, id: CgroupId, every: u64) -> bool {
-    // Kernfs numbers a directory and its files in one go, so ids of like cgroups lie a constant
-    // apart and, taken as they are, might all have the same turn.
+    // Kernfs numbers a directory and its files together, so the ids of similar cgroups lie a
+    // constant apart and might all be due in the same tick.
     let spread = id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     tick.wrapping_add(spread).is_multiple_of(every)
 }
@@ -317,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_spread_evenly_whatever_lies_between_the_ids() {
+    fn due_spreads_turns_evenly() {
         for apart in [1, 10, 13, 20, 80, 1 << 32] {
             let ids = (0..1_000).map(|n| CgroupId(1 + n * apart));
             let mut per_tick = [0_u32; 10];

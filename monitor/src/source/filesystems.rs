@@ -1,8 +1,8 @@
-//! Reads how full the file systems are that eviction signals are about.
+//! Reads the free space of the file systems that eviction signals are about.
 //!
-//! A `statfs` of a network file system can hang. Only the directories named here are asked, which
+//! A `statfs` of a network file system can hang. Only the directories named here are read, which
 //! lie on local disks on every node known, and on the sampler's thread: if one hangs, `/livez`
-//! says so.
+//! reports it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,54 +14,55 @@ use isobar_core::model::node::{Filesystem, Filesystems};
 use isobar_core::model::sample::Gap;
 use isobar_core::model::units::{Bytes, Nanos};
 
-/// Where the file systems are found. Of each list the first directory that exists counts; where
-/// none exists there is no reading and no gap, for there is no such file system.
+/// Where the file systems are found. The first directory of each list that exists counts; where
+/// none exists there is no reading and no gap, because the node has no such file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Directories {
     /// The kubelet's directory.
     pub nodefs: Vec<PathBuf>,
-    /// Where a container runtime keeps images.
+    /// The container runtime's images.
     pub imagefs: Vec<PathBuf>,
-    /// Where it keeps writable layers.
+    /// The container runtime's writable layers.
     pub containerfs: Vec<PathBuf>,
 }
 
 impl Default for Directories {
     /// containerd, CRI-O and docker keep images and writable layers in one place.
     fn default() -> Self {
-        let runtimes = [
-            "/var/lib/containerd",
-            "/var/lib/containers/storage",
-            "/var/lib/containers",
-            "/var/lib/docker",
-        ];
-        let images: Vec<PathBuf> = runtimes.map(PathBuf::from).into();
-        Self {
-            nodefs: vec!["/var/lib/kubelet".into()],
-            imagefs: images.clone(),
-            containerfs: images,
-        }
+        let images = ["containerd", "containers/storage", "containers", "docker"];
+        let images: Vec<PathBuf> = images.map(|name| Path::new("/var/lib").join(name)).into();
+        let nodefs = vec!["/var/lib/kubelet".into()];
+        Self { nodefs, imagefs: images.clone(), containerfs: images }
     }
 }
 
 impl Directories {
-    /// Nowhere.
+    /// No file system is read.
     #[must_use]
     pub fn none() -> Self {
         Self { nodefs: Vec::new(), imagefs: Vec::new(), containerfs: Vec::new() }
     }
+
+    fn read(&self, at: Nanos) -> (Filesystems, Vec<Gap>) {
+        let mut gaps = Gaps::default();
+        let nodefs = gaps.ok(first(&self.nodefs)).flatten();
+        let imagefs = gaps.ok(first(&self.imagefs)).flatten();
+        let is_shared = self.containerfs == self.imagefs;
+        let containerfs =
+            if is_shared { imagefs } else { gaps.ok(first(&self.containerfs)).flatten() };
+        (Filesystems { at, nodefs, imagefs, containerfs }, gaps.finish())
+    }
 }
 
-/// The file systems from tick to tick.
+/// The file systems, read once in ten seconds.
 #[derive(Debug)]
 pub(crate) struct Disks {
     directories: Directories,
-    /// What they said last, and what could not be read.
     last: Option<(Filesystems, Vec<Gap>)>,
 }
 
 impl Disks {
-    /// Disks fill slowly; the kubelet asks as often.
+    /// Disks fill slowly; the kubelet reads them as often.
     const READ_EVERY: Nanos = Nanos(10 * Nanos::SECOND.0);
 
     pub(crate) fn new(directories: Directories) -> Self {
@@ -73,28 +74,19 @@ impl Disks {
         let is_new = |read: &Filesystems| read.at <= now && now.since(read.at) < Self::READ_EVERY;
         let last = self.last.take().filter(|(read, _)| is_new(read));
         let (read, failed) = self.last.insert(last.unwrap_or_else(|| self.directories.read(now)));
-        failed.iter().cloned().for_each(|gap| gaps.tell(gap));
+        failed.iter().cloned().for_each(|gap| gaps.add(gap));
         *read
     }
 }
 
-impl Directories {
-    fn read(&self, at: Nanos) -> (Filesystems, Vec<Gap>) {
-        let mut gaps = Vec::new();
-        let mut first = |paths: &[PathBuf]| {
-            let found = paths.iter().find_map(|path| read(path).transpose())?;
-            found.map_err(|error| gaps.push(error.gap())).ok()
-        };
-        let nodefs = first(&self.nodefs);
-        let imagefs = first(&self.imagefs);
-        let containerfs =
-            if self.containerfs == self.imagefs { imagefs } else { first(&self.containerfs) };
-        (Filesystems { at, nodefs, imagefs, containerfs }, gaps)
-    }
+/// The file system of the first directory that exists; `None` if none does.
+pub(crate) fn first(
+    directories: impl IntoIterator<Item = impl AsRef<Path>>,
+) -> Result<Option<Filesystem>, ReadError> {
+    directories.into_iter().find_map(|dir| read(dir.as_ref()).transpose()).transpose()
 }
 
-/// The file system of one directory; `None` if there is no such directory.
-pub(crate) fn read(path: &Path) -> Result<Option<Filesystem>, ReadError> {
+fn read(path: &Path) -> Result<Option<Filesystem>, ReadError> {
     let failed = |errno: Errno| ReadError::io(path, errno);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = match open(path, flags, Mode::empty()) {
@@ -124,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_directory_that_exists_is_read_and_no_other() {
+    fn directories_read_the_first_that_exists() {
         let here = tempfile::tempdir().unwrap();
         let file = here.path().join("file");
         std::fs::write(&file, "").unwrap();
@@ -149,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_the_file_system_says() {
+    fn directories_read_size_and_inodes() {
         let here = tempfile::tempdir().unwrap();
         let all = vec![here.path().to_owned()];
         let directories =
@@ -164,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_are_read_once_in_ten_seconds() {
+    fn disks_read_once_in_ten_seconds() {
         let here = tempfile::tempdir().unwrap();
         let nodefs = vec![here.path().to_owned()];
         let mut disks = Disks::new(Directories { nodefs, ..Directories::none() });
@@ -184,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_cannot_be_read_is_told_in_every_tick() {
+    fn disks_repeat_gaps_every_tick() {
         let here = tempfile::tempdir().unwrap();
         let file = here.path().join("file");
         std::fs::write(&file, "").unwrap();

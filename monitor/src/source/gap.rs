@@ -1,49 +1,26 @@
-//! Why a file gave no reading, and how that is told in a sample.
+//! Why a file gave no reading, and how a sample reports it.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustix::io::Errno;
 
-use super::lines::Torn;
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::sample::{Gap, GapReason};
 
-/// Why one file gave no reading. Becomes a [`Gap`]; nobody stops for it.
+/// Why one file gave no reading. Becomes a [`Gap`]; the rest of the sample is read all the same.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The cgroup ended between listing and reading. Routine: it is left out.
+    /// The cgroup was removed between listing and reading. Routine: the sample leaves it out.
     #[error("cgroup {0} is gone")]
     Gone(CgroupPath),
-    /// The file cannot be opened or read.
     #[error("cannot read {path}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// The kernel printed something else than this version understands.
-    #[error("{path} line {line}: expected {wanted}, found {found:?}")]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What should be there.
-        wanted: &'static str,
-        /// The line's beginning.
-        found: String,
-    },
-    /// As [`ReadError::Format`], where a crate reads the file and knows no line.
-    #[error("{path} is not understood: {reason}")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// In the crate's words.
-        reason: String,
-    },
+    Io { path: PathBuf, source: io::Error },
+    /// The kernel printed something that this version does not understand.
+    #[error("cannot parse {path}: {reason}")]
+    Format { path: PathBuf, reason: String },
 }
 
 impl ReadError {
@@ -51,15 +28,14 @@ impl ReadError {
         Self::Io { path: path.into(), source: source.into() }
     }
 
-    pub(crate) fn torn(path: &Path, torn: Torn) -> Self {
-        let Torn { line, wanted, found } = torn;
-        Self::Format { path: path.into(), line, wanted, found }
+    pub(crate) fn format(path: &Path, reason: impl Display) -> Self {
+        Self::Format { path: path.into(), reason: reason.to_string() }
     }
 
     pub(crate) fn reason(&self) -> GapReason {
         match self {
             Self::Gone(_) => GapReason::Gone,
-            Self::Format { .. } | Self::Foreign { .. } => GapReason::Torn,
+            Self::Format { .. } => GapReason::Torn,
             Self::Io { source, .. } => match Errno::from_io_error(source) {
                 Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP) => GapReason::Unsupported,
                 Some(Errno::ACCESS | Errno::PERM) => GapReason::Denied,
@@ -72,104 +48,120 @@ impl ReadError {
         let (object, detail) = match self {
             Self::Gone(path) => (path.to_string(), self.to_string()),
             Self::Io { path, source } => (path.display().to_string(), source.to_string()),
-            Self::Format { path, .. } | Self::Foreign { path, .. } => {
-                (path.display().to_string(), self.to_string())
-            }
+            Self::Format { path, reason } => (path.display().to_string(), reason.clone()),
         };
         Gap { object, why: self.reason(), detail }
     }
 }
 
-/// A line that is new to this version: what it does know was read.
+/// Reads a whole file and parses it.
+pub(crate) fn read<T, E: Display>(
+    path: &Path,
+    parse: impl FnOnce(&[u8]) -> Result<T, E>,
+) -> Result<T, ReadError> {
+    let text = fs::read(path).map_err(|error| ReadError::io(path, error))?;
+    parse(&text).map_err(|error| ReadError::format(path, error))
+}
+
+/// A line with a key that this version does not know; the known keys were read.
 pub(crate) fn unknown_line(path: &Path, line: usize) -> Gap {
     Gap {
         object: path.display().to_string(),
         why: GapReason::Unsupported,
-        detail: format!("line {line} has something that this version does not know"),
+        detail: format!("line {line} has a key that this version of isobar does not know"),
     }
 }
 
-/// The gaps of one tick. What befalls the same file of many cgroups alike is told a few times
-/// and then counted, so that a node with a thousand cgroups has a readable list.
+/// The gaps of one tick. If the same file fails in many cgroups for the same reason, the first few
+/// are listed and the others counted, so that the list stays readable with a thousand cgroups.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
-    told: Vec<Gap>,
-    alike: BTreeMap<(&'static str, GapReason), Alike>,
+    listed: Vec<Gap>,
+    by_kind: BTreeMap<(&'static str, GapReason), Kind>,
 }
 
 #[derive(Debug, Default)]
-struct Alike {
-    told: usize,
-    untold: usize,
-    /// The one told last, which carries the count of the rest.
+struct Kind {
+    n_listed: usize,
+    n_unlisted: usize,
+    /// Index of the gap listed last: its text carries the count of those not listed.
     last: usize,
 }
 
 impl Gaps {
-    /// Notes a gap of a `kind`, mostly the file's name.
-    pub(crate) fn note(&mut self, kind: &'static str, gap: Gap) {
+    /// Adds a gap unconditionally.
+    pub(crate) fn add(&mut self, gap: Gap) {
+        self.listed.push(gap);
+    }
+
+    /// The value, or `None` and a gap.
+    pub(crate) fn ok<T>(&mut self, read: Result<T, ReadError>) -> Option<T> {
+        read.map_err(|error| self.add(error.gap())).ok()
+    }
+
+    /// Adds a gap of a `kind` (usually the file's name) that many cgroups may have.
+    pub(crate) fn add_of(&mut self, kind: &'static str, gap: Gap) {
         let room = match gap.why {
-            // What the kernel does not offer, it does not offer anywhere: one will do.
+            // What this kernel lacks, it lacks in every cgroup: one example will do.
             GapReason::Unsupported => 1,
             _ => 8,
         };
-        self.note_up_to(room, kind, gap);
+        self.add_up_to(room, kind, gap);
     }
 
-    /// As [`Gaps::note`]; the first `room` of a kind are told, the others counted.
-    pub(crate) fn note_up_to(&mut self, room: usize, kind: &'static str, gap: Gap) {
-        let alike = self.alike.entry((kind, gap.why)).or_default();
-        if alike.told < room {
-            alike.told += 1;
-            alike.last = self.told.len();
-            self.told.push(gap);
+    /// As [`Gaps::add_of`]: lists the first `room` of a kind and counts the others.
+    pub(crate) fn add_up_to(&mut self, room: usize, kind: &'static str, gap: Gap) {
+        let kind = self.by_kind.entry((kind, gap.why)).or_default();
+        if kind.n_listed < room {
+            kind.n_listed += 1;
+            kind.last = self.listed.len();
+            self.listed.push(gap);
         } else {
-            alike.untold += 1;
+            kind.n_unlisted += 1;
         }
     }
 
-    /// Notes a gap that is told in full, however many there are like it.
-    pub(crate) fn tell(&mut self, gap: Gap) {
-        self.told.push(gap);
-    }
-
-    /// All gaps, in the order in which they were met.
+    /// All gaps, in the order in which they were found.
     pub(crate) fn finish(mut self) -> Vec<Gap> {
-        for alike in self.alike.values().filter(|alike| alike.untold > 0) {
-            let detail = &mut self.told[alike.last].detail;
-            detail.push_str(&format!("; and alike in {} more cgroups", alike.untold));
+        for kind in self.by_kind.values().filter(|kind| kind.n_unlisted > 0) {
+            let detail = &mut self.listed[kind.last].detail;
+            detail.push_str(&format!("; the same in {} more cgroups", kind.n_unlisted));
         }
-        self.told
+        self.listed
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::lines::Torn;
 
     #[test]
-    fn a_failure_of_every_cgroup_is_told_a_few_times_and_counted() {
+    fn gaps_list_a_few_of_a_kind_and_count_the_rest() {
         #[rustfmt::skip]
         let table = [
-            // why, how many, told, end of the last
+            // reason, number, listed, end of the last
             (GapReason::Unsupported, 1,     1, "no"),
-            (GapReason::Unsupported, 1_000, 1, "no; and alike in 999 more cgroups"),
+            (GapReason::Unsupported, 1_000, 1, "no; the same in 999 more cgroups"),
             (GapReason::Torn,        8,     8, "no"),
-            (GapReason::Torn,        9,     8, "no; and alike in 1 more cgroups"),
+            (GapReason::Torn,        9,     8, "no; the same in 1 more cgroups"),
         ];
-        for (why, n, told, end) in table {
+        for (why, n, listed, end) in table {
             let mut gaps = Gaps::default();
             for object in 0..n {
-                gaps.note("cpu.stat", Gap { object: object.to_string(), why, detail: "no".into() });
+                gaps.add_of(
+                    "cpu.stat",
+                    Gap { object: object.to_string(), why, detail: "no".into() },
+                );
             }
             let all = gaps.finish();
-            assert_eq!(all.len(), told, "{why:?} {n}");
+            assert_eq!(all.len(), listed, "{why:?} {n}");
             assert_eq!(all.last().unwrap().detail, end, "{why:?} {n}");
         }
     }
 
     #[test]
-    fn a_gap_says_what_the_kernel_said() {
+    fn read_error_gap_has_the_kernels_text() {
         let io = |errno: Errno| ReadError::io(Path::new("/f"), errno);
         let torn = Torn::new(3, "a number", b"x");
         #[rustfmt::skip]
@@ -179,7 +171,7 @@ mod tests {
             (io(Errno::OPNOTSUPP), GapReason::Unsupported, "/f", "Operation not supported (os error 95)"),
             (io(Errno::ACCESS), GapReason::Denied, "/f", "Permission denied (os error 13)"),
             (io(Errno::MFILE), GapReason::Failed, "/f", "Too many open files (os error 24)"),
-            (ReadError::torn(Path::new("/f"), torn), GapReason::Torn, "/f", "/f line 3: expected a number, found \"x\""),
+            (ReadError::format(Path::new("/f"), torn), GapReason::Torn, "/f", "line 3: expected a number, found \"x\""),
         ];
         for (error, why, object, detail) in table {
             let want = Gap { object: object.into(), why, detail: detail.into() };

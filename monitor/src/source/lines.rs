@@ -1,14 +1,15 @@
-//! The lines of the kernel's text files: numbered, whole, made of words and integers.
-//! Nothing is allocated but for an error.
+//! The lines of the kernel's text files: numbered, complete, made of words and integers.
+//! Only errors allocate.
+
+use std::fmt;
 
 /// A line that is not what the kernel prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Torn {
     /// Counted from 1.
     pub(crate) line: usize,
-    /// What should be there.
     pub(crate) wanted: &'static str,
-    /// The line's beginning.
+    /// The first 80 bytes of the line.
     pub(crate) found: String,
 }
 
@@ -16,6 +17,12 @@ impl Torn {
     pub(crate) fn new(line: usize, wanted: &'static str, found: &[u8]) -> Self {
         let beginning = &found[..found.len().min(80)];
         Self { line, wanted, found: String::from_utf8_lossy(beginning).into_owned() }
+    }
+}
+
+impl fmt::Display for Torn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: expected {}, found {:?}", self.line, self.wanted, self.found)
     }
 }
 
@@ -28,7 +35,7 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Result<(usize, &[u8]), 
     })
 }
 
-/// The only line of a file that has one.
+/// The line of a file that must have exactly one.
 pub(crate) fn only_line(text: &[u8]) -> Result<&[u8], Torn> {
     let mut all = lines(text);
     let (_, first) = all.next().ok_or_else(|| Torn::new(1, "a value", b""))??;
@@ -38,10 +45,22 @@ pub(crate) fn only_line(text: &[u8]) -> Result<&[u8], Torn> {
     }
 }
 
-/// The only number of a file that has one.
+/// The number in a file that holds nothing else.
 pub(crate) fn value(text: &[u8]) -> Result<u64, Torn> {
     let line = only_line(text)?;
     number(line).ok_or_else(|| Torn::new(1, "a number", line))
+}
+
+/// Passes each `key number` line to `take`. A line of another shape is torn.
+pub(crate) fn keyed(text: &[u8], mut take: impl FnMut(&[u8], u64)) -> Result<(), Torn> {
+    for numbered in lines(text) {
+        let (n, line) = numbered?;
+        let mut words = words(line);
+        let pair = words.next().zip(words.next().and_then(number));
+        let (key, value) = pair.ok_or_else(|| Torn::new(n, "`key number`", line))?;
+        take(key, value);
+    }
+    Ok(())
 }
 
 /// The words of a line. Several spaces in a row count as one.
@@ -49,7 +68,7 @@ pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
 }
 
-/// A number made of digits alone, in range.
+/// A number made of digits alone; `None` if a `u64` cannot hold it.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -60,7 +79,7 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// `key=value`, taken apart at the first `=`.
+/// Splits `key=value` at the first `=`.
 pub(crate) fn key_value(word: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = word.iter().position(|byte| *byte == b'=')?;
     Some((&word[..at], &word[at + 1..]))
@@ -71,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_digits_alone_and_in_range() {
+    fn number_takes_digits_alone() {
         #[rustfmt::skip]
         let table = [
             ("0",                    Some(0)),
@@ -90,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_its_line_feed_is_torn() {
+    fn lines_refuse_a_missing_line_feed() {
         let read: Vec<_> = lines(b"one\n\ntwo").collect();
         assert_eq!(read[0], Ok((1, &b"one"[..])));
         assert_eq!(read[1], Ok((2, &b""[..])));
@@ -99,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_stands_alone_in_its_file() {
+    fn only_line_refuses_a_second_line() {
         assert_eq!(only_line(b"max\n"), Ok(&b"max"[..]));
         assert_eq!(only_line(b"").unwrap_err().line, 1);
         assert_eq!(only_line(b"12").unwrap_err().line, 1);

@@ -1,114 +1,115 @@
-//! Reads what a machine has, and the limits of single cgroups: once, for a person who asks.
-
-mod cpus;
+//! Reads what a machine has, and the limits of single cgroups: once, for an operator who asks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use super::cgroup::files::File;
 use super::cgroup::parse;
-use super::gap::ReadError;
-use super::lines::{Torn, value};
+use super::gap::{self, Gaps, ReadError};
+use super::lines::value;
 use super::mounts::Root;
 use super::proc::Node;
 use super::{Directories, OpenError, filesystems};
-use isobar_core::model::cgroup::{CgroupPath, CpuFiles};
+use isobar_core::model::cgroup::{Cgroup, CgroupPath};
+use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::machine::{Found, Machine};
-use isobar_core::model::node::Filesystem;
 use isobar_core::model::sample::{Gap, GapReason};
+use isobar_core::model::topology::{CpuPlace, Topology};
 use isobar_core::model::units::Bytes;
 
-/// Reads the machine whose `/proc` and `/sys` are at `proc` and `sys`, and the file system that
-/// holds `kubelet_root`, or would hold it.
+/// Reads the machine whose procfs and sysfs are mounted at `proc` and `sys`, and the file system
+/// that holds `kubelet_root`, or will hold it: before the kubelet's first start it is missing.
 #[must_use]
 pub fn read(proc: &Path, sys: &Path, kubelet_root: &Path) -> Machine {
-    let mut gaps = Vec::new();
+    let mut gaps = Gaps::default();
     let node = Node::new(proc);
     Machine {
-        cpus: note(cpus::topology(&sys.join("devices/system/cpu")), &mut gaps).unwrap_or_default(),
-        memory: note(node.meminfo(), &mut gaps).map(|memory| memory.total),
-        huge_pages: note(huge_pages(&sys.join("kernel/mm/hugepages")), &mut gaps)
-            .unwrap_or_default(),
-        nodefs: note(holder(kubelet_root), &mut gaps).flatten(),
-        imagefs: note(first(&Directories::default().imagefs), &mut gaps).flatten(),
-        max_threads: note(node.max_threads(), &mut gaps),
+        cpus: gaps.ok(topology(&sys.join("devices/system/cpu"))).unwrap_or_default(),
+        memory: gaps.ok(node.meminfo()).map(|memory| memory.total),
+        huge_pages: gaps.ok(huge_pages(&sys.join("kernel/mm/hugepages"))).unwrap_or_default(),
+        nodefs: gaps.ok(filesystems::first(kubelet_root.ancestors())).flatten(),
+        imagefs: gaps.ok(filesystems::first(Directories::default().imagefs)).flatten(),
+        max_threads: gaps.ok(node.max_threads()),
         page: Bytes(procfs::page_size()),
-        gaps,
+        gaps: gaps.finish(),
     }
 }
 
-fn note<T>(read: Result<T, ReadError>, gaps: &mut Vec<Gap>) -> Option<T> {
-    read.map_err(|error| gaps.push(error.gap())).ok()
+/// Which CPUs are online, and their cores, sockets and NUMA nodes. `dir` is
+/// `/sys/devices/system/cpu`.
+fn topology(dir: &Path) -> Result<Topology, ReadError> {
+    let mut places = BTreeMap::new();
+    for cpu in gap::read(&dir.join("online"), cpu_set)?.0 {
+        let dir = dir.join(format!("cpu{cpu}"));
+        let siblings = dir.join("topology/thread_siblings_list");
+        let siblings = siblings.exists().then(|| gap::read(&siblings, cpu_set)).transpose()?;
+        // -1 where firmware reports no socket, and no file at all in some virtual machines.
+        let socket = gap::read(&dir.join("topology/physical_package_id"), value).ok();
+        let node = names(&dir)?.iter().find_map(|name| name.strip_prefix("node")?.parse().ok());
+        let place = CpuPlace {
+            core: siblings.and_then(|cpus| cpus.0.first().copied()).unwrap_or(cpu),
+            socket: socket.and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
+            node: node.unwrap_or(0),
+        };
+        places.insert(cpu, place);
+    }
+    Ok(Topology::of(&places))
 }
 
-/// Memory in huge pages of each size. A kernel without them has no directory, and so none.
+/// `0-3,8`: `cpumap_print_to_pagebuf`, include/linux/cpumask.h.
+pub(super) fn cpu_set(text: &[u8]) -> Result<CpuSet, String> {
+    let text = str::from_utf8(text).map_err(|error| error.to_string())?;
+    text.trim_end()
+        .parse()
+        .map_err(|error: isobar_core::model::cpuset::CpuSetError| error.to_string())
+}
+
+/// Memory in huge pages, by page size. A kernel without huge pages has no such directory.
 fn huge_pages(dir: &Path) -> Result<BTreeMap<Bytes, Bytes>, ReadError> {
     let mut sizes = BTreeMap::new();
     for name in names(dir)? {
         let kib = name.strip_prefix("hugepages-").and_then(|name| name.strip_suffix("kB"));
         let Some(kib) = kib.and_then(|kib| kib.parse::<u64>().ok()) else { continue };
-        let file = dir.join(&name).join("nr_hugepages");
-        let n = parsed(&file, value)?;
+        let n = gap::read(&dir.join(&name).join("nr_hugepages"), value)?;
         let size = kib.saturating_mul(1 << 10);
         sizes.insert(Bytes(size), Bytes(n.saturating_mul(size)));
     }
     Ok(sizes)
 }
 
-/// The names in a directory; none if it is not there.
+/// The names in a directory; none if it does not exist.
 fn names(dir: &Path) -> Result<Vec<String>, ReadError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(ReadError::io(dir, error)),
     };
     Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
-/// The file system of `path`, or of the nearest directory above it that is there: before the
-/// kubelet's first start its directory is missing.
-fn holder(path: &Path) -> Result<Option<Filesystem>, ReadError> {
-    let above = path.ancestors().map(filesystems::read);
-    above.filter_map(Result::transpose).next().transpose()
-}
-
-/// The first of `paths` that is there.
-fn first(paths: &[PathBuf]) -> Result<Option<Filesystem>, ReadError> {
-    paths.iter().find_map(|path| filesystems::read(path).transpose()).transpose()
-}
-
-/// Reads a file that `parse` understands.
-fn parsed<T>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, Torn>) -> Result<T, ReadError> {
-    let text = fs::read(path).map_err(|error| ReadError::io(path, error))?;
-    parse(&text).map_err(|torn| ReadError::torn(path, torn))
-}
-
-/// The cgroup v2 tree, of which single cgroups are looked at.
+/// The cgroup v2 tree, of which single cgroups are read.
 #[derive(Debug)]
 pub struct Groups {
     root: Root,
 }
 
 impl Groups {
-    /// Finds the tree: at `cgroup`, or among the mounts that `proc` lists.
+    /// Opens the tree at `cgroup`, or the one among the mounts that `proc` lists.
     ///
     /// # Errors
     /// If there is no cgroup v2 tree.
     pub fn open(proc: &Path, cgroup: Option<&Path>) -> Result<Self, OpenError> {
-        let root = match cgroup {
-            Some(path) => Root::open(path)?,
-            None => Root::find(&proc.join("self/mountinfo"))?,
-        };
-        Ok(Self { root })
+        Ok(Self { root: Root::locate(proc, cgroup)? })
     }
 
-    /// Where the tree is mounted.
+    /// The mount point.
     #[must_use]
     pub fn mount(&self) -> &Path {
-        self.root.path()
+        &self.root.path
     }
 
-    /// The controllers that the root of the tree offers; none if it does not tell.
+    /// The root's `cgroup.controllers`; empty if it cannot be read.
     #[must_use]
     pub fn controllers(&self) -> BTreeSet<String> {
         let file = self.root.path_of(&CgroupPath::root(), "cgroup.controllers");
@@ -116,34 +117,41 @@ impl Groups {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// What the cgroup at `path` is limited to, and what it uses. A file that is missing, because
-    /// its controller is off, is `None` without a gap.
+    /// The limits and the usage of the cgroup at `path`. A file that is missing because its
+    /// controller is off is `None` without a gap.
     pub fn look(&self, path: &CgroupPath, gaps: &mut Vec<Gap>) -> Found {
         let dir: PathBuf = self.root.path_of(path, "");
         let mut found = Found { path: path.clone(), exists: dir.is_dir(), ..Found::default() };
         if !found.exists {
             return found;
         }
-        found.memory_max = present(&dir.join("memory.max"), parse::limit, gaps);
-        found.pids_max = present(&dir.join("pids.max"), parse::limit, gaps);
-        found.cpu_weight = present(&dir.join("cpu.weight"), value, gaps);
-        let usage = |text: &[u8]| {
-            let mut cpu = CpuFiles::default();
-            parse::cpu_stat(text, &mut cpu)?;
-            Ok(cpu.usage)
-        };
-        found.cpu_usage = present(&dir.join("cpu.stat"), usage, gaps).flatten();
-        let current = present(&dir.join("memory.current"), value, gaps);
-        let stat = present(&dir.join("memory.stat"), parse::memory_stat, gaps);
-        found.working_set = current
-            .zip(stat)
-            .map(|(current, stat)| Bytes(current.saturating_sub(stat.inactive_file.0)));
-        let names = note(names(&dir), gaps).unwrap_or_default();
-        for name in names {
+        let mut cgroup = Cgroup::default();
+        let read = [
+            File::MemoryMax,
+            File::PidsMax,
+            File::CpuWeight,
+            File::CpuStat,
+            File::MemoryCurrent,
+            File::MemoryStat,
+        ];
+        for file in read {
+            let path = dir.join(file.name());
+            if_present(gap::read(&path, |text| file.fill(text, &mut cgroup)), gaps);
+        }
+        found.memory_max = cgroup.memory.max;
+        found.pids_max = cgroup.pids_max;
+        found.cpu_weight = cgroup.cpu.weight;
+        found.cpu_usage = cgroup.cpu.usage;
+        found.working_set = cgroup
+            .memory
+            .current
+            .zip(cgroup.memory.stat)
+            .map(|(current, stat)| Bytes(current.0.saturating_sub(stat.inactive_file.0)));
+        for name in if_present(names(&dir), gaps).unwrap_or_default() {
             let size = name.strip_prefix("hugetlb.").and_then(|name| name.strip_suffix(".max"));
             // `hugetlb.2MB.rsvd.max` is another limit.
             let Some(size) = size.filter(|size| !size.contains('.')) else { continue };
-            if let Some(limit) = present(&dir.join(&name), parse::limit, gaps) {
+            if let Some(limit) = if_present(gap::read(&dir.join(&name), parse::limit), gaps) {
                 found.hugetlb_max.insert(size.into(), limit);
             }
         }
@@ -151,14 +159,11 @@ impl Groups {
     }
 }
 
-/// Reads a file that may be missing.
-fn present<T>(
-    path: &Path,
-    parse: impl Fn(&[u8]) -> Result<T, Torn>,
-    gaps: &mut Vec<Gap>,
-) -> Option<T> {
-    match parsed(path, parse) {
-        Err(error) if error.reason() == GapReason::Unsupported => None,
-        read => note(read, gaps),
-    }
+/// The reading of a file that may be missing.
+fn if_present<T>(read: Result<T, ReadError>, gaps: &mut Vec<Gap>) -> Option<T> {
+    let failed = |error: ReadError| {
+        let is_missing = error.reason() == GapReason::Unsupported;
+        gaps.extend((!is_missing).then(|| error.gap()));
+    };
+    read.map_err(failed).ok()
 }

@@ -1,31 +1,31 @@
-//! Everything that reads the machine. Sees the model and the clock, nobody else.
+//! Everything that reads the machine. Uses the model and the clock, and nothing else of the agent.
 //!
-//! [`Sampler::sample`] is called once a second and returns a [`Sample`] that is whole but for
-//! `kernel`, which the caller adds from [`kernel`]. The contract:
+//! The agent calls [`Sampler::sample`] once a second and gets a [`Sample`] that lacks only
+//! `kernel`, which comes from [`kernel`]. The contract:
 //!
-//! - It never fails. What could not be read is `None`, and the sample's gaps say what and why,
-//!   anew in each sample, so that a sample can be judged alone. A cgroup that ended meanwhile is
-//!   left out whole, with a gap of reason `Gone`.
+//! - It never fails. What cannot be read is `None`, and the sample's gaps give object and reason,
+//!   in every sample again, so that each sample can be judged alone. A cgroup that was removed
+//!   meanwhile is left out as a whole, with a gap of reason `Gone`.
 //! - Pressure, counters and the set of cgroups are of this tick. Settings (`cpu.max`,
-//!   `cpu.weight`, `memory.max`, `.high`, `.low`, `.min`, `pids.max`) and the count of processes
-//!   are at most ten ticks old, those of a new cgroup are fresh.
-//! - File systems are read once in ten seconds; `Filesystems::at` says when.
-//! - Pressure, `io.stat` and `memory.events` of a cgroup that neither runs nor waits are carried
-//!   over, for ten ticks at most; see `cgroup::quiet`.
+//!   `cpu.weight`, `memory.max`, `.high`, `.low`, `.min`, `pids.max`) and the number of processes
+//!   are at most ten ticks old; those of a new cgroup are fresh.
+//! - File systems are read once in ten seconds; `Filesystems::at` holds the time.
+//! - Pressure, `io.stat` and `memory.events` of an idle cgroup are carried over for at most ten
+//!   ticks; see `cgroup::idle`.
 //! - Pressure files are read at most once in 900 ms (see `pressure::LastRead`); a sample that comes
-//!   sooner repeats the former reading. So whoever calls must space late ticks, not catch up.
-//! - The root's pressure is the node's: the kernel keeps them in one place.
+//!   sooner repeats the last reading. So the caller must skip late ticks instead of catching up.
+//! - The root's pressure is the node's: the kernel keeps one set of counters for both.
 //! - It blocks for as long as the kernel takes to answer: 8 ms for 500 busy cgroups without
-//!   controllers, 4 ms for quiet ones, more with them.
+//!   controllers, 4 ms for idle ones, more with controllers.
 
 mod cgroup;
 mod filesystems;
+pub mod fuzzing;
 mod gap;
 pub mod kernel;
 mod lines;
 pub mod machine;
 mod mounts;
-pub(crate) mod outside;
 mod pressure;
 mod proc;
 pub mod processes;
@@ -35,7 +35,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use self::cgroup::{Budget, Tree, Turn};
+use self::cgroup::{Budget, Tick, Tree};
 pub use self::filesystems::Directories;
 use self::filesystems::Disks;
 use self::gap::Gaps;
@@ -51,11 +51,11 @@ use isobar_core::model::units::Bytes;
 /// Where the machine is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
-    /// Where procfs is mounted.
+    /// The mount point of procfs.
     pub proc: PathBuf,
-    /// The top of the cgroup v2 tree; `None` to look for it among the mounts.
+    /// The root of the cgroup v2 tree; `None` to find it among the mounts.
     pub cgroup: Option<PathBuf>,
-    /// Whose file systems eviction signals are about.
+    /// The file systems of the eviction signals.
     pub filesystems: Directories,
 }
 
@@ -65,27 +65,28 @@ impl Default for Roots {
     }
 }
 
-/// Memory that the node has: `MemTotal` in `/proc/meminfo`, where procfs is mounted at `proc`.
+/// `MemTotal` of `/proc/meminfo`, with procfs mounted at `proc`.
 ///
 /// # Errors
-/// If the file cannot be read or understood.
+/// If the file cannot be read or parsed.
 pub fn memory_total(proc: &Path) -> Result<Bytes, ReadError> {
     Ok(Node::new(proc).meminfo()?.total)
 }
 
-/// This process's own cgroup, if the tree shows it: in a cgroup namespace of its own, beside a
-/// tree that shows the whole node, the path in `/proc/self/cgroup` is another's.
-fn own_cgroup(root: &Root) -> Option<u64> {
+/// The id of this process's own cgroup. `None` if the tree does not show it: in a cgroup namespace
+/// of its own, the path in `/proc/self/cgroup` names another cgroup of a tree that shows the whole
+/// node.
+fn own_cgroup(root: &Root) -> Option<CgroupId> {
     let lines = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = lines.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let shown = match root.extent() {
+    let is_shown = match root.extent {
         Extent::Whole => path != "/" || is_init_namespace(),
-        // The path counts from the top of a namespace, which is what such a tree shows.
+        // The path starts at the root of the namespace, which is what such a tree shows.
         Extent::Part => !is_init_namespace(),
         Extent::Plain => false,
     };
-    let path = root.path().join(path.trim_start_matches('/'));
-    shown.then(|| fs::metadata(path).ok().map(|stat| stat.ino())).flatten()
+    let path = root.path.join(path.trim_start_matches('/'));
+    is_shown.then(|| fs::metadata(path).ok().map(|stat| CgroupId(stat.ino()))).flatten()
 }
 
 /// True in the node's own cgroup namespace, whose number is fixed: `PROC_CGROUP_INIT_INO`,
@@ -95,33 +96,18 @@ fn is_init_namespace() -> bool {
         .is_ok_and(|name| name.as_os_str() == "cgroup:[4026531835]")
 }
 
-/// Why the machine cannot be read at all. Nothing can be done without; the text says what to do.
+/// Why the machine cannot be read at all: the agent cannot run. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The list of mounts cannot be read.
     #[error("cannot read {path}")]
-    Mounts {
-        /// `/proc/self/mountinfo`.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// There is no cgroup v2 hierarchy.
+    Mounts { path: PathBuf, source: io::Error },
     #[error("no cgroup2 is mounted: mount it with `mount -t cgroup2 none /sys/fs/cgroup`")]
     NoCgroup2,
-    /// The directory is there, and is none of cgroup v2's.
-    #[error("{0} is no cgroup v2 directory: give the one where cgroup2 is mounted")]
+    #[error("{0} is not a cgroup v2 directory: give the mount point of cgroup2")]
     NotCgroup2(PathBuf),
-    /// The top of the hierarchy cannot be opened.
     #[error("cannot open the cgroup tree at {path}")]
-    Root {
-        /// Where it should be.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// What the node is cannot be read.
-    #[error("cannot tell what node this is")]
+    Root { path: PathBuf, source: io::Error },
+    #[error("cannot read the node's name, kernel release, boot id or CPUs")]
     Facts(#[from] ReadError),
 }
 
@@ -135,22 +121,19 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Finds everything, and raises the process's soft limit of open files to the hard one.
+    /// Opens every source, and raises the process's soft limit of open files to the hard limit.
     ///
     /// # Errors
     /// If there is no cgroup v2 tree, or `/proc` is not that of a Linux node.
     pub fn open(roots: &Roots) -> Result<Self, OpenError> {
         let node = Node::new(&roots.proc);
         let facts = node.facts()?;
-        let root = match &roots.cgroup {
-            Some(path) => Root::open(path)?,
-            None => Root::find(&roots.proc.join("self/mountinfo"))?,
-        };
+        let root = Root::locate(&roots.proc, roots.cgroup.as_deref())?;
         let disks = Disks::new(roots.filesystems.clone());
         Ok(Self { facts, node, disks, tree: Tree::new(root, Budget::of_process()) })
     }
 
-    /// Reads the machine now. `kernel` is left out.
+    /// Reads the machine now. `kernel` stays empty.
     pub fn sample(&mut self, tick: u64, cause: Cause) -> Sample {
         self.sample_at(clock::now(), tick, cause)
     }
@@ -160,32 +143,32 @@ impl Sampler {
         let mut gaps = Gaps::default();
         let mut node = self.node.read(at.boot, &mut gaps);
         node.filesystems = self.disks.read(at.boot, &mut gaps);
-        let turn = Turn { tick, now: at.boot, node: node.pressure };
-        let cgroups = self.tree.read(&turn, &mut gaps);
-        let own = own_cgroup(self.tree.root()).map(CgroupId);
+        let pressure = node.pressure;
+        let cgroups = self.tree.read(&Tick { number: tick, now: at.boot, pressure }, &mut gaps);
+        let own = own_cgroup(&self.tree.root);
         let gaps = gaps.finish();
         Sample { tick, at, cause, node, cgroups, own, gaps, ..Sample::default() }
     }
 
-    /// What stays true of the node.
+    /// What does not change until the next boot.
     #[must_use]
     pub fn facts(&self) -> &NodeFacts {
         &self.facts
     }
 
-    /// The top of the cgroup v2 tree.
+    /// The root directory of the cgroup v2 tree.
     #[must_use]
     pub fn cgroup_root(&self) -> &Path {
-        self.tree.root().path()
+        &self.tree.root.path
     }
 
-    /// Refuses a tree that is an ordinary directory, as tests make them: on a node it is a mistake
-    /// in the path, and would show for ever as a node without cgroups.
+    /// Refuses a tree that is an ordinary directory, as tests make them. On a node the path is then
+    /// wrong, and the node would look as if it had no cgroups.
     ///
     /// # Errors
     /// [`OpenError::NotCgroup2`].
     pub fn check_is_cgroup2(&self) -> Result<(), OpenError> {
-        match self.tree.root().extent() {
+        match self.tree.root.extent {
             Extent::Whole | Extent::Part => Ok(()),
             Extent::Plain => Err(OpenError::NotCgroup2(self.cgroup_root().into())),
         }
@@ -194,13 +177,13 @@ impl Sampler {
     /// What the kernel side must know of this host before it is attached.
     #[must_use]
     pub fn host(&self) -> kernel::Host {
-        let root = self.tree.root();
-        let controllers = fs::read_to_string(root.path().join("cgroup.controllers"));
+        let root = &self.tree.root;
+        let controllers = fs::read_to_string(root.path.join("cgroup.controllers"));
         kernel::Host {
             cpu_on_v2: controllers
                 .is_ok_and(|line| line.split_whitespace().any(|name| name == "cpu")),
             psi: fs::read("/proc/pressure/memory").is_ok(),
-            own_cgroup: own_cgroup(root),
+            own_cgroup: own_cgroup(root).map(|id| id.0),
         }
     }
 

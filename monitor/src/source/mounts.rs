@@ -1,14 +1,15 @@
 //! Finds the cgroup v2 hierarchy among this process's mounts.
-//! A hybrid node has it below the v1 mounts (`/sys/fs/cgroup/unified`), a container may see a
-//! part of it, or several of it.
+//! A hybrid node mounts it below the v1 hierarchies (`/sys/fs/cgroup/unified`); a container may
+//! see a part of it, or several mounts of it.
 
 use std::ffi::{CStr, OsString};
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fstatfs, openat, statat};
+use rustix::io::Errno;
 
 use super::OpenError;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
@@ -16,38 +17,45 @@ use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 /// `CGROUP2_SUPER_MAGIC`, include/uapi/linux/magic.h.
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
 
-/// The topmost directory of a cgroup tree, kept open.
+/// How a cgroup's directory is opened.
+pub(crate) const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+
+/// The root directory of a cgroup tree, kept open.
 #[derive(Debug)]
 pub(crate) struct Root {
-    path: PathBuf,
-    dir: OwnedFd,
-    id: CgroupId,
-    extent: Extent,
+    pub(crate) path: PathBuf,
+    pub(crate) dir: OwnedFd,
+    pub(crate) id: CgroupId,
+    pub(crate) extent: Extent,
 }
 
 /// How much of the hierarchy a tree shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All of it.
     Whole,
     /// What lies below this process's cgroup namespace.
     Part,
-    /// None of it: an ordinary directory, as tests make them.
+    /// Nothing: an ordinary directory, as tests make them.
     Plain,
 }
 
 impl Root {
-    /// Opens the directory at `path`.
+    /// The tree at `cgroup` if the operator names it, else the one in `self/mountinfo` of `proc`.
+    ///
+    /// # Errors
+    /// If there is no cgroup v2 tree.
+    pub(crate) fn locate(proc: &Path, cgroup: Option<&Path>) -> Result<Self, OpenError> {
+        cgroup.map_or_else(|| Self::find(&proc.join("self/mountinfo")), Self::open)
+    }
+
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let failed = |errno: rustix::io::Errno| OpenError::Root {
-            path: path.to_path_buf(),
-            source: errno.into(),
-        };
+        let failed = |errno: Errno| OpenError::Root { path: path.into(), source: errno.into() };
         let dir = openat(CWD, path, DIRECTORY, Mode::empty()).map_err(failed)?;
         let id = CgroupId(fstat(&dir).map_err(failed)?.st_ino);
         let magic = u64::try_from(fstatfs(&dir).map_err(failed)?.f_type).unwrap_or(0);
         let extent = match (magic, id) {
-            // `cgroup_ino() == 1` is how the kernel itself tells the root.
+            // `cgroup_ino() == 1` is how the kernel itself recognises the root.
             (CGROUP2_MAGIC, CgroupId(1)) => Extent::Whole,
             (CGROUP2_MAGIC, _) => Extent::Part,
             _ => Extent::Plain,
@@ -55,60 +63,37 @@ impl Root {
         Ok(Self { path: path.into(), dir, id, extent })
     }
 
-    /// Finds the mount. Of several, one that shows the whole hierarchy is taken.
-    ///
-    /// # Errors
-    /// If the mounts cannot be read, or none is of type `cgroup2`.
-    pub(crate) fn find(mountinfo: &Path) -> Result<Self, OpenError> {
+    /// Of several mounts, takes one that shows the whole hierarchy.
+    fn find(mountinfo: &Path) -> Result<Self, OpenError> {
         let text = fs::read(mountinfo)
             .map_err(|source| OpenError::Mounts { path: mountinfo.into(), source })?;
-        let mut refused = None;
-        let mut part = None;
+        let (mut part, mut failed) = (None, None);
         for path in cgroup2_mounts(&text) {
             match Self::open(&path) {
                 Ok(root) if root.extent == Extent::Whole => return Ok(root),
                 Ok(root) if root.extent == Extent::Part => part = part.or(Some(root)),
-                // Something else is mounted over it.
+                // Another file system is mounted over it.
                 Ok(_) => {}
-                Err(error) => refused = Some(error),
+                Err(error) => failed = Some(error),
             }
         }
-        part.ok_or_else(|| refused.unwrap_or(OpenError::NoCgroup2))
+        part.ok_or_else(|| failed.unwrap_or(OpenError::NoCgroup2))
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// The full path of `file` in `cgroup`; of the directory itself if `file` is empty.
+    pub(crate) fn path_of(&self, cgroup: &CgroupPath, file: &str) -> PathBuf {
+        self.path.join(cgroup.0.trim_start_matches('/')).join(file)
     }
 
-    pub(crate) fn id(&self) -> CgroupId {
-        self.id
-    }
-
-    pub(crate) fn extent(&self) -> Extent {
-        self.extent
-    }
-
-    pub(crate) fn dir(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
-    }
-
-    /// Where `file` of the cgroup `at` is, for people; the cgroup itself if `file` is empty.
-    pub(crate) fn path_of(&self, at: &CgroupPath, file: &str) -> PathBuf {
-        self.path.join(at.0.trim_start_matches('/')).join(file)
-    }
-
-    /// Whether the directory `at`, below this one, still is the cgroup `id`.
-    pub(crate) fn holds(&self, at: &CStr, id: CgroupId) -> bool {
-        statat(&self.dir, at, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_ino == id.0)
+    /// Whether the directory at `path`, below the root, still is the cgroup `id`.
+    pub(crate) fn holds(&self, path: &CStr, id: CgroupId) -> bool {
+        statat(&self.dir, path, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_ino == id.0)
     }
 }
 
-/// How a cgroup's directory is opened.
-pub(crate) const DIRECTORY: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
-
-/// Where cgroup2 is mounted, topmost mount last. Other mounts' lines are passed over, so that an
-/// odd one cannot hide it. A path is bytes: its name need not be UTF-8.
+/// The mount points of cgroup2, the topmost last. Lines of other mounts are skipped, whatever they
+/// hold. A path is bytes: its name need not be UTF-8.
+// Not procfs's `MountInfo`: it needs UTF-8 and leaves the kernel's escapes in the path.
 pub(super) fn cgroup2_mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
     let lines = mountinfo.split(|byte| *byte == b'\n');
     lines.filter_map(cgroup2_mount).map(unescape).collect()
@@ -124,9 +109,9 @@ fn cgroup2_mount(line: &[u8]) -> Option<&[u8]> {
     (fields.next() == Some(b"cgroup2")).then_some(point)
 }
 
-/// A mount point with the kernel's octal escapes (`\040` for a space, ..) undone: `mangle`,
-/// fs/proc_namespace.c.
+/// Replaces the kernel's octal escapes (`\040` for a space): `mangle`, fs/proc_namespace.c.
 fn unescape(path: &[u8]) -> PathBuf {
+    let octal = |digits: &[u8; 3]| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok();
     let mut plain = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((byte, after)) = rest.split_first() {
@@ -137,11 +122,6 @@ fn unescape(path: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(plain))
 }
 
-fn octal(digits: &[u8; 3]) -> Option<u8> {
-    let text = str::from_utf8(digits).ok()?;
-    u8::from_str_radix(text, 8).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStrExt as _;
@@ -149,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cgroup2_is_found_wherever_it_is_mounted() {
+    fn cgroup2_mounts_finds_every_mount() {
         #[rustfmt::skip]
         let table: [(&[u8], &[&[u8]]); 7] = [
             // all v2
@@ -176,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_cgroup2_is_told_so() {
+    fn root_find_reports_a_missing_cgroup2() {
         let dir = tempfile::tempdir().unwrap();
         let mountinfo = dir.path().join("mountinfo");
         fs::write(&mountinfo, "23 1 8:1 / / rw - ext4 /dev/vda rw\n").unwrap();
@@ -186,9 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_directory_is_no_part_of_the_hierarchy() {
+    fn root_open_recognises_a_plain_directory() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Root::open(dir.path()).unwrap().extent(), Extent::Plain);
+        assert_eq!(Root::open(dir.path()).unwrap().extent, Extent::Plain);
         let absent = Root::open(&dir.path().join("absent"));
         assert!(matches!(absent, Err(OpenError::Root { .. })), "{absent:?}");
     }

@@ -1,34 +1,32 @@
 //! Reads a pressure file: of the node (`/proc/pressure/*`) or of a cgroup (`*.pressure`).
-//! In: its text. Out: integers, exactly as printed.
+//! In: its text. Out: the integers that it prints.
 //! Source: `psi_show`, kernel/sched/psi.c, Linux 4.20+; cpu `full` since 5.13, irq since 6.1.
 
 use super::lines::{Torn, key_value, lines, number, words};
 use isobar_core::model::psi::{Line, Pressure};
 use isobar_core::model::units::{Micros, Nanos, Percent};
 
-/// What a pressure file said.
+/// The content of a pressure file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Parsed {
-    /// The lines that this version knows.
     pub(crate) pressure: Pressure,
-    /// The first line that has something which this version does not know.
+    /// The first line with a word that this version does not know.
     pub(crate) unknown: Option<usize>,
 }
 
-/// When a scope's pressure files were last read.
+/// The time at which a scope's pressure files were last read.
 ///
-/// Each read makes the kernel settle its books (`collect_percpu_times`): a CPU that was busy for
-/// less than a jiffy since the reading before counts as idle, and its stall is forgotten, for
-/// every reader. Measured: 8.4 % read once a second is 0.000 % read a hundred times a second.
+/// Each read makes the kernel add up its per-CPU times (`collect_percpu_times`): a CPU that was
+/// busy for less than a jiffy since the last read counts as idle, and its stall is lost for every
+/// reader. Measured: 8.4 % when read once a second is 0.000 % when read a hundred times a second.
 #[derive(Debug, Default)]
 pub(crate) struct LastRead(Option<Nanos>);
 
 impl LastRead {
-    /// Less than the second between two ticks, so that a tick which comes a little early is not
-    /// left out.
+    /// Less than a second, so that a tick that comes a little early still reads.
     const SPACING: Nanos = Nanos(900_000_000);
 
-    /// Whether the files may be read `now`; if so, they count as read.
+    /// Whether the files may be read `now`; if so, `now` becomes the time of the last read.
     pub(crate) fn may_read(&mut self, now: Nanos) -> bool {
         let due = self.0.is_none_or(|last| now.since(last) >= Self::SPACING);
         if due {
@@ -38,8 +36,8 @@ impl LastRead {
     }
 }
 
-/// Takes a pressure file apart. Unknown lines and keys are passed over and noted; a known line
-/// that lacks one of its four numbers is torn, and so is a file that has no known line.
+/// Parses a pressure file. Unknown lines and keys are skipped and noted; a known line without one
+/// of its four numbers is torn, and so is a file without a known line.
 pub(crate) fn parse(text: &[u8]) -> Result<Parsed, Torn> {
     let mut parsed = Parsed::default();
     for numbered in lines(text) {
@@ -69,8 +67,8 @@ pub(crate) fn parse(text: &[u8]) -> Result<Parsed, Torn> {
     }
 }
 
-/// The four numbers of a line, and whether there was nothing else. `None` if one is missing,
-/// malformed or there twice.
+/// The four numbers of a line, and whether it holds nothing else. `None` if a number is missing,
+/// malformed or repeated.
 fn averages<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<(Line, bool)> {
     let (mut avg10, mut avg60, mut avg300, mut total) = (None, None, None, None);
     let mut all_known = true;
@@ -92,7 +90,7 @@ fn averages<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<(Line, bool)> {
     Some((Line { avg10: avg10?, avg60: avg60?, avg300: avg300?, total: total? }, all_known))
 }
 
-/// `12.34` as hundredths. The kernel prints two decimals, always.
+/// `12.34` as hundredths. The kernel always prints two decimals.
 fn percent(text: &[u8]) -> Option<Percent> {
     let point = text.iter().position(|byte| *byte == b'.')?;
     let (whole, decimals) = (&text[..point], &text[point + 1..]);

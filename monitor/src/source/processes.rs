@@ -1,15 +1,14 @@
-//! Reads what runs in cgroups: once, for a person who asks. Keeps nothing open.
+//! Reads the processes of cgroups: once, for an operator who asks. Keeps nothing open.
 //!
-//! A process may leave, and its number be taken by another, between being listed in
-//! `cgroup.procs` and being read. What has gone is left out; what could not be read is a gap.
+//! A process may exit, and its pid be reused, between being listed in `cgroup.procs` and being
+//! read. A process that has exited is left out; one that cannot be read is a gap.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustix::io::Errno;
 
-use super::gap::{Gaps, ReadError};
+use super::gap::{self, Gaps, ReadError};
 use super::lines::{Torn, lines, number, only_line};
 use super::mounts::Root;
 use super::{OpenError, Roots};
@@ -21,26 +20,27 @@ use isobar_core::model::units::Bytes;
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its number, as this process's own PID namespace has it.
+    /// In this process's own PID namespace.
     pub pid: u32,
-    /// `Name` in `/proc/PID/status`: the beginning of its program's name, or what it calls itself.
+    /// `Name` in `/proc/PID/status`: `comm`, at most 15 bytes.
     pub name: String,
     /// `/proc/PID/oom_score_adj`: -1000, never killed, to 1000, killed first.
     pub oom_score_adj: i32,
-    /// `Cpus_allowed_list` of its first thread; other threads may have others.
+    /// `Cpus_allowed_list` of its main thread; other threads may have others.
     pub cpus_allowed: CpuSet,
-    /// `VmRSS`: resident memory, what it shares included; `None` for what has none, as a zombie.
+    /// `VmRSS`: resident memory, shared pages included; `None` without an address space (zombies,
+    /// kernel threads).
     pub memory: Option<Bytes>,
-    /// It runs in the kernel alone: `kthreadd`, or a child of it.
+    /// `kthreadd`, or a child of it.
     pub is_kernel_thread: bool,
 }
 
-/// A cgroup that is not empty.
+/// A cgroup with processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Members {
-    /// Where it is.
+    /// Path of the cgroup.
     pub path: CgroupPath,
-    /// What runs in it itself, not below it, in the order of their numbers; never none.
+    /// Its own processes, not its descendants', by pid; never empty.
     pub processes: Vec<Process>,
 }
 
@@ -52,20 +52,16 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Finds the tree.
+    /// Opens the tree.
     ///
     /// # Errors
     /// If there is no cgroup v2 tree.
     pub fn open(roots: &Roots) -> Result<Self, OpenError> {
-        let root = match &roots.cgroup {
-            Some(path) => Root::open(path)?,
-            None => Root::find(&roots.proc.join("self/mountinfo"))?,
-        };
+        let root = Root::locate(&roots.proc, roots.cgroup.as_deref())?;
         Ok(Self { proc: roots.proc.clone(), root })
     }
 
-    /// Reads the cgroups that are `wanted` and not empty, in the order of their paths, and what
-    /// could not be read.
+    /// Reads the cgroups that are `wanted` and have processes, by path, and the gaps.
     #[must_use]
     pub fn read(&self, wanted: impl Fn(&CgroupPath) -> bool) -> (Vec<Members>, Vec<Gap>) {
         let (mut found, mut gaps) = (Vec::new(), Gaps::default());
@@ -89,46 +85,37 @@ impl Processes {
 
     fn members(&self, path: &CgroupPath, gaps: &mut Gaps) -> Vec<Process> {
         let file = self.root.path_of(path, "cgroup.procs");
-        let mut pids = match parsed(&file, pids) {
-            Ok(pids) => pids,
-            Err(error) => {
-                note(gaps, "cgroup.procs", &error);
-                return Vec::new();
-            }
-        };
+        let read = gap::read(&file, |text| pids(text).collect::<Result<Vec<_>, _>>());
+        let mut pids = read.unwrap_or_else(|error| {
+            note(gaps, "cgroup.procs", &error);
+            Vec::new()
+        });
         pids.sort_unstable();
-        // A process in several threads' cgroups may be listed more than once: cgroup-v2.rst.
+        // A process with threads in several cgroups may be listed more than once: cgroup-v2.rst.
         pids.dedup();
         if pids.first() == Some(&0) {
             pids.remove(0);
-            let detail =
-                "holds processes of another PID namespace: run in the node's own (hostPID)";
+            let detail = "has processes of another PID namespace: run isobar with hostPID".into();
             let object = file.display().to_string();
-            gaps.note("namespace", Gap { object, why: GapReason::Denied, detail: detail.into() });
+            gaps.add_of("namespace", Gap { object, why: GapReason::Denied, detail });
         }
-        let read = |pid| match self.process(pid) {
-            Ok(process) => Some(process),
-            Err(error) => {
-                note(gaps, "process", &error);
-                None
-            }
-        };
+        let read = |pid| self.process(pid).inspect_err(|error| note(gaps, "process", error)).ok();
         pids.into_iter().filter_map(read).collect()
     }
 
     fn process(&self, pid: u32) -> Result<Process, ReadError> {
+        /// The kernel starts it second on every node.
+        const KTHREADD: u32 = 2;
         let dir = self.proc.join(pid.to_string());
-        let Status { name, cpus_allowed, memory, parent } = parsed(&dir.join("status"), status)?;
-        let oom_score_adj = parsed(&dir.join("oom_score_adj"), oom_score_adj)?;
-        // Started by the kernel itself, so its number is the same on every node.
-        let kthreadd = 2_u32;
+        let Status { name, cpus_allowed, memory, parent } = gap::read(&dir.join("status"), status)?;
+        let oom_score_adj = gap::read(&dir.join("oom_score_adj"), oom_score_adj)?;
         let is_kernel_thread =
-            memory.is_none() && (pid == kthreadd || parent == Some(kthreadd.into()));
+            memory.is_none() && (pid == KTHREADD || parent == Some(KTHREADD.into()));
         Ok(Process { pid, name, oom_score_adj, cpus_allowed, memory, is_kernel_thread })
     }
 }
 
-/// Notes what could not be read, but not what has gone.
+/// Adds a gap, unless the cgroup or process is gone.
 fn note(gaps: &mut Gaps, kind: &'static str, error: &ReadError) {
     let errno = match error {
         ReadError::Io { source, .. } => Errno::from_io_error(source),
@@ -137,7 +124,7 @@ fn note(gaps: &mut Gaps, kind: &'static str, error: &ReadError) {
     // A threaded cgroup has no list: its processes are in that of its domain.
     let is_routine = [Errno::NOENT, Errno::NODEV, Errno::SRCH, Errno::OPNOTSUPP];
     if !errno.is_some_and(|errno| is_routine.contains(&errno)) {
-        gaps.note(kind, error.gap());
+        gaps.add_of(kind, error.gap());
     }
 }
 
@@ -154,34 +141,31 @@ fn children(dir: &Path, gaps: &mut Gaps) -> Result<Vec<String>, ReadError> {
             Ok(name) => names.push(name),
             Err(_) => {
                 let object = entry.path().display().to_string();
-                let detail = "its name is no text, so it and what lies below is left out".into();
-                gaps.note("name", Gap { object, why: GapReason::Unsupported, detail });
+                let detail = "its name is not UTF-8, so it and its descendants are left out".into();
+                gaps.add_of("name", Gap { object, why: GapReason::Unsupported, detail });
             }
         }
     }
     Ok(names)
 }
 
-fn parsed<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T, Torn>) -> Result<T, ReadError> {
-    let text = fs::read(path).map_err(|error| ReadError::io(path, error))?;
-    parse(&text).map_err(|torn| ReadError::torn(path, torn))
-}
-
-pub(super) fn pids(text: &[u8]) -> Result<Vec<u32>, Torn> {
-    let pid = |(n, line)| {
+/// `cgroup.procs`. A process of another PID namespace is listed as 0.
+pub(super) fn pids(text: &[u8]) -> impl Iterator<Item = Result<u32, Torn>> {
+    lines(text).map(|line| {
+        let (n, line) = line?;
         let pid = number(line).and_then(|pid| u32::try_from(pid).ok());
-        pid.ok_or_else(|| Torn::new(n, "the number of a process", line))
-    };
-    lines(text).map(|line| line.and_then(pid)).collect()
+        pid.ok_or_else(|| Torn::new(n, "a pid", line))
+    })
 }
 
+/// `/proc/PID/oom_score_adj`.
 pub(super) fn oom_score_adj(text: &[u8]) -> Result<i32, Torn> {
     let line = only_line(text)?;
     let number = str::from_utf8(line).ok().and_then(|line| line.parse().ok());
     number.ok_or_else(|| Torn::new(1, "a number, perhaps negative", line))
 }
 
-/// What of `/proc/PID/status` is used.
+/// The fields of `/proc/PID/status` that are used.
 #[derive(Debug)]
 pub(super) struct Status {
     name: String,
@@ -190,6 +174,7 @@ pub(super) struct Status {
     parent: Option<u64>,
 }
 
+/// `/proc/PID/status`.
 pub(super) fn status(text: &[u8]) -> Result<Status, Torn> {
     let (mut name, mut cpus, mut last) = (None, None, 1);
     let (mut memory, mut parent) = (None, None);

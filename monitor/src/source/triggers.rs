@@ -1,6 +1,6 @@
-//! PSI triggers: the kernel says when work has begun to wait for memory, between two ticks.
-//! In: the cgroup tree of each tick, and who may be to blame. Out: one descriptor that becomes
-//! readable when any of them fires.
+//! PSI triggers: the kernel reports a memory stall between two ticks.
+//! In: the cgroup tree of each tick, and the suspected aggressors. Out: one descriptor that becomes
+//! readable when any trigger fires.
 //! Source: Documentation/accounting/psi.rst; `psi_trigger_create`, kernel/sched/psi.c, Linux 5.2+.
 
 use std::collections::BTreeMap;
@@ -19,49 +19,45 @@ use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::units::Nanos;
 
-/// Each group with a trigger costs a kernel thread of real-time priority that looks ten times in a
-/// window for as long as work waits there.
-const MOST: usize = 16;
-/// Half a second is the shortest window that Linux 6.1 takes, and the kernel looks every tenth of
-/// it: 50 ms of stall are told after 50 to 100 ms. Less stall than a tenth of the time is no
-/// emergency, and the next tick sees it anyhow. The zero at the end is needed: `psi_write` takes
-/// the last byte for it.
-const ASKED: &[u8] = b"some 50000 500000\0";
-/// Somebody stays suspected for so long: opening and closing triggers wakes kernel threads.
+/// Each cgroup with a trigger costs a kernel thread of real-time priority, which wakes ten times
+/// per window while tasks stall there.
+const MAX_TRIGGERS: usize = 16;
+/// 50 ms of stall within half a second, the shortest window that Linux 6.1 takes. The kernel checks
+/// every tenth of a window, so the trigger fires 50 to 100 ms after the stall began. A stall below
+/// a tenth of the time is no emergency: the next tick sees it. `psi_write` overwrites the last
+/// byte, hence the zero.
+const TRIGGER: &[u8] = b"some 50000 500000\0";
+/// How long a cgroup stays suspected: opening and closing triggers wakes kernel threads.
 const SUSPECTED: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// What failed is tried again after so long.
-const AGAIN: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// When a trigger that failed is tried again.
+const RETRY_AFTER: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// All triggers of this node, and what they are joined in.
+/// All triggers of this node.
 #[derive(Debug)]
 pub struct Triggers {
     proc: PathBuf,
     cgroup_root: PathBuf,
-    joined: OwnedFd,
-    /// By cgroup, so that another cgroup of the same name gets one of its own.
+    epoll: OwnedFd,
+    /// By id, so that a new cgroup of the same name gets its own trigger.
     open: BTreeMap<CgroupId, File>,
-    failed: BTreeMap<CgroupId, Failed>,
+    /// When each is tried again, and why it failed.
+    failed: BTreeMap<CgroupId, (Nanos, String)>,
+    /// When each cgroup was last suspected.
     suspects: BTreeMap<CgroupId, Nanos>,
-    /// Why there can be none at all, if so.
+    /// Why this process can have no triggers at all.
     refused: Option<String>,
 }
 
-#[derive(Debug)]
-struct Failed {
-    again_at: Nanos,
-    why: String,
-}
-
 impl Triggers {
-    /// None are open before the first [`Triggers::follow`].
+    /// Opens no trigger before the first [`Triggers::follow`].
     ///
     /// # Errors
-    /// If this process may have no more descriptors.
+    /// If this process may open no more descriptors.
     pub fn new(proc: &Path, cgroup_root: &Path) -> io::Result<Self> {
         Ok(Self {
             proc: proc.into(),
             cgroup_root: cgroup_root.into(),
-            joined: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             open: BTreeMap::new(),
             failed: BTreeMap::new(),
             suspects: BTreeMap::new(),
@@ -69,27 +65,27 @@ impl Triggers {
         })
     }
 
-    /// Becomes readable when one of them fires, also of those that are opened later.
+    /// A descriptor that becomes readable when any trigger fires, also one opened later.
     ///
     /// # Errors
-    /// If this process may have no more descriptors.
+    /// If this process may open no more descriptors.
     pub fn alarm(&self) -> io::Result<OwnedFd> {
-        self.joined.try_clone()
+        self.epoll.try_clone()
     }
 
-    /// Watches these cgroups, too, as far as there is room.
+    /// Watches these cgroups too, as far as there is room.
     pub fn suspect(&mut self, suspects: impl IntoIterator<Item = CgroupId>, now: Nanos) {
         self.suspects.extend(suspects.into_iter().map(|id| (id, now)));
     }
 
-    /// Opens what has come, closes what has gone: the node, the cgroup of all pods, the slices of
-    /// the classes, then suspects.
+    /// Opens and closes triggers so that they match the tree: first the root, the pods' cgroup and
+    /// the QoS slices, then suspects.
     pub fn follow(&mut self, sample: &Sample) {
         let now = sample.at.boot;
-        self.drop_ended();
+        self.close_ended();
         let tree = &sample.cgroups;
         self.suspects.retain(|id, at| tree.contains_key(id) && now.since(*at) < SUSPECTED);
-        self.failed.retain(|id, failed| tree.contains_key(id) && now < failed.again_at);
+        self.failed.retain(|id, (retry_at, _)| tree.contains_key(id) && now < *retry_at);
         let wanted = self.wanted(sample);
         self.open.retain(|id, _| wanted.contains(id));
         for id in wanted {
@@ -97,12 +93,12 @@ impl Triggers {
                 return;
             }
             if !self.open.contains_key(&id) && !self.failed.contains_key(&id) {
-                self.arm(id, &tree[&id].path.0, now);
+                self.open(id, &tree[&id].path.0, now);
             }
         }
     }
 
-    /// Those that stand and will be kept before those that would be new.
+    /// Suspects with a trigger come before suspects without one.
     fn wanted(&self, sample: &Sample) -> Vec<CgroupId> {
         let at = |is: fn(&Place) -> bool| {
             let all = sample.cgroups.iter();
@@ -110,79 +106,74 @@ impl Triggers {
         };
         let node = at(|place| matches!(place, Place::Node));
         let pods = at(|place| matches!(place, Place::Kubepods | Place::Qos { .. }));
-        let mut wanted: Vec<CgroupId> = node.chain(pods).take(MOST).collect();
+        let mut wanted: Vec<CgroupId> = node.chain(pods).take(MAX_TRIGGERS).collect();
         let (old, new): (Vec<CgroupId>, _) =
             self.suspects.keys().partition(|id| self.open.contains_key(id));
         for id in old.into_iter().chain(new) {
-            if wanted.len() < MOST && !wanted.contains(&id) {
+            if wanted.len() < MAX_TRIGGERS && !wanted.contains(&id) {
                 wanted.push(id);
             }
         }
         wanted
     }
 
-    fn arm(&mut self, id: CgroupId, path: &str, now: Nanos) {
+    fn open(&mut self, id: CgroupId, path: &str, now: Nanos) {
         let file = match path {
             "/" => self.proc.join("pressure/memory"),
             path => self.cgroup_root.join(path.trim_start_matches('/')).join("memory.pressure"),
         };
-        match self.arm_file(id, &file) {
-            Ok(trigger) => drop(self.open.insert(id, trigger)),
-            Err(error) => {
-                let why = format!("{}: {error}", file.display());
-                // Without CAP_SYS_RESOURCE a window must be of whole two seconds, and comes no
-                // sooner than the tick; Linux before 6.5 refuses the file.
-                let is_denied = matches!(
-                    error.kind(),
-                    io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
-                );
-                if is_denied {
-                    self.refused = Some(why);
-                } else {
-                    self.failed.insert(id, Failed { again_at: now.plus(AGAIN), why });
-                }
+        let error = match self.write(id, &file) {
+            Ok(trigger) => return drop(self.open.insert(id, trigger)),
+            Err(error) => error,
+        };
+        let reason = format!("{}: {error}", file.display());
+        match error.kind() {
+            // Without CAP_SYS_RESOURCE a window must be a multiple of two seconds, which is no
+            // sooner than the tick; Linux before 6.5 refuses to open the file.
+            io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => {
+                self.refused = Some(reason);
             }
+            _ => drop(self.failed.insert(id, (now.plus(RETRY_AFTER), reason))),
         }
     }
 
-    fn arm_file(&self, id: CgroupId, file: &Path) -> io::Result<File> {
+    fn write(&self, id: CgroupId, file: &Path) -> io::Result<File> {
         let nonblock = OFlags::NONBLOCK.bits().cast_signed();
         let mut trigger =
             OpenOptions::new().read(true).write(true).custom_flags(nonblock).open(file)?;
-        trigger.write_all(ASKED)?;
+        trigger.write_all(TRIGGER)?;
         let data = epoll::EventData::new_u64(id.0);
-        epoll::add(&self.joined, &trigger, data, epoll::EventFlags::PRI)?;
+        epoll::add(&self.epoll, &trigger, data, epoll::EventFlags::PRI)?;
         Ok(trigger)
     }
 
-    /// Closes those whose cgroup is gone, or whose pressure was switched off: they would fire for
-    /// ever. What fired says nothing else: this tick is there already.
-    fn drop_ended(&mut self) {
-        let mut events = Vec::with_capacity(MOST);
+    /// Clears the alarm. Closes triggers whose cgroup was removed or whose pressure was switched
+    /// off: they would fire for ever.
+    fn close_ended(&mut self) {
+        let mut events = Vec::with_capacity(MAX_TRIGGERS);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let room = rustix::buffer::spare_capacity(&mut events);
-        if epoll::wait(&self.joined, room, Some(&now)).is_err() {
+        if epoll::wait(&self.epoll, room, Some(&now)).is_err() {
             return;
         }
-        for event in events {
-            let epoll::Event { flags, data } = event;
+        for epoll::Event { flags, data } in events {
             if flags.contains(epoll::EventFlags::ERR) {
                 self.open.remove(&CgroupId(data.u64()));
             }
         }
     }
 
-    /// How many there are, or why there are none.
+    /// How many triggers are open, or why none is.
     #[must_use]
     pub fn capability(&self) -> Capability {
         let name = "pressure triggers".into();
-        let failed = self.failed.values().next().map(|failed| failed.why.clone());
-        if let Some(why) = self.refused.clone().or(failed.filter(|_| self.open.is_empty())) {
+        let failed = self.failed.values().next().map(|(_, reason)| reason.clone());
+        if let Some(reason) = self.refused.clone().or(failed.filter(|_| self.open.is_empty())) {
             let remedy = self.refused.as_ref().map(|_| "run with CAP_SYS_RESOURCE".to_owned());
-            let detail = format!("ticks come once a second, however memory stalls: {why}");
+            let detail = format!("memory stalls are noticed only once a second: {reason}");
             return Capability { name, state: CapabilityState::Absent, detail, remedy };
         }
-        let detail = format!("on memory, {} of {MOST}", self.open.len());
+        let detail = format!("on memory, {} of {MAX_TRIGGERS}", self.open.len());
         Capability { name, state: CapabilityState::Attached, detail, remedy: None }
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
 
 fn of_one(rig: &Rig, n: usize) -> Result<Size> {
     let tree = Tree::grow(rig, n)?;
-    let mut agent = rig.agent("all")?;
+    let mut agent = rig.agent()?;
     // Past its metering, and past the first turns of what is read every ten ticks.
     rig.pause(Duration::from_secs(6))?;
     let pid = agent.pid();

@@ -25,16 +25,18 @@ const METERED: u64 = 5;
 /// What every measurement needs.
 pub(super) struct Rig {
     isobar: PathBuf,
+    /// The kernel side, as the agent carries it.
+    pub(super) object: PathBuf,
     mount: PathBuf,
     told: Told,
     pub(super) progress: Progress,
 }
 
 impl Rig {
-    pub(super) fn new(isobar: PathBuf, expected: f64) -> Result<Self> {
+    pub(super) fn new(isobar: PathBuf, object: PathBuf, expected: f64) -> Result<Self> {
         let mount = v2::mount()?;
         tidy(&mount)?;
-        Ok(Self { isobar, mount, told: Told::listen()?, progress: Progress::new(expected) })
+        Ok(Self { isobar, object, mount, told: Told::listen()?, progress: Progress::new(expected) })
     }
 
     /// Makes a cgroup of ours; `part` tells it from the others.
@@ -44,13 +46,13 @@ impl Rig {
     }
 
     /// The agent, ready, on a port of its own.
-    pub(super) fn agent(&self, probes: &str) -> Result<Agent> {
+    pub(super) fn agent(&self) -> Result<Agent> {
         let mut isobar = Command::new(&self.isobar);
         // What it costs is measured here, so it is not to be left off for that.
         isobar.args(["run", "--probe-budget", "100"]).env("ISOBAR_LOG", "error");
         // Taken again at once by the agent; nobody else is after it.
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        Agent::start(isobar, probes, &free.to_string(), self.group("agent")?)
+        Agent::start(isobar, "all", &free.to_string(), self.group("agent")?)
     }
 
     /// Waits until the agent has metered its programs, and returns what it says then.

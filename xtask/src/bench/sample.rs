@@ -69,7 +69,7 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     for n in SIZES {
         rig.progress.step(&format!("sample: {n} cgroups"), for_one(n));
         let _tree = Tree::grow(rig, n)?;
-        let mut agent = rig.agent("all")?;
+        let mut agent = rig.agent()?;
         let metered = programs(rig, &mut agent)?;
         if idle.is_empty() {
             idle = metered;
@@ -78,7 +78,7 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     }
     rig.progress.step("sample: a busy moment", FOR_BUSY);
     let load = Load::start(rig)?;
-    let busy = programs(rig, &mut rig.agent("all")?)?;
+    let busy = programs(rig, &mut rig.agent()?)?;
     drop(load);
     let us_per_cgroup = match (ticks.first(), ticks.last()) {
         (Some(small), Some(large)) if large.n_seen > small.n_seen => {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::empty::Empty;
 use super::rig::Rig;
 use super::tool::Tool;
 use crate::demo;
@@ -61,14 +62,17 @@ impl Observer {
     }
 
     fn attach(self, rig: &Rig) -> Result<Attached> {
-        let probes = match self {
-            Self::Nothing => return Ok(Attached::Nothing),
-            Self::Runqlat => return Tool::runqlat().map(Attached::Tool),
-            Self::Bpftrace => return Tool::bpftrace().map(Attached::Tool),
-            Self::Empty => "empty",
-            Self::Isobar => "all",
-        };
-        let mut agent = rig.agent(probes)?;
+        match self {
+            Self::Nothing => Ok(Attached::Nothing),
+            Self::Empty => Empty::attach(&rig.object).map(Attached::Empty),
+            Self::Isobar => Self::agent(rig),
+            Self::Runqlat => Tool::runqlat().map(Attached::Tool),
+            Self::Bpftrace => Tool::bpftrace().map(Attached::Tool),
+        }
+    }
+
+    fn agent(rig: &Rig) -> Result<Attached> {
+        let mut agent = rig.agent()?;
         let snapshot = rig.metered(&mut agent)?;
         let programs = snapshot["capabilities"].as_array().cloned().unwrap_or_default();
         // The programs are named by what they hook.
@@ -79,13 +83,17 @@ impl Observer {
         if !attached {
             bail!("isobar did not attach to context switches");
         }
-        Ok(Attached::Agent { _ends_with_this: agent })
+        Ok(Attached::Agent(agent))
     }
 }
 
+/// What is attached, until this value goes.
 enum Attached {
     Nothing,
-    Agent { _ends_with_this: Agent },
+    #[expect(dead_code, reason = "held for its end")]
+    Empty(Empty),
+    #[expect(dead_code, reason = "held for its end")]
+    Agent(Agent),
     Tool(Tool),
 }
 

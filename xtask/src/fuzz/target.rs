@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::corpus::{self, Kept};
+use super::corpus::{self, Corpus, Kept};
 use crate::shell::{quietly, root, spelled, step};
 
 /// A parser that needs longer for a few kilobytes does more than it should.
@@ -22,8 +22,9 @@ pub(super) struct Target {
     program: PathBuf,
     /// All inputs that went another way than those before.
     corpus: PathBuf,
-    /// The few of them that are in the repository.
-    kept: PathBuf,
+    /// The few of them that are in the repository, and where they are unpacked to.
+    kept: Corpus,
+    unpacked: PathBuf,
     artifacts: PathBuf,
     log: PathBuf,
 }
@@ -44,7 +45,8 @@ impl Target {
             name: name.into(),
             program: fuzz.join(triple).join("release").join(name),
             corpus: fuzz.join("corpus").join(name),
-            kept: root().join("tests/data/fuzz").join(name),
+            kept: Corpus::of(name),
+            unpacked: fuzz.join("kept").join(name),
             artifacts: fuzz.join("artifacts").join(name),
             log: fuzz.join(format!("{name}.log")),
         }
@@ -65,9 +67,10 @@ impl Target {
 
     /// Runs for that long, or until something fails.
     pub(super) fn feed(&self, minutes: u32) -> Result<Seen> {
-        for dir in [&self.corpus, &self.kept, &self.artifacts] {
+        for dir in [&self.corpus, &self.artifacts] {
             fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         }
+        self.kept.unpack(&self.unpacked)?;
         let mut fuzzer = self.fuzzer();
         match minutes {
             0 => fuzzer.arg("-runs=0"),
@@ -75,7 +78,7 @@ impl Target {
         };
         fuzzer.arg("-print_final_stats=1").arg(slowest());
         fuzzer.arg(format!("-artifact_prefix={}/", self.artifacts.display()));
-        fuzzer.args([&self.corpus, &self.kept]);
+        fuzzer.args([&self.corpus, &self.unpacked]);
         let log = File::create(&self.log)?;
         fuzzer.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let failed = step(&format!("{} for {minutes} min", self.name), || {
@@ -91,19 +94,16 @@ impl Target {
     /// Puts into the repository what covers most with least.
     pub(super) fn keep(&self) -> Result<Kept> {
         let covering = self.corpus.with_file_name(format!("{}.covering", self.name));
-        if covering.exists() {
-            fs::remove_dir_all(&covering)?;
-        }
-        corpus::copy_named(&self.kept, &covering)?;
+        self.kept.copy_named(&covering)?;
         let mut merge = self.fuzzer();
         // By edges alone: how often each is taken would ask for ten times as many inputs.
         merge.args(["-set_cover_merge=1", "-use_counters=0"]).args([
             &covering,
             &self.corpus,
-            &self.kept,
+            &self.unpacked,
         ]);
         quietly(&mut merge).with_context(|| format!("{} cannot be minimised", self.name))?;
-        corpus::replace_found(&self.kept, &covering)
+        self.kept.replace_found(&covering)
     }
 
     /// Inputs that made the parser fail.

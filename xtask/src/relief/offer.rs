@@ -194,8 +194,10 @@ mod tests {
             json!({
                 "tick": tick, "at": { "boot": second * 1_000_000_000 }, "interval": 1_000_000_000u64,
                 "decision": {
-                    "conditions": [{ "type": "MemoryPressure", "status": status }],
-                    "actions": [{ "id": 7, "step": "killContainers", "target": { "name": "hog" }, "isEnforced": true }],
+                    "assessment": { "conditions": [{ "type": "MemoryPressure", "status": status }] },
+                    "relief": { "actions": [
+                        { "id": 7, "step": "killContainers", "target": { "name": "hog" }, "isEnforced": true },
+                    ] },
                 },
                 "capabilities": [
                     { "name": "exit", "state": "attached", "detail": "tidying up" },

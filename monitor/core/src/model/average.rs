@@ -1,56 +1,52 @@
 //! Averages over ten seconds, a minute and five minutes from totals, by the kernel's own maths.
-//! In: readings of a total that grows no faster than time. Out: three percentages, as a pressure
-//! file prints them.
-//!
-//! Sources: `update_averages`, `calc_avgs`, `psi_show`, kernel/sched/psi.c; `calc_load`, `LOAD_INT`,
-//! `LOAD_FRAC`, include/linux/sched/loadavg.h; `fixed_power_int`, kernel/sched/loadavg.c.
+//! In: readings of a stall total. Out: three percentages, as in a pressure file.
+//! Sources: `update_averages`, `calc_avgs`, `psi_show`, kernel/sched/psi.c; `calc_load`,
+//! `LOAD_INT`, `LOAD_FRAC`, include/linux/sched/loadavg.h; `fixed_power_int`,
+//! kernel/sched/loadavg.c.
 
 use serde::{Deserialize, Serialize};
 
-use super::units::{Nanos, Percent};
+use super::units::{Nanos, Percent, scale};
 
-/// How often an average moves: the kernel's `PSI_FREQ`, two seconds and one tick.
+/// How often an average is updated: the kernel's `PSI_FREQ`, two seconds and one jiffy.
 ///
-/// User space cannot ask for the tick (`CONFIG_HZ`), so it is 4 ms here, that of HZ=250. With 100
-/// or 1000 instead, the period would differ by 0.3 % or less, and an average by a tenth of a point
-/// while it moves. There must be a tick: readings come once a second, and with two seconds sharp
-/// the jitter of a timer would decide each time whether the second or the third of them ends the
-/// period.
+/// User space cannot read `CONFIG_HZ`, so the jiffy is 4 ms, that of HZ=250. With HZ=100 or 1000
+/// the period differs by at most 0.3 %, and an average by a tenth of a point while it moves. The
+/// jiffy is necessary: readings come once a second, and with exactly two seconds the jitter of a
+/// timer would decide whether the second or the third reading ends the period.
 pub const PERIOD: Nanos = Nanos(2_004_000_000);
 
-/// Decay per period in 11-bit fixed point, `1/exp(2s/10s)`, over a minute and over five:
-/// `EXP_10s`, `EXP_60s`, `EXP_300s`.
+/// Decay per period over ten seconds, a minute and five, in 11-bit fixed point: `EXP_10s`,
+/// `EXP_60s`, `EXP_300s`.
 const DECAYS: [u64; 3] = [1677, 1981, 2034];
 
 const SHIFT: u32 = 11;
 const ONE: u64 = 1 << SHIFT;
 
-/// Longest gap that is gone through period by period. What an average held before it weighs a
-/// thousandth after it.
+/// The most periods that are computed one by one. After so many an old average has decayed to a
+/// thousandth.
 const LONGEST_GAP: u64 = 1_000;
 
-/// A total and the moment at which it was read.
+/// A cumulative total and the time at which it was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reading {
-    /// When, on any clock that does not jump.
+    /// A monotonic clock.
     pub at: Nanos,
-    /// What was read.
+    /// Stall time so far.
     pub total: Nanos,
 }
 
 impl Reading {
-    /// The total at `moment`, on the straight line to a `later` reading; neither before nor
-    /// beyond the two.
+    /// The total at `moment`, interpolated between this reading and a `later` one.
     #[must_use]
     pub fn on_the_way_to(self, later: Self, moment: Nanos) -> Nanos {
         let (length, done) = (later.at.since(self.at), moment.since(self.at));
         if done >= length {
             return later.total;
         }
-        let grown = u128::from(later.total.since(self.total).0);
-        let part = grown * u128::from(done.0) / u128::from(length.0);
-        self.total.plus(Nanos(u64::try_from(part).expect("a part of what was a u64")))
+        let grown = later.total.since(self.total);
+        self.total.plus(Nanos(scale(grown.0, done.0, length.0)))
     }
 }
 
@@ -69,20 +65,19 @@ pub struct Average {
 }
 
 impl Average {
-    /// Starts from nothing: `total` is what had been there before.
+    /// Averages start at 0; `total` is the counter at `now`.
     #[must_use]
     pub fn new(now: Nanos, total: Nanos) -> Self {
         Self { next_update: now.plus(PERIOD), last_update: now, counted: total, loads: [0; 3] }
     }
 
-    /// Takes one reading; nothing moves before the period is over. `update_averages`.
+    /// Adds a reading: `update_averages`. Nothing changes before the period is over.
     ///
-    /// Periods in which nobody read are filled with zeros, and what exceeds the last period is
-    /// carried into the next: both as the kernel does, whose periods go by unread only while
-    /// nothing happens. A reader that was merely late wants [`Average::catch_up`].
+    /// Missed periods count as 0 and the excess is carried into the next period. In the kernel a
+    /// period is only missed when nothing happens; a reader that was late must use
+    /// [`Average::catch_up`].
     ///
-    /// A clock that stands still or runs backwards moves nothing. A total that runs backwards
-    /// counts as nothing and is the new start.
+    /// A clock that does not advance changes nothing. A total that decreases is a new start.
     pub fn update(&mut self, now: Nanos, total: Nanos) {
         if now < self.next_update {
             return;
@@ -105,12 +100,10 @@ impl Average {
         }
     }
 
-    /// Takes a reading that may come periods late: the total is taken to have grown evenly since
-    /// the reading before.
+    /// Adds a reading that may be periods late, as if the total had grown evenly since `before`.
     ///
-    /// An agent that got no CPU for five seconds has missed two periods of what is likely the
-    /// worst contention of the day. Zeros there would show calm, and the carry-over would then
-    /// show contention for as long after it has passed.
+    /// An agent without CPU for five seconds missed two periods, probably of heavy contention. As
+    /// zeros they would show calm, and the carry-over would show contention after it has ended.
     pub fn catch_up(&mut self, before: Reading, now: Reading) {
         if now.at.since(self.next_update).0 / PERIOD.0 > LONGEST_GAP {
             let start = now.at.since(Nanos(LONGEST_GAP * PERIOD.0));
@@ -123,19 +116,16 @@ impl Average {
         self.update(now.at, now.total);
     }
 
-    /// Over ten seconds.
     #[must_use]
     pub fn avg10(&self) -> Percent {
         printed(self.loads[0])
     }
 
-    /// Over a minute.
     #[must_use]
     pub fn avg60(&self) -> Percent {
         printed(self.loads[1])
     }
 
-    /// Over five minutes.
     #[must_use]
     pub fn avg300(&self) -> Percent {
         printed(self.loads[2])

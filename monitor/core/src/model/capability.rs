@@ -1,37 +1,34 @@
-//! What the agent can see on this node, piece by piece, and what to do about what it cannot.
+//! What the agent can and cannot see on this node, and how to mend it.
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that the agent would like to have: a program, a pressure file, a controller.
+/// One thing that the agent needs to see the node: a program, a pressure file, a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Capability {
-    /// What an operator would look for: `sched_switch`, `/proc/pressure/irq`, `memory controller`.
+    /// The name to look for: `sched_switch`, `/proc/pressure/irq`, `memory controller`.
     pub name: String,
-    /// Whether it is there.
     pub state: CapabilityState,
-    /// How it is there, or why not. May be empty.
+    /// How it works, or why it does not. May be empty.
     pub detail: String,
-    /// What to do to have it; `None` where nothing needs doing or nothing can be done.
+    /// What the operator can do to enable it; `None` if nothing is needed or possible.
     pub remedy: Option<String>,
 }
 
-/// Whether a capability is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CapabilityState {
-    /// It works, and was seen to work.
+    /// It works, and a self-test saw it work.
     Attached,
-    /// It loaded, but saw nothing of work that it should have seen. What it says is not used.
+    /// It loaded, but missed known work of the agent. Its readings are not used.
     Blind,
-    /// This node does not offer it, or refused it.
+    /// This node does not offer it or refused it.
     Absent,
-    /// It was switched off, by an option or to stay within the agent's budget.
+    /// Switched off by an option, or to stay within the agent's budget.
     Off,
 }
 
 impl CapabilityState {
-    /// The word that people read and the API carries.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

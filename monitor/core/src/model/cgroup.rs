@@ -1,6 +1,6 @@
-//! One cgroup v2 directory: who it is, and what its files said.
-//! Every reading is optional: a controller may be off, a file missing, a cgroup gone in mid-read.
-//! The sample's gaps say which and why.
+//! One cgroup v2 directory and the content of its files.
+//! Every reading is optional: the controller may be off, the file missing, or the cgroup removed
+//! while it is read. The sample's gaps tell which and why.
 
 use std::fmt;
 
@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::psi::Pressures;
 use super::units::{Bytes, Micros};
 
-/// The inode number of the cgroup's directory, which is the kernel's own cgroup id.
-/// Never used twice within a hierarchy while the system runs.
+/// The kernel's cgroup id: the inode number of the directory. Never reused until reboot.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -23,7 +22,6 @@ pub struct CgroupId(pub u64);
 pub struct CgroupPath(pub String);
 
 impl CgroupPath {
-    /// The root of the hierarchy.
     #[must_use]
     pub fn root() -> Self {
         Self("/".into())
@@ -35,13 +33,19 @@ impl CgroupPath {
         if self.is_root() { Self(format!("/{name}")) } else { Self(format!("{}/{name}", self.0)) }
     }
 
-    /// True for `/`.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0 == "/"
     }
 
-    /// The names of the directories from the root down; none for the root.
+    /// Whether it is `above` or lies below it.
+    #[must_use]
+    pub fn is_within(&self, above: &Self) -> bool {
+        let mut names = self.segments();
+        above.segments().all(|name| names.next() == Some(name))
+    }
+
+    /// Directory names from the root down; empty for the root.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|s| !s.is_empty())
     }
@@ -57,7 +61,6 @@ impl fmt::Display for CgroupPath {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Limit {
-    /// No limit.
     Max,
     /// The limit, in the file's own unit.
     At(u64),
@@ -72,44 +75,37 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What one cgroup's files said.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Cgroup {
-    /// Where it is.
     pub path: CgroupPath,
-    /// The cgroup above it; `None` for the root.
+    /// `None` for the root.
     pub parent: Option<CgroupId>,
-    /// The `*.pressure` files.
     pub pressure: Pressures,
     /// `cpu.*`; `usage` is there even without the controller.
     pub cpu: CpuFiles,
-    /// `memory.*`.
     pub memory: MemoryFiles,
-    /// `pids.current`.
     pub pids_current: Option<u64>,
-    /// `pids.max`.
     pub pids_max: Option<Limit>,
     /// `io.stat`, summed over devices.
     pub io: Option<IoStat>,
     /// Processes listed in `cgroup.procs`, this cgroup alone.
     pub n_procs: Option<u64>,
-    /// What its owner says of it by an extended attribute; `None` if nothing.
+    /// From the directory's extended attributes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference: Option<Preference>,
 }
 
-/// What the extended attributes of a cgroup's directory say about killing it.
-///
-/// Source: systemd.resource-control(5), `ManagedOOMPreference=`, has the latter two; oomd all three.
+/// Extended attributes of the cgroup's directory.
+/// Sources: oomd; systemd.resource-control(5), `ManagedOOMPreference=`, knows avoid and omit only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Preference {
-    /// `user.oomd_prefer`: before all others.
+    /// `user.oomd_prefer`: evict first.
     Prefer,
-    /// `user.oomd_avoid`: only if nobody else is left.
+    /// `user.oomd_avoid`: evict last.
     Avoid,
-    /// `user.oomd_omit`: never.
+    /// `user.oomd_omit`: never evict.
     Omit,
 }
 
@@ -133,21 +129,14 @@ pub struct CpuFiles {
     pub weight: Option<u64>,
 }
 
-/// `memory.*`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MemoryFiles {
-    /// `memory.current`.
     pub current: Option<Bytes>,
-    /// `memory.swap.current`.
     pub swap_current: Option<Bytes>,
-    /// `memory.max`.
     pub max: Option<Limit>,
-    /// `memory.high`.
     pub high: Option<Limit>,
-    /// `memory.low`.
     pub low: Option<Limit>,
-    /// `memory.min`.
     pub min: Option<Limit>,
     /// `memory.events`: the subtree's counts.
     pub events: Option<MemoryEvents>,
@@ -159,13 +148,12 @@ pub struct MemoryFiles {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MemoryEvents {
-    /// Reclaimed although below `memory.low`.
+    /// Reclaim although usage was below `memory.low`.
     pub low: u64,
-    /// Throttled at `memory.high`.
+    /// Throttled above `memory.high`.
     pub high: u64,
-    /// Reached `memory.max`.
+    /// Usage reached `memory.max`.
     pub max: u64,
-    /// The OOM killer was about to be called.
     pub oom: u64,
     /// Processes killed by the OOM killer.
     pub oom_kill: u64,
@@ -177,7 +165,7 @@ pub struct MemoryEvents {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MemoryStat {
-    /// Anonymous memory.
+    /// Anonymous pages.
     pub anon: Bytes,
     /// Page cache, with tmpfs.
     pub file: Bytes,
@@ -185,27 +173,22 @@ pub struct MemoryStat {
     pub kernel: Bytes,
     /// tmpfs and shared memory.
     pub shmem: Bytes,
-    /// Anonymous, not lately used.
     pub inactive_anon: Bytes,
-    /// Anonymous, lately used.
+    /// Anonymous, recently used.
     pub active_anon: Bytes,
-    /// Page cache, not lately used.
+    /// Page cache, not recently used: reclaimed first.
     pub inactive_file: Bytes,
-    /// Page cache, lately used.
+    /// Page cache, recently used.
     pub active_file: Bytes,
-    /// Slab that can be given back.
+    /// Slab that the kernel can free.
     pub slab_reclaimable: Bytes,
-    /// Slab that cannot.
+    /// Slab that the kernel cannot free.
     pub slab_unreclaimable: Bytes,
-    /// Anonymous pages read back after eviction.
+    /// Anonymous pages read back after they were evicted, in pages.
     pub workingset_refault_anon: u64,
-    /// File pages read back after eviction.
     pub workingset_refault_file: u64,
-    /// Pages scanned by reclaim.
     pub pgscan: u64,
-    /// Pages reclaimed.
     pub pgsteal: u64,
-    /// Major faults.
     pub pgmajfault: u64,
 }
 
@@ -213,12 +196,8 @@ pub struct MemoryStat {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct IoStat {
-    /// Read from devices.
     pub read: Bytes,
-    /// Written to devices.
     pub written: Bytes,
-    /// Read requests.
     pub reads: u64,
-    /// Write requests.
     pub writes: u64,
 }

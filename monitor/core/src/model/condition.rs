@@ -1,60 +1,70 @@
-//! Node conditions: which there are, what they rest on, and what one tick made of each.
+//! KEP-4205's node conditions and what one tick found for each.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::sample::Moment;
+use super::units::Moment;
 use super::units::Percent;
 
-/// Whose waiting a condition is about.
+/// Whose waiting a condition measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ScopeName {
-    /// The whole node.
+    /// The whole node: the root cgroup.
     System,
-    /// Its pods.
     Kubepods,
 }
 
-/// What work waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resource {
-    /// A processor.
     Cpu,
-    /// Memory.
     Memory,
-    /// A disk: PSI's `io`.
+    /// PSI's `io`.
     Disk,
 }
 
-/// What a condition is judged on.
+/// The figure that a condition compares with its threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Measure {
-    /// Waits for a CPU that no quota explains; CPU alone.
+    /// CPU only: run-queue wait that no quota explains.
     Contention,
-    /// Memory stalls for which the node or its allocatable is to blame; memory alone.
+    /// Memory only: stalls caused by the node or the allocatable limit.
     Shortage,
-    /// PSI, line `some`.
+    /// PSI `some`.
     RawSome,
-    /// PSI, line `full`.
+    /// PSI `full`.
     RawFull,
 }
 
-/// Which condition.
+impl Measure {
+    /// The figure's name in messages.
+    #[must_use]
+    pub fn figure(self, resource: Resource) -> &'static str {
+        match (resource, self) {
+            (_, Self::Contention) => "contention",
+            (_, Self::Shortage) => "shortage",
+            (Resource::Cpu, Self::RawSome) => "PSI cpu some",
+            (Resource::Cpu, Self::RawFull) => "PSI cpu full",
+            (Resource::Memory, Self::RawSome) => "PSI memory some",
+            (Resource::Memory, Self::RawFull) => "PSI memory full",
+            (Resource::Disk, Self::RawSome) => "PSI io some",
+            (Resource::Disk, Self::RawFull) => "PSI io full",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionName {
-    /// Whose waiting.
     pub scope: ScopeName,
-    /// For what.
     pub resource: Resource,
 }
 
 impl ConditionName {
-    /// All six, in fixed order.
+    /// In fixed order.
     pub const ALL: [Self; 6] = [
         Self { scope: ScopeName::System, resource: Resource::Cpu },
         Self { scope: ScopeName::System, resource: Resource::Memory },
@@ -64,7 +74,7 @@ impl ConditionName {
         Self { scope: ScopeName::Kubepods, resource: Resource::Disk },
     ];
 
-    /// As KEP-4205 names it, without a prefix.
+    /// KEP-4205's name, without a prefix.
     #[must_use]
     pub fn name(self) -> &'static str {
         match (self.scope, self.resource) {
@@ -84,70 +94,62 @@ impl fmt::Display for ConditionName {
     }
 }
 
-/// A condition's status, in the API's words.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub enum Status {
-    /// It holds.
     True,
-    /// It does not.
     False,
-    /// It cannot be judged.
+    /// Not measured lately.
     #[default]
     Unknown,
 }
 
-/// What one tick made of a condition.
+/// What one tick found for a condition.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// The minute is below the threshold.
+    /// avg60 is below the threshold.
     Calm,
-    /// The minute is at the threshold and the condition does not hold: the ten seconds are not, or
-    /// not yet for long enough.
+    /// avg60 is at or above the threshold, but avg10 is not, or not yet for `raise_after`.
     High,
-    /// Both are at the threshold.
+    /// avg10 and avg60 are at or above the threshold.
     Contended,
-    /// The condition holds and the ten seconds have fallen below the threshold, or the minute has,
-    /// not yet for long enough.
+    /// The condition holds, but avg10 is below the threshold, or avg60 is, not yet for
+    /// `clear_after`.
     Easing,
-    /// The condition held, and the minute has fallen below the threshold.
+    /// The condition held, and avg60 fell below the threshold.
     Cleared,
     /// Not measured.
     #[default]
     Unknown,
 }
 
-/// One condition at one tick.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Which.
     #[serde(flatten)]
     pub name: ConditionName,
-    /// The type as it is published, prefix included.
+    /// The published type, prefix included.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds.
     pub status: Status,
-    /// What this tick made of it.
+    /// What this tick found.
     pub phase: Phase,
-    /// What it was judged on.
+    /// The figure that was compared.
     pub measure: Measure,
-    /// At or above which.
+    /// At or above it the figure is high.
     pub threshold: Percent,
-    /// Over ten seconds; `None` if not measured.
+    /// Both averages are `None` if not measured.
     pub avg10: Option<Percent>,
-    /// Over a minute.
     pub avg60: Option<Percent>,
-    /// Since when it has had its status.
+    /// When `status` last changed.
     pub since: Moment,
-    /// When it was last judged on a measurement.
+    /// When the condition was last measured.
     pub judged: Option<Moment>,
-    /// Why it was not measured at this tick; `None` if it was.
+    /// Why this tick has no measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What watching costs the node: the agent meters itself.
+//! What the agent itself costs the node.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,38 +8,35 @@ use super::units::{Bytes, MilliCpu, Nanos};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
-    /// CPU use of the agent's process; `None` until two readings were taken.
+    /// The agent's process; `None` before two readings.
     pub cpu: Option<MilliCpu>,
     /// Resident memory of the agent's process (`/proc/self/statm`, second field).
     pub resident: Option<Bytes>,
-    /// From the start of the last sample until it could be published.
+    /// From the start of the last sample until it was published.
     pub tick: Nanos,
-    /// From the start of the last sample until what follows from it was decided.
+    /// From the start of the last sample until the engine decided.
     #[serde(default)]
     pub decision: Nanos,
-    /// From the last decision to take a step until whoever acts began with it; `None` until there
-    /// was one.
+    /// From the last decision with a step until the actuator began the step; `None` before the
+    /// first.
     #[serde(default)]
     pub handover: Option<Nanos>,
-    /// The longest time from the start of one tick to the start of the next, since the agent
-    /// started: how long it was blind at worst.
+    /// Longest time between the starts of two ticks, since the agent started.
     #[serde(default)]
     pub longest_gap: Nanos,
-    /// Pages of the agent's own that had to be read from a disk, since it started
-    /// (`/proc/self/stat`, `majflt`); `None` if that is not known.
+    /// Major page faults of the agent since it started (`/proc/self/stat`, `majflt`).
     #[serde(default)]
     pub major_faults: Option<u64>,
-    /// The kernel side.
+    /// The eBPF programs and maps.
     pub kernel: KernelCost,
 }
 
-/// What the kernel side costs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KernelCost {
     /// Each program; empty where BPF statistics are off (`kernel.bpf_stats_enabled`).
     pub programs: Vec<ProgramCost>,
-    /// Memory of all maps; `None` where the kernel does not say.
+    /// All maps; `None` where the kernel does not report it.
     pub map_bytes: Option<Bytes>,
 }
 
@@ -47,12 +44,11 @@ pub struct KernelCost {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProgramCost {
-    /// The program's name.
     pub name: String,
-    /// Times it ran in the last interval.
+    /// In the last interval.
     pub runs: u64,
-    /// Time in it for each run, mean over the last interval.
+    /// Mean of the last interval.
     pub per_run: Nanos,
-    /// Time in it, over all CPUs, for each second of wall time.
+    /// Summed over CPUs, per second of wall time.
     pub per_second: Nanos,
 }

@@ -5,25 +5,22 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-/// A set of CPU numbers. Empty prints as the empty text.
+/// CPU numbers; the empty set prints as the empty text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuSet(pub BTreeSet<u32>);
 
-/// Why a text is no set of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CpuSetError {
-    /// A part is neither a number below 65536 nor two of them with a dash between.
+    /// Not a number below 65536, and not a range of two.
     #[error("{0:?} is no CPU number and no range of them, as 8 or 0-3")]
     Number(String),
-    /// A range runs backwards.
-    #[error("the range {0:?} runs backwards")]
+    /// The range's end is below its start.
+    #[error("the range {0:?} ends before it starts")]
     Backwards(String),
 }
 
-/// Larger numbers are refused: a kernel is built for at most 8192 CPUs (`NR_CPUS`), and a set takes
-/// memory for each of its members.
+/// Larger numbers are refused. Kernels support at most 8192 CPUs (`NR_CPUS`), and a set takes
+/// memory for each member.
 const TOO_LARGE: u32 = 1 << 16;
 
 impl FromStr for CpuSet {
@@ -43,7 +40,7 @@ impl FromStr for CpuSet {
             }
             ranges.push((first, last));
         }
-        // Each CPU once, however often a long text names them all.
+        // Merged, so that a text with many overlapping ranges inserts each CPU once.
         ranges.sort_unstable();
         let mut cpus = BTreeSet::new();
         let mut next = 0;
@@ -72,18 +69,6 @@ impl fmt::Display for CpuSet {
             comma = ",";
         }
         Ok(())
-    }
-}
-
-impl Serialize for CpuSet {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CpuSet {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
 

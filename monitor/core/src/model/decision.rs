@@ -7,9 +7,8 @@ mod ranking;
 
 use serde::{Deserialize, Serialize};
 
-use super::sample::{Moment, Sample};
 use super::threshold::{PressureSignal, PressureThreshold, Resource, Signal, Threshold};
-use super::units::Nanos;
+use super::units::{Moment, Nanos};
 
 pub use action::{
     Action, Effect, Hold, InForce, Outcome, OutcomeResult, Phase, Release, ReleaseReason, StepKind,
@@ -57,16 +56,6 @@ pub struct Relief {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
     pub events: Vec<Event>,
-}
-
-/// A sample and what was made of it: what is recorded.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Frame {
-    /// What was read.
-    pub sample: Sample,
-    /// What was decided.
-    pub decision: Decision,
 }
 
 /// The kubelet's own conditions.

@@ -1,37 +1,27 @@
-//! Lengths of time as Go writes them: `1m30s`, `500ms`, `1.5h`.
+//! Durations as Go writes them: `1m30s`, `500ms`, `1.5h`.
 //!
 //! Source: Go `time.ParseDuration` and `Duration.String`. One difference: a fraction of more than
-//! nine digits is exact and cut to whole nanoseconds, where Go goes by way of a float and may be
-//! one off.
+//! nine digits is exact and truncated, where Go computes in floats and may be off by a nanosecond.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
 use super::units::Nanos;
 
-/// A length of time that prints and parses as Go's. May be negative, as Go's may.
+/// A duration that parses and prints as Go's, in nanoseconds. May be negative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(pub i64);
 
-/// Why a text is no length of time; the texts are Go's.
+/// Go's error texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// No number where one must be, or out of range.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
     /// A number without a unit.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(String),
-    /// A unit that does not exist.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
-    UnknownUnit {
-        /// The unit.
-        unit: String,
-        /// The whole text.
-        text: String,
-    },
+    UnknownUnit { unit: String, text: String },
 }
 
 impl From<Nanos> for GoDuration {
@@ -41,7 +31,7 @@ impl From<Nanos> for GoDuration {
 }
 
 impl GoDuration {
-    /// As a length that cannot be negative; below 0 is 0.
+    /// Negative durations become 0.
     #[must_use]
     pub fn nanos(self) -> Nanos {
         Nanos(u64::try_from(self.0).unwrap_or(0))
@@ -74,14 +64,10 @@ impl FromStr for GoDuration {
         }
         let mut total = 0_i128;
         while !rest.is_empty() {
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            let (whole, after) = rest.split_at(end);
-            let (fraction, after) = match after.strip_prefix('.') {
-                Some(after) => {
-                    after.split_at(after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len()))
-                }
-                None => ("", after),
-            };
+            let (whole, after) = rest.split_at(digits(rest));
+            let after_point = after.strip_prefix('.');
+            let (fraction, after) =
+                after_point.map_or(("", after), |after| after.split_at(digits(after)));
             if whole.is_empty() && fraction.is_empty() {
                 return Err(invalid());
             }
@@ -90,13 +76,11 @@ impl FromStr for GoDuration {
             if unit.is_empty() {
                 return Err(DurationError::MissingUnit(text.into()));
             }
-            let known = UNITS.iter().find(|(name, _)| *name == unit);
-            let (_, scale) = known.ok_or_else(|| DurationError::UnknownUnit {
-                unit: unit.into(),
-                text: text.into(),
+            let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(|| {
+                DurationError::UnknownUnit { unit: unit.into(), text: text.into() }
             })?;
             total += nanos(whole, fraction, *scale).ok_or_else(invalid)?;
-            // Here, not at the end: a long enough text would outgrow any integer.
+            // Checked for each part: a long text would overflow any integer.
             if total > LARGEST {
                 return Err(invalid());
             }
@@ -107,12 +91,17 @@ impl FromStr for GoDuration {
     }
 }
 
-/// As large as the smallest duration is negative.
+/// How many digits `text` begins with.
+fn digits(text: &str) -> usize {
+    text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())
+}
+
+/// 2^63 ns, the absolute value of the smallest duration.
 const LARGEST: i128 = 1 << 63;
 
-/// `whole.fraction` times `scale`, cut to whole nanoseconds; `None` if `whole` is out of range.
+/// `whole.fraction` times `scale`, truncated to nanoseconds; `None` if `whole` is out of range.
 fn nanos(whole: &str, fraction: &str, scale: i64) -> Option<i128> {
-    // More digits than this are below a nanosecond of an hour.
+    // Further digits of an hour are below a nanosecond.
     const DIGITS: usize = 18;
     let number = |digits: &str| format!("0{digits}").parse::<u64>().ok().map(i128::from);
     let fraction = &fraction[..fraction.len().min(DIGITS)];
@@ -146,18 +135,6 @@ impl fmt::Display for GoDuration {
                 }
             }
         }
-    }
-}
-
-impl Serialize for GoDuration {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for GoDuration {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
 

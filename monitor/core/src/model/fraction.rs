@@ -1,82 +1,59 @@
-//! The one place where the kubelet needs a float: thresholds that are a share of the capacity.
+//! Thresholds as a share of the capacity: the one place where the kubelet's floats matter.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-// The kubelet keeps percent thresholds as float32 and multiplies in float64, so 5 % of 10Gi is
-// 536870920 bytes, not 536870912. To say what the kubelet will do, the same must be done here.
-/// A share of something, at most all of it, in the kubelet's own single precision.
+/// A share from 0 to 1 in float32, as the kubelet stores percent thresholds. It multiplies in
+/// float64, so 5 % of 10Gi is 536870920 bytes, not 536870912.
 ///
-/// Source: kubelet `pkg/kubelet/eviction/helpers.go`, `parsePercentage` and `GetThresholdQuantity`.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Fraction(f32);
+/// Source: kubelet `pkg/kubelet/eviction/helpers.go`, `parsePercentage` and
+/// `GetThresholdQuantity`.
+///
+/// Holds the float's bits: without a sign they compare as the float does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fraction(u32);
 
 impl Fraction {
-    /// `percent` as the kubelet reads it; `None` outside 0 to 100, and for what is no number.
+    /// `percent` in float32, as the kubelet has it; `None` outside 0 to 100.
     #[must_use]
     pub fn of_percent(percent: f32) -> Option<Self> {
         Self::checked(percent / 100.0)
     }
 
-    /// This share of `capacity`, cut to whole units. Above 2^53 the capacity itself is rounded, as
-    /// in Go.
+    /// This share of `capacity`, truncated. Above 2^53 the capacity is rounded first, as in Go.
     #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
-        // Never negative, and a float that is too large is cut to what a u64 holds.
-        (capacity as f64 * f64::from(self.0)) as u64
+        // The fraction is not negative, and the cast saturates.
+        (capacity as f64 * f64::from(self.float())) as u64
+    }
+
+    fn float(self) -> f32 {
+        f32::from_bits(self.0)
     }
 
     fn checked(fraction: f32) -> Option<Self> {
-        // There are two zeros, and only one of them is to be.
-        (0.0..=1.0).contains(&fraction).then_some(Self(fraction.abs()))
+        // `abs` turns -0.0 into 0.0.
+        (0.0..=1.0).contains(&fraction).then(|| Self(fraction.abs().to_bits()))
     }
 }
 
 /// As a percentage, `15%`: the shortest text that reads back as the same fraction.
 impl fmt::Display for Fraction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |digits| format!("{:.digits$}", f64::from(self.0) * 100.0);
+        let percent = |digits| format!("{:.digits$}", f64::from(self.float()) * 100.0);
         let is_same = |text: &String| text.parse().ok().and_then(Self::of_percent) == Some(*self);
         let shortest = (0..LONGEST).map(percent).find(is_same);
         write!(f, "{}%", shortest.unwrap_or_else(|| percent(LONGEST)))
     }
 }
 
-/// Digits behind the point, beyond which a percentage is no longer told exactly.
+/// Most decimals that are tried.
 const LONGEST: usize = 12;
-
-impl PartialEq for Fraction {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Fraction {}
-
-impl Ord for Fraction {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
-impl PartialOrd for Fraction {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Hash for Fraction {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.to_bits().hash(state);
-    }
-}
 
 impl Serialize for Fraction {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_f32(self.0)
+        to.serialize_f32(self.float())
     }
 }
 

@@ -1,58 +1,53 @@
-//! A limit of the node that is to be written, and what came of it.
+//! A limit that the agent writes, and the result.
 
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupPath;
 use super::settings::WrittenLimit;
 
-/// One file of one cgroup, and what is to stand in it.
+/// A value for one file of one cgroup.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitWrite {
-    /// Because of what.
     pub what: WrittenLimit,
-    /// Where.
     pub cgroup: CgroupPath,
-    /// The file: `memory.max`.
+    /// The file's name: `memory.max`.
     pub file: String,
-    /// As the kernel takes it, without a line end.
+    /// Without a line end.
     pub value: String,
 }
 
-/// How one limit stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitState {
-    /// What was to be written.
+    /// The configured value.
     pub write: LimitWrite,
-    /// What stood there before anything of ours did; `None` if nothing of ours does.
+    /// The value before the agent first wrote; `None` if the agent never wrote.
     pub before: Option<String>,
-    /// What stands there now; `None` if it cannot be read.
+    /// The current value; `None` if unreadable.
     pub live: Option<String>,
     /// How it went.
     pub result: LimitResult,
-    /// In words, where there is something to say.
+    /// What an operator should know; may be empty.
     pub detail: String,
 }
 
-/// How writing a limit went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LimitResult {
-    /// It stands as it should, and stood so before.
+    /// It had the configured value already.
     Kept,
-    /// It was written, and read back.
+    /// Written and read back.
     Written,
-    /// It would have been written; the agent only observes.
+    /// Not written, because the agent only observes.
     Observed,
-    /// Somebody else has written to it since it was ours; it was written again.
+    /// Another process changed it after the agent wrote it; written again.
     Drifted,
-    /// It was not written: the kernel refused it, or what runs there could not bear it.
+    /// Not written: the kernel refused, or the processes there would not survive the limit.
     Failed,
 }
 
 impl LimitResult {
-    /// As the API has it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! What a machine has, and the limits that were found on it: read once, for a person who asks.
-//! What could not be read is `None`, and the gaps say why.
+//! The machine's resources and the limits in force, read once for the command line.
+//! What could not be read is `None`; the gaps tell why.
 
 use std::collections::BTreeMap;
 
@@ -11,54 +11,49 @@ use super::sample::Gap;
 use super::topology::Topology;
 use super::units::{Bytes, Micros};
 
-/// What a machine has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// The online CPUs; none if they could not be read.
+    /// Online CPUs; empty if unreadable.
     pub cpus: Topology,
     /// `MemTotal`.
     pub memory: Option<Bytes>,
-    /// Memory in huge pages of each size.
+    /// Bytes reserved for huge pages, by page size.
     pub huge_pages: BTreeMap<Bytes, Bytes>,
-    /// The file system of the kubelet.
+    /// The file system of the kubelet's directory.
     pub nodefs: Option<Filesystem>,
-    /// That of images, where it is known.
+    /// The file system of images; `None` if unknown.
     pub imagefs: Option<Filesystem>,
     /// The smaller of `kernel.pid_max` and `kernel.threads-max`.
     pub max_threads: Option<u64>,
-    /// The size of a page: the kernel cuts `memory.max` to whole ones.
+    /// The page size: the kernel truncates `memory.max` to whole pages.
     pub page: Bytes,
-    /// What could not be read.
+    /// What could not be read, and why.
     pub gaps: Vec<Gap>,
 }
 
-/// The limits of one cgroup as they are now, and what it uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Found {
-    /// Where it is, or would be.
+    /// The cgroup, whether it exists or not.
     pub path: CgroupPath,
-    /// It is there.
     pub exists: bool,
-    /// `memory.max`.
     #[serde(serialize_with = "as_written")]
     pub memory_max: Option<Limit>,
-    /// `cpu.weight`.
     pub cpu_weight: Option<u64>,
-    /// `pids.max`.
     #[serde(serialize_with = "as_written")]
     pub pids_max: Option<Limit>,
-    /// `hugetlb.<size>.max` by the kernel's name of the size.
+    /// `hugetlb.<size>.max` by the kernel's name of the page size, such as `2MB`.
     #[serde(serialize_with = "all_as_written")]
     pub hugetlb_max: BTreeMap<String, Limit>,
-    /// `memory.current` less the page cache that was not lately used.
+    /// `memory.current` less `inactive_file`.
     pub working_set: Option<Bytes>,
     /// `cpu.stat`, `usage_usec`.
+    /// `usage_usec` of `cpu.stat`, cumulative.
     pub cpu_usage: Option<Micros>,
 }
 
 impl Found {
-    /// What one of the limit files says, by its name; `None` if there is no such file.
+    /// The value of a limit file by its name; `None` if the file does not exist.
     #[must_use]
     pub fn file(&self, name: &str) -> Option<Limit> {
         match name {
@@ -73,7 +68,7 @@ impl Found {
     }
 }
 
-/// A limit as its file has it: a number, or `"max"`.
+/// Serialised as in the file: a number, or `"max"`.
 struct Written(Limit);
 
 impl Serialize for Written {

@@ -1,4 +1,24 @@
-//! The nouns: what was read, what it means, in integers with units. No clock, no file, no socket.
+//! Types of what was read and what follows from it, as integers with units. No clock, file or
+//! socket.
+
+/// Types that JSON has as text: written by `Display`, read by `FromStr`.
+macro_rules! serde_as_text {
+    ($($type:ty),*) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+serde_as_text!(cpuset::CpuSet, duration::GoDuration, pattern::PathPattern, quantity::Quantity);
 
 pub mod average;
 pub mod capability;
@@ -26,5 +46,5 @@ pub mod stall;
 pub mod threshold;
 pub mod topology;
 pub mod units;
-pub mod unseen;
+pub mod unsampled;
 pub mod workload;

@@ -1,35 +1,28 @@
-//! Where a cgroup of the kubelet's is: its internal name, a list of components, spelled as the
-//! cgroup driver spells it. Source: kubelet `pkg/kubelet/cm/cgroup_manager_linux.go`.
+//! Paths of the kubelet's cgroups. An internal name is a list of components, which each cgroup
+//! driver spells in its own way. Source: kubelet `pkg/kubelet/cm/cgroup_manager_linux.go`.
 
 use crate::model::cgroup::CgroupPath;
 use crate::model::settings::{CgroupDriver, Node};
 
-/// The cgroup of all pods, as its internal name has it.
+/// Internal name of the cgroup of all pods.
 const KUBEPODS: &str = "kubepods";
-/// That of Burstable pods, below it.
+/// Internal name of the slice of Burstable pods.
 pub const BURSTABLE: &str = "burstable";
-/// That of BestEffort pods. Guaranteed ones have none: they lie beside the two.
+/// Internal name of the slice of BestEffort pods. Guaranteed pods have no slice of their own.
 pub const BEST_EFFORT: &str = "besteffort";
 const SLICE: &str = ".slice";
 
-/// The path of the cgroup with these components; none is the root.
+/// The path of the cgroup with these name components; none is the root.
 #[must_use]
 pub fn path(driver: CgroupDriver, components: &[&str]) -> CgroupPath {
     match driver {
         _ if components.is_empty() => CgroupPath::root(),
         CgroupDriver::Cgroupfs => CgroupPath(format!("/{}", components.join("/"))),
         CgroupDriver::Systemd => {
-            let mut path = CgroupPath::root();
-            let mut slice = String::new();
-            for component in components {
-                if !slice.is_empty() {
-                    slice.push('-');
-                }
-                // A dash parts a slice from the one above it, so one of its own gives way.
-                slice.push_str(&component.replace('-', "_"));
-                path = path.child(&format!("{slice}{SLICE}"));
-            }
-            path
+            // A dash separates a slice's name from its parent's, so a component's own is escaped.
+            let names: Vec<_> = components.iter().map(|name| name.replace('-', "_")).collect();
+            let slice = |depth| format!("{}{SLICE}", names[..depth].join("-"));
+            (1..=names.len()).fold(CgroupPath::root(), |path, depth| path.child(&slice(depth)))
         }
     }
 }
@@ -40,7 +33,7 @@ pub fn kubepods(node: &Node) -> CgroupPath {
     below_root(node, [KUBEPODS])
 }
 
-/// The cgroup of all pods of a class of service that has one.
+/// The slice of a QoS class: [`BURSTABLE`] or [`BEST_EFFORT`].
 #[must_use]
 pub fn of_class(node: &Node, class: &str) -> CgroupPath {
     below_root(node, [KUBEPODS, class])
@@ -52,9 +45,8 @@ fn below_root<const N: usize>(node: &Node, names: [&str; N]) -> CgroupPath {
     path(node.cgroup_driver, &components)
 }
 
-/// `node` with the cgroup driver by which its cgroup of all pods is spelled where `exists` tells
-/// what is there. The kubelet asks the container runtime which one to use, and then its own
-/// configuration does not count.
+/// `node` with the cgroup driver whose kubepods cgroup `exists`. The kubelet takes the driver from
+/// the container runtime; its own configuration may differ.
 #[must_use]
 pub fn as_spelled(node: &Node, exists: impl Fn(&CgroupPath) -> bool) -> Node {
     let cgroup_driver = match node.cgroup_driver {
@@ -66,10 +58,10 @@ pub fn as_spelled(node: &Node, exists: impl Fn(&CgroupPath) -> bool) -> Node {
     if is_other { other } else { node.clone() }
 }
 
-/// The cgroup that `kubeReservedCgroup` or `systemReservedCgroup` names; `None` if it names none.
+/// The cgroup that `kubeReservedCgroup` or `systemReservedCgroup` names; `None` if empty.
 ///
-/// With the systemd driver the kubelet looks at the last part of the name alone, as the name of a
-/// slice: `/a/b.slice` is `/b.slice`, and `/kubelet.service` is `/kubelet.service.slice`.
+/// With the systemd driver only the last part of the name counts, as a slice: `/a/b.slice` is
+/// `/b.slice`, and `/kubelet.service` is `/kubelet.service.slice`.
 #[must_use]
 pub fn reserved(driver: CgroupDriver, name: &str) -> Option<CgroupPath> {
     let parts: Vec<_> = name.split('/').filter(|part| !part.is_empty()).collect();
@@ -78,9 +70,7 @@ pub fn reserved(driver: CgroupDriver, name: &str) -> Option<CgroupPath> {
         CgroupDriver::Cgroupfs => Some(path(driver, &parts)),
         CgroupDriver::Systemd => {
             let slice = last.strip_suffix(SLICE).unwrap_or(last);
-            let components: Vec<_> = slice.split('-').map(|part| part.replace('_', "-")).collect();
-            let components: Vec<_> = components.iter().map(String::as_str).collect();
-            Some(path(driver, &components))
+            Some(path(driver, &slice.split('-').collect::<Vec<_>>()))
         }
     }
 }
@@ -91,7 +81,7 @@ mod tests {
     use CgroupDriver::{Cgroupfs, Systemd};
 
     #[test]
-    fn components_are_spelled_as_the_driver_spells_them() {
+    fn names_systemd_escapes() {
         let uid = "pod-6c1a4e95-6bb6-11e6-bc26-28d2444e470d";
         #[rustfmt::skip]
         let table: &[(CgroupDriver, &[&str], &str)] = &[
@@ -110,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cgroup_of_all_pods_lies_below_the_cgroup_root() {
+    fn names_kubepods() {
         #[rustfmt::skip]
         let table = [
             // driver, cgroupRoot, path
@@ -128,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_service_lie_below_it_and_the_driver_is_the_one_that_is_found() {
+    fn names_qos_and_driver() {
         #[rustfmt::skip]
         let table = [
             // configured, what is there, path of the Burstable pods
@@ -146,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn with_systemd_a_reserved_cgroup_is_found_by_the_last_part_of_its_name() {
+    fn names_reserved_by_last_part() {
         #[rustfmt::skip]
         let table = [
             // driver, name, path

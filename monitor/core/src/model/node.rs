@@ -1,57 +1,51 @@
-//! The node itself: what does not belong to any one cgroup.
+//! Readings of the node that belong to no cgroup.
 
 use serde::{Deserialize, Serialize};
 
 use super::psi::Pressures;
 use super::units::{Bytes, Nanos};
 
-/// What is true of the node for as long as it is up.
+/// What does not change while the node is up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFacts {
-    /// Host name.
     pub name: String,
-    /// Kernel release, as `uname -r`.
+    /// `uname -r`.
     pub kernel: String,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot_id: String,
-    /// CPUs online at the start.
+    /// CPUs online when the agent started.
     pub n_cpus: u32,
 }
 
-/// One tick's reading of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeReading {
-    /// `/proc/pressure/*`.
     pub pressure: Pressures,
-    /// `/proc/meminfo`.
     pub memory: Option<Meminfo>,
-    /// `/proc/vmstat`, what the node's reclaim did.
+    /// `/proc/vmstat`.
     pub reclaim: Option<Reclaim>,
-    /// `/proc/stat`.
     pub cpu: Option<CpuTime>,
-    /// `/proc/loadavg`, fourth field: threads that exist.
+    /// `/proc/loadavg`, fourth field: existing threads.
     pub n_threads: Option<u64>,
-    /// `/proc/loadavg`, fourth field: threads that run or want to.
+    /// `/proc/loadavg`, fourth field: runnable threads.
     pub n_runnable: Option<u64>,
     /// The smaller of `kernel.pid_max` and `kernel.threads-max`.
     pub max_threads: Option<u64>,
-    /// The file systems that eviction signals are about.
+    /// The file systems of the eviction signals.
     pub filesystems: Filesystems,
 }
 
-/// The file systems that eviction signals are about. `None` if not read.
+/// The file systems of the eviction signals; `None` if not read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Filesystems {
     /// When they were read, on the clock of [`super::sample::Moment::boot`].
     pub at: Nanos,
-    /// Of the kubelet's directory.
+    /// The kubelet's directory.
     pub nodefs: Option<Filesystem>,
-    /// Of images.
     pub imagefs: Option<Filesystem>,
-    /// Of writable layers.
+    /// Writable layers.
     pub containerfs: Option<Filesystem>,
 }
 
@@ -59,47 +53,41 @@ pub struct Filesystems {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Filesystem {
-    /// The device, which tells two directories on one file system from two.
+    /// `st_dev`: tells whether two directories share a file system.
     pub device: u64,
-    /// Free for everybody but root: `f_bavail`.
+    /// `f_bavail`: free for unprivileged users.
     pub available: Bytes,
-    /// In all.
+    /// `f_blocks`.
     pub capacity: Bytes,
-    /// Free inodes.
     pub inodes_free: u64,
-    /// In all.
+    /// All inodes; 0 if the file system has no fixed number (btrfs).
     pub inodes: u64,
 }
 
-/// `/proc/meminfo`, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Meminfo {
-    /// `MemTotal`.
     pub total: Bytes,
-    /// `MemFree`.
     pub free: Bytes,
-    /// `MemAvailable`.
     pub available: Bytes,
-    /// `SwapTotal`.
     pub swap_total: Bytes,
-    /// `SwapFree`.
     pub swap_free: Bytes,
 }
 
-/// What reclaim did, in pages since boot or since the cgroup was made.
+/// Reclaim in pages, since boot or since the cgroup was created.
 ///
-/// The kernel counts a page scanned at a cgroup's limit in that cgroup alone (`shrink_inactive_list`
-/// and `scan_folios`, mm/vmscan.c: `!cgroup_reclaim`), so `/proc/vmstat` has the node's shortage,
-/// and the root's `memory.stat`, which has both, is not asked. Refaults are of all.
+/// `/proc/vmstat` counts reclaim for the node alone: the kernel counts pages scanned at a cgroup's
+/// limit in that cgroup only (`shrink_inactive_list` and `scan_folios`, mm/vmscan.c:
+/// `!cgroup_reclaim`). The root's `memory.stat` counts both, so it is not used. Refaults count
+/// both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Reclaim {
-    /// Looked at: `pgscan_kswapd`, `_direct`, `_khugepaged`.
+    /// `pgscan_kswapd`, `pgscan_direct`, `pgscan_khugepaged`.
     pub scanned: u64,
-    /// Taken: `pgsteal_*` of the same.
+    /// `pgsteal_*` of the same.
     pub reclaimed: u64,
-    /// Read back after eviction: `workingset_refault_anon` and `_file`.
+    /// `workingset_refault_anon` and `workingset_refault_file`.
     pub refaults: u64,
 }
 
@@ -107,10 +95,10 @@ pub struct Reclaim {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CpuTime {
-    /// Running something, interrupts included.
+    /// Including interrupts.
     pub busy: Nanos,
-    /// Idle, waiting for IO included.
+    /// Including IO wait.
     pub idle: Nanos,
-    /// Taken by the hypervisor: a wait that PSI does not see.
+    /// Taken by the hypervisor. PSI does not count it.
     pub steal: Nanos,
 }

@@ -1,79 +1,62 @@
-//! What a cgroup is, told from its path alone: no API server, no container runtime.
-//! Both cgroup drivers, static pods, containerd, CRI-O and docker, nested roots as in kind.
+//! What a cgroup is, from its path alone, without API server or container runtime.
+//! Knows both cgroup drivers, static pods, containerd, CRI-O and docker, and nested roots as in
+//! kind.
 
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupPath;
 
-/// A pod's class of service, as its cgroup's path tells it.
+/// A pod's QoS class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum QosClass {
-    /// Every container's requests equal its limits.
     Guaranteed,
-    /// Some request or limit is set.
     Burstable,
-    /// None is set.
     BestEffort,
 }
 
-/// Which runtime named a container's cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
-    /// `cri-containerd-<id>.scope`.
+    /// `cri-containerd-<id>.scope`
     Containerd,
-    /// `crio-<id>.scope`.
+    /// `crio-<id>.scope`
     CriO,
-    /// `docker-<id>.scope`.
+    /// `docker-<id>.scope`
     Docker,
-    /// A bare id, as the cgroupfs driver has it: any of them.
+    /// A bare id: the cgroupfs driver does not name the runtime.
     Unknown,
 }
 
-/// What a cgroup is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum Place {
-    /// The root: the whole node.
+    /// The root cgroup.
     Node,
-    /// The cgroup of all pods: its limits are the enforced allocatable.
+    /// The cgroup of all pods. Its limits are the enforced allocatable.
     Kubepods,
-    /// The slice of all Burstable or of all BestEffort pods.
-    Qos {
-        /// Whose slice.
-        class: QosClass,
-    },
-    /// One pod.
+    /// The slice of all Burstable or all BestEffort pods.
+    Qos { class: QosClass },
+    /// A pod's cgroup.
     Pod {
-        /// Dashes as in the API; a static pod's is a bare hash.
+        /// With dashes, as in the API; a static pod's uid is a bare hash.
         uid: String,
-        /// Its class.
         class: QosClass,
     },
-    /// One container (or sandbox: the path does not tell) of a pod.
-    Container {
-        /// Its pod.
-        pod: String,
-        /// Its class.
-        class: QosClass,
-        /// The runtime's id.
-        id: String,
-        /// Which runtime.
-        runtime: Runtime,
-    },
-    /// Anything else: a systemd slice, service or scope, or a cgroup of somebody's own.
+    /// A container or a sandbox: the path does not tell them apart.
+    Container { pod: String, class: QosClass, id: String, runtime: Runtime },
+    /// Any other cgroup: a systemd slice, service or scope.
     #[default]
     Other,
 }
 
 impl Place {
-    /// What the cgroup at `path` is, told from its name and those above it.
+    /// What the cgroup at `path` is.
     ///
-    /// The first `kubepods` on the way down counts, wherever it lies, so nested roots are found
-    /// (kind's `/kubelet.slice/kubelet-kubepods.slice`, a node in a container); whatever a
-    /// container makes below itself, a `kubepods` of its own included, belongs to the container.
+    /// The first `kubepods` from the top counts, at any depth, so nested roots are found (kind's
+    /// `/kubelet.slice/kubelet-kubepods.slice`, a node in a container). Cgroups inside a container
+    /// belong to the container, whatever their names.
     ///
-    /// A path is a claim, not a proof: who may make cgroups may name them like a pod's.
+    /// A path is no proof: a user who may create cgroups can name them like a pod's.
     /// Source: kubelet `pkg/kubelet/cm/cgroup_manager_linux.go` and the runtimes' naming.
     #[must_use]
     pub fn of(path: &CgroupPath) -> Self {
@@ -88,7 +71,7 @@ impl Place {
         let (class, pod) = match names.step_into(below) {
             Some("burstable") => (QosClass::Burstable, segments.next()),
             Some("besteffort") => (QosClass::BestEffort, segments.next()),
-            // The kubelet has no slice for Guaranteed pods: they lie directly below kubepods.
+            // Guaranteed pods have no slice: they are directly below kubepods.
             Some(name) => return Self::in_pod(QosClass::Guaranteed, names.pod_uid(name), segments),
             None => return Self::Other,
         };
@@ -97,7 +80,7 @@ impl Place {
         Self::in_pod(class, uid, segments)
     }
 
-    /// A pod, or with `below` something in it.
+    /// A pod, or the container `below` it.
     fn in_pod<'a>(
         class: QosClass,
         uid: Option<String>,
@@ -113,17 +96,17 @@ impl Place {
     }
 }
 
-/// How the kubelet's cgroup driver spells the names below the cgroup of all pods.
+/// How the kubelet's cgroup driver spells names below the cgroup of all pods.
 enum Names<'a> {
-    /// The cgroupfs driver: each directory has its own name alone.
+    /// cgroupfs driver: each directory has its plain name.
     Plain,
-    /// The systemd driver: a slice repeats the names of the slices above it, joined with dashes,
-    /// and a dash of its own becomes an underscore. Holds the slice reached so far.
+    /// systemd driver: a slice repeats the names of its ancestors, joined with dashes, and its own
+    /// dashes become underscores. Holds the slice reached so far.
     Slices(&'a str),
 }
 
 impl<'a> Names<'a> {
-    /// The spelling, if `segment` is the cgroup of all pods.
+    /// `None` if `segment` is not the cgroup of all pods.
     fn below_kubepods(segment: &'a str) -> Option<Self> {
         if segment == "kubepods" {
             return Some(Self::Plain);
@@ -132,7 +115,7 @@ impl<'a> Names<'a> {
         (slice.rsplit('-').next() == Some("kubepods")).then_some(Self::Slices(slice))
     }
 
-    /// The own name of the child directory `segment`; `None` if it is not spelled like one.
+    /// The plain name of the child directory `segment`; `None` if the driver would not spell it so.
     fn step_into(&mut self, segment: &'a str) -> Option<&'a str> {
         match self {
             Self::Plain => Some(segment),
@@ -145,8 +128,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The uid in a pod's own name. Mostly a UUID; a static pod has 32 hex digits without
-    /// dashes, and a manifest may set what it likes, so its shape is not judged.
+    /// The uid in a pod's plain name. Usually a UUID, 32 hex digits for a static pod, and free
+    /// text in a manifest, so any shape is accepted.
     fn pod_uid(&self, name: &str) -> Option<String> {
         let uid = name.strip_prefix("pod").filter(|uid| !uid.is_empty())?;
         match self {
@@ -156,8 +139,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The runtime and the id in the name of a cgroup directly below a pod's; `None` for what is no
-/// container: CRI-O's monitor (`crio-conmon-<id>`), or a cgroup of somebody's own.
+/// Runtime and id from a cgroup name below a pod; `None` for others, such as CRI-O's monitor
+/// (`crio-conmon-<id>`).
 fn container(segment: &str) -> Option<(Runtime, &str)> {
     const ID: usize = 64;
     let name = segment.strip_suffix(".scope").unwrap_or(segment);
@@ -170,7 +153,7 @@ fn container(segment: &str) -> Option<(Runtime, &str)> {
         "crio-" => Some((Runtime::CriO, id)),
         "docker-" => Some((Runtime::Docker, id)),
         "" => Some((Runtime::Unknown, id)),
-        // A sandboxed runtime's own word, as `kata_<id>`.
+        // A sandboxed runtime's prefix, such as `kata_<id>`.
         other => (!other.ends_with("conmon-")).then_some((Runtime::Unknown, id)),
     }
 }

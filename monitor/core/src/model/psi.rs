@@ -1,4 +1,4 @@
-//! Pressure stall information as the kernel prints it, for the node and for one cgroup alike.
+//! Pressure stall information (PSI) as the kernel prints it.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,38 +8,30 @@ use super::units::{Micros, Percent};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
-    /// Over the last ten seconds.
     pub avg10: Percent,
-    /// Over the last minute.
     pub avg60: Percent,
-    /// Over the last five minutes.
     pub avg300: Percent,
-    /// Since boot, or since the cgroup was made.
+    /// Since boot, or since the cgroup was created.
     pub total: Micros,
 }
 
-/// One pressure file. A line that this kernel does not print is `None`:
-/// `cpu` has no `full` before Linux 5.13, `irq` never has `some`.
+/// One pressure file: time in which some tasks, or all non-idle tasks, were stalled.
+/// A line that the kernel does not print is `None`: `cpu` has no `full` before Linux 5.13, `irq`
+/// never has `some`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pressure {
-    /// At least one task was kept waiting.
     pub some: Option<Line>,
-    /// Every task that was not idle was kept waiting.
     pub full: Option<Line>,
 }
 
-/// The pressure files of one cgroup, or of the node. A file that gave no reading is `None`, and
-/// the sample's gaps say why.
+/// The pressure files of a cgroup or of the node; `None` if unreadable, and the gaps tell why.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pressures {
-    /// `cpu.pressure`.
     pub cpu: Option<Pressure>,
-    /// `memory.pressure`.
     pub memory: Option<Pressure>,
-    /// `io.pressure`.
     pub io: Option<Pressure>,
-    /// `irq.pressure`, Linux 6.1+ with interrupt time accounting.
+    /// Linux 6.1+ with interrupt time accounting.
     pub irq: Option<Pressure>,
 }

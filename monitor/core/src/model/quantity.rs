@@ -2,22 +2,20 @@
 //!
 //! Source: apimachinery `pkg/api/resource/quantity.go`. Differences:
 //!
-//! - A text without a digit (`.`, `-`, `Mi`) is refused; Go takes it for 0.
-//! - The text printed is always the canonical one; Go prints an input that looks canonical as it
-//!   came.
-//! - What is larger than every suffix keeps its size: Go prints 1000E as `1`.
+//! - A text without digits (`.`, `-`, `Mi`) is refused; Go reads 0.
+//! - The canonical text is always printed; Go keeps an input that looks canonical.
+//! - Amounts above every suffix keep their size; Go prints 1000E as `1`.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 use num_bigint::BigInt;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Resource names and how much of each: requests, limits, reservations, capacity.
 pub type ResourceList = std::collections::BTreeMap<String, Quantity>;
 
-/// How a quantity was written, and so how it is printed.
+/// The notation in which a quantity was written and is printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Powers of 1000: `n u m k M G T P E`.
@@ -29,36 +27,35 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// A fixed-point number in billionths. Compares by value, however it was written.
+/// A fixed-point number in billionths. Comparison ignores the notation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quantity {
     nanos: i128,
     format: Format,
 }
 
-/// Why a text is no quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// No number, or something after it that is no suffix.
+    /// No number, or an invalid suffix.
     #[error(
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     Format,
-    /// The suffix is none of those that exist; they are case-sensitive.
+    /// Suffixes are case-sensitive.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// More than some 8e28, or longer than 256 characters.
+    /// Above about 8e28, or longer than 256 characters.
     #[error("the quantity is out of range")]
     Range,
 }
 
-/// One unit in billionths.
+/// One in billionths.
 const UNIT: i128 = 1_000_000_000;
-/// A binary quantity is cut to this, as Go does: `maxAllowed`, what an `int64` holds.
+/// Go caps binary quantities here: `maxAllowed`, the largest `int64`.
 const CAP: i128 = (i64::MAX as i128) * UNIT;
-/// Longer texts are no quantities.
+/// In characters. Longer texts are refused.
 const LONGEST: usize = 256;
-/// Beyond this power of ten every text that is not too long is out of range, or vanishes.
+/// Beyond this power of ten, every text of the allowed length overflows or rounds to 1.
 const FURTHEST: u32 = 320;
 
 const DECIMAL: [(&str, i32); 10] = [
@@ -77,7 +74,6 @@ const BINARY: [(&str, u32); 6] =
     [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 impl Quantity {
-    /// Nothing.
     pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
 
     /// Bytes, printed in powers of 1024.
@@ -92,37 +88,37 @@ impl Quantity {
         Self { nanos: i128::from(n) * UNIT, format: Format::DecimalSi }
     }
 
-    /// Thousandths, as CPU time is counted.
+    /// CPU time in thousandths of a CPU.
     #[must_use]
     pub fn milli(n: u64) -> Self {
         Self { nanos: i128::from(n) * (UNIT / 1_000), format: Format::DecimalSi }
     }
 
-    /// In whole units, rounded away from zero: Go's `Value()`.
+    /// Whole units, rounded away from zero: Go's `Value()`.
     #[must_use]
     pub fn value(self) -> i128 {
         div_away(self.nanos, UNIT)
     }
 
-    /// In thousandths, rounded away from zero: Go's `MilliValue()`.
+    /// Thousandths, rounded away from zero: Go's `MilliValue()`.
     #[must_use]
     pub fn milli_value(self) -> i128 {
         div_away(self.nanos, UNIT / 1_000)
     }
 
-    /// In billionths: exact.
+    /// Billionths, exact.
     #[must_use]
     pub fn nanos(self) -> i128 {
         self.nanos
     }
 
-    /// [`Quantity::value`] as bytes or another count; below 0 is 0.
+    /// [`Quantity::value`]; negative values become 0.
     #[must_use]
     pub fn to_u64(self) -> u64 {
         u64::try_from(self.value().max(0)).unwrap_or(u64::MAX)
     }
 
-    /// [`Quantity::milli_value`]; below 0 is 0.
+    /// [`Quantity::milli_value`]; negative values become 0.
     #[must_use]
     pub fn to_milli(self) -> u64 {
         u64::try_from(self.milli_value().max(0)).unwrap_or(u64::MAX)
@@ -140,34 +136,28 @@ impl Quantity {
         self.nanos < 0
     }
 
-    /// Both together, in the format of `self`, or of `other` if `self` is zero.
+    /// The sum, in the notation of `self`, or of `other` if `self` is zero.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nanos: self.nanos.saturating_add(other.nanos), format }
     }
 
-    /// The difference; may be negative. Format as in [`Quantity::plus`].
+    /// The difference, which may be negative; notation as in [`Quantity::plus`].
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nanos: self.nanos.saturating_sub(other.nanos), format }
     }
 
-    /// `self`, or zero in its format if it is negative.
+    /// Negative quantities become 0.
     #[must_use]
     pub fn at_least_zero(self) -> Self {
         Self { nanos: self.nanos.max(0), ..self }
     }
-
-    /// How it was written.
-    #[must_use]
-    pub fn format(self) -> Format {
-        self.format
-    }
 }
 
-/// Rounded away from zero.
+/// Division that rounds away from zero.
 fn div_away(n: i128, by: i128) -> i128 {
     let whole = n / by;
     if n % by == 0 { whole } else { whole + n.signum() }
@@ -211,72 +201,53 @@ impl FromStr for Quantity {
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(QuantityError::Format);
         }
-        let scale = Scale::of(suffix)?;
+        let (format, twos, tens) = factor(suffix)?;
         let digits: BigInt = format!("0{whole}{fraction}").parse().expect("only digits");
         let n_fraction = i32::try_from(fraction.len()).expect("a short text");
-        let nanos = scale.nanos(digits, n_fraction)?;
-        let (nanos, format) = match scale {
-            Scale::Binary(_) if nanos > 0 && nanos < UNIT => (nanos, Format::DecimalSi),
-            Scale::Binary(_) => (nanos.min(CAP), Format::BinarySi),
-            Scale::Decimal(_) => (nanos, Format::DecimalSi),
-            Scale::Exponent(_) => (nanos, Format::DecimalExponent),
+        let nanos = nanos(digits << twos, tens.saturating_add(9).saturating_sub(n_fraction))?;
+        let (nanos, format) = match format {
+            Format::BinarySi if nanos > 0 && nanos < UNIT => (nanos, Format::DecimalSi),
+            Format::BinarySi => (nanos.min(CAP), format),
+            _ => (nanos, format),
         };
         Ok(Self { nanos: if is_negative { -nanos } else { nanos }, format })
     }
 }
 
-/// What the suffix multiplies by.
-#[derive(Debug, Clone, Copy)]
-enum Scale {
-    /// Power of two.
-    Binary(u32),
-    /// Power of ten.
-    Decimal(i32),
-    /// Power of ten, written as `e3`.
-    Exponent(i32),
+/// A suffix's notation, and its factor as powers of two and of ten.
+fn factor(suffix: &str) -> Result<(Format, u32, i32), QuantityError> {
+    if let Some((_, tens)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
+        return Ok((Format::DecimalSi, 0, *tens));
+    }
+    if let Some((_, twos)) = BINARY.iter().find(|(name, _)| *name == suffix) {
+        return Ok((Format::BinarySi, *twos, 0));
+    }
+    let tail = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
+    if !tail.strip_prefix(['+', '-']).unwrap_or(tail).bytes().all(|b| b.is_ascii_digit()) {
+        return Err(QuantityError::Format);
+    }
+    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+    let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(QuantityError::Suffix);
+    }
+    // An exponent too long for an i32 overflows or rounds to 1.
+    let tens = digits.parse().unwrap_or(i32::MAX);
+    Ok((Format::DecimalExponent, 0, if exponent.starts_with('-') { -tens } else { tens }))
 }
 
-impl Scale {
-    fn of(suffix: &str) -> Result<Self, QuantityError> {
-        if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
-            return Ok(Self::Decimal(*power));
-        }
-        if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
-            return Ok(Self::Binary(*power));
-        }
-        let tail = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
-        if !tail.strip_prefix(['+', '-']).unwrap_or(tail).bytes().all(|b| b.is_ascii_digit()) {
-            return Err(QuantityError::Format);
-        }
-        let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
-        let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(QuantityError::Suffix);
-        }
-        // More digits than an i32 has are far out of range, or vanish.
-        let power = digits.parse().unwrap_or(i32::MAX);
-        Ok(Self::Exponent(if exponent.starts_with('-') { -power } else { power }))
+/// `digits * 10^tens`, rounded up.
+fn nanos(digits: BigInt, tens: i32) -> Result<i128, QuantityError> {
+    if digits == BigInt::ZERO {
+        return Ok(0);
     }
-
-    /// `digits / 10^n_fraction`, scaled, in billionths rounded up.
-    fn nanos(self, digits: BigInt, n_fraction: i32) -> Result<i128, QuantityError> {
-        let (twos, tens) = match self {
-            Self::Binary(power) => (power, 0),
-            Self::Decimal(power) | Self::Exponent(power) => (0, power),
-        };
-        if digits == BigInt::ZERO {
-            return Ok(0);
-        }
-        let tens = tens.saturating_add(9).saturating_sub(n_fraction);
-        let power = tens.unsigned_abs();
-        if power > FURTHEST {
-            return if tens > 0 { Err(QuantityError::Range) } else { Ok(1) };
-        }
-        let scaled = digits << twos;
-        let ten = BigInt::from(10).pow(power);
-        let nanos = if tens >= 0 { scaled * ten } else { (scaled + &ten - 1) / ten };
-        i128::try_from(nanos).ok().filter(|n| *n < i128::MAX / 2).ok_or(QuantityError::Range)
+    let power = tens.unsigned_abs();
+    if power > FURTHEST {
+        return if tens > 0 { Err(QuantityError::Range) } else { Ok(1) };
     }
+    let ten = BigInt::from(10).pow(power);
+    let nanos = if tens >= 0 { digits * ten } else { (digits + &ten - 1) / ten };
+    i128::try_from(nanos).ok().filter(|n| *n < i128::MAX / 2).ok_or(QuantityError::Range)
 }
 
 impl fmt::Display for Quantity {
@@ -285,7 +256,8 @@ impl fmt::Display for Quantity {
             return f.write_str("0");
         }
         let whole = self.nanos / UNIT;
-        // A sum beyond the cap is printed in powers of 1000, else it would not be read back.
+        // Sums above the cap are printed in powers of 1000, because parsing caps binary
+        // quantities.
         let is_binary = self.format == Format::BinarySi
             && self.nanos % UNIT == 0
             && whole.unsigned_abs() >= 1024
@@ -305,18 +277,6 @@ impl fmt::Display for Quantity {
         }
         let suffix = DECIMAL.iter().find(|(_, power)| *power == exponent);
         write!(f, "{mantissa}{}", suffix.map_or("", |(suffix, _)| suffix))
-    }
-}
-
-impl Serialize for Quantity {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Quantity {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
 

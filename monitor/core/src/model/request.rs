@@ -1,15 +1,14 @@
-//! How much of a resource a pod asks for as a whole: what ranking holds its usage against.
+//! A pod's request as a whole, which the ranking compares with its usage.
 //! Source: kubernetes `pkg/api/v1/resource/helpers.go`, `GetResourceRequestQuantity`, and
 //! component-helpers `resource/helpers.go`, `AggregateContainerRequests`.
 
 use crate::model::quantity::{Quantity, ResourceList};
 use crate::model::workload::{Container, ContainerKind, Pod, Resources};
 
-/// What `pod` asks for of `resource`, with its overhead.
+/// The pod's request for `resource`, overhead included if the request is not 0.
 ///
-/// A pod with resources of its own asks for those and for nothing else: what its containers ask
-/// for is only how they share it. So it asks for no ephemeral storage, which cannot be set for a
-/// whole pod. Overhead counts only where something is asked for.
+/// With pod-level requests the containers' requests do not count, not even for ephemeral storage,
+/// which cannot be requested at pod level.
 #[must_use]
 pub fn request(pod: &Pod, resource: &str) -> Quantity {
     let asked = match &pod.resources {
@@ -19,8 +18,8 @@ pub fn request(pod: &Pod, resource: &str) -> Quantity {
     if asked.is_zero() { asked } else { asked.plus(of(&pod.overhead, resource)) }
 }
 
-/// What the containers of `pod` need at their most demanding moment: all regular containers and
-/// sidecars together, or one init container beside the sidecars that were started before it.
+/// What the containers request at the same time: all regular containers and sidecars, or one init
+/// container and the sidecars started before it, whichever is more.
 #[must_use]
 pub fn of_containers(pod: &Pod, resource: &str) -> Quantity {
     let [mut running, mut sidecars, mut starting] = [Quantity::ZERO; 3];
@@ -30,32 +29,31 @@ pub fn of_containers(pod: &Pod, resource: &str) -> Quantity {
             ContainerKind::Regular => running = running.plus(asked),
             ContainerKind::Sidecar => sidecars = sidecars.plus(asked),
             ContainerKind::Init => starting = asked.plus(sidecars).max(starting),
-            // May ask for nothing.
+            // They cannot have requests.
             ContainerKind::Ephemeral => {}
         }
     }
     running.plus(sidecars).max(starting)
 }
 
-/// What one container asks for.
+/// The container's request.
 #[must_use]
 pub fn of_container(container: &Container, resource: &str) -> Quantity {
     of(&container.resources.requests, resource)
 }
 
-/// What `whole`, a pod's own resources, asks for: only what can be set for a whole pod counts.
+/// The pod-level request. Resources that cannot be set for a pod count as 0.
 #[must_use]
 pub fn of_pod(whole: &Resources, resource: &str) -> Quantity {
     if is_supported(resource) { of(&whole.requests, resource) } else { Quantity::ZERO }
 }
 
-/// Whether `whole` sets anything that can be set for a whole pod: `IsPodLevelResourcesSet`.
-#[must_use]
-pub fn is_pod_level(whole: &Resources) -> bool {
+/// Whether a pod-level request or limit is set: `IsPodLevelResourcesSet`.
+fn is_pod_level(whole: &Resources) -> bool {
     whole.requests.keys().chain(whole.limits.keys()).any(|name| is_supported(name))
 }
 
-/// Whether `resource` can be set for a whole pod.
+/// Whether a pod can have a request for `resource` as a whole.
 #[must_use]
 pub fn is_supported(resource: &str) -> bool {
     ["cpu", "memory"].contains(&resource) || resource.starts_with("hugepages-")

@@ -1,5 +1,5 @@
-//! What the policy is told by configuration: validated, with no choice left open.
-//! `config` makes it out of files; its defaults are those of an agent without any.
+//! The configuration as the policy sees it: validated, without open choices. The `config` module
+//! builds it from files; the defaults apply without any file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,47 +14,40 @@ use super::quantity::ResourceList;
 use super::threshold::{PressureSignal, PressureThreshold, Threshold};
 use super::units::{Bytes, Nanos, Percent};
 
-/// Everything that the policy may depend on beside what it measures.
+/// The configuration as the policy sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Settings {
-    /// Raised by each reload.
+    /// Incremented by each reload.
     pub generation: u64,
-    /// When to evict.
     pub eviction: Eviction,
-    /// When the node is called contended.
+    /// KEP-4205's conditions.
     pub conditions: Conditions,
-    /// Who goes first.
+    /// The order of candidates.
     pub ranking: Ranking,
-    /// How the node is relieved.
     pub relief: Relief,
-    /// What is set aside on this node, and how it is enforced.
     pub node: Node,
-    /// Cgroups that are no pods and may be chosen all the same; the first rule that fits counts.
+    /// Cgroups outside pods that may be ranked and evicted; the first matching rule counts.
     pub workloads: Vec<WorkloadRule>,
 }
 
-/// What a cgroup outside pods counts as: a service, a slice, or a cgroup of somebody's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRule {
-    /// Which cgroups, by path.
     pub path: PathPattern,
-    /// As which class of service they count.
     pub qos_class: QosClass,
-    /// As which priority.
     pub priority: i32,
-    /// What they ask for; where nothing is given, `memory.low` is what they ask for of memory.
+    /// Requests; without one for memory, `memory.low` counts as the request.
     pub requests: ResourceList,
 }
 
-/// When to evict, as the kubelet has it, and by pressure.
+/// Eviction thresholds: the kubelet's and isobar's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Eviction {
-    /// Hard ones, soft ones, then those of the allocatable.
+    /// Hard thresholds, then soft ones, then allocatable ones.
     pub thresholds: Vec<Threshold>,
-    /// Thresholds of ours.
+    /// isobar's pressure thresholds.
     pub pressure: Vec<PressureThreshold>,
     /// `evictionPressureTransitionPeriod`.
     pub transition_period: Nanos,
@@ -73,10 +66,11 @@ impl Default for Eviction {
     }
 }
 
-/// The pressure thresholds of a configuration that names none: memory, for the node and for its
-/// pods. Work that has waited for memory for most of twenty seconds waits in vain, and memory that
-/// ends within ten seconds ends before a gentler step can help. CPU, disk and refaults have none:
-/// what is a fault there, only whoever runs the node can say.
+/// The pressure thresholds without configuration: memory, for the node and for its pods.
+///
+/// Work that has waited for memory for most of twenty seconds will not recover by itself, and
+/// memory that runs out within ten seconds leaves no time for gentler steps. CPU, disk and
+/// refaults have no default: only the operator knows what is a fault there.
 #[must_use]
 pub fn usual_pressure_thresholds() -> Vec<PressureThreshold> {
     let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);
@@ -92,36 +86,33 @@ pub fn usual_pressure_thresholds() -> Vec<PressureThreshold> {
     both.into_iter().flat_map(of).collect()
 }
 
-/// When the node is called contended.
+/// Settings of KEP-4205's conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Conditions {
-    /// Put before each condition's type, such as `isobar.example/`; empty for KEP-4205's names.
+    /// Prefix of each condition's type, such as `isobar.example/`; empty for KEP-4205's names.
     pub prefix: String,
-    /// How pods are kept away from a contended node.
+    /// The effect of the taints on a contended node.
     pub taint_effect: TaintEffect,
-    /// What each condition is judged on. One that is missing is not judged.
+    /// By condition name. A condition without a rule is off.
     pub rules: BTreeMap<String, ConditionRule>,
-    /// How long a condition's reason must last before it is set; 0 is KEP-4205's.
+    /// How long contention must last before the condition becomes True; KEP-4205 has 0.
     pub raise_after: Nanos,
-    /// How long its end must last before it is cleared; 0 is KEP-4205's.
+    /// How long it must be over before the condition becomes False; KEP-4205 has 0.
     pub clear_after: Nanos,
-    /// How long a condition outlives its last measurement before it is Unknown.
+    /// A condition without a measurement for longer than this becomes Unknown.
     pub stale_after: Nanos,
 }
 
 impl Default for Conditions {
     fn default() -> Self {
-        let rule = |resource| match resource {
-            Resource::Cpu => {
-                ConditionRule { measure: Measure::Contention, threshold: Percent(50_00) }
-            }
-            Resource::Memory => {
-                ConditionRule { measure: Measure::Shortage, threshold: Percent(10_00) }
-            }
-            Resource::Disk => {
-                ConditionRule { measure: Measure::RawFull, threshold: Percent(60_00) }
-            }
+        let rule = |resource| {
+            let (measure, threshold) = match resource {
+                Resource::Cpu => (Measure::Contention, Percent(50_00)),
+                Resource::Memory => (Measure::Shortage, Percent(10_00)),
+                Resource::Disk => (Measure::RawFull, Percent(60_00)),
+            };
+            ConditionRule { measure, threshold }
         };
         let all = ConditionName::ALL.into_iter();
         Self {
@@ -135,37 +126,34 @@ impl Default for Conditions {
     }
 }
 
-/// What one condition is judged on.
+/// The figure and the threshold of one condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionRule {
-    /// Which figure.
+    /// The figure to compare.
     pub measure: Measure,
-    /// At or above which it is high.
+    /// At or above it the figure is high.
     pub threshold: Percent,
 }
 
-/// A taint's effect.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub enum TaintEffect {
-    /// New pods stay away.
+    /// The scheduler places no new pods here.
     #[default]
     NoSchedule,
-    /// New pods stay away if they can.
+    /// The scheduler places new pods elsewhere if it can.
     PreferNoSchedule,
 }
 
-/// Who goes first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Ranking {
-    /// By which keys.
     pub order: Order,
-    /// Pods with this label set to `true` are never evicted.
+    /// Pods that have this label with the value `true` are never evicted.
     pub opt_out_label: String,
-    /// Pods of one owner that each use less than this are one candidate together; 0 for never.
+    /// Pods of one owner that each use less than this form one candidate; 0 forms none.
     pub group_below: Bytes,
 }
 
@@ -179,26 +167,25 @@ impl Default for Ranking {
     }
 }
 
-/// How the node is relieved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Relief {
-    /// Steps that are really taken; all others are only recorded.
+    /// Steps that the actuator takes. All others are recorded only.
     pub enforce: BTreeSet<StepKind>,
-    /// Steps that may be chosen.
+    /// Steps that the engine may choose.
     pub steps: BTreeSet<StepKind>,
-    /// How long each step has to show an effect.
+    /// How long a step may take to show an effect.
     pub deadlines: BTreeMap<StepKind, Nanos>,
-    /// Evictions and kills within [`Relief::budget_window`], at most.
+    /// Most evictions and kills within [`Relief::budget_window`].
     pub budget: u32,
     /// See [`Relief::budget`].
     pub budget_window: Nanos,
-    /// How long nothing is done after a victim's memory is back.
+    /// Pause after a victim's memory is back.
     pub cool_down: Nanos,
-    /// Harm to others, per second, below which nobody is evicted for pressure alone.
+    /// Waiting caused to others, per second. Below it no pod is evicted for pressure alone.
     pub harm_budget: Nanos,
-    /// Cgroups that nothing is ever done to, beside those that nobody can take off this list: the
-    /// root, the agent's own and those above it, the system's and Kubernetes' reserved ones.
+    /// Further cgroups that the agent never touches. Always protected are the root, the agent's
+    /// own cgroup and its ancestors, and both reserved cgroups.
     pub never_touch: Vec<PathPattern>,
 }
 
@@ -221,60 +208,52 @@ impl Default for Relief {
     }
 }
 
-/// What is set aside on this node, and how it is enforced. Fields are the kubelet's.
+/// Reservations and their enforcement. The fields are the kubelet's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Node {
-    /// `kubeReserved`.
     pub kube_reserved: ResourceList,
-    /// `systemReserved`.
     pub system_reserved: ResourceList,
-    /// `kubeReservedCgroup`; empty for none.
+    /// Empty for none.
     pub kube_reserved_cgroup: String,
-    /// `systemReservedCgroup`; empty for none.
+    /// Empty for none.
     pub system_reserved_cgroup: String,
     /// `enforceNodeAllocatable`.
     pub enforce: BTreeSet<Enforcement>,
-    /// `reservedSystemCPUs`; `None` if not given.
+    /// `reservedSystemCPUs`.
     pub reserved_cpus: Option<CpuSet>,
-    /// `cpuManagerPolicy` is `static`.
+    /// True if `cpuManagerPolicy` is `static`.
     pub static_cpus: bool,
-    /// `cpuManagerPolicyOptions`: `strict-cpu-reservation`.
+    /// `strict-cpu-reservation` of `cpuManagerPolicyOptions`.
     pub strict_cpu_reservation: bool,
-    /// Ours, after the archived form of KEP-4540: the shared pool must keep so many CPUs.
+    /// isobar's own, from the archived KEP-4540: fewest CPUs in the shared pool.
     pub min_shared_cpus: u32,
-    /// `cgroupDriver`.
     pub cgroup_driver: CgroupDriver,
     /// `cgroupRoot`; empty for the root.
     pub cgroup_root: String,
-    /// `cgroupsPerQOS`.
     pub cgroups_per_qos: bool,
-    /// `podPidsLimit`; negative for none.
+    /// Negative for no limit.
     pub pod_pids_limit: i64,
-    /// `maxPods`.
     pub max_pods: u32,
-    /// `podsPerCore`; 0 for none.
+    /// 0 for no limit.
     pub pods_per_core: u32,
-    /// Where the kubelet keeps its files.
     pub kubelet_root: String,
-    /// `pods`: a file with the pods of this node; empty for none.
+    /// A file with this node's pods; empty for none.
     pub pods_file: String,
-    /// Ours: limits that the agent writes, and keeps written.
+    /// isobar's own: limits that the agent writes and keeps in force.
     pub write_limits: BTreeSet<WrittenLimit>,
 }
 
-/// Limits of the node that the agent may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WrittenLimit {
-    /// Those that `enforceNodeAllocatable` names.
+    /// The limits that `enforceNodeAllocatable` names.
     Allocatable,
-    /// `cpuset.cpus` of kubepods and its slices, without the reserved CPUs.
+    /// `cpuset.cpus` of kubepods and the QoS slices, without the reserved CPUs.
     ReservedCpus,
 }
 
 impl WrittenLimit {
-    /// As configurations name it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -309,23 +288,21 @@ impl Default for Node {
     }
 }
 
-/// One value of `enforceNodeAllocatable`; the empty set is `none`.
+/// A value of `enforceNodeAllocatable`; the empty set is `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Enforcement {
-    /// Limits of kubepods.
     Pods,
-    /// Limits of the cgroup for system daemons.
+    /// All limits of the system daemons' cgroup.
     SystemReserved,
-    /// Its CPU weight alone.
+    /// Only the CPU weight of that cgroup.
     SystemReservedCompressible,
-    /// Limits of the cgroup for Kubernetes daemons.
     KubeReserved,
-    /// Its CPU weight alone.
+    /// Only the CPU weight of that cgroup.
     KubeReservedCompressible,
 }
 
-/// How the kubelet spells cgroups.
+/// How the kubelet spells cgroup names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CgroupDriver {

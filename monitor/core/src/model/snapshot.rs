@@ -1,6 +1,6 @@
-//! Two samples made comparable: rates, and averages over windows.
-//! A rate exists only while the cgroup id is the same in both.
-//! In: two samples and the `Averages` so far. Out: a `Snapshot`, the nouns of this file.
+//! The difference of two samples: rates, and averages over windows.
+//! A rate exists only if the cgroup id is the same in both.
+//! In: two samples and the `Averages` so far. Out: a `Snapshot`.
 //! Derivation and limits of the measures: docs/policy.md.
 
 mod averages;
@@ -24,46 +24,45 @@ use crate::model::pod::Place;
 
 pub use averages::Averages;
 
-/// What happened between two samples.
+/// The difference of two samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// The later sample's tick.
+    /// Of the later sample.
     pub tick: u64,
-    /// The later sample's moment.
+    /// Of the later sample.
     pub at: Moment,
-    /// From the earlier sample to the later; 0 for the very first.
+    /// From the earlier sample to the later; 0 for the first sample.
     pub interval: Nanos,
     /// The node's own files, as read.
     pub node: NodeReading,
-    /// The node as a scope: PSI from `/proc/pressure`, stalls of all tasks.
+    /// The node: PSI from `/proc/pressure`, stalls of all tasks.
     pub whole: Scope,
-    /// Every cgroup but the root.
+    /// Every cgroup except the root.
     pub scopes: BTreeMap<CgroupId, Scope>,
-    /// Who made whom wait in this interval, longest first.
+    /// Waits for a CPU by sufferer and aggressor, longest first.
     pub aggressions: Vec<Blame>,
-    /// OOM kills in this interval.
+    /// In this interval.
     pub oom_kills: Vec<OomKill>,
-    /// What the kernel side could tell; all false without it.
+    /// What the eBPF programs measure; all false without them.
     pub covers: Coverage,
-    /// What the kernel side could not count, in all.
+    /// What the eBPF programs could not count, since they were attached.
     pub lost: Lost,
-    /// What could not be read in the later sample.
+    /// Of the later sample.
     pub gaps: Vec<Gap>,
-    /// What could not be believed.
     pub doubts: Doubts,
 }
 
-/// Readings that could not be true, clamped and counted since the start.
+/// Impossible readings since the agent's start. Each was clamped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Doubts {
-    /// A counter ran backwards: its delta was taken as 0.
+    /// A counter decreased: its difference counts as 0.
     pub backwards: u64,
-    /// A share of time came out above the time there was: clamped.
+    /// A difference exceeded the time that had passed.
     pub too_fast: u64,
-    /// The wall clock moved against the boot clock by more than a second, or the boot clock
-    /// did not move on.
+    /// The wall clock moved against the boot clock by more than a second, or the boot clock did
+    /// not advance.
     pub clock_jumps: u64,
 }
 
@@ -71,57 +70,53 @@ pub struct Doubts {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scope {
-    /// Where it is; `/` is the node.
+    /// `/` is the node.
     pub path: CgroupPath,
-    /// What its path says it is.
+    /// What the cgroup is, according to its path.
     pub place: Place,
-    /// The cgroup above it.
     pub parent: Option<CgroupId>,
     /// PSI as the kernel printed it.
     pub pressure: Pressures,
-    /// The cgroup's files as read; `None` for the node.
+    /// As read; `None` for the node.
     pub files: Option<Cgroup>,
-    /// CPU use; `None` for the first sample of a cgroup.
+    /// `None` in a cgroup's first sample.
     pub cpu_usage: Option<MilliCpu>,
-    /// CPU waits; `None` without the kernel side, or before two samples.
+    /// `None` without eBPF, or before two samples.
     pub cpu: Option<CpuWait>,
-    /// Union of CPU contention; `None` where it cannot be measured.
+    /// Time in which at least one task waited for a CPU; `None` if not measured.
     pub contention: Option<Union>,
-    /// Each CPU's own share, which no mean can hide; empty where it cannot be measured.
+    /// The same for each CPU, because a mean hides a single busy CPU; empty if not measured.
     pub contention_per_cpu: Vec<Percent>,
-    /// Memory stalls; `None` without the kernel side, or before two samples.
+    /// `None` without eBPF, or before two samples.
     pub memory: Option<MemoryWait>,
-    /// Union of memory stall for which the node or its allocatable is to blame; `None` where it
-    /// cannot be measured. Without `Coverage::memory_causes` it is a lower bound: stalls at the
-    /// allocatable limit cannot be told from those at a pod's own, and are left out.
+    /// Time in which at least one task stalled because the node or its allocatable was short;
+    /// `None` if not measured. Without `Coverage::memory_causes` it is a lower bound: stalls at
+    /// the allocatable limit look like those at a pod's own limit, and are left out.
     pub shortage: Option<Union>,
-    /// Task time asleep in IO wait; `None` without the kernel side, or before two samples.
+    /// Task time in IO wait; `None` without eBPF, or before two samples.
     pub io_wait: Option<Waited>,
 }
 
-/// Wall time in which at least one task waited.
+/// Union of waits: wall time in which at least one task waited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Union {
-    /// Over this interval.
+    /// In this interval.
     pub now: Percent,
-    /// Over ten seconds, by the kernel's own maths.
     pub avg10: Percent,
-    /// Over a minute.
     pub avg60: Percent,
-    /// Over five minutes.
     pub avg300: Percent,
     /// Since the agent first measured the scope.
     pub total: Nanos,
 }
 
-/// Task time: summed over tasks, so it may outrun the clock.
+/// Task time, summed over tasks: may exceed wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waited {
     /// In this interval.
     pub now: Nanos,
-    /// Since the kernel side first saw the scope.
+    /// Since the eBPF programs first saw the scope.
     pub total: Nanos,
 }
 
@@ -129,18 +124,16 @@ pub struct Waited {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CpuWait {
-    /// All of it.
     pub wait: Waited,
-    /// Waited for others; `None`, as the two below, where throttling cannot be told apart.
+    /// Wait that no quota explains; `None`, as the next two, if throttling cannot be told apart.
     pub contention: Option<Waited>,
-    /// Held back by the cgroup's own quota.
+    /// Throttled by the cgroup's own quota.
     pub throttled_own: Option<Waited>,
-    /// Held back by an ancestor's quota.
+    /// Throttled by an ancestor's quota.
     pub throttled_ancestor: Option<Waited>,
-    /// Number of waits in this interval.
     pub n_waits: u64,
-    /// Waits of this interval by length, throttling taken out; see `GroupStall::histogram`.
-    /// Empty where it cannot be taken out.
+    /// Waits in this interval by length, without throttling; buckets as in
+    /// `GroupStall::histogram`. Empty if throttling cannot be told apart.
     pub histogram: Vec<u64>,
 }
 
@@ -148,42 +141,38 @@ pub struct CpuWait {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryWait {
-    /// Wall time in which at least one task stalled, whatever the cause, kernel threads apart.
+    /// Wall time in which at least one task stalled for any cause, kernel threads excluded.
     pub any: Waited,
-    /// By cause; a cause that never occurred is missing.
+    /// A cause that never occurred is missing.
     pub causes: BTreeMap<MemoryCause, MemoryCauseWait>,
 }
 
-/// One cause of memory stall.
+/// Memory stall of one cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryCauseWait {
     /// Wall time in which at least one task stalled for this cause.
     pub union: Waited,
-    /// Task time.
     pub time: Waited,
     /// Stalls that ended in this interval.
     pub count: u64,
 }
 
-/// Who made whom wait for a CPU, by name, because either may be gone by now.
+/// How long one cgroup waited for a CPU while another ran. Paths are kept because either cgroup may
+/// be gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Blame {
-    /// Who waited.
     pub victim: CgroupId,
-    /// Its path; `None` if it went before it was ever seen.
+    /// `None` if the cgroup was gone before a sample saw it.
     pub victim_path: Option<CgroupPath>,
-    /// Who ran; id 0 is the idle task.
+    /// The cgroup that ran; id 0 is the idle task.
     pub aggressor: CgroupId,
-    /// Its path.
     pub aggressor_path: Option<CgroupPath>,
-    /// For how long.
     pub time: Waited,
 }
 
-/// Memory that the cgroup uses and could not give back at once: what the kubelet calls the
-/// working set (`memory.current` less `inactive_file`, not below 0).
+/// The kubelet's working set: `memory.current` less `inactive_file`, at least 0.
 #[must_use]
 pub fn working_set(files: &Cgroup) -> Option<Bytes> {
     let (current, stat) = (files.memory.current?, files.memory.stat?);

@@ -1,5 +1,5 @@
-//! What the kernel side counted, made plain: cumulative, in nanoseconds, per cgroup with its
-//! descendants. `source::kernel` folds the maps into this; nobody else knows how they look.
+//! eBPF counters as the sampler reads them: cumulative, in nanoseconds, per cgroup with its
+//! descendants. Only `source::kernel` knows the layout of the maps.
 
 use std::collections::BTreeMap;
 
@@ -8,121 +8,110 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::{CgroupId, CgroupPath};
 use super::units::Nanos;
 
-/// All kernel counters at one moment.
+/// All eBPF counters at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KernelStalls {
     /// The scheduler's clock when the maps were read: the newest of all CPUs.
     pub clock: Nanos,
-    /// What the attached programs can tell apart.
+    /// What the attached programs measure.
     pub covers: Coverage,
-    /// The node, CPU by CPU.
     pub cpus: Vec<CpuStall>,
-    /// The node's memory stall.
     pub memory: MemoryStall,
-    /// Every cgroup that ever waited and still exists.
+    /// Cgroups that waited at least once and still exist.
     pub groups: BTreeMap<CgroupId, GroupStall>,
-    /// Who waited while whom ran, on one CPU, since the agent started.
+    /// Waits by sufferer and aggressor, since the programs were attached.
     pub matrix: Vec<Aggression>,
-    /// OOM kills since the last sample.
+    /// Since the last sample; all else is cumulative.
     pub oom_kills: Vec<OomKill>,
-    /// Cgroups that were made and removed between two samples, and so appear in no tree.
+    /// Cgroups that were created and removed between two samples.
     pub short_lived: Vec<ShortLived>,
-    /// What the kernel side could not count.
+    /// What the programs could not count.
     pub lost: Lost,
 }
 
-/// What the attached programs can tell. What they cannot is unknown, not zero.
+/// What the attached programs measure. The rest is unknown, not zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Coverage {
-    /// Run-queue waits.
     pub waits: bool,
-    /// Throttling by a quota apart from contention; without it a wait may be either.
+    /// Tells throttling from contention; without it a wait may be either.
     pub throttling: bool,
-    /// Memory stalls.
     pub memory: bool,
-    /// Whose limit a memory stall is about, and stalls that are no reclaim.
+    /// Tells whose limit caused a memory stall.
     pub memory_causes: bool,
 }
 
-/// One CPU's union of contention: the time in which at least one task waited for this CPU and
-/// no quota kept it from running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CpuStall {
-    /// Somebody waited.
+    /// Time in which at least one task waited for this CPU and no quota stopped it.
     pub contention: Nanos,
-    /// Somebody ran or waited: the weight of this CPU in a mean over CPUs, as PSI has it.
+    /// Time in which a task ran or waited: the weight of this CPU in PSI's mean over CPUs.
     pub nonidle: Nanos,
-    /// Context switches.
     pub switches: u64,
 }
 
-/// One cgroup's stall, its descendants included.
+/// One cgroup's stalls, descendants included.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GroupStall {
-    /// Union of contention per CPU; empty where the cpu controller is not on cgroup v2.
+    /// Contention per CPU; empty if the cpu controller is not on cgroup v2.
     pub cpus: Vec<CpuStall>,
-    /// Task time on the run queue: summed over tasks, so it may outrun the clock.
+    /// Task time on the run queue.
     pub wait: Nanos,
-    /// Of `wait`: kept back by the quota of this cgroup, or of one below it.
+    /// Part of `wait`: throttled by the quota of this cgroup or of a descendant.
     pub throttled_own: Nanos,
-    /// Of `wait`: kept back by the quota of a cgroup above.
+    /// Part of `wait`: throttled by an ancestor's quota.
     pub throttled_ancestor: Nanos,
-    /// Waits that were measured.
     pub n_waits: u64,
-    /// Waits for others (throttling taken out) by length; bucket 0 is below 1,024 ns, bucket `i`
-    /// from `2^(9+i)` ns to `2^(10+i)` ns, the last is open.
+    /// Waits without throttling, by length: bucket 0 is below 1,024 ns, bucket `i` from `2^(9+i)`
+    /// to `2^(10+i)` ns, the last has no upper bound.
     pub histogram: Vec<u64>,
-    /// Task time asleep in IO wait.
+    /// Task time in IO wait.
     pub io_wait: Nanos,
-    /// IO waits that were measured.
     pub n_io_waits: u64,
-    /// Memory stall.
     pub memory: MemoryStall,
 }
 
 impl GroupStall {
-    /// Task time kept waiting by others: what no quota explains.
+    /// Run-queue wait that no quota explains.
     #[must_use]
     pub fn contention(&self) -> Nanos {
         self.wait.since(self.throttled_own.plus(self.throttled_ancestor))
     }
 }
 
-/// Why a task waited for memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MemoryCause {
-    /// Reclaim because its own cgroup reached `memory.max`.
+    /// Reclaim because the task's own cgroup reached `memory.max`.
     OwnLimit,
-    /// Its own cgroup is above `memory.high`: reclaim, or put to sleep.
+    /// The task's own cgroup is above `memory.high`: reclaim, or sleep.
     OwnHigh,
-    /// Reclaim because a cgroup above it reached a limit that is no allocatable limit:
-    /// for a container, its pod's.
+    /// Reclaim because an ancestor reached a limit that is not the allocatable: for a container,
+    /// its pod's limit.
     AncestorLimit,
-    /// Reclaim because kubepods or a QoS slice reached its limit: the node's enforced allocatable.
+    /// Reclaim because kubepods or a QoS slice reached its limit: the enforced allocatable.
     AllocatableLimit,
-    /// A limit, but whose is not known: the kernel lacks the probe that tells.
+    /// Reclaim at a limit, but the kernel lacks the probe that tells whose.
     SomeLimit,
-    /// The node is short: direct reclaim in the page allocator.
+    /// Direct reclaim in the page allocator: the node is short.
     Global,
-    /// Direct compaction: memory is there, but in pieces.
+    /// Direct compaction: free memory is fragmented.
     Compaction,
-    /// Reading back file pages that were evicted while in use.
+    /// File pages read back after they were evicted while in use.
     Refault,
-    /// Reading back from swap.
+    /// Pages read back from swap.
     SwapIn,
-    /// kswapd and kcompactd at their work; they are nobody's victims.
+    /// kswapd and kcompactd at work: no task of a workload waits.
     KernelThread,
-    /// A caller that this version does not know.
+    /// A call site that this version does not know.
     Other,
 }
 
 impl MemoryCause {
-    /// Every cause, in the order of the kernel side's tables.
+    /// In the order of the eBPF maps.
     pub const ALL: [Self; 11] = [
         Self::OwnLimit,
         Self::OwnHigh,
@@ -137,95 +126,88 @@ impl MemoryCause {
         Self::Other,
     ];
 
-    /// True where the node (or its allocatable) was short, not a pod at a limit of its own.
+    /// True if the node or its allocatable was short, not a cgroup at its own limit.
     #[must_use]
     pub fn is_shortage(self) -> bool {
         matches!(self, Self::Global | Self::AllocatableLimit)
     }
 }
 
-/// Memory stall of one scope by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MemoryStall {
-    /// Wall time in which at least one task stalled, whatever the cause, kernel threads apart.
+    /// Wall time in which at least one task stalled for any cause, kernel threads excluded.
     pub any: Nanos,
-    /// Wall time in which at least one task stalled because the node or its allocatable was short.
+    /// Wall time in which at least one task stalled for a cause with [`MemoryCause::is_shortage`].
     pub shortage: Nanos,
-    /// By cause. A cause that never occurred is missing.
+    /// A cause that never occurred is missing.
     pub causes: BTreeMap<MemoryCause, CauseStall>,
 }
 
-/// One cause's share of a scope's memory stall.
+/// Memory stall of one cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CauseStall {
-    /// Wall time in which at least one task stalled for this cause.
+    /// Wall time in which at least one task stalled.
     pub union: Nanos,
-    /// Task time, summed over tasks.
     pub time: Nanos,
-    /// Stalls that ended.
     pub count: u64,
 }
 
-/// How long one cgroup's tasks waited while another's ran on the same CPU.
+/// How long one cgroup's tasks waited while another's ran on the same CPU, since the programs were
+/// attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Aggression {
-    /// Who waited.
     pub victim: CgroupId,
-    /// Who ran. 0 is the idle task: latency of the wake-up itself.
+    /// The cgroup that ran; id 0 is the idle task: the latency of the wake-up itself.
     pub aggressor: CgroupId,
-    /// For how long, since the agent started.
     pub time: Nanos,
 }
 
-/// One OOM kill: three cgroups that need not be the same.
+/// One OOM kill. Victim, limit and trigger may be three different cgroups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OomKill {
-    /// When, on the clock of [`super::sample::Moment::boot`].
+    /// On the clock of [`super::sample::Moment::boot`].
     pub at: Nanos,
-    /// Whose process dies.
     pub victim: CgroupId,
-    /// The process that dies.
+    /// The killed process.
     pub victim_pid: u32,
-    /// Whose limit was reached; `None` if the node was out of memory, or if it is not known.
+    /// The cgroup whose limit was reached; `None` if the node was out of memory, or if unknown.
     pub limit: Option<CgroupId>,
-    /// True if `limit` is known: `None` then means the whole node.
+    /// Whether `limit` is known: then `None` means the whole node.
     pub limit_known: bool,
-    /// Whose allocation asked for the memory.
+    /// The cgroup whose allocation triggered the kill.
     pub trigger: CgroupId,
 }
 
-/// A cgroup that lived for less than a tick.
+/// A cgroup that lived for less than a tick. `Aggression` may still name it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShortLived {
-    /// Its id, which `Aggression` may still name.
     pub id: CgroupId,
-    /// Its path.
     pub path: CgroupPath,
 }
 
-/// What the kernel side could not count, since the agent started.
+/// What the programs could not count since they were attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Lost {
-    /// Waits of cgroups for which the map had no room.
+    /// Waits of cgroups for which the map was full.
     pub cgroups: u64,
-    /// Aggressor pairs for which the matrix had no room.
+    /// Pairs for which the matrix was full.
     pub pairs: u64,
-    /// Memory stalls for which a map had no room.
+    /// Memory stalls for which a map was full.
     pub stalls: u64,
-    /// IO waits for which the map had no room.
+    /// IO waits for which the map was full.
     pub io_waits: u64,
-    /// Events that the ring buffer could not take.
+    /// Events for which the ring buffer was full.
     pub events: u64,
-    /// Events skipped because the program was already running on that CPU.
+    /// Events that the kernel skipped because the program was already running on that CPU.
     pub recursions: u64,
-    /// Wait stamps older than the last moment at which nobody waited: taken as no wait.
+    /// Wait stamps older than the last moment without waiting tasks: taken as no wait.
     pub stale_stamps: u64,
-    /// Cgroups deeper than the kernel side walks.
+    /// Cgroups deeper than the programs walk.
     pub too_deep: u64,
 }

@@ -1,4 +1,4 @@
-//! What starts an eviction: signals, and the thresholds that an operator set on them.
+//! Eviction signals and the thresholds that an operator sets on them.
 
 use std::fmt;
 
@@ -52,37 +52,29 @@ impl fmt::Display for Resource {
 /// Source: kubelet `pkg/kubelet/eviction/api/types.go`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Signal {
-    /// Memory of the node that could be had at once: `MemTotal` less the working set of the root.
+    /// `MemTotal` less the working set of the root cgroup.
     #[serde(rename = "memory.available")]
     MemoryAvailable,
-    /// Memory left below the limit of kubepods.
+    /// The limit of kubepods less its working set.
     #[serde(rename = "allocatableMemory.available")]
     AllocatableMemoryAvailable,
-    /// Bytes left on the file system of the kubelet.
     #[serde(rename = "nodefs.available")]
     NodefsAvailable,
-    /// Inodes left there.
     #[serde(rename = "nodefs.inodesFree")]
     NodefsInodesFree,
-    /// Bytes left on the file system of images.
     #[serde(rename = "imagefs.available")]
     ImagefsAvailable,
-    /// Inodes left there.
     #[serde(rename = "imagefs.inodesFree")]
     ImagefsInodesFree,
-    /// Bytes left on the file system of writable layers.
     #[serde(rename = "containerfs.available")]
     ContainerfsAvailable,
-    /// Inodes left there.
     #[serde(rename = "containerfs.inodesFree")]
     ContainerfsInodesFree,
-    /// Threads that could still be made.
     #[serde(rename = "pid.available")]
     PidAvailable,
 }
 
 impl Signal {
-    /// Every signal.
     pub const ALL: [Self; 9] = [
         Self::MemoryAvailable,
         Self::AllocatableMemoryAvailable,
@@ -95,7 +87,6 @@ impl Signal {
         Self::PidAvailable,
     ];
 
-    /// Its name in a configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -111,13 +102,12 @@ impl Signal {
         }
     }
 
-    /// The signal of that name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|signal| signal.name() == name)
     }
 
-    /// What is short when the signal falls.
+    /// The kubelet's word for what is short.
     #[must_use]
     pub fn resource(self) -> Resource {
         match self {
@@ -132,7 +122,7 @@ impl Signal {
         }
     }
 
-    /// An amount of what it counts, as it is printed: bytes in powers of 1024, others as counts.
+    /// `amount` in the signal's unit: bytes in powers of 1024, others as counts.
     #[must_use]
     pub fn quantity(self, amount: u64) -> Quantity {
         match self.resource() {
@@ -148,18 +138,17 @@ impl fmt::Display for Signal {
     }
 }
 
-/// An amount, or a share of the capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Amount {
-    /// So much.
+    /// Bytes or a count.
     Quantity(Quantity),
-    /// This share of the capacity.
+    /// A share of the capacity.
     Percentage(Fraction),
 }
 
 impl Amount {
-    /// How much it is, where there is `capacity` in all.
+    /// In units of `capacity`.
     #[must_use]
     pub fn of(self, capacity: u64) -> u64 {
         match self {
@@ -169,54 +158,57 @@ impl Amount {
     }
 }
 
-/// One eviction threshold. Met while what is available is strictly less.
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quantity(quantity) => quantity.fmt(f),
+            Self::Percentage(fraction) => fraction.fmt(f),
+        }
+    }
+}
+
+/// An eviction threshold: met while strictly less is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Threshold {
-    /// On which signal.
     pub signal: Signal,
-    /// Below which amount.
+    /// Met below this amount.
     pub value: Amount,
-    /// How long it must be met; zero is hard.
+    /// How long the threshold must be met; 0 is a hard threshold.
     pub grace: Nanos,
-    /// What must be available above the threshold before it counts as left.
+    /// How much more must be available before the signal counts as relieved.
     pub min_reclaim: Option<Amount>,
 }
 
 impl Threshold {
-    /// Without a grace period.
     #[must_use]
     pub fn is_hard(&self) -> bool {
         self.grace.0 == 0
     }
 }
 
-/// A threshold of ours: on how long work waits, where the kubelet looks at what is left.
-/// Met while the measure is at or above it.
+/// One of isobar's own thresholds, on waiting instead of available amounts. Met at or above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PressureThreshold {
-    /// The whole node, or its pods.
     pub scope: ScopeName,
-    /// What is measured.
     pub on: PressureSignal,
-    /// How long it must be met.
     pub grace: Nanos,
 }
 
-/// What a [`PressureThreshold`] looks at.
+/// The measure of a [`PressureThreshold`], and its threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PressureSignal {
-    /// CPU contention, ten seconds' average at or above this.
+    /// avg10 of CPU contention.
     Cpu(Percent),
-    /// Memory shortage, ten seconds' average at or above this.
+    /// avg10 of memory shortage.
     Memory(Percent),
-    /// Raw IO pressure `full`, ten seconds' average at or above this.
+    /// avg10 of raw IO pressure `full`.
     Disk(Percent),
-    /// Memory lasts for this long or less, at the rate at which it is charged now.
+    /// Time until memory runs out at its present growth: met at or below.
     Exhaustion(Nanos),
-    /// Pages read back after eviction, per second, this many or more.
+    /// Refaulted pages per second.
     Refaults(u64),
 }
 
@@ -240,7 +232,7 @@ impl PressureSignal {
         Self::Refaults(0),
     ];
 
-    /// What it is called where it is about `scope`, whatever the threshold.
+    /// The name in configurations and messages, such as `kubepods.memory.pressure`.
     #[must_use]
     pub fn name(self, scope: ScopeName) -> &'static str {
         match (scope, self) {
@@ -259,7 +251,6 @@ impl PressureSignal {
 }
 
 impl PressureThreshold {
-    /// Its name in configurations and messages, such as `kubepods.memory.pressure`.
     #[must_use]
     pub fn name(&self) -> String {
         self.on.name(self.scope).into()

@@ -1,61 +1,55 @@
-//! Which CPUs there are, and how they lie: threads in cores, cores in sockets and NUMA nodes.
+//! CPUs, and the core, socket and NUMA node of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use super::cpuset::CpuSet;
 
-/// Where one CPU lies. Each number is unique on the whole machine.
+/// Where a CPU is. Numbers are unique on the whole machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuPlace {
-    /// The core: the number of its lowest CPU, as the kubelet numbers cores.
+    /// Number of the core's lowest CPU, as the kubelet numbers cores.
     pub core: u32,
-    /// The socket.
     pub socket: u32,
-    /// The NUMA node.
     pub node: u32,
 }
 
-/// The online CPUs of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// Where each lies.
     pub cpus: BTreeMap<u32, CpuPlace>,
 }
 
 impl Topology {
-    /// CPUs of which nothing is known: each is a core of its own, all in one socket.
+    /// CPUs without known topology: one core each, one socket.
     #[must_use]
     pub fn flat(cpus: &CpuSet) -> Self {
         let place = |cpu: &u32| (*cpu, CpuPlace { core: *cpu, ..CpuPlace::default() });
         Self { cpus: cpus.0.iter().map(place).collect() }
     }
 
-    /// CPUs with the core, socket and NUMA node that the kernel tells. It numbers cores within
-    /// their socket, so a core is known by both.
+    /// CPUs as the kernel reports them. It numbers cores within their socket, so socket and number
+    /// together identify a core.
     #[must_use]
-    pub fn of(told: &BTreeMap<u32, CpuPlace>) -> Self {
+    pub fn of(places: &BTreeMap<u32, CpuPlace>) -> Self {
         let mut first = BTreeMap::new();
         let number = |(cpu, place): (&u32, &CpuPlace)| {
             let core = *first.entry((place.socket, place.core)).or_insert(*cpu);
             (*cpu, CpuPlace { core, ..*place })
         };
-        Self { cpus: told.iter().map(number).collect() }
+        Self { cpus: places.iter().map(number).collect() }
     }
 
-    /// All of them.
     #[must_use]
     pub fn all(&self) -> CpuSet {
         CpuSet(self.cpus.keys().copied().collect())
     }
 
-    /// How many cores there are.
     #[must_use]
     pub fn n_cores(&self) -> usize {
         self.cpus.values().map(|place| place.core).collect::<BTreeSet<_>>().len()
     }
 
-    /// These CPUs alone; others are as if they were not there.
+    /// The topology of these CPUs alone.
     #[must_use]
     pub fn only(&self, cpus: &CpuSet) -> Self {
         let kept = self.cpus.iter().filter(|(cpu, _)| cpus.0.contains(cpu));
@@ -63,38 +57,27 @@ impl Topology {
     }
 }
 
-/// Why a text is no topology.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     /// A line is not four numbers.
     #[error(
         "line {line}: expected `CPU,Core,Socket,Node` as `lscpu -p=CPU,Core,Socket,Node` prints, found {found:?}"
     )]
-    Line {
-        /// Counted from 1.
-        line: usize,
-        /// What it says.
-        found: String,
-    },
-    /// A CPU has two lines.
-    #[error("line {line}: CPU {cpu} is there twice")]
-    Twice {
-        /// Counted from 1.
-        line: usize,
-        /// Which.
-        cpu: u32,
-    },
-    /// There is no line.
-    #[error("no CPU in it: give what `lscpu -p=CPU,Core,Socket,Node` prints")]
+    Line { line: usize, found: String },
+    /// Two lines name the same CPU.
+    #[error("line {line}: CPU {cpu} is listed twice")]
+    Twice { line: usize, cpu: u32 },
+    /// No line names a CPU.
+    #[error("no CPU found: expected what `lscpu -p=CPU,Core,Socket,Node` prints")]
     Empty,
 }
 
-/// What `lscpu -p=CPU,Core,Socket,Node` prints. A machine without NUMA has an empty last field.
+/// Parses `lscpu -p=CPU,Core,Socket,Node`. A machine without NUMA has an empty last field.
 impl FromStr for Topology {
     type Err = TopologyError;
 
     fn from_str(text: &str) -> Result<Self, TopologyError> {
-        let mut told = BTreeMap::new();
+        let mut places = BTreeMap::new();
         for (line, found) in (1..).zip(text.lines().map(str::trim)) {
             if found.is_empty() || found.starts_with('#') {
                 continue;
@@ -103,14 +86,14 @@ impl FromStr for Topology {
                 line,
                 found: found.chars().take(80).collect(),
             })?;
-            if told.insert(cpu, place).is_some() {
+            if places.insert(cpu, place).is_some() {
                 return Err(TopologyError::Twice { line, cpu });
             }
         }
-        if told.is_empty() {
+        if places.is_empty() {
             return Err(TopologyError::Empty);
         }
-        Ok(Self::of(&told))
+        Ok(Self::of(&places))
     }
 }
 
@@ -122,7 +105,7 @@ fn place(line: &str) -> Option<(u32, CpuPlace)> {
         "" => 0,
         node => node.parse().ok()?,
     };
-    // Caches, behind an empty field: what plain `lscpu -p` adds.
+    // Plain `lscpu -p` adds the caches after an empty field.
     let is_whole = fields.next().is_none_or(str::is_empty);
     is_whole.then_some((cpu, CpuPlace { core, socket, node }))
 }
@@ -134,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_told_apart_by_their_sockets() {
+    fn topology_cores_by_socket() {
         let text = "# comment\n0,0,0,0\n1,0,1,1\n2,1,0,0\n3,0,0,0\n\n";
         let topology: Topology = text.parse().unwrap();
         let cores: Vec<_> = topology.cpus.values().map(|place| place.core).collect();
@@ -146,16 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_topology_names_its_line() {
+    fn topology_refusal_names_the_line() {
         #[rustfmt::skip]
         let table = [
             // text, what is said
-            ("",                       "no CPU in it"),
-            ("# only this\n",          "no CPU in it"),
+            ("",                       "no CPU found"),
+            ("# only this\n",          "no CPU found"),
             ("0,0,0,0\n1,0,0\n",       "line 2"),
             ("0,0,0,0,0\n",            "line 1"),
             ("0,0,0,-1\n",             "line 1"),
-            ("0,0,0,0\n0,0,0,0\n",     "line 2: CPU 0 is there twice"),
+            ("0,0,0,0\n0,0,0,0\n",     "line 2: CPU 0 is listed twice"),
         ];
         for (text, want) in table {
             let got = text.parse::<Topology>().unwrap_err().to_string();
@@ -165,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_read_names_only_cpus_that_are_there(text in "([0-9]{1,2},?){0,9}\n?.{0,20}") {
+        fn topology_groups_hold_known_cpus(text in "([0-9]{1,2},?){0,9}\n?.{0,20}") {
             if let Ok(topology) = text.parse::<Topology>() {
                 let all = topology.all();
                 prop_assert!(topology.cpus.values().all(|place| all.0.contains(&place.core)));

@@ -1,31 +1,35 @@
-//! Quantities: the unit is in the type, so that no two of them can be added by mistake.
+//! Newtypes with the unit in the type, so that different units cannot be added by mistake.
 
 use std::fmt;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// A moment on two clocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Moment {
+    /// `CLOCK_BOOTTIME`: never jumps, runs through suspend. All intervals are taken from it.
+    pub boot: Nanos,
+    /// `CLOCK_REALTIME`, since 1970: for people. May jump.
+    pub wall: Nanos,
+}
+
 /// Share of wall time, in hundredths of a percent (`12_34` is 12.34 %).
 ///
-/// Source: `psi_show`, kernel/sched/psi.c, prints exactly two decimals, so for a pressure file
-/// this integer is what the file said; nothing is rounded on the way in.
-///
-/// In JSON it is a decimal number, `12.34`, which the two decimals make lossless both ways.
+/// Source: `psi_show`, kernel/sched/psi.c, prints two decimals, so the integer is exact. In JSON
+/// it is the decimal number `12.34`, which is exact in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(pub u16);
 
 impl Percent {
-    /// All of the time.
     pub const FULL: Self = Self(100_00);
 
-    /// `part` of `whole`, at most [`Percent::FULL`]; nothing of nothing is 0.
+    /// `part` of `whole`, at most [`Percent::FULL`]; 0 of 0 is 0.
     #[must_use]
     pub fn share(part: u64, whole: u64) -> Self {
-        if whole == 0 {
-            return Self(0);
-        }
-        let hundredths = u128::from(part) * 100_00 / u128::from(whole);
-        Self(u16::try_from(hundredths).map_or(Self::FULL.0, |h| h.min(Self::FULL.0)))
+        let hundredths = scale(part, 100_00, whole).min(u64::from(Self::FULL.0));
+        Self(u16::try_from(hundredths).expect("at most 100 %"))
     }
 }
 
@@ -40,7 +44,7 @@ impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let hundredths = (f64::deserialize(from)? * 100.0).round();
         if (0.0..=f64::from(u16::MAX)).contains(&hundredths) {
-            // In range and whole: the cast is exact.
+            // Whole and in range: the cast is exact.
             return Ok(Self(hundredths as u16));
         }
         Err(D::Error::custom("a percentage is a number from 0 to 655.35"))
@@ -53,7 +57,6 @@ impl fmt::Display for Percent {
     }
 }
 
-/// A length of time in nanoseconds.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -61,23 +64,22 @@ impl fmt::Display for Percent {
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// One second.
     pub const SECOND: Self = Self(1_000_000_000);
 
-    /// The time from `earlier` to `self`; zero if it runs backwards.
+    /// Time from `earlier` to `self`; 0 if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// Both together; stops at the largest number there is.
+    /// Saturating sum.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self(self.0.saturating_add(more.0))
     }
 }
 
-/// A length of time in microseconds, as PSI and `cpu.stat` count it.
+/// Microseconds, as PSI and `cpu.stat` count.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -97,7 +99,7 @@ impl From<Micros> for Nanos {
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-/// Processor use, in thousandths of one CPU (`1500` is one and a half CPUs).
+/// CPU use in thousandths of a CPU.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -105,15 +107,18 @@ pub struct Bytes(pub u64);
 pub struct MilliCpu(pub u64);
 
 impl MilliCpu {
-    /// CPU time `used` within `wall` time.
+    /// `used` CPU time per `wall` time.
     #[must_use]
     pub fn rate(used: Nanos, wall: Nanos) -> Self {
-        if wall.0 == 0 {
-            return Self(0);
-        }
-        let milli = u128::from(used.0) * 1_000 / u128::from(wall.0);
-        Self(u64::try_from(milli).unwrap_or(u64::MAX))
+        Self(scale(used.0, 1_000, wall.0))
     }
+}
+
+/// `amount * by / of` without overflow; saturates, and is 0 if `of` is 0.
+#[must_use]
+pub fn scale(amount: u64, by: u64, of: u64) -> u64 {
+    let scaled = (u128::from(amount) * u128::from(by)).checked_div(u128::from(of));
+    u64::try_from(scaled.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -121,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_percentage_survives_json() {
+    fn percent_json_round_trip() {
         for hundredths in 0..=u16::MAX {
             let json = serde_json::to_string(&Percent(hundredths)).unwrap();
             let back: Percent = serde_json::from_str(&json).unwrap();
@@ -131,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_percentage_is_refused() {
+    fn percent_refuses() {
         for json in ["-0.01", "655.36", "1e300", "\"12\"", "null"] {
             assert!(serde_json::from_str::<Percent>(json).is_err(), "{json}");
         }
     }
 
     #[test]
-    fn shares_and_rates_round_down_and_never_overflow() {
+    fn share_of_rounds_down() {
         let max = u64::MAX;
         #[rustfmt::skip]
         let table = [

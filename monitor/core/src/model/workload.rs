@@ -1,4 +1,4 @@
-//! Pods as the API describes them: the fields that a judgement may depend on.
+//! Pods as the API describes them: the fields that the policy may depend on.
 
 use std::collections::BTreeMap;
 
@@ -7,103 +7,85 @@ use serde::{Deserialize, Serialize};
 use super::pod::QosClass;
 use super::quantity::ResourceList;
 
-/// One pod of this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Pod {
-    /// `metadata.uid`, which its cgroup is named after.
+    /// `metadata.uid`, which is in the name of its cgroup.
     pub uid: String,
-    /// `metadata.namespace`.
     pub namespace: String,
-    /// `metadata.name`.
     pub name: String,
-    /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
-    /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
     /// The controller among `metadata.ownerReferences`.
     pub owner: Option<Owner>,
-    /// When it was made or, where the API says, started: seconds since 1970.
+    /// `status.startTime`, else `metadata.creationTimestamp`, in seconds since 1970.
     pub started: Option<i64>,
-    /// `spec.priority`; none counts as 0.
+    /// `spec.priority`; `None` counts as 0.
     pub priority: Option<i32>,
-    /// `spec.priorityClassName`.
     pub priority_class: String,
-    /// `spec.terminationGracePeriodSeconds`.
     pub termination_grace: Option<i64>,
-    /// `spec.resources`: those of the pod as a whole.
+    /// `spec.resources`: pod-level requests and limits.
     pub resources: Option<Resources>,
-    /// `spec.overhead`.
     pub overhead: ResourceList,
-    /// All containers: init containers first, in the order of the manifest.
+    /// Init containers first, in the order of the manifest.
     pub containers: Vec<Container>,
-    /// `status.qosClass`, which stands once it is set.
+    /// `status.qosClass`, which never changes.
     pub qos_class: Option<QosClass>,
-    /// `spec.tolerations`, as far as admission looks at them.
+    /// `spec.tolerations`.
     pub tolerations: Vec<Toleration>,
 }
 
-/// Who made a pod and would make another.
+/// The controller that created a pod and would replace it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Owner {
     /// `ReplicaSet`, `Job`, ...
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
 }
 
-/// One container of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
-    /// Its name.
     pub name: String,
-    /// When it runs.
+    /// When the container runs.
     pub kind: ContainerKind,
-    /// What it asked for.
     pub resources: Resources,
-    /// The runtime's id from the pod's status, without the runtime's name.
+    /// The runtime's container id, without the runtime's name.
     pub id: Option<String>,
 }
 
-/// When a container runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ContainerKind {
-    /// Before the others, to its end.
+    /// Runs to completion before the regular containers.
     Init,
-    /// An init container that goes on: `restartPolicy: Always`.
+    /// Init container with `restartPolicy: Always`: keeps running.
     Sidecar,
-    /// With the others.
+    /// Runs with the other regular containers.
     #[default]
     Regular,
-    /// For debugging.
+    /// Added to a running pod for debugging.
     Ephemeral,
 }
 
-/// Requests and limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Resources {
-    /// What is set aside for it.
+    /// Guaranteed by the scheduler.
     pub requests: ResourceList,
-    /// What it may not exceed.
+    /// Enforced by cgroups.
     pub limits: ResourceList,
 }
 
-/// A taint that a pod puts up with. An empty `key` is any; an empty `effect` is any.
+/// A pod's toleration. An empty `key` or `effect` matches any.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Toleration {
-    /// The taint's key.
     pub key: String,
-    /// `Exists` or `Equal`, which an empty one is.
+    /// `Exists` or `Equal`; empty is `Equal`.
     pub operator: String,
-    /// The taint's value, for `Equal`.
     pub value: String,
-    /// The taint's effect.
     pub effect: String,
 }

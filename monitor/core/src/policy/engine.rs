@@ -9,7 +9,7 @@ use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::Nanos;
-use crate::model::unseen::unseen;
+use crate::model::unsampled::unsampled;
 use crate::policy::assess::{AssessStanding, assess, growth, scope};
 use crate::policy::decide::{Question, ReliefStanding, decide, target_of};
 use crate::policy::rank::harm::HarmStanding;
@@ -120,7 +120,7 @@ impl Engine {
             relief: &settings.relief,
             eviction: &settings.eviction,
             sample: &sample,
-            unseen: unseen(snapshot.interval),
+            unseen: unsampled(snapshot.interval),
             met: &assessment.met,
             unmeasured: &assessment.unmeasured,
             first: assessment.first,

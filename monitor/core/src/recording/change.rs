@@ -1,9 +1,9 @@
-//! What changed from one sample to the next, told in numbers wherever only numbers changed.
-//! In: two samples in parts. Out: the line between them.
+//! What changed from one sample to the next, as differences of numbers where only numbers changed.
+//! In: two samples in parts. Out: the line of the second.
 //!
 //! Objects are compared as structs, and only those that differ are written as JSON. The two texts
-//! are then gone through side by side: where nothing but numbers differs, the differences are the
-//! change. So no field is named here, and none can be forgotten.
+//! are then compared side by side: if only numbers differ, their differences are the change. So this
+//! code names no field and cannot forget one.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::parts::{Key, Pair, Parts, is_ordered};
 use crate::model::cgroup::CgroupId;
 use crate::model::decision::Decision;
 
-/// The line of a tick; everything in full if there is no tick before.
+/// The line of a tick; complete if there is no tick before.
 pub fn line<'a>(
     before: Option<&Parts>,
     now: &Parts,
@@ -24,8 +24,8 @@ pub fn line<'a>(
     let none = Parts::default();
     let old = before.unwrap_or(&none);
     let mut texts = Texts::default();
-    // A pod and its only busy container change alike. Cgroups of one depth side by side make two
-    // runs of the same numbers, which the compressor sees.
+    // A pod and its only busy container change alike. Sorted by depth they make two runs of the same
+    // numbers, which the compressor finds.
     let depth = |id: &CgroupId| now.cgroups.get(id).map_or(0, |c| c.path.segments().count());
     let level = |_: &Pair| 0;
     let (matrix, matrix_list) = if is_ordered(&old.matrix) && is_ordered(&now.matrix) {
@@ -54,7 +54,7 @@ fn by_id<K: Clone, T>(map: &BTreeMap<K, T>) -> impl Iterator<Item = (K, &T)> {
     map.iter().map(|(id, row)| (id.clone(), row))
 }
 
-/// The texts of the two objects in hand: kept, so that their room is found once.
+/// The texts of the two objects that are being compared, allocated once.
 #[derive(Debug, Default)]
 struct Texts {
     before: Vec<u8>,
@@ -85,7 +85,7 @@ impl Texts {
         })
     }
 
-    /// Both sides in the order of their keys. Rows that changed are told by `level`, then key.
+    /// Both sides sorted by key. Changed rows are written by `level`, then key.
     fn rows<'a, K: Key, T: Serialize + PartialEq + 'a>(
         &mut self,
         before: impl Iterator<Item = (K, &'a T)>,
@@ -124,15 +124,15 @@ impl Texts {
     }
 }
 
-/// Where in a JSON text we are.
+/// A step of the path to a place in a JSON text.
 #[derive(Debug, Clone, Copy)]
 enum Step<'a> {
     Key(&'a str),
     Index(usize),
 }
 
-/// Goes through two compact JSON texts side by side. The differences of their numbers, by JSON
-/// pointer; `None` if they differ in anything else, or in a number by more than an `i64`.
+/// Compares two compact JSON texts. The differences of their numbers, by JSON pointer; `None` if
+/// they differ in anything else, or in a number by more than an `i64`.
 fn numbers(before: &[u8], now: &[u8]) -> Option<Vec<(String, i64)>> {
     let (mut old, mut new) = (before, now);
     let mut steps: Vec<Step<'_>> = Vec::new();
@@ -179,7 +179,7 @@ fn number(text: &[u8]) -> &[u8] {
     &text[..end]
 }
 
-/// The length of the string at the start of a text, its quotes included.
+/// The length of the string at the start of a text, including its quotes.
 fn text(text: &[u8]) -> Option<usize> {
     let mut escaped = false;
     let end = text.iter().skip(1).position(|byte| {
@@ -190,7 +190,7 @@ fn text(text: &[u8]) -> Option<usize> {
     Some(end + 2)
 }
 
-/// The JSON pointer to where we are; `None` for a key that JSON has to escape, which is rare.
+/// The JSON pointer of these steps; `None` for a key that JSON escapes, which is rare.
 fn pointer(steps: &[Step<'_>]) -> Option<String> {
     let mut pointer = String::new();
     for step in steps {
@@ -207,14 +207,14 @@ fn pointer(steps: &[Step<'_>]) -> Option<String> {
     Some(pointer)
 }
 
-/// From one number to the other, in the last of their decimals: units, or hundredths.
+/// The difference of two numbers, in their last decimal: units or hundredths.
 fn difference(before: &[u8], now: &[u8]) -> Option<i64> {
     let (a, b) = (decimal(before)?, decimal(now)?);
     let same_unit = a.1 == b.1;
     same_unit.then(|| i64::try_from(b.0 - a.0).ok()).flatten()
 }
 
-/// A number in its unit, and whether that is hundredths.
+/// A number, and whether it is in hundredths.
 fn decimal(number: &[u8]) -> Option<(i128, bool)> {
     let text = std::str::from_utf8(number).ok()?;
     let Some((whole, fraction)) = text.split_once('.') else {
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_numbers_that_changed_are_told_and_only_if_nothing_else_did() {
+    fn numbers_returns_differences_if_nothing_else_changed() {
         let max = u64::MAX;
         #[rustfmt::skip]
         let table = [
@@ -243,15 +243,15 @@ mod tests {
             (r#"{"a":[{"x":1},{"x":1}],"z":0}"#, r#"{"a":[{"x":1},{"x":9}],"z":1}"#, Some(vec![("/a/1/x", 8), ("/z", 1)])),
             (r#"{"p":12.3}"#,          r#"{"p":12.34}"#,          Some(vec![("/p", 4)])),
             (r#"{"p":0.0}"#,           r#"{"p":655.35}"#,         Some(vec![("/p", 655_35)])),
-            (r#"{"p":1.234}"#,         r#"{"p":1.235}"#,          None), // no percentage
+            (r#"{"p":1.234}"#,         r#"{"p":1.235}"#,          None), // not a percentage
             (r#"{"p":1e30}"#,          r#"{"p":2e30}"#,           None),
             (r#"{"p":1.0}"#,           r#"{"p":1}"#,              None), // another kind of number
             (r#"{"n":-5}"#,            r#"{"n":7}"#,              Some(vec![("/n", 12)])),
-            (r#"{"n":null}"#,          r#"{"n":7}"#,              None), // nothing is not 0
+            (r#"{"n":null}"#,          r#"{"n":7}"#,              None), // null is not 0
             (r#"{"n":7}"#,             r#"{"n":null}"#,           None),
             (r#"{"n":[7]}"#,           r#"{"n":[7,8]}"#,          None),
             (r#"{"n":[7,8]}"#,         r#"{"n":[7]}"#,            None),
-            (r#"{"s":"1"}"#,           r#"{"s":"2"}"#,            None), // a text is no number
+            (r#"{"s":"1"}"#,           r#"{"s":"2"}"#,            None), // a text is not a number
             (r#"{"s":"a\"1","n":1}"#,  r#"{"s":"a\"1","n":2}"#,   Some(vec![("/n", 1)])),
             (r#"{"s":"\\","n":1}"#,    r#"{"s":"\\","n":2}"#,     Some(vec![("/n", 1)])),
             (r#"{"a/b~":1}"#,          r#"{"a/b~":2}"#,           Some(vec![("/a~1b~0", 1)])),

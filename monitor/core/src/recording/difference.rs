@@ -1,21 +1,18 @@
-//! Where two JSON documents differ, in words for people.
+//! Where two JSON documents differ.
 
 use serde_json::Value;
 
-/// One place that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The JSON pointer to it (RFC 6901); empty for the whole.
     pub path: String,
-    /// What is there on the one side; `None` for nothing.
+    /// `None` if the left side has nothing there.
     pub left: Option<Value>,
-    /// And on the other.
     pub right: Option<Value>,
 }
 
-/// The first place that differs within each field of two objects, in the order of their names;
-/// of anything else the first place alone.
-#[must_use]
+/// For two objects, the first difference within each field, sorted by name; for other values, the
+/// first difference.
 pub fn by_field(left: &Value, right: &Value) -> Vec<Difference> {
     let (Value::Object(a), Value::Object(b)) = (left, right) else {
         return first(left, right).into_iter().collect();
@@ -30,8 +27,7 @@ pub fn by_field(left: &Value, right: &Value) -> Vec<Difference> {
     differences.collect()
 }
 
-/// The first place that differs: deepest, in the order of names and positions.
-#[must_use]
+/// The first difference, depth first, in the order of names and positions.
 pub fn first(left: &Value, right: &Value) -> Option<Difference> {
     between(Some(left), Some(right))
 }
@@ -61,14 +57,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_place_that_differs_is_named_with_both_sides() {
+    fn first_names_path_and_both_sides() {
         #[rustfmt::skip]
         let table = [
             // left, right, path, left there, right there
             (json!({"a": 1}),          json!({"a": 2}),       "/a",    Some(json!(1)), Some(json!(2))),
             (json!({"a": [1, {"b": 2}]}), json!({"a": [1, {"b": 3}]}), "/a/1/b", Some(json!(2)), Some(json!(3))),
             (json!({"a": [1]}),        json!({"a": [1, 2]}),  "/a/1",  None,           Some(json!(2))),
-            (json!({"a": null}),       json!({}),             "/a",    Some(json!(null)), None), // null is not nothing
+            (json!({"a": null}),       json!({}),             "/a",    Some(json!(null)), None), // null is not missing
             (json!({"a/b": 1}),        json!({"a/b": 2}),     "/a~1b", Some(json!(1)), Some(json!(2))),
             (json!([1]),               json!({"a": 1}),       "",      Some(json!([1])), Some(json!({"a": 1}))),
         ];

@@ -1,6 +1,6 @@
 //! The lines of a recording, format version 1: see docs/recording.md.
 //!
-//! A header opens a chapter and says everything that the judge knew at that moment; each line
+//! A header begins a chapter and holds everything that the engine knew at that moment; each line
 //! after it is one tick, as a change to the tick before.
 
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use crate::model::settings::Settings;
 use crate::model::stall::Aggression;
 use crate::policy::engine::Standing;
 
-/// What the first line of every recording names.
+/// `format` of every header.
 pub const FORMAT: &str = "isobar-recording";
-/// Raised when an older isobar could no longer read what is written.
+/// Raised when other versions cannot read what is written.
 pub const VERSION: u32 = 2;
-/// How every recording begins, once it is decompressed.
+/// The first bytes of every recording after decompression.
 pub const OPENING: &str = "{\"kind\":\"header\",\"format\":\"isobar-recording\",";
 
-/// Which line it is, and whose.
+/// The fields that identify a line.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Opening {
@@ -30,7 +30,7 @@ pub struct Opening {
     pub version: u32,
 }
 
-/// Opens a chapter: all that a replay needs to start here.
+/// Begins a chapter: everything that a replay needs to start here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Header {
@@ -40,21 +40,19 @@ pub struct Header {
     pub format: String,
     /// [`VERSION`].
     pub version: u32,
-    /// The isobar that wrote it.
+    /// The version of isobar that wrote it.
     pub isobar: String,
     /// When the chapter began: the moment of the tick before, or of the start.
     pub at: Moment,
-    /// It goes on where the chapter before ended: same run, nothing in between.
+    /// The chapter continues the one before: same run, no tick in between.
     pub continues: bool,
-    /// The node.
     pub facts: NodeFacts,
-    /// The settings that the chapter is judged by.
     pub settings: Settings,
-    /// What the judge remembered, the sample before included.
+    /// The engine's standing, including the sample before.
     pub standing: Standing,
 }
 
-/// One tick. What is missing has not changed.
+/// One tick. A missing field has not changed.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tick<Decision> {
@@ -72,16 +70,15 @@ pub struct Tick<Decision> {
     /// `kernel.matrix`: times by `VICTIM/AGGRESSOR`.
     #[serde(skip_serializing_if = "Rows::is_empty")]
     pub matrix: Rows,
-    /// `kernel.matrix` as it is, where it is not in order.
+    /// The whole `kernel.matrix`, if its pairs are not in order.
     #[serde(rename = "matrixList", skip_serializing_if = "Option::is_none")]
     pub matrix_list: Option<Vec<Aggression>>,
     /// `pods`, by uid.
     #[serde(skip_serializing_if = "Rows::is_empty")]
     pub pods: Rows,
-    /// `gaps`, all of them.
+    /// All `gaps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gaps: Option<Vec<Gap>>,
-    /// What was decided.
     pub decision: Decision,
 }
 
@@ -89,10 +86,10 @@ pub struct Tick<Decision> {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct One {
-    /// It is new, or more than numbers changed: this is it.
+    /// The whole object: it is new, or more than numbers changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set: Option<Box<RawValue>>,
-    /// What is added to the number at a JSON pointer (RFC 6901), in its last decimal.
+    /// Additions to numbers, by JSON pointer (RFC 6901), in units of the last decimal.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub add: BTreeMap<String, i64>,
 }
@@ -107,7 +104,7 @@ impl One {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rows {
-    /// Objects that are no more.
+    /// Objects that were removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
     /// Objects that are new, or of which more than numbers changed.
@@ -116,8 +113,8 @@ pub struct Rows {
     /// Objects of which numbers changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<String>,
-    /// By JSON pointer: what is added to that number of each of `rows`, in its last decimal.
-    /// Column by column, because that compresses best: merge patches take a quarter to a half more.
+    /// By JSON pointer: additions to that number of each of `rows`, in units of the last decimal.
+    /// Columns compress best: merge patches take a quarter to a half more.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub add: BTreeMap<String, Vec<i64>>,
 }

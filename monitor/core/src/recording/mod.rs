@@ -1,6 +1,5 @@
-//! The recording format: how a tick becomes a line, and a line a tick again.
-//! In: samples and decisions. Out: text, and the same samples and decisions. No file, no
-//! compression: `isobar::record` does that. The format is in docs/recording.md.
+//! The recording format: from ticks to lines and back. Files and compression are in
+//! `isobar::record`; the format is described in docs/recording.md.
 
 pub mod apply;
 pub mod change;

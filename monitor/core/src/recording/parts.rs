@@ -1,4 +1,4 @@
-//! A sample taken apart into its long lists and the rest, so that each list is compared row by row.
+//! A sample split into its long lists and the rest, so that each list is compared row by row.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -8,10 +8,9 @@ use crate::model::sample::{Gap, Sample};
 use crate::model::stall::{Aggression, GroupStall};
 use crate::model::workload::Pod;
 
-/// A sample in parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// The sample with its lists empty.
+    /// The sample with empty lists.
     pub rest: Sample,
     pub cgroups: BTreeMap<CgroupId, Cgroup>,
     pub groups: BTreeMap<CgroupId, GroupStall>,
@@ -45,7 +44,7 @@ impl From<Parts> for Sample {
     }
 }
 
-/// Who waited while whom ran: what a row of the matrix goes by.
+/// Victim and aggressor: the key of a row of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pair(pub CgroupId, pub CgroupId);
 
@@ -55,12 +54,12 @@ impl Pair {
     }
 }
 
-/// True if each pair is there once, in order: only then can rows be told by their pair.
+/// True if the pairs are sorted and each occurs once: only then is a pair the key of one row.
 pub fn is_ordered(matrix: &[Aggression]) -> bool {
     matrix.is_sorted_by(|a, b| Pair::of(a) < Pair::of(b))
 }
 
-/// What a row goes by, as text and back.
+/// The key of a row, as text and back.
 pub trait Key: Ord + Clone {
     fn text(&self) -> String;
     fn parse(text: &str) -> Option<Self>;

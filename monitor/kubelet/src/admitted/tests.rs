@@ -1,10 +1,10 @@
 use super::*;
+use crate::pod_notation::pod;
 use crate::qos::computed;
-use crate::sketch::pod;
 use isobar_core::model::pod::QosClass::{BestEffort, Burstable, Guaranteed};
 
 #[test]
-fn limits_stand_in_for_missing_requests() {
+fn admitted_fills_requests() {
     #[rustfmt::skip]
     let table = [
         // pod, as admitted, class before, class after

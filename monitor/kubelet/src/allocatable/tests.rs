@@ -1,6 +1,7 @@
 use super::*;
 use crate::enforce::Enforced;
 use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::fraction::Fraction;
 use isobar_core::model::settings::Eviction;
 use isobar_core::model::threshold::Threshold;
 use isobar_core::model::units::Nanos;
@@ -43,7 +44,7 @@ fn pods_may(settings: &Settings, capacity: &ResourceList) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn what_is_set_aside_is_left_out_of_what_pods_may_use() {
+fn allocatable_of_reservations() {
     let ten = "cpu=10 memory=10Gi";
     let mi = |n: u64| n << 20;
     #[rustfmt::skip]
@@ -66,7 +67,7 @@ fn what_is_set_aside_is_left_out_of_what_pods_may_use() {
 }
 
 #[test]
-fn disk_is_set_aside_by_reservation_and_by_threshold() {
+fn allocatable_of_disk() {
     #[rustfmt::skip]
     let table = [
         // row, kube, hard, capacity, reserved, allocatable
@@ -91,7 +92,7 @@ fn disk_is_set_aside_by_reservation_and_by_threshold() {
 }
 
 #[test]
-fn the_status_leaves_out_the_eviction_threshold_and_huge_pages_and_limits_do_not() {
+fn allocatable_status_and_limits() {
     let hard = "memory.available=100Mi";
     #[rustfmt::skip]
     let table = [
@@ -109,7 +110,7 @@ fn the_status_leaves_out_the_eviction_threshold_and_huge_pages_and_limits_do_not
 }
 
 #[test]
-fn a_reservation_beyond_the_capacity_is_refused_with_every_resource_named() {
+fn allocatable_refuses_overcommit() {
     let cpu = "Resource \"cpu\" has a reservation of 12 but capacity of 10. Expected capacity >= \
                reservation.";
     let memory = "Resource \"memory\" has a reservation of 22Gi but capacity of 11Gi. Expected \
@@ -133,7 +134,7 @@ fn a_reservation_beyond_the_capacity_is_refused_with_every_resource_named() {
 }
 
 #[test]
-fn named_cpus_stand_for_both_reservations_of_cpu_time() {
+fn allocatable_reserved_cpus() {
     let mut settings = settings("cpu=1 memory=1Gi", "cpu=500m pid=100", "");
     settings.node.reserved_cpus = Some("0-1,8".parse::<CpuSet>().unwrap());
     let reservation = Reservation::of(&settings, &list("cpu=16"));
@@ -143,7 +144,7 @@ fn named_cpus_stand_for_both_reservations_of_cpu_time() {
 }
 
 #[test]
-fn processes_are_set_aside_for_limits_and_are_no_part_of_the_status() {
+fn allocatable_pids() {
     let (settings, capacity) = (settings("pid=1000", "pid=24", ""), list("pid=32768 pods=110"));
     let reservation = Reservation::of(&settings, &capacity);
     assert_eq!(reservation.allocatable(&capacity), list("pods=110"));
@@ -152,7 +153,7 @@ fn processes_are_set_aside_for_limits_and_are_no_part_of_the_status() {
 }
 
 #[test]
-fn thresholds_are_told_as_amounts_where_the_capacity_is_known() {
+fn allocatable_thresholds_as_amounts() {
     let hard = "memory.available=10% nodefs.available=10% imagefs.available=15% \
                 nodefs.inodesFree=5% pid.available=10% allocatableMemory.available=10%";
     let settings = settings("", "", hard);

@@ -1,131 +1,114 @@
-//! A state file's JSON as Go reads it, and the checksum over how Go prints what it read.
-//! Source: kubelet `pkg/kubelet/cm/cpumanager/state/checkpoint.go`, `checkpointmanager/checksum`,
-//! and go-spew's `%#v` with sorted keys.
+//! A state file's JSON as Go reads it, and its checksum: FNV-1a over the text that Go prints of
+//! what it read. Source: kubelet `pkg/kubelet/cm/cpumanager/state/checkpoint.go`,
+//! `checkpointmanager/checksum`, and go-spew's `%#v` with sorted keys.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::Display;
 
 use serde_json::{Map, Value};
 
 use super::Version;
 use isobar_core::model::cpuset::CpuSet;
 
-/// What a state file holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Document {
-    pub(crate) version: Version,
-    pub(crate) policy: String,
-    pub(crate) default: String,
-    pub(crate) entries: Entries,
-    /// Only in the third form and later.
-    pub(crate) pods: Option<BTreeMap<String, CpuSet>>,
+pub(super) struct Document {
+    pub(super) version: Version,
+    pub(super) policy: String,
+    pub(super) default: String,
+    /// Sets as written, by pod uid and container name; of V1 by container id, under an empty uid.
+    pub(super) containers: BTreeMap<String, BTreeMap<String, String>>,
+    /// Sets of whole pods, by pod uid.
+    pub(super) pods: BTreeMap<String, CpuSet>,
+    /// The checksum is right, or the version may do without one.
+    pub(super) is_intact: bool,
 }
 
-/// Who has CPUs for itself; a `null` is told from an empty list by the checksum.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Entries {
-    Null,
-    /// By the container's id.
-    ById(BTreeMap<String, String>),
-    /// By pod, then by the container's name.
-    ByPod(BTreeMap<String, Option<BTreeMap<String, String>>>),
-}
+const TYPE: &str = "CPUManagerCheckpoint";
+const BY_ID: &str = "map[string]string";
+const BY_POD: &str = "map[string]map[string]string";
 
-/// The checksum in the file against the one of its content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sum {
-    pub(crate) is_right: bool,
-}
-
-/// What `text` holds.
-///
-/// A file without entries is of the second form if its checksum is, else of the first. A checksum
-/// of 0 in these two stands for none and is right; the later forms always have one.
-///
 /// # Errors
-/// In Go's words, if it is no JSON of the right shape.
-pub(crate) fn parse(text: &str) -> Result<(Document, Sum), String> {
+/// In Go's words, if `text` is no JSON of the right shape.
+pub(super) fn parse(text: &str) -> Result<Document, String> {
     let fields = Fields::of(text)?;
-    let said = fields.number("checksum")?;
     let data = fields.text("data")?;
-    if !data.is_empty() {
-        let mut document = read(&Fields::of(&data)?)?;
-        document.version = Version::V4;
-        return Ok((document, Sum { is_right: said == fnv(&format!("(string){data}")) }));
+    if data.is_empty() {
+        return read(&fields);
     }
-    let mut document = read(&fields)?;
-    let is_right = |document: &Document| said == fnv(&printed(document));
-    if document.version == Version::V3 {
-        // The type had the plain name in Kubernetes 1.36 and has its own since.
-        let renamed = printed(&document).replacen(TYPE, "state.CPUManagerCheckpointV3", 1);
-        let is_right = is_right(&document) || said == fnv(&renamed);
-        return Ok((document, Sum { is_right }));
-    }
-    if said == 0 || is_right(&document) {
-        return Ok((document, Sum { is_right: true }));
-    }
-    let is_empty = matches!(&document.entries, Entries::ByPod(pods) if pods.is_empty());
-    if is_empty || document.entries == Entries::Null {
-        let first = Document { version: Version::V1, ..document.clone() };
-        if is_right(&first) {
-            document = first;
-            return Ok((document, Sum { is_right: true }));
-        }
-    }
-    Ok((document, Sum { is_right: false }))
+    // Kubernetes 1.37 (k/k#139102) writes the older fields, with a checksum of 0, for 1.36 alone.
+    let is_intact = fields.number("dataChecksum")? == fnv(&format!("(string){data}"));
+    Ok(Document { version: Version::V4, is_intact, ..read(&Fields::of(&data)?)? })
 }
 
 fn read(fields: &Fields) -> Result<Document, String> {
-    let entries = fields.entries()?;
-    let pods = fields.pods()?;
-    let version = match (&pods, &entries) {
-        (Some(_), _) => Version::V3,
-        (None, Entries::ById(_)) => Version::V1,
-        (None, _) => Version::V2,
-    };
+    let checksum = fields.number("checksum")?;
     let (policy, default) = (fields.text("policyName")?, fields.text("defaultCpuSet")?);
-    Ok(Document { version, policy, default, entries, pods })
+    let entries = fields.get("entries").cloned().unwrap_or_else(|| Value::Object(Map::new()));
+    let is_empty = entries.as_object().is_none_or(Map::is_empty);
+    let is_by_id =
+        !is_empty && entries.as_object().is_some_and(|ids| ids.values().all(Value::is_string));
+    let texts = |value: &Value| map(value, "entries", BY_ID, |_, value| text(value, "entries"));
+    let containers = match is_by_id {
+        true => BTreeMap::from([(String::new(), texts(&entries)?)]),
+        false => map(&entries, "entries", BY_POD, |_, pod| texts(pod))?,
+    };
+    let pods = fields.get("podEntries").map(pods).transpose()?;
+
+    // Without entries V1 differs from V2 in its checksum alone. V3's type got a name of its own
+    // after Kubernetes 1.36.
+    let forms: &[_] = match (&pods, is_by_id, is_empty) {
+        (Some(_), ..) => {
+            &[(Version::V3, TYPE, BY_POD), (Version::V3, "CPUManagerCheckpointV3", BY_POD)]
+        }
+        (None, true, _) => &[(Version::V1, TYPE, BY_ID)],
+        (None, false, true) => &[(Version::V2, TYPE, BY_POD), (Version::V1, TYPE, BY_ID)],
+        (None, false, false) => &[(Version::V2, TYPE, BY_POD)],
+    };
+    let printed_entries = printed(&entries, if is_by_id { 1 } else { 2 });
+    let printed_pods = pods.as_ref().map(printed_pods).unwrap_or_default();
+    let form = forms.iter().find(|(_, name, kind)| {
+        let text = format!(
+            "(*state.{name}){{PolicyName:(string){policy} DefaultCPUSet:(string){default} \
+             Entries:({kind}){printed_entries} {printed_pods}Checksum:(checksum.Checksum)0}}"
+        );
+        checksum == fnv(&text)
+    });
+    let is_intact = form.is_some() || (checksum == 0 && pods.is_none());
+    let version = form.unwrap_or(&forms[0]).0;
+    Ok(Document { version, policy, default, containers, pods: pods.unwrap_or_default(), is_intact })
 }
 
-/// What Go calls the first two forms.
-const TYPE: &str = "state.CPUManagerCheckpoint";
+fn pods(value: &Value) -> Result<BTreeMap<String, CpuSet>, String> {
+    map(value, "podEntries", "state.PodCPUAssignments", |pod, value| {
+        let Value::Object(entry) = value else {
+            return Err(mismatch(value, "podEntries", "state.PodEntry"));
+        };
+        let text = Fields(entry.clone()).text("cpuSet")?;
+        let cpus = text.parse();
+        cpus.map_err(|error| format!("could not parse cpuset {text:?} of pod {pod:?}: {error}"))
+    })
+}
 
-/// The document as Go prints it, its checksum as 0.
-fn printed(document: &Document) -> String {
-    let Document { version, policy, default, entries, pods } = document;
-    let kind = match version {
-        Version::V1 => "map[string]string",
-        _ => "map[string]map[string]string",
-    };
-    let entries = match entries {
-        Entries::Null => "<nil>".into(),
-        Entries::ById(containers) => go_map(containers, String::clone),
-        Entries::ByPod(pods) => go_map(pods, |containers| match containers {
-            Some(containers) => go_map(containers, String::clone),
-            None => "<nil>".into(),
-        }),
-    };
-    let mut text = format!(
-        "(*{TYPE}){{PolicyName:(string){policy} \
-         DefaultCPUSet:(string){default} Entries:({kind}){entries} "
-    );
-    if let Some(pods) = pods {
-        let pods = go_map(pods, |cpus| {
-            let elements: Vec<_> = cpus.0.iter().map(|cpu| format!("{cpu}:{{}}")).collect();
-            format!(
-                "{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}})map[{}]}}}}",
-                elements.join(" ")
-            )
-        });
-        // Writing to a string cannot fail.
-        let _ = write!(text, "PodEntries:(state.PodCPUAssignments){pods} ");
+/// As Go prints texts in maps, `depth` maps deep.
+fn printed(value: &Value, depth: u8) -> String {
+    match value {
+        Value::Object(map) => {
+            go_map(map.iter().map(|(key, value)| (key, printed(value, depth - 1))))
+        }
+        Value::String(text) => text.clone(),
+        _ => if depth == 0 { "" } else { "<nil>" }.into(),
     }
-    text.push_str("Checksum:(checksum.Checksum)0}");
-    text
 }
 
-fn go_map<V>(map: &BTreeMap<String, V>, print: impl Fn(&V) -> String) -> String {
-    let pairs: Vec<_> = map.iter().map(|(key, value)| format!("{key}:{}", print(value))).collect();
+fn printed_pods(pods: &BTreeMap<String, CpuSet>) -> String {
+    let pods = pods.iter().map(|(pod, cpus)| {
+        let cpus = go_map(cpus.0.iter().map(|cpu| (cpu, "{}")));
+        (pod, format!("{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}}){cpus}}}}}"))
+    });
+    format!("PodEntries:(state.PodCPUAssignments){} ", go_map(pods))
+}
+
+fn go_map(pairs: impl Iterator<Item = (impl Display, impl Display)>) -> String {
+    let pairs: Vec<_> = pairs.map(|(key, value)| format!("{key}:{value}")).collect();
     format!("map[{}]", pairs.join(" "))
 }
 
@@ -135,7 +118,7 @@ fn fnv(text: &str) -> u64 {
     u64::from(text.bytes().fold(0x811c_9dc5, mix))
 }
 
-/// A JSON object, its keys found as Go finds them: the case of letters does not matter.
+/// A JSON object, whose keys Go finds whatever their case.
 struct Fields(Map<String, Value>);
 
 impl Fields {
@@ -149,18 +132,13 @@ impl Fields {
         }
     }
 
-    /// The value of `key`; none if it is not there.
     fn get(&self, key: &str) -> Option<&Value> {
         let alike = || self.0.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
         self.0.get(key).or_else(|| alike().map(|(_, value)| value))
     }
 
     fn text(&self, key: &str) -> Result<String, String> {
-        match self.get(key) {
-            None | Some(Value::Null) => Ok(String::new()),
-            Some(Value::String(text)) => Ok(text.clone()),
-            Some(other) => Err(mismatch(other, key, "string")),
-        }
+        text(self.get(key).unwrap_or(&Value::Null), key)
     }
 
     fn number(&self, key: &str) -> Result<u64, String> {
@@ -169,57 +147,29 @@ impl Fields {
             Some(value) => value.as_u64().ok_or_else(|| mismatch(value, key, "uint64")),
         }
     }
+}
 
-    fn entries(&self) -> Result<Entries, String> {
-        let object = match self.get("entries") {
-            None => return Ok(Entries::ByPod(BTreeMap::new())),
-            Some(Value::Null) => return Ok(Entries::Null),
-            Some(Value::Object(object)) => object,
-            Some(other) => return Err(mismatch(other, "entries", "map[string]map[string]string")),
-        };
-        if !object.is_empty() && object.values().all(Value::is_string) {
-            return texts(object).map(Entries::ById);
-        }
-        let pod = |(pod, value): (&String, &Value)| {
-            let containers = match value {
-                Value::Null => None,
-                Value::Object(containers) => Some(texts(containers)?),
-                other => return Err(mismatch(other, "entries", "map[string]string")),
-            };
-            Ok((pod.clone(), containers))
-        };
-        object.iter().map(pod).collect::<Result<_, String>>().map(Entries::ByPod)
-    }
-
-    fn pods(&self) -> Result<Option<BTreeMap<String, CpuSet>>, String> {
-        let object = match self.get("podEntries") {
-            None => return Ok(None),
-            Some(Value::Null) => return Ok(Some(BTreeMap::new())),
-            Some(Value::Object(object)) => object,
-            Some(other) => return Err(mismatch(other, "podEntries", "state.PodCPUAssignments")),
-        };
-        let pod = |(pod, value): (&String, &Value)| {
-            let Value::Object(entry) = value else {
-                return Err(mismatch(value, "podEntries", "state.PodEntry"));
-            };
-            let text = Self(entry.clone()).text("cpuSet")?;
-            let cpus = text.parse().map_err(|error| {
-                format!("could not parse cpuset {text:?} of pod {pod:?}: {error}")
-            })?;
-            Ok((pod.clone(), cpus))
-        };
-        object.iter().map(pod).collect::<Result<_, _>>().map(Some)
+fn text(value: &Value, key: &str) -> Result<String, String> {
+    match value {
+        Value::Null => Ok(String::new()),
+        Value::String(text) => Ok(text.clone()),
+        other => Err(mismatch(other, key, "string")),
     }
 }
 
-/// A map of texts; a `null` among them reads as the empty one.
-fn texts(object: &Map<String, Value>) -> Result<BTreeMap<String, String>, String> {
-    let text = |(key, value): (&String, &Value)| match value {
-        Value::Null => Ok((key.clone(), String::new())),
-        Value::String(text) => Ok((key.clone(), text.clone())),
-        other => Err(mismatch(other, "entries", "string")),
-    };
-    object.iter().map(text).collect()
+fn map<V>(
+    value: &Value,
+    key: &str,
+    go_type: &str,
+    read: impl Fn(&str, &Value) -> Result<V, String>,
+) -> Result<BTreeMap<String, V>, String> {
+    match value {
+        Value::Null => Ok(BTreeMap::new()),
+        Value::Object(object) => {
+            object.iter().map(|(key, value)| Ok((key.clone(), read(key, value)?))).collect()
+        }
+        other => Err(mismatch(other, key, go_type)),
+    }
 }
 
 fn mismatch(value: &Value, key: &str, wanted: &str) -> String {

@@ -17,7 +17,7 @@ fn unsigned(default: &str, entries: &str) -> String {
 }
 
 #[test]
-fn checksums_are_those_that_the_kubelet_writes() {
+fn checkpoint_checksums() {
     let two = r#""entries":{"pod":{"container1":"4-6","container2":"1-3"}}"#;
     let ids = r#""entries":{"containerID1":"4-6","containerID2":"1-3"}"#;
     let pods = r#""entries":{"pod1":{"container1":"5-6","container2":"3-4"}},"podEntries":{"pod2":{"cpuSet":"7-9"}}"#;
@@ -62,16 +62,23 @@ fn text_c11() -> String {
 }
 
 #[test]
-fn a_document_in_a_string_is_read_too() {
+fn checkpoint_in_a_string() {
+    let inner = |data: &str| serde_json::from_str::<serde_json::Value>(data).unwrap();
+    // As Kubernetes 1.37 writes it: what 1.36 reads, with a checksum of 0, and beside it the truth.
     let document = |data: &str, checksum: u64| {
-        serde_json::json!({ "data": data, "checksum": checksum }).to_string()
+        let mut older = inner(data);
+        older.as_object_mut().unwrap().remove("podEntries");
+        older["checksum"] = 0.into();
+        older["data"] = data.into();
+        older["dataChecksum"] = checksum.into();
+        older.to_string()
     };
     let plain = r#"{"policyName":"none","defaultCPUSet":"4-6"}"#;
     let two = r#"{"policyName":"static","defaultCPUSet":"7-9","entries":{"pod":{"container1":"4-6","container2":"1-3"}}}"#;
     let pods = r#"{"policyName":"static","defaultCPUSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"7-9"}},"podEntries":{"pod":{"cpuSet":"4-10"}}}"#;
     #[rustfmt::skip]
     let table = [
-        // document, checksum, CPUs that somebody has
+        // document, checksum, exclusive CPUs
         (plain, 657_950_972,   ""),
         (two,   1_420_829_534, "1-6"),
         (pods,  2_328_898_362, "4-10"),
@@ -81,11 +88,14 @@ fn a_document_in_a_string_is_read_too() {
         assert_eq!((state.version, state.is_intact), (Some(V4), true), "{data}");
         assert_eq!(state.exclusive().to_string(), exclusive, "{data}");
         assert!(!State::read(&document(data, 0)).is_intact, "{data}");
+        // What k/k#137820 wrote before it was reverted: the sum of `data` as `checksum`.
+        let reverted = serde_json::json!({ "data": data, "checksum": checksum }).to_string();
+        assert!(!State::read(&reverted).is_intact, "{data}");
     }
 }
 
 #[test]
-fn what_the_kubelet_cannot_read_is_told_in_its_words() {
+fn checkpoint_refuses() {
     #[rustfmt::skip]
     let table = [
         // text, what is said
@@ -109,14 +119,14 @@ fn what_the_kubelet_cannot_read_is_told_in_its_words() {
 }
 
 #[test]
-fn null_is_no_empty_list_to_the_checksum() {
+fn checkpoint_null_entries() {
     // Nothing of the kubelet's writes it, but Go prints it as `<nil>`.
     let text = r#"{"policyName":"none","defaultCpuSet":"4-6","entries":null,"checksum":354655845}"#;
     assert_eq!(State::read(text).problems, ["checkpoint is corrupted"]);
 }
 
 #[test]
-fn the_static_policy_starts_only_with_a_state_that_agrees() {
+fn checkpoint_static_refusals() {
     let rest = r#"{"fakePod":{"0":"0-2"}}"#;
     let matching = r#"{"fakePod":{"0":"1-2"}}"#;
     #[rustfmt::skip]
@@ -146,7 +156,7 @@ fn the_static_policy_starts_only_with_a_state_that_agrees() {
 }
 
 #[test]
-fn another_policys_state_is_refused_only_if_the_policy_is_known() {
+fn checkpoint_other_policy() {
     let none = State::read(r#"{"policyName":"none","defaultCpuSet":""}"#);
     let differs = "configured policy \"static\" differs from state checkpoint policy \"none\"";
     assert_eq!(none.refusals(Some("static"), &plan(false)), [differs]);
@@ -157,13 +167,13 @@ fn another_policys_state_is_refused_only_if_the_policy_is_known() {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in ".{0,200}") {
+    fn checkpoint_read_never_panics(text in ".{0,200}") {
         let state = State::read(&text);
         prop_assert!(state.version.is_some() || state.problems.len() == 1);
     }
 
     #[test]
-    fn what_was_read_once_reads_the_same_without_its_spaces(
+    fn checkpoint_ignores_spaces(
         default in "[0-9]{1,2}(-[0-9]{1,2})?", pod in "[a-z]{1,4}", container in "[a-z]{1,4}",
     ) {
         let text = unsigned(&default, &format!(r#"{{"{pod}":{{"{container}":"{default}"}}}}"#));

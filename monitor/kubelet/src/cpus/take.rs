@@ -1,5 +1,5 @@
-//! Takes CPUs of a free machine, as the kubelet does to find its reserved ones: the largest
-//! groups that are needed whole, the lowest first.
+//! Allocates CPUs of a free machine as the kubelet does for the reserved ones: the largest groups
+//! that are needed whole, lowest first.
 //! Source: kubelet `pkg/kubelet/cm/cpumanager/cpu_assignment.go`, `takeByTopologyNUMAPacked`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,29 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::topology::{CpuPlace, Topology};
 
-/// `n` CPUs of `topology`, or all if there are not as many.
+/// `n` CPUs of `topology`, or all if it has fewer.
 #[must_use]
 pub fn take(topology: &Topology, n: usize) -> CpuSet {
     let mut taking = Taking { topology, free: topology.clone(), needed: n, taken: BTreeSet::new() };
-    let (nodes, sockets) = (Level { of: |place| place.node }, Level { of: |place| place.socket });
-    // The wider of the two comes first: sockets may hold several NUMA nodes, or the reverse.
-    let by_sockets = nodes.count(topology) > sockets.count(topology);
-    let (wide, narrow) = if by_sockets { (sockets, nodes) } else { (nodes, sockets) };
-    let levels = [wide, narrow, Level { of: |place| place.core }];
-    let per_core = topology.cpus.len() / levels[2].count(topology).max(1);
-    let per_socket = topology.cpus.len() / sockets.count(topology).max(1);
+    // The kubelet takes a socket or core for whole if it has the average number of CPUs.
+    let average = |of| Some(topology.cpus.len() / n_groups(topology, of).max(1));
+    let node = Level { of: |place| place.node, size: None };
+    let socket = Level { of: |place| place.socket, size: average(|place| place.socket) };
+    let core = Level { of: |place| place.core, size: average(|place| place.core) };
+    // The larger first: a socket may have several NUMA nodes, or the reverse.
+    let levels = match n_groups(topology, node.of) > n_groups(topology, socket.of) {
+        true => [socket, node, core],
+        false => [node, socket, core],
+    };
     for depth in 1..=levels.len() {
-        let level = levels[depth - 1];
-        // A core or a socket is only whole if it has as many CPUs as the average one; the
-        // kubelet divides.
-        let is_socket = (depth == 1) == by_sockets && depth < levels.len();
-        let size = match depth {
-            3 => Some(per_core),
-            _ if is_socket => Some(per_socket),
-            _ => None,
-        };
         for group in taking.groups(&levels[..depth]) {
-            taking.take_whole(level, group, size);
+            taking.take_whole(levels[depth - 1], group);
         }
     }
     for core in taking.groups(&levels) {
@@ -39,16 +33,17 @@ pub fn take(topology: &Topology, n: usize) -> CpuSet {
     CpuSet(taking.taken)
 }
 
-/// A kind of group, by what of a CPU's place says which group it is in.
-#[derive(Clone, Copy)]
-struct Level {
-    of: fn(&CpuPlace) -> u32,
+fn n_groups(topology: &Topology, of: fn(&CpuPlace) -> u32) -> usize {
+    topology.cpus.values().map(of).collect::<BTreeSet<_>>().len()
 }
 
-impl Level {
-    fn count(self, topology: &Topology) -> usize {
-        topology.cpus.values().map(self.of).collect::<BTreeSet<_>>().len()
-    }
+/// A level of the topology.
+#[derive(Clone, Copy)]
+struct Level {
+    /// The number of a CPU's group.
+    of: fn(&CpuPlace) -> u32,
+    /// CPUs of a whole group; `None` for all that the group has.
+    size: Option<usize>,
 }
 
 struct Taking<'a> {
@@ -59,8 +54,8 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// The groups of the last level that have a free CPU: at each level the one with the fewest
-    /// free CPUs first, then the lowest.
+    /// The groups of the last level that have free CPUs: at each level those with the fewest free
+    /// CPUs first, then the lowest.
     fn groups(&self, levels: &[Level]) -> Vec<u32> {
         let mut sizes = vec![BTreeMap::<u32, usize>::new(); levels.len()];
         for place in self.free.cpus.values() {
@@ -84,10 +79,10 @@ impl Taking<'_> {
     }
 
     /// Takes the group if all of it is free and needed.
-    fn take_whole(&mut self, level: Level, group: u32, size: Option<usize>) {
+    fn take_whole(&mut self, level: Level, group: u32) {
         let free = self.members(level, group);
         let all = self.topology.cpus.values().filter(|place| (level.of)(place) == group).count();
-        if free.len() == size.unwrap_or(all) && all <= self.needed {
+        if free.len() == level.size.unwrap_or(all) && all <= self.needed {
             self.take(free);
         }
     }

@@ -36,7 +36,7 @@ fn settings(reserved: &str, cpu: &str, strict: bool) -> Settings {
 }
 
 #[test]
-fn whole_groups_are_taken_first_and_the_lowest_of_them() {
+fn take_whole_groups_first() {
     // The first eight are the threads of four cores, the others cores of one thread.
     let core = |cpu| if cpu < 8 { cpu / 2 } else { cpu };
     let place = |cpu| (cpu, CpuPlace { core: core(cpu), ..CpuPlace::default() });
@@ -66,7 +66,7 @@ fn whole_groups_are_taken_first_and_the_lowest_of_them() {
 }
 
 #[test]
-fn the_shared_pool_leaves_out_reserved_cpus_whether_strict_or_not() {
+fn plan_shared_pool() {
     #[rustfmt::skip]
     let table = [
         // reservedSystemCPUs, systemReserved.cpu, strict, reserved, default, shared
@@ -87,7 +87,7 @@ fn the_shared_pool_leaves_out_reserved_cpus_whether_strict_or_not() {
 }
 
 #[test]
-fn what_the_kubelet_would_not_start_with_is_refused_in_its_words() {
+fn plan_refuses() {
     #[rustfmt::skip]
     let table = [
         // reservedSystemCPUs, systemReserved.cpu, what is said
@@ -107,7 +107,7 @@ fn what_the_kubelet_would_not_start_with_is_refused_in_its_words() {
 }
 
 #[test]
-fn a_shared_pool_below_what_was_asked_for_is_warned_of() {
+fn plan_warns_of_a_small_pool() {
     let mut settings = settings("0-1", "", true);
     settings.node.min_shared_cpus = 4;
     let plan = Plan::of(&settings, &machine(8, 1, 1, 2)).unwrap();
@@ -120,7 +120,7 @@ fn a_shared_pool_below_what_was_asked_for_is_warned_of() {
 
 proptest! {
     #[test]
-    fn as_many_are_taken_as_are_asked_for(
+    fn take_as_many_as_asked(
         n in 1_u32..40, sockets in 1_u32..4, nodes in 1_u32..4, threads in 1_u32..3, ask in 0_usize..80,
     ) {
         let topology = machine(n * threads, sockets, nodes, threads);

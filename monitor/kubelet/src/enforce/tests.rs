@@ -15,7 +15,7 @@ fn weight_of(shares: u64) -> Limits {
 }
 
 #[test]
-fn a_reserved_cgroup_gets_what_is_set_aside_for_it_and_only_its_weight_if_compressible() {
+fn enforced_reserved_cgroups() {
     let both = list(&[("cpu", "100m"), ("memory", "200Mi")]);
     let memory = list(&[("memory", "200Mi")]);
     let only_memory = Limits { memory_max: Some(200 << 20), ..Limits::default() };
@@ -40,7 +40,7 @@ fn a_reserved_cgroup_gets_what_is_set_aside_for_it_and_only_its_weight_if_compre
 }
 
 #[test]
-fn pods_may_use_all_if_they_are_not_kept_from_it() {
+fn enforced_pods_not_limited() {
     let capacity = list(&[("cpu", "4"), ("memory", "8Gi"), ("pid", "1000")]);
     let system = list(&[("cpu", "1"), ("memory", "1Gi"), ("pid", "100")]);
     let reservation = Reservation { system, ..Reservation::default() };
@@ -63,7 +63,7 @@ fn pods_may_use_all_if_they_are_not_kept_from_it() {
 }
 
 #[test]
-fn huge_pages_belong_to_pods_alone() {
+fn enforced_huge_pages() {
     let capacity =
         list(&[("hugepages-2Mi", "1Gi"), ("hugepages-1Gi", "4Gi"), ("hugepages-64Ki", "0")]);
     let kube = list(&[("memory", "1Gi")]);
@@ -78,7 +78,7 @@ fn huge_pages_belong_to_pods_alone() {
 }
 
 #[test]
-fn a_cgroup_to_be_limited_without_anything_set_aside_is_a_problem() {
+fn enforced_without_reservation() {
     let node = Node {
         enforce: BTreeSet::from([KubeReserved, SystemReservedCompressible]),
         kube_reserved_cgroup: "/kube".into(),

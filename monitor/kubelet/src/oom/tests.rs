@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sketch::pod;
+use crate::pod_notation::pod;
 
 const SYSTEM_CRITICAL: i32 = 2_000_000_000;
 
@@ -11,7 +11,7 @@ fn scores(pod: &Pod, capacity: u64) -> Vec<i32> {
 }
 
 #[test]
-fn a_score_is_the_kubelets() {
+fn score_kubelet_cases() {
     const S: u64 = 8_000_000_000;
     #[rustfmt::skip]
     let table: [(&str, u64, &[i32]); 33] = [
@@ -37,7 +37,7 @@ fn a_score_is_the_kubelets() {
         ("sidecar r -/1G; main r -/4G; main r -/2G",            S,             &[750, 500, 750]),
         ("sidecar r -/1G; main r -/4G; main",                   S,             &[875, 500, 999]),
         ("sidecar; main r -/4G",                                S,             &[500, 500]),
-        ("init r -/1G; sidecar r -/1G",                         S,             &[875, 875]), // serves nobody
+        ("init r -/1G; sidecar r -/1G",                         S,             &[875, 875]), // serves no container
         // a pod's own request: what no container has is shared by all
         ("pod r 5m/2G l 5m/2G; main; main",                     4_000_000_000, &[-997, -997]),
         ("pod r -/2000000000 l -/2000001000; main; main",       4_000_000_000, &[750, 750]),
@@ -60,7 +60,7 @@ fn a_score_is_the_kubelets() {
 }
 
 #[test]
-fn only_node_critical_pods_are_safe_whatever_they_ask_for() {
+fn score_node_critical() {
     #[rustfmt::skip]
     let table = [
         // priority, class, pod, score
@@ -77,14 +77,14 @@ fn only_node_critical_pods_are_safe_whatever_they_ask_for() {
 }
 
 #[test]
-fn a_class_in_the_status_decides_the_score() {
+fn score_by_status_class() {
     let pod = Pod { qos_class: Some(QosClass::Burstable), ..pod("main r 1/4G l 1/4G") };
     assert_eq!(scores(&pod, 8_000_000_000), [500]);
 }
 
 proptest! {
     #[test]
-    fn whoever_asks_for_more_is_no_likelier_to_go(a: u64, b: u64, capacity in 1_u64..) {
+    fn score_falls_with_request(a: u64, b: u64, capacity in 1_u64..) {
         let of = |asked: u64| scores(&pod(&format!("main r 1m/{asked}")), capacity)[0];
         prop_assert!(a > b || of(a) >= of(b));
         prop_assert!(BURSTABLE.contains(&of(a)));

@@ -1,9 +1,9 @@
 use super::QosClass::{BestEffort, Burstable, Guaranteed};
 use super::*;
-use crate::sketch::pod;
+use crate::pod_notation::pod;
 
 #[test]
-fn a_class_follows_from_requests_and_limits_as_the_kubelet_has_it() {
+fn class_kubelet_cases() {
     #[rustfmt::skip]
     let table = [
         // pod, class
@@ -48,7 +48,7 @@ fn a_class_follows_from_requests_and_limits_as_the_kubelet_has_it() {
 }
 
 #[test]
-fn other_resources_make_no_class() {
+fn class_of_other_resources() {
     for name in ["ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu"] {
         let mut pod = pod("main");
         let one = "1Gi".parse().unwrap();
@@ -59,7 +59,7 @@ fn other_resources_make_no_class() {
 }
 
 #[test]
-fn the_class_in_a_pods_status_stands_whatever_its_spec_became() {
+fn class_in_status_stands() {
     let pod = Pod { qos_class: Some(Burstable), ..pod("main r 1/1Gi l 1/1Gi") };
     assert_eq!(class(&pod), Burstable);
     assert_eq!(computed(&pod), Guaranteed);

@@ -3,8 +3,10 @@ use Enforcement::{
     KubeReserved, KubeReservedCompressible, Pods, SystemReserved, SystemReservedCompressible,
 };
 use isobar_core::model::cgroup::Limit;
+use isobar_core::model::machine::Found;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::settings::CgroupDriver::{self, Cgroupfs, Systemd};
+use isobar_core::model::settings::Enforcement;
 
 const GIB: u64 = 1 << 30;
 
@@ -65,7 +67,7 @@ fn lines(all: &Writes) -> Vec<String> {
 }
 
 #[test]
-fn every_level_is_written_as_the_kubelet_writes_it_where_the_driver_has_it() {
+fn writes_each_level() {
     let pods = |path: &str| {
         // 32 GiB less 3, 4 CPUs less 1.5, and 10,000 less 1,000.
         let files = [("memory.max", 29 * GIB), ("cpu.weight", 98), ("pids.max", 9_000)];
@@ -108,7 +110,7 @@ fn every_level_is_written_as_the_kubelet_writes_it_where_the_driver_has_it() {
 }
 
 #[test]
-fn huge_pages_are_written_only_where_the_root_has_their_controller() {
+fn writes_huge_pages() {
     let huge = |offered: bool| {
         let node = node(Cgroupfs, &[Pods, SystemReserved]);
         let got = written(node, WrittenLimit::Allocatable, |ground| {
@@ -125,7 +127,7 @@ fn huge_pages_are_written_only_where_the_root_has_their_controller() {
 }
 
 #[test]
-fn what_the_kubelet_would_not_start_with_is_not_written_and_the_way_out_is_named() {
+fn writes_refusals() {
     type Change = fn(&mut Node, &mut Ground);
     type Row =
         (&'static str, Change, &'static [&'static str], &'static str, &'static str, &'static str);
@@ -144,9 +146,9 @@ fn what_the_kubelet_would_not_start_with_is_not_written_and_the_way_out_is_named
         ("root", |_, g| g.live.kube_reserved = None, &["/kubepods.slice", "/system.slice"],
             "kube-reserved", "names no cgroup", "name one below the root"),
         ("absent", |_, g| g.live.system_reserved.as_mut().unwrap().exists = false, &["/kube.slice", "/kubepods.slice"],
-            "system-reserved", "cgroup /system.slice is not there, so the kubelet would not start", "make it before"),
+            "system-reserved", "cgroup /system.slice is not there, so the kubelet would not start", "create it before"),
         ("same", |_, g| g.live.kube_reserved.as_mut().unwrap().path.0 = "/system.slice".into(), &["/kubepods.slice", "/system.slice"],
-            "kube-reserved", "is that of system-reserved too", "name another cgroup"),
+            "kube-reserved", "is the system-reserved cgroup too", "name another cgroup"),
         ("controllers", |_, g| { let k = g.live.kube_reserved.as_mut().unwrap(); k.memory_max = None; k.pids_max = None; }, &["/kubepods.slice", "/system.slice"],
             "kube-reserved", "cgroup \"/kube.slice\" has some missing controllers: memory, pids", "write \"+memory +pids\" to cgroup.subtree_control above /kube.slice"),
         ("huge pages", |_, g| { g.capacity.insert("hugepages-2Mi".into(), Quantity::bytes(0)); g.live.kube_reserved.as_mut().unwrap().hugetlb_max.clear(); }, &["/kubepods.slice", "/system.slice"],
@@ -168,7 +170,7 @@ fn what_the_kubelet_would_not_start_with_is_not_written_and_the_way_out_is_named
 }
 
 #[test]
-fn reserved_cpus_are_left_out_of_the_sets_of_pods() {
+fn writes_cpusets() {
     #[rustfmt::skip]
     let table = [
         // row, reserved, exclusive, what is written, what is said
@@ -177,7 +179,7 @@ fn reserved_cpus_are_left_out_of_the_sets_of_pods() {
         ("by amount", None,        "",    vec!["/kubepods 2-3", "/kubepods/burstable 2-3", "/kubepods/besteffort 2-3"], None),
         ("all",       Some("0-3"), "",    vec![], Some("all CPUs are reserved: 0-3")),
         ("offline",   Some("3-4"), "",    vec![], Some("reserved-cpus: 3-4 is not a subset of online-cpus: 0-3")),
-        ("none left", Some("0-1"), "2-3", vec!["/kubepods 2-3"], Some("containers have all CPUs that are not reserved")),
+        ("none left", Some("0-1"), "2-3", vec!["/kubepods 2-3"], Some("all CPUs that are not reserved are exclusive")),
     ];
     for (row, reserved, exclusive, want, refused) in table {
         let mut node = node(Cgroupfs, &[Pods]);

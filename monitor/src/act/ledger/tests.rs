@@ -62,7 +62,7 @@ fn open_knows_what_an_agent_before_left_in_the_same_boot() {
 }
 
 #[test]
-fn an_agent_without_the_lock_keeps_nothing_on_disk() {
+fn open_without_a_directory_keeps_nothing_on_disk() {
     let mut ledger = Ledger::open(None, "a".into()).unwrap();
     ledger.begin(&action(7, StepKind::Squeeze, false), Nanos(1), None, Phase::Squeezed).unwrap();
     assert_eq!((ledger.in_force().len(), ledger.trouble()), (1, None));

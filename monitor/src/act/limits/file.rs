@@ -32,7 +32,7 @@ impl Cgroup {
             Ok(found) if found.is_dir() => Ok(CgroupId(found.ino())),
             Ok(_) => Err(format!("{path} is no cgroup")),
             Err(why) if why.kind() == io::ErrorKind::NotFound => Err(format!(
-                "{path} is not there: whoever it belongs to has not started, as the kubelet for \
+                "{path} is not there: its owner has not started, as the kubelet for \
                  kubepods"
             )),
             Err(why) => Err(format!("cannot look at {path}: {why}")),
@@ -78,7 +78,7 @@ impl Cgroup {
         let current: u64 = self.read("memory.current").ok()?.parse().ok()?;
         let stat = self.read("memory.stat").unwrap_or_default();
         let inactive = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
-        // Page cache that was not lately used goes without anybody's harm.
+        // Page cache that was not used lately is no loss.
         let cache: u64 = inactive.and_then(|n| n.trim().parse().ok()).unwrap_or(0);
         let used = current.saturating_sub(cache);
         let over = used.checked_sub(limit).filter(|over| *over > 0)?;
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_compared_as_the_kernel_prints_them() {
+    fn file_compares_values_as_the_kernel_prints_them() {
         #[rustfmt::skip]
         let table = [
             // file, written, printed

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_refuses_is_told_with_a_way_out() {
+    fn refusal_names_the_way_out() {
         let pods = CgroupPath("/a/kubepods".into());
         #[rustfmt::skip]
         let table = [

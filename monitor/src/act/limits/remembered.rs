@@ -49,13 +49,13 @@ pub(super) struct Entry {
     pub(super) before: String,
     /// What was written and read back.
     pub(super) written: Option<String>,
-    /// What was about to be, when nobody knows whether it was.
+    /// What was about to be written, when it is not known whether it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pending: Option<String>,
 }
 
 impl Entry {
-    /// True if what stands there now is of somebody else's making.
+    /// True if another writer wrote what stands there now.
     pub(super) fn is_overwritten_by(&self, live: &str) -> bool {
         let is = |one: &String| normal(&self.file, one) == normal(&self.file, live);
         let was_never = self.written.is_none() && is(&self.before);

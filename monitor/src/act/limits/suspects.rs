@@ -1,20 +1,20 @@
-//! Who else may write a limit: as far as can be told by who runs.
+//! Which other writer may change a limit, judged by the processes that run.
 
 use std::fs;
 use std::path::Path;
 
 use isobar_core::model::limit::LimitWrite;
 
-/// Those who may, in words.
+/// The possible writers, in words.
 pub(super) fn suspects(proc: &Path, write: &LimitWrite) -> String {
-    let mut who = Vec::new();
+    let mut writers = Vec::new();
     let running = running(proc);
     let name = write.cgroup.segments().next_back().unwrap_or_default();
     if name.ends_with(".slice")
         && running.iter().any(|(pid, name)| (*pid, name.as_str()) == (1, "systemd"))
     {
         let property = property(&write.file).map_or_else(String::new, |p| format!(" {p}= in"));
-        who.push(format!(
+        writers.push(format!(
             "systemd, which writes what its unit says whenever that is loaded (set{property} \
              {name} there)"
         ));
@@ -22,14 +22,16 @@ pub(super) fn suspects(proc: &Path, write: &LimitWrite) -> String {
     let this = std::process::id();
     for (pid, name) in &running {
         match name.as_str() {
-            "kubelet" => who.push(format!("the kubelet ({pid}), by a configuration of its own")),
-            "isobar" if *pid != this => who.push(format!("another isobar ({pid})")),
+            "kubelet" => {
+                writers.push(format!("the kubelet ({pid}), by a configuration of its own"));
+            }
+            "isobar" if *pid != this => writers.push(format!("another isobar ({pid})")),
             _ => {}
         }
     }
-    match who.as_slice() {
-        [] => "who it is cannot be told: neither a kubelet nor a unit of systemd's has it".into(),
-        who => format!("it may be {}", who.join(", or ")),
+    match writers.as_slice() {
+        [] => "the other writer is unknown: neither a kubelet nor a systemd unit sets it".into(),
+        writers => format!("it may be {}", writers.join(", or ")),
     }
 }
 
@@ -64,12 +66,12 @@ mod tests {
     use isobar_core::model::settings::WrittenLimit;
 
     #[test]
-    fn who_may_have_written_is_told_by_who_runs() {
+    fn suspects_are_named_by_running_processes() {
         type Runs = &'static [(u32, &'static str)];
         #[rustfmt::skip]
         let table: [(Runs, &str, &str, &str); 5] = [
             // who runs, cgroup, file, what is said
-            (&[(1, "init")],                   "/kubepods",       "memory.max",      "who it is cannot be told"),
+            (&[(1, "init")],                   "/kubepods",       "memory.max",      "the other writer is unknown"),
             (&[(1, "systemd"), (7, "kubelet")], "/kubepods",      "memory.max",      "it may be the kubelet (7), by"),
             (&[(1, "systemd"), (7, "kubelet")], "/kubepods.slice", "memory.max",     "(set MemoryMax= in kubepods.slice there), or the kubelet (7)"),
             (&[(1, "systemd")],                "/kubepods.slice", "hugetlb.2MB.max", "(set kubepods.slice there)"),

@@ -72,7 +72,7 @@ fn only(states: Vec<LimitState>) -> LimitState {
 }
 
 #[test]
-fn a_limit_is_written_read_back_and_taken_back_by_a_process_that_knows_only_the_disk() {
+fn limits_write_and_roll_back_from_disk_alone() {
     let node = Node::new();
     #[rustfmt::skip]
     let table = [
@@ -101,7 +101,7 @@ fn a_limit_is_written_read_back_and_taken_back_by_a_process_that_knows_only_the_
 }
 
 #[test]
-fn who_only_observes_writes_nothing_and_remembers_nothing() {
+fn limits_observed_write_nothing() {
     let node = Node::new();
     let got = only(node.limits().hold(&[write("cpu.weight", 39)], false, seconds(1)));
     assert_eq!((got.result, got.live.as_deref(), got.before), (Observed, Some("100"), None));
@@ -113,7 +113,7 @@ fn who_only_observes_writes_nothing_and_remembers_nothing() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_with_a_way_out_and_stays() {
+fn limits_that_cannot_be_written_name_the_way_out() {
     type Change = fn(&Node);
     #[rustfmt::skip]
     let table: [(&str, Change, LimitWrite, &str); 7] = [
@@ -143,14 +143,14 @@ fn what_cannot_be_written_is_told_with_a_way_out_and_stays() {
 }
 
 #[test]
-fn a_limit_that_leaves_room_for_all_but_idle_cache_is_written() {
+fn limits_leave_room_for_all_but_idle_cache() {
     let node = Node::new();
     let got = only(node.limits().hold(&[write("memory.max", 924 * MIB)], true, seconds(1)));
     assert_eq!(got.result, Written, "{}", got.detail);
 }
 
 #[test]
-fn what_somebody_else_writes_over_is_written_again_twice_and_then_left_to_them() {
+fn limits_contested_are_left_to_the_other_writer() {
     let node = Node::new();
     node.set("proc/7/comm", "kubelet\n");
     let mut limits = node.limits();
@@ -178,8 +178,10 @@ fn what_somebody_else_writes_over_is_written_again_twice_and_then_left_to_them()
         assert_eq!((got.result, node.get("cpu.weight").as_str()), (result, holds), "at {second} s");
         match result {
             Drifted => {
-                let want =
-                    format!("somebody wrote {:?} over 39; it was written again", somebody.unwrap());
+                let want = format!(
+                    "another writer changed 39 to {:?}; it was written again",
+                    somebody.unwrap()
+                );
                 assert_eq!(got.detail, want, "at {second} s");
             }
             Failed => {
@@ -196,13 +198,13 @@ fn what_somebody_else_writes_over_is_written_again_twice_and_then_left_to_them()
 }
 
 #[test]
-fn what_is_no_longer_ours_is_not_taken_back() {
+fn roll_back_leaves_limits_of_another_writer() {
     type Change = fn(&Node);
     #[rustfmt::skip]
     let table: [(&str, Change, &str, LimitResult, &str); 5] = [
         // row, what happened since, what the file holds then, result, what is said
         ("ours",      |_| {}, "100", Written, ""),
-        ("theirs",    |n| n.set("cgroup/kubepods/cpu.weight", "77"), "77", Drifted, "somebody wrote \"77\" over 39, and that stays"),
+        ("theirs",    |n| n.set("cgroup/kubepods/cpu.weight", "77"), "77", Drifted, "another writer changed 39 to \"77\", and that stays"),
         ("back",      |n| n.set("cgroup/kubepods/cpu.weight", "100"), "100", Kept, "it stands as it stood before"),
         ("new group", |n| { fs::rename(n.at("cgroup/kubepods"), n.at("old")).unwrap(); n.set("cgroup/kubepods/cpu.weight", "39"); }, "39", Kept, "the cgroup has gone, and its limits with it"),
         ("refused",   |n| { fs::remove_file(n.at("cgroup/kubepods/cpu.weight")).unwrap(); }, "", Failed, "the controller cpu is off there"),
@@ -225,7 +227,7 @@ fn what_is_no_longer_ours_is_not_taken_back() {
 }
 
 #[test]
-fn limits_of_another_boot_or_another_cgroup_of_that_path_are_not_ours() {
+fn limits_of_another_boot_or_cgroup_are_ignored() {
     let node = Node::new();
     node.limits().hold(&[write("cpu.weight", 39)], true, seconds(1));
     node.set("proc/sys/kernel/random/boot_id", "two\n");
@@ -250,7 +252,7 @@ fn announced(node: &Node, live: &str) {
 }
 
 #[test]
-fn a_crash_between_remembering_and_writing_loses_nothing_and_is_no_drift() {
+fn limits_survive_a_crash_before_the_write() {
     #[rustfmt::skip]
     let table = [
         // what stands there after the crash, held again, taken back instead
@@ -272,7 +274,7 @@ fn a_crash_between_remembering_and_writing_loses_nothing_and_is_no_drift() {
 }
 
 #[test]
-fn another_value_of_ours_is_no_drift_and_the_first_one_before_is_kept() {
+fn limits_of_another_value_keep_the_first_before() {
     let node = Node::new();
     let mut limits = node.limits();
     for (value, result) in [(39, Written), (40, Written), (41, Written), (42, Written), (42, Kept)]

@@ -2,9 +2,9 @@
 //!
 //! A service is its work altogether. Of a pod only containers are: its sandbox holds the pod's
 //! network, and to lose it makes orphans of the runtime's shims, so it is never ended. The API's
-//! container ids tell them apart; where nobody told, a sandbox is a cgroup in which all processes
-//! are called `pause` (or `conmon`: CRI-O's monitor) and which holds little memory, or all have the `oom_score_adj` -998 that
-//! the kubelet gives to sandboxes alone.
+//! container ids tell them apart; without them a sandbox is a cgroup in which all processes are
+//! called `pause` (or `conmon`: CRI-O's monitor) and which holds little memory, or in which all have
+//! the `oom_score_adj` -998 that the kubelet gives to sandboxes alone.
 
 use std::path::Path;
 
@@ -82,7 +82,7 @@ pub(in crate::act) fn of(
 }
 
 /// Whether work with these processes may be ended, as far as the kubelet has said so in the kernel:
-/// nobody may have told the policy of a pod that the node cannot do without.
+/// the policy may not know which pods are critical to the node.
 pub(in crate::act) fn allows_critical(
     proc: &Path,
     path: &CgroupPath,
@@ -101,7 +101,7 @@ pub(in crate::act) fn allows_critical(
 }
 
 /// True for what looks like the cgroup of a sandbox, and for what is empty: it may become one.
-/// What cannot be seen cannot be told from a sandbox.
+/// A cgroup with hidden processes cannot be told from a sandbox.
 fn is_sandbox(proc: &Path, group: &CgroupDir) -> Result<bool, ActError> {
     let mut pids = Vec::new();
     let hidden = group.pids(&mut pids)?;
@@ -112,7 +112,7 @@ fn is_sandbox(proc: &Path, group: &CgroupDir) -> Result<bool, ActError> {
         Stat::of(proc, *pid).is_some_and(|stat| matches!(stat.name.as_str(), "pause" | "conmon"))
     };
     let is_adjusted = |pid: &u32| oom_score_adj(proc, *pid) == Some(SANDBOX);
-    // A name is anybody's to choose, but whoever holds memory is no sandbox.
+    // Any process can choose that name, but a cgroup that holds memory is no sandbox.
     let is_small = group.bytes("memory.current").is_none_or(|held| held < SMALL);
     Ok((is_small && pids.iter().all(is_named)) || pids.iter().all(is_adjusted))
 }

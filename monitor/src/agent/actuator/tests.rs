@@ -54,7 +54,7 @@ fn wait_for(handle: &mut Handle, n: usize) -> Vec<Outcome> {
 }
 
 #[test]
-fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_why() {
+fn hand_over_never_waits() {
     let (go, gate) = channel::<()>();
     let mut handle = Handle::spawn(Answer::default(), move |order, _| {
         let Some(Order::Take(action, _)) = order else { return Answer::default() };
@@ -79,7 +79,7 @@ fn a_step_that_takes_long_never_makes_the_loop_wait_and_what_finds_no_room_says_
 }
 
 #[test]
-fn news_is_heard_without_anything_being_asked() {
+fn report_hears_news_without_an_order() {
     let mut handle = Handle::spawn(Answer::default(), |order, _| match order {
         Some(_) => Answer { is_busy: true, ..Answer::default() },
         None => Answer { outcomes: vec![outcome(&action(7))], ..Answer::default() },
@@ -90,7 +90,7 @@ fn news_is_heard_without_anything_being_asked() {
 }
 
 #[test]
-fn an_actor_that_has_exited_is_told_of_by_each_outcome() {
+fn report_says_that_the_thread_exited() {
     let mut handle = Handle::spawn(Answer::default(), |_, _| panic!("a defect")).unwrap();
     handle.hand_over(&relief(1..=1), clock::now().boot);
     // The first order reaches it, and is never answered.
@@ -108,7 +108,7 @@ fn an_actor_that_has_exited_is_told_of_by_each_outcome() {
 }
 
 #[test]
-fn who_may_be_next_is_said_once_and_never_in_the_way_of_an_order() {
+fn prepare_names_the_same_targets_once() {
     let (tell, told) = channel();
     let mut handle = Handle::spawn(Answer::default(), move |order, _| {
         if let Some(Order::Prepare(likely)) = order {
@@ -170,7 +170,7 @@ fn leave_takes_squeezes_back_and_is_not_held_up_for_long() {
 }
 
 #[test]
-fn what_was_ordered_is_done_before_the_agent_leaves() {
+fn leave_waits_for_earlier_orders() {
     let (tell, told) = channel();
     let mut handle = Handle::spawn(Answer::default(), move |order, _| {
         if let Some(Order::Take(action, _)) = order {
@@ -186,7 +186,7 @@ fn what_was_ordered_is_done_before_the_agent_leaves() {
 }
 
 #[test]
-fn whoever_awaits_an_end_is_not_idle_until_it_is_over_also_if_nothing_is_told_of_it() {
+fn is_idle_waits_for_what_is_under_way() {
     let (go, gate) = channel::<()>();
     let mut is_busy = false;
     let mut handle = Handle::spawn(Answer::default(), move |order, _| {
@@ -233,7 +233,7 @@ fn after_a_delay(others: Vec<Action>, enforced: &[StepKind]) -> Vec<(u64, Outcom
 }
 
 #[test]
-fn an_order_that_waited_is_not_begun_once_nobody_means_it_any_more() {
+fn refusal_of_orders_that_hold_no_longer() {
     use OutcomeResult::{Done, Failed, Refused};
     use StepKind::{KillContainers, Reclaim};
     let late = Nanos(1);

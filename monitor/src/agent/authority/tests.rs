@@ -4,7 +4,7 @@ use super::*;
 use StepKind::{KillContainers, Reclaim, Squeeze};
 
 #[test]
-fn the_mode_decides_over_what_the_configuration_names() {
+fn mode_overrides_the_configuration() {
     let all: &[StepKind] = &StepKind::ALL;
     #[rustfmt::skip]
     let table: [(Mode, &[StepKind], &[StepKind]); 6] = [
@@ -26,7 +26,7 @@ fn the_mode_decides_over_what_the_configuration_names() {
 }
 
 #[test]
-fn limits_are_written_where_they_are_named_unless_the_agent_observes_or_cannot_act() {
+fn bind_decides_whether_limits_are_written() {
     use isobar_core::model::settings::WrittenLimit::{Allocatable, ReservedCpus};
     let both = "observing, and writing limits (allocatable, reservedCpus)";
     #[rustfmt::skip]
@@ -56,7 +56,7 @@ fn limits_are_written_where_they_are_named_unless_the_agent_observes_or_cannot_a
 }
 
 #[test]
-fn what_is_told_is_what_will_be_done() {
+fn words_name_what_is_enforced() {
     #[rustfmt::skip]
     let table: [(&[StepKind], &[StepKind], &str); 4] = [
         // enforced, may be chosen, told
@@ -74,7 +74,7 @@ fn what_is_told_is_what_will_be_done() {
 }
 
 #[test]
-fn who_cannot_act_observes_and_says_why() {
+fn bind_observes_where_no_step_can_be_taken() {
     let dir = tempfile::tempdir().unwrap();
     let mut authority = Authority::new(Mode::Enforce, dir.path());
     authority.unable = Some("no".into());

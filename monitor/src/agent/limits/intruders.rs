@@ -1,4 +1,4 @@
-//! Who may run on reserved CPUs although no pod should: a set that was written counts for whoever
+//! Processes that may run on reserved CPUs although no pod should: a set that was written counts for what
 //! runs there already too, but for those whose cgroup has no cpuset above it.
 
 use serde::Serialize;

@@ -63,7 +63,7 @@ fn seen(
 }
 
 #[test]
-fn reserved_cpus_are_kept_from_pods_and_who_is_there_all_the_same_is_named() {
+fn keeper_names_intruders_on_reserved_cpus() {
     let dir = tempfile::tempdir().unwrap();
     machine(dir.path());
     let mut keeping = keeping(dir.path());
@@ -85,12 +85,12 @@ fn reserved_cpus_are_kept_from_pods_and_who_is_there_all_the_same_is_named() {
     assert_eq!(results(states)[0], Written, "not looked at before it is time");
     let (states, _) = seen(&mut keeping, 21, &settings, true);
     assert_eq!((states[0].result, set().trim()), (Drifted, "1"));
-    let detail = format!("somebody wrote \"0-1\" over 1; it was written again; {told}");
+    let detail = format!("another writer changed 1 to \"0-1\"; it was written again; {told}");
     assert_eq!(states[0].detail, detail);
 }
 
 #[test]
-fn what_is_not_written_is_a_capability_with_a_remedy_and_another_configuration_counts_at_once() {
+fn look_reports_refused_limits_as_capabilities() {
     let dir = tempfile::tempdir().unwrap();
     machine(dir.path());
     let mut keeping = keeping(dir.path());
@@ -113,7 +113,7 @@ fn what_is_not_written_is_a_capability_with_a_remedy_and_another_configuration_c
 }
 
 #[test]
-fn without_a_cgroup_tree_nothing_is_written_and_it_is_said() {
+fn look_reports_a_missing_cgroup_tree() {
     let dir = tempfile::tempdir().unwrap();
     machine(dir.path());
     fs::remove_dir_all(dir.path().join("cgroup")).unwrap();

@@ -28,7 +28,7 @@ fn decided(met: Vec<Met>, held: Option<Hold>) -> Decision {
 }
 
 #[test]
-fn seconds_count_while_memory_runs_out_or_something_is_under_way_and_can_be_helped() {
+fn is_urgent_while_memory_runs_out_or_a_step_is_pending() {
     let waiting = met(PressureSignal::Memory(Percent(60_00)));
     let until = Nanos(0);
     #[rustfmt::skip]
@@ -53,7 +53,7 @@ fn seconds_count_while_memory_runs_out_or_something_is_under_way_and_can_be_help
 }
 
 #[test]
-fn an_alarm_that_comes_to_nothing_makes_the_next_one_wait_and_a_quiet_second_forgives() {
+fn spacing_doubles_after_false_alarms() {
     let mut pace = Pace::new_silent();
     let calm = Decision::default();
     #[rustfmt::skip]
@@ -90,7 +90,7 @@ async fn next(pace: &mut Pace) -> (Cause, u64) {
 }
 
 #[test]
-fn a_tick_comes_sooner_when_it_is_called_for_and_never_at_once_after_another() {
+fn due_comes_sooner_on_an_alarm() {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (mut ring, alarm) = UnixStream::pair().unwrap();

@@ -66,7 +66,7 @@ fn any_port() -> SocketAddr {
 }
 
 #[test]
-fn the_agent_ticks_once_a_second_until_its_time_is_up_and_then_detaches() {
+fn run_ticks_once_a_second_until_its_time_is_up() {
     let (sampler, asked, dropped) = counted();
     let options = options(any_port(), Some(Duration::from_millis(1_300)));
     run(options, || Ok::<_, AgentError>(sampler)).unwrap();
@@ -76,7 +76,7 @@ fn the_agent_ticks_once_a_second_until_its_time_is_up_and_then_detaches() {
 }
 
 #[test]
-fn a_tick_that_has_begun_is_finished_before_the_agent_leaves_unless_it_hangs() {
+fn run_finishes_a_tick_before_it_leaves() {
     #[rustfmt::skip]
     let table = [
         // a tick takes, is finished, the agent is gone within, in seconds
@@ -98,7 +98,7 @@ fn a_tick_that_has_begun_is_finished_before_the_agent_leaves_unless_it_hangs() {
 }
 
 #[test]
-fn a_taken_port_is_told_before_any_source_is_opened() {
+fn run_reports_a_taken_port_before_it_opens_sources() {
     let holder = std::net::TcpListener::bind(any_port()).unwrap();
     let listen = holder.local_addr().unwrap();
     let options = options(listen, None);
@@ -108,7 +108,7 @@ fn a_taken_port_is_told_before_any_source_is_opened() {
 }
 
 #[test]
-fn the_first_observation_shows_the_second_sample_and_what_it_cost() {
+fn observe_shows_the_second_sample_and_its_cost() {
     let (sampler, _, dropped) = counted();
     let mut observer = Observer::new(sampler, Plan::default());
     let view = observer.observe();

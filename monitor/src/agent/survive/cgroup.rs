@@ -25,7 +25,7 @@ pub(in crate::agent) struct Protected {
 }
 
 impl Protected {
-    /// Protects the cgroup that `sample` shows as the agent's own, if it is nobody else's.
+    /// Protects the cgroup that `sample` shows as the agent's own, if nothing else runs in it.
     pub(in crate::agent) fn begin(root: &Path, sample: &Sample) -> (Option<Self>, Capability) {
         let remedy = "run isobar in a cgroup of its own, as deploy/systemd/isobar.service does";
         let begun = own(sample).and_then(|(id, path, used)| {
@@ -68,7 +68,7 @@ impl Protected {
     }
 }
 
-/// Puts it back as it was, unless somebody else has written to it since.
+/// Puts it back as it was, unless another writer has changed it since.
 impl Drop for Protected {
     fn drop(&mut self) {
         let Self { file, before, wrote } = self;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_and_a_margin_is_protected_until_the_end() {
+    fn protected_keeps_use_and_a_margin_until_drop() {
         let me = format!("{}\n", std::process::id());
         let wanted = WANTED.to_string();
         #[rustfmt::skip]
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_its_own_alone_is_left_as_it_is() {
+    fn protected_leaves_shared_cgroups_alone() {
         type Change = dyn Fn(&mut Sample);
         let me = format!("{}\n", std::process::id());
         let (dir, sample) = tree("max", "0", &me);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_meanwhile_stays() {
+    fn protected_leaves_another_writers_value() {
         let me = format!("{}\n", std::process::id());
         let (dir, sample) = tree("max", "0", &me);
         let (protected, _) = Protected::begin(dir.path(), &sample);

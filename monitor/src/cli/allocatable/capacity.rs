@@ -1,16 +1,15 @@
-//! `--capacity cpu=10,memory=32Gi`: what a node has, said by hand.
+//! `--capacity cpu=10,memory=32Gi`.
 
 use std::str::FromStr;
 
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_kubelet::allocatable::{CPU, EPHEMERAL_STORAGE, HUGEPAGES, MEMORY, PID, PODS};
 
-/// A capacity, all of it understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Capacity(pub(super) ResourceList);
 
 impl FromStr for Capacity {
-    /// Everything that is wrong, a line each.
+    /// Every problem, one per line.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -19,7 +18,7 @@ impl FromStr for Capacity {
         for part in text.split(',').map(str::trim) {
             match pair(part) {
                 Ok((name, _)) if list.contains_key(name) => {
-                    problems.push(format!("--capacity: {name:?} is there twice"));
+                    problems.push(format!("--capacity: {name:?} occurs twice"));
                 }
                 Ok((name, amount)) => {
                     list.insert(name.into(), amount);
@@ -37,8 +36,8 @@ fn pair(part: &str) -> Result<(&str, Quantity), String> {
         .ok_or_else(|| format!("expected resource=quantity, found {part:?}"))?;
     if !is_resource(name) {
         return Err(format!(
-            "unknown resource {name:?}: give {CPU}, {MEMORY}, {EPHEMERAL_STORAGE}, \
-             {HUGEPAGES}<size>, {PODS} or {PID}"
+            "unknown resource {name:?}, expected one of {CPU}, {MEMORY}, {EPHEMERAL_STORAGE}, \
+             {HUGEPAGES}<size>, {PODS}, {PID}"
         ));
     }
     let quantity = amount.parse::<Quantity>();
@@ -60,22 +59,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mistake_in_a_capacity_is_named_at_once() {
+    fn capacity_reports_every_problem() {
         #[rustfmt::skip]
         let table: &[(&str, &[&str])] = &[
-            // text, what is said
+            // text, messages
             ("",                                 &["found \"\""]),
             ("cpu=10,",                          &["found \"\""]),
             ("cpu",                              &["found \"cpu\""]),
             ("cpu=10,disk=3,memory=-1Mi",        &["unknown resource \"disk\"", "\"-1Mi\" for \"memory\" is negative"]),
-            ("cpu=ten,cpu=10,cpu=10",            &["\"ten\" for \"cpu\"", "\"cpu\" is there twice"]),
+            ("cpu=ten,cpu=10,cpu=10",            &["\"ten\" for \"cpu\"", "\"cpu\" occurs twice"]),
             ("hugepages-big=1Gi,hugepages-0=1",  &["unknown resource \"hugepages-big\"", "unknown resource \"hugepages-0\""]),
         ];
         for (text, want) in table {
             let got = text.parse::<Capacity>().unwrap_err();
             assert_eq!(got.lines().count(), want.len(), "{text:?}: {got}");
-            for said in *want {
-                assert!(got.contains(said), "{text:?}: {got}");
+            for part in *want {
+                assert!(got.contains(part), "{text:?}: {got}");
             }
         }
         let all = "cpu=9500m, memory=32Gi,ephemeral-storage=100Gi,hugepages-2Mi=1Gi,pods=1,pid=2";

@@ -1,4 +1,4 @@
-//! This machine's cgroups, beside what they should be.
+//! This machine's cgroups, compared with the configuration.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use isobar::agent::limits::{look, spelled};
 use isobar::clock;
 use isobar::source::processes::Members;
 use isobar_core::model::machine::{Found, Machine};
-use isobar_core::model::sample::Gap;
 use isobar_core::model::settings::Node;
 use isobar_core::model::units::{MilliCpu, Nanos};
 use isobar_kubelet::allocatable::Reservation;
@@ -18,24 +17,23 @@ use isobar_kubelet::layout::{Layout, Resident, Use};
 use serde::Serialize;
 
 use crate::cli::node::MachineArgs;
+use crate::cli::output::gap_text;
 
-/// How long daemons' CPU use is watched.
+/// How long the CPU usage of daemons is measured.
 const WATCHED: Duration = Duration::from_secs(1);
 
-/// How this machine is set up.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Standing {
-    /// The limits as they are.
     pub(super) live: Live,
-    /// Where they are not what the configuration makes of them.
+    /// Live limits that differ from the configuration.
     pub(super) drift: Vec<Drift>,
-    /// Who runs where.
+    /// Which processes run outside of the configured cgroups.
     pub(super) layout: Layout,
 }
 
 impl Standing {
-    /// What is found on `machine`, and what could not be read.
+    /// The state of `machine`, and what could not be read.
     pub(super) fn of(
         args: &MachineArgs,
         node: &Node,
@@ -64,7 +62,7 @@ impl Standing {
         gaps.extend(more);
         let drift = drift(enforced, &live, machine.page);
         let layout = Layout::of(&live, used, reservation, members.into_iter().flat_map(residents));
-        Ok((Self { live, drift, layout }, gaps.iter().map(in_words).collect()))
+        Ok((Self { live, drift, layout }, gaps.iter().map(gap_text).collect()))
     }
 }
 
@@ -82,8 +80,4 @@ fn residents(members: Members) -> impl Iterator<Item = Resident> {
         cgroup: path.clone(),
         is_kernel: process.is_kernel_thread,
     })
-}
-
-fn in_words(gap: &Gap) -> String {
-    format!("{}: {}", gap.object, gap.detail)
 }

@@ -1,4 +1,4 @@
-//! The table: amounts by resource, limits by file, and what is wrong.
+//! The table: amounts by resource, limits by file, and problems.
 
 use std::io::{self, Write};
 
@@ -7,15 +7,15 @@ use isobar_kubelet::fit::Fit;
 use isobar_kubelet::layout::{Layout, Outgrown, Resident};
 
 use super::Document;
-use crate::cli::table::{Set, Table};
+use crate::cli::table::Table;
 use crate::cli::terminal::{harmless, width};
 
-pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
     amounts(document).write(out, width())?;
     if !document.eviction_hard.is_empty() {
         let all: Vec<_> =
             document.eviction_hard.iter().map(|(name, value)| format!("{name}<{value}")).collect();
-        writeln!(out, "\nEvicts at {}", all.join(", "))?;
+        writeln!(out, "\nhard eviction thresholds: {}", all.join(", "))?;
     }
     writeln!(out)?;
     limits(document).write(out, width())?;
@@ -33,13 +33,7 @@ pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()>
 }
 
 fn amounts(document: &Document) -> Table {
-    let mut table = Table::new([
-        ("RESOURCE", Set::Left),
-        ("CAPACITY", Set::Right),
-        ("KUBE-RESERVED", Set::Right),
-        ("SYSTEM-RESERVED", Set::Right),
-        ("ALLOCATABLE", Set::Right),
-    ]);
+    let mut table = Table::new("RESOURCE CAPACITY> KUBE-RESERVED> SYSTEM-RESERVED> ALLOCATABLE>");
     let cell = |list: &ResourceList, name: &str| {
         list.get(name).map_or_else(|| "-".into(), ToString::to_string)
     };
@@ -52,15 +46,9 @@ fn amounts(document: &Document) -> Table {
     table
 }
 
-/// What the pods ask for, and whether it is there.
+/// What the pods request, and whether it fits.
 fn requests(fit: &[Fit]) -> Table {
-    let mut table = Table::new([
-        ("REQUESTED", Set::Left),
-        ("BY-PODS", Set::Right),
-        ("ALLOCATABLE", Set::Right),
-        ("FREE", Set::Right),
-        ("FITS", Set::Left),
-    ]);
+    let mut table = Table::new("REQUESTED BY-PODS> ALLOCATABLE> FREE> FITS");
     for Fit { resource, requested, allocatable, free, fits } in fit {
         let known = |amount: &Option<Quantity>| {
             amount.as_ref().map_or_else(|| "-".into(), ToString::to_string)
@@ -76,15 +64,9 @@ fn requests(fit: &[Fit]) -> Table {
     table
 }
 
-/// Each limit, and beside it what is in place.
+/// Each configured limit and its live value.
 fn limits(document: &Document) -> Table {
-    let mut table = Table::new([
-        ("LIMITS-OF", Set::Left),
-        ("FILE", Set::Left),
-        ("CONFIGURED", Set::Right),
-        ("LIVE", Set::Right),
-        ("DRIFT", Set::Left),
-    ]);
+    let mut table = Table::new("LIMITS-OF FILE CONFIGURED> LIVE> DRIFT");
     let enforced = &document.enforced;
     let live = document.standing.as_ref().map(|standing| &standing.live);
     let groups = [
@@ -120,8 +102,8 @@ fn limits(document: &Document) -> Table {
     table
 }
 
-/// Which of the three cgroups there are, who runs outside, and who uses more than is set aside.
-fn layout(out: &mut impl Write, layout: &Layout) -> io::Result<()> {
+/// The three cgroups, the processes outside of them, and usage above a reservation.
+fn layout(out: &mut dyn Write, layout: &Layout) -> io::Result<()> {
     writeln!(out)?;
     for group in &layout.cgroups {
         match &group.path {
@@ -134,16 +116,16 @@ fn layout(out: &mut impl Write, layout: &Layout) -> io::Result<()> {
     }
     let outside = &layout.outside;
     let (mib, threads) = (outside.memory.0 >> 20, outside.kernel_threads);
-    write!(out, "outside of these {} processes with {mib} MiB", outside.processes)?;
+    write!(out, "outside of these: {} processes with {mib} MiB", outside.processes)?;
     if let Some(Resident { memory, pid, name, cgroup, .. }) = &outside.biggest {
         let mib = memory.unwrap_or_default().0 >> 20;
         let (name, path) = (harmless(name), harmless(&cgroup.0));
-        write!(out, ", the biggest {name} ({pid}) in {path} with {mib} MiB")?;
+        write!(out, ", the largest is {name} ({pid}) in {path} with {mib} MiB")?;
     }
-    writeln!(out, "; and {threads} kernel threads")?;
+    writeln!(out, "; {threads} kernel threads")?;
     for Outgrown { cgroup, resource, used, reserved } in &layout.outgrown {
         let path = harmless(&cgroup.0);
-        writeln!(out, "! {path} uses {used} of {resource}, for which {reserved} is set aside")?;
+        writeln!(out, "! {path} uses {used} of {resource}, but only {reserved} is reserved")?;
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
-//! The table: a line for each set, then who has CPUs for itself, then what is wrong.
+//! The table: one line for each set of CPUs, then exclusive assignments, then problems.
 
 use std::io::{self, Write};
 
 use isobar::agent::limits::Intruder;
 
 use super::{Checksum, Document};
-use crate::cli::table::{Set, Table};
+use crate::cli::table::Table;
 use crate::cli::terminal::{harmless, width};
 
-pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
     let strict = if document.strict { ", strict" } else { "" };
     let shown = |cpus: String| if cpus.is_empty() { "none".into() } else { cpus };
     writeln!(out, "policy     {}{strict}", document.policy)?;
@@ -22,12 +22,7 @@ pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()>
     }
     if let Some(intruders) = document.intruders.as_ref().filter(|found| !found.is_empty()) {
         writeln!(out, "\nprocesses of pods that may run on reserved CPUs")?;
-        let mut table = Table::new([
-            ("PID", Set::Right),
-            ("NAME", Set::Left),
-            ("POD", Set::Name),
-            ("CPUS", Set::Left),
-        ]);
+        let mut table = Table::new("PID> NAME POD~ CPUS");
         for intruder in intruders {
             let Intruder { pid, name, pod, cpus, .. } = intruder;
             table.row([pid.to_string(), name.clone(), pod.clone(), cpus.to_string()]);
@@ -45,8 +40,7 @@ pub(super) fn write(out: &mut impl Write, document: &Document) -> io::Result<()>
     writeln!(out, "policy     {}", harmless(policy))?;
     writeln!(out, "default    {}", harmless(&shown(default)))?;
     if !state.assignments.is_empty() {
-        let mut table =
-            Table::new([("POD", Set::Name), ("CONTAINER", Set::Name), ("CPUS", Set::Left)]);
+        let mut table = Table::new("POD~ CONTAINER~ CPUS");
         for assigned in &state.assignments {
             let cpus = assigned.cpus.to_string();
             table.row([assigned.pod.clone(), assigned.container.clone(), cpus]);

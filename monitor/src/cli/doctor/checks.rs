@@ -1,4 +1,4 @@
-//! What doctor looks at. Nothing here changes anything.
+//! The checks of `doctor`. They change nothing on the node.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -13,12 +13,12 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use super::Finding;
 
-/// The oldest kernel that the probes are tested on.
+/// The oldest kernel that the eBPF programs are tested on.
 const FLOOR: (u32, u32) = (6, 1);
-/// Descriptors for 500 cgroups with some 14 files each, kept open.
+/// Descriptors for 500 cgroups with about 14 open files each.
 const DESCRIPTORS: u64 = 8_192;
 
-/// Every check, what is most needed first.
+/// All checks, the most important first.
 pub(super) fn all() -> Vec<Finding> {
     let mut findings = vec![kernel(&uname().release().to_string_lossy()), btf(), psi()];
     let mounts = cgroup_mounts();
@@ -40,9 +40,9 @@ fn kernel(release: &str) -> Finding {
         (Some(Ok(_)), Some(Ok(_))) => Finding::missing(
             name,
             format!("{release} is older than {}.{}", FLOOR.0, FLOOR.1),
-            "a newer kernel; pressure files alone work with --probes none",
+            "boot a newer kernel, or run with --probes none: pressure files only",
         ),
-        _ => Finding::unknown(name, format!("release {release:?} is not understood")),
+        _ => Finding::unknown(name, format!("cannot parse the release {release:?}")),
     }
     .needed()
 }
@@ -54,7 +54,7 @@ fn btf() -> Finding {
         Err(why) => Finding::missing(
             "BTF",
             format!("{path}: {why}"),
-            "a kernel with CONFIG_DEBUG_INFO_BTF=y, and /sys mounted",
+            "boot a kernel with CONFIG_DEBUG_INFO_BTF=y, and mount /sys",
         ),
     }
     .needed()
@@ -62,7 +62,7 @@ fn btf() -> Finding {
 
 fn psi() -> Finding {
     let path = "/proc/pressure/cpu";
-    // With `psi=0` the file opens and only reading it fails.
+    // With `psi=0` the file opens, and reading it fails.
     let read = File::open(path).and_then(|mut file| file.read(&mut [0; 256]));
     match read {
         Ok(_) => Finding::ok("PSI", "/proc/pressure"),
@@ -93,7 +93,7 @@ fn cgroup_v2(mounts: &Result<Mounts, procfs::ProcError>) -> Finding {
     match mounts {
         Err(why) => Finding::unknown(name, format!("/proc/self/mountinfo: {why}")),
         Ok(Mounts { v2: Some(v2), v1: None }) => Finding::ok(name, v2.display().to_string()),
-        // Still worth running: pressure is there, and so are all waits but throttling.
+        // Sufficient: pressure and all waits except throttling are measured.
         Ok(Mounts { v2: Some(v2), v1: Some(v1) }) => Finding {
             remedy: Some(unified),
             ..Finding::ok(name, format!("{}, beside v1 at {} (hybrid)", v2.display(), v1.display()))
@@ -116,8 +116,8 @@ fn controllers(root: &Path) -> Finding {
             }
             Finding::missing(
                 name,
-                format!("not enabled for the root's children: {}", off.join(", ")),
-                "have systemd or the kubelet enable them; on a hybrid node they belong to v1",
+                format!("not enabled in cgroup.subtree_control of the root: {}", off.join(", ")),
+                "enable them through systemd or the kubelet; on a hybrid node they belong to cgroup v1",
             )
         }
     }
@@ -129,15 +129,15 @@ fn privileges() -> Vec<Finding> {
         Err(why) => return vec![Finding::unknown("capabilities", why.to_string())],
     };
     let admin = CapabilitySet::SYS_ADMIN;
-    let give = "run as root, or give the service AmbientCapabilities= of this name";
+    let give = "run as root, or add it to AmbientCapabilities= of the service";
     #[rustfmt::skip]
     let table = [
-        // name, any of these, needed, for what
+        // name, any of these, needed, purpose
         ("CAP_BPF",             CapabilitySet::BPF | admin,      true,  "to load programs and maps"),
         ("CAP_PERFMON",         CapabilitySet::PERFMON | admin,  true,  "to attach programs and read kernel memory"),
         ("CAP_SYS_ADMIN",       admin,                           false, "to meter programs (kernel.bpf_stats_enabled)"),
         ("CAP_SYS_RESOURCE",    CapabilitySet::SYS_RESOURCE,     false, "for pressure triggers shorter than 2 s, and to raise limits"),
-        ("CAP_DAC_READ_SEARCH", CapabilitySet::DAC_READ_SEARCH,  false, "to read the cgroups of others"),
+        ("CAP_DAC_READ_SEARCH", CapabilitySet::DAC_READ_SEARCH,  false, "to read cgroups of other users"),
     ];
     let finding = |(name, any, needed, what): (_, CapabilitySet, _, &str)| {
         let held = effective.intersects(any);
@@ -150,14 +150,14 @@ fn privileges() -> Vec<Finding> {
 
 fn descriptors() -> Finding {
     let name = "RLIMIT_NOFILE";
-    // No limit is `None`.
+    // `None` is no limit.
     match getrlimit(Resource::Nofile).maximum {
         Some(most) if most < DESCRIPTORS => Finding::missing(
             name,
-            format!("at most {most} files open; 500 cgroups want {DESCRIPTORS}"),
-            "LimitNOFILE=65536 in the unit",
+            format!("at most {most} open files; 500 cgroups need {DESCRIPTORS}"),
+            "set LimitNOFILE=65536 in the unit",
         ),
-        Some(most) => Finding::ok(name, format!("at most {most} files open")),
+        Some(most) => Finding::ok(name, format!("at most {most} open files")),
         None => Finding::ok(name, "no limit"),
     }
 }
@@ -167,11 +167,13 @@ fn port() -> Finding {
         Ok(_) => Finding::ok("port", format!("{LISTEN} is free")),
         Err(why) if why.kind() == io::ErrorKind::AddrInUse => Finding::ok(
             "port",
-            format!("{LISTEN} is taken: by an agent, if `isobar status` answers"),
+            format!("{LISTEN} is in use; `isobar status` answers if an agent uses it"),
         ),
-        Err(why) => {
-            Finding::missing("port", format!("{LISTEN}: {why}"), "isobar run --listen ADDR")
-        }
+        Err(why) => Finding::missing(
+            "port",
+            format!("{LISTEN}: {why}"),
+            "choose another address with `isobar run --listen ADDR`",
+        ),
     }
 }
 
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_is_judged_by_its_first_two_numbers() {
+    fn kernel_compares_first_two_numbers() {
         #[rustfmt::skip]
         let table = [
             // release, state
@@ -203,19 +205,19 @@ mod tests {
     }
 
     #[test]
-    fn hybrid_is_told_and_no_v2_is_a_fault() {
+    fn cgroup_v2_accepts_hybrid_and_requires_v2() {
         let at = |path: &str| Some(PathBuf::from(path));
         #[rustfmt::skip]
         let table = [
-            // v2, v1, state, told
+            // v2, v1, state, detail
             (at("/sys/fs/cgroup"),         None,                      State::Ok,      "/sys/fs/cgroup"),
             (at("/sys/fs/cgroup/unified"), at("/sys/fs/cgroup/cpu"),  State::Ok,      "hybrid"),
             (None,                         at("/sys/fs/cgroup/cpu"),  State::Missing, "not mounted"),
         ];
-        for (v2, v1, want, told) in table {
+        for (v2, v1, want, detail) in table {
             let finding = cgroup_v2(&Ok(Mounts { v2, v1 }));
             assert_eq!(finding.state, want, "{finding:?}");
-            assert!(finding.detail.contains(told), "{finding:?}");
+            assert!(finding.detail.contains(detail), "{finding:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What runs here: each container's processes, and whether they have the score that they should.
+//! The containers that run on this node, and whether their processes have the expected OOM score.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroU64;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use isobar::agent::OpenError;
 use isobar::serve::document::API_VERSION;
 use isobar::source::Roots;
@@ -18,43 +18,41 @@ use isobar_kubelet::qos;
 use serde::Serialize;
 
 use super::{Args, full_name};
-use crate::cli::output::{Plain, pretty};
-use crate::cli::table::{Set, Table};
+use crate::cli::output::gap_text;
+use crate::cli::table::Table;
 use crate::cli::terminal::{self, harmless};
 
-/// The containers of this node.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report<'a> {
     api_version: &'static str,
     kind: &'static str,
-    /// What exact scores are shares of; none where no pods are known.
+    /// The capacity that exact scores are computed from; `None` if no pods are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     node_memory: Option<Quantity>,
-    /// Processes whose score is none of those expected.
+    /// Processes with a score that is not expected.
     n_drifted: usize,
     containers: Vec<Running<'a>>,
-    /// What could not be read.
     gaps: Vec<Gap>,
 }
 
-/// A container, or a sandbox, with something in it.
+/// A container or sandbox with at least one process.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Running<'a> {
     pod_uid: String,
-    /// The runtime's.
+    /// The runtime's id.
     id: String,
-    /// As the cgroup's path tells it.
+    /// From the cgroup's path.
     qos_class: QosClass,
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<&'a str>,
-    /// `None` for a sandbox, and where the pod is not known.
+    /// `None` for a sandbox, and if the pod is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<&'a str>,
-    /// Any of these is right.
+    /// Each of these is correct.
     expected: Vec<Scores>,
     processes: Vec<Scored>,
 }
@@ -68,7 +66,7 @@ struct Scored {
     drifted: bool,
 }
 
-pub(super) fn write(out: &mut impl Write, args: &Args, known: &[Pod]) -> Result<()> {
+pub(super) fn write(args: &Args, known: &[Pod]) -> Result<()> {
     let roots =
         Roots { proc: args.proc.clone(), cgroup: args.cgroup_root.clone(), ..Roots::default() };
     let (found, gaps) = Processes::open(&roots)
@@ -90,14 +88,11 @@ pub(super) fn write(out: &mut impl Write, args: &Args, known: &[Pod]) -> Result<
         containers,
         gaps,
     };
-    match args.output {
-        Plain::Json => pretty(out, &report),
-        Plain::Table => table(out, &report),
-    }
+    args.output.print(&report, |out| table(out, &report))
 }
 
 impl<'a> Running<'a> {
-    /// `None` if `place` is no container.
+    /// `None` if `place` is not a container.
     fn of(
         place: Place,
         mut processes: Vec<Process>,
@@ -108,7 +103,7 @@ impl<'a> Running<'a> {
         let pod = pods.of(&uid);
         if let Some(pod) = pod.filter(|pod| qos::class(pod) != class) {
             let (name, says) = (full_name(pod), qos::class(pod));
-            let text = format!("{name} runs as {class:?}, and is {says:?} by the file given");
+            let text = format!("{name} runs as {class:?}, but is {says:?} by the file");
             eprintln!("{}", harmless(&text));
         }
         let expected = match (pod, capacity) {
@@ -139,7 +134,7 @@ impl<'a> Running<'a> {
         self.processes.iter().filter(|process| process.drifted)
     }
 
-    /// What it is, as far as can be told.
+    /// The container's name, `(sandbox)`, or the start of the runtime's id.
     fn name(&self) -> &str {
         let sandbox = self.expected.iter().find(|scores| scores.of == Whose::Sandbox);
         match (self.container, sandbox) {
@@ -151,7 +146,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Without what only the sandbox may have, unless this is it.
+    /// The expected scores; those of the sandbox only if this is the sandbox.
     fn right(&self) -> String {
         let is_sandbox = self.name() == "(sandbox)";
         let of = |scores: &&Scores| (scores.of == Whose::Sandbox) == is_sandbox;
@@ -163,18 +158,10 @@ impl<'a> Running<'a> {
     }
 }
 
-fn table(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
-    /// More are counted.
-    const TOLD: usize = 3;
-    let columns = [
-        ("POD", Set::Name),
-        ("CONTAINER", Set::Name),
-        ("QOS", Set::Left),
-        ("EXPECTED", Set::Left),
-        ("PROCESSES", Set::Right),
-        ("DRIFT", Set::Left),
-    ];
-    let mut table = Table::new(columns);
+fn table(out: &mut dyn Write, report: &Report<'_>) -> Result<()> {
+    /// Processes that are named; more are counted.
+    const NAMED: usize = 3;
+    let mut table = Table::new("POD~ CONTAINER~ QOS EXPECTED PROCESSES> DRIFT");
     for running in &report.containers {
         let pod = match (running.namespace, running.pod) {
             (Some(namespace), Some(name)) if !namespace.is_empty() => format!("{namespace}/{name}"),
@@ -184,11 +171,11 @@ fn table(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
         let n_drifted = running.drifted().count();
         let mut drift: Vec<_> = running
             .drifted()
-            .take(TOLD)
+            .take(NAMED)
             .map(|p| format!("{} ({}) has {}", p.pid, p.name, p.oom_score_adj))
             .collect();
-        if n_drifted > TOLD {
-            drift.push(format!("{} more", n_drifted - TOLD));
+        if n_drifted > NAMED {
+            drift.push(format!("{} more", n_drifted - NAMED));
         }
         table.row([
             pod,
@@ -199,12 +186,12 @@ fn table(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
             if drift.is_empty() { "-".into() } else { drift.join(", ") },
         ]);
     }
-    table.write(out, terminal::width()).context("cannot print")?;
+    table.write(out, terminal::width())?;
     if report.containers.is_empty() {
-        eprintln!("no container runs here: no cgroup below kubepods has a process in it");
+        eprintln!("no containers found: no cgroup below kubepods has a process");
     }
-    for Gap { object, detail, .. } in &report.gaps {
-        eprintln!("{}", harmless(&format!("not read: {object}: {detail}")));
+    for gap in &report.gaps {
+        eprintln!("{}", harmless(&format!("cannot read {}", gap_text(gap))));
     }
     Ok(())
 }

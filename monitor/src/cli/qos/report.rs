@@ -1,4 +1,4 @@
-//! What pods would have: their class, and each container's score.
+//! The QoS class of each pod in a file, and the OOM score of each container.
 
 use std::io::Write;
 use std::num::NonZeroU64;
@@ -13,11 +13,9 @@ use isobar_kubelet::{oom, qos};
 use serde::Serialize;
 
 use super::{Args, full_name};
-use crate::cli::output::{Plain, pretty};
-use crate::cli::table::{Set, Table};
+use crate::cli::table::Table;
 use crate::cli::terminal;
 
-/// One pod.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report<'a> {
@@ -29,7 +27,7 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     uid: &'a str,
     qos_class: QosClass,
-    /// What the scores are shares of.
+    /// The capacity that the scores are computed from.
     node_memory: Quantity,
     /// In the order of the spec, init containers first.
     containers: Vec<Scored<'a>>,
@@ -62,25 +60,20 @@ impl<'a> Report<'a> {
     }
 }
 
-pub(super) fn write(out: &mut impl Write, args: &Args, manifest: &Manifest) -> Result<()> {
+pub(super) fn write(args: &Args, manifest: &Manifest) -> Result<()> {
     let capacity = args.capacity()?;
     let reports: Vec<_> = manifest.pods.iter().map(|pod| Report::of(pod, capacity)).collect();
-    match (args.output, reports.as_slice()) {
-        // A list stays a list, however many there are in it: scripts go by that.
-        (Plain::Json, [one]) if !manifest.is_list => pretty(out, one),
-        (Plain::Json, all) => pretty(out, &all),
-        (Plain::Table, all) => table(out, &manifest.pods, all),
+    let table = table(&manifest.pods, &reports);
+    let write = |out: &mut dyn Write| Ok(table.write(out, terminal::width())?);
+    match reports.as_slice() {
+        // A list stays a list, even with one pod in it: scripts depend on that.
+        [one] if !manifest.is_list => args.output.print(one, write),
+        all => args.output.print(&all, write),
     }
 }
 
-fn table(out: &mut impl Write, pods: &[Pod], reports: &[Report<'_>]) -> Result<()> {
-    let columns = [
-        ("POD", Set::Name),
-        ("QOS", Set::Left),
-        ("CONTAINER", Set::Name),
-        ("OOM_SCORE_ADJ", Set::Right),
-    ];
-    let mut table = Table::new(columns);
+fn table(pods: &[Pod], reports: &[Report<'_>]) -> Table {
+    let mut table = Table::new("POD~ QOS CONTAINER~ OOM_SCORE_ADJ>");
     for (pod, report) in pods.iter().zip(reports) {
         for container in &report.containers {
             table.row([
@@ -91,5 +84,5 @@ fn table(out: &mut impl Write, pods: &[Pod], reports: &[Report<'_>]) -> Result<(
             ]);
         }
     }
-    Ok(table.write(out, terminal::width())?)
+    table
 }

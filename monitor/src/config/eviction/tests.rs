@@ -31,7 +31,7 @@ fn fields(hard: &str, soft: &str, grace: &str, reclaim: &str) -> String {
 }
 
 #[test]
-fn thresholds_are_parsed_as_the_kubelet_parses_them() {
+fn thresholds_parse_as_in_the_kubelet() {
     #[rustfmt::skip]
     let table = [
         // case, hard, soft, grace, minimum reclaim, signal<amount grace reclaim
@@ -90,7 +90,7 @@ fn thresholds_are_parsed_as_the_kubelet_parses_them() {
 }
 
 #[test]
-fn hard_memory_thresholds_hold_for_the_allocatable_too_where_pods_are_enforced() {
+fn thresholds_copies_hard_memory_for_allocatable() {
     #[rustfmt::skip]
     let table = [
         // case, fields, signal<amount grace reclaim
@@ -110,7 +110,7 @@ fn hard_memory_thresholds_hold_for_the_allocatable_too_where_pods_are_enforced()
 }
 
 #[test]
-fn the_default_thresholds_hold_until_one_is_given() {
+fn thresholds_default_until_one_is_given() {
     let disks = "imagefs.available<0.15 0 -, imagefs.inodesFree<0.05 0 -, ";
     let nodefs = "nodefs.available<0.1 0 -, nodefs.inodesFree<0.05 0 -";
     let defaults = format!("{disks}memory.available<100Mi 0 -, {nodefs}");
@@ -131,7 +131,7 @@ fn the_default_thresholds_hold_until_one_is_given() {
 }
 
 #[test]
-fn shares_are_taken_in_the_kubelets_single_precision() {
+fn thresholds_use_single_precision() {
     #[rustfmt::skip]
     let table = [
         // percent, capacity, threshold

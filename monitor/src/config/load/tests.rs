@@ -23,7 +23,7 @@ fn problems(fields: &str) -> String {
 }
 
 #[test]
-fn without_a_file_the_defaults_hold_and_the_kubelets_thresholds() {
+fn defaults_equal_settings_default() {
     let mut settings = defaults().settings;
     assert_eq!(settings.eviction.thresholds.len(), 6);
     settings.eviction.thresholds.clear();
@@ -70,7 +70,7 @@ memoryReservationPolicy: TieredReservation
 ";
 
 #[test]
-fn every_field_reaches_the_settings() {
+fn load_passes_every_field_to_settings() {
     let settings = of(MANY).unwrap().settings;
     let conditions = &settings.conditions;
     let rule = |name: &str| conditions.rules.get(name).map(|r| (r.measure, r.threshold));
@@ -120,7 +120,7 @@ fn every_field_reaches_the_settings() {
 }
 
 #[test]
-fn what_is_printed_means_the_same_again() {
+fn effective_yaml_parses_to_same_settings() {
     for fields in ["", MANY, "evictionHard: {}", "conditions:\nranking: {optOutLabel: \"a: 'b'\"}"]
     {
         let first = of(fields).unwrap();
@@ -130,7 +130,7 @@ fn what_is_printed_means_the_same_again() {
 }
 
 #[test]
-fn rules_of_ours_are_told_with_their_reason() {
+fn load_reports_rules_with_their_reason() {
     let pressure = |item: &str| format!("evictionPressure:\n- {{{item}}}");
     #[rustfmt::skip]
     let table = [
@@ -138,14 +138,14 @@ fn rules_of_ours_are_told_with_their_reason() {
         ("conditions: {system: {cpu: {threshold: 101%}}}".into(),
             "f:3:40: conditions.system.cpu.threshold: expected a percentage such as 60%: it must be at most 100 %"),
         ("conditions: {system: {cpu: {measure: raw, line: full}}}".into(),
-            "f:3:49: conditions.system.cpu.line: the line full of the node's CPU pressure is always 0: \
-             a node whose CPUs are all kept waiting has somebody running; use some"),
+            "f:3:49: conditions.system.cpu.line: the line full of the node's CPU pressure is always 0, \
+             because some task runs on every busy CPU; use some"),
         ("conditions: {kubepods: {disk: {measure: contention}}}".into(),
-            "f:3:41: conditions.kubepods.disk.measure: contention is measured for cpu alone: use shortage or raw"),
+            "f:3:41: conditions.kubepods.disk.measure: contention is measured for cpu only: use shortage or raw"),
         ("conditions: {kubepods: {cpu: {measure: shortage}}}".into(),
-            "f:3:40: conditions.kubepods.cpu.measure: shortage is measured for memory alone: use contention or raw"),
+            "f:3:40: conditions.kubepods.cpu.measure: shortage is measured for memory only: use contention or raw"),
         ("conditions: {kubepods: {memory: {line: full}}}".into(),
-            "f:3:40: conditions.kubepods.memory.line: shortage is the time in which somebody waits: it has no line full"),
+            "f:3:40: conditions.kubepods.memory.line: shortage is time in which at least one task waits: it has no line full"),
         ("conditions: {raiseAfter: -1s}".into(),
             "f:3:26: conditions.raiseAfter: expected a length of time such as 1m30s: -1s is negative"),
         (pressure("scope: system, signal: cpu"), "f:4:3: evictionPressure[0].threshold: expected this key, it is missing"),
@@ -160,7 +160,7 @@ fn rules_of_ours_are_told_with_their_reason() {
             "f:3:20: relief.enforce[0]: expected one of reclaim, squeeze, evict, stopContainers, \
              killContainers, releaseMemory, found the text \"kill\""),
         ("relief: {enforce: [evict], steps: [reclaim]}".into(),
-            "f:3:20: relief.enforce[0]: this step is not among relief.steps, so it is never taken"),
+            "f:3:20: relief.enforce[0]: this step is not in relief.steps, so it is never taken"),
         ("relief: {deadlines: {evict: 0s}}".into(),
             "f:3:29: relief.deadlines.evict: expected a length of time of more than 0s"),
         ("relief: {neverTouch: [/a, b]}".into(),
@@ -182,7 +182,7 @@ fn rules_of_ours_are_told_with_their_reason() {
 }
 
 #[test]
-fn what_is_no_configuration_is_refused() {
+fn load_refuses_what_is_not_a_configuration() {
     #[rustfmt::skip]
     let table = [
         // text, problems
@@ -212,7 +212,7 @@ maxPods: 250
 ";
 
 #[test]
-fn the_kubelets_file_fills_what_ours_leaves_open() {
+fn kubelet_file_fills_missing_fields() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
     write("kubelet.yaml", KUBELETS);
@@ -238,7 +238,7 @@ fn the_kubelets_file_fills_what_ours_leaves_open() {
 }
 
 #[test]
-fn problems_of_the_kubelets_file_are_told_with_its_name_beside_those_of_ours() {
+fn kubelet_file_problems_name_that_file() {
     let dir = tempfile::tempdir().unwrap();
     let (theirs, ours) = (dir.path().join("k.yaml"), dir.path().join("o.yaml"));
     let text = "evictionHard: {memory.available: 2x}\nmaxPods: many\nenforceNodeAllocatable: [system-reserved]\n";
@@ -260,7 +260,7 @@ fn problems_of_the_kubelets_file_are_told_with_its_name_beside_those_of_ours() {
     }
     assert!(lines[3].starts_with(&format!("{ours}:4:1: budget: unknown key")), "{told}");
     let gone = settings(&format!("{HEAD}kubeletConfig: gone.yaml"), "f", dir.path()).unwrap_err();
-    assert!(gone.to_string().contains("gone.yaml:1:1: cannot read: No such file"), "{gone}");
+    assert!(gone.to_string().contains("gone.yaml: cannot read: No such file"), "{gone}");
 }
 
 /// The paths of all keys, with `[]` for the items of a list.
@@ -278,13 +278,13 @@ fn key_paths(keys: &[keys::Key], above: &str, out: &mut Vec<String>) {
 
 fn all_paths() -> Vec<String> {
     let mut paths = Vec::new();
-    key_paths(OURS, "", &mut paths);
+    key_paths(ISOBAR, "", &mut paths);
     key_paths(KUBELET, "", &mut paths);
     paths
 }
 
 #[test]
-fn the_schema_has_every_key_and_no_other() {
+fn schema_has_every_key_and_no_other() {
     fn properties(schema: &serde_json::Value, above: &str, out: &mut Vec<String>) {
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let path = format!("{above}{name}");
@@ -302,7 +302,7 @@ fn the_schema_has_every_key_and_no_other() {
 }
 
 #[test]
-fn every_key_is_taken_by_the_reader_and_named_in_the_documentation() {
+fn keys_are_read_and_documented() {
     let documented = include_str!("../../../../docs/configuration.md");
     for path in all_paths() {
         // A list is no value of any key but of lists: refused, but not as unknown.
@@ -331,7 +331,7 @@ fn every_key_is_taken_by_the_reader_and_named_in_the_documentation() {
 
 proptest! {
     #[test]
-    fn a_damaged_file_is_refused_or_read_but_never_a_panic(
+    fn load_never_panics_on_damaged_file(
         at in 0..MANY.len(),
         n_cut in 0..40_usize,
         put in "[a-z0-9:{}\\[\\],%\\-\n \"'&*.]{0,6}",
@@ -346,7 +346,7 @@ proptest! {
 }
 
 #[test]
-fn without_a_file_pressure_starts_relief_as_the_policy_recommends() {
+fn defaults_have_the_usual_pressure_thresholds() {
     let usual = defaults().settings;
     assert_eq!(usual.eviction.pressure, isobar_core::model::settings::usual_pressure_thresholds());
     let none = of("evictionPressure: []").unwrap().settings;

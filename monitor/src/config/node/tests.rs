@@ -11,7 +11,7 @@ fn read(fields: &str) -> Result<Node, Invalid> {
 const ENFORCE: &str = "enforceNodeAllocatable (--enforce-node-allocatable)";
 
 #[test]
-fn what_the_kubelet_refuses_is_refused_in_its_words_at_its_place() {
+fn settings_refuses_what_the_kubelet_refuses() {
     let both = |daemons: &str| {
         format!(
             "both \"{daemons}\" and \"{daemons}-compressible\" cannot be specified together in {ENFORCE}"
@@ -56,7 +56,7 @@ fn what_the_kubelet_refuses_is_refused_in_its_words_at_its_place() {
 }
 
 #[test]
-fn what_cannot_be_set_aside_is_refused() {
+fn reservation_refuses_unknown_and_negative() {
     #[rustfmt::skip]
     let table = [
         // kubeReserved, message
@@ -65,7 +65,7 @@ fn what_cannot_be_set_aside_is_refused() {
         ("{cpu: abc}",       "--kube-reserved value failed to parse: failed to parse quantity \"abc\" for \"cpu\" resource: \
                               quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
         ("{cpu: [1]}",       "expected a quantity, found a list"),
-        ("{cpu: 1, cpu: 2}", "this key stands here twice"),
+        ("{cpu: 1, cpu: 2}", "this key occurs twice"),
         ("5",                "expected a mapping, found the number 5"),
     ];
     for (reserved, message) in table {
@@ -79,7 +79,7 @@ fn what_cannot_be_set_aside_is_refused() {
 }
 
 #[test]
-fn a_list_of_reserved_cpus_takes_the_place_of_both_amounts() {
+fn reserved_cpus_replace_cpu_amounts() {
     let node = read(
         "kubeReserved: {cpu: 500m, memory: 1Gi}\nsystemReserved: {cpu: 250m}\nreservedSystemCPUs: 0-1,8",
     )
@@ -91,7 +91,7 @@ fn a_list_of_reserved_cpus_takes_the_place_of_both_amounts() {
 }
 
 #[test]
-fn options_of_the_cpu_manager_are_those_that_exist() {
+fn cpu_options_are_checked() {
     #[rustfmt::skip]
     let table = [
         // options, strict or what is wrong

@@ -1,12 +1,11 @@
-//! A pod's `spec`: what it asks for, and what it is worth.
+//! A pod's `spec`: its requests and limits, its priority, its containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::yaml::{Field, Fields};
+use crate::config::fields::{Field, Fields};
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::workload::{Container, ContainerKind, Pod, Resources, Toleration};
 
-/// Reads all of it.
 pub(super) fn read(mut spec: Fields<'_>, pod: &mut Pod) {
     pod.priority = spec.number("priority");
     pod.priority_class = spec.text("priorityClassName").unwrap_or_default().into();
@@ -35,16 +34,13 @@ pub(super) fn read(mut spec: Fields<'_>, pod: &mut Pod) {
             pod.containers.push(container);
         }
     }
-    spec.finish();
 }
 
 fn container(field: &Field<'_>, kind: ContainerKind) -> Option<Container> {
     let mut container = field.map()?;
     let name = container.required("name").and_then(|name| name.text());
     let resources = container.field("resources").map(|field| resources(&field));
-    let policy = container.text("restartPolicy");
-    container.finish();
-    let kind = match (kind, policy) {
+    let kind = match (kind, container.text("restartPolicy")) {
         (ContainerKind::Init, Some("Always")) => ContainerKind::Sidecar,
         (kind, _) => kind,
     };
@@ -53,25 +49,19 @@ fn container(field: &Field<'_>, kind: ContainerKind) -> Option<Container> {
 
 fn resources(field: &Field<'_>) -> Resources {
     let Some(mut map) = field.map() else { return Resources::default() };
-    let read = Resources {
-        requests: quantities(map.field("requests")),
-        limits: quantities(map.field("limits")),
-    };
-    map.finish();
-    read
+    let (requests, limits) = (map.field("requests"), map.field("limits"));
+    Resources { requests: quantities(requests), limits: quantities(limits) }
 }
 
 /// Quantities that may not be negative, by the names of resources.
 fn quantities(field: Option<Field<'_>>) -> ResourceList {
-    let Some(mut map) = field.and_then(|field| field.map()) else { return ResourceList::new() };
-    let each = map.each().into_iter();
-    let list = each.filter_map(|(name, field)| Some((name.into(), quantity(&field)?))).collect();
-    map.finish();
-    list
+    let map = field.and_then(|field| field.map());
+    let each = map.map(|mut map| map.each()).unwrap_or_default().into_iter();
+    each.filter_map(|(name, field)| Some((name.into(), quantity(&field)?))).collect()
 }
 
 fn quantity(field: &Field<'_>) -> Option<Quantity> {
-    // The API takes spaces around it.
+    // The API accepts spaces around it.
     let text = field.scalar("a quantity such as 500m or 2Gi")?.trim();
     match text.parse::<Quantity>() {
         Ok(quantity) if quantity.is_negative() => {
@@ -87,26 +77,22 @@ fn quantity(field: &Field<'_>) -> Option<Quantity> {
     }
 }
 
-/// A mapping from texts to texts, such as labels. What is null is empty, as for the API.
+/// A mapping from texts to texts, such as labels. Null is empty, as for the API.
 pub(super) fn texts(fields: &mut Fields<'_>, key: &'static str) -> BTreeMap<String, String> {
-    let Some(mut map) = fields.map(key) else { return BTreeMap::new() };
-    let mut texts = BTreeMap::new();
-    for (key, field) in map.each() {
+    let each = fields.map(key).map(|mut map| map.each()).unwrap_or_default().into_iter();
+    let text = |(key, field): (&str, Field<'_>)| {
         let text = if field.node().is_null() { Some("") } else { field.text() };
-        texts.extend(text.map(|text| (key.to_owned(), text.to_owned())));
-    }
-    map.finish();
-    texts
+        Some((key.to_owned(), text?.to_owned()))
+    };
+    each.filter_map(text).collect()
 }
 
 fn tolerated(mut toleration: Fields<'_>) -> Toleration {
     let mut text = |key| toleration.text(key).unwrap_or_default().to_owned();
-    let read = Toleration {
+    Toleration {
         key: text("key"),
         operator: text("operator"),
         value: text("value"),
         effect: text("effect"),
-    };
-    toleration.finish();
-    read
+    }
 }

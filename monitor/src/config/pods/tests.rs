@@ -5,7 +5,7 @@ use isobar_core::model::workload::ContainerKind::{Ephemeral, Init, Regular, Side
 
 #[track_caller]
 fn read_all(text: &str) -> Manifest {
-    read("f.yaml", text).unwrap_or_else(|invalid| panic!("{invalid}"))
+    read("f.yaml", text.as_bytes()).unwrap_or_else(|invalid| panic!("{invalid}"))
 }
 
 #[track_caller]
@@ -15,9 +15,9 @@ fn one(text: &str) -> Pod {
     found.pods.remove(0)
 }
 
-/// What is wrong, a line each.
+/// The problems, one per line.
 fn wrong(text: &str) -> Vec<String> {
-    let Err(invalid) = read("f.yaml", text) else { return Vec::new() };
+    let Err(invalid) = read("f.yaml", text.as_bytes()) else { return Vec::new() };
     invalid.to_string().lines().map(Into::into).collect()
 }
 
@@ -81,7 +81,7 @@ status:
 "#;
 
 #[test]
-fn a_pod_is_read_as_kubectl_prints_it() {
+fn read_accepts_pod_as_kubectl_prints_it() {
     let pod = one(PRINTED);
     assert_eq!((pod.namespace.as_str(), pod.name.as_str()), ("shop", "web-7d4b9c-x2x7p"));
     assert_eq!(pod.uid, "7a1e5b1c-9d3f-4c58-8a86-2f0d4b7c6e19");
@@ -121,7 +121,7 @@ fn a_pod_is_read_as_kubectl_prints_it() {
 }
 
 #[test]
-fn json_is_read_as_well() {
+fn read_accepts_json() {
     let list = r#"{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":""},"items":[
         {"kind":"Pod","metadata":{"name":"a","creationTimestamp":null},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":0.5}}}]}},
         {"kind":"Pod","metadata":{"name":"b"},"spec":{"resources":{},"containers":[{"name":"c"}]}}]}"#;
@@ -133,7 +133,7 @@ fn json_is_read_as_well() {
 }
 
 #[test]
-fn whatever_makes_pods_is_read_by_its_template() {
+fn read_uses_template_of_makers() {
     let template = "metadata: {name: ignored, labels: {app: web}}, spec: {containers: [{name: c}]}";
     #[rustfmt::skip]
     let table = [
@@ -158,14 +158,14 @@ fn whatever_makes_pods_is_read_by_its_template() {
 }
 
 #[test]
-fn several_documents_are_read_and_what_has_no_pods_is_told() {
+fn read_reports_objects_without_pods() {
     let text = "kind: Service\nmetadata: {name: web}\n---\nkind: Pod\nspec: {containers: [{name: c}]}\n---\n---\nkind: Deploymnet\n";
     let found = read_all(text);
     assert_eq!((found.pods.len(), found.is_list), (1, true));
     let others: Vec<_> = found.others.iter().map(ToString::to_string).collect();
     let want = [
-        "1:7: kind: passed over: \"Service\" is no kind that has pods",
-        "8:7: kind: passed over: \"Deploymnet\" is no kind that has pods",
+        "1:7: kind: ignored: \"Service\" is not a kind that has pods",
+        "8:7: kind: ignored: \"Deploymnet\" is not a kind that has pods",
     ];
     assert_eq!(others, want);
     let none = read_all("{kind: PodList, items: []}");
@@ -174,7 +174,7 @@ fn several_documents_are_read_and_what_has_no_pods_is_told() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once_with_its_place() {
+fn read_reports_every_problem_with_its_place() {
     let text = "\
 kind: Pod
 metadata: {name: 5, creationTimestamp: yesterday}
@@ -192,7 +192,7 @@ status: {qosClass: Gold}
 ";
     let want = [
         "f.yaml:2:18: metadata.name: expected a text, found the number 5; put it in quotes",
-        "f.yaml:2:40: metadata.creationTimestamp: expected a time as 2026-01-31T12:00:00Z, found \"yesterday\"",
+        "f.yaml:2:40: metadata.creationTimestamp: expected a time such as 2026-01-31T12:00:00Z, found \"yesterday\"",
         "f.yaml:4:13: spec.priority: expected a whole number, found the text \"high\"",
         "f.yaml:5:14: spec.resources: expected a mapping, found a list",
         "f.yaml:9:23: spec.containers[0].resources.requests.cpu: expected a quantity such as 500m or 2Gi, found \"1KB\": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
@@ -207,18 +207,18 @@ status: {qosClass: Gold}
 }
 
 #[test]
-fn what_is_no_pod_is_told_as_such() {
+fn read_refuses_what_is_not_a_pod() {
     #[rustfmt::skip]
     let table = [
         // text, the first that is wrong
         ("",                              "f.yaml:1:1: the file holds no document"),
         ("[]",                            "f.yaml:1:1: expected a mapping, found a list"),
         ("spec: {}",                      "f.yaml:1:1: kind: expected this key, it is missing"),
-        ("kind: Service",                 "f.yaml:1:1: expected a pod, or something that makes pods"),
+        ("kind: Service",                 "f.yaml:1:1: expected a pod, or an object that makes pods"),
         ("kind: Pod",                     "f.yaml:1:1: spec: expected this key, it is missing"),
         ("{kind: Pod, spec: {}}",         "f.yaml:1:19: spec.containers: expected this key, it is missing"),
         ("{kind: Pod, spec: {containers: []}}", "f.yaml:1:32: spec.containers: expected at least one container"),
-        ("{kind: Pod, kind: Pod, spec: {containers: [{name: c}]}}", "f.yaml:1:13: kind: this key stands here twice"),
+        ("{kind: Pod, kind: Pod, spec: {containers: [{name: c}]}}", "f.yaml:1:13: kind: this key occurs twice"),
         ("{kind: List}",                  "f.yaml:1:1: items: expected this key, it is missing"),
         ("{kind: List, items: [{}]}",     "f.yaml:1:22: items[0].kind: expected this key, it is missing"),
         ("{kind: CronJob, spec: {}}",     "f.yaml:1:23: spec.jobTemplate: expected this key, it is missing"),
@@ -231,7 +231,7 @@ fn what_is_no_pod_is_told_as_such() {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "(kind: (Pod|List|Job)\n|spec:|items:| |\n|- |\\{|\\}|\\[|\\]|name: a|containers:|resources:|requests:|cpu: 1|\\PC){0,30}") {
-        let _ = read("f.yaml", &text);
+    fn read_never_panics(text in "(kind: (Pod|List|Job)\n|spec:|items:| |\n|- |\\{|\\}|\\[|\\]|name: a|containers:|resources:|requests:|cpu: 1|\\PC){0,30}") {
+        let _ = read("f.yaml", text.as_bytes());
     }
 }

@@ -1,16 +1,16 @@
-//! The parser's events, put together to a tree.
+//! Builds the tree from the parser's events.
 
 use std::collections::BTreeMap;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 
 use super::{Entry, Node, Place, Problem, Scalar, Value};
 
-/// Deeper trees are refused: readers of trees call themselves.
+/// Deeper trees are refused: their readers recurse.
 const DEEPEST: usize = 100;
 
-// Nine aliases of nine aliases of nine aliases.. of a text fill any memory from a file of a line.
-/// What all aliases together may add, in nodes and bytes of text.
+/// How many nodes and bytes of text all aliases together may add. Without a limit, a file of a few
+/// lines (nine aliases of nine aliases of nine aliases..) would fill any memory.
 const ALIAS_BUDGET: usize = 1 << 20;
 
 pub(super) fn documents(text: &str) -> Result<Vec<Node>, Problem> {
@@ -19,32 +19,38 @@ pub(super) fn documents(text: &str) -> Result<Vec<Node>, Problem> {
     // The parser takes a NUL for the end and would silently drop the rest.
     if let Some((offset, found)) = text.char_indices().find(|(_, c)| is_control(*c)) {
         let message = format!("expected text, found the control character U+{:04X}", found as u32);
-        return Err(problem(Place::of(text, offset), message));
+        return Err(Problem::at(Place::of(text, offset), message));
     }
-    let mut builder = Builder::default();
-    let mut parser = Parser::new_from_str(text);
-    while let Some(event) = parser.next_event() {
-        let (event, span) =
-            event.map_err(|error| refused(text, place(*error.marker()), error.info()))?;
-        builder.take(event, place(span.start))?;
+    let parser = Parser::new_from_str(text);
+    let mut builder = Builder { text, parser, anchors: BTreeMap::new(), aliased: 0 };
+    let mut documents = Vec::new();
+    loop {
+        match builder.next()? {
+            (Event::StreamEnd, _) => break,
+            (Event::DocumentEnd, _) => builder.anchors.clear(),
+            (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
+            (event, at) => documents.push(builder.node(event, at, 0)?),
+        }
     }
-    if builder.documents.is_empty() {
-        return Err(problem(Place::START, "the file holds no document".into()));
+    // `---` twice is an empty document, as tools that join files leave them.
+    documents.retain(|document| !document.is_null());
+    if documents.is_empty() {
+        return Err(Problem::at(Place::START, "the file holds no document"));
     }
-    Ok(builder.documents)
+    Ok(documents)
 }
 
-/// What the parser said. It places a tab in the indentation where the value before it began.
+/// What the parser reports. It places a tab in the indentation where the value before it began.
 fn refused(text: &str, at: Place, info: &str) -> Problem {
-    let tab = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let column = |line: &str| line.len() - line.trim_start_matches(' ').len() + 1;
     let mut lines = text.lines().enumerate().skip(at.line.saturating_sub(1));
     let indented = lines.find(|(_, line)| line.trim_start_matches(' ').starts_with('\t'));
     match indented {
         Some((n, line)) if info.contains("tab") => {
-            let at = Place { line: n + 1, column: tab(line) + 1 };
-            problem(at, "a tab in the indentation: use spaces".into())
+            let at = Place { line: n + 1, column: column(line) };
+            Problem::at(at, "a tab in the indentation: use spaces")
         }
-        _ => problem(at, format!("not valid YAML: {info}")),
+        _ => Problem::at(at, format!("not valid YAML: {info}")),
     }
 }
 
@@ -52,172 +58,134 @@ fn place(mark: Marker) -> Place {
     Place { line: mark.line(), column: mark.col() + 1 }
 }
 
-fn problem(at: Place, message: String) -> Problem {
-    Problem { at, path: String::new(), message }
-}
-
-/// A list or mapping that has not ended.
-struct Open {
-    at: Place,
-    anchor: usize,
-    /// The height of the highest node in it.
-    height: usize,
-    inside: Inside,
-}
-
-enum Inside {
-    List(Vec<Node>),
-    /// Entries, and a key that waits for its value.
-    Map(Vec<Entry>, Option<(String, Place)>),
-}
-
-/// A node that an alias may name.
-struct Anchored {
-    node: Node,
-    /// How many levels it has.
-    height: usize,
-    /// How many nodes and bytes it has.
-    weight: usize,
-}
-
-#[derive(Default)]
-struct Builder {
-    documents: Vec<Node>,
-    open: Vec<Open>,
-    anchors: BTreeMap<usize, Anchored>,
+struct Builder<'t> {
+    text: &'t str,
+    parser: Parser<'t, StrInput<'t>>,
+    anchors: BTreeMap<usize, Node>,
     aliased: usize,
 }
 
-impl Builder {
-    fn take(&mut self, event: Event<'_>, at: Place) -> Result<(), Problem> {
-        match event {
+impl<'t> Builder<'t> {
+    fn next(&mut self) -> Result<(Event<'t>, Place), Problem> {
+        let Some(event) = self.parser.next_event() else {
+            return Ok((Event::StreamEnd, Place::START));
+        };
+        let refused = |error: saphyr_parser::ScanError| {
+            refused(self.text, place(*error.marker()), error.info())
+        };
+        let (event, span) = event.map_err(refused)?;
+        Ok((event, place(span.start)))
+    }
+
+    /// The node that `event` begins, `depth` levels below the top.
+    fn node(&mut self, event: Event<'t>, at: Place, depth: usize) -> Result<Node, Problem> {
+        let (value, anchor) = match event {
+            Event::Alias(anchor) => return self.alias(anchor, at, depth),
             Event::Scalar(text, style, anchor, tag) => {
-                let is_text = is_text(tag.as_deref(), at)?;
-                let is_quoted = is_text || style != ScalarStyle::Plain;
-                let scalar = Scalar { text: text.into_owned(), is_quoted };
-                self.put(Node { at, value: Value::Scalar(scalar) }, anchor, 1)
+                let is_quoted = is_text(tag.as_deref(), at)? || style != ScalarStyle::Plain;
+                (Value::Scalar(Scalar { text: text.into_owned(), is_quoted }), anchor)
             }
             Event::SequenceStart(anchor, tag) => {
-                is_text(tag.as_deref(), at)?;
-                self.begin(at, anchor, Inside::List(Vec::new()))
+                enter(tag.as_deref(), at, depth)?;
+                (Value::List(self.list(depth + 1)?), anchor)
             }
             Event::MappingStart(anchor, tag) => {
-                is_text(tag.as_deref(), at)?;
-                self.begin(at, anchor, Inside::Map(Vec::new(), None))
+                enter(tag.as_deref(), at, depth)?;
+                (Value::Map(self.map(depth + 1)?), anchor)
             }
-            Event::SequenceEnd | Event::MappingEnd => self.end(),
-            Event::Alias(anchor) => self.alias(anchor, at),
-            Event::DocumentEnd => {
-                self.anchors.clear();
-                Ok(())
-            }
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) => {
-                Ok(())
-            }
-        }
-    }
-
-    fn begin(&mut self, at: Place, anchor: usize, inside: Inside) -> Result<(), Problem> {
-        if self.open.len() >= DEEPEST {
-            return Err(problem(at, format!("nested more than {DEEPEST} deep")));
-        }
-        self.refuse_as_key(at)?;
-        self.open.push(Open { at, anchor, height: 0, inside });
-        Ok(())
-    }
-
-    /// The parser ends nothing that did not begin.
-    fn end(&mut self) -> Result<(), Problem> {
-        let Some(Open { at, anchor, height, inside }) = self.open.pop() else {
-            return Ok(());
+            other => return Err(Problem::at(at, format!("not valid YAML: {other:?}"))),
         };
-        let value = match inside {
-            Inside::List(nodes) => Value::List(nodes),
-            Inside::Map(entries, _) => Value::Map(entries),
-        };
-        self.put(Node { at, value }, anchor, height + 1)
-    }
-
-    fn alias(&mut self, anchor: usize, at: Place) -> Result<(), Problem> {
-        let Some(anchored) = self.anchors.get(&anchor) else {
-            return Err(problem(at, "the alias stands within what it names".into()));
-        };
-        self.aliased += anchored.weight;
-        if self.aliased > ALIAS_BUDGET {
-            return Err(problem(at, "the aliases of this file add too much to it".into()));
-        }
-        if self.open.len() + anchored.height > DEEPEST {
-            return Err(problem(at, format!("nested more than {DEEPEST} deep")));
-        }
-        let (node, height) = (anchored.node.clone(), anchored.height);
-        self.put(Node { at, ..node }, 0, height)
-    }
-
-    /// A node that has ended goes where it stands.
-    fn put(&mut self, node: Node, anchor: usize, height: usize) -> Result<(), Problem> {
+        let node = Node { at, value };
         if anchor > 0 {
-            let weight = weight(&node);
-            self.anchors.insert(anchor, Anchored { node: node.clone(), height, weight });
+            self.anchors.insert(anchor, node.clone());
         }
-        let Some(open) = self.open.last_mut() else {
-            // `---` twice is an empty document, as tools that join files leave them.
-            if !node.is_null() {
-                self.documents.push(node);
-            }
-            return Ok(());
-        };
-        open.height = open.height.max(height);
-        match &mut open.inside {
-            Inside::List(nodes) => nodes.push(node),
-            Inside::Map(entries, key) => match key.take() {
-                Some((key, at)) => entries.push(Entry { key, at, value: node }),
-                None => *key = Some((key_text(&node)?, node.at)),
-            },
-        }
-        Ok(())
+        Ok(node)
     }
 
-    fn refuse_as_key(&self, at: Place) -> Result<(), Problem> {
-        match self.open.last() {
-            Some(Open { inside: Inside::Map(_, None), .. }) => {
-                Err(problem(at, "a key must be a text, not a list or mapping".into()))
+    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Problem> {
+        let mut nodes = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(nodes),
+                (event, at) => nodes.push(self.node(event, at, depth)?),
             }
-            _ => Ok(()),
         }
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Problem> {
+        let mut entries = Vec::new();
+        loop {
+            let (event, at) = match self.next()? {
+                (Event::MappingEnd, _) => return Ok(entries),
+                (Event::SequenceStart(..) | Event::MappingStart(..), at) => return Err(no_key(at)),
+                key => key,
+            };
+            let key = key(self.node(event, at, depth)?)?;
+            let (event, value_at) = self.next()?;
+            entries.push(Entry { key, at, value: self.node(event, value_at, depth)? });
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, at: Place, depth: usize) -> Result<Node, Problem> {
+        let Some(node) = self.anchors.get(&anchor) else {
+            return Err(Problem::at(at, "the alias is inside the node that it names"));
+        };
+        let (weight, height) = size(node);
+        self.aliased += weight;
+        if self.aliased > ALIAS_BUDGET {
+            return Err(Problem::at(at, "the aliases of this file expand to too much"));
+        }
+        if depth + height > DEEPEST {
+            return Err(too_deep(at));
+        }
+        Ok(Node { at, ..node.clone() })
     }
 }
 
-fn key_text(node: &Node) -> Result<String, Problem> {
-    let Value::Scalar(scalar) = &node.value else {
-        return Err(problem(node.at, "a key must be a text, not a list or mapping".into()));
-    };
+fn enter(tag: Option<&Tag>, at: Place, depth: usize) -> Result<(), Problem> {
+    is_text(tag, at)?;
+    if depth >= DEEPEST { Err(too_deep(at)) } else { Ok(()) }
+}
+
+fn too_deep(at: Place) -> Problem {
+    Problem::at(at, format!("nested more than {DEEPEST} deep"))
+}
+
+fn no_key(at: Place) -> Problem {
+    Problem::at(at, "a key must be a text, not a list or mapping")
+}
+
+fn key(node: Node) -> Result<String, Problem> {
+    let Value::Scalar(scalar) = node.value else { return Err(no_key(node.at)) };
     if scalar.text == "<<" && !scalar.is_quoted {
         let message = "merge keys (<<) are not supported: write the keys out";
-        return Err(problem(node.at, message.into()));
+        return Err(Problem::at(node.at, message));
     }
-    Ok(scalar.text.clone())
+    Ok(scalar.text)
 }
 
-/// Whether the tag makes a text of it. Those of the core schema say what the reader finds out.
+/// Whether the tag makes it a text. The other tags of the core schema are checked by the reader.
 fn is_text(tag: Option<&Tag>, at: Place) -> Result<bool, Problem> {
     let Some(tag) = tag else { return Ok(false) };
     let is_core = tag.is_yaml_core_schema()
         && matches!(tag.suffix.as_str(), "str" | "int" | "float" | "bool" | "null" | "seq" | "map");
     if !is_core {
-        return Err(problem(at, format!("the tag {tag} is not supported")));
+        return Err(Problem::at(at, format!("the tag {tag} is not supported")));
     }
     Ok(tag.suffix == "str")
 }
 
-fn weight(node: &Node) -> usize {
+/// How many nodes and bytes of text a tree has, and how many levels.
+fn size(node: &Node) -> (usize, usize) {
+    let below = |(weight, height): (usize, usize), (more, high): (usize, usize)| {
+        (weight + more, height.max(high + 1))
+    };
     match &node.value {
-        Value::Scalar(scalar) => 1 + scalar.text.len(),
-        Value::List(nodes) => 1 + nodes.iter().map(weight).sum::<usize>(),
-        Value::Map(entries) => {
-            1 + entries
-                .iter()
-                .map(|entry| 1 + entry.key.len() + weight(&entry.value))
-                .sum::<usize>()
-        }
+        Value::Scalar(scalar) => (1 + scalar.text.len(), 1),
+        Value::List(nodes) => nodes.iter().map(size).fold((1, 1), below),
+        Value::Map(entries) => entries.iter().fold((1, 1), |sum, entry| {
+            let (weight, height) = size(&entry.value);
+            below(sum, (1 + entry.key.len() + weight, height))
+        }),
     }
 }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::{Field, Fields, Problems};
 
 /// The tree in one line, without places.
 fn show(node: &Node) -> String {
@@ -16,7 +17,7 @@ fn show(node: &Node) -> String {
 }
 
 #[test]
-fn a_text_becomes_a_tree_for_each_document() {
+fn parse_builds_one_tree_per_document() {
     #[rustfmt::skip]
     let table = [
         // text, documents
@@ -24,7 +25,7 @@ fn a_text_becomes_a_tree_for_each_document() {
         ("a: 1.50\nb: '2'\nc: \"x\\ty\"",      vec!["{a:1.50,b:\"2\",c:\"x\\ty\"}"]),
         ("- a\n- [b, {c: d}]",                 vec!["[a,[b,{c:d}]]"]),
         ("a:\nb: ~",                           vec!["{a:,b:~}"]),
-        ("a: 1\na: 2",                         vec!["{a:1,a:2}"]),                // its reader says so
+        ("a: 1\na: 2",                         vec!["{a:1,a:2}"]),                // its reader reports that
         ("---\na: 1\n---\n# no more\n---\nb",  vec!["{a:1}", "b"]),               // an empty document is none
         ("{\"a\":[1,true,null],\"b\":{}}",     vec!["{a:[1,true,null],b:{}}"]),   // JSON
         ("{\n\t\"a\": {\n\t\t\"b\": 1\n\t}\n}", vec!["{a:{b:1}}"]),               // JSON with tabs
@@ -42,7 +43,7 @@ fn a_text_becomes_a_tree_for_each_document() {
 }
 
 #[test]
-fn what_is_no_yaml_is_refused_at_its_place() {
+fn parse_refuses_invalid_yaml_at_its_place() {
     let bomb = (1..9).fold("a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
         let last = format!("*a{}", n - 1);
         format!("{text}a{n}: &a{n} [{}]\n", [last.as_str(); 9].join(", "))
@@ -64,32 +65,32 @@ fn what_is_no_yaml_is_refused_at_its_place() {
         ("a: 1\nb: x\0y\nc: 3",  2, 5,   "control character U+0000"),
         ("a: \u{7}",             1, 4,   "control character U+0007"),
         ("a: *b",                1, 4,   "unknown anchor"),
-        ("a: &a [*a]",           1, 8,   "within what it names"),
+        ("a: &a [*a]",           1, 8,   "inside the node that it names"),
         ("a: &a {b: 1}\nc:\n  <<: *a", 3, 3, "merge keys"),
         ("? [a]\n: b",           1, 3,   "a key must be a text"),
         ("b: &a {c: d}\n? *a\n: b", 2, 3, "a key must be a text"),
         ("a: !secret x",         1, 4,   "tag !secret is not supported"),
         (&deep,                  1, 101, "nested more than 100 deep"),
         (&climb,                 6, 11,  "nested more than 100 deep"),
-        (&bomb,                  6, 45,  "add too much"),
+        (&bomb,                  6, 45,  "expand to too much"),
     ];
     for (text, line, column, part) in table {
         let text = &text[..text.len().min(400)];
         let problem = parse(text).expect_err(text);
-        assert_eq!(problem.at, Place { line, column }, "{text:?}: {problem}");
+        assert_eq!(problem.at, Some(Place { line, column }), "{text:?}: {problem}");
         assert!(problem.message.contains(part), "{text:?}: {problem}");
     }
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused_at_their_place() {
-    assert_eq!(utf8(b"a: b"), Ok("a: b"));
-    let problem = utf8(b"a: 1\nb: \xff\xfe").unwrap_err();
-    assert_eq!(problem.to_string(), "2:4: expected UTF-8 text, found the byte 0xff");
+fn documents_refuses_bytes_that_are_not_utf8() {
+    assert_eq!(documents("f", b"a: b").unwrap().len(), 1);
+    let invalid = documents("f", b"a: 1\nb: \xff\xfe").unwrap_err();
+    assert_eq!(invalid.to_string(), "f:2:4: expected UTF-8 text, found the byte 0xff");
 }
 
 #[test]
-fn a_scalar_is_typed_by_the_core_schema() {
+fn scalar_types_follow_core_schema() {
     #[rustfmt::skip]
     let table = [
         // text, described as, whole number
@@ -134,7 +135,7 @@ fn a_scalar_is_typed_by_the_core_schema() {
 }
 
 #[test]
-fn a_reader_tells_everything_that_is_wrong_and_where() {
+fn fields_reports_every_problem_with_its_place() {
     let text = "name: x\ncuont: 3\nflag: yes\nsize: 1.5Gi\nwait: 5\nname: y\nn: 1.5\n\
                 list: [a, 5]\nbelow:\n  orders: a\n  order: z\nlabels: {a.b/c: 1, d: e}\nq: 10Mb\n";
     let documents = parse(text).unwrap();
@@ -143,19 +144,21 @@ fn a_reader_tells_everything_that_is_wrong_and_where() {
     assert_eq!(fields.text("name"), Some("x"));
     assert_eq!(fields.number::<u32>("count"), None);
     assert_eq!(fields.flag("flag"), None);
-    assert_eq!(fields.quantity("size").unwrap().to_string(), "1536Mi");
-    assert_eq!(fields.duration("wait"), None);
+    assert_eq!(fields.field("size").unwrap().quantity().unwrap().to_string(), "1536Mi");
+    assert_eq!(fields.field("wait").unwrap().duration(), None);
     assert_eq!(fields.number::<u32>("n"), None);
     let texts: Vec<_> = fields.list("list").unwrap().iter().filter_map(Field::text).collect();
     assert_eq!(texts, ["a"]);
     let mut below = fields.map("below").unwrap();
     let order = below.field("order").unwrap().one_of(&[("qos", 1), ("kubelet", 2)]);
     assert_eq!(order, None);
-    below.finish();
-    assert_eq!(fields.texts("labels"), Some(vec![("d", "e")]));
-    assert_eq!(fields.quantity("q"), None);
+    drop(below);
+    let labels = fields.map("labels").unwrap().each().into_iter();
+    let labels: Vec<_> = labels.filter_map(|(key, field)| Some((key, field.text()?))).collect();
+    assert_eq!(labels, [("d", "e")]);
+    assert_eq!(fields.field("q").unwrap().quantity(), None);
     assert!(fields.required("kind").is_none());
-    fields.finish();
+    drop(fields);
     let invalid = problems.unless_any("f", ()).unwrap_err();
     #[rustfmt::skip]
     let want = [
@@ -163,7 +166,7 @@ fn a_reader_tells_everything_that_is_wrong_and_where() {
         "f:2:1: cuont: unknown key, did you mean count?",
         "f:3:7: flag: expected true or false, found the text \"yes\"",
         "f:5:7: wait: expected a length of time such as 1m30s: time: missing unit in duration \"5\"",
-        "f:6:1: name: this key stands here twice",
+        "f:6:1: name: this key occurs twice",
         "f:7:4: n: expected a whole number, found the number 1.5",
         "f:8:11: list[1]: expected a text, found the number 5; put it in quotes",
         "f:10:3: below.orders: unknown key, did you mean order?",
@@ -175,28 +178,28 @@ fn a_reader_tells_everything_that_is_wrong_and_where() {
 }
 
 #[test]
-fn a_lenient_reader_ignores_what_it_does_not_know_but_not_what_stands_twice() {
+fn fields_lenient_ignores_unknown_keys_but_not_duplicates() {
     let documents = parse("a: 1\nb: {c: 2, d: 3}\ne: null\na: 4").unwrap();
     let problems = Problems::default();
     let mut fields = Fields::of(&documents[0], &problems).unwrap().lenient();
     assert_eq!(fields.number::<i64>("a"), Some(1));
     let mut below = fields.map("b").unwrap();
     assert_eq!(below.number::<i64>("c"), Some(2));
-    below.finish();
+    drop(below);
     assert_eq!(fields.text("e"), None, "null is as good as missing");
-    fields.finish();
+    drop(fields);
     let invalid = problems.unless_any("f", ()).unwrap_err();
-    assert_eq!(invalid.to_string(), "f:4:1: a: this key stands here twice");
+    assert_eq!(invalid.to_string(), "f:4:1: a: this key occurs twice");
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_the_parser_panic(text in "[ \\na-c:\\[\\]{},&*'\"|>!%@#~\\-?\\t\\\\0-9]{0,80}") {
+    fn parse_never_panics(text in "[ \\na-c:\\[\\]{},&*'\"|>!%@#~\\-?\\t\\\\0-9]{0,80}") {
         let _ = parse(&text);
     }
 
     #[test]
-    fn every_quoted_text_comes_back(texts in proptest::collection::vec("[^\\p{Cc}]{0,20}", 1..5)) {
+    fn parse_returns_every_quoted_text(texts in proptest::collection::vec("[^\\p{Cc}]{0,20}", 1..5)) {
         let json = serde_json::to_string(&texts).unwrap();
         let documents = parse(&json).unwrap();
         let Value::List(nodes) = &documents[0].value else { panic!("{json}") };

@@ -1,4 +1,4 @@
-//! Which files of a cgroup are read, and where in a [`Cgroup`] each one's words go.
+//! Which files of a cgroup are read, and which field of a [`Cgroup`] each one fills.
 
 use std::ffi::CStr;
 
@@ -9,7 +9,7 @@ use isobar_core::model::cgroup::Cgroup;
 use isobar_core::model::psi::Pressure;
 use isobar_core::model::units::Bytes;
 
-/// A file of a cgroup directory. The first [`File::N_KEPT`] are read each tick, or may be.
+/// A file of a cgroup directory. The first [`File::N_KEPT`] may be read in every tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum File {
@@ -34,78 +34,70 @@ pub(crate) enum File {
     Procs,
 }
 
-use File::{
-    CpuMax, CpuPressure, CpuStat, CpuWeight, IoPressure, IoStat, IrqPressure, MemoryCurrent,
-    MemoryEvents, MemoryHigh, MemoryLow, MemoryMax, MemoryMin, MemoryPressure, MemoryStat,
-    MemorySwapCurrent, PidsCurrent, PidsMax, Procs,
-};
+use Controller::{Cpu, Io, Memory, Pids};
+use File::*;
+
+/// Every file in the order of the enum, its name, and the controller without which it is missing.
+const FILES: [(File, &CStr, Option<Controller>); 19] = [
+    (CpuPressure, c"cpu.pressure", None),
+    (MemoryPressure, c"memory.pressure", None),
+    (IoPressure, c"io.pressure", None),
+    (IrqPressure, c"irq.pressure", None),
+    (MemoryEvents, c"memory.events", Some(Memory)),
+    (IoStat, c"io.stat", Some(Io)),
+    (CpuStat, c"cpu.stat", None),
+    (MemoryCurrent, c"memory.current", Some(Memory)),
+    (MemorySwapCurrent, c"memory.swap.current", Some(Memory)),
+    (MemoryStat, c"memory.stat", Some(Memory)),
+    (PidsCurrent, c"pids.current", Some(Pids)),
+    (CpuMax, c"cpu.max", Some(Cpu)),
+    (CpuWeight, c"cpu.weight", Some(Cpu)),
+    (MemoryMax, c"memory.max", Some(Memory)),
+    (MemoryHigh, c"memory.high", Some(Memory)),
+    (MemoryLow, c"memory.low", Some(Memory)),
+    (MemoryMin, c"memory.min", Some(Memory)),
+    (PidsMax, c"pids.max", Some(Pids)),
+    (Procs, c"cgroup.procs", None),
+];
 
 impl File {
     /// Files of which a descriptor may be kept.
     pub(crate) const N_KEPT: usize = 11;
 
-    /// At most once a second; see [`pressure::LastRead`].
+    /// Read at most once a second; see [`pressure::LastRead`].
     pub(crate) const PRESSURE: [Self; 4] = [CpuPressure, MemoryPressure, IoPressure, IrqPressure];
 
-    /// Stand still, as pressure does, in a cgroup where nothing happens.
+    /// Like pressure, these do not change in an idle cgroup.
     pub(crate) const EVENTS: [Self; 2] = [MemoryEvents, IoStat];
 
-    /// Change each second, `cpu.stat` alone by what the cgroup itself does.
+    /// Read every tick. `cpu.stat` alone changes only if the cgroup itself runs.
     pub(crate) const COUNTERS: [Self; 5] =
         [CpuStat, MemoryCurrent, MemorySwapCurrent, MemoryStat, PidsCurrent];
 
-    /// Change when somebody configures something; the count of processes is no basis of any
-    /// decision and rides along.
+    /// Change when the cgroup is configured. No decision depends on the number of processes, so it
+    /// is read with them.
     pub(crate) const SETTINGS: [Self; 8] =
         [CpuMax, CpuWeight, MemoryMax, MemoryHigh, MemoryLow, MemoryMin, PidsMax, Procs];
 
     pub(crate) fn name(self) -> &'static str {
-        self.c_name().to_str().expect("the names below are ASCII")
+        self.c_name().to_str().expect("the names above are ASCII")
     }
 
     pub(crate) fn c_name(self) -> &'static CStr {
-        match self {
-            CpuPressure => c"cpu.pressure",
-            MemoryPressure => c"memory.pressure",
-            IoPressure => c"io.pressure",
-            IrqPressure => c"irq.pressure",
-            CpuStat => c"cpu.stat",
-            MemoryCurrent => c"memory.current",
-            MemorySwapCurrent => c"memory.swap.current",
-            MemoryEvents => c"memory.events",
-            MemoryStat => c"memory.stat",
-            IoStat => c"io.stat",
-            PidsCurrent => c"pids.current",
-            CpuMax => c"cpu.max",
-            CpuWeight => c"cpu.weight",
-            MemoryMax => c"memory.max",
-            MemoryHigh => c"memory.high",
-            MemoryLow => c"memory.low",
-            MemoryMin => c"memory.min",
-            PidsMax => c"pids.max",
-            Procs => c"cgroup.procs",
-        }
+        FILES[self as usize].1
     }
 
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let each_tick = Self::PRESSURE.into_iter().chain(Self::EVENTS).chain(Self::COUNTERS);
-        each_tick.chain(Self::SETTINGS)
+        FILES.into_iter().map(|(file, ..)| file)
     }
 
     /// The controller without which the file is missing; `None` if it needs none.
     pub(crate) fn controller(self) -> Option<Controller> {
-        match self {
-            CpuPressure | MemoryPressure | IoPressure | IrqPressure | CpuStat | Procs => None,
-            CpuMax | CpuWeight => Some(Controller::Cpu),
-            IoStat => Some(Controller::Io),
-            PidsCurrent | PidsMax => Some(Controller::Pids),
-            MemoryCurrent | MemorySwapCurrent | MemoryEvents | MemoryStat | MemoryMax
-            | MemoryHigh | MemoryLow | MemoryMin => Some(Controller::Memory),
-        }
+        FILES[self as usize].2
     }
 
-    /// Puts what `text` says into `cgroup`. The line that this version does not understand, if
-    /// there is one, is returned.
+    /// Parses `text` into `cgroup`. Returns the first line with a key that this version does not
+    /// know, if there is one.
     pub(crate) fn fill(self, text: &[u8], cgroup: &mut Cgroup) -> Result<Option<usize>, Torn> {
         let Cgroup { pressure: psi, cpu, memory, .. } = cgroup;
         match self {
@@ -152,25 +144,25 @@ pub(crate) enum Controller {
 }
 
 impl Controller {
-    pub(crate) const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Io, Self::Pids];
+    pub(crate) const ALL: [Self; 4] = [Cpu, Memory, Io, Pids];
 
     /// As in `cgroup.controllers`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Io => "io",
-            Self::Pids => "pids",
+            Cpu => "cpu",
+            Memory => "memory",
+            Io => "io",
+            Pids => "pids",
         }
     }
 
     /// The file that every cgroup but the root has if and only if the controller is on.
     pub(crate) fn mark(self) -> File {
         match self {
-            Self::Cpu => CpuWeight,
-            Self::Memory => MemoryCurrent,
-            Self::Io => IoStat,
-            Self::Pids => PidsCurrent,
+            Cpu => CpuWeight,
+            Memory => MemoryCurrent,
+            Io => IoStat,
+            Pids => PidsCurrent,
         }
     }
 }
@@ -192,7 +184,6 @@ impl FileSet {
         self.0 &= !bit(file);
     }
 
-    /// Those that are in this set and not in `other`.
     pub(crate) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -204,9 +195,7 @@ impl FileSet {
 
 impl FromIterator<File> for FileSet {
     fn from_iter<I: IntoIterator<Item = File>>(files: I) -> Self {
-        let mut set = Self::default();
-        files.into_iter().for_each(|file| set.add(file));
-        set
+        Self(files.into_iter().fold(0, |set, file| set | bit(file)))
     }
 }
 
@@ -219,9 +208,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_is_read_at_one_pace_and_the_kept_ones_come_first() {
+    fn file_all_has_each_file_at_one_pace() {
         let all: Vec<_> = File::all().collect();
         assert!(all.is_sorted_by(|a, b| a < b), "each once, in the order of the enum: {all:?}");
+        let paces = [&File::PRESSURE[..], &File::EVENTS, &File::COUNTERS, &File::SETTINGS].concat();
+        assert_eq!(paces, all, "each file has one pace");
         let kept: Vec<_> = all.iter().filter(|file| (**file as usize) < File::N_KEPT).collect();
         let each_tick: Vec<_> =
             File::PRESSURE.iter().chain(&File::EVENTS).chain(&File::COUNTERS).collect();
@@ -229,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_is_known_by_a_file_of_its_own() {
+    fn controller_mark_is_one_of_its_own_files() {
         for controller in Controller::ALL {
             assert_eq!(controller.mark().controller(), Some(controller));
         }

@@ -1,4 +1,4 @@
-//! Lists a cgroup's directory: its children, and which of the files that matter it has.
+//! Lists a cgroup's directory: its children, and which of the files that are read it has.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -9,14 +9,13 @@ use rustix::io::Errno;
 
 use super::files::{File, FileSet};
 
-/// What a directory holds.
+/// The entries of a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// Child directories, each with its inode number.
     pub(crate) children: Vec<(CString, u64)>,
-    /// The files that are there.
     pub(crate) files: FileSet,
-    /// Whether there is a `cgroup.pressure`, Linux 6.1+: it says why pressure files are missing.
+    /// Whether there is a `cgroup.pressure`, Linux 6.1+: it explains missing pressure files.
     pub(crate) has_pressure_switch: bool,
 }
 
@@ -31,29 +30,18 @@ impl Listing {
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name();
-            match kind(dir, name, entry.file_type()) {
-                FileType::Directory => listing.add_child(name, entry.ino()),
-                _ => listing.add_file(name),
+            if kind(dir, name, entry.file_type()) != FileType::Directory {
+                listing.has_pressure_switch |= name == c"cgroup.pressure";
+                File::all().filter(|file| file.c_name() == name).for_each(|f| listing.files.add(f));
+            } else if name != c"." && name != c".." {
+                listing.children.push((name.into(), entry.ino()));
             }
         }
         Ok(listing)
     }
-
-    fn add_child(&mut self, name: &CStr, ino: u64) {
-        if name != c"." && name != c".." {
-            self.children.push((name.into(), ino));
-        }
-    }
-
-    fn add_file(&mut self, name: &CStr) {
-        self.has_pressure_switch |= name == c"cgroup.pressure";
-        if let Some(file) = File::all().find(|file| file.c_name() == name) {
-            self.files.add(file);
-        }
-    }
 }
 
-/// An entry's type; some filesystems (not kernfs) leave it out of their listing.
+/// An entry's type; some file systems (not kernfs) omit it from their listing.
 fn kind(dir: BorrowedFd<'_>, name: &CStr, listed: FileType) -> FileType {
     match listed {
         FileType::Unknown => statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)

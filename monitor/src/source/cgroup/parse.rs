@@ -1,8 +1,9 @@
-//! Takes the files of a cgroup apart, pressure files excepted.
-//! Keys that this version does not know are passed over: new kernels add some every year. A known
-//! one that is malformed, or a file that lacks its oldest keys, is torn, and never reads as 0.
+//! Parses the files of a cgroup, except pressure files.
+//! Unknown keys are skipped: new kernels add some every year. A known key with a malformed value,
+//! or a file without its oldest keys, is torn, and never reads as 0.
 
-use crate::source::lines::{Torn, key_value, lines, number, only_line, words};
+use crate::source::lines::{Torn, key_value, keyed, lines, number, only_line, words};
+use crate::source::processes::pids;
 use isobar_core::model::cgroup::{CpuFiles, IoStat, Limit, MemoryEvents, MemoryStat};
 use isobar_core::model::units::{Bytes, Micros};
 
@@ -25,7 +26,7 @@ pub(crate) fn cpu_max(text: &[u8]) -> Result<(Limit, Micros), Torn> {
     quota.zip(period).ok_or_else(|| Torn::new(1, "`quota|max period`", line))
 }
 
-/// `cpu.stat`: what it has of `cpu`'s counters.
+/// `cpu.stat`: sets the counters that it has.
 pub(crate) fn cpu_stat(text: &[u8], cpu: &mut CpuFiles) -> Result<(), Torn> {
     keyed(text, |key, value| match key {
         b"usage_usec" => cpu.usage = Some(Micros(value)),
@@ -40,40 +41,32 @@ pub(crate) fn cpu_stat(text: &[u8], cpu: &mut CpuFiles) -> Result<(), Torn> {
 /// `memory.events`.
 pub(crate) fn memory_events(text: &[u8]) -> Result<MemoryEvents, Torn> {
     let mut events = MemoryEvents::default();
-    let mut has_kills = false;
+    let mut oom_kill = None;
     keyed(text, |key, value| match key {
         b"low" => events.low = value,
         b"high" => events.high = value,
         b"max" => events.max = value,
         b"oom" => events.oom = value,
-        b"oom_kill" => {
-            events.oom_kill = value;
-            has_kills = true;
-        }
+        b"oom_kill" => oom_kill = Some(value),
         b"oom_group_kill" => events.oom_group_kill = value,
         _ => {}
     })?;
-    has_kills.then_some(events).ok_or_else(|| Torn::new(1, "a line `oom_kill`", text))
+    let oom_kill = oom_kill.ok_or_else(|| Torn::new(1, "a line `oom_kill`", text))?;
+    Ok(MemoryEvents { oom_kill, ..events })
 }
 
 /// `memory.stat`.
 pub(crate) fn memory_stat(text: &[u8]) -> Result<MemoryStat, Torn> {
     let mut stat = MemoryStat::default();
-    let (mut has_anon, mut has_inactive) = (false, false);
+    let (mut anon, mut inactive_file) = (None, None);
     keyed(text, |key, value| match key {
-        b"anon" => {
-            stat.anon = Bytes(value);
-            has_anon = true;
-        }
+        b"anon" => anon = Some(Bytes(value)),
         b"file" => stat.file = Bytes(value),
         b"kernel" => stat.kernel = Bytes(value),
         b"shmem" => stat.shmem = Bytes(value),
         b"inactive_anon" => stat.inactive_anon = Bytes(value),
         b"active_anon" => stat.active_anon = Bytes(value),
-        b"inactive_file" => {
-            stat.inactive_file = Bytes(value);
-            has_inactive = true;
-        }
+        b"inactive_file" => inactive_file = Some(Bytes(value)),
         b"active_file" => stat.active_file = Bytes(value),
         b"slab_reclaimable" => stat.slab_reclaimable = Bytes(value),
         b"slab_unreclaimable" => stat.slab_unreclaimable = Bytes(value),
@@ -84,14 +77,15 @@ pub(crate) fn memory_stat(text: &[u8]) -> Result<MemoryStat, Torn> {
         b"pgmajfault" => stat.pgmajfault = value,
         _ => {}
     })?;
-    // The two that decide the working set: without them it would come out too large, or as 0.
-    (has_anon && has_inactive)
-        .then_some(stat)
-        .ok_or_else(|| Torn::new(1, "lines `anon` and `inactive_file`", text))
+    // The working set is made of these two: without them it would be too large, or 0.
+    let (anon, inactive_file) = anon
+        .zip(inactive_file)
+        .ok_or_else(|| Torn::new(1, "lines `anon` and `inactive_file`", text))?;
+    Ok(MemoryStat { anon, inactive_file, ..stat })
 }
 
-/// `io.stat`, summed over devices. A device that did nothing may have a line without numbers,
-/// and a cgroup that did nothing has no line at all.
+/// `io.stat`, summed over devices. A device without IO may have a line without numbers, and a
+/// cgroup without IO has no line at all.
 pub(crate) fn io_stat(text: &[u8]) -> Result<IoStat, Torn> {
     let mut sum = IoStat::default();
     for numbered in lines(text) {
@@ -120,30 +114,15 @@ fn add_device(line: &[u8], sum: &mut IoStat) -> Option<()> {
     Some(())
 }
 
-/// `cgroup.procs`: how many lines it has. A process of another PID namespace is listed as 0.
+/// The number of processes in `cgroup.procs`.
 pub(crate) fn n_procs(text: &[u8]) -> Result<u64, Torn> {
-    lines(text).try_fold(0, |count, line| {
-        let (n, pid) = line?;
-        number(pid).map(|_| count + 1).ok_or_else(|| Torn::new(n, "a process id", pid))
-    })
+    pids(text).try_fold(0, |n, pid| pid.map(|_| n + 1))
 }
 
-/// `cgroup.controllers`: names with spaces between; where there are none, there is no line either.
+/// `cgroup.controllers`: names separated by spaces; an empty file if there are none.
 pub(crate) fn names(text: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Torn> {
     let line = if text.is_empty() { text } else { only_line(text)? };
     Ok(words(line))
-}
-
-/// Hands each `key value` line to `take`. A line with another shape is torn.
-fn keyed(text: &[u8], mut take: impl FnMut(&[u8], u64)) -> Result<(), Torn> {
-    for numbered in lines(text) {
-        let (n, line) = numbered?;
-        let mut words = words(line);
-        let pair = words.next().zip(words.next().and_then(number));
-        let (key, value) = pair.ok_or_else(|| Torn::new(n, "`key number`", line))?;
-        take(key, value);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

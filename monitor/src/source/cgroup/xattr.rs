@@ -1,9 +1,10 @@
-//! What the extended attributes of a cgroup's directory say about ending it.
+//! Reads the eviction preference in the extended attributes of a cgroup's directory.
 //!
 //! Source: systemd.resource-control(5), `ManagedOOMPreference=`, which systemd writes as
-//! `user.oomd_avoid` and `user.oomd_omit` (`oomd_fetch_cgroup_oom_preference`, src/oom/oomd-util.c);
-//! oomd's src/oomd/util/Fs.h for `trusted.oomd_prefer` and `trusted.oomd_avoid`. Either namespace
-//! is taken for each. cgroup2 takes `user.` from Linux 5.7 on.
+//! `user.oomd_avoid` and `user.oomd_omit` (`oomd_fetch_cgroup_oom_preference`,
+//! src/oom/oomd-util.c); oomd's src/oomd/util/Fs.h for `trusted.oomd_prefer` and
+//! `trusted.oomd_avoid`. Each is taken from either namespace. cgroup2 has `user.` attributes since
+//! Linux 5.7.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 
 use isobar_core::model::cgroup::Preference;
 
-/// Of several that are set, the first in this list counts: who asks to be spared is not preferred.
+/// Of several that are set, the first in this list counts: to be spared outranks to be preferred.
 const NAMES: [(&CStr, Preference); 6] = [
     (c"user.oomd_omit", Preference::Omit),
     (c"trusted.oomd_omit", Preference::Omit),
@@ -22,17 +23,17 @@ const NAMES: [(&CStr, Preference); 6] = [
     (c"user.oomd_prefer", Preference::Prefer),
     (c"trusted.oomd_prefer", Preference::Prefer),
 ];
-/// What systemd takes for true (`parse_boolean`); it writes the first.
+/// What systemd takes for true (`parse_boolean`); it writes `1`.
 const TRUE: [&str; 6] = ["1", "yes", "y", "true", "t", "on"];
 
-/// What the attributes of an open cgroup say. Most have none, which one system call tells.
+/// The preference of an open cgroup. Most have no attributes, which one system call shows.
 pub(super) fn preference(dir: BorrowedFd<'_>) -> Option<Preference> {
     let mut buffer = [0_u8; 1024];
     let listed = match flistxattr(dir, &mut buffer[..]) {
         Ok(length) => Some(&buffer[..length]),
-        // More than fit: each is asked for.
+        // More than fit: each is read.
         Err(Errno::RANGE) => None,
-        // The filesystem has none, or does not show them: nobody has said anything.
+        // The file system has none, or hides them.
         Err(_) => return None,
     };
     let is_listed = |name: &CStr| {
@@ -59,11 +60,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_to_be_spared_is_not_preferred_and_only_what_is_true_counts() {
+    fn preference_ranks_omit_before_prefer() {
         type Row<'a> = (&'a [(&'a str, &'a str)], Option<Preference>);
         #[rustfmt::skip]
         let table: &[Row<'_>] = &[
-            // attributes, what they say
+            // attributes, preference
             (&[],                                                     None),
             (&[("user.oomd_avoid", "1")],                             Some(Preference::Avoid)),
             (&[("user.oomd_omit", "True")],                           Some(Preference::Omit)),
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn more_attributes_than_are_listed_at_once_hide_none() {
+    fn preference_survives_a_long_attribute_list() {
         let dir = tempfile::tempdir().unwrap();
         let opened = File::open(dir.path()).unwrap();
         let names = (0..20).map(|n| format!("user.{n:0>60}")).chain(["user.oomd_omit".into()]);

@@ -1,8 +1,8 @@
-//! The running kernel's own type information: where members lie, what arguments are.
-//! In: the bytes of `/sys/kernel/btf/vmlinux`. Out: offsets. Knows nothing of eBPF.
+//! Reads the running kernel's type information: offsets of members, types of arguments.
+//! In: the bytes of `/sys/kernel/btf/vmlinux`. Out: offsets. Format: Documentation/bpf/btf.rst.
 //!
-//! Our own, because `aya_obj::btf::Btf` keeps members to itself and the other readers of BTF are
-//! LGPL or unmaintained. Format: Documentation/bpf/btf.rst.
+//! Hand-made, because `aya_obj::btf::Btf` keeps members private and the other readers of BTF are
+//! LGPL or unmaintained.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,15 @@ pub enum BtfError {
     /// Not BTF, or of another byte order.
     #[error("not BTF: magic {0:#06x}")]
     Magic(u16),
-    /// Shorter than its own header says.
     #[error("BTF ends at byte {0} in the middle of a type")]
     Short(usize),
-    /// A kernel newer than this reader.
+    /// The kernel is newer than this reader.
     #[error("unknown BTF kind {0}")]
     Kind(u32),
 }
 
 const MAGIC: u16 = 0xeb9f;
-const INT: u32 = 1;
 const PTR: u32 = 2;
-const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const ENUM: u32 = 6;
@@ -31,57 +28,52 @@ const TYPEDEF: u32 = 8;
 const VOLATILE: u32 = 9;
 const CONST: u32 = 10;
 const RESTRICT: u32 = 11;
-const FUNC: u32 = 12;
 const FUNC_PROTO: u32 = 13;
-const VAR: u32 = 14;
-const DATASEC: u32 = 15;
-const DECL_TAG: u32 = 17;
 const TYPE_TAG: u32 = 18;
-const ENUM64: u32 = 19;
 
-/// Members that are looked at for one path. The kernel's largest structs have some hundreds; the
-/// bound is for damaged input, where structs that hold each other would be walked for ever.
-const MOST_MEMBERS: u32 = 1 << 16;
+/// Members examined for one path. The kernel's largest structs have some hundreds; damaged input
+/// may have structs that contain each other.
+const MAX_MEMBERS: u32 = 1 << 16;
 
-/// Where a member lies.
+/// The place of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Member {
-    /// In bytes from the beginning of the outermost struct.
+    /// Bytes from the start of the outermost struct.
     pub offset: u32,
-    /// For a bit field within one byte: its bits. Otherwise 0.
+    /// The bits of a bit field within one byte; 0 if it is no bit field.
     pub mask: u32,
 }
 
-/// The parsed type information; refers to the bytes it was read from.
+/// The parsed type information; borrows the bytes.
 pub(super) struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where each type's record begins; type 0 is `void`.
+    /// Byte offset of each type's record; type 0 is `void`.
     at: Vec<u32>,
-    structs: HashMap<&'a [u8], u32>,
-    typedefs: HashMap<&'a [u8], u32>,
-    enums: HashMap<&'a [u8], u32>,
+    /// Structs (unions included), typedefs and enums, by kind and name.
+    named: HashMap<(u32, &'a [u8]), u32>,
 }
 
-/// One type's record: name, kind, how many members, and what it refers to.
+/// One type's record.
 #[derive(Clone, Copy)]
 struct Record {
     name: u32,
     kind: u32,
+    /// Number of members.
     n: usize,
-    /// Member offsets carry the bit field's size too.
+    /// Member offsets include the size of a bit field.
     has_bit_sizes: bool,
     refers_to: u32,
-    /// Where its members begin.
+    /// Byte offset of the first member.
     members: usize,
 }
 
 impl<'a> Btf<'a> {
-    /// Reads the types' positions and the names of those that are looked up.
+    /// Indexes the types.
     ///
     /// # Errors
-    /// If the bytes are not BTF, are cut short, or hold a kind that this reader does not know:
-    /// then no offset can be trusted, and no program may be loaded.
+    /// If the bytes are not BTF, are cut short, or hold an unknown kind: then no offset can be
+    /// trusted, and no program may be loaded.
     pub(super) fn parse(data: &'a [u8]) -> Result<Self, BtfError> {
         let short = || BtfError::Short(data.len());
         let header: &[u8] = data.get(..24).ok_or_else(short)?;
@@ -95,14 +87,8 @@ impl<'a> Btf<'a> {
             let start = base.checked_add(offset).ok_or_else(short)?;
             data.get(start..start.checked_add(length).ok_or_else(short)?).ok_or_else(short)
         };
-        let mut btf = Self {
-            types: section(field(8)?, field(12)?)?,
-            strings: section(field(16)?, field(20)?)?,
-            at: vec![0],
-            structs: HashMap::new(),
-            typedefs: HashMap::new(),
-            enums: HashMap::new(),
-        };
+        let (types, strings) = (section(field(8)?, field(12)?)?, section(field(16)?, field(20)?)?);
+        let mut btf = Self { types, strings, at: vec![0], named: HashMap::new() };
         btf.index()?;
         Ok(btf)
     }
@@ -114,15 +100,10 @@ impl<'a> Btf<'a> {
             let id = u32::try_from(self.at.len()).map_err(|_| BtfError::Short(at))?;
             self.at.push(u32::try_from(at).map_err(|_| BtfError::Short(at))?);
             at = record.members + extra(record.kind, record.n)?;
+            let kind = if record.kind == UNION { STRUCT } else { record.kind };
             let name = self.name(record.name);
-            let index = match record.kind {
-                STRUCT | UNION => &mut self.structs,
-                TYPEDEF => &mut self.typedefs,
-                ENUM => &mut self.enums,
-                _ => continue,
-            };
-            if !name.is_empty() {
-                index.entry(name).or_insert(id);
+            if matches!(kind, STRUCT | TYPEDEF | ENUM) && !name.is_empty() {
+                self.named.entry((kind, name)).or_insert(id);
             }
         }
         if at == self.types.len() { Ok(()) } else { Err(BtfError::Short(at)) }
@@ -141,10 +122,12 @@ impl<'a> Btf<'a> {
     }
 
     fn of(&self, id: u32) -> Option<Record> {
-        if id == 0 {
-            return None;
-        }
-        self.record(*self.at.get(id as usize)? as usize)
+        let at = self.at.get(id as usize).filter(|_| id != 0)?;
+        self.record(*at as usize)
+    }
+
+    fn named(&self, kind: u32, name: &str) -> Option<Record> {
+        self.of(*self.named.get(&(kind, name.as_bytes()))?)
     }
 
     fn name(&self, at: u32) -> &'a [u8] {
@@ -152,9 +135,9 @@ impl<'a> Btf<'a> {
         rest.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
-    /// Through typedefs and qualifiers to the type itself.
+    /// The type itself, without typedefs and qualifiers.
     fn bare(&self, mut id: u32) -> Option<Record> {
-        // A chain of qualifiers is short; the bound is for damaged input that goes in a circle.
+        // A chain of qualifiers is short; damaged input may go round in a circle.
         for _ in 0..32 {
             let record = self.of(id)?;
             match record.kind {
@@ -168,9 +151,9 @@ impl<'a> Btf<'a> {
     /// A member by dotted path (`se.cfs_rq`), through embedded and anonymous structs.
     #[must_use]
     pub(super) fn member(&self, of: &str, path: &str) -> Option<Member> {
-        let mut record = self.of(*self.structs.get(of.as_bytes())?)?;
+        let mut record = self.named(STRUCT, of)?;
         let (mut bits, mut size) = (0u32, 0u32);
-        let mut left = MOST_MEMBERS;
+        let mut left = MAX_MEMBERS;
         for name in path.split('.') {
             let (offset, width, id) = self.find(record, name.as_bytes(), 8, &mut left)?;
             bits = bits.checked_add(offset)?;
@@ -215,7 +198,7 @@ impl<'a> Btf<'a> {
     /// Whether a tracepoint's argument (0 is the first that is traced) is a pointer.
     #[must_use]
     pub(super) fn tracepoint_takes_pointer(&self, name: &str, argument: usize) -> Option<bool> {
-        let typedef = *self.typedefs.get(format!("btf_trace_{name}").as_bytes())?;
+        let typedef = *self.named.get(&(TYPEDEF, format!("btf_trace_{name}").as_bytes()))?;
         let proto = self.of(self.bare(typedef)?.refers_to)?;
         // The first parameter is the tracepoint's own data.
         let at = proto.members + 8 * (argument + 1);
@@ -228,10 +211,10 @@ impl<'a> Btf<'a> {
     /// The value of an enumerator.
     #[must_use]
     pub(super) fn enumerator(&self, of: &str, name: &str) -> Option<u32> {
-        let record = self.of(*self.enums.get(of.as_bytes())?)?;
+        let record = self.named(ENUM, of)?;
         (0..record.n).map(|i| record.members + 8 * i).find_map(|at| {
-            let found = self.name(word(self.types, at)?) == name.as_bytes();
-            found.then(|| word(self.types, at + 4)).flatten()
+            let is_it = self.name(word(self.types, at)?) == name.as_bytes();
+            is_it.then(|| word(self.types, at + 4)).flatten()
         })
     }
 }
@@ -241,14 +224,15 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().expect("four bytes were taken")))
 }
 
-/// Bytes that follow a type's record.
+/// Bytes after the record of a type with `n` members. Kinds: `BTF_KIND_*`,
+/// include/uapi/linux/btf.h.
 fn extra(kind: u32, n: usize) -> Result<usize, BtfError> {
     Ok(match kind {
-        INT | VAR | DECL_TAG => 4,
-        ARRAY => 12,
-        STRUCT | UNION | DATASEC | ENUM64 => 12 * n,
+        1 | 14 | 17 => 4,                   // INT, VAR, DECL_TAG
+        3 => 12,                            // ARRAY
+        STRUCT | UNION | 15 | 19 => 12 * n, // DATASEC, ENUM64
         ENUM | FUNC_PROTO => 8 * n,
-        PTR | 7 | TYPEDEF | VOLATILE | CONST | RESTRICT | FUNC | 16 | TYPE_TAG => 0,
+        PTR | 7..=12 | 16 | TYPE_TAG => 0, // FWD to FUNC, FLOAT
         unknown => return Err(BtfError::Kind(unknown)),
     })
 }
@@ -258,6 +242,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const INT: u32 = 1;
+    const FUNC: u32 = 12;
 
     /// Builds BTF by hand: a struct with an anonymous struct and a bit field, a function, a
     /// tracepoint and an enum.
@@ -292,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_members_arguments_and_enumerators() {
+    fn btf_finds_members_arguments_and_enumerators() {
         let data = small();
         let btf = Btf::parse(&data).unwrap();
         assert_eq!(btf.member("task", "pid"), Some(Member { offset: 8, mask: 0 }));
@@ -307,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_input_is_an_error_not_a_panic() {
+    fn btf_refuses_damaged_input() {
         let data = small();
         for end in 0..data.len() {
             // Cut strings lose names; cut types are noticed.
@@ -323,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn structs_that_hold_each_other_come_to_an_end() {
+    fn btf_member_ends_on_recursive_structs() {
         let strings = b"\0task\0";
         let mut types = vec![1, (STRUCT << 24) | 500, 8];
         // 500 members without a name, each of the struct itself.
@@ -337,7 +324,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(at in 24usize..300, byte: u8) {
+        fn btf_never_panics(at in 24usize..300, byte: u8) {
             let mut data = small();
             let end = data.len() - 1;
             data[at.min(end)] = byte;

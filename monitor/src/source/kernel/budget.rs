@@ -1,85 +1,72 @@
-//! What following every context switch may cost the node: above that it is left off for a time.
+//! Limits what following every context switch may cost the node: above the limit, the programs that
+//! follow waits are detached for a pause.
 //!
-//! Only that: the other programs run when something rare happens, or while a task stalls anyway.
-//! Pure, but for what it remembers.
+//! The other programs are never paused: they run on rare events, or while a task stalls anyway.
+//! Pure, except for its memory.
 
 use isobar_core::model::units::{Nanos, Percent};
 
-/// How long it is left off the first time; twice as long each time that it went wrong again.
-const FIRST_REST: Nanos = Nanos(600_000_000_000);
-/// It is never left off for longer.
-const LONGEST_REST: Nanos = Nanos(4 * 3_600_000_000_000);
+/// The first pause. It doubles each time that the next one comes too early.
+const FIRST_PAUSE: Nanos = Nanos(600_000_000_000);
+const LONGEST_PAUSE: Nanos = Nanos(4 * 3_600_000_000_000);
 
-/// A share of the node's CPU time, and how it was kept so far.
+/// The allowed share of the node's CPU time, and the pauses so far.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// The share that may be taken.
-    allowed: Percent,
-    /// The last metering was above it.
+    pub(super) allowed: Percent,
+    /// The last measurement was above the limit.
     was_over: bool,
-    /// The last rest, and when it ended.
+    /// Length and end of the last pause.
     last: Option<(Nanos, Nanos)>,
-    rest: Option<Rest>,
+    /// The current pause.
+    pub(super) pause: Option<Pause>,
 }
 
-/// It is left off.
+/// A time in which waits are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Rest {
-    /// The share that it had taken.
-    pub(super) took: Percent,
-    /// How long it is left off, and until when.
+pub(super) struct Pause {
+    /// The share of CPU time that caused it.
+    pub(super) used: Percent,
     pub(super) length: Nanos,
     until: Nanos,
 }
 
-/// What a metering calls for.
+/// What to do after a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All is well.
-    GoOn,
-    /// Meter once more, now: a moment is no trend.
-    LookAgain,
-    /// Leave it off.
-    LeaveOff,
+    Continue,
+    /// Measure again at once: a single measurement may be a spike.
+    MeasureAgain,
+    Pause,
 }
 
 impl Budget {
     pub(super) fn new(allowed: Percent) -> Self {
-        Self { allowed, was_over: false, last: None, rest: None }
+        Self { allowed, was_over: false, last: None, pause: None }
     }
 
-    /// The share that may be taken.
-    pub(super) fn allowed(&self) -> Percent {
-        self.allowed
-    }
-
-    /// Whether it is left off now.
-    pub(super) fn rest(&self) -> Option<Rest> {
-        self.rest
-    }
-
-    /// Judges what was metered: time in the programs for each second, over all CPUs.
-    pub(super) fn metered(&mut self, per_second: Nanos, n_cpus: usize, now: Nanos) -> Verdict {
+    /// Judges a measurement: time in the programs per second, summed over all CPUs.
+    pub(super) fn judge(&mut self, per_second: Nanos, n_cpus: usize, now: Nanos) -> Verdict {
         let all = Nanos::SECOND.0.saturating_mul(u64::try_from(n_cpus.max(1)).unwrap_or(u64::MAX));
-        let took = Percent::share(per_second.0, all);
-        let was_over = std::mem::replace(&mut self.was_over, took > self.allowed);
+        let used = Percent::share(per_second.0, all);
+        let was_over = std::mem::replace(&mut self.was_over, used > self.allowed);
         match (was_over, self.was_over) {
-            (_, false) => return Verdict::GoOn,
-            (false, true) => return Verdict::LookAgain,
+            (_, false) => return Verdict::Continue,
+            (false, true) => return Verdict::MeasureAgain,
             (true, true) => self.was_over = false,
         }
-        // What goes wrong within the time that it had rested for was tried too early.
-        let too_early = self.last.filter(|(length, ended)| now.since(*ended) < *length);
-        let length = too_early.map_or(FIRST_REST, |(length, _)| length.plus(length));
-        let length = length.min(LONGEST_REST);
-        self.rest = Some(Rest { took, length, until: now.plus(length) });
-        Verdict::LeaveOff
+        // Within a pause's length after its end: the pause was too short.
+        let too_short = self.last.filter(|(length, ended)| now.since(*ended) < *length);
+        let length = too_short.map_or(FIRST_PAUSE, |(length, _)| length.plus(length));
+        let length = length.min(LONGEST_PAUSE);
+        self.pause = Some(Pause { used, length, until: now.plus(length) });
+        Verdict::Pause
     }
 
-    /// True once, when it has been left off for long enough.
-    pub(super) fn is_over(&mut self, now: Nanos) -> bool {
-        let Some(rest) = self.rest.take_if(|rest| rest.until <= now) else { return false };
-        self.last = Some((rest.length, now));
+    /// Ends the pause if it is over. Returns true if it ended now.
+    pub(super) fn ends(&mut self, now: Nanos) -> bool {
+        let Some(pause) = self.pause.take_if(|pause| pause.until <= now) else { return false };
+        self.last = Some((pause.length, now));
         true
     }
 }
@@ -91,48 +78,48 @@ mod tests {
     const MINUTE: u64 = 60;
 
     #[test]
-    fn what_costs_too_much_twice_is_left_off_for_longer_each_time_that_it_was_tried_too_early() {
-        use Verdict::{GoOn, LeaveOff, LookAgain};
+    fn budget_pauses_longer_after_a_short_pause() {
+        use Verdict::{Continue, MeasureAgain, Pause};
         #[rustfmt::skip]
         let table = [
-            // at s, µs a second on two CPUs, it says, so long in min, its rest is over, why
-            (0,            39_000, GoOn,      None,      "2 % of two CPUs are 40 ms"),
-            (20,           41_000, LookAgain, None,      "above, once"),
-            (21,           40_000, GoOn,      None,      "a moment's: at the line is within"),
-            (40,           90_000, LookAgain, None,      "above"),
-            (41,           90_000, LeaveOff,  Some(10),  "and again"),
-            (700,          50_000, LookAgain, None,      "tried after ten minutes"),
-            (701,          50_000, LeaveOff,  Some(20),  "too early: twice as long"),
-            (2_000,        50_000, LookAgain, None,      "tried after twenty"),
-            (2_001,        50_000, LeaveOff,  Some(40),  "too early"),
-            (4_500,         1_000, GoOn,      None,      "tried after forty, and it went well"),
-            (120 * MINUTE, 50_000, LookAgain, None,      "for longer than it had rested"),
-            (120 * MINUTE, 50_000, LeaveOff,  Some(10),  "from the beginning"),
+            // at s, µs a second on two CPUs, verdict, pause in min, why
+            (0,             39_000, Continue,     None,     "2 % of two CPUs are 40 ms"),
+            (20,            41_000, MeasureAgain, None,     "above, once: measured again"),
+            (21,            40_000, Continue,     None,     "a spike: at the limit is within"),
+            (40,            90_000, MeasureAgain, None,     "above"),
+            (41,            90_000, Pause,        Some(10), "above twice"),
+            (700,           50_000, MeasureAgain, None,     "followed again after ten minutes"),
+            (701,           50_000, Pause,        Some(20), "ten minutes were too short"),
+            (2_000,         50_000, MeasureAgain, None,     "followed again after twenty"),
+            (2_001,         50_000, Pause,        Some(40), "twenty were too short"),
+            (4_500,          1_000, Continue,     None,     "followed again after forty, within the limit"),
+            (120 * MINUTE, 50_000, MeasureAgain, None,      "the last pause was long enough"),
+            (120 * MINUTE, 50_000, Pause,  Some(10),  "so the first length again"),
         ];
         let mut budget = Budget::new(Percent(2_00));
         for (at, micros, verdict, length, why) in table {
             let now = Nanos(at * 1_000_000_000);
-            if budget.rest().is_some() {
-                assert!(budget.is_over(now), "{why}");
+            if budget.pause.is_some() {
+                assert!(budget.ends(now), "{why}");
             }
-            assert!(!budget.is_over(now), "only once: {why}");
-            assert_eq!(budget.metered(Nanos(micros * 1_000), 2, now), verdict, "{why}");
-            let rest = budget.rest().map(|rest| rest.length.0 / (60 * 1_000_000_000));
-            assert_eq!(rest, length, "{why}");
+            assert!(!budget.ends(now), "only once: {why}");
+            assert_eq!(budget.judge(Nanos(micros * 1_000), 2, now), verdict, "{why}");
+            let pause = budget.pause.map(|pause| pause.length.0 / (60 * 1_000_000_000));
+            assert_eq!(pause, length, "{why}");
         }
     }
 
     #[test]
-    fn a_rest_is_never_longer_than_four_hours_and_never_over_before_its_time() {
+    fn budget_pause_has_a_maximum() {
         let (mut budget, mut now) = (Budget::new(Percent(0)), Nanos(1));
         for _ in 0..20 {
-            budget.metered(Nanos::SECOND, 1, now);
-            budget.metered(Nanos::SECOND, 1, now);
-            let rest = budget.rest().expect("all of a CPU is more than nothing");
-            assert!(rest.length <= LONGEST_REST && rest.took == Percent::FULL, "{rest:?}");
-            assert!(!budget.is_over(Nanos(now.0 + rest.length.0 - 1)));
-            now = now.plus(rest.length);
-            assert!(budget.is_over(now));
+            budget.judge(Nanos::SECOND, 1, now);
+            budget.judge(Nanos::SECOND, 1, now);
+            let pause = budget.pause.expect("all of a CPU is more than nothing");
+            assert!(pause.length <= LONGEST_PAUSE && pause.used == Percent::FULL, "{pause:?}");
+            assert!(!budget.ends(Nanos(now.0 + pause.length.0 - 1)));
+            now = now.plus(pause.length);
+            assert!(budget.ends(now));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Folds what the maps hold into plain cumulative counters per cgroup with its descendants.
-//! In: raw map entries of one moment. Out: [`KernelStalls`]. Pure, but for the ledger of what
-//! cgroups that are gone have left to those above them: counters must never run backwards.
+//! Adds the map entries up to cumulative counters per cgroup, descendants included.
+//! In: all map entries of one moment. Out: [`KernelStalls`]. Pure, except that it remembers what
+//! removed cgroups had counted: the counters of their ancestors must never run backwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use isobar_ebpf::{ANY, BUCKETS, Cpu, Group, LEVELS, Memory, NODE, Open, Pair, SHORTAGE, SLOTS};
 
@@ -17,27 +17,29 @@ use isobar_core::model::units::Nanos;
 pub(super) struct Maps {
     /// By CPU number.
     pub cpus: Vec<Cpu>,
+    /// CPUs that are offline.
+    pub offline: BTreeSet<usize>,
     /// By cgroup, then by CPU number.
     pub groups: Vec<(u64, Vec<Group>)>,
-    /// Who waited while whom ran.
+    /// Time that the victim waited while the aggressor ran, ns.
     pub matrix: Vec<(Pair, u64)>,
-    /// By scope.
+    /// By cgroup; [`NODE`] for the node.
     pub memory: Vec<(u64, Memory)>,
     /// `CLOCK_MONOTONIC`, on which memory stalls are timed.
     pub now: u64,
-    /// The groups are run queues' groups, so that they have unions.
+    /// The cpu controller is on cgroup v2, so cgroups have unions.
     pub has_unions: bool,
 }
 
-/// What is added up towards the root: a cgroup's own share, or that of all below it.
+/// The counters that are added up towards the root: a cgroup's own, or with its descendants'.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Share {
-    /// Per CPU: the part of the union that belongs to every ancestor.
+    /// Per CPU: the part of the union that belongs to every ancestor too.
     fast: Vec<u64>,
-    /// Per CPU: run time, less what `fast` holds of it.
+    /// Per CPU: run time, without the part that `fast` contains.
     run: Vec<u64>,
     wait: u64,
-    /// By how many levels up the quota lies; 0 is at the scope itself or below.
+    /// By the number of levels from the cgroup up to the quota; 0 also holds quotas below it.
     throttled: [u64; LEVELS],
     n_waits: u64,
     io: u64,
@@ -49,9 +51,9 @@ struct Share {
 
 impl Share {
     fn add(&mut self, other: &Self) {
-        add_each(&mut self.fast, &other.fast);
-        add_each(&mut self.run, &other.run);
-        add_each(&mut self.histogram, &other.histogram);
+        add_grown(&mut self.fast, &other.fast);
+        add_grown(&mut self.run, &other.run);
+        add_grown(&mut self.histogram, &other.histogram);
         add_each(&mut self.time, &other.time);
         add_each(&mut self.count, &other.count);
         add_each(&mut self.throttled, &other.throttled);
@@ -61,7 +63,7 @@ impl Share {
         self.n_io += other.n_io;
     }
 
-    /// The same as seen from one level up: every quota lies one level nearer.
+    /// The same counters for the parent: every quota is one level nearer.
     fn raise(&mut self) {
         let below = self.throttled[0];
         self.throttled.rotate_left(1);
@@ -70,141 +72,123 @@ impl Share {
     }
 }
 
-/// Adds position by position; the sum is as long as the longer.
-fn add_each(sum: &mut (impl AsMut<[u64]> + Grow), more: &[u64]) {
-    sum.grow(more.len());
-    for (sum, more) in sum.as_mut().iter_mut().zip(more) {
+fn add_each(sum: &mut [u64], more: &[u64]) {
+    for (sum, more) in sum.iter_mut().zip(more) {
         *sum = sum.wrapping_add(*more);
     }
 }
 
-/// A vector grows to hold another's positions; an array is already as long.
-trait Grow {
-    fn grow(&mut self, n: usize);
+/// As [`add_each`]; the sum is as long as the longer of both.
+fn add_grown(sum: &mut Vec<u64>, more: &[u64]) {
+    sum.resize(sum.len().max(more.len()), 0);
+    add_each(sum, more);
 }
 
-impl Grow for Vec<u64> {
-    fn grow(&mut self, n: usize) {
-        if self.len() < n {
-            self.resize(n, 0);
-        }
-    }
-}
-
-impl<const N: usize> Grow for [u64; N] {
-    fn grow(&mut self, _: usize) {}
-}
-
-/// What outlives a cgroup: its parent's claim to what it counted.
+/// The tree as far as it is known, and what removed cgroups had counted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ledger {
     parents: BTreeMap<u64, u64>,
-    left_behind: BTreeMap<u64, Share>,
+    /// By the nearest ancestor that still exists.
+    of_removed: BTreeMap<u64, Share>,
 }
 
 impl Ledger {
-    /// Learns who lies above whom.
-    pub(super) fn learn(&mut self, child: u64, parent: u64) {
+    pub(super) fn set_parent(&mut self, child: u64, parent: u64) {
         if parent != 0 && child != parent {
             self.parents.insert(child, parent);
         }
     }
 
-    /// A cgroup is gone: what it and its own dead had counted stays with the one above.
-    /// Returns false if it was not known.
-    pub(super) fn bury(&mut self, cgroup: u64, maps: &Maps) -> bool {
-        let mut share = self.left_behind.remove(&cgroup).unwrap_or_default();
-        let mut known = false;
-        if let Some((id, cpus)) = maps.groups.iter().find(|(id, _)| *id == cgroup) {
+    /// Passes what a removed cgroup, and those removed below it, had counted to its parent.
+    /// Returns false if nothing was known of it.
+    pub(super) fn remove(&mut self, cgroup: u64, maps: &Maps) -> bool {
+        let mut share = self.of_removed.remove(&cgroup).unwrap_or_default();
+        let group = maps.groups.iter().find(|(id, _)| *id == cgroup);
+        if let Some((id, cpus)) = group {
             share.add(&own_share(*id, cpus, maps, newest(&maps.cpus)));
-            known = true;
         }
-        if let Some((_, memory)) = maps.memory.iter().find(|(id, _)| *id == cgroup) {
+        let memory = maps.memory.iter().find(|(id, _)| *id == cgroup);
+        if let Some((_, memory)) = memory {
             add_each(&mut share.time, &memory.time);
             add_each(&mut share.count, &memory.count);
-            known = true;
         }
         if let Some(parent) = self.parents.remove(&cgroup) {
             share.raise();
-            self.left_behind.entry(parent).or_default().add(&share);
+            self.of_removed.entry(parent).or_default().add(&share);
         }
-        known
+        group.is_some() || memory.is_some()
     }
 
-    /// What the dead had waited for a CPU is counted no more.
+    /// Keeps only the memory counters of removed cgroups.
     pub(super) fn forget_waits(&mut self) {
-        for share in self.left_behind.values_mut() {
-            let Share { time, count, .. } = std::mem::take(share);
+        for share in self.of_removed.values_mut() {
+            let Share { time, count, .. } = *share;
             *share = Share { time, count, ..Share::default() };
         }
     }
 
-    /// The cgroup and those above it, itself first. Bounded: damaged parents cannot go round.
-    fn upwards(&self, from: u64) -> impl Iterator<Item = u64> {
+    /// The cgroup, then its ancestors. Bounded, because wrong parents could form a circle.
+    fn lineage(&self, from: u64) -> impl Iterator<Item = u64> {
         std::iter::successors(Some(from), |at| self.parents.get(at).copied()).take(32)
     }
 
-    /// Folds one moment's maps. Only cgroups that `exists` says are there are reported.
+    /// Adds up the maps of one moment. Reports only cgroups that `exists`.
     pub(super) fn fold(&mut self, maps: &Maps, exists: impl Fn(u64) -> bool) -> KernelStalls {
         for (id, cpus) in &maps.groups {
             for group in cpus {
-                self.learn(*id, group.parent);
+                self.set_parent(*id, group.parent);
             }
         }
         let clock = newest(&maps.cpus);
         let n_cpus = maps.cpus.iter().rposition(|cpu| cpu.switches != 0).map_or(0, |last| last + 1);
-        let sums = self.sums(maps, clock);
         let own: BTreeMap<u64, &Vec<Group>> = maps.groups.iter().map(|(id, g)| (*id, g)).collect();
         let memory: BTreeMap<u64, &Memory> = maps.memory.iter().map(|(id, m)| (*id, m)).collect();
-
-        let mut groups = BTreeMap::new();
-        for (id, sum) in &sums {
-            if !exists(*id) {
-                continue;
-            }
-            let own = own.get(id).map_or(&[][..], |cpus| cpus);
-            let cpus = maps.has_unions.then(|| self.unions(*id, own, sum, maps, clock, n_cpus));
-            let memory = memory.get(id).map(|memory| memory_unions(memory, maps.now));
-            groups.insert(CgroupId(*id), group_stall(sum, cpus, memory));
-        }
+        let group = |id: u64, sum: &Share| {
+            let own = own.get(&id).map_or(&[][..], |cpus| cpus);
+            let cpus = maps.has_unions.then(|| self.unions(id, own, sum, maps, clock, n_cpus));
+            let memory = memory.get(&id).map(|memory| memory_unions(memory, maps.now));
+            (CgroupId(id), group_stall(sum, cpus, memory))
+        };
+        let sums = self.sums(maps, clock);
+        let known = sums.iter().filter(|(id, _)| exists(**id));
         let mut matrix: Vec<_> = maps.matrix.iter().map(aggression).collect();
-        // The map has them in the order of a hash; in their own, a recording tells one tick from
-        // the next by what changed.
+        // The map returns them in hash order. Sorted, a recording stores only what changed.
         matrix.sort_unstable();
+        let cpus = maps.cpus.iter().take(n_cpus).enumerate();
         KernelStalls {
             clock: Nanos(clock),
-            cpus: maps.cpus.iter().take(n_cpus).map(|cpu| cpu_stall(cpu, clock)).collect(),
+            cpus: cpus.map(|(n, cpu)| cpu_stall(cpu, clock, !maps.offline.contains(&n))).collect(),
             memory: memory.get(&NODE).map(|all| node_memory(all, maps.now)).unwrap_or_default(),
-            groups,
+            groups: known.map(|(id, sum)| group(*id, sum)).collect(),
             matrix,
             lost: lost(&maps.cpus),
             ..KernelStalls::default()
         }
     }
 
-    /// Each cgroup's share with all below it, the dead included.
+    /// Each cgroup's counters with those of its descendants, removed ones included.
     fn sums(&self, maps: &Maps, clock: u64) -> BTreeMap<u64, Share> {
         let mut sums: BTreeMap<u64, Share> = BTreeMap::new();
-        let mut give = |from: u64, mut share: Share| {
-            for at in self.upwards(from) {
+        let mut add = |from: u64, mut share: Share| {
+            for at in self.lineage(from) {
                 sums.entry(at).or_default().add(&share);
                 share.raise();
             }
         };
         for (id, cpus) in &maps.groups {
-            give(*id, own_share(*id, cpus, maps, clock));
+            add(*id, own_share(*id, cpus, maps, clock));
         }
         for (id, memory) in maps.memory.iter().filter(|(id, _)| *id != NODE) {
-            give(*id, Share { time: memory.time, count: memory.count, ..Share::default() });
+            add(*id, Share { time: memory.time, count: memory.count, ..Share::default() });
         }
-        for (id, share) in &self.left_behind {
-            give(*id, share.clone());
+        for (id, share) in &self.of_removed {
+            add(*id, share.clone());
         }
         sums
     }
 
-    /// A cgroup's union and weight on each CPU, with what has not been written down yet: a waiter
-    /// that still waits, a task that still runs.
+    /// A cgroup's union and weight on each CPU, including what the kernel side has not added yet:
+    /// a task that still waits, a task that still runs.
     fn unions(
         &self,
         id: u64,
@@ -217,13 +201,13 @@ impl Ledger {
         let at = |values: &[u64], cpu: usize| values.get(cpu).copied().unwrap_or(0);
         let cpus = maps.cpus.iter().take(n_cpus).enumerate();
         cpus.map(|(number, cpu)| {
-            // No entry of its own: nobody ever waited at this level, some may have below.
+            // Without an entry no task ever waited at this level; tasks below may have.
             let group = groups.get(number).copied().unwrap_or_default();
             let (mut slow, mut both) = (group.slow, group.both);
-            if group.waiting != 0 && group.last >= cpu.nobody {
+            if group.waiting != 0 && group.last >= cpu.uncontended_at {
                 let open = clock.saturating_sub(group.last);
                 slow += open;
-                if cpu.idle == 0 && self.upwards(cpu.current).any(|above| above == id) {
+                if cpu.idle == 0 && self.lineage(cpu.current).any(|above| above == id) {
                     both += open;
                 }
             }
@@ -238,9 +222,9 @@ impl Ledger {
     }
 }
 
-/// The pairs to drop when the matrix fills up: those that waited least, so that half is free again.
-/// A new pair that finds no room would be lost, however long it waits.
-pub(super) fn least(matrix: &[(Pair, u64)], room: usize) -> Vec<Pair> {
+/// The pairs to drop when the matrix is three quarters full: those with the shortest waits, so that
+/// half is free again. A new pair without room would be lost, however long it waits.
+pub(super) fn pairs_to_drop(matrix: &[(Pair, u64)], room: usize) -> Vec<Pair> {
     if matrix.len() * 4 < room * 3 {
         return Vec::new();
     }
@@ -250,8 +234,8 @@ pub(super) fn least(matrix: &[(Pair, u64)], room: usize) -> Vec<Pair> {
     by_time.into_iter().map(|(_, pair)| pair).collect()
 }
 
-/// What a CPU could not count, and nothing that it did.
-pub(super) fn losses(cpu: &Cpu) -> Cpu {
+/// A CPU's counters of what was lost, everything else 0.
+pub(super) fn only_losses(cpu: &Cpu) -> Cpu {
     Cpu {
         stale_stamps: cpu.stale_stamps,
         lost_groups: cpu.lost_groups,
@@ -264,13 +248,12 @@ pub(super) fn losses(cpu: &Cpu) -> Cpu {
     }
 }
 
-/// The newest clock of all CPUs: "now" for what has not ended yet.
+/// The newest clock of all CPUs: "now" for intervals that have not ended yet.
 fn newest(cpus: &[Cpu]) -> u64 {
     cpus.iter().map(|cpu| cpu.last_switch).max().unwrap_or(0)
 }
 
 fn own_share(id: u64, groups: &[Group], maps: &Maps, clock: u64) -> Share {
-    let sum = |field: fn(&Group) -> u64| groups.iter().map(field).sum();
     let run = groups.iter().zip(&maps.cpus).map(|(group, cpu)| {
         let mut run = group.run;
         if cpu.pending_group == id {
@@ -281,28 +264,24 @@ fn own_share(id: u64, groups: &[Group], maps: &Maps, clock: u64) -> Share {
         }
         run.saturating_sub(group.fast_both)
     });
-    let mut histogram = vec![0; BUCKETS];
-    let mut throttled = [0; LEVELS];
-    for group in groups {
-        add_each(&mut throttled, &group.throttled);
-        for (sum, n) in histogram.iter_mut().zip(group.histogram) {
-            *sum += u64::from(n);
-        }
-    }
-    Share {
+    let mut share = Share {
         fast: groups.iter().map(|group| group.fast).collect(),
         run: run.collect(),
-        wait: sum(|group| group.wait),
-        throttled,
-        n_waits: sum(|group| group.n_waits),
-        io: sum(|group| group.io),
-        n_io: sum(|group| group.n_io),
-        histogram,
+        histogram: vec![0; BUCKETS],
         ..Share::default()
+    };
+    for group in groups {
+        share.wait += group.wait;
+        share.n_waits += group.n_waits;
+        share.io += group.io;
+        share.n_io += group.n_io;
+        add_each(&mut share.throttled, &group.throttled);
+        add_each(&mut share.histogram, &group.histogram.map(u64::from));
     }
+    share
 }
 
-fn cpu_stall(cpu: &Cpu, clock: u64) -> CpuStall {
+fn cpu_stall(cpu: &Cpu, clock: u64, is_online: bool) -> CpuStall {
     let mut stall = CpuStall {
         contention: Nanos(cpu.contention),
         nonidle: Nanos(cpu.nonidle),
@@ -311,7 +290,10 @@ fn cpu_stall(cpu: &Cpu, clock: u64) -> CpuStall {
     if cpu.waiters != 0 {
         stall.contention.0 += clock.saturating_sub(cpu.last);
     }
-    if cpu.switches != 0 && (cpu.idle == 0 || cpu.iowait != 0) {
+    // `rq.nr_iowait` keeps its value when a CPU goes offline: tasks that fell asleep there may wake
+    // up elsewhere, and no switch follows that would end the interval.
+    let waits_for_io = cpu.iowait != 0 && is_online;
+    if cpu.switches != 0 && (cpu.idle == 0 || waits_for_io) {
         stall.nonidle.0 += clock.saturating_sub(cpu.last_switch);
     }
     stall
@@ -342,10 +324,11 @@ fn group_stall(
     }
 }
 
-/// A union's length so far; see `isobar_ebpf::Open`.
+/// The union's length until now; see [`Open`].
 fn length(union: Open, now: u64) -> Nanos {
-    let open = if union.open == 0 { 0 } else { now };
-    Nanos(union.sum.wrapping_add(open))
+    // Two CPUs that close the last interval at once count below 0: then none is open.
+    let is_open = union.open.cast_signed() > 0;
+    Nanos(union.sum.wrapping_add(if is_open { now } else { 0 }))
 }
 
 fn memory_unions(memory: &Memory, now: u64) -> MemoryStall {
@@ -360,7 +343,7 @@ fn memory_unions(memory: &Memory, now: u64) -> MemoryStall {
     }
 }
 
-/// The node's entry counts every task's time itself.
+/// The node's entry has the time of every task, so nothing is added up.
 fn node_memory(memory: &Memory, now: u64) -> MemoryStall {
     let sum = Share { time: memory.time, count: memory.count, ..Share::default() };
     group_stall(&sum, None, Some(memory_unions(memory, now))).memory

@@ -1,15 +1,15 @@
-//! Which members of the running kernel the programs read, and what the kernel lacks.
-//! In: the kernel's BTF. Out: the globals of `monitor-ebpf/src/layout.rs`, by name, and for each
-//! that could not be found what is missing, so that a program that needs it is not loaded.
+//! Resolves the kernel members that the programs read.
+//! In: the kernel's BTF. Out: the globals of `monitor-ebpf/src/layout.rs`, by name, and the members
+//! that this kernel lacks, so that a program that needs one is not loaded.
 
 use std::collections::BTreeMap;
 
 use super::btf::{Btf, BtfError};
 
-/// A member and the alternatives that other kernels have in its place.
+/// A member, and the members that other kernels have in its place.
 type Ways = &'static [(&'static str, &'static str)];
 
-/// Globals that hold a member's offset. Offsets differ between kernels, and so do some names.
+/// Globals that hold a member's offset. Offsets differ between kernels, and some names do.
 const MEMBERS: &[(&str, Ways)] = &[
     ("TASK_PID", &[("task_struct", "pid")]),
     ("TASK_FLAGS", &[("task_struct", "flags")]),
@@ -56,29 +56,28 @@ const MEMBERS: &[(&str, Ways)] = &[
     ("RQ_CFS_RUNNABLE", &[("rq", "cfs.h_nr_runnable")]),
 ];
 
-/// What the agent knows of the host before it loads anything.
+/// What the agent knows of the host before it loads a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Host {
-    /// The cpu controller is on cgroup v2, so a run queue's group is a v2 cgroup.
+    /// The cpu controller is on cgroup v2, so a run queue belongs to a v2 cgroup.
     pub cpu_on_v2: bool,
-    /// PSI is on: the kernel keeps its own marks of who is in a memory stall.
+    /// PSI is on: the kernel sets `task_struct.in_memstall`.
     pub psi: bool,
-    /// The agent's own cgroup, if it is known: what its own work must be counted under.
+    /// The agent's own cgroup, if known: the self-test looks for its waits.
     pub own_cgroup: Option<u64>,
 }
 
-/// The globals' values, and what is missing.
+/// The values of the globals, and the missing members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::source) struct Layout {
-    /// What to write into the object before it is loaded.
     pub globals: Vec<(&'static str, u32)>,
-    /// Global to member, for every member that this kernel lacks.
+    /// By global, the member that this kernel lacks.
     pub missing: BTreeMap<&'static str, String>,
-    /// The kernel keeps a clock of each queue's throttling: no program is needed for it.
+    /// The kernel keeps a throttle clock for each run queue: no program is needed.
     pub has_throttle_clock: bool,
 }
 
-/// A wait shorter than this is nobody's fault, ns: keeps the aggressor matrix off the hot path.
+/// Shorter waits, ns, are charged to no aggressor: keeps the matrix off the hot path.
 const BLAME_FROM: u32 = 100_000;
 
 /// Finds every member in `btf`, the bytes of `/sys/kernel/btf/vmlinux`.
@@ -98,19 +97,18 @@ fn resolve(btf: &Btf<'_>, host: Host) -> Layout {
             missing.insert(global, names.join(" or "));
             continue;
         };
-        match global {
-            "TASK_IN_IOWAIT" => globals.push(("TASK_IN_IOWAIT_MASK", member.mask)),
-            "CFS_RQ_THROTTLED" => {
-                let all = u32::from(u8::MAX);
-                let mask = if member.mask == 0 { all } else { member.mask };
-                globals.push(("CFS_RQ_THROTTLED_MASK", mask));
-            }
-            "TASK_IN_MEMSTALL" => globals.push(("TASK_IN_MEMSTALL_MASK", member.mask)),
-            _ => {}
-        }
+        let mask = match global {
+            "TASK_IN_IOWAIT" => Some(("TASK_IN_IOWAIT_MASK", member.mask)),
+            "TASK_IN_MEMSTALL" => Some(("TASK_IN_MEMSTALL_MASK", member.mask)),
+            // An int on some kernels: then its lowest byte is read.
+            "CFS_RQ_THROTTLED" if member.mask == 0 => Some(("CFS_RQ_THROTTLED_MASK", 0xff)),
+            "CFS_RQ_THROTTLED" => Some(("CFS_RQ_THROTTLED_MASK", member.mask)),
+            _ => None,
+        };
+        globals.extend(mask);
         globals.push((global, member.offset));
     }
-    // The array of controllers is indexed by a number that differs between configurations.
+    // The index of a controller in `css_set.subsys` differs between kernel configurations.
     let memory = btf.enumerator("cgroup_subsys_id", "memory_cgrp_id");
     match (memory, globals.iter_mut().find(|(global, _)| *global == "CSS_SET_MEMORY")) {
         (Some(index), Some((_, offset))) => *offset += 8 * index,

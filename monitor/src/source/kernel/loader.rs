@@ -1,8 +1,9 @@
-//! The only module that knows aya: loads the object, attaches what the kernel allows, reads maps.
-//! What the readings mean is `fold`'s business.
+//! The only module that uses aya: loads the object, attaches what the kernel allows, reads maps.
+//! `fold` interprets the readings.
 
-mod failure;
+mod errors;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::{fs, io};
@@ -10,9 +11,6 @@ use std::{fs, io};
 use aya::maps::{
     Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues, RingBuf,
 };
-use aya::programs::fentry::FEntryLink;
-use aya::programs::fexit::FExitLink;
-use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::{Program, ProgramError};
 use aya::sys::{Stats, enable_stats};
 use aya::util::nr_cpus;
@@ -20,45 +18,36 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern};
 
-pub(super) use self::failure::{AttachFailure, LoadError};
-use super::batch;
-use super::fold::losses;
+pub use self::errors::MapReadError;
+pub(super) use self::errors::{AttachFailure, LoadError};
+use super::batch::{self, Plain};
+use super::fold::only_losses;
 use super::layout::Layout;
 use super::programs::{CALLERS, Hook, Plan, pattern};
-use super::unread::{Unread, either};
 
-/// The object that the build put in; empty if the build had no eBPF toolchain.
+/// The object that the build embedded; empty if the build had no eBPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
 
-/// True if the build put an object in.
+/// Whether the build embedded an object.
 #[must_use]
 pub(super) fn is_built() -> bool {
     !OBJECT.is_empty()
 }
 
-/// Sizes of the hashes that grow with the node.
+/// Sizes of the hash maps that grow with the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
-    /// Cgroups that may wait at the same time.
     pub cgroups: u32,
     /// Pairs of the aggressor matrix.
     pub pairs: u32,
 }
 
-/// Holds a program attached: dropping it detaches.
-#[expect(dead_code, reason = "what counts is when it is dropped")]
-enum Link {
-    Tracepoint(BtfTracePointLink),
-    Entry(FEntryLink),
-    Exit(FExitLink),
-}
-
 /// The loaded object. Dropping it detaches every program.
 pub(super) struct Loader {
     ebpf: Ebpf,
-    /// By program.
-    links: BTreeMap<&'static str, Link>,
-    /// The kernel's types; until everything is attached.
+    /// By program. Dropping a link detaches its program.
+    links: BTreeMap<&'static str, Box<dyn Any + Send>>,
+    /// The kernel's types; dropped when everything is attached.
     btf: Option<Btf>,
     groups: PerCpuHashMap<MapData, u64, Group>,
     cpus: PerCpuArray<MapData, Cpu>,
@@ -67,30 +56,32 @@ pub(super) struct Loader {
     allocatable: HashMap<MapData, u64, u8>,
     io_sleepers: HashMap<MapData, u32, u64>,
     events: RingBuf<MapData>,
-    sizes: Sizes,
+    /// Capacity of the aggressor matrix.
+    pub(super) room_for_pairs: usize,
     n_possible_cpus: usize,
-    // The same maps, to be read in batches, for which aya has no call.
+    // The same maps again, to read them in batches: aya has no call for that.
     groups_fd: OwnedFd,
     matrix_fd: OwnedFd,
     memory_fd: OwnedFd,
     // Dropping the logger would close its map, and programs loaded later would fail with EBADF.
     log: Option<EbpfLogger<&'static dyn log::Log>>,
-    map_bytes: Option<u64>,
+    /// Memory of all maps at creation: preallocated entries are included, others are not. `None`
+    /// if the kernel does not report it.
+    pub(super) map_bytes: Option<u64>,
 }
 
-/// What one program has done, as the kernel counts it while statistics are on.
+/// What the kernel counted for one program. `time` and `count` grow while statistics are on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Runs {
-    /// Time in it, ns.
+    /// Time in the program, ns.
     pub time: u64,
-    /// Times it ran.
     pub count: u64,
-    /// Times it was skipped because it was already running on that CPU.
+    /// Runs skipped because the program was already running on that CPU.
     pub skipped: u64,
 }
 
 impl Loader {
-    /// Makes the maps and writes the globals. Attaches nothing yet.
+    /// Creates the maps and writes the globals. Attaches nothing yet.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -110,7 +101,7 @@ impl Loader {
         let mut ebpf = loader.load(OBJECT).map_err(|source| LoadError::Load(Box::new(source)))?;
         let map_bytes = ebpf.maps().map(|(_, map)| map_memory(map)).sum();
         let log = EbpfLogger::init(&mut ebpf)
-            .inspect_err(|error| tracing::debug!(%error, "no log from the kernel side"))
+            .inspect_err(|error| tracing::debug!(%error, "no log from the eBPF programs"))
             .ok();
         let mut this = Self {
             groups_fd: descriptor(&ebpf, "GROUPS")?,
@@ -123,7 +114,7 @@ impl Loader {
             allocatable: take(&mut ebpf, "ALLOCATABLE")?,
             io_sleepers: take(&mut ebpf, "IO_SLEEPERS")?,
             events: take(&mut ebpf, "EVENTS")?,
-            sizes,
+            room_for_pairs: sizes.pairs as usize,
             n_possible_cpus: nr_cpus().map_err(|(_, error)| LoadError::Cpus(error))?,
             links: BTreeMap::new(),
             ebpf,
@@ -138,10 +129,9 @@ impl Loader {
     fn write_callers(&mut self) -> Result<(), LoadError> {
         // Borrowed, not taken: the programs that use it are loaded later.
         let name = "CALLER_PATTERNS";
-        let failed = |source| LoadError::Map { name, source: Box::new(source) };
-        let map = self.ebpf.map_mut(name).ok_or(MapError::InvalidName { name: name.into() });
-        let mut patterns: Array<&mut MapData, Pattern> =
-            map.and_then(Array::try_from).map_err(failed)?;
+        let failed = |source| map_error(name, source);
+        let map = self.ebpf.map_mut(name).ok_or_else(|| failed(no_map(name)))?;
+        let mut patterns: Array<&mut MapData, Pattern> = Array::try_from(map).map_err(failed)?;
         for (index, (symbol, cause)) in (0..).zip(CALLERS) {
             patterns.set(index, pattern(symbol, *cause), 0).map_err(failed)?;
         }
@@ -151,14 +141,10 @@ impl Loader {
     /// Loads and attaches one program.
     ///
     /// # Errors
-    /// What the verifier or the kernel said; the others are not affected.
+    /// What the verifier or the kernel answered; the other programs are not affected.
     pub(super) fn attach(&mut self, plan: &Plan) -> Result<(), AttachFailure> {
-        self.try_attach(plan).map_err(AttachFailure::from)
-    }
-
-    fn try_attach(&mut self, plan: &Plan) -> Result<(), ProgramError> {
         let (Some(program), Some(btf)) = (self.ebpf.program_mut(plan.program), &self.btf) else {
-            return Err(ProgramError::NotLoaded);
+            return Err(ProgramError::NotLoaded.into());
         };
         match (plan.hook, program) {
             (Hook::Tracepoint, Program::BtfTracePoint(program)) => program.load(plan.target, btf),
@@ -166,43 +152,25 @@ impl Loader {
             (Hook::Exit, Program::FExit(program)) => program.load(plan.target, btf),
             _ => Err(ProgramError::UnexpectedProgramType),
         }?;
-        self.link(plan.program)
+        self.reattach(plan.program)
     }
 
-    fn link(&mut self, name: &'static str) -> Result<(), ProgramError> {
-        let link = match self.ebpf.program_mut(name) {
-            Some(Program::BtfTracePoint(program)) => {
-                let id = program.attach()?;
-                Link::Tracepoint(program.take_link(id)?)
-            }
-            Some(Program::FEntry(program)) => {
-                let id = program.attach()?;
-                Link::Entry(program.take_link(id)?)
-            }
-            Some(Program::FExit(program)) => {
-                let id = program.attach()?;
-                Link::Exit(program.take_link(id)?)
-            }
-            _ => return Err(ProgramError::NotLoaded),
-        };
-        self.links.insert(name, link);
+    /// Attaches a loaded program.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub(super) fn reattach(&mut self, name: &'static str) -> Result<(), AttachFailure> {
+        self.links.insert(name, link(self.ebpf.program_mut(name))?);
         Ok(())
     }
 
-    /// Takes a program off its hook; it stays loaded.
+    /// Detaches a program; it stays loaded.
     pub(super) fn detach(&mut self, program: &'static str) {
         self.links.remove(program);
     }
 
-    /// Puts it back.
-    ///
-    /// # Errors
-    /// What the kernel said.
-    pub(super) fn attach_again(&mut self, program: &'static str) -> Result<(), AttachFailure> {
-        self.link(program).map_err(AttachFailure::from)
-    }
-
-    /// Forgets all that is known of waits, but not what was lost: as before the first switch.
+    /// Clears everything about waits except the counters of what was lost, as before the first
+    /// switch.
     ///
     /// # Errors
     /// If a map cannot be changed.
@@ -216,15 +184,15 @@ impl Loader {
         for thread in self.io_sleepers.keys().collect::<Result<Vec<_>, _>>()? {
             let _ = self.io_sleepers.remove(&thread);
         }
-        let cpus: Vec<Cpu> = self.cpus.get(&0, 0)?.iter().map(losses).collect();
+        let cpus: Vec<Cpu> = self.cpus.get(&0, 0)?.iter().map(only_losses).collect();
         self.cpus.set(0, PerCpuValues::try_from(cpus)?, 0)
     }
 
-    /// Lets go of the kernel's types, two thirds of the agent's memory. Nothing is attached after.
-    pub(super) fn settle(&mut self) {
+    /// Frees the kernel's types, two thirds of the agent's memory. Nothing can be loaded after.
+    pub(super) fn free_btf(&mut self) {
         self.btf = None;
-        // SAFETY: it touches nothing but free memory. What is freed in the middle of the heap is
-        // not given back by itself, because what was allocated later lies above it.
+        // SAFETY: it touches nothing but free memory. Memory freed in the middle of the heap is
+        // not returned by itself, because later allocations lie above it.
         #[cfg(target_env = "gnu")]
         unsafe {
             libc::malloc_trim(0);
@@ -232,53 +200,40 @@ impl Loader {
     }
 
     /// Each CPU's state, by CPU number.
-    pub(super) fn cpus(&self) -> Result<Vec<Cpu>, Unread> {
-        let read = self.cpus.get(&0, 0).map_err(|why| Unread::of("CPUS", why))?;
+    pub(super) fn cpus(&self) -> Result<Vec<Cpu>, MapReadError> {
+        let read = self.cpus.get(&0, 0).map_err(|error| MapReadError::new("CPUS", error))?;
         Ok(read.to_vec())
     }
 
-    /// Each cgroup's state on each CPU. An entry that goes away meanwhile is left out.
-    pub(super) fn groups(&self) -> Result<Vec<(u64, Vec<Group>)>, Unread> {
+    /// Each cgroup's state on each CPU.
+    pub(super) fn groups(&self) -> Result<Vec<(u64, Vec<Group>)>, MapReadError> {
         let n_cpus = self.n_possible_cpus;
-        let batch = batch::entries::<u64, Group>(self.groups_fd.as_fd(), n_cpus);
-        let batch = batch.map(|(ids, values)| {
-            ids.into_iter().zip(values.chunks(n_cpus).map(<[Group]>::to_vec)).collect()
-        });
-        let singly = self.groups.iter().map(|entry| entry.map(|(id, v)| (id, v.to_vec())));
-        either("GROUPS", batch, || singly.collect::<Result<_, _>>())
+        let (ids, values) = batch::entries::<u64, Group>(self.groups_fd.as_fd(), n_cpus)
+            .map_err(|error| MapReadError::new("GROUPS", error))?;
+        Ok(ids.into_iter().zip(values.chunks(n_cpus).map(<[Group]>::to_vec)).collect())
     }
 
     /// The aggressor matrix.
-    pub(super) fn matrix(&self) -> Result<Vec<(Pair, u64)>, Unread> {
-        let batch = batch::entries(self.matrix_fd.as_fd(), 1);
-        let batch = batch.map(|(pairs, times)| pairs.into_iter().zip(times).collect());
-        either("MATRIX", batch, || self.matrix.iter().collect::<Result<_, _>>())
+    pub(super) fn matrix(&self) -> Result<Vec<(Pair, u64)>, MapReadError> {
+        pairs("MATRIX", &self.matrix_fd)
     }
 
     /// Each scope's memory stall.
-    pub(super) fn memory(&self) -> Result<Vec<(u64, Memory)>, Unread> {
-        let batch = batch::entries(self.memory_fd.as_fd(), 1);
-        let batch = batch.map(|(scopes, stalls)| scopes.into_iter().zip(stalls).collect());
-        either("MEMORY", batch, || self.memory.iter().collect::<Result<_, _>>())
+    pub(super) fn memory(&self) -> Result<Vec<(u64, Memory)>, MapReadError> {
+        pairs("MEMORY", &self.memory_fd)
     }
 
-    /// Drops what is kept of a cgroup that is no more. What never was there is no error.
+    /// Drops the entries of a removed cgroup, if it has any.
     pub(super) fn forget(&mut self, cgroup: u64) {
         let _ = self.groups.remove(&cgroup);
         let _ = self.memory.remove(&cgroup);
     }
 
-    /// Pairs for which the matrix was made.
-    pub(super) fn room_for_pairs(&self) -> usize {
-        self.sizes.pairs as usize
-    }
-
-    /// Drops a pair.
     pub(super) fn forget_pair(&mut self, pair: Pair) {
         let _ = self.matrix.remove(&pair);
     }
 
-    /// Says whose limits are the node's allocatable: kubepods and the QoS slices.
+    /// Sets whether a cgroup's limits are the node's allocatable: kubepods and the QoS slices.
     ///
     /// # Errors
     /// If the map is full (64 cgroups).
@@ -302,12 +257,12 @@ impl Loader {
         events
     }
 
-    /// Becomes readable when an event is urgent.
+    /// A descriptor that becomes readable when an event is urgent.
     pub(super) fn urgent(&self) -> io::Result<OwnedFd> {
         self.events.as_fd().try_clone_to_owned()
     }
 
-    /// Passes on what the programs logged.
+    /// Writes to the agent's log what the programs logged.
     pub(super) fn flush_log(&mut self) {
         if let Some(log) = &mut self.log {
             log.flush();
@@ -323,13 +278,11 @@ impl Loader {
         enable_stats(Stats::RunTime)
     }
 
-    /// What a program has done while metered. Source: `bpf_prog_show_fdinfo`, kernel/bpf/syscall.c.
+    /// One program's statistics. Source: `bpf_prog_show_fdinfo`, kernel/bpf/syscall.c.
     #[must_use]
     pub(super) fn runs(&self, program: &str) -> Option<Runs> {
-        let program = self.ebpf.program(program)?;
-        let fd = program.fd().ok()?;
-        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()));
-        let info = info.ok()?;
+        let fd = self.ebpf.program(program)?.fd().ok()?;
+        let info = fdinfo(fd.as_fd().as_raw_fd())?;
         let field = |name: &str| value(&info, name).unwrap_or(0);
         Some(Runs {
             time: field("run_time_ns"),
@@ -337,41 +290,65 @@ impl Loader {
             skipped: field("recursion_misses"),
         })
     }
-
-    /// Memory of all maps when they were made: preallocated ones in full, the others' entries not
-    /// included. `None` where the kernel does not say.
-    #[must_use]
-    pub(super) fn map_bytes(&self) -> Option<u64> {
-        self.map_bytes
-    }
 }
 
-/// A typed map, taken out of the object so that it can be kept beside it.
+fn link(program: Option<&mut Program>) -> Result<Box<dyn Any + Send>, ProgramError> {
+    Ok(match program {
+        Some(Program::BtfTracePoint(program)) => {
+            let id = program.attach()?;
+            Box::new(program.take_link(id)?)
+        }
+        Some(Program::FEntry(program)) => {
+            let id = program.attach()?;
+            Box::new(program.take_link(id)?)
+        }
+        Some(Program::FExit(program)) => {
+            let id = program.attach()?;
+            Box::new(program.take_link(id)?)
+        }
+        _ => return Err(ProgramError::NotLoaded),
+    })
+}
+
+fn pairs<K: Plain, V: Plain>(
+    name: &'static str,
+    map: &OwnedFd,
+) -> Result<Vec<(K, V)>, MapReadError> {
+    let read = batch::entries(map.as_fd(), 1).map_err(|error| MapReadError::new(name, error));
+    read.map(|(keys, values)| keys.into_iter().zip(values).collect())
+}
+
+fn map_error(name: &'static str, source: MapError) -> LoadError {
+    LoadError::Map { name, source: Box::new(source) }
+}
+
+fn no_map(name: &str) -> MapError {
+    MapError::InvalidName { name: name.into() }
+}
+
+/// A typed map, taken out of the object so that the loader can own both.
 fn take<M>(ebpf: &mut Ebpf, name: &'static str) -> Result<M, LoadError>
 where
     M: TryFrom<Map, Error = MapError>,
 {
-    let map = ebpf.take_map(name).ok_or(MapError::InvalidName { name: name.into() });
-    map.and_then(M::try_from).map_err(|source| LoadError::Map { name, source: Box::new(source) })
+    let map = ebpf.take_map(name).ok_or_else(|| no_map(name));
+    map.and_then(M::try_from).map_err(|source| map_error(name, source))
 }
 
-/// Another descriptor of a map.
+/// A second descriptor of a map.
 fn descriptor(ebpf: &Ebpf, name: &'static str) -> Result<OwnedFd, LoadError> {
-    let gone = || MapError::InvalidName { name: name.into() };
-    let data = ebpf.map(name).and_then(data).ok_or_else(gone);
-    let failed = |source| LoadError::Map { name, source: Box::new(source) };
-    let data = data.map_err(failed)?;
-    data.fd().as_fd().try_clone_to_owned().map_err(|error| failed(MapError::IoError(error)))
+    let data = ebpf.map(name).and_then(data).ok_or_else(|| map_error(name, no_map(name)))?;
+    let fd = data.fd().as_fd().try_clone_to_owned();
+    fd.map_err(|error| map_error(name, MapError::IoError(error)))
 }
 
-/// `memlock` of a map's fdinfo.
+/// `memlock` of a map.
 fn map_memory(map: &Map) -> Option<u64> {
     let Some(data) = data(map) else { return Some(0) };
-    let fd = data.fd().as_fd().as_raw_fd();
-    value(&fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?, "memlock")
+    value(&fdinfo(data.fd().as_fd().as_raw_fd())?, "memlock")
 }
 
-/// A map of a kind that the object has.
+/// The map, if it is of a type that the object uses.
 fn data(map: &Map) -> Option<&MapData> {
     match map {
         Map::Array(data)
@@ -384,9 +361,16 @@ fn data(map: &Map) -> Option<&MapData> {
     }
 }
 
-/// A number out of fdinfo: `name:\tvalue`.
+fn fdinfo(fd: i32) -> Option<String> {
+    fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()
+}
+
+/// A number in fdinfo: `name:\tvalue`.
 fn value(info: &str, name: &str) -> Option<u64> {
     info.lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
         .and_then(|value| value.trim().parse().ok())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
-//! What the programs cost, by the kernel's own statistics.
+//! Measures the CPU time of the programs by the kernel's own statistics.
 //!
-//! Metering itself costs some 50 ns a run, so it is on for one tick in twenty.
+//! Statistics cost some 50 ns a run, so they are on in one tick of twenty.
 
 use std::os::fd::OwnedFd;
 
@@ -8,32 +8,33 @@ use super::loader::{Loader, Runs};
 use isobar_core::model::cost::ProgramCost;
 use isobar_core::model::units::Nanos;
 
-/// Ticks from one metering to the next.
+/// Ticks between measurements.
 const EVERY: u64 = 20;
-/// The first metering: late enough for the start not to count, early enough to be seen.
+/// The tick of the first: late enough to leave out the start.
 const FIRST: u64 = 3;
-/// How long it is on at least: nearly a second, so that two ticks a second apart are enough.
+/// Shortest measurement: nearly a second, so that two ticks a second apart are enough.
 const AT_LEAST: Nanos = Nanos(900_000_000);
 
-/// Meters the programs now and then, and remembers the last result.
+/// Measures now and then, and keeps the last result.
 #[derive(Default)]
 pub(super) struct Meter {
-    running: Option<Metering>,
-    programs: Vec<ProgramCost>,
-    is_asked: bool,
+    running: Option<Measurement>,
+    /// The last result.
+    pub(super) programs: Vec<ProgramCost>,
+    is_requested: bool,
 }
 
 /// Statistics are on.
-struct Metering {
-    /// They are for as long as this is open.
+struct Measurement {
+    /// Statistics stay on while it is open.
     _statistics: OwnedFd,
     since: Nanos,
-    /// What each program had done by then.
+    /// Each program's statistics at `since`.
     before: Vec<(&'static str, Runs)>,
 }
 
 impl Meter {
-    /// Called once a tick, at the end of its sample. True if it has just metered.
+    /// Called once a tick, at the end of its sample. True if a measurement has just ended.
     pub(super) fn tick(
         &mut self,
         tick: u64,
@@ -42,9 +43,9 @@ impl Meter {
         loader: &Loader,
     ) -> bool {
         match &self.running {
-            // When ticks come sooner, one of them would be a moment's figure.
-            Some(metering) if now.since(metering.since) < AT_LEAST => {}
-            Some(Metering { since, before, .. }) => {
+            // Ticks may come sooner than once a second.
+            Some(running) if now.since(running.since) < AT_LEAST => {}
+            Some(Measurement { since, before, .. }) => {
                 let interval = now.since(*since);
                 let programs = before.iter();
                 self.programs = programs
@@ -53,7 +54,7 @@ impl Meter {
                 self.running = None;
                 return true;
             }
-            None if std::mem::take(&mut self.is_asked) || tick % EVERY == FIRST => {
+            None if std::mem::take(&mut self.is_requested) || tick % EVERY == FIRST => {
                 self.running = start(now, names, loader);
             }
             None => {}
@@ -61,14 +62,9 @@ impl Meter {
         false
     }
 
-    /// Meters again with the next tick.
-    pub(super) fn again(&mut self) {
-        self.is_asked = true;
-    }
-
-    /// What was metered last.
-    pub(super) fn programs(&self) -> &[ProgramCost] {
-        &self.programs
+    /// Measures again with the next tick.
+    pub(super) fn request(&mut self) {
+        self.is_requested = true;
     }
 }
 
@@ -76,26 +72,23 @@ fn start(
     now: Nanos,
     names: impl Iterator<Item = &'static str>,
     loader: &Loader,
-) -> Option<Metering> {
+) -> Option<Measurement> {
     let statistics = Loader::meter()
-        .inspect_err(|error| tracing::debug!(%error, "the programs' cost stays unknown"))
+        .inspect_err(|error| tracing::debug!(%error, "the cost of the eBPF programs is unknown"))
         .ok()?;
     let before = names.map(|name| (name, loader.runs(name).unwrap_or_default())).collect();
-    Some(Metering { _statistics: statistics, since: now, before })
+    Some(Measurement { _statistics: statistics, since: now, before })
 }
 
 fn cost(name: &str, before: Runs, after: Runs, interval: Nanos) -> Option<ProgramCost> {
-    let (time, runs) =
-        (after.time.checked_sub(before.time)?, after.count.checked_sub(before.count)?);
+    let time = after.time.checked_sub(before.time)?;
+    let runs = after.count.checked_sub(before.count)?;
+    let per_second = u128::from(time) * u128::from(Nanos::SECOND.0);
+    let per_second = per_second.checked_div(u128::from(interval.0))?;
     Some(ProgramCost {
         name: name.to_owned(),
         runs,
         per_run: Nanos(time.checked_div(runs).unwrap_or(0)),
-        per_second: Nanos(per_second(time, interval)?),
+        per_second: Nanos(u64::try_from(per_second).ok()?),
     })
-}
-
-fn per_second(time: u64, interval: Nanos) -> Option<u64> {
-    let share = u128::from(time) * u128::from(Nanos::SECOND.0);
-    u64::try_from(share.checked_div(u128::from(interval.0))?).ok()
 }

@@ -1,37 +1,37 @@
-//! The programs by name: what each hooks, what it gives, what it needs of the kernel.
+//! Every program: its hook, what it provides, which kernel members it needs.
 
 use isobar_ebpf::{Cause, Pattern, SYMBOL};
 
-/// How a program hooks in.
+/// How a program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hook {
-    /// A tracepoint, by type.
+    /// A BTF tracepoint (`tp_btf`).
     Tracepoint,
-    /// A kernel function's entry. Some kernels refuse these.
+    /// The entry of a kernel function (fentry). Some kernels refuse these.
     Entry,
-    /// A kernel function's return.
+    /// The return of a kernel function (fexit).
     Exit,
 }
 
-/// What a program belongs to: sets are attached or left out as a whole.
+/// A group of programs that are attached or omitted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Set {
-    /// Always.
+    /// Always attached.
     Core,
-    /// Every context switch: dear on a node that does little else.
+    /// Run at every context switch: costly on a node that switches often.
     Waits,
-    /// Quotas, on kernels that keep no throttle clock of their own.
+    /// Quotas, on kernels without a throttle clock.
     Throttle,
-    /// Memory stalls as PSI has them.
+    /// Memory stalls as PSI counts them.
     Stall,
-    /// Memory stalls by tracepoint: where [`Set::Stall`] is refused.
+    /// Memory stalls by tracepoint, where the kernel refuses [`Set::Stall`].
     StallByTracepoint,
-    /// Nothing but the price of an attached program.
+    /// Only shows what an attached program costs.
     Empty,
 }
 
 impl Set {
-    /// Whether it is about waits for a CPU, of which half tells nothing.
+    /// Whether it measures waits for a CPU. These sets are paused together.
     pub(super) fn is_waits(self) -> bool {
         matches!(self, Self::Waits | Self::Throttle)
     }
@@ -42,20 +42,18 @@ impl Set {
 pub(super) struct Plan {
     /// Its name in the object.
     pub program: &'static str,
-    /// The tracepoint or function.
+    /// The tracepoint or kernel function.
     pub target: &'static str,
-    /// How.
     pub hook: Hook,
-    /// What it belongs to.
     pub set: Set,
     /// What is unknown without it.
-    pub gives: &'static str,
-    /// The globals without which it would read the wrong member.
+    pub provides: &'static str,
+    /// Globals of `monitor-ebpf/src/layout.rs` that must be known.
     pub needs: &'static [&'static str],
 }
 
 impl Plan {
-    /// What it is called among the capabilities.
+    /// The name of its capability.
     pub(super) fn capability(&self) -> String {
         match self.hook {
             Hook::Exit => format!("{} (exit)", self.target),
@@ -69,40 +67,19 @@ const fn plan(
     target: &'static str,
     hook: Hook,
     set: Set,
-    gives: &'static str,
+    provides: &'static str,
     needs: &'static [&'static str],
 ) -> Plan {
-    Plan { program, target, hook, set, gives, needs }
+    Plan { program, target, hook, set, provides, needs }
 }
 
+#[rustfmt::skip]
 const QUEUES: &[&str] = &[
-    "TASK_PID",
-    "TASK_CGROUPS",
-    "TASK_LAST_QUEUED",
-    "TASK_CFS_RQ",
-    "TASK_SE_PARENT",
-    "TASK_SE_DEPTH",
-    "TASK_ON_RQ",
-    "TASK_IN_IOWAIT",
-    "CSS_SET_DFL_CGRP",
-    "CGROUP_KN",
-    "CGROUP_PARENT",
-    "CSS_CGROUP",
-    "KERNFS_ID",
-    "SE_PARENT",
-    "SE_CFS_RQ",
-    "CFS_RQ_RQ",
-    "CFS_RQ_TG",
-    "CFS_RQ_CURR",
-    "CFS_RQ_THROTTLED",
-    "CFS_RQ_THROTTLE_COUNT",
-    "CFS_RQ_WAITERS",
-    "TG_CGROUP",
-    "TG_QUOTA",
-    "RQ_CLOCK",
-    "RQ_CPU",
-    "RQ_NR_RUNNING",
-    "RQ_NR_IOWAIT",
+    "TASK_PID", "TASK_CGROUPS", "TASK_LAST_QUEUED", "TASK_CFS_RQ", "TASK_SE_PARENT",
+    "TASK_SE_DEPTH", "TASK_ON_RQ", "TASK_IN_IOWAIT", "CSS_SET_DFL_CGRP", "CGROUP_KN",
+    "CGROUP_PARENT", "CSS_CGROUP", "KERNFS_ID", "SE_PARENT", "SE_CFS_RQ", "CFS_RQ_RQ", "CFS_RQ_TG",
+    "CFS_RQ_CURR", "CFS_RQ_THROTTLED", "CFS_RQ_THROTTLE_COUNT", "CFS_RQ_WAITERS", "TG_CGROUP",
+    "TG_QUOTA", "RQ_CLOCK", "RQ_CPU", "RQ_NR_RUNNING", "RQ_NR_IOWAIT",
 ];
 const THROTTLE: &[&str] = &["TG_CGROUP", "CGROUP_KN", "KERNFS_ID", "RQ_CLOCK", "RQ_CPU"];
 const STALL: &[&str] =
@@ -113,35 +90,35 @@ const CGROUP: &[&str] = &["CGROUP_KN", "KERNFS_ID", "CGROUP_ROOT", "CGROUP_ROOT_
 const OOM: &[&str] = &["TASK_PID", "TASK_CGROUPS", "CSS_SET_DFL_CGRP", "CGROUP_KN", "KERNFS_ID"];
 const OOM_LIMIT: &[&str] = &["OOM_MEMCG", "MEMCG_CSS_CGROUP", "CGROUP_KN", "KERNFS_ID"];
 
-/// Every program, in the order in which they are attached: who closes before who opens, so that
-/// nothing is opened that nobody will close.
+/// Every program in the order of attaching. The program that closes an interval comes before the
+/// one that opens it, so that no interval stays open.
 #[rustfmt::skip]
 pub(super) const PLANS: &[Plan] = &[
-    plan("exit", "sched_process_exit", Hook::Tracepoint, Set::Core, "tidying up after threads that exit", &[]),
-    plan("throttle_up", "tg_unthrottle_up", Hook::Entry, Set::Throttle, "the end of throttling", THROTTLE),
-    plan("throttle_down", "tg_throttle_down", Hook::Entry, Set::Throttle, "the beginning of throttling", THROTTLE),
-    plan("migrate", "sched_migrate_task", Hook::Tracepoint, Set::Waits, "the end of a wait by migration", QUEUES),
+    plan("exit", "sched_process_exit", Hook::Tracepoint, Set::Core, "clean-up after threads that exit", &[]),
+    plan("throttle_up", "tg_unthrottle_up", Hook::Entry, Set::Throttle, "end of throttling", THROTTLE),
+    plan("throttle_down", "tg_throttle_down", Hook::Entry, Set::Throttle, "start of throttling", THROTTLE),
+    plan("migrate", "sched_migrate_task", Hook::Tracepoint, Set::Waits, "end of a wait by migration", QUEUES),
     plan("switch", "sched_switch", Hook::Tracepoint, Set::Waits, "run-queue wait, contention, aggressors, IO wait", QUEUES),
-    plan("memstall_left", "psi_memstall_leave", Hook::Exit, Set::Stall, "the end of memory stalls, second chance", STALL),
-    plan("memstall_leave", "psi_memstall_leave", Hook::Entry, Set::Stall, "the end of memory stalls", STALL),
-    plan("reclaim_target", "try_to_free_mem_cgroup_pages", Hook::Entry, Set::Stall, "whose limit a memory stall is about", TARGET),
+    plan("memstall_left", "psi_memstall_leave", Hook::Exit, Set::Stall, "end of memory stalls that the entry hook missed", STALL),
+    plan("memstall_leave", "psi_memstall_leave", Hook::Entry, Set::Stall, "end of memory stalls", STALL),
+    plan("reclaim_target", "try_to_free_mem_cgroup_pages", Hook::Entry, Set::Stall, "which cgroup's limit causes a memory stall", TARGET),
     plan("memstall_enter", "psi_memstall_enter", Hook::Entry, Set::Stall, "memory stalls by cause", STALL),
-    plan("memcg_reclaimed", "mm_vmscan_memcg_reclaim_end", Hook::Tracepoint, Set::StallByTracepoint, "the end of reclaim at a limit", &[]),
-    plan("memcg_reclaim", "mm_vmscan_memcg_reclaim_begin", Hook::Tracepoint, Set::StallByTracepoint, "reclaim at a limit, whose is not known", &["TASK_FLAGS"]),
-    plan("direct_reclaimed", "mm_vmscan_direct_reclaim_end", Hook::Tracepoint, Set::StallByTracepoint, "the end of direct reclaim", &[]),
+    plan("memcg_reclaimed", "mm_vmscan_memcg_reclaim_end", Hook::Tracepoint, Set::StallByTracepoint, "end of reclaim at a limit", &[]),
+    plan("memcg_reclaim", "mm_vmscan_memcg_reclaim_begin", Hook::Tracepoint, Set::StallByTracepoint, "reclaim at a limit (not which cgroup's)", &["TASK_FLAGS"]),
+    plan("direct_reclaimed", "mm_vmscan_direct_reclaim_end", Hook::Tracepoint, Set::StallByTracepoint, "end of direct reclaim", &[]),
     plan("direct_reclaim", "mm_vmscan_direct_reclaim_begin", Hook::Tracepoint, Set::StallByTracepoint, "direct reclaim", &["TASK_FLAGS"]),
-    plan("compacted", "mm_compaction_end", Hook::Tracepoint, Set::StallByTracepoint, "the end of direct compaction", &[]),
+    plan("compacted", "mm_compaction_end", Hook::Tracepoint, Set::StallByTracepoint, "end of direct compaction", &[]),
     plan("compaction", "mm_compaction_begin", Hook::Tracepoint, Set::StallByTracepoint, "direct compaction", &["TASK_FLAGS"]),
     plan("oom_kill", "mark_victim", Hook::Tracepoint, Set::Core, "OOM kills", OOM),
-    plan("out_of_memory", "out_of_memory", Hook::Entry, Set::Core, "whose limit an OOM kill is about", OOM_LIMIT),
+    plan("out_of_memory", "out_of_memory", Hook::Entry, Set::Core, "which cgroup's limit causes an OOM kill", OOM_LIMIT),
     plan("cgroup_born", "cgroup_mkdir", Hook::Tracepoint, Set::Core, "names of cgroups that live less than a second", CGROUP),
-    plan("cgroup_died", "cgroup_rmdir", Hook::Tracepoint, Set::Core, "ends of cgroups", CGROUP),
-    plan("empty", "sched_switch", Hook::Tracepoint, Set::Empty, "the price of an attached program", &[]),
+    plan("cgroup_died", "cgroup_rmdir", Hook::Tracepoint, Set::Core, "removal of cgroups", CGROUP),
+    plan("empty", "sched_switch", Hook::Tracepoint, Set::Empty, "cost of an attached program", &[]),
 ];
 
-/// How a caller of `psi_memstall_enter` tells the cause, as `monitor-ebpf`'s `Cause`: the first
-/// beginning that fits. Compilers add suffixes (`.constprop.0`), and kernels add leading
-/// underscores and rename, so several stand for one.
+/// Callers of `psi_memstall_enter` by the beginning of their symbol, and the cause that each means;
+/// the first match counts. Compilers add suffixes (`.constprop.0`), and kernels rename functions
+/// and add leading underscores, so a cause has several.
 pub(super) const CALLERS: &[(&str, Cause)] = {
     use Cause::{Compaction, Global, KernelThread, OwnHigh, Refault, SomeLimit, SwapIn};
     &[
@@ -170,19 +147,13 @@ pub(super) const CALLERS: &[(&str, Cause)] = {
     ]
 };
 
-/// A caller as the kernel side compares it.
+/// A caller in the form that the kernel side compares.
 pub(super) fn pattern(symbol: &str, cause: Cause) -> Pattern {
-    let (mut bytes, mut mask) = ([0u8; SYMBOL], [0u8; SYMBOL]);
+    let mut pattern = Pattern { cause: cause as u32 + 1, ..Pattern::default() };
     for (at, byte) in symbol.bytes().take(SYMBOL).enumerate() {
-        bytes[at] = byte;
-        mask[at] = 0xff;
+        let shift = 8 * (at % 8);
+        pattern.bytes[at / 8] |= u64::from(byte) << shift;
+        pattern.mask[at / 8] |= 0xff << shift;
     }
-    let words = |bytes: [u8; SYMBOL]| {
-        let mut words = [0; SYMBOL / 8];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(chunk.try_into().expect("chunks of eight"));
-        }
-        words
-    };
-    Pattern { bytes: words(bytes), mask: words(mask), cause: cause as u32 + 1, pad: 0 }
+    pattern
 }

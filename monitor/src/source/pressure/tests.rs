@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::source::outside::psi_text;
+use crate::source::fuzzing::psi_text;
 
 fn line(avg10: u16, avg60: u16, avg300: u16, total: u64) -> Line {
     Line {
@@ -13,7 +13,7 @@ fn line(avg10: u16, avg60: u16, avg300: u16, total: u64) -> Line {
 }
 
 #[test]
-fn known_lines_are_read_and_unknown_ones_noted() {
+fn pressure_parse_notes_unknown_lines() {
     let some = Some(line(12_34, 1_00, 5, 17));
     let full = Some(line(0, 0, 100_00, u64::MAX));
     #[rustfmt::skip]
@@ -22,7 +22,7 @@ fn known_lines_are_read_and_unknown_ones_noted() {
         ("some avg10=12.34 avg60=1.00 avg300=0.05 total=17\nfull avg10=0.00 avg60=0.00 avg300=100.00 total=18446744073709551615\n", some, full, None),
         ("some avg10=12.34 avg60=1.00 avg300=0.05 total=17\n", some, None, None), // cpu before 5.13
         ("full avg10=0.00 avg60=0.00 avg300=100.00 total=18446744073709551615\n", None, full, None), // irq
-        ("some total=17 avg300=0.05 avg60=1.00 avg10=12.34\n", some, None, None), // order is no promise
+        ("some total=17 avg300=0.05 avg60=1.00 avg10=12.34\n", some, None, None), // in another order
         ("some avg10=12.34 avg60=1.00 avg300=0.05 avg900=0.01 total=17\n", some, None, Some(1)),
         ("some avg10=12.34 avg60=1.00 avg300=0.05 total=17\nmost avg10=x\n", some, None, Some(2)),
         ("# v2\nsome avg10=12.34 avg60=1.00 avg300=0.05 total=17 !\n", some, None, Some(1)),
@@ -34,7 +34,7 @@ fn known_lines_are_read_and_unknown_ones_noted() {
 }
 
 #[test]
-fn a_torn_line_is_an_error_that_names_it() {
+fn pressure_parse_names_the_torn_line() {
     let good = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
     #[rustfmt::skip]
     let table = [
@@ -60,7 +60,7 @@ fn a_torn_line_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_scope_is_read_at_most_once_a_second() {
+fn last_read_spaces_readings() {
     let mut last = LastRead::default();
     #[rustfmt::skip]
     let table = [
@@ -84,7 +84,7 @@ fn any_line() -> impl Strategy<Value = Line> {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_back(
+    fn pressure_parse_reads_what_the_kernel_prints(
         some in proptest::option::of(any_line()),
         full in proptest::option::of(any_line()),
     ) {
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn foreign_lines_cost_no_known_line(some in any_line(), foreign in "[a-rt-z][a-z0-9 =.]{0,40}") {
+    fn pressure_parse_keeps_known_lines_beside_unknown(some in any_line(), foreign in "[a-rt-z][a-z0-9 =.]{0,40}") {
         prop_assume!(!foreign.starts_with("full"));
         let pressure = Pressure { some: Some(some), full: None };
         let known = psi_text(pressure);
@@ -107,18 +107,18 @@ proptest! {
     }
 
     #[test]
-    fn a_file_cut_short_is_never_taken_for_whole(some in any_line(), cut in 1_usize..40) {
+    fn pressure_parse_refuses_a_cut_file(some in any_line(), cut in 1_usize..40) {
         let text = psi_text(Pressure { some: Some(some), full: None });
         prop_assert!(parse(&text.as_bytes()[..text.len().saturating_sub(cut)]).is_err());
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn pressure_parse_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _ = parse(&bytes);
     }
 
     #[test]
-    fn no_near_miss_makes_it_panic(text in "((some|full|) ?(avg10|avg60|avg300|total)?=?[0-9.]{0,24} ?\n?){0,12}") {
+    fn pressure_parse_never_panics_on_near_misses(text in "((some|full|) ?(avg10|avg60|avg300|total)?=?[0-9.]{0,24} ?\n?){0,12}") {
         let _ = parse(text.as_bytes());
     }
 }

@@ -5,7 +5,7 @@ use rustix::process::geteuid;
 
 use super::*;
 
-/// A node of our own making: `/proc` and a cgroup tree in ordinary directories.
+/// A node in ordinary directories: `/proc` and a cgroup tree.
 struct Node {
     dir: tempfile::TempDir,
 }
@@ -46,7 +46,7 @@ fn names(found: &[Members]) -> Vec<(&str, Vec<u32>)> {
 }
 
 #[test]
-fn every_process_is_found_in_its_cgroup() {
+fn processes_read_lists_each_cgroup() {
     let node = Node::new();
     node.cgroup("/b", "7\n5\n");
     node.cgroup("/a", "");
@@ -71,7 +71,7 @@ fn every_process_is_found_in_its_cgroup() {
 }
 
 #[test]
-fn a_process_that_left_is_no_gap() {
+fn processes_read_skips_exited_processes() {
     let node = Node::new();
     node.cgroup("/a", "5\n6\n");
     node.process(6, STATUS, "0\n");
@@ -80,7 +80,7 @@ fn a_process_that_left_is_no_gap() {
 }
 
 #[test]
-fn what_is_not_understood_is_a_gap_that_names_the_file() {
+fn processes_read_names_the_malformed_file() {
     #[rustfmt::skip]
     let table = [
         // status, oom_score_adj, cgroup.procs, detail
@@ -90,8 +90,8 @@ fn what_is_not_understood_is_a_gap_that_names_the_file() {
         ("Cpus_allowed_list:\t0\n",             "0\n",     "5\n",  "status line 1: expected a line with Name"),
         ("Name:\tx\nCpus_allowed_list:\t0-\n",  "0\n",     "5\n",  "status line 2: expected a list of CPUs"),
         ("",                                    "0\n",     "5\n",  "status line 1: expected a line with Name"),
-        (STATUS,                                "0\n",     "five\n", "cgroup.procs line 1: expected the number of a process"),
-        (STATUS,                                "0\n",     "0\n",  "holds processes of another PID namespace"),
+        (STATUS,                                "0\n",     "five\n", "cgroup.procs line 1: expected a pid"),
+        (STATUS,                                "0\n",     "0\n",  "has processes of another PID namespace"),
     ];
     for (status, oom_score_adj, procs, want) in table {
         let node = Node::new();
@@ -99,12 +99,13 @@ fn what_is_not_understood_is_a_gap_that_names_the_file() {
         node.process(5, status, oom_score_adj);
         let (found, gaps) = node.read(|_| true);
         assert_eq!((found.len(), gaps.len()), (0, 1), "{want}: {gaps:?}");
-        assert!(gaps[0].detail.contains(want), "{want}: {:?}", gaps[0]);
+        let gap = format!("{} {}", gaps[0].object, gaps[0].detail);
+        assert!(gap.contains(want), "{want}: {gap}");
     }
 }
 
 #[test]
-fn a_directory_that_may_not_be_listed_is_a_gap() {
+fn processes_read_reports_a_denied_directory() {
     if geteuid().is_root() {
         println!("skipped: root may list every directory");
         return;
@@ -118,26 +119,26 @@ fn a_directory_that_may_not_be_listed_is_a_gap() {
 }
 
 #[test]
-fn a_name_that_is_no_text_is_left_out_with_a_gap() {
+fn processes_read_reports_a_name_that_is_not_utf8() {
     let node = Node::new();
     let odd = std::ffi::OsStr::from_bytes(b"\xff");
     fs::create_dir(node.dir.path().join("cgroup").join(odd)).unwrap();
     let (_, gaps) = node.read(|_| true);
     assert_eq!(gaps.len(), 1, "{gaps:?}");
-    assert!(gaps[0].detail.contains("its name is no text"), "{gaps:?}");
+    assert!(gaps[0].detail.contains("its name is not UTF-8"), "{gaps:?}");
 }
 
 #[test]
-fn this_very_process_is_read_as_the_kernel_prints_it() {
+fn status_parses_this_process() {
     let dir = Path::new("/proc/self");
-    let Status { name, cpus_allowed, .. } = parsed(&dir.join("status"), status).unwrap();
+    let Status { name, cpus_allowed, .. } = gap::read(&dir.join("status"), status).unwrap();
     assert!(!name.is_empty() && !cpus_allowed.0.is_empty(), "{name} {cpus_allowed}");
-    let score = parsed(&dir.join("oom_score_adj"), oom_score_adj).unwrap();
+    let score = gap::read(&dir.join("oom_score_adj"), oom_score_adj).unwrap();
     assert!((-1_000..=1_000).contains(&score), "{score}");
 }
 
 #[test]
-fn a_kernel_thread_is_told_from_a_process_and_from_a_zombie() {
+fn processes_read_recognises_kernel_threads() {
     let status = |parent: u32| format!("Name:\tx\nPPid:\t{parent}\nCpus_allowed_list:\t0\n");
     let node = Node::new();
     node.cgroup("/", "1\n2\n3\n4\n");

@@ -116,7 +116,7 @@ fn steps() -> impl Strategy<Value = Vec<(i64, i64)>> {
 
 proptest! {
     #[test]
-    fn every_reading_prints_what_the_kernel_would_print(steps in steps()) {
+    fn average_matches_the_kernel(steps in steps()) {
         let (mut now, mut total) = (1_000_000_000_000_u64, 7_000_000_000_u64);
         let mut ours = Average::new(Nanos(now), Nanos(total));
         let mut theirs = kernel::Group {
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn no_reading_at_all_makes_it_panic_or_exceed_all_of_the_time(
+    fn average_never_exceeds_full(
         readings in prop::collection::vec((any::<u64>(), any::<u64>()), 1..50),
     ) {
         let mut average = Average::new(Nanos(readings[0].0), Nanos(readings[0].1));
@@ -154,7 +154,7 @@ fn seconds(n: u64) -> Nanos {
 }
 
 #[test]
-fn a_full_stall_reads_as_the_kernel_documents_it() {
+fn average_of_a_full_stall() {
     let mut average = Average::new(Nanos(0), Nanos(0));
     #[rustfmt::skip]
     let table = [
@@ -172,7 +172,7 @@ fn a_full_stall_reads_as_the_kernel_documents_it() {
 }
 
 #[test]
-fn a_late_reader_sees_what_a_punctual_one_saw() {
+fn average_of_a_late_reader() {
     #[rustfmt::skip]
     let table = [
         // share of each second that is stalled, length of the gap in seconds
@@ -198,7 +198,7 @@ fn a_late_reader_sees_what_a_punctual_one_saw() {
 }
 
 #[test]
-fn contention_that_fell_into_a_gap_is_not_reported_after_it() {
+fn average_after_a_gap() {
     let mut average = Average::new(Nanos(0), Nanos(0));
     let gap = Reading { at: seconds(40), total: seconds(40) };
     average.catch_up(Reading::default(), gap);
@@ -210,7 +210,7 @@ fn contention_that_fell_into_a_gap_is_not_reported_after_it() {
 }
 
 #[test]
-fn a_total_between_two_readings_lies_on_a_straight_line() {
+fn average_between_readings() {
     let reading = |at, total| Reading { at: Nanos(at), total: Nanos(total) };
     #[rustfmt::skip]
     let table = [

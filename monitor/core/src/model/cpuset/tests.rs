@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_set_is_read_in_any_order_and_printed_in_ranges() {
+fn cpuset_parses_and_prints() {
     #[rustfmt::skip]
     let table: [(&str, &[u32], &str); 12] = [
         // text, CPUs, printed
@@ -29,7 +29,7 @@ fn a_set_is_read_in_any_order_and_printed_in_ranges() {
 }
 
 #[test]
-fn what_is_no_set_is_refused_with_the_part_that_is_wrong() {
+fn cpuset_refuses() {
     let number = |part: &str| CpuSetError::Number(part.into());
     let backwards = |part: &str| CpuSetError::Backwards(part.into());
     #[rustfmt::skip]
@@ -63,13 +63,13 @@ fn what_is_no_set_is_refused_with_the_part_that_is_wrong() {
 }
 
 #[test]
-fn a_text_that_names_all_cpus_many_times_is_no_work() {
+fn cpuset_repeated_ranges_are_cheap() {
     let text = vec!["0-65535"; 2_000].join(",");
     assert_eq!(text.parse::<CpuSet>().unwrap().to_string(), "0-65535");
 }
 
 #[test]
-fn json_has_it_as_text() {
+fn cpuset_json_is_text() {
     let cpus: CpuSet = "0-3,8".parse().unwrap();
     assert_eq!(serde_json::to_string(&cpus).unwrap(), "\"0-3,8\"");
     assert_eq!(serde_json::from_str::<CpuSet>("\"0-3,8\"").unwrap(), cpus);
@@ -78,19 +78,19 @@ fn json_has_it_as_text() {
 
 proptest! {
     #[test]
-    fn every_set_is_read_back(cpus in btree_set(0..TOO_LARGE, 0..64)) {
+    fn cpuset_round_trip(cpus in btree_set(0..TOO_LARGE, 0..64)) {
         let set = CpuSet(cpus);
         prop_assert_eq!(set.to_string().parse(), Ok(set));
     }
 
     #[test]
-    fn a_set_prints_without_panic_whatever_it_holds(cpus in btree_set(u32::MAX - 4..=u32::MAX, 0..5)) {
+    fn cpuset_print_never_panics(cpus in btree_set(u32::MAX - 4..=u32::MAX, 0..5)) {
         let n_commas = CpuSet(cpus.clone()).to_string().matches(',').count();
         prop_assert!(n_commas <= cpus.len());
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "[0-9,+ -]{0,40}|\\PC{0,12}") {
+    fn cpuset_parse_never_panics(text in "[0-9,+ -]{0,40}|\\PC{0,12}") {
         if let Ok(set) = text.parse::<CpuSet>() {
             prop_assert_eq!(set.to_string().parse(), Ok(set));
         }

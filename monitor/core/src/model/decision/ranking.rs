@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_comes_back_from_json_as_what_it_was() {
+    fn merit_json_round_trip() {
         let bytes = KeyValue::Quantity(Quantity::bytes(700 << 20));
         #[rustfmt::skip]
         let table = [

@@ -9,7 +9,7 @@ const M: i64 = 60 * S;
 const H: i64 = 60 * M;
 
 #[test]
-fn a_duration_is_read_and_printed_as_go_does() {
+fn duration_parses_and_prints() {
     #[rustfmt::skip]
     let table = [
         // text, nanoseconds, as Go prints it
@@ -65,7 +65,7 @@ fn a_duration_is_read_and_printed_as_go_does() {
 }
 
 #[test]
-fn what_is_no_duration_is_refused_in_gos_words() {
+fn duration_refuses() {
     let many = "9".repeat(10_000);
     let whole = format!("{many}h");
     let sum = "9223372036854775807ns".repeat(10_000);
@@ -106,7 +106,7 @@ fn what_is_no_duration_is_refused_in_gos_words() {
 }
 
 #[test]
-fn a_length_that_must_not_be_negative_is_none() {
+fn duration_negative_is_none() {
     #[rustfmt::skip]
     let table = [(-1, 0), (i64::MIN, 0), (0, 0), (5, 5), (i64::MAX, i64::MAX.cast_unsigned())];
     for (nanos, want) in table {
@@ -117,13 +117,13 @@ fn a_length_that_must_not_be_negative_is_none() {
 
 proptest! {
     #[test]
-    fn every_duration_is_read_back(nanos: i64) {
+    fn duration_round_trip(nanos: i64) {
         let text = GoDuration(nanos).to_string();
         prop_assert_eq!(text.parse(), Ok(GoDuration(nanos)), "{}", text);
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "[+-]?([0-9]{0,40}(\\.[0-9]{0,40})?(ns|us|µs|ms|s|m|h|\\PC)?){0,4}") {
+    fn duration_parse_never_panics(text in "[+-]?([0-9]{0,40}(\\.[0-9]{0,40})?(ns|us|µs|ms|s|m|h|\\PC)?){0,4}") {
         if let Ok(duration) = text.parse::<GoDuration>() {
             prop_assert_eq!(duration.to_string().parse(), Ok(duration));
         }

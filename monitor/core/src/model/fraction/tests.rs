@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_share_is_the_kubelets_to_the_byte() {
+fn fraction_of_matches_the_kubelet() {
     #[rustfmt::skip]
     let table = [
         // percent, capacity, share
@@ -24,7 +24,7 @@ fn a_share_is_the_kubelets_to_the_byte() {
 }
 
 #[test]
-fn a_share_is_no_less_than_nothing_and_no_more_than_all() {
+fn fraction_of_is_bounded() {
     for percent in [-15.0, -0.001, 100.01, 150.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         assert_eq!(Fraction::of_percent(percent), None, "{percent} %");
     }
@@ -36,7 +36,7 @@ fn a_share_is_no_less_than_nothing_and_no_more_than_all() {
 
 proptest! {
     #[test]
-    fn every_share_is_read_back_and_keeps_its_place(a in 0.0_f32..=100.0, b in 0.0_f32..=100.0) {
+    fn fraction_round_trip(a in 0.0_f32..=100.0, b in 0.0_f32..=100.0) {
         let [a, b] = [a, b].map(|percent| Fraction::of_percent(percent).unwrap());
         let json = serde_json::to_string(&a).unwrap();
         prop_assert_eq!(serde_json::from_str::<Fraction>(&json).unwrap(), a, "{}", json);
@@ -45,7 +45,7 @@ proptest! {
 }
 
 #[test]
-fn a_fraction_prints_as_the_percentage_it_was_written_as() {
+fn fraction_prints_percent() {
     for text in ["0%", "5%", "10%", "15%", "0.1%", "33.3%", "99.99%", "100%", "0.001%"] {
         let percent = text.trim_end_matches('%').parse().unwrap();
         assert_eq!(Fraction::of_percent(percent).unwrap().to_string(), text);

@@ -28,7 +28,7 @@ fn in_pod(uid: &str, class: QosClass, runtime: Runtime) -> Place {
 }
 
 #[test]
-fn both_drivers_and_all_runtimes_are_told_from_the_path() {
+fn place_of_each_driver_and_runtime() {
     use Runtime::{Containerd, CriO, Docker, Unknown};
     #[rustfmt::skip]
     let table = [
@@ -75,7 +75,7 @@ fn both_drivers_and_all_runtimes_are_told_from_the_path() {
 }
 
 #[test]
-fn what_is_nobodys_pod_is_other() {
+fn place_of_others() {
     #[rustfmt::skip]
     let table = [
         "",
@@ -108,13 +108,13 @@ fn what_is_nobodys_pod_is_other() {
 
 proptest! {
     #[test]
-    fn no_path_makes_it_panic(path in "(/?(kubepods|burstable|pod|crio-|-|_|\\.slice|\\.scope|[a-f0-9]{0,70}|\\PC{0,3}))*") {
+    fn place_of_never_panics(path in "(/?(kubepods|burstable|pod|crio-|-|_|\\.slice|\\.scope|[a-f0-9]{0,70}|\\PC{0,3}))*") {
         let place = Place::of(&CgroupPath(path.clone()));
         prop_assert_eq!(place == Place::Node, path == "/");
     }
 
     #[test]
-    fn both_drivers_tell_the_same_pod(uid in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,4}", id in "[0-9a-f]{64}") {
+    fn place_of_same_pod_by_both_drivers(uid in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,4}", id in "[0-9a-f]{64}") {
         let escaped = uid.replace('-', "_");
         let plain = format!("/kubepods/burstable/pod{uid}/{id}");
         let slices = format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{escaped}.slice/{id}");

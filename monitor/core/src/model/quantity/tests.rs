@@ -20,7 +20,7 @@ const fn whole(n: i128) -> i128 {
 }
 
 #[test]
-fn a_quantity_is_read_and_printed_as_kubernetes_does() {
+fn quantity_parses_and_prints() {
     const CAPPED: i128 = i64::MAX as i128;
     #[rustfmt::skip]
     let table = [
@@ -99,14 +99,14 @@ fn a_quantity_is_read_and_printed_as_kubernetes_does() {
         for (text, nanos, canonical) in signed {
             let got = quantity(&text);
             assert_eq!(got.nanos, nanos, "{text}");
-            assert_eq!(got.format(), format, "{text}");
+            assert_eq!(got.format, format, "{text}");
             assert_eq!(got.to_string(), canonical, "{text}");
         }
     }
 }
 
 #[test]
-fn what_is_no_quantity_is_refused_and_never_taken_for_nothing() {
+fn quantity_refuses() {
     use QuantityError::{Format, Range, Suffix};
     let long = "1".repeat(257);
     let large = format!("1{}", "0".repeat(60));
@@ -161,7 +161,7 @@ fn what_is_no_quantity_is_refused_and_never_taken_for_nothing() {
 }
 
 #[test]
-fn whole_units_and_thousandths_are_rounded_away_from_zero() {
+fn quantity_rounds_up() {
     #[rustfmt::skip]
     let table = [
         // text, value, thousandths, as an amount, as thousandths that cannot be negative
@@ -185,7 +185,7 @@ fn whole_units_and_thousandths_are_rounded_away_from_zero() {
 }
 
 #[test]
-fn quantities_compare_by_value_and_not_by_text() {
+fn quantity_compares_by_value() {
     use Ordering::{Equal, Greater, Less};
     #[rustfmt::skip]
     let table = [
@@ -209,7 +209,7 @@ fn quantities_compare_by_value_and_not_by_text() {
 }
 
 #[test]
-fn a_sum_is_written_as_its_first_part_that_is_not_zero() {
+fn quantity_sum_format() {
     #[rustfmt::skip]
     let table = [
         // a, b, a + b, a - b
@@ -236,7 +236,7 @@ fn a_sum_is_written_as_its_first_part_that_is_not_zero() {
 }
 
 #[test]
-fn a_count_becomes_a_quantity_in_its_own_way_of_writing() {
+fn quantity_of_a_count() {
     #[rustfmt::skip]
     let table = [
         (Quantity::bytes(29 << 30),  "29Gi"),
@@ -255,7 +255,7 @@ fn a_count_becomes_a_quantity_in_its_own_way_of_writing() {
 }
 
 #[test]
-fn json_has_it_as_text() {
+fn quantity_json_is_text() {
     let json = serde_json::to_string(&quantity("1024Mi")).unwrap();
     assert_eq!(json, "\"1Gi\"");
     assert_eq!(serde_json::from_str::<Quantity>(&json).unwrap(), quantity("1Gi"));
@@ -275,7 +275,7 @@ fn any_quantity() -> impl Strategy<Value = Quantity> {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "[+-]?[0-9.]{0,300}[eEinumkKMGTP+-]{0,4}[0-9]{0,24}|\\PC{0,12}") {
+    fn quantity_parse_never_panics(text in "[+-]?[0-9.]{0,300}[eEinumkKMGTP+-]{0,4}[0-9]{0,24}|\\PC{0,12}") {
         // Whatever is read prints as something that is read as the same.
         if let Ok(quantity) = text.parse::<Quantity>() {
             prop_assert_eq!(quantity.to_string().parse(), Ok(quantity));
@@ -283,7 +283,7 @@ proptest! {
     }
 
     #[test]
-    fn the_canonical_text_stays_as_it_is(quantity in any_quantity()) {
+    fn quantity_canonical_text_is_stable(quantity in any_quantity()) {
         let text = quantity.to_string();
         let again: Quantity = text.parse().unwrap();
         prop_assert_eq!(again, quantity, "{}", text);
@@ -291,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn sums_keep_their_value_when_read_back(a in any_quantity(), b in any_quantity(), c in any_quantity()) {
+    fn quantity_sum_round_trip(a in any_quantity(), b in any_quantity(), c in any_quantity()) {
         let sum = a.plus(b).plus(c);
         prop_assert_eq!(sum.to_string().parse(), Ok(sum));
         prop_assert_eq!(sum, c.plus(b).plus(a));
@@ -300,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn order_is_that_of_the_differences(a in any_quantity(), b in any_quantity()) {
+    fn quantity_order_follows_differences(a in any_quantity(), b in any_quantity()) {
         prop_assert_eq!(a < b, a.minus(b).is_negative());
         prop_assert_eq!(a == b, a.minus(b).is_zero());
         prop_assert!(a >= b || a.value() <= b.value());

@@ -1,5 +1,4 @@
-//! What `Snapshot::between` carries from one pair of samples to the next: totals and averages of
-//! the measured unions, scope by scope, and the doubts so far.
+//! State that `Snapshot::between` keeps: totals and averages of each scope's unions, and doubts.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +9,18 @@ use crate::model::average::{Average, PERIOD, Reading};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::units::{Nanos, Percent};
 
-/// A pause in measuring after which averages start from nothing. For as long as their shortest
-/// window they stand as they were: that is nearer the truth than calm. Beyond it they would have a
-/// judge act upon the past.
+/// After a longer pause the averages start again from 0: the engine would act on the past. After a
+/// shorter one, up to the shortest window, the old values are nearer the truth than calm.
 const STALE_AFTER: Nanos = Nanos(10_000_000_000);
 
-/// State of all averages: of the node and of every cgroup, containers included, since two unions
-/// of a hundred bytes each cost less than a rule for who gets them.
+/// Averages of the node and of every cgroup, containers included: two unions of a hundred bytes
+/// each cost less than a rule for which cgroups need them.
 ///
-/// Serialisable, so that a recording may begin in mid-life and still replay to the same bytes.
+/// Serialised at the head of a recording, so that a replay can start in mid-life.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Averages {
-    /// CPUs online at the start; 0 if not known.
+    /// CPUs online at the start; 0 if unknown.
     pub(super) n_cpus: u32,
     pub(super) doubts: Doubts,
     node: Meters,
@@ -30,70 +28,69 @@ pub struct Averages {
 }
 
 impl Averages {
-    /// Nothing measured yet. `n_cpus` bounds the CPU use that is believed; 0 for no bound.
+    /// Nothing measured yet. CPU use above `n_cpus` is impossible; 0 sets no bound.
     #[must_use]
     pub fn new(n_cpus: u32) -> Self {
         Self { n_cpus, ..Self::default() }
     }
 
-    /// The node's meters, and the doubts beside them.
+    /// The node's meters.
     pub(super) fn node(&mut self) -> (&mut Doubts, &mut Meters) {
         (&mut self.doubts, &mut self.node)
     }
 
-    /// A cgroup's meters, and the doubts beside them.
+    /// A cgroup's meters.
     pub(super) fn group(&mut self, id: CgroupId) -> (&mut Doubts, &mut Meters) {
         (&mut self.doubts, self.groups.entry(id).or_default())
     }
 
-    /// Drops what belongs to cgroups that are gone: their ids never come back.
+    /// Drops cgroups that are gone: the kernel never reuses an id.
     pub(super) fn keep_only(&mut self, cgroups: &BTreeMap<CgroupId, Cgroup>) {
         self.groups.retain(|id, _| cgroups.contains_key(id));
     }
 
-    /// Forgets every scope: after a reboot the same id is another cgroup.
+    /// After a reboot the same id is another cgroup.
     pub(super) fn forget_scopes(&mut self) {
         self.node = Meters::default();
         self.groups.clear();
     }
 }
 
-/// One scope's unions; `None` before the first that was measured.
+/// The two unions of one scope; `None` before the first measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meters {
     pub(super) contention: Option<Meter>,
     pub(super) shortage: Option<Meter>,
 }
 
-/// One union: its total and its averages, on a clock that runs only while it is measured.
-/// What was not measured is thereby left out of the averages instead of counting as calm.
+/// Total and averages of one union. Its clock runs only while the union is measured, so that
+/// unmeasured time does not count as calm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Meter {
-    /// Time measured, and the union's total in it.
+    /// Measured time, and the union's total in it.
     reading: Reading,
     /// Boot clock at the end of the last interval.
     until: Nanos,
-    /// How far the total has run ahead of the time measured.
+    /// How far the total is ahead of the measured time.
     ahead: Nanos,
     average: Average,
 }
 
-/// What one interval added to a union.
+/// One interval of a union.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stretch {
     /// Boot clock at its end.
     pub(super) until: Nanos,
-    /// Its length by the boot clock.
+    /// By the boot clock.
     pub(super) interval: Nanos,
-    /// Growth of the union.
+    /// By how much the union grew.
     pub(super) grown: Nanos,
-    /// The same as a share.
     pub(super) share: Percent,
 }
 
 impl Meter {
-    /// Adds one interval, making the meter if it is the first.
+    /// Adds one interval; creates the meter in the first.
     pub(super) fn add(slot: &mut Option<Self>, stretch: Stretch) -> Union {
         let begun = stretch.until.since(stretch.interval);
         let fresh =
@@ -108,11 +105,11 @@ impl Meter {
         meter.show(stretch.share)
     }
 
-    /// Moves total and averages on.
+    /// Advances total and averages.
     fn run(&mut self, interval: Nanos, grown: Nanos) {
-        // The kernel side's counters keep the scheduler's clock, which nobody disciplines: over a
-        // day of full contention it may gain seconds on the boot clock. An average would owe them
-        // as carry-over and report contention for as long after the last of it.
+        // The eBPF counters use the scheduler's clock, which is not synchronised: in a day of full
+        // contention it may gain seconds on the boot clock. The average would carry them over and
+        // report contention for seconds after it has ended.
         let ahead = self.ahead.plus(grown).since(interval);
         let grown = grown.since(ahead.since(PERIOD));
         self.ahead = ahead.min(PERIOD);

@@ -1,5 +1,5 @@
-//! Makes a `Snapshot` from two samples. Reads no clock and no file and cannot fail: what cannot be
-//! compared is `None`, what cannot be believed is clamped and counted.
+//! Makes a `Snapshot` from two samples. Cannot fail: what cannot be compared is `None`, and
+//! impossible values are clamped and counted.
 
 use super::averages::Averages;
 use super::counters::Tables;
@@ -12,8 +12,8 @@ use crate::model::stall::KernelStalls;
 use crate::model::units::Nanos;
 
 impl Snapshot {
-    /// What happened from `prev` to `next`. Without `prev`, or if the boot clock did not move on,
-    /// there are the readings of `next` and no rates.
+    /// The difference from `prev` to `next`. Without `prev`, or if the boot clock did not advance,
+    /// it has the readings of `next` but no rates.
     #[must_use]
     pub fn between(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Self {
         let interval = elapsed(prev, next, averages);
@@ -44,7 +44,7 @@ impl Snapshot {
     }
 }
 
-/// Time from sample to sample by the boot clock; 0 if there is no such time.
+/// Time between the samples by the boot clock; 0 if there is none.
 fn elapsed(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Nanos {
     let Some(prev) = prev else { return Nanos(0) };
     let interval = next.at.boot.since(prev.at.boot);
@@ -64,7 +64,6 @@ struct Pair<'a> {
     prev: &'a Sample,
     next: &'a Sample,
     interval: Nanos,
-    /// The kernel side's counters, if both samples have them.
     kernel: Option<(&'a KernelStalls, &'a KernelStalls)>,
     tables: Option<(Tables<'a>, Tables<'a>)>,
 }
@@ -80,18 +79,18 @@ impl<'a> Pair<'a> {
         Deltas { until: self.next.at.boot, interval: self.interval, window: self.window(), doubts }
     }
 
-    /// Time from one reading of the kernel side's maps to the next, by the clock of its unions. An
-    /// agent that lost its CPU between the beginning of a sample and that reading would else get
-    /// the shares of two intervals wrong.
+    /// Time between the two readings of the eBPF maps, by the clock of their unions. An agent that
+    /// lost the CPU between the start of a sample and that reading would otherwise get two shares
+    /// wrong.
     fn window(&self) -> Nanos {
         let Some((before, after)) = self.kernel else { return self.interval };
         let window = after.clock.since(before.clock);
-        // A clock that stands still or leaps is no measure of time.
+        // A clock that stops or jumps measures nothing.
         let sound = window > Nanos(0) && window <= self.interval.plus(Nanos::SECOND);
         if sound { window } else { self.interval }
     }
 
-    /// CPUs that can have been at work: those of the start, and those plugged in since.
+    /// CPUs that may have run: those online at the start, and those plugged in since.
     fn n_cpus(&self, at_start: u32) -> u64 {
         let cpus = self.kernel.map_or(&[][..], |(_, after)| &after.cpus);
         let seen = cpus.iter().filter(|cpu| cpu.switches > 0).count();
@@ -124,7 +123,7 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
     scope
 }
 
-/// One cgroup. A path that was removed and made again has another id, and so no `before`.
+/// One cgroup. A path that was removed and created again has a new id, so it has no `before`.
 fn scope(id: CgroupId, cgroup: &Cgroup, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Scope {
     let mut scope = Scope {
         path: cgroup.path.clone(),
@@ -150,7 +149,6 @@ fn scope(id: CgroupId, cgroup: &Cgroup, pair: Option<&Pair<'_>>, averages: &mut 
     scope
 }
 
-/// Who made whom wait.
 fn aggressions(pair: &Pair<'_>, doubts: &mut Doubts) -> Vec<Blame> {
     let Some((before, after)) = pair.kernel else { return Vec::new() };
     if !(before.covers.waits && after.covers.waits) {

@@ -1,4 +1,4 @@
-//! Who made whom wait in one interval, by name.
+//! Waits for a CPU by sufferer and aggressor, in one interval.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,11 +10,10 @@ use crate::model::sample::Sample;
 use crate::model::stall::KernelStalls;
 use crate::model::units::Nanos;
 
-/// Victim and aggressor.
 type Pair = (CgroupId, CgroupId);
 
-/// The pairs that gained time, longest first. A cgroup that waits for itself is one of them.
-/// A pair that is new began in this interval, since the matrix counts from the agent's start.
+/// Pairs whose time grew, longest first; a cgroup may wait for itself. A new pair's time is all
+/// from this interval, because the matrix counts from when the programs were attached.
 pub(super) fn aggressions(
     prev: (&Sample, &KernelStalls),
     next: (&Sample, &KernelStalls),
@@ -38,7 +37,7 @@ pub(super) fn aggressions(
             time,
         });
     }
-    // Stable, and the map was in order of the pairs: equal times keep that order.
+    // A stable sort of a sorted map: pairs of equal time stay in order.
     blames.sort_by_key(|blame| Reverse(blame.time.now));
     blames
 }

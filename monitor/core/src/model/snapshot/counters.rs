@@ -1,28 +1,27 @@
-//! The kernel side's counters of one scope in one sample: those that mean something.
+//! The eBPF counters of one scope in one sample, as far as they were measured.
 
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::stall::{CpuStall, GroupStall, KernelStalls, MemoryStall};
 
-/// One scope's counters; `None` for what was not measured, which is never the same as 0.
+/// One scope's counters; `None` if not measured, which is not 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counters<'a> {
-    /// Unions of contention, CPU by CPU.
+    /// Contention per CPU.
     pub(super) cpus: Option<&'a [CpuStall]>,
     /// Waits in task time.
     pub(super) waits: Option<&'a GroupStall>,
-    /// True if `waits` can be split into throttling and contention.
+    /// True if the programs tell throttling from contention.
     pub(super) split: bool,
-    /// Memory stalls.
     pub(super) memory: Option<&'a MemoryStall>,
 }
 
-/// One sample's tables, in which to find the counters of a scope.
+/// One sample's eBPF counters.
 #[derive(Debug)]
 pub(super) struct Tables<'a> {
     kernel: &'a KernelStalls,
-    /// The counters of a cgroup that never waited: it has no entry.
+    /// Zeros, for a cgroup that never waited and so has no entry.
     never: GroupStall,
-    /// Its queues, if it has any.
+    /// Zeros, for its CPUs.
     calm: Vec<CpuStall>,
 }
 
@@ -38,16 +37,15 @@ impl<'a> Tables<'a> {
         self.covered(Some(&self.kernel.cpus), waits, Some(&self.kernel.memory))
     }
 
-    /// One cgroup.
     pub(super) fn group(&self, id: CgroupId, cgroup: &Cgroup) -> Counters<'_> {
         let group = match self.kernel.groups.get(&id) {
             Some(group) => group,
             None if self.kernel.lost.cgroups == 0 => &self.never,
-            // The map was full: it may have waited without an entry.
+            // The map was full, so a cgroup without an entry may have waited.
             None => return Counters::default(),
         };
-        // Without a cpu controller of its own a cgroup has no queue to look at; its tasks wait in
-        // that of an ancestor. If it never waited at all, that says as much as a queue.
+        // Without the cpu controller a cgroup has no run queue: its tasks wait in an ancestor's. A
+        // cgroup that never waited has no contention either.
         let cpus = match group.cpus.as_slice() {
             _ if !has_cpu_controller(cgroup) => None,
             [] if group.n_waits == 0 => Some(&*self.calm),
@@ -57,7 +55,7 @@ impl<'a> Tables<'a> {
         self.covered(cpus, Some(group), Some(&group.memory))
     }
 
-    /// Leaves out what no attached program can tell.
+    /// Drops what no attached program measures.
     fn covered<'c>(
         &self,
         cpus: Option<&'c [CpuStall]>,
@@ -75,7 +73,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// `cpu.weight` exists wherever the controller is on.
+/// `cpu.weight` exists only where the controller is on.
 fn has_cpu_controller(cgroup: &Cgroup) -> bool {
     cgroup.cpu.weight.is_some()
 }

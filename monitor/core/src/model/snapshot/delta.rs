@@ -1,30 +1,28 @@
-//! What two readings of one counter say; readings that cannot be true are clamped and counted.
+//! Differences of counters. Impossible ones are clamped and counted as doubts.
 
 use super::averages::Stretch;
 use super::{Doubts, Waited};
 use crate::model::psi::{Pressure, Pressures};
 use crate::model::units::{MilliCpu, Nanos, Percent};
 
-/// A sample is not taken in an instant: a counter read late in one sample and early in the next
-/// covers less than lies between their beginnings, and the other way round more. A tenth of a
-/// second is what an agent short of CPU itself was given to read one; only beyond it is a counter
-/// too fast to be believed.
+/// Reading a sample takes time, so a counter's interval may differ from the sample's. An agent
+/// short of CPU was seen to need a tenth of a second for one counter; only a counter that is ahead
+/// by more is impossible.
 const READ_WITHIN: Nanos = Nanos(100_000_000);
 
-/// Takes the differences of one interval.
+/// Differences of counters over one interval.
 pub(super) struct Deltas<'a> {
     /// Boot clock at its end.
     pub(super) until: Nanos,
     /// From sample to sample, by the boot clock.
     pub(super) interval: Nanos,
-    /// From one reading of the kernel side's maps to the next.
+    /// From one reading of the eBPF maps to the next.
     pub(super) window: Nanos,
-    /// What could not be believed.
     pub(super) doubts: &'a mut Doubts,
 }
 
 impl Deltas<'_> {
-    /// Growth of a counter; 0 if it ran backwards.
+    /// 0 if the counter decreased.
     pub(super) fn count(&mut self, before: u64, after: u64) -> u64 {
         after.checked_sub(before).unwrap_or_else(|| {
             self.doubts.backwards += 1;
@@ -32,34 +30,34 @@ impl Deltas<'_> {
         })
     }
 
-    /// Growth of task time, which may outrun the clock.
+    /// Growth of task time, which may exceed wall time.
     pub(super) fn waited(&mut self, before: Nanos, after: Nanos) -> Waited {
         Waited { now: Nanos(self.count(before.0, after.0)), total: after }
     }
 
-    /// Growth of a union of the kernel side's, which may not.
+    /// Growth of a union, which may not exceed wall time.
     pub(super) fn union(&mut self, before: Nanos, after: Nanos) -> Nanos {
         let grown = Nanos(self.count(before.0, after.0));
         self.within(grown, self.window, 1)
     }
 
-    /// The same, with the counter beside it.
+    /// The same, with the counter itself.
     pub(super) fn union_waited(&mut self, before: Nanos, after: Nanos) -> Waited {
         Waited { now: self.union(before, after), total: after }
     }
 
-    /// Share of the kernel side's window.
+    /// Share of the window between the two readings of the maps.
     pub(super) fn share(&self, union: Nanos) -> Percent {
         Percent::share(union.0, self.window.0)
     }
 
-    /// A union's growth, for its averages.
+    /// A union's growth for its averages.
     pub(super) fn stretch(&self, grown: Nanos) -> Stretch {
         let (until, interval, share) = (self.until, self.interval, self.share(grown));
         Stretch { until, interval, grown, share }
     }
 
-    /// CPU use from CPU time; more than `n_cpus` can give is not believed. 0 CPUs: not known.
+    /// CPU use, at most `n_cpus`; 0 CPUs sets no bound.
     pub(super) fn cpu_usage(&mut self, before: Nanos, after: Nanos, n_cpus: u64) -> MilliCpu {
         let used = Nanos(self.count(before.0, after.0));
         if n_cpus == 0 {
@@ -69,7 +67,7 @@ impl Deltas<'_> {
         MilliCpu(MilliCpu::rate(believed, self.interval).0.min(n_cpus.saturating_mul(1_000)))
     }
 
-    /// Counts what is wrong with the totals of pressure files; the files are passed on as read.
+    /// Counts impossible totals of pressure files. The files are passed on as read.
     pub(super) fn check_pressures(&mut self, before: &Pressures, after: &Pressures) {
         let files = |p: &Pressures| [p.cpu, p.memory, p.io, p.irq];
         let totals = |p: &Option<Pressure>| {
@@ -85,7 +83,7 @@ impl Deltas<'_> {
         }
     }
 
-    /// `time` if `n` clocks can have run that long within `length`, else what they can.
+    /// `time`, or the most that `n` clocks can run within `length`.
     fn within(&mut self, time: Nanos, length: Nanos, n: u64) -> Nanos {
         if time.0 <= length.plus(READ_WITHIN).0.saturating_mul(n) {
             return time;

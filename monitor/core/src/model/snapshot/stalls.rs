@@ -1,4 +1,4 @@
-//! The kernel side's counters of one scope, made into what happened in one interval.
+//! Waits and stalls of one scope in one interval, from its eBPF counters.
 
 use std::iter::repeat;
 
@@ -9,7 +9,7 @@ use super::{CpuWait, MemoryCauseWait, MemoryWait, Scope, Waited};
 use crate::model::stall::{CpuStall, GroupStall, MemoryStall};
 use crate::model::units::{Nanos, Percent};
 
-/// Fills in whatever was measured in both samples.
+/// Fills in what was measured in both samples.
 pub(super) fn fill(
     scope: &mut Scope,
     before: Counters<'_>,
@@ -22,10 +22,15 @@ pub(super) fn fill(
         scope.contention = Some(Meter::add(&mut meters.contention, deltas.stretch(mean)));
         scope.contention_per_cpu = per_cpu;
     }
-    let split = before.split && after.split;
+    let tells_causes = before.split && after.split;
     if let Some((before, after)) = before.waits.zip(after.waits) {
-        let wait = run_queue_wait(before, after, deltas);
-        scope.cpu = Some(if split { split_by_cause(wait, before, after, deltas) } else { wait });
+        let cpu = CpuWait {
+            wait: deltas.waited(before.wait, after.wait),
+            n_waits: deltas.count(before.n_waits, after.n_waits),
+            ..CpuWait::default()
+        };
+        let cpu = if tells_causes { split_by_cause(cpu, before, after, deltas) } else { cpu };
+        scope.cpu = Some(cpu);
         scope.io_wait = Some(deltas.waited(before.io_wait, after.io_wait));
     }
     if let Some((before, after)) = before.memory.zip(after.memory) {
@@ -35,13 +40,11 @@ pub(super) fn fill(
     }
 }
 
-/// Union of contention over all CPUs, and each CPU's own share:
-/// `sum(union * nonidle) / sum(nonidle)`, `collect_percpu_times` in kernel/sched/psi.c, over the
-/// interval from sample to sample.
+/// The mean of all CPUs' contention, weighted by non-idle time, and each CPU's own share:
+/// `sum(union * nonidle) / sum(nonidle)`, `collect_percpu_times` in kernel/sched/psi.c.
 ///
-/// PSI weighs from one reading or two-second update to the next, in jiffies. A second is near
-/// that, since we read PSI once a second too; and the shorter the window, the less is lost of a
-/// cgroup whose tasks change CPUs.
+/// PSI weights intervals of at most two seconds; the agent's are of one. Shorter intervals lose
+/// less of a cgroup whose tasks change CPUs.
 fn contention(
     before: &[CpuStall],
     after: &[CpuStall],
@@ -53,7 +56,7 @@ fn contention(
     for (before, after) in before.zip(after) {
         let union = deltas.union(before.contention, after.contention);
         let nonidle = deltas.union(before.nonidle, after.nonidle);
-        // Where somebody waits nobody idles, whatever two counters read one after the other say.
+        // A CPU with a waiting task is not idle, even if the two counters were read apart.
         let nonidle = nonidle.max(union);
         weighted = weighted.saturating_add(u128::from(union.0) * u128::from(nonidle.0));
         weight += u128::from(nonidle.0);
@@ -63,16 +66,7 @@ fn contention(
     (Nanos(mean), per_cpu)
 }
 
-/// Run-queue wait in task time, whatever kept the tasks waiting.
-fn run_queue_wait(before: &GroupStall, after: &GroupStall, deltas: &mut Deltas<'_>) -> CpuWait {
-    CpuWait {
-        wait: deltas.waited(before.wait, after.wait),
-        n_waits: deltas.count(before.n_waits, after.n_waits),
-        ..CpuWait::default()
-    }
-}
-
-/// Adds the causes, and the histogram: without them it would show quotas as contention.
+/// Adds causes and histogram. Without causes the histogram would show throttling as contention.
 fn split_by_cause(
     all: CpuWait,
     before: &GroupStall,
@@ -93,7 +87,6 @@ fn split_by_cause(
     }
 }
 
-/// Memory stall by cause.
 fn memory_wait(before: &MemoryStall, after: &MemoryStall, deltas: &mut Deltas<'_>) -> MemoryWait {
     let any = deltas.union_waited(before.any, after.any);
     let causes = after.causes.iter().map(|(&cause, after)| {

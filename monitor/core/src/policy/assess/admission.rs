@@ -1,28 +1,26 @@
-//! Which new pods the kubelet refuses while the node is under pressure.
-//! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`, `Admit`; tolerations as
-//! `Toleration.ToleratesTaint` of `k8s.io/api/core/v1` has them.
+//! Which new pods the kubelet refuses under node pressure.
+//! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`, `Admit`; tolerations as in
+//! `Toleration.ToleratesTaint` of `k8s.io/api/core/v1`.
 
 use crate::model::decision::NodePressure;
 use crate::model::pod::QosClass;
 use crate::model::workload::{Pod, Toleration};
 use crate::policy::assess::critical::is_critical;
 
-/// The taint that the control plane sets for `MemoryPressure`, which has no value.
+/// The taint of `MemoryPressure`. It has no value.
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 
-/// Why a pod is refused: the status that the kubelet gives it.
+/// The status that the kubelet gives to a refused pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// `status.reason`.
     pub reason: &'static str,
-    /// `status.message`.
     pub message: String,
 }
 
-/// Whether a pod of this class is let in under these conditions, which are in fixed order.
+/// Whether the kubelet admits `pod`. `pressure` is in fixed order.
 ///
 /// # Errors
-/// What the kubelet says of a pod that it refuses.
+/// The kubelet's refusal.
 pub fn admits(pod: &Pod, class: QosClass, pressure: &[NodePressure]) -> Result<(), Refusal> {
     let is_let_in = match pressure {
         [] => true,
@@ -40,7 +38,7 @@ pub fn admits(pod: &Pod, class: QosClass, pressure: &[NodePressure]) -> Result<(
     Err(Refusal { reason: "Evicted", message })
 }
 
-/// Classes of which an ordinary pod, one that is not critical and tolerates nothing, is refused.
+/// QoS classes whose ordinary pods (not critical, no tolerations) are refused.
 #[must_use]
 pub fn refused(pressure: &[NodePressure]) -> Vec<QosClass> {
     let classes = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
@@ -67,7 +65,7 @@ mod tests {
     use QosClass::{BestEffort, Burstable, Guaranteed};
 
     #[test]
-    fn memory_pressure_keeps_best_effort_pods_out_and_any_other_keeps_out_all() {
+    fn admit_under_pressure() {
         #[rustfmt::skip]
         let table: &[(&[NodePressure], &[QosClass])] = &[
             // conditions, classes refused
@@ -83,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn critical_pods_are_let_in_whatever_is_short() {
+    fn admit_critical_pods() {
         let annotated = |key: &str, value: &str| {
             let annotations = [(key.to_owned(), value.to_owned())].into();
             Pod { annotations, ..Pod::default() }
@@ -104,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_best_effort_pod_that_tolerates_the_taint_is_let_in() {
+    fn admit_by_toleration() {
         #[rustfmt::skip]
         let table = [
             // key, operator, value, effect, is let in
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_conditions_as_go_prints_them() {
+    fn admit_refusal_message() {
         let got = admits(&Pod::default(), Burstable, &[MemoryPressure, DiskPressure]).unwrap_err();
         let message = "The node had condition: [MemoryPressure DiskPressure]. ";
         assert_eq!(got, Refusal { reason: "Evicted", message: message.into() });

@@ -1,5 +1,5 @@
-//! Whether the node, or its pods, are contended: KEP-4205's conditions, resource by resource.
-//! In: one `Snapshot` and what was remembered. Out: each condition, and what changed.
+//! KEP-4205's contention conditions of the node and its pods, one per scope and resource.
+//! In: a `Snapshot` and the state of the last tick. Out: conditions, and events for changes.
 //! Rules: KEP-4205, phase 2 (now KEP-5394): docs/policy.md, "Conditions".
 
 mod events;
@@ -17,22 +17,22 @@ use crate::model::settings::{ConditionRule, Conditions};
 use crate::model::snapshot::Snapshot;
 use crate::model::units::{Nanos, Percent};
 
-/// What is remembered of the conditions, by their names without prefix.
+/// The state of all conditions from tick to tick, by name without prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ConditionStanding(BTreeMap<String, Held>);
 
-/// What is remembered of one condition.
+/// The state of one condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Held {
     status: Status,
     since: Moment,
-    /// When it was last measured.
+    /// When the condition was last measured.
     judged: Option<Moment>,
-    /// What the last measurement made of it.
+    /// The result of the last measurement.
     phase: Phase,
-    /// Since when, without a break, there is reason to set it, or to clear it.
+    /// Since when there has been a reason to change the status.
     turning: Option<Nanos>,
 }
 
@@ -42,7 +42,7 @@ impl Held {
         Self { status, since: at, judged: None, phase, turning: None }
     }
 
-    /// How long there has been reason to turn; a clock that ran backwards begins anew.
+    /// How long there has been a reason to change; starts again if the clock ran backwards.
     fn turning_for(&mut self, now: Nanos) -> Nanos {
         let from = self.turning.filter(|from| *from <= now).unwrap_or(now);
         self.turning = Some(from);
@@ -60,7 +60,7 @@ pub fn judge(
     let (mut conditions, mut all_events) = (Vec::new(), Vec::new());
     for name in ConditionName::ALL {
         let kind = format!("{}{name}", settings.prefix);
-        // At 0 everything would be high: KEP-5394 has it that such a condition is switched off.
+        // KEP-5394: a threshold of 0 switches the condition off, since any value would be high.
         let rule = settings.rules.get(name.name()).filter(|rule| rule.threshold > Percent(0));
         let Some(rule) = rule.copied() else {
             let dropped = standing.0.remove(name.name());
@@ -94,8 +94,8 @@ pub fn judge(
     (conditions, all_events)
 }
 
-/// KEP-4205's rules, where `holds` says whether the condition held before. Equality counts as
-/// high, and where both "contended" and "trending lower" fit, it is contended.
+/// KEP-4205's rules; `holds` is the last status. Equality counts as high. Where both contended and
+/// trending lower match, it is contended.
 fn phase(threshold: Percent, figures: Figures, holds: bool) -> Phase {
     let (high10, high60) = (figures.avg10 >= threshold, figures.avg60 >= threshold);
     match (high60, high10, holds) {
@@ -107,7 +107,7 @@ fn phase(threshold: Percent, figures: Figures, holds: bool) -> Phase {
     }
 }
 
-/// Takes a measurement in.
+/// Applies a measurement.
 fn measured(
     held: &mut Held,
     figures: Figures,
@@ -140,7 +140,7 @@ fn measured(
     phase
 }
 
-/// Keeps what was last known until it is stale. Never makes a condition hold.
+/// Keeps the last status until it is stale. Never sets a condition to True.
 fn unmeasured(held: &mut Held, settings: &Conditions, at: Moment) -> Phase {
     held.turning = None;
     let is_fresh = held.judged.is_some_and(|judged| {

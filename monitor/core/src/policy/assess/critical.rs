@@ -1,23 +1,22 @@
-//! Which pods are the node's own business: never evicted, always admitted.
-//! Source: kubelet `pkg/kubelet/types/pod_update.go`, `IsCriticalPod`, `IsStaticPod`, `IsMirrorPod`,
-//! `IsNodeCriticalPod`; `SystemCriticalPriority` of `pkg/apis/scheduling`.
+//! Pods that are never evicted and always admitted.
+//! Source: kubelet `pkg/kubelet/types/pod_update.go`, `IsCriticalPod`, `IsStaticPod`,
+//! `IsMirrorPod`, `IsNodeCriticalPod`; `SystemCriticalPriority` of `pkg/apis/scheduling`.
 
 use crate::model::decision::SparedReason;
 use crate::model::workload::Pod;
 
-/// Where the kubelet has a pod from: `file`, `http` or `api`.
+/// The source of a pod in the kubelet: `file`, `http` or `api`.
 pub const SOURCE: &str = "kubernetes.io/config.source";
-/// Set on the API's picture of a static pod.
+/// Set on the mirror pod, the API's copy of a static pod.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
-/// From this priority on a pod is critical: `SystemCriticalPriority`.
+/// Pods of this priority or higher are critical: `SystemCriticalPriority`.
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
-/// The class of pods that the node cannot do without.
+/// The priority class of pods that the node needs to work.
 const NODE_CRITICAL: &str = "system-node-critical";
 
-/// Why `pod` may never be evicted; `None` if it may.
+/// Why `pod` is never evicted; `None` if it may be.
 ///
-/// A mirror pod, as the API shows it, carries the annotations of its static pod as well, and is
-/// called a mirror.
+/// A mirror pod also has the annotations of its static pod; it counts as a mirror pod.
 #[must_use]
 pub fn spared_as(pod: &Pod) -> Option<SparedReason> {
     if pod.annotations.contains_key(MIRROR) {
@@ -35,7 +34,7 @@ pub fn is_critical(pod: &Pod) -> bool {
     spared_as(pod).is_some()
 }
 
-/// True for critical pods of the class `system-node-critical`, whose `oom_score_adj` is that of a
+/// True for critical pods of the class `system-node-critical`: they get the `oom_score_adj` of a
 /// Guaranteed pod.
 #[must_use]
 pub fn is_node_critical(pod: &Pod) -> bool {
@@ -52,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn static_mirror_and_critical_pods_are_never_evicted() {
+    fn critical_never_evicted() {
         use SparedReason::{Critical, Mirror, Static};
         type Row<'a> = (&'a [(&'a str, &'a str)], Option<i32>, Option<SparedReason>);
         #[rustfmt::skip]
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn node_critical_is_a_critical_pod_of_that_class() {
+    fn critical_node_critical() {
         #[rustfmt::skip]
         let table = [
             // priority, class, node-critical

@@ -1,7 +1,7 @@
-//! How long memory lasts: what is left, how fast it is taken, and whether reclaim still helps.
-//! Needs no pressure file, so that a node that freezes at low pressure is seen coming.
-//! In: the sample, the cgroup of all pods, and readings of the last ten seconds. Out: an `Outlook`
-//! per scope. Rules: docs/policy.md, "Pressure signals and growth".
+//! How long memory lasts: what is left, how fast usage grows, and whether reclaim still helps.
+//! Works without pressure files, so it warns of a node that freezes at low pressure.
+//! In: the sample, kubepods, and readings of the last ten seconds. Out: an `Outlook` per scope.
+//! Rules: docs/policy.md, "Pressure signals and growth".
 
 use std::collections::VecDeque;
 
@@ -13,32 +13,33 @@ use crate::model::decision::Outlook;
 use crate::model::node::Reclaim;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, working_set};
-use crate::model::units::{Bytes, Nanos, Percent};
+use crate::model::units::{Bytes, Nanos, Percent, scale};
 
-/// Rates are taken over so long.
+/// Growth is averaged over this window.
 const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// Over less than this, one allocation would look like a trend.
+/// Over less time, a single allocation would look like growth.
 const SHORTEST: Nanos = Nanos(2 * Nanos::SECOND.0);
-/// Readings kept are at least so far apart, so that they are few however often a tick comes.
+/// Minimum distance of stored readings, however fast the ticks come.
 const APART: Nanos = Nanos(Nanos::SECOND.0 / 2);
 
-/// Fewer scanned pages say nothing: `vmpressure_win`, mm/vmpressure.c.
+/// With fewer scanned pages efficiency is unknown: `vmpressure_win`, mm/vmpressure.c.
 const FEWEST_SCANNED: u64 = 512;
-/// From here on reclaim is at no loss: the kernel's `medium` (60 of 100 in vain).
+/// Reclaim efficiency above which all cache counts as available: `vmpressure_level_med` (60 of 100
+/// pages in vain).
 const GOOD: u64 = 40_00;
-/// Up to here it is in vain: the kernel's `critical` (95 of 100).
+/// Reclaim efficiency below which no cache counts: `vmpressure_level_critical` (95 of 100 in vain).
 const VAIN: u64 = 5_00;
 
-/// Memory is low when no more than this part of it is left.
+/// Memory is low if a tenth or less of it is left.
 const LOW: u64 = 10;
 
-/// Readings of both scopes.
+/// The readings of both scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GrowthStanding {
     system: VecDeque<Reading>,
     kubepods: VecDeque<Reading>,
-    /// Whose readings the pods' are: a cgroup made again begins anew.
+    /// The cgroup that the readings are of: a new kubepods starts again.
     kubepods_id: CgroupId,
 }
 
@@ -47,21 +48,21 @@ pub struct GrowthStanding {
 #[serde(rename_all = "camelCase")]
 struct Reading {
     at: Nanos,
-    /// What is in use and could not be had at once, and what was swapped out: it was asked for.
+    /// Memory in use and not reclaimable, plus swap.
     demand: Bytes,
     reclaim: Option<Reclaim>,
 }
 
-/// What could be had: at once, and by reclaim.
+/// Memory that is free, and memory that reclaim could free.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     free: Bytes,
     cache: Bytes,
-    /// Reclaim in vain means that the cache cannot be had.
+    /// Whether poor reclaim efficiency reduces the cache that counts.
     in_vain_counts: bool,
 }
 
-/// Both scopes; one whose memory was not read is left out.
+/// One outlook per scope; a scope whose memory was not read is left out.
 pub fn outlooks(
     sample: &Sample,
     kubepods: Option<(CgroupId, &Scope)>,
@@ -85,9 +86,8 @@ pub fn outlooks(
     node.into_iter().chain(pods).collect()
 }
 
-/// The scopes of whose memory no more than a tenth is left. What is foretold of more is foretold
-/// too early to act on: of 64 GiB of which 50 are free, a second's growth of ten says that five
-/// seconds are left, and is most likely a program that starts.
+/// Scopes with a tenth of their memory or less left. With more left a forecast is too early: of 64
+/// GiB with 50 free, ten growing in a second is most likely a program that starts.
 #[must_use]
 pub fn low(
     outlooks: &[Outlook],
@@ -107,7 +107,7 @@ pub fn low(
     outlooks.iter().filter(is_low).map(|outlook| outlook.scope).collect()
 }
 
-/// The node: what the kernel calls available, of which `MemFree` is there at once.
+/// The node: `MemAvailable`, of which `MemFree` is free at once.
 fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let memory = sample.node.memory?;
     let used = memory.total.0.saturating_sub(memory.available.0);
@@ -119,11 +119,10 @@ fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     Some((reading, Some(Room { free, cache, in_vain_counts: true })))
 }
 
-/// The pods: what their limit leaves, and the cache that could go.
+/// kubepods: the limit less its usage, and its reclaimable cache.
 ///
-/// Reclaim at a pod's own limit is in their counters as well, mostly in vain, and says nothing
-/// about what all of them could still have. So it counts only while the kernel side sees somebody
-/// stall for the limit of all.
+/// Its reclaim counters include reclaim at each pod's own limit, which is mostly in vain and tells
+/// nothing about kubepods. So efficiency only counts while tasks stall at the allocatable limit.
 fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let files = kubepods.files.as_ref()?;
     let memory = files.memory;
@@ -146,7 +145,7 @@ fn read_pods(kubepods: &Scope, at: Nanos) -> Option<(Reading, Option<Room>)> {
     Some((Reading { at, demand, reclaim }, room))
 }
 
-/// Takes a reading in; the newest is always the last, the oldest of the window the first.
+/// Adds a reading. The last is the newest, the first the oldest of the window.
 fn push(ring: &mut VecDeque<Reading>, reading: Reading) {
     if ring.back().is_some_and(|last| last.at >= reading.at) {
         ring.clear();
@@ -159,7 +158,7 @@ fn push(ring: &mut VecDeque<Reading>, reading: Reading) {
     while ring.len() > 2 && reading.at.since(ring[1].at) >= WINDOW {
         ring.pop_front();
     }
-    // After a pause the time without readings says nothing about now.
+    // After a pause the old reading says nothing about the present growth.
     if ring.len() == 2 && reading.at.since(ring[0].at).0 > 2 * WINDOW.0 {
         ring.pop_front();
     }
@@ -177,43 +176,32 @@ fn outlook(
     let reclaim = then.reclaim.zip(now.reclaim).filter(|_| is_long);
     let efficiency = reclaim.and_then(|(then, now)| efficiency(then, now));
     let refaults =
-        reclaim.map(|(then, now)| rate(now.refaults.saturating_sub(then.refaults), over));
-    let growth = is_long.then(|| rate(now.demand.0.saturating_sub(then.demand.0), over));
+        reclaim.map(|(then, now)| per_second(now.refaults.saturating_sub(then.refaults), over));
+    let growth = is_long.then(|| per_second(now.demand.0.saturating_sub(then.demand.0), over));
     let left = room.map(|room| left(room, efficiency));
-    let lasts = left.zip(growth).and_then(|(left, growth)| lasts(left, growth));
+    let grows = left.zip(growth).filter(|(_, growth)| *growth > 0);
+    let lasts = grows.map(|(left, growth)| Nanos(scale(left.0, Nanos::SECOND.0, growth)));
     Outlook { scope, left, growth: growth.map(Bytes), lasts, efficiency, refaults }
 }
 
-/// Cache counts in full while reclaim is good, not at all where it is in vain, and by a straight
-/// line in between.
+/// Cache counts fully at good efficiency, not at all at critical efficiency, linearly in between.
 fn left(room: Room, efficiency: Option<Percent>) -> Bytes {
     let efficiency = efficiency.filter(|_| room.in_vain_counts);
     let efficiency = efficiency.map_or(GOOD, |efficiency| u64::from(efficiency.0));
     let counts = efficiency.clamp(VAIN, GOOD) - VAIN;
-    let cache = u128::from(room.cache.0) * u128::from(counts) / u128::from(GOOD - VAIN);
-    Bytes(room.free.0.saturating_add(u64::try_from(cache).unwrap_or(u64::MAX)))
+    Bytes(room.free.0.saturating_add(scale(room.cache.0, counts, GOOD - VAIN)))
 }
 
-/// Pages reclaimed of those scanned; `None` if too few were scanned, or a counter ran backwards.
+/// Share of scanned pages that were reclaimed; `None` if too few were scanned or a counter
+/// decreased.
 fn efficiency(then: Reclaim, now: Reclaim) -> Option<Percent> {
     let scanned = now.scanned.checked_sub(then.scanned)?;
     let reclaimed = now.reclaimed.checked_sub(then.reclaimed)?;
     (scanned >= FEWEST_SCANNED).then(|| Percent::share(reclaimed, scanned))
 }
 
-/// So much a second.
-fn rate(amount: u64, over: Nanos) -> u64 {
-    if over.0 == 0 {
-        return 0;
-    }
-    let rate = u128::from(amount) * u128::from(Nanos::SECOND.0) / u128::from(over.0);
-    u64::try_from(rate).unwrap_or(u64::MAX)
-}
-
-/// Until nothing is left; `None` if it does not grow.
-fn lasts(Bytes(left): Bytes, growth: u64) -> Option<Nanos> {
-    let nanos = (u128::from(left) * u128::from(Nanos::SECOND.0)).checked_div(u128::from(growth))?;
-    Some(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+fn per_second(amount: u64, over: Nanos) -> u64 {
+    scale(amount, Nanos::SECOND.0, over.0)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{PressureSignal, PressureThreshold, Resource, Signal};
 use crate::model::units::{Nanos, Percent};
-use crate::model::unseen::unseen;
+use crate::model::unsampled::unsampled;
 
 /// What is remembered from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,9 +67,9 @@ pub fn assess(
         }
     }
     let now = sample.at.boot;
-    let unseen = unseen(snapshot.interval);
-    standing.thresholds.pass_over(unseen);
-    standing.pressure.pass_over(unseen);
+    let unsampled = unsampled(snapshot.interval);
+    standing.thresholds.pass_over(unsampled);
+    standing.pressure.pass_over(unsampled);
     let verdict = thresholds::judge(eviction, &all, &observations, now, &mut standing.thresholds);
     events.extend(verdict.events);
 

@@ -1,6 +1,7 @@
-//! Which pressure thresholds are met: ours, where the kubelet has none.
-//! In: thresholds, a snapshot, outlooks and what was remembered. Out: what is met, since when.
-//! What is not measured is not met, and its grace begins anew. Rules: docs/policy.md.
+//! Which of isobar's own pressure thresholds are met.
+//! In: thresholds, a snapshot, outlooks and the state of the last tick. Out: met thresholds.
+//! A threshold without a measurement is not met, and its grace period starts again.
+//! Rules: docs/policy.md.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,26 +9,26 @@ use super::scope;
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Met, Outlook, Trigger};
 use crate::model::snapshot::Snapshot;
-use crate::model::threshold::{PressureSignal, PressureThreshold, Resource};
+use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Nanos, Percent};
 
-/// Since when each pressure threshold that is met has been met.
+/// Since when each met pressure threshold has been met.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PressureStanding(Vec<(PressureThreshold, Nanos)>);
 
 impl PressureStanding {
-    /// Time that nobody watched counts for no grace period.
-    pub(super) fn pass_over(&mut self, unseen: Nanos) {
+    /// Time without samples does not count towards a grace period.
+    pub(super) fn pass_over(&mut self, unsampled: Nanos) {
         for (_, since) in &mut self.0 {
-            *since = since.plus(unseen);
+            *since = since.plus(unsampled);
         }
     }
 }
 
-/// Judges all `thresholds`; what is met is in the order in which it is relieved: memory first, the
-/// rest as configured. Of exhaustion nothing is due but in the scopes that are `low`: whoever takes
-/// much memory at once, as a program that touches its heap when it starts, mostly stops in time.
+/// Judges `thresholds`; the result is in their order. Exhaustion is due only in scopes that are
+/// `low`: a program that touches its heap at start takes much memory at once and usually stops in
+/// time.
 #[must_use]
 pub fn judge(
     thresholds: &[PressureThreshold],
@@ -45,27 +46,19 @@ pub fn judge(
         let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
         let measured = measured(threshold, snapshot, outlook)?;
         let since = since(threshold);
-        is_met(threshold.on, measured).then(|| Met {
-            threshold: Trigger::Pressure(*threshold),
-            since,
-            is_due: now.since(since) >= threshold.grace
-                && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope)),
-            measured,
-            missing: None,
-        })
+        let is_due = now.since(since) >= threshold.grace
+            && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope));
+        let trigger = Trigger::Pressure(*threshold);
+        let met = Met { threshold: trigger, since, is_due, measured, missing: None };
+        is_met(threshold.on, measured).then_some((*threshold, met))
     };
-    let mut all: Vec<_> = thresholds.iter().filter_map(met).collect();
-    all.sort_by_key(|met| met.threshold.resource() != Resource::Memory);
-    let stands = |met: &Met| match met.threshold {
-        Trigger::Pressure(threshold) => Some((threshold, met.since)),
-        Trigger::Eviction(_) => None,
-    };
-    standing.0 = all.iter().filter_map(stands).collect();
-    all
+    let all: Vec<_> = thresholds.iter().filter_map(met).collect();
+    standing.0 = all.iter().map(|(threshold, met)| (*threshold, met.since)).collect();
+    all.into_iter().map(|(_, met)| met).collect()
 }
 
-/// Those of `thresholds` that nobody can judge at this tick. What does not grow is measured, and
-/// lasts for ever.
+/// Thresholds without a measurement in this tick. A scope that does not grow is measured: its
+/// memory lasts forever.
 pub(super) fn unmeasured(
     thresholds: &[PressureThreshold],
     snapshot: &Snapshot,
@@ -84,8 +77,8 @@ pub(super) fn unmeasured(
     all.map(|threshold| Trigger::Pressure(*threshold))
 }
 
-/// The figure that a threshold looks at, in its own unit: hundredths of a percent, nanoseconds, or
-/// pages a second.
+/// The measured value in the threshold's unit: hundredths of a percent, nanoseconds, or pages per
+/// second.
 fn measured(
     threshold: &PressureThreshold,
     snapshot: &Snapshot,
@@ -107,7 +100,7 @@ fn measured(
     }
 }
 
-/// At or above it; for exhaustion, at or below.
+/// At or above the threshold; exhaustion at or below.
 fn is_met(on: PressureSignal, measured: u64) -> bool {
     match on {
         PressureSignal::Cpu(at) | PressureSignal::Memory(at) | PressureSignal::Disk(at) => {
@@ -118,10 +111,10 @@ fn is_met(on: PressureSignal, measured: u64) -> bool {
     }
 }
 
-/// Memory that lasts no longer than this leaves no time to ask anybody.
+/// Memory that runs out this soon leaves no time for an eviction through the API.
 const EMERGENCY: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// True where memory is about to end.
+/// True if memory is about to run out.
 pub(crate) fn is_emergency(trigger: &Trigger, measured: u64) -> bool {
     let Trigger::Pressure(threshold) = trigger else { return false };
     is_exhaustion(threshold.on) && Nanos(measured) <= EMERGENCY

@@ -1,41 +1,40 @@
-//! The two scopes that are judged: the node, and the cgroup of all its pods.
+//! The two scopes of conditions and thresholds: the node, and the cgroup of all pods.
 
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
 
-/// Why nothing is known of the pods.
+/// Why nothing is known about the pods.
 pub const NO_KUBEPODS: &str = "there is no cgroup of all pods (kubepods) on this node";
 
-/// The top of the cgroup v2 tree.
+/// The root of the cgroup v2 tree.
 pub fn root(sample: &Sample) -> Option<&Cgroup> {
     sample.cgroups.values().find(|cgroup| cgroup.path.is_root())
 }
 
-/// The cgroup of all pods. Where there are several, as on a host of nodes in containers, the one
-/// nearest to the root, of these the first by name.
+/// The cgroup of all pods. Of several, as on a host of nodes in containers, the nearest to the
+/// root, then the first by name.
 pub fn kubepods(snapshot: &Snapshot) -> Option<(CgroupId, &Scope)> {
     let all = snapshot.scopes.iter().filter(|(_, scope)| scope.place == Place::Kubepods);
     let nearest = all.min_by_key(|(_, scope)| (scope.path.segments().count(), &scope.path));
     nearest.map(|(&id, scope)| (id, scope))
 }
 
-/// Where the node's own pods are. Whoever may make cgroups may name them like pods, but not in
-/// here.
+/// Where the node's own pods are. Elsewhere any user who may create cgroups can name them like a
+/// pod's.
 #[derive(Debug, Clone, Copy)]
-pub struct Home<'a>(Option<&'a CgroupPath>);
+pub struct PodsRoot<'a>(Option<&'a CgroupPath>);
 
-impl<'a> Home<'a> {
-    /// Below the cgroup of all pods; anywhere, where there is none.
+impl<'a> PodsRoot<'a> {
+    /// Without a cgroup of all pods, pods may be anywhere.
     pub fn of(paths: impl Iterator<Item = &'a CgroupPath>) -> Self {
         let all = paths.filter(|path| Place::of(path) == Place::Kubepods);
         Self(all.min_by_key(|path| (path.segments().count(), *path)))
     }
 
-    /// True of `path` if it lies in there.
-    pub fn holds(self, path: &CgroupPath) -> bool {
-        let mut above = path.segments();
-        self.0.is_none_or(|home| home.segments().all(|name| above.next() == Some(name)))
+    /// Whether `path` is the cgroup of all pods or below it.
+    pub fn contains(self, path: &CgroupPath) -> bool {
+        self.0.is_none_or(|root| path.is_within(root))
     }
 }

@@ -1,15 +1,14 @@
-//! The taints that keep pods away from a contended node.
-//! Source: KEP-4205 and KEP-5394: one key per resource, shared by both scopes.
+//! Taints of a contended node.
+//! Source: KEP-4205 and KEP-5394: one key per resource, for both scopes.
 
 use crate::model::condition::{Condition, Resource, Status};
 use crate::model::decision::Taint;
 use crate::model::settings::Conditions;
 
-/// The domain of the keys, unless the prefix brings its own.
+/// The domain of the taint keys, unless the prefix has one.
 const DOMAIN: &str = "node.kubernetes.io/";
 
-/// One taint for each resource of which a condition holds. A condition that is Unknown holds off
-/// nobody.
+/// One taint for each resource with a condition that is True. Unknown sets no taint.
 #[must_use]
 pub fn taints(settings: &Conditions, conditions: &[Condition]) -> Vec<Taint> {
     let of = |resource| {
@@ -21,8 +20,8 @@ pub fn taints(settings: &Conditions, conditions: &[Condition]) -> Vec<Taint> {
     [Resource::Cpu, Resource::Memory, Resource::Disk].into_iter().filter_map(of).collect()
 }
 
-/// A prefix with a domain (`isobar.example/`) takes the place of Kubernetes' own; one without is put
-/// before the name.
+/// A prefix with a domain (`isobar.example/`) replaces Kubernetes' domain; another is put before
+/// the name.
 fn key(prefix: &str, resource: Resource) -> String {
     let domain = if prefix.contains('/') { "" } else { DOMAIN };
     let name = match resource {
@@ -59,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn both_scopes_share_one_taint_per_resource() {
+    fn taint_shared_by_scopes() {
         use Resource::{Cpu, Disk, Memory};
         use ScopeName::{Kubepods, System};
         let settings = Conditions::default();
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_with_a_domain_replaces_that_of_kubernetes() {
+    fn taint_prefix() {
         let conditions = [condition(ScopeName::System, Resource::Cpu, Status::True)];
         #[rustfmt::skip]
         let table = [

@@ -109,7 +109,7 @@ fn reasons(assessment: &Assessment) -> Vec<&str> {
 }
 
 #[test]
-fn memory_comes_first_and_the_kubelets_before_ours() {
+fn due_memory_first() {
     let disk = threshold(Signal::NodefsAvailable, 10);
     let memory = threshold(Signal::MemoryAvailable, 100);
     let mut bench = Bench::new(settings(vec![disk, memory], usual_pressure_thresholds()));
@@ -132,7 +132,7 @@ fn memory_comes_first_and_the_kubelets_before_ours() {
 }
 
 #[test]
-fn memory_that_is_about_to_end_comes_before_all_else_that_is_due() {
+fn due_exhaustion_first() {
     let memory = threshold(Signal::MemoryAvailable, 100);
     let mut bench = Bench::new(settings(vec![memory], usual_pressure_thresholds()));
     let mut firsts = Vec::new();
@@ -151,7 +151,7 @@ fn memory_that_is_about_to_end_comes_before_all_else_that_is_due() {
 }
 
 #[test]
-fn memory_that_is_taken_fast_is_not_due_while_more_than_a_tenth_is_left() {
+fn due_exhaustion_needs_little_left() {
     let mut bench = Bench::new(settings(vec![], usual_pressure_thresholds()));
     let mut due = Vec::new();
     // A hundred MiB a second, of a thousand.
@@ -168,7 +168,7 @@ fn memory_that_is_taken_fast_is_not_due_while_more_than_a_tenth_is_left() {
 }
 
 #[test]
-fn a_reading_that_was_acted_on_before_is_stale_until_it_is_read_anew() {
+fn due_stale_reading() {
     let mut bench = Bench::new(settings(vec![threshold(Signal::NodefsAvailable, 10)], Vec::new()));
     let begins = &["NodeHasDiskPressure", "EvictionThresholdMet"][..];
     #[rustfmt::skip]
@@ -191,7 +191,7 @@ fn a_reading_that_was_acted_on_before_is_stale_until_it_is_read_anew() {
 }
 
 #[test]
-fn what_is_watched_and_says_nothing_is_named() {
+fn assess_names_silent_signals() {
     let thresholds = vec![
         threshold(Signal::ImagefsAvailable, 10),
         threshold(Signal::AllocatableMemoryAvailable, 10),
@@ -267,7 +267,7 @@ fn spike(second: u64) -> Course {
 }
 
 #[test]
-fn a_freeze_is_seen_coming_without_any_pressure() {
+fn assess_freeze_without_pressure() {
     let refaults = PressureThreshold {
         scope: crate::model::condition::ScopeName::System,
         on: PressureSignal::Refaults(2_000),
@@ -294,7 +294,7 @@ fn a_freeze_is_seen_coming_without_any_pressure() {
 }
 
 #[test]
-fn relief_by_pressure_is_told_with_its_numbers() {
+fn assess_events_of_pressure() {
     let mut bench = Bench::new(settings(Vec::new(), usual_pressure_thresholds()));
     let told: Vec<_> = (0..20)
         .flat_map(|second| bench.tick(second, into_swap(second)).events)
@@ -306,7 +306,7 @@ fn relief_by_pressure_is_told_with_its_numbers() {
 }
 
 #[test]
-fn file_systems_that_come_and_go_take_their_thresholds_along() {
+fn assess_filesystems_come_and_go() {
     let mut bench = Bench::new(settings(vec![threshold(Signal::NodefsAvailable, 10)], Vec::new()));
     let with = bench.tick(1, Course { disk_read_at: Some(1), ..Course::default() });
     assert_eq!(names(&with.met), ["nodefs.available"]);
@@ -317,7 +317,7 @@ fn file_systems_that_come_and_go_take_their_thresholds_along() {
 }
 
 #[test]
-fn a_node_that_was_suspended_was_not_short_all_the_while() {
+fn assess_after_suspend() {
     let grace = seconds(30);
     let soft = Threshold { grace, ..threshold(Signal::MemoryAvailable, 100) };
     let mut bench = Bench::new(settings(vec![soft], vec![]));
@@ -328,7 +328,7 @@ fn a_node_that_was_suspended_was_not_short_all_the_while() {
         (1,   1,  false),
         (2,   1,  false),
         (7,   1,  false), // five seconds are a late tick
-        (67,  60, false), // a minute is none: but for a usual second nobody saw it
+        (67,  60, false), // a minute without samples does not count, except for the normal second
         (89,  81, false), // nor this
         (90,  81, false),
         (95,  81, false),

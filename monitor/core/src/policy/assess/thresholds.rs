@@ -1,6 +1,6 @@
-//! Which eviction thresholds are met, since when, and which of them is to be relieved: the
-//! kubelet's `synchronize`, steps 5 to 11 and 13, as functions of what was observed.
-//! In: thresholds, observations, the moment and what was remembered. Out: a `Verdict`.
+//! Which eviction thresholds are met, and since when: the kubelet's `synchronize`, steps 5 to 11
+//! and 13.
+//! In: thresholds, observations, the time and the state of the last tick. Out: a `Verdict`.
 //! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go` and `helpers.go`.
 //! Deviations: docs/policy.md, "Eviction signals".
 
@@ -17,46 +17,46 @@ use crate::model::settings::Eviction;
 use crate::model::threshold::{Resource, Signal, Threshold};
 use crate::model::units::Nanos;
 
-/// What is remembered of thresholds from tick to tick.
+/// The state of all thresholds from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ThresholdStanding {
-    /// Since when each threshold that is met has been met.
+    /// Since when each met threshold has been met.
     first_observed: Vec<(Threshold, Nanos)>,
-    /// Those that were met for their grace period at the last tick: `thresholdsMet`. They stay met
-    /// until their minimum reclaim is there as well.
+    /// Thresholds that were met for their grace period at the last tick: `thresholdsMet`. They
+    /// stay met until their minimum reclaim is available too.
     met: Vec<Threshold>,
-    /// When each node condition was last seen.
+    /// When each node condition was last met.
     last_observed: BTreeMap<NodePressure, Nanos>,
-    /// The node conditions that held at the last tick.
+    /// Node conditions that held at the last tick.
     held: BTreeSet<NodePressure>,
-    /// When each signal was read that was judged at the last tick.
+    /// When each signal of the last tick was read.
     read: BTreeMap<Signal, Nanos>,
 }
 
-/// What one tick came to.
+/// The result of one tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Thresholds that are met, in the order in which they are relieved.
+    /// Met thresholds, in the order in which they are relieved.
     pub met: Vec<Met>,
     /// Node conditions that hold.
     pub pressure: Vec<NodePressure>,
-    /// Signals that were read anew since the last tick.
+    /// Signals with a new reading since the last tick.
     pub fresh: BTreeSet<Signal>,
-    /// Node conditions that changed.
+    /// Changes of node conditions.
     pub events: Vec<Event>,
 }
 
 impl ThresholdStanding {
-    /// Time that nobody watched counts for no grace period.
-    pub(super) fn pass_over(&mut self, unseen: Nanos) {
+    /// Time without samples does not count towards a grace period.
+    pub(super) fn pass_over(&mut self, unsampled: Nanos) {
         for (_, since) in &mut self.first_observed {
-            *since = since.plus(unseen);
+            *since = since.plus(unsampled);
         }
     }
 }
 
-/// Judges all `thresholds`, whose containerfs entries are [`rewritten`].
+/// Judges `thresholds`, whose containerfs entries were [`rewritten`].
 #[must_use]
 pub fn judge(
     settings: &Eviction,
@@ -70,10 +70,10 @@ pub fn judge(
         |threshold: &&Threshold| seen(threshold.signal).is_some_and(|s| below(threshold, s));
     let mut met: Vec<Threshold> = thresholds.iter().filter(is_met).copied().collect();
 
-    // A threshold that the configuration has dropped is not waited for.
+    // A threshold that was removed from the configuration is dropped.
     let still = |threshold: &&Threshold| thresholds.iter().any(|t| is_same(t, threshold));
     for threshold in standing.met.iter().filter(still) {
-        let unresolved = seen(threshold.signal).is_some_and(|s| unreclaimed(threshold, s));
+        let unresolved = seen(threshold.signal).is_some_and(|s| wanted(threshold, s) > s.available);
         if unresolved && !met.iter().any(|t| is_same(t, threshold)) {
             met.push(*threshold);
         }
@@ -87,22 +87,19 @@ pub fn judge(
     let pressure = pressure(&met, settings.transition_period, now, &mut standing.last_observed);
     let events = events::of(&standing.held, &pressure, &first_observed, observations);
 
-    let mut all: Vec<Met> = first_observed
-        .iter()
-        .filter_map(|&(threshold, since)| {
-            let seen = seen(threshold.signal)?;
-            let is_due = now.since(since) >= threshold.grace;
-            Some(Met {
-                threshold: Trigger::Eviction(threshold),
-                since,
-                is_due,
-                measured: seen.available,
-                missing: Some(wanted(&threshold, seen).saturating_sub(seen.available)),
-            })
+    let is_memory = |(t, _): &(Threshold, Nanos)| t.signal.resource() == Resource::Memory;
+    let (memory, rest): (Vec<_>, Vec<_>) = first_observed.iter().copied().partition(is_memory);
+    let relieved = memory.into_iter().chain(rest).filter_map(|(threshold, since)| {
+        let seen = seen(threshold.signal)?;
+        Some(Met {
+            threshold: Trigger::Eviction(threshold),
+            since,
+            is_due: now.since(since) >= threshold.grace,
+            measured: seen.available,
+            missing: Some(wanted(&threshold, seen).saturating_sub(seen.available)),
         })
-        .collect();
-    // Stable, so that of equals the one that was configured first comes first.
-    all.sort_by_key(|met| met.threshold.resource() != Resource::Memory);
+    });
+    let relieved = relieved.collect();
     let is_fresh =
         |seen: &&Observation| is_newer(seen.at, standing.read.get(&seen.signal).copied());
     let fresh = observations.iter().filter(is_fresh).map(|seen| seen.signal).collect();
@@ -112,21 +109,16 @@ pub fn judge(
     standing.first_observed = first_observed;
     standing.held.clone_from(&pressure);
     standing.read = observations.iter().map(|seen| (seen.signal, seen.at)).collect();
-    Verdict { met: all, pressure: pressure.into_iter().collect(), fresh, events }
+    Verdict { met: relieved, pressure: pressure.into_iter().collect(), fresh, events }
 }
 
-/// Strictly less is left than the threshold says: `thresholdsMet`.
+/// Strictly less than the threshold is available: `thresholdsMet`.
 fn below(threshold: &Threshold, seen: &Observation) -> bool {
     threshold.value.of(seen.capacity) > seen.available
 }
 
-/// The same with the minimum reclaim on top.
-fn unreclaimed(threshold: &Threshold, seen: &Observation) -> bool {
-    wanted(threshold, seen) > seen.available
-}
-
-/// What must be left before a threshold that was due counts as left; a minimum reclaim in percent
-/// is of the same capacity.
+/// The amount at which a threshold that was due is no longer met. A minimum reclaim in percent is
+/// a share of the same capacity.
 fn wanted(threshold: &Threshold, seen: &Observation) -> u64 {
     let min_reclaim = threshold.min_reclaim.map_or(0, |amount| amount.of(seen.capacity));
     threshold.value.of(seen.capacity).saturating_add(min_reclaim)
@@ -138,7 +130,7 @@ fn is_same(one: &Threshold, other: &Threshold) -> bool {
     key(one) == key(other)
 }
 
-/// The kubelet's condition for a signal.
+/// The node condition of a signal.
 #[must_use]
 pub fn condition(signal: Signal) -> NodePressure {
     match signal {
@@ -150,8 +142,8 @@ pub fn condition(signal: Signal) -> NodePressure {
     }
 }
 
-/// Conditions of thresholds that are met, in grace or not, and those that were within the
-/// transition period (strictly less).
+/// Conditions of met thresholds, in grace or not, and those last met within the transition period
+/// (strictly less).
 fn pressure(
     met: &[Threshold],
     transition: Nanos,
@@ -159,13 +151,13 @@ fn pressure(
     last_observed: &mut BTreeMap<NodePressure, Nanos>,
 ) -> BTreeSet<NodePressure> {
     last_observed.extend(met.iter().map(|threshold| (condition(threshold.signal), now)));
-    // A moment still to come was another clock's: it would hold the condition until then.
+    // A time in the future is from before a reboot: it would hold the condition until then.
     last_observed.retain(|_, last| *last <= now && now.since(*last) < transition);
     let met = met.iter().map(|threshold| condition(threshold.signal));
     last_observed.keys().copied().chain(met).collect()
 }
 
-/// The kubelet's `thresholdsUpdatedStats`: never seen before, undated, or strictly newer.
+/// First reading, undated, or strictly newer: `thresholdsUpdatedStats`.
 fn is_newer(read: Nanos, last: Option<Nanos>) -> bool {
     read == Nanos(0) || last.is_none_or(|last| read > last)
 }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_eviction_names_the_containers_above_their_requests_by_working_set() {
+    fn shortage_names_containers_above_their_requests() {
         let ids = ["a", "b", "c"].map(|digit| digit.repeat(64));
         let pod_path = "/kubepods/burstable/podu1";
         let paths = ids.iter().map(|id| format!("{pod_path}/{id}"));

@@ -9,7 +9,7 @@ use super::kernel_kills::KernelKills;
 use super::pending::{Pending, held, is_rest, is_unread_at};
 use super::steps::{Able, Kind};
 use super::target::present;
-use super::{Question, grace, shortage, squeeze, warning};
+use super::{Question, grace, shortage, warning};
 use crate::model::decision::{
     self, Action, Hold, InForce, Met, Phase, StepKind, StepReason, Target, Trigger,
 };
@@ -234,7 +234,7 @@ impl ReliefStanding {
     /// counts.
     pub(super) fn forget(&mut self, question: &Question<'_>) {
         let now = question.sample.at.boot;
-        let is_in_force = |id: &u64| squeeze::in_force(question.sample).any(|e| e.action.id == *id);
+        let is_in_force = |id: &u64| question.sample.squeezes().any(|e| e.action.id == *id);
         self.given_up.retain(|id, since| is_in_force(id) || now.since(*since) < LATE);
         let window = question.relief.budget_window;
         self.victims.retain(|(moment, _)| now.since(*moment) < window);
@@ -254,7 +254,7 @@ impl ReliefStanding {
         let met: BTreeSet<_> = met.chain(question.unmeasured.iter().map(Trigger::name)).collect();
         let pending = self.pending.as_ref().map(|pending| &pending.action);
         let pending = pending.map(|action| (action.reason.threshold.name(), &action.target.uid));
-        let squeezed = squeeze::in_force(question.sample);
+        let squeezed = question.sample.squeezes();
         let squeezed = squeezed.map(|entry| entry.action.reason.threshold.name());
         let tried = self.tried.iter().map(|(name, ..)| name.clone());
         let acted_upon: BTreeSet<_> = tried.chain(squeezed).collect();

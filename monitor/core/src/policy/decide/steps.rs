@@ -3,15 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use super::squeeze::is_squeezed;
 use crate::model::cgroup::Cgroup;
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers,
 };
-use crate::model::decision::{Met, StepReason, Target, Trigger};
+use crate::model::decision::{InForce, Met, StepReason, Target, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
-use crate::model::threshold::{PressureSignal, Signal};
+use crate::model::threshold::{PressureSignal, Resource, Signal};
 use crate::model::units::Bytes;
 use crate::policy::assess::pressure::is_emergency;
 
@@ -118,11 +117,18 @@ impl<'a> Able<'a> {
                     .is_some_and(|group| self.want.is_some_and(|want| reclaimable(group) >= want)),
                 // The API knows pods by name alone.
                 Evict => self.is_known_by_name(),
-                Squeeze => {
-                    self.has_cgroups(group) && !is_squeezed(self.sample, self.target, resource)
-                }
+                Squeeze => self.has_cgroups(group) && !self.is_squeezed(resource),
                 StopContainers | KillContainers | ReleaseMemory => self.has_cgroups(group),
             }
+    }
+
+    /// True if the target is squeezed already for want of `resource`.
+    fn is_squeezed(&self, resource: Resource) -> bool {
+        self.sample.squeezes().any(|InForce { action, .. }| {
+            let mut uids = action.target.uids();
+            action.reason.threshold.resource() == resource
+                && uids.any(|uid| self.target.uids().any(|other| other == uid))
+        })
     }
 
     fn has_cgroups(&self, own: Option<&Cgroup>) -> bool {

@@ -6,7 +6,7 @@ use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::{Candidate, Target, TargetGroup};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
-use crate::policy::assess::scope::Home;
+use crate::policy::assess::scope::PodsRoot;
 
 /// Where the candidate's work runs. Its cgroups are told by id as well: a path can be used again
 /// by somebody else until something is done.
@@ -19,11 +19,12 @@ pub fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
 pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Target> {
     let wanted: BTreeSet<&str> = candidates.iter().flat_map(|one| uids(one)).collect();
     let mut found: BTreeMap<String, Vec<TargetGroup>> = BTreeMap::new();
-    let home = Home::of(sample.cgroups.values().map(|group| &group.path));
+    let pods_root = PodsRoot::of(sample.cgroups.values().map(|group| &group.path));
     for (id, group) in &sample.cgroups {
         let is_wanted = |uid: &String| {
-            // What is called by its path is no pod, and has no home.
-            wanted.contains(uid.as_str()) && (uid.starts_with('/') || home.holds(&group.path))
+            // What is called by its path is no pod, so it may be anywhere.
+            wanted.contains(uid.as_str())
+                && (uid.starts_with('/') || pods_root.contains(&group.path))
         };
         if let Some(uid) = uid(group).filter(is_wanted) {
             found.entry(uid).or_default().push(TargetGroup { id: *id, path: group.path.clone() });

@@ -2,7 +2,7 @@ mod node;
 mod properties;
 mod reach;
 mod restart;
-mod undone;
+mod squeezes;
 mod unmeasured;
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ fn short(verdict: &Relief) -> Option<(&str, StepKind)> {
 }
 
 #[test]
-fn each_kind_of_shortage_begins_with_the_gentlest_step_that_can_suffice() {
+fn decide_begins_with_the_gentlest_step() {
     let hard = |signal| threshold(signal, Nanos(0));
     #[rustfmt::skip]
     let table = [
@@ -81,7 +81,7 @@ fn each_kind_of_shortage_begins_with_the_gentlest_step_that_can_suffice() {
 }
 
 #[test]
-fn one_victim_at_a_time_until_its_memory_is_back() {
+fn decide_takes_one_victim_at_a_time() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     assert_eq!(short(&node.at(1, &hard)), Some(("a", Evict)));
@@ -95,7 +95,7 @@ fn one_victim_at_a_time_until_its_memory_is_back() {
 }
 
 #[test]
-fn a_step_that_does_not_help_is_followed_by_the_next_and_never_by_itself() {
+fn decide_escalates_a_step_without_effect() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     let mut seen = Vec::new();
@@ -125,7 +125,7 @@ fn a_step_that_does_not_help_is_followed_by_the_next_and_never_by_itself() {
 }
 
 #[test]
-fn a_refused_step_escalates_at_once() {
+fn decide_escalates_a_refused_step_at_once() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     node.at(1, &hard);
@@ -136,7 +136,7 @@ fn a_refused_step_escalates_at_once() {
 }
 
 #[test]
-fn observing_decides_the_same_and_touches_no_second_victim() {
+fn decide_observed_takes_no_second_victim() {
     let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
     let mut node = Node::new();
     node.relief.enforce.clear();
@@ -157,7 +157,7 @@ fn observing_decides_the_same_and_touches_no_second_victim() {
 }
 
 #[test]
-fn the_budget_is_never_exceeded_and_has_room_again() {
+fn decide_keeps_the_eviction_budget() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     node.relief.budget = 2;
@@ -176,7 +176,7 @@ fn the_budget_is_never_exceeded_and_has_room_again() {
 }
 
 #[test]
-fn steps_of_one_eviction_count_as_one() {
+fn decide_counts_steps_of_one_eviction_once() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     node.relief.budget = 1;
@@ -186,7 +186,7 @@ fn steps_of_one_eviction_count_as_one() {
 }
 
 #[test]
-fn nobody_is_evicted_for_pressure_who_harms_hardly_anybody() {
+fn choose_spares_candidates_below_the_harm_budget() {
     let stalled = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
     let short_of = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
     let mut node = Node::new();
@@ -198,7 +198,7 @@ fn nobody_is_evicted_for_pressure_who_harms_hardly_anybody() {
 }
 
 #[test]
-fn memory_that_runs_out_is_relieved_although_nobody_waits_yet() {
+fn choose_ignores_harm_when_memory_runs_out() {
     let mut node = Node::new();
     for candidate in &mut node.ranking.candidates {
         candidate.keys[0].value = KeyValue::Number(0);
@@ -212,7 +212,7 @@ fn memory_that_runs_out_is_relieved_although_nobody_waits_yet() {
 }
 
 #[test]
-fn memory_that_is_thrashed_is_relieved_although_it_grows_in_nobodys_hands() {
+fn choose_ignores_harm_when_memory_is_thrashed() {
     let stalled = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
     let mut node = Node::new();
     for candidate in &mut node.ranking.candidates {
@@ -222,7 +222,7 @@ fn memory_that_is_thrashed_is_relieved_although_it_grows_in_nobodys_hands() {
 }
 
 #[test]
-fn an_emergency_hurries_the_victim_that_was_chosen_and_takes_no_second() {
+fn decide_emergency_hurries_the_chosen_victim() {
     let trigger = pressure(PressureSignal::Exhaustion(seconds(10)));
     let left = |n| [Met { measured: seconds(n).0, ..met(trigger) }];
     let mut node = Node::new();
@@ -236,7 +236,7 @@ fn an_emergency_hurries_the_victim_that_was_chosen_and_takes_no_second() {
 }
 
 #[test]
-fn an_emergency_does_not_wait_for_what_was_begun_for_another_reason() {
+fn decide_emergency_overtakes_a_gentler_step() {
     let mut node = Node::new();
     let cpu = [met(pressure(PressureSignal::Cpu(Percent(60_00))))];
     assert_eq!(short(&node.at(1, &cpu)), Some(("a", Squeeze)));
@@ -246,7 +246,7 @@ fn an_emergency_does_not_wait_for_what_was_begun_for_another_reason() {
 }
 
 #[test]
-fn a_disruption_budget_is_respected_while_there_is_time() {
+fn decide_respects_a_disruption_budget_while_there_is_time() {
     let soft = [met(threshold(Signal::PidAvailable, seconds(30)))];
     let mut node = Node::new();
     assert_eq!(short(&node.at(1, &soft)), Some(("a", Evict)));
@@ -255,7 +255,7 @@ fn a_disruption_budget_is_respected_while_there_is_time() {
 }
 
 #[test]
-fn a_victim_that_could_not_be_read_is_not_taken_for_dead() {
+fn is_back_ignores_a_victim_that_was_not_read() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     node.at(1, &hard);
@@ -269,7 +269,7 @@ fn a_victim_that_could_not_be_read_is_not_taken_for_dead() {
 }
 
 #[test]
-fn what_was_tried_against_one_shortage_is_new_against_another() {
+fn untried_is_kept_by_threshold() {
     let cpu = met(pressure(PressureSignal::Cpu(Percent(60_00))));
     let memory = met(pressure(PressureSignal::Memory(Percent(60_00))));
     let mut node = Node::new();
@@ -280,7 +280,7 @@ fn what_was_tried_against_one_shortage_is_new_against_another() {
 }
 
 #[test]
-fn whatever_is_not_done_has_a_reason() {
+fn decide_names_a_reason_for_no_action() {
     let soft = met(threshold(Signal::MemoryAvailable, seconds(30)));
     let mut node = Node::new();
     assert_eq!(node.at(1, &[]), Relief::default());
@@ -291,7 +291,7 @@ fn whatever_is_not_done_has_a_reason() {
 }
 
 #[test]
-fn a_group_is_back_when_all_of_it_is() {
+fn is_back_waits_for_the_whole_group() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     node.sample.pods = None;

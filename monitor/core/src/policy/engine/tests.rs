@@ -40,7 +40,7 @@ fn engine() -> Engine {
 }
 
 #[test]
-fn a_harmless_pod_is_no_victim_while_nobody_measures_harm() {
+fn step_spares_harmless_pods_while_harm_is_paused() {
     let mut engine = engine();
     #[rustfmt::skip]
     let table = [
@@ -63,7 +63,7 @@ fn a_harmless_pod_is_no_victim_while_nobody_measures_harm() {
 }
 
 #[test]
-fn a_pressure_file_that_was_not_read_is_no_effect() {
+fn step_takes_an_unread_file_for_no_effect() {
     let high = Some(Percent(90_00));
     #[rustfmt::skip]
     let table = [

@@ -1,43 +1,38 @@
-//! Which conditions hold, and what would end them.
+//! Sentences about conditions that hold, and about what ends them.
 
 use std::collections::BTreeMap;
 
 use super::time;
-use crate::model::condition::{Condition, Measure, Phase, Status};
+use crate::model::condition::{Condition, Phase, Status};
 use crate::model::decision::Decision;
 use crate::model::units::Percent;
 
-/// One sentence for each condition that is not calm, and one for all that are not measured for the
+/// One sentence for each condition that is not calm, and one for all that are unmeasured for the
 /// same reason.
 pub(super) fn sentences(decision: &Decision) -> Vec<String> {
     let mut unmeasured = BTreeMap::<&str, Vec<&str>>::new();
-    let mut told = Vec::new();
+    let mut all = Vec::new();
     for condition in &decision.assessment.conditions {
         match (condition.phase, &condition.why) {
             (Phase::Calm, _) => {}
             (Phase::Unknown, Some(why)) if condition.status == Status::Unknown => {
                 unmeasured.entry(why).or_default().push(&condition.kind);
             }
-            _ => told.push(sentence(condition, decision)),
+            _ => all.push(sentence(condition, decision)),
         }
     }
-    told.extend(unmeasured.into_iter().map(|(why, kinds)| {
+    all.extend(unmeasured.into_iter().map(|(why, kinds)| {
         let is = if kinds.len() == 1 { "is" } else { "are" };
         format!("{} {is} Unknown: {why}", kinds.join(", "))
     }));
-    told
+    all
 }
 
 fn sentence(condition: &Condition, decision: &Decision) -> String {
-    let Condition { kind, threshold, measure, .. } = condition;
-    let measure = words(*measure);
+    let Condition { kind, name, status, threshold, measure, .. } = condition;
+    let measure = measure.figure(name.resource);
     let avg = |avg: Option<Percent>| avg.map_or_else(|| "unknown".into(), |avg| format!("{avg} %"));
     let (ten, minute) = (avg(condition.avg10), avg(condition.avg60));
-    let status = match condition.status {
-        Status::True => "True",
-        Status::False => "False",
-        Status::Unknown => "Unknown",
-    };
     let since = time(decision.at.boot.since(condition.since.boot));
     let what = match condition.phase {
         Phase::Contended => format!(
@@ -58,25 +53,17 @@ fn sentence(condition: &Condition, decision: &Decision) -> String {
             None => format!("{measure} is not measured"),
         },
     };
-    format!("{kind} is {status} for {since}: {what}")
+    format!("{kind} is {status:?} for {since}: {what}")
 }
 
-/// What would end the conditions that hold.
+/// What ends each condition that holds.
 pub(super) fn ends(decision: &Decision) -> Vec<String> {
     let held =
         decision.assessment.conditions.iter().filter(|condition| condition.status == Status::True);
     held.map(|condition| {
-        let Condition { kind, threshold, measure, .. } = condition;
-        format!("{kind} ends when {} over a minute is below {threshold} %", words(*measure))
+        let Condition { kind, name, threshold, measure, .. } = condition;
+        let measure = measure.figure(name.resource);
+        format!("{kind} ends when {measure} over a minute is below {threshold} %")
     })
     .collect()
-}
-
-fn words(measure: Measure) -> &'static str {
-    match measure {
-        Measure::Contention => "contention",
-        Measure::Shortage => "shortage",
-        Measure::RawSome => "raw PSI some",
-        Measure::RawFull => "raw PSI full",
-    }
 }

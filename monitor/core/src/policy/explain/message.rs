@@ -1,59 +1,52 @@
-//! The message of an eviction, word for word as the kubelet writes it, and the annotations of its
-//! event. Source: kubelet `pkg/kubelet/eviction/helpers.go`, `evictionMessage`.
+//! The kubelet's eviction message, word for word, and the annotations of its event.
+//! Source: kubelet `pkg/kubelet/eviction/helpers.go`, `evictionMessage`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use crate::model::quantity::Quantity;
 
-/// Who used how much, of a resource of which it had asked for so much.
+/// Usage and request of a container or pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consumer {
-    /// The container's name, or the pod's.
     pub name: String,
-    /// What it used.
     pub usage: Quantity,
-    /// What it had asked for.
     pub request: Quantity,
 }
 
-/// What an eviction is about.
+/// What the message of an eviction reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shortage {
-    /// The kubelet's word for the resource: `memory`, `ephemeral-storage`, `inodes`, `pids`.
+    /// The kubelet's word: `memory`, `ephemeral-storage`, `inodes`, `pids`.
     pub resource: String,
-    /// The threshold, and what was available.
+    /// The threshold and the available amount.
     pub amounts: Option<(Quantity, Quantity)>,
-    /// The pod, if it asked for the resource as a whole (`spec.resources`).
+    /// The pod, if it has a pod-level request for the resource.
     pub pod: Option<Consumer>,
-    /// Its containers in the order of their statistics, ephemeral ones left out.
+    /// Its containers in the order of their statistics, without ephemeral ones.
     pub containers: Vec<Consumer>,
 }
 
-/// The message. Every piece ends with a full stop and a blank, as the kubelet's does.
+/// Every sentence ends with a full stop and a space, as the kubelet's does.
 #[must_use]
 pub fn message(shortage: &Shortage) -> String {
     let resource = &shortage.resource;
     let mut text = format!("The node was low on resource: {resource}. ");
     if let Some((threshold, available)) = &shortage.amounts {
-        write!(text, "Threshold quantity: {threshold}, available: {available}. ")
-            .expect("writing to memory cannot fail");
+        text += &format!("Threshold quantity: {threshold}, available: {available}. ");
     }
-    // The pod is named even where it used less than it asked for: so the kubelet has it.
+    // The kubelet names the pod even if its usage is below its request.
     let pod = shortage.pod.iter().map(|pod| ("Pod", pod));
     for (kind, who) in pod.chain(shortage.offending().map(|container| ("Container", container))) {
         let Consumer { name, usage, request } = who;
-        write!(
-            text,
+        text += &format!(
             "{kind} {name} was using {usage}, request is {request}, has larger consumption of \
              {resource}. "
-        )
-        .expect("writing to memory cannot fail");
+        );
     }
     text
 }
 
-/// The annotations of the event that carries the message.
+/// The annotations of the eviction's event.
 #[must_use]
 pub fn annotations(shortage: &Shortage) -> BTreeMap<String, String> {
     let list = |of: &dyn Fn(&Consumer) -> String| {
@@ -72,7 +65,7 @@ pub fn annotations(shortage: &Shortage) -> BTreeMap<String, String> {
 }
 
 impl Shortage {
-    /// The containers that are named: those that used more than they asked for.
+    /// Containers whose usage exceeds their request.
     fn offending(&self) -> impl Iterator<Item = &Consumer> {
         self.containers.iter().filter(|container| container.usage > container.request)
     }
@@ -94,7 +87,7 @@ mod tests {
         (&'static str, Option<(&'static str, &'static str)>, Consumers, Consumers, &'static str);
 
     #[test]
-    fn evictions_are_told_in_the_kubelets_words() {
+    fn message_of_evictions() {
         #[rustfmt::skip]
         let table: &[Row] = &[
             ("memory", None, &[], &[("init1", "150Mi", "100Mi")],
@@ -131,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_event_lists_who_used_too_much() {
+    fn message_lists_offenders() {
         let shortage = Shortage {
             resource: "memory".into(),
             pod: Some(consumer("pod", "600Mi", "250Mi")),

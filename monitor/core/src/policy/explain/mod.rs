@@ -1,5 +1,5 @@
-//! A decision in sentences, made of the numbers that it holds and of nothing else: so a recording
-//! explains itself, and an explanation cannot differ from what was decided.
+//! A decision as sentences, from its own numbers alone: a recording explains itself, and the
+//! explanation cannot differ from the decision.
 
 mod conditions;
 pub mod message;
@@ -12,33 +12,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Decision, Met, Trigger};
 use crate::model::duration::GoDuration;
-use crate::model::threshold::{Amount, PressureSignal, Threshold};
+use crate::model::threshold::{Amount, PressureSignal};
 use crate::model::units::{Nanos, Percent};
 
 /// A decision in sentences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The decision's tick.
     pub tick: u64,
-    /// What is short or contended, by which figures and since when.
+    /// What is short or contended, with numbers and since when.
     pub why: Vec<String>,
-    /// What is done about it, or why nothing is.
+    /// What the agent does about it, or why it does nothing.
     pub verdict: Vec<String>,
-    /// Who would go first, and what spares each of the others.
+    /// The first candidate, and why the others come later.
     pub candidates: Vec<String>,
-    /// What would have to be different for another verdict.
+    /// What would change the verdict.
     pub otherwise: Vec<String>,
 }
 
-/// Explains one decision.
 #[must_use]
 pub fn explain(decision: &Decision) -> Explanation {
     let now = decision.at.boot;
     let mut why = conditions::sentences(decision);
-    why.extend(decision.assessment.met.iter().map(|met| threshold_met(met, now)));
+    why.extend(decision.assessment.met.iter().map(|met| met_sentence(met, now)));
     if why.is_empty() {
-        why.push("nothing is short: no condition holds and no threshold is met".into());
+        why.push("no significant pressure: no condition holds and no threshold is met".into());
     }
     let (candidates, mut otherwise) = ranking::sentences(decision);
     otherwise.extend(decision.assessment.met.iter().filter_map(end_of));
@@ -52,51 +50,46 @@ pub fn explain(decision: &Decision) -> Explanation {
     }
 }
 
-/// A threshold that is met, with its figures.
-fn threshold_met(met: &Met, now: Nanos) -> String {
-    let (name, measured) = (met.threshold.name(), measured(&met.threshold, met.measured));
-    let line = line(&met.threshold);
-    let since = time(now.since(met.since));
-    let (rest, grace) = match &met.threshold {
-        Trigger::Eviction(Threshold { grace, .. }) => ("left, below", *grace),
+/// A threshold that is met, with its numbers.
+fn met_sentence(met: &Met, now: Nanos) -> String {
+    let (relation, grace) = match &met.threshold {
+        Trigger::Eviction(threshold) => ("below", threshold.grace),
         Trigger::Pressure(threshold) => match threshold.on {
-            PressureSignal::Exhaustion(_) => ("left, not more than", threshold.grace),
-            _ => (", at or above", threshold.grace),
+            PressureSignal::Exhaustion(_) => ("at or below", threshold.grace),
+            _ => ("at or above", threshold.grace),
         },
     };
-    let patience = match (grace, met.is_due) {
+    let grace = match (grace, met.is_due) {
         (Nanos(0), _) => "hard".into(),
-        (grace, true) => format!("its grace of {} is over", time(grace)),
-        (grace, false) => format!("its grace is {}", time(grace)),
+        (grace, true) => format!("its grace period of {} is over", time(grace)),
+        (grace, false) => format!("its grace period is {}", time(grace)),
     };
-    format!("{name}: {measured} {rest} {line}, for {since} ({patience})").replace(" ,", ",")
+    let (name, line) = (met.threshold.name(), line(&met.threshold));
+    let (measured, since) = (measured(&met.threshold, met.measured), time(now.since(met.since)));
+    format!("{name} is {measured}, {relation} the threshold of {line}, for {since} ({grace})")
 }
 
 /// What would end it.
 fn end_of(met: &Met) -> Option<String> {
-    let name = met.threshold.name();
-    if let (Some(missing), Trigger::Eviction(threshold)) = (met.missing, &met.threshold) {
-        let missing = threshold.signal.quantity(missing);
-        return Some(format!("with {missing} more left, {name} is no longer met"));
-    }
-    let line = line(&met.threshold);
-    match &met.threshold {
-        Trigger::Eviction(_) => None,
-        Trigger::Pressure(threshold) => Some(match threshold.on {
-            PressureSignal::Exhaustion(_) => {
-                format!("if memory lasts longer than {line}, {name} is no longer met")
-            }
-            _ => format!("below {line}, {name} is no longer met"),
-        }),
-    }
+    let (name, line) = (met.threshold.name(), line(&met.threshold));
+    let end = match &met.threshold {
+        Trigger::Eviction(threshold) => {
+            format!("{} more is available", threshold.signal.quantity(met.missing?))
+        }
+        Trigger::Pressure(threshold) => match threshold.on {
+            PressureSignal::Exhaustion(_) => format!("memory lasts longer than {line}"),
+            _ => format!("it is below {line}"),
+        },
+    };
+    Some(format!("{name} is no longer met when {end}"))
 }
 
-/// The line that a trigger draws, in its own unit.
+/// The threshold, in its own unit.
 fn line(trigger: &Trigger) -> String {
     match trigger {
         Trigger::Eviction(threshold) => match threshold.value {
             Amount::Quantity(quantity) => quantity.to_string(),
-            Amount::Percentage(_) => "its share of the capacity".into(),
+            Amount::Percentage(share) => format!("{share} of the capacity"),
         },
         Trigger::Pressure(threshold) => match threshold.on {
             PressureSignal::Cpu(at) | PressureSignal::Memory(at) | PressureSignal::Disk(at) => {
@@ -108,7 +101,7 @@ fn line(trigger: &Trigger) -> String {
     }
 }
 
-/// A measured figure in the trigger's own unit.
+/// The measured value, in the threshold's unit.
 fn measured(trigger: &Trigger, measured: u64) -> String {
     match trigger {
         Trigger::Eviction(threshold) => threshold.signal.quantity(measured).to_string(),
@@ -117,13 +110,15 @@ fn measured(trigger: &Trigger, measured: u64) -> String {
                 let share = Percent(u16::try_from(measured).unwrap_or(u16::MAX));
                 format!("{share} % (avg10)")
             }
-            PressureSignal::Exhaustion(_) => format!("memory for {}", time(Nanos(measured))),
+            PressureSignal::Exhaustion(_) => {
+                format!("{} until memory runs out", time(Nanos(measured)))
+            }
             PressureSignal::Refaults(_) => format!("{measured} pages a second"),
         },
     }
 }
 
-/// A length of time to the tenth of a second, as Go writes it.
+/// Tenths of a second, as Go writes durations.
 fn time(time: Nanos) -> String {
     let tenth = Nanos::SECOND.0 / 10;
     GoDuration::from(Nanos(time.0 / tenth * tenth)).to_string()

@@ -1,7 +1,7 @@
 //! Relief in sentences: what is done, why this step, what follows if it does not help, and why
 //! nothing is done. The explanation and the agent's log use the same sentences.
 
-use super::{threshold_met, time};
+use super::{met_sentence, time};
 use crate::model::decision::{
     Action, Decision, Effect, Hold, Release, ReleaseReason, StepKind, StepReason,
 };
@@ -43,7 +43,7 @@ pub fn action(action: &Action, now: Nanos) -> String {
         "{verb}{} {} because {}",
         step(action.step),
         action.target.full_name(),
-        threshold_met(&action.reason, now)
+        met_sentence(&action.reason, now)
     )
 }
 

@@ -7,7 +7,7 @@ use crate::model::decision::{
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
-use crate::model::threshold::{PressureThreshold, Signal};
+use crate::model::threshold::{PressureThreshold, Signal, Threshold};
 use crate::model::units::Bytes;
 
 fn seconds(n: u64) -> Nanos {
@@ -67,7 +67,7 @@ fn candidate(name: &str, priority: i64) -> Candidate {
 }
 
 #[test]
-fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
+fn explain_a_verdict() {
     let target = Target { name: "a".into(), namespace: "web".into(), ..Target::default() };
     let decision = Decision {
         tick: 12,
@@ -115,15 +115,16 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
             &[
                 "KubepodsCPUContentionPressure is True for 1s: contention is at or above 60.00 % \
                  over a minute (60.00 %) and over ten seconds (71.00 %)",
-                "memory.available: 80Mi left, below 100Mi, for 3s (hard)",
-                "kubepods.memory.pressure: 71.25 % (avg10), at or above 60.00 %, for 5s (its grace \
-                 is 20s)",
+                "memory.available is 80Mi, below the threshold of 100Mi, for 3s (hard)",
+                "kubepods.memory.pressure is 71.25 % (avg10), at or above the threshold of 60.00 %, \
+                 for 5s (its grace period is 20s)",
             ],
         ),
         (
             &explanation.verdict,
             &[
-                "would evict web/a because memory.available: 80Mi left, below 100Mi, for 3s (hard)",
+                "would evict web/a because memory.available is 80Mi, below the threshold of 100Mi, \
+                 for 3s (hard)",
                 "chosen because it is the gentlest step that can suffice",
                 "if it has not helped within 31s: stop the containers of it",
                 "nothing is changed on the node: this step is only observed",
@@ -143,8 +144,8 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
             &explanation.otherwise,
             &[
                 "if web/a had priority 10, web/b might go first",
-                "with 20Mi more left, memory.available is no longer met",
-                "below 60.00 %, kubepods.memory.pressure is no longer met",
+                "memory.available is no longer met when 20Mi more is available",
+                "kubepods.memory.pressure is no longer met when it is below 60.00 %",
                 "KubepodsCPUContentionPressure ends when contention over a minute is below 60.00 %",
             ],
         ),
@@ -155,7 +156,7 @@ fn a_verdict_tells_its_numbers_its_rule_and_what_would_change_it() {
 }
 
 #[test]
-fn what_is_not_measured_for_one_reason_is_told_once() {
+fn explain_unknowns_once() {
     let unknown = |at: usize, status, why: &str| Condition {
         name: ConditionName::ALL[at],
         kind: format!("C{at}"),
@@ -188,9 +189,9 @@ fn what_is_not_measured_for_one_reason_is_told_once() {
 }
 
 #[test]
-fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
+fn explain_quiet_and_holds() {
     let quiet = explain(&Decision::default());
-    assert_eq!(quiet.why, ["nothing is short: no condition holds and no threshold is met"]);
+    assert_eq!(quiet.why, ["no significant pressure: no condition holds and no threshold is met"]);
     assert_eq!(quiet.verdict, ["no action: no eviction threshold is met"]);
     let until = seconds(3);
     let holds = [
@@ -218,7 +219,7 @@ fn a_quiet_tick_says_so_and_every_hold_has_a_sentence() {
 }
 
 #[test]
-fn what_is_taken_back_and_what_came_of_a_step_is_told_after_the_verdict() {
+fn explain_releases_and_effects() {
     let target = Target { name: "a".into(), namespace: "web".into(), ..Target::default() };
     let release =
         |why, is_enforced| Release { action: 4, target: target.clone(), why, is_enforced };

@@ -1,7 +1,8 @@
-//! One pod as the ranking sees it: what it asked for and uses of what is short, and whom it harms.
+//! A pod or service as the ranking sees it: request and usage of what is short, and harm.
 
 use serde::{Deserialize, Serialize};
 
+use super::purpose::Purpose;
 use crate::model::cgroup::Preference;
 use crate::model::decision::SparedReason;
 use crate::model::pod::QosClass;
@@ -11,70 +12,66 @@ use crate::model::units::Nanos;
 use crate::model::workload::{Owner, Pod};
 use crate::policy::assess::critical;
 
-/// Waiting that somebody causes, per second: task time, so it may outrun the clock.
+/// Waiting that a candidate causes, per second of wall time; task time, so it may exceed a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Harm {
-    /// Of others.
     pub others: Nanos,
-    /// Of itself.
     pub own: Nanos,
 }
 
 impl Harm {
-    /// [`Harm::others`] in whole milliseconds a second, by which pods are compared. On a node at
-    /// work everybody keeps somebody waiting for microseconds: that must not decide before how
-    /// much a pod uses.
+    /// [`Harm::others`] in whole milliseconds per second, by which candidates are compared. On a
+    /// busy node every pod makes others wait for microseconds, which must not outweigh its usage.
     #[must_use]
     pub fn millis(self) -> u64 {
         self.others.0 / 1_000_000
     }
 
-    /// Nobody waits for it but itself.
+    /// True if only the candidate itself waits.
     #[must_use]
     pub fn is_own_alone(self) -> bool {
         self.millis() == 0 && self.own.0 >= 1_000_000
     }
 }
 
-/// One pod.
+/// A pod or service as the ranking sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contender {
-    /// `metadata.name`, or what is known in its place.
+    /// `metadata.name`, else the uid; of a service the last part of its path.
     pub name: String,
-    /// `metadata.namespace`; empty if not known.
+    /// Empty if unknown.
     pub namespace: String,
-    /// `metadata.uid`; no two have the same.
+    /// `metadata.uid`, unique; of a service its path.
     pub uid: String,
-    /// Its class of service.
     pub class: QosClass,
-    /// `spec.priority`; none is 0.
+    /// `spec.priority`, else 0.
     pub priority: i32,
-    /// What it asked for of what is short: of memory, CPU or (for inodes as well, as the kubelet
-    /// has it) ephemeral storage. `None` if not known. Of pids and IO there is no request.
+    /// Request of what is short: memory, CPU, or ephemeral storage (for inodes too, as in the
+    /// kubelet). `None` if unknown, and for pids and IO.
     pub request: Option<Quantity>,
-    /// What it uses of what is short; `None` if there are no statistics of it.
+    /// Usage of what is short; `None` if unknown.
     pub usage: Option<Quantity>,
-    /// Who waits because of it; `None` if not measured.
+    /// `None` if not measured.
     pub harm: Option<Harm>,
-    /// When it started, in seconds since 1970; `None` if not known.
+    /// Seconds since 1970; `None` if unknown.
     pub started: Option<i64>,
-    /// Pods of one owner may be one candidate together; `None` for a pod on its own.
+    /// Small pods of one owner may form a group; `None` for a pod without an owner.
     pub owner: Option<Owner>,
-    /// What an extended attribute of its cgroup says; never that it be left out, which spares it.
+    /// Prefer or avoid, from an extended attribute of the cgroup; omit sets `spared`.
     pub preference: Option<Preference>,
-    /// Why it may not be chosen, whatever is short.
+    /// Why it is never evicted.
     pub spared: Option<SparedReason>,
 }
 
-/// Labels by which a controller tells the pods of one template; for pods whose owner is not given.
+/// Labels that identify a controller's template, for pods without an owner reference.
 const TEMPLATE_LABELS: [&str; 3] =
     ["pod-template-hash", "controller-revision-hash", "pod-template-generation"];
-/// The label by which our own pods are known, and its value.
+/// The label and value that identify isobar's own pods.
 const OWN_LABEL: (&str, &str) = ("app.kubernetes.io/name", "isobar");
 
 impl Contender {
-    /// What the API says of a pod; use, request and harm are still to be told.
+    /// From the API; usage, request and harm are added later.
     #[must_use]
     pub fn of(pod: &Pod, class: QosClass, rules: &settings::Ranking) -> Self {
         Self {
@@ -93,7 +90,17 @@ impl Contender {
         }
     }
 
-    /// With what its cgroup's extended attributes say: to be left out spares it.
+    /// Why it is not chosen for `purpose`; `None` if it may be.
+    ///
+    /// Harming only itself spares a candidate only if the signal is about waiting and harm was
+    /// measured: what is unknown spares no candidate.
+    pub(super) fn spared_for(&self, purpose: Purpose) -> Option<SparedReason> {
+        let harms_only_itself =
+            purpose.is_about_waiting() && self.harm.is_some_and(Harm::is_own_alone);
+        self.spared.or_else(|| harms_only_itself.then_some(SparedReason::HarmsOnlyItself))
+    }
+
+    /// Applies the preference of its cgroup's extended attributes.
     #[must_use]
     pub fn preferred(self, preference: Option<Preference>) -> Self {
         match preference {
@@ -104,27 +111,16 @@ impl Contender {
         }
     }
 
-    /// A pod of which only its cgroup is known.
+    /// A pod of which only the cgroup is known.
     #[must_use]
     pub fn unknown(uid: &str, class: QosClass) -> Self {
-        Self {
-            name: uid.into(),
-            namespace: String::new(),
-            uid: uid.into(),
-            class,
-            priority: 0,
-            request: None,
-            usage: None,
-            harm: None,
-            started: None,
-            owner: None,
-            preference: None,
-            spared: is_static(uid).then_some(SparedReason::Static),
-        }
+        let pod = Pod { name: uid.into(), uid: uid.into(), ..Pod::default() };
+        let spared = is_static(uid).then_some(SparedReason::Static);
+        Self { spared, ..Self::of(&pod, class, &settings::Ranking::default()) }
     }
 }
 
-/// A static pod's uid is a bare hash: 32 hex digits without dashes, where the API gives UUIDs.
+/// A static pod's uid is 32 hex digits without dashes; the API uses UUIDs.
 /// Source: kubelet `pkg/kubelet/config/common.go`, `applyDefaults`.
 fn is_static(uid: &str) -> bool {
     uid.len() == 32 && uid.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

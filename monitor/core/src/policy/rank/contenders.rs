@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::contender::Contender;
 use super::harm::HarmStanding;
+use super::protected::Protected;
 use super::purpose::Purpose;
-use super::untouchable::Untouchable;
 use super::workload::Workloads;
 use crate::model::cgroup::Preference;
 use crate::model::decision::{Order, Outsider};
@@ -21,7 +21,7 @@ use crate::model::snapshot::{Scope, Snapshot, working_set};
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 use crate::model::workload::Pod;
-use crate::policy::assess::scope::Home;
+use crate::policy::assess::scope::PodsRoot;
 
 /// A static pod's uid, as its cgroup has it. The API's picture of the pod has another.
 /// Source: kubelet `pkg/kubelet/types/pod_update.go`, `ConfigHashAnnotationKey`.
@@ -48,8 +48,8 @@ pub(super) fn of_node(
     let told = told(sample);
     let resource = purpose.resource();
     let ledger = standing.ledger(resource);
-    let untouchable = Untouchable::of(settings, sample, snapshot);
-    let untouchable_pods = untouchable.pods();
+    let protected = Protected::of(settings, sample, snapshot);
+    let protected_pods = protected.pods();
     let gone_into = |(uid, uses): (&str, Uses<'_>)| {
         let pod = told.get(uid).copied();
         let class = pod.and_then(|pod| pod.qos_class).unwrap_or(uses.class);
@@ -57,7 +57,7 @@ pub(super) fn of_node(
         let harm = entry.map(|entry| entry.harm);
         let known = pod.map(|pod| Contender::of(pod, class, &settings.ranking));
         let contender = known.unwrap_or_else(|| Contender::unknown(uid, class));
-        let spared = contender.spared.or_else(|| untouchable_pods.get(uid).copied());
+        let spared = contender.spared.or_else(|| protected_pods.get(uid).copied());
         Contender {
             // Its cgroup is named after this one, whatever the API's picture of it is called.
             uid: uid.into(),
@@ -74,7 +74,7 @@ pub(super) fn of_node(
     };
     let services = Workloads::of(&settings.workloads, snapshot);
     let services = services.each().filter_map(|(id, rule)| {
-        let spared = untouchable.why_workload(id, rule);
+        let spared = protected.why_workload(id, rule);
         let scope = snapshot.scopes.get(&id)?;
         Some(Contender { spared, ..service::contender(scope, rule, ledger, resource) })
     });
@@ -131,8 +131,8 @@ struct Uses<'a> {
 /// By pod uid.
 fn uses(snapshot: &Snapshot) -> BTreeMap<&str, Uses<'_>> {
     let mut uses = BTreeMap::<&str, Uses<'_>>::new();
-    let home = Home::of(snapshot.scopes.values().map(|scope| &scope.path));
-    for scope in snapshot.scopes.values().filter(|scope| home.holds(&scope.path)) {
+    let pods_root = PodsRoot::of(snapshot.scopes.values().map(|scope| &scope.path));
+    for scope in snapshot.scopes.values().filter(|scope| pods_root.contains(&scope.path)) {
         let (uid, class, is_pod) = match &scope.place {
             Place::Pod { uid, class } => (uid, *class, true),
             Place::Container { pod, class, .. } => (pod, *class, false),

@@ -1,5 +1,5 @@
-//! Small pods of one owner as one candidate: each alone is too little to relieve anything, and a
-//! ranking that looks at them one by one evicts something larger that did no harm.
+//! Small pods of one owner as one candidate. A single small pod frees too little, so a ranking of
+//! single pods would evict a larger pod that caused nothing.
 
 use std::cmp::Ordering;
 
@@ -12,21 +12,20 @@ use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 
-/// Pods that would go together.
+/// Pods that are evicted together.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// What they come to: the sum of what they use, asked for and do to others.
+    /// The sums of usage, request and harm.
     pub(super) sum: Contender,
-    /// Their uids, in order.
+    /// Uids, sorted.
     pub(super) members: Vec<String>,
 }
 
 /// Takes the pods that form groups out of `open`, and returns the groups.
 ///
-/// Only by class of service, and only for memory: the kubelet has no groups, and the floor is in
-/// bytes of memory. A group is of one owner, and never parts from the order of its members: all
-/// are of one class, of one priority, of one preference, and above their requests or not. So whoever is spared by one
-/// of these keys as a single pod is not evicted for the company that it keeps.
+/// Only in the order `qos` and for memory: the kubelet has no groups, and the floor is in bytes of
+/// memory. The members have the same owner, QoS class, priority and preference, and all or none
+/// exceed their requests, so no pod is evicted earlier than these keys alone would have it.
 pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -> Vec<Group> {
     if scale.order() == Order::Kubelet || scale.resource() != Resource::Memory {
         return Vec::new();
@@ -38,7 +37,7 @@ pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -
         .filter(|contender| contender.owner.is_some() && is_small(contender))
         .map(|contender| Kin::of(contender, scale))
         .collect();
-    // By what makes them kin, and then by uid: groups do not depend on the order of the list.
+    // Sorted by uid too, so that groups do not depend on the order of the list.
     small.sort_unstable_by(|a, b| a.cmp(b).then_with(|| a.pod.uid.cmp(&b.pod.uid)));
     let families = small.chunk_by(|a, b| a.cmp(b) == Ordering::Equal);
     let groups: Vec<Group> = families.filter(|kin| kin.len() > 1).map(group).collect();
@@ -51,7 +50,7 @@ pub(super) fn take_out(open: &mut Vec<&Contender>, scale: Scale, below: Bytes) -
     groups
 }
 
-/// What pods of one group have in common.
+/// What the pods of one group share.
 #[derive(Debug)]
 struct Kin<'a> {
     pod: &'a Contender,
@@ -59,7 +58,7 @@ struct Kin<'a> {
     priority: i32,
     preference: Option<Preference>,
     exceeds: Option<Answer>,
-    /// The beginning of the owner's uid: most comparisons end here, without a look at the text.
+    /// First bytes of the owner's uid: most comparisons end here, without comparing texts.
     prefix: u128,
 }
 
@@ -100,7 +99,7 @@ fn group(kin: &[Kin<'_>]) -> Group {
         request: total(|pod| pod.request),
         usage: total(|pod| pod.usage),
         harm,
-        // The oldest: a group is no younger than the one that is the least so.
+        // The oldest member's start: a group is as old as its oldest pod.
         started: pods().map(|pod| pod.started).min().flatten(),
         ..first.clone()
     };

@@ -1,10 +1,10 @@
-//! Who makes others wait, how much, lately: for each pod, and for each cgroup outside pods.
-//! In: what happened in one interval. Out: a [`HarmStanding`], per second, smoothed over
-//! [`MEMORY`] in integers.
+//! Who makes others wait, and for how long: an average for each pod and each cgroup outside pods.
+//! In: one interval. Out: a [`HarmStanding`], rates per second, averaged over [`MEMORY`] in
+//! integers.
 //!
-//! For a CPU it is measured directly: who waited while whom ran. For memory and disks nobody can
-//! say whose page or request a task waited for, so the waiting of all others is laid on each by
-//! its share of what was taken in that interval: memory charged, bytes read and written.
+//! For a CPU, sufferer and aggressor are measured. For memory and disks nothing tells whose page
+//! or request a task waited for, so all waiting is divided by the share that each party took in
+//! the interval: memory charged, bytes read and written.
 
 mod taken;
 
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::contender::Harm;
-use super::workload::Workloads;
+use super::workload::{Workloads, above};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
@@ -25,70 +25,68 @@ use crate::model::units::Nanos;
 
 use taken::Share;
 
-/// Time in which what is remembered falls to some 40 %, as in a ten seconds' average.
+/// Time constant of the average: after ten seconds about 40 % of an old value is left.
 const MEMORY: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// Less than this a second is forgotten: a millionth of a CPU.
+/// A rate below a millionth of a CPU is dropped.
 const NOTHING: Nanos = Nanos(1_000);
-/// Levels of cgroups that are walked up to find the pod that a cgroup belongs to.
-const DEPTH: usize = 64;
 
-/// What is remembered of harm, from tick to tick.
+/// Averages of harm, from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HarmStanding {
-    /// Waiting for a CPU.
+    /// Waits for a CPU.
     pub cpu: Ledger,
-    /// Stalling on memory because the node or its allocatable is short.
+    /// Memory stalls because the node or its allocatable is short.
     pub memory: Ledger,
-    /// Asleep in IO wait.
+    /// IO wait.
     pub io: Ledger,
-    /// Cgroups that could not be read lately: when they are back, nobody can say how much of what
-    /// they hold was taken in the last interval.
+    /// Cgroups that were unreadable lately. When they are readable again, it is unknown how much
+    /// of their memory was charged in the last interval.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     unread: BTreeSet<CgroupId>,
 }
 
-/// Harm of one kind, by who does it.
+/// Harm of one kind, by aggressor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Ledger {
-    /// It is measured; if not, nobody is known to do any, or none.
+    /// Without a measurement nothing is known: an absent entry is not 0.
     pub is_measured: bool,
-    /// It was measured before, and is not now.
+    /// Measured before, but not now.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_paused: bool,
-    /// By pod uid. Who is missing does none.
+    /// By pod uid. A missing pod causes none.
     pub pods: BTreeMap<String, Entry>,
-    /// By path, outside pods.
+    /// By path, for cgroups outside pods.
     pub outside: BTreeMap<CgroupPath, Entry>,
 }
 
-/// What one does, per second.
+/// Rates of one aggressor, per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Entry {
-    /// To whom.
+    /// Waiting that it causes.
     #[serde(flatten)]
     pub harm: Harm,
-    /// How much it takes of what is waited for: bytes of memory charged, or read and written.
+    /// Bytes of memory charged, or bytes read and written.
     pub taken: u64,
 }
 
-/// Whose doing something is.
+/// Who causes harm: a pod, or a cgroup outside pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Party {
-    /// A pod's, by uid.
+    /// By uid.
     Pod(String),
-    /// A cgroup's outside pods: a system service, as a rule.
+    /// By path; typically a system service.
     Outside(CgroupPath),
 }
 
-/// What each did in one interval; not yet per second.
+/// Totals of one interval, not yet per second.
 type Doings = BTreeMap<Party, Entry>;
 
 impl HarmStanding {
-    /// Adds what happened from `before` to `sample`, which `snapshot` has compared. What a workload
-    /// does is the doing of all of it.
+    /// Adds the interval from `before` to `sample`, which `snapshot` compares. A workload includes
+    /// all its descendants.
     pub fn update(
         &mut self,
         before: Option<&Sample>,
@@ -114,7 +112,7 @@ impl HarmStanding {
         self.forget_unread(before, sample);
     }
 
-    /// Cgroups that were there and are not stay in mind as long as anything fails to be read.
+    /// Cgroups that disappeared are remembered while a read fails, because they may come back.
     fn forget_unread(&mut self, before: &Sample, sample: &Sample) {
         let mut gaps = sample.gaps.iter();
         let any = [GapReason::Denied, GapReason::Torn, GapReason::Failed, GapReason::Full];
@@ -127,13 +125,13 @@ impl HarmStanding {
         self.unread.retain(|id| !sample.cgroups.contains_key(id));
     }
 
-    /// The ledger for what is short; `None` where nobody waits for it, or it is not measured.
+    /// The ledger for `need`; `None` if no task waits for it, or if it is not measured.
     #[must_use]
     pub fn ledger(&self, resource: Resource) -> Option<&Ledger> {
         self.of(resource).filter(|ledger| ledger.is_measured)
     }
 
-    /// True if it was measured before who makes others wait for this, and is not now.
+    /// True if harm for `need` was measured before, but is not now.
     #[must_use]
     pub fn is_paused(&self, resource: Resource) -> bool {
         self.of(resource).is_some_and(|ledger| ledger.is_paused)
@@ -150,8 +148,8 @@ impl HarmStanding {
 }
 
 impl Ledger {
-    /// Those outside pods that harm others most, at most `n` of those that `counts` picks; nobody
-    /// below a millisecond a second.
+    /// The `n` worst aggressors outside pods among those that `counts` picks; at least a
+    /// millisecond per second.
     #[must_use]
     pub fn outsiders(&self, n: usize, counts: impl Fn(&CgroupPath) -> bool) -> Vec<Outsider> {
         let outside = self.outside.iter().filter(|(path, _)| counts(path));
@@ -159,14 +157,14 @@ impl Ledger {
         let mut all: Vec<Outsider> = harmful
             .map(|(path, entry)| Outsider { path: path.clone(), harm: entry.harm.others })
             .collect();
-        // Stable: those of equal harm keep the order of their paths.
+        // A stable sort: equal ones stay in order of their paths.
         all.sort_by_key(|outsider| std::cmp::Reverse(outsider.harm));
         all.truncate(n);
         all
     }
 
-    /// Blends in an interval; `None` if it was not measured, and then nothing is remembered but
-    /// that it was before: what somebody did a while ago is no reason to evict it now.
+    /// Adds an interval; `None` if it was not measured. Then old rates are dropped: harm done a
+    /// while ago is no reason to evict now.
     fn add(&mut self, doings: Option<Doings>, there: &BTreeSet<Party>, interval: Nanos) {
         let Some(mut doings) = doings else {
             let is_paused = self.is_measured || self.is_paused;
@@ -174,7 +172,7 @@ impl Ledger {
             return;
         };
         self.is_paused = false;
-        // The first interval there is stands for all that came before.
+        // The first interval is the average.
         let memory = if self.is_measured { MEMORY } else { Nanos(0) };
         self.is_measured = true;
         let old = std::mem::take(&mut self.pods).into_iter().map(|(uid, e)| (Party::Pod(uid), e));
@@ -200,10 +198,10 @@ impl Ledger {
 }
 
 impl Entry {
-    /// `self`, per second, after an interval in which `now` was done in all.
+    /// The average after an interval with the totals `now`.
     ///
-    /// `(rate * memory + now) / (memory + interval)`: the filter of first order, in integers. A
-    /// longer interval weighs more, so a late tick changes nothing.
+    /// `(rate * memory + now) / (memory + interval)`: a first-order filter in integers. A longer
+    /// interval weighs more, so a late tick makes no difference.
     fn blend(self, now: Self, interval: Nanos, memory: Nanos) -> Self {
         let blend = |rate: u64, now: u64| {
             let now = u128::from(now) * u128::from(Nanos::SECOND.0);
@@ -226,10 +224,10 @@ impl Entry {
     }
 }
 
-/// The cgroups of a snapshot, and to whom each belongs.
+/// The cgroups of a snapshot, and the party that each belongs to.
 pub(super) struct Tree<'a> {
     parties: BTreeMap<CgroupId, Party>,
-    /// Cgroups with others below them.
+    /// Cgroups that have children.
     parents: BTreeSet<CgroupId>,
     snapshot: &'a Snapshot,
     workloads: &'a Workloads<'a>,
@@ -243,20 +241,17 @@ impl<'a> Tree<'a> {
         Self { parties, parents, snapshot, workloads }
     }
 
-    /// The pod or workload that the cgroup is, or lies in; else itself. CRI-O's monitor beside the
-    /// containers is the pod's, too.
+    /// The pod or workload that the cgroup is or belongs to, else itself. CRI-O's monitor beside
+    /// the containers belongs to the pod.
     fn party(snapshot: &Snapshot, workloads: &Workloads<'_>, id: CgroupId) -> Party {
-        let mut at = Some(id);
-        for _ in 0..DEPTH {
-            let Some(scope) = at.and_then(|id| snapshot.scopes.get(&id)) else { break };
+        for id in std::iter::once(id).chain(above(id, snapshot)) {
+            let Some(scope) = snapshot.scopes.get(&id) else { break };
             match &scope.place {
                 Place::Pod { uid, .. } | Place::Container { pod: uid, .. } => {
                     return Party::Pod(uid.clone());
                 }
-                Place::Other if at.is_some_and(|id| workloads.has(id)) => {
-                    return Party::Outside(scope.path.clone());
-                }
-                Place::Other => at = scope.parent,
+                Place::Other if workloads.has(id) => return Party::Outside(scope.path.clone()),
+                Place::Other => {}
                 Place::Node | Place::Kubepods | Place::Qos { .. } => break,
             }
         }
@@ -264,11 +259,11 @@ impl<'a> Tree<'a> {
     }
 
     fn of(&self, id: CgroupId, path: Option<&CgroupPath>) -> Option<Party> {
-        let told = || match Place::of(path?) {
+        let by_path = || match Place::of(path?) {
             Place::Pod { uid, .. } | Place::Container { pod: uid, .. } => Some(Party::Pod(uid)),
             _ => Some(Party::Outside(path?.clone())),
         };
-        self.parties.get(&id).cloned().or_else(told)
+        self.parties.get(&id).cloned().or_else(by_path)
     }
 
     fn parties(&self) -> BTreeSet<Party> {
@@ -276,8 +271,8 @@ impl<'a> Tree<'a> {
         self.parties.values().cloned().chain([root]).collect()
     }
 
-    /// Who kept whom from a CPU. The idle task keeps nobody: that is the latency of a wake-up.
-    /// Time spent at a quota of its own is a pod's harm to itself, too.
+    /// Waits for a CPU. The idle task is no aggressor: that time is the latency of a wake-up. Time
+    /// throttled by its own quota is harm that a pod does to itself.
     fn run_queue(&self) -> Doings {
         let snapshot = self.snapshot;
         let mut doings = Doings::new();

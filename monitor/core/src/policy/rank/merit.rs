@@ -1,4 +1,4 @@
-//! How two pods compare: as numbers that are quick to sort, and as keys that people can read.
+//! How candidates compare: as numbers that sort fast, and as keys that people read.
 //! Both come from the same figures, in the same order.
 
 use super::contender::{Contender, Harm};
@@ -8,44 +8,39 @@ use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
 
-/// By which figures pods are compared.
+/// By which figures candidates are compared.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     order: Order,
     resource: Resource,
-    /// There is somebody without statistics, so that having them decides.
+    /// Some candidate has no statistics, so the key decides.
     some_lack_stats: bool,
-    /// Somebody's cgroup says that it be preferred or avoided, so that this decides first.
+    /// Some candidate has a preference, so the key decides first.
     some_prefer: bool,
 }
 
-/// A pod's place in the order: the smaller goes first. Fields decide from the first to the last.
+/// A candidate's place in the order: smaller goes first, and the first different field decides.
 ///
-/// Made once a pod, so that comparing two looks at nothing but numbers.
+/// Built once per candidate, so that a comparison reads numbers only.
 #[derive(Debug, Clone, Copy)]
 struct Merit {
     /// Preference, class and request in the upper half, priority in the lower.
     rank: u64,
-    /// Harm, larger first.
+    /// Larger first.
     harm: u64,
-    /// How much is known of its use.
     known: u8,
-    /// Use, larger first, in billionths.
+    /// In billionths, larger first.
     amount: i128,
-    /// Start, youngest first.
+    /// Youngest first.
     started: i64,
-    /// Where it is in the list that is sorted.
+    /// Index in the list that is sorted.
     at: u32,
 }
 
-/// Whether something is so; what is not known lies between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Answer {
-    /// It is.
     Yes,
-    /// Not known.
     Unknown,
-    /// It is not.
     No,
 }
 
@@ -56,20 +51,19 @@ impl Scale {
         Self { order, resource, some_lack_stats, some_prefer }
     }
 
-    /// By which keys.
     pub(super) fn order(self) -> Order {
         self.order
     }
 
-    /// What is short.
+    /// The resource that is short.
     pub(super) fn resource(self) -> Resource {
         self.resource
     }
 
-    /// The first `head` places in `contenders`, who goes first first. The order is total: where all
-    /// figures are equal the uid decides, and among the nameless (two of one uid) the name.
+    /// The indices of the first `head` of `contenders`, in order. The order is total: equal
+    /// figures are decided by uid, and equal uids by name.
     ///
-    /// What lies beyond the head is told from it and not sorted: it is most of a large node.
+    /// The rest is split off without sorting it: it is most of a large node.
     pub(super) fn sorted(
         self,
         contenders: &[&Contender],
@@ -105,27 +99,24 @@ impl Scale {
             Some(Preference::Avoid | Preference::Omit) => 2,
         };
         let place = |class: u64| (preference << 48) | (class << 32) | priority;
-        let amount = -amount.nanos();
         let exceeds = self.exceeds(contender).map_or(0, |answer| answer as u64);
+        let merit = Merit {
+            rank: place(0),
+            harm: 0,
+            known: u8::from(has_stats),
+            amount: -amount.nanos(),
+            started: 0,
+            at,
+        };
         match (self.order, self.has_requests()) {
-            // Each of the kubelet's comparators that looks at statistics has those without first;
-            // the first of them decides it.
+            // The first of the kubelet's comparators that looks at statistics sorts pods without
+            // any first.
             (Order::Kubelet, true) => Merit {
                 rank: place(u64::from(has_stats) << 2 | exceeds),
-                harm: 0,
                 known: u8::from(excess.is_none()),
-                amount,
-                started: 0,
-                at,
+                ..merit
             },
-            (Order::Kubelet, false) => Merit {
-                rank: place(0),
-                harm: 0,
-                known: u8::from(has_stats),
-                amount,
-                started: 0,
-                at,
-            },
+            (Order::Kubelet, false) => merit,
             (Order::Qos, _) => Merit {
                 rank: place(match contender.class {
                     QosClass::BestEffort => 0,
@@ -138,14 +129,13 @@ impl Scale {
                     (true, None) => 1,
                     (false, _) => 2,
                 },
-                amount,
                 started: contender.started.map_or(i64::MAX, |started| -started.max(-i64::MAX)),
-                at,
+                ..merit
             },
         }
     }
 
-    /// The same in words and numbers, in the order in which they decide.
+    /// The same as text and numbers, in the order in which they decide.
     pub(super) fn keys(self, contender: &Contender) -> Vec<MeritKey> {
         let stats = self.some_lack_stats.then(|| {
             let has_stats = contender.usage.is_some();
@@ -176,7 +166,7 @@ impl Scale {
             (Order::Kubelet, false) => vec![priority, stats, amount, uid],
             (Order::Qos, _) => {
                 let qos = Some((Key::Qos, KeyValue::Class(contender.class)));
-                // It parts Burstable pods alone.
+                // It decides among Burstable pods only.
                 let exceeds = exceeds.filter(|_| contender.class == QosClass::Burstable);
                 let harm = number(contender.harm.map(Harm::millis));
                 let harm = Some((Key::Harm, harm));
@@ -192,7 +182,7 @@ impl Scale {
             .collect()
     }
 
-    /// Excess, or use where there is no request to compare it with.
+    /// Excess over the request; usage where there is no request.
     fn amounts(self, contender: &Contender) -> [Option<(Key, KeyValue)>; 2] {
         let usage = contender.usage.map_or(KeyValue::Unknown, KeyValue::Quantity);
         match self.resource {
@@ -210,9 +200,9 @@ impl Scale {
         }
     }
 
-    /// Whether use is strictly above the request; `None` where there are no requests.
+    /// Whether usage is strictly above the request; `None` if the resource has no requests.
     ///
-    /// Nobody can ask for inodes, so whoever uses one exceeds.
+    /// Inodes cannot be requested, so any usage exceeds.
     pub(super) fn exceeds(self, contender: &Contender) -> Option<Answer> {
         self.has_requests().then(|| {
             let request = match self.resource {
@@ -227,8 +217,8 @@ impl Scale {
         })
     }
 
-    /// Use above the request. The kubelet subtracts the request for bytes from a count of inodes,
-    /// so its order does.
+    /// Usage above the request. For inodes the kubelet subtracts the request for bytes, and so
+    /// does its order.
     fn excess(self, contender: &Contender) -> Option<Quantity> {
         let request = match (self.resource, self.order) {
             (Resource::Pids | Resource::Io, _) | (Resource::Inodes, Order::Qos) => {

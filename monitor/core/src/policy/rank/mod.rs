@@ -10,9 +10,8 @@ pub mod workload;
 mod contender;
 mod group;
 mod merit;
+mod protected;
 mod purpose;
-mod spare;
-mod untouchable;
 
 pub use contender::{Contender, Harm};
 pub use merit::why_before;
@@ -108,7 +107,7 @@ impl<'a> Field<'a> {
         let scale = Scale::new(contenders, order, purpose.resource());
         let (mut open, mut spared) = (Vec::with_capacity(contenders.len()), Vec::new());
         for contender in contenders {
-            match spare::why(contender, purpose) {
+            match contender.spared_for(purpose) {
                 None => open.push(contender),
                 Some(why) => spared.push((contender, why)),
             }

@@ -1,10 +1,10 @@
-//! What is short, and so by which figures pods are compared.
+//! The resource that is short, and so the figures by which candidates are compared.
 
 use crate::model::condition::ScopeName;
 use crate::model::decision::Trigger;
 use crate::model::threshold::{PressureSignal, Resource, Signal};
 
-/// For which signal a ranking is made.
+/// The signal that a ranking is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Purpose {
     name: &'static str,
@@ -13,7 +13,7 @@ pub struct Purpose {
 }
 
 impl Purpose {
-    /// That of what started relief.
+    /// For the threshold that started relief.
     #[must_use]
     pub fn of(trigger: &Trigger) -> Self {
         match trigger {
@@ -22,7 +22,7 @@ impl Purpose {
         }
     }
 
-    /// That of one of the kubelet's signals.
+    /// For one of the kubelet's signals.
     #[must_use]
     pub fn of_signal(signal: Signal) -> Self {
         Self { name: signal.name(), resource: signal.resource(), is_waiting: false }
@@ -34,34 +34,33 @@ impl Purpose {
         Self { name: on.name(scope), resource: on.resource(), is_waiting }
     }
 
-    /// Every purpose there is: the kubelet's signals, then ours.
+    /// The kubelet's signals, then isobar's.
     pub fn all() -> impl Iterator<Item = Self> {
         let pressures = |scope| PressureSignal::ALL.map(|on| Self::of_pressure(scope, on));
-        let ours = [ScopeName::System, ScopeName::Kubepods].into_iter().flat_map(pressures);
-        Signal::ALL.into_iter().map(Self::of_signal).chain(ours)
+        let pressure = [ScopeName::System, ScopeName::Kubepods].into_iter().flat_map(pressures);
+        Signal::ALL.into_iter().map(Self::of_signal).chain(pressure)
     }
 
-    /// The one of that name.
+    /// The purpose for the signal `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|purpose| purpose.name == name)
     }
 
-    /// The signal's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.name
     }
 
-    /// What is short.
+    /// The resource that is short.
     #[must_use]
     pub fn resource(self) -> Resource {
         self.resource
     }
 
-    /// True if it is about work that waits, not about an amount that is used up. Only then does
-    /// it help nobody to evict a pod for which nobody but itself waits: a pod that uses up
-    /// memory, disk or pids gives them back, whoever has waited so far.
+    /// True for signals of waiting work, false for amounts that are used up. Only for waiting does
+    /// it not help to evict a pod that harms only itself: a pod that uses up memory, disk or pids
+    /// frees them for all.
     #[must_use]
     pub fn is_about_waiting(self) -> bool {
         self.is_waiting

@@ -1,4 +1,4 @@
-//! Which cgroups outside pods count as workloads: by the rules of the configuration.
+//! Cgroups outside pods that count as workloads, by the configuration's rules.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,17 @@ use crate::model::pod::Place;
 use crate::model::settings::WorkloadRule;
 use crate::model::snapshot::Snapshot;
 
-/// Levels of cgroups that are walked up.
+/// Most levels that are walked up.
 const DEPTH: usize = 64;
 
-/// The cgroups that count as workloads, each with the rule that makes it one.
+/// Workloads, each with the rule that matched.
 ///
-/// Of a cgroup and one above it that both fit, the upper one is the workload: nobody is counted
-/// twice. Pods, and what lies in them or above them up to the cgroup of all pods, fit no rule.
+/// If a cgroup and its ancestor both match, the ancestor is the workload, so that nothing counts
+/// twice. Pods, their contents and their ancestors up to kubepods match no rule.
 #[derive(Debug, Default)]
 pub struct Workloads<'a>(BTreeMap<CgroupId, &'a WorkloadRule>);
 
 impl<'a> Workloads<'a> {
-    /// Those of one snapshot.
     #[must_use]
     pub fn of(rules: &'a [WorkloadRule], snapshot: &Snapshot) -> Self {
         if rules.is_empty() {
@@ -35,25 +34,24 @@ impl<'a> Workloads<'a> {
         Self(fitting.iter().filter(|(id, _)| is_outermost(id)).map(|(id, r)| (*id, *r)).collect())
     }
 
-    /// True if this cgroup is one.
     #[must_use]
     pub fn has(&self, id: CgroupId) -> bool {
         self.0.contains_key(&id)
     }
 
-    /// Each with its rule.
+    /// All workloads with their rules.
     pub fn each(&self) -> impl Iterator<Item = (CgroupId, &'a WorkloadRule)> {
         self.0.iter().map(|(id, rule)| (*id, *rule))
     }
 }
 
-/// The cgroups above this one, nearest first; the root has no scope of its own.
+/// Ancestors, nearest first; the root has no scope of its own.
 pub(super) fn above(id: CgroupId, snapshot: &Snapshot) -> impl Iterator<Item = CgroupId> {
     let up = |id: &CgroupId| snapshot.scopes.get(id).and_then(|scope| scope.parent);
     std::iter::successors(up(&id), move |id| up(id)).take(DEPTH)
 }
 
-/// True for the cgroup of all pods and whatever lies below it, read or not.
+/// True for the cgroup of all pods and everything below it.
 fn is_among_pods(path: &CgroupPath) -> bool {
     let mut at = CgroupPath::root();
     path.segments().any(|name| {
@@ -69,7 +67,7 @@ mod tests {
     use crate::policy::rank::tests::tree;
 
     #[test]
-    fn the_outermost_cgroup_that_fits_is_the_workload_and_pods_never_are() {
+    fn workloads_outermost_that_fits() {
         let all = [
             "/system.slice",
             "/system.slice/web.service",

@@ -4,7 +4,7 @@ use super::*;
 use crate::source::lines::value;
 
 #[test]
-fn numbers_and_limits_stand_alone() {
+fn limit_takes_a_number_or_max() {
     #[rustfmt::skip]
     let table = [
         // text, as a number, as a limit
@@ -25,7 +25,7 @@ fn numbers_and_limits_stand_alone() {
 }
 
 #[test]
-fn cpu_max_has_a_quota_and_a_period() {
+fn cpu_max_needs_quota_and_period() {
     #[rustfmt::skip]
     let table = [
         ("max 100000\n",   Ok((Limit::Max, Micros(100_000)))),
@@ -40,7 +40,7 @@ fn cpu_max_has_a_quota_and_a_period() {
 }
 
 #[test]
-fn cpu_stat_has_usage_always_and_throttling_with_the_controller() {
+fn cpu_stat_needs_usage() {
     let used = CpuFiles { usage: Some(Micros(7)), ..CpuFiles::default() };
     let throttled = CpuFiles {
         periods: Some(3),
@@ -66,7 +66,7 @@ fn cpu_stat_has_usage_always_and_throttling_with_the_controller() {
 }
 
 #[test]
-fn memory_files_never_read_as_zero_for_want_of_text() {
+fn memory_stat_never_reads_missing_keys_as_zero() {
     let events = memory_events(b"low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\nsock_throttled 6\n");
     let want = MemoryEvents { low: 1, high: 2, max: 3, oom: 4, oom_kill: 5, oom_group_kill: 0 };
     assert_eq!(events, Ok(want));
@@ -88,7 +88,7 @@ fn memory_files_never_read_as_zero_for_want_of_text() {
 }
 
 #[test]
-fn io_stat_is_summed_over_devices() {
+fn io_stat_sums_devices() {
     let two = IoStat { read: Bytes(11), written: Bytes(2), reads: 3, writes: 4 };
     #[rustfmt::skip]
     let table = [
@@ -106,7 +106,7 @@ fn io_stat_is_summed_over_devices() {
 }
 
 #[test]
-fn processes_are_counted_by_line() {
+fn n_procs_counts_lines() {
     #[rustfmt::skip]
     let table = [
         ("", Ok(0)),
@@ -120,7 +120,7 @@ fn processes_are_counted_by_line() {
 }
 
 #[test]
-fn a_list_of_controllers_may_be_empty() {
+fn names_may_be_empty() {
     #[rustfmt::skip]
     let table: [(&str, Result<&[&str], usize>); 4] = [
         ("cpuset cpu io memory pids\n", Ok(&["cpuset", "cpu", "io", "memory", "pids"])),
@@ -137,13 +137,13 @@ fn a_list_of_controllers_may_be_empty() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_any_parser_panic(
+    fn parsers_never_panic(
         bytes in prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..300),
             "((8:0|anon|usage_usec|max|rbytes=)? ?[0-9]{0,22}[ \n]?){0,12}".prop_map(String::into_bytes),
         ],
     ) {
-        // One that panics fails the property; what each returns is the tables' matter.
+        // A panic fails the property; the tables above check the results.
         let _ = value(&bytes);
         let _ = limit(&bytes);
         let _ = cpu_max(&bytes);
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sum_over_devices_is_the_sum(devices in proptest::collection::vec(any::<(u32, u32)>(), 0..8)) {
+    fn io_stat_sum_is_exact(devices in proptest::collection::vec(any::<(u32, u32)>(), 0..8)) {
         let text: String = devices
             .iter()
             .map(|(read, written)| format!("8:0 rbytes={read} wbytes={written}\n"))

@@ -29,7 +29,7 @@ fn union(stalls: &KernelStalls, id: u64) -> (u64, u64) {
 }
 
 #[test]
-fn fast_parts_and_run_time_belong_to_every_ancestor_and_slow_parts_to_their_own_level() {
+fn fold_adds_fast_parts_to_every_ancestor() {
     let left = Group { slow: 100, fast: 7, run: 50, both: 20, fast_both: 3, ..Group::default() };
     let right = Group { fast: 5, run: 30, wait: 5, n_waits: 1, ..Group::default() };
     let pod = Group { slow: 120, both: 40, wait: 0, ..Group::default() };
@@ -42,7 +42,7 @@ fn fast_parts_and_run_time_belong_to_every_ancestor_and_slow_parts_to_their_own_
 }
 
 #[test]
-fn what_the_dead_counted_stays_with_those_above_them() {
+fn fold_keeps_counters_of_removed_cgroups() {
     let mut ledger = Ledger::default();
     let left = Group { fast: 7, run: 50, wait: 9, n_waits: 2, ..Group::default() };
     let mut before = maps(left, Group::default(), Group::default());
@@ -51,7 +51,7 @@ fn what_the_dead_counted_stays_with_those_above_them() {
     stalled.count[isobar_ebpf::Cause::Global as usize] = 1;
     before.memory.push((LEFT, stalled));
     let alive = ledger.fold(&before, |_| true);
-    assert!(ledger.bury(LEFT, &before), "it had an entry");
+    assert!(ledger.remove(LEFT, &before), "it had an entry");
     let mut after = before.clone();
     after.groups.retain(|(id, _)| *id != LEFT);
     after.memory.clear();
@@ -63,7 +63,7 @@ fn what_the_dead_counted_stays_with_those_above_them() {
 }
 
 #[test]
-fn a_waiter_that_still_waits_and_a_task_that_still_runs_are_counted_until_now() {
+fn fold_counts_open_intervals_until_now() {
     let left = Group { slow: 10, waiting: 1, last: 900, ..Group::default() };
     let mut open = maps(left, Group { run: 1, ..Group::default() }, Group::default());
     open.cpus[0] = Cpu {
@@ -87,13 +87,13 @@ fn a_waiter_that_still_waits_and_a_task_that_still_runs_are_counted_until_now() 
     assert_eq!(union(&stalls, RIGHT), (0, 1 + 20 + 200));
     assert_eq!(stalls.cpus[0].contention, Nanos(203));
     assert_eq!(stalls.cpus[0].nonidle, Nanos(204));
-    // A mark from before the last moment at which nobody waited is stale.
-    open.cpus[0].nobody = 901;
+    // A `waiting` from before the last time without waiting tasks is stale.
+    open.cpus[0].uncontended_at = 901;
     assert_eq!(union(&Ledger::default().fold(&open, |_| true), LEFT), (10, 10));
 }
 
 #[test]
-fn unions_of_memory_stall_include_the_open_one() {
+fn fold_counts_the_open_memory_stall() {
     let mut memory = Memory::default();
     memory.unions[ANY] = Open { open: 1, sum: 0u64.wrapping_sub(400) };
     memory.unions[SHORTAGE] = Open { open: 0, sum: 70 };
@@ -105,7 +105,41 @@ fn unions_of_memory_stall_include_the_open_one() {
 }
 
 #[test]
-fn each_cause_has_one_number_in_the_kernel_and_here() {
+fn cpu_stall_counts_io_wait_of_online_cpus_alone() {
+    let sleeping = Cpu { iowait: 1, nonidle: 4, ..cpu(400) };
+    #[rustfmt::skip]
+    let table = [
+        // offline, nonidle of CPU 0 at 1,000, why
+        (vec![],  604, "a task that fell asleep for IO may still wake up there"),
+        (vec![1], 604, "another CPU is offline"),
+        (vec![0], 4,   "no switch will ever end the interval"),
+    ];
+    for (offline, want, why) in table {
+        let cpus = vec![sleeping, cpu(1_000)];
+        let maps = Maps { cpus, offline: offline.into_iter().collect(), ..Maps::default() };
+        let stalls = Ledger::default().fold(&maps, |_| true);
+        assert_eq!(stalls.cpus[0].nonidle, Nanos(want), "{why}");
+    }
+}
+
+#[test]
+fn length_is_closed_when_closes_outnumber_opens() {
+    #[rustfmt::skip]
+    let table = [
+        // open, length at 1,000 of a union with the sum 70
+        (0,                 70),
+        (1,                 1_070),
+        (2,                 1_070),
+        (0u64.wrapping_sub(1), 70), // two CPUs closed the last interval at once
+        (0u64.wrapping_sub(2), 70),
+    ];
+    for (open, want) in table {
+        assert_eq!(length(Open { open, sum: 70 }, 1_000), Nanos(want), "{open}");
+    }
+}
+
+#[test]
+fn fold_maps_each_cause_to_its_number() {
     use isobar_ebpf::Cause;
     #[rustfmt::skip]
     let table = [
@@ -139,10 +173,10 @@ fn each_cause_has_one_number_in_the_kernel_and_here() {
 }
 
 #[test]
-fn parents_that_go_in_a_circle_do_not_hang_it() {
+fn fold_ends_on_circular_parents() {
     let mut ledger = Ledger::default();
-    ledger.learn(LEFT, RIGHT);
-    ledger.learn(RIGHT, LEFT);
+    ledger.set_parent(LEFT, RIGHT);
+    ledger.set_parent(RIGHT, LEFT);
     let one = Group { wait: 1, ..Group::default() };
     let maps = Maps {
         cpus: vec![cpu(1)],
@@ -154,7 +188,7 @@ fn parents_that_go_in_a_circle_do_not_hang_it() {
 }
 
 #[test]
-fn a_quota_is_a_levels_own_if_it_lies_there_or_below() {
+fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
     let mut throttled = [0; LEVELS];
     (throttled[0], throttled[1], throttled[2]) = (1, 20, 300);
     let left = Group { throttled, ..Group::default() };
@@ -167,19 +201,19 @@ fn a_quota_is_a_levels_own_if_it_lies_there_or_below() {
     let alive = ledger.fold(&before, |_| true);
     assert_eq!((split(&alive, LEFT), split(&alive, POD)), ((1, 320), (21, 300)));
     assert_eq!(split(&alive, 1), (321, 0), "nothing lies above the root");
-    ledger.bury(LEFT, &before);
+    ledger.remove(LEFT, &before);
     let mut after = before.clone();
     after.groups.retain(|(id, _)| *id != LEFT);
     assert_eq!(split(&ledger.fold(&after, |_| true), POD), (21, 300));
 }
 
 #[test]
-fn a_matrix_that_fills_up_loses_those_that_waited_least() {
+fn pairs_to_drop_have_the_shortest_waits() {
     let matrix = |n: u64| -> Vec<(Pair, u64)> {
         (1..=n).map(|i| (Pair { victim: i, aggressor: 1 }, i * 10)).collect()
     };
-    assert_eq!(least(&matrix(5), 8), [], "there is room");
-    let dropped: Vec<u64> = least(&matrix(6), 8).iter().map(|pair| pair.victim).collect();
+    assert_eq!(pairs_to_drop(&matrix(5), 8), [], "there is room");
+    let dropped: Vec<u64> = pairs_to_drop(&matrix(6), 8).iter().map(|pair| pair.victim).collect();
     assert_eq!(dropped, [1, 2]);
-    assert_eq!(least(&matrix(8), 8).len(), 4);
+    assert_eq!(pairs_to_drop(&matrix(8), 8).len(), 4);
 }

@@ -7,7 +7,7 @@ use crate::model::sample::{Gap, GapReason};
 use crate::model::stall::{Aggression, ShortLived};
 
 #[test]
-fn the_first_sample_has_readings_and_no_rates() {
+fn between_first_sample() {
     let mut first = sample(ms(1_000));
     first.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(5);
     pod(&mut first).wait = ms(9);
@@ -32,7 +32,7 @@ fn the_first_sample_has_readings_and_no_rates() {
 }
 
 #[test]
-fn the_root_is_the_node_and_no_scope_beside_it() {
+fn between_root_is_the_node() {
     let (prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     kernel(&mut next).groups.insert(ROOT, GroupStall { wait: ms(30), ..GroupStall::default() });
     kernel(&mut next).groups.get_mut(&ROOT).unwrap().n_waits = 4;
@@ -44,7 +44,7 @@ fn the_root_is_the_node_and_no_scope_beside_it() {
 }
 
 #[test]
-fn a_cgroup_made_again_under_its_old_path_has_no_past() {
+fn between_cgroup_made_again() {
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     pod(&mut prev).wait = ms(500);
     prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(900_000);
@@ -60,7 +60,7 @@ fn a_cgroup_made_again_under_its_old_path_has_no_past() {
 }
 
 #[test]
-fn averages_go_with_their_cgroup() {
+fn between_averages_per_cgroup() {
     let mut averages = Averages::new(2);
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     pod(&mut prev).cpus = cpus([[0, 0], [0, 0]]);
@@ -76,14 +76,14 @@ fn averages_go_with_their_cgroup() {
 }
 
 #[test]
-fn clocks_that_jump_are_counted_and_one_that_stands_gives_no_rates() {
+fn between_clock_jumps() {
     #[rustfmt::skip]
     let table = [
         // boot from, boot to, wall by, rates, jumps
         (ms(1_000), ms(2_000), 1_000,     true,  0),
         (ms(1_000), ms(2_000), 2_000,     true,  0), // a second apart is still allowed
         (ms(1_000), ms(2_000), 2_001,     true,  1),
-        (ms(1_000), ms(2_000), -3_600_000, true, 1), // somebody set the clock back
+        (ms(1_000), ms(2_000), -3_600_000, true, 1), // the wall clock was set back
         (ms(1_000), ms(1_000), 0,         false, 1), // stands still
         (ms(9_000), ms(1_000), 1_000,     false, 1), // another boot
     ];
@@ -101,7 +101,7 @@ fn clocks_that_jump_are_counted_and_one_that_stands_gives_no_rates() {
 }
 
 #[test]
-fn cpu_use_is_believed_as_far_as_there_are_cpus() {
+fn between_cpu_use_clamped() {
     #[rustfmt::skip]
     let table = [
         // CPUs at the start, used before and after in us, milli CPUs, backwards, too fast
@@ -109,7 +109,7 @@ fn cpu_use_is_believed_as_far_as_there_are_cpus() {
         (2, (0, 2_000_000),     2_000, 0, 0),
         (2, (0, 2_100_000),     2_000, 0, 0), // read a moment late: clamped, nothing odd
         (2, (0, 9_000_000),     2_000, 0, 1),
-        (0, (0, 9_000_000),     9_000, 0, 0), // nobody said how many there are
+        (0, (0, 9_000_000),     9_000, 0, 0), // the number of CPUs is unknown
         (2, (700_000, 600_000),     0, 1, 0),
     ];
     for (n_cpus, (before, after), want, backwards, too_fast) in table {
@@ -128,7 +128,7 @@ fn cpu_use_is_believed_as_far_as_there_are_cpus() {
 }
 
 #[test]
-fn cpus_plugged_in_later_may_be_used() {
+fn between_cpu_hotplug() {
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     kernel(&mut next).cpus = cpus([[0, 1_000]; 4]);
     prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(0);
@@ -137,7 +137,7 @@ fn cpus_plugged_in_later_may_be_used() {
 }
 
 #[test]
-fn pressure_that_outruns_the_clock_is_counted_and_passed_on_as_read() {
+fn between_pressure_outruns_clock() {
     #[rustfmt::skip]
     let table = [
         // total before and after in us, backwards, too fast
@@ -162,7 +162,7 @@ fn pressure_that_outruns_the_clock_is_counted_and_passed_on_as_read() {
 }
 
 #[test]
-fn doubts_add_up_from_tick_to_tick() {
+fn between_doubts_add_up() {
     let mut averages = Averages::new(2);
     let (mut a, mut b, c) = (sample(ms(1_000)), sample(ms(2_000)), sample(ms(3_000)));
     pod(&mut a).wait = ms(2);
@@ -173,7 +173,7 @@ fn doubts_add_up_from_tick_to_tick() {
 }
 
 #[test]
-fn who_made_whom_wait_is_sorted_and_has_names() {
+fn between_aggressions_sorted() {
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     let [gone, brief, unknown, idle] = [20, 21, 22, 0].map(CgroupId);
     prev.cgroups.insert(gone, cgroup("/gone"));

@@ -131,7 +131,7 @@ fn shares(snapshot: &Snapshot) -> impl Iterator<Item = Percent> {
 
 proptest! {
     #[test]
-    fn no_samples_make_it_panic_or_show_more_than_all_of_the_time(
+    fn between_never_panics_nor_exceeds_the_interval(
         samples in prop::collection::vec(any_sample(), 1..6),
     ) {
         let mut averages = Averages::new(2);
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_samples_give_the_same_bytes(
+    fn between_is_deterministic(
         samples in prop::collection::vec(any_sample(), 1..5),
         cut in 0..5_usize,
     ) {
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_in_which_the_kernel_side_lists_pairs_means_nothing(
+    fn between_ignores_the_order_of_pairs(
         samples in (any_sample(), any_sample()),
     ) {
         let (prev, next) = samples;
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn one_cgroup_says_nothing_about_another(samples in (any_sample(), any_sample())) {
+    fn between_keeps_cgroups_apart(samples in (any_sample(), any_sample())) {
         let (mut prev, mut next) = samples;
         let both = between(&prev, &next);
         for sample in [&mut prev, &mut next] {

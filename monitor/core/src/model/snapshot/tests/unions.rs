@@ -4,7 +4,7 @@ use super::*;
 use crate::model::stall::{CauseStall, MemoryStall};
 
 #[test]
-fn the_mean_over_cpus_is_psis_and_each_cpu_stands_beside_it() {
+fn contention_mean_over_cpus() {
     #[rustfmt::skip]
     let table = [
         // [contention, nonidle] of each CPU in ms, mean in hundredths, each CPU
@@ -30,7 +30,7 @@ fn the_mean_over_cpus_is_psis_and_each_cpu_stands_beside_it() {
 }
 
 #[test]
-fn a_hundred_throttled_threads_do_not_hide_four_that_contend() {
+fn contention_beside_throttling() {
     // CPU 1: four threads, of which three wait at any time. CPU 0: a hundred threads of a cgroup
     // held to a tenth of it, which queue for each other while they are let run.
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
@@ -51,7 +51,7 @@ fn a_hundred_throttled_threads_do_not_hide_four_that_contend() {
 }
 
 #[test]
-fn throttled_threads_alone_are_no_contention() {
+fn contention_without_throttled() {
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     pod(&mut prev).cpus = cpus([[0, 0], [0, 0]]);
     *pod(&mut next) = GroupStall {
@@ -69,7 +69,7 @@ fn throttled_threads_alone_are_no_contention() {
 }
 
 #[test]
-fn what_was_not_measured_is_unknown_and_never_nothing() {
+fn union_unmeasured_is_none() {
     let none = Coverage::default();
     let no_quota = Coverage { throttling: false, ..ALL };
     let no_memory = Coverage { memory: false, ..ALL };
@@ -110,7 +110,7 @@ fn what_was_not_measured_is_unknown_and_never_nothing() {
 }
 
 #[test]
-fn without_the_kernel_side_in_both_samples_nothing_is_known() {
+fn union_needs_two_samples() {
     for without in [[true, false], [false, true], [true, true]] {
         let [mut prev, mut next] = [1_000, 2_000].map(|at| sample(ms(at)));
         for (sample, without) in [&mut prev, &mut next].into_iter().zip(without) {
@@ -127,7 +127,7 @@ fn without_the_kernel_side_in_both_samples_nothing_is_known() {
 }
 
 #[test]
-fn memory_is_counted_by_cause_and_a_limit_of_its_own_is_no_shortage() {
+fn shortage_by_cause() {
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     let stall = |union, time, count| CauseStall { union: ms(union), time: ms(time), count };
     let memory = |any, shortage, causes: &[(MemoryCause, CauseStall)]| MemoryStall {
@@ -149,7 +149,7 @@ fn memory_is_counted_by_cause_and_a_limit_of_its_own_is_no_shortage() {
 }
 
 #[test]
-fn a_union_faster_than_time_is_clamped_and_counted() {
+fn union_clamped_to_time() {
     #[rustfmt::skip]
     let table = [
         // growth of one CPU's union in ms, share, doubts
@@ -169,7 +169,7 @@ fn a_union_faster_than_time_is_clamped_and_counted() {
 }
 
 #[test]
-fn an_agent_that_lost_its_cpu_in_mid_sample_still_gets_the_share_right() {
+fn union_of_a_torn_sample() {
     // Begun on the second, but the first sample's maps were read 300 ms late; all of it contended.
     let [mut a, mut b, mut c] = [1_000, 2_000, 3_000].map(|at| sample(ms(at)));
     for (sample, read_at) in [(&mut a, 1_300), (&mut b, 2_000), (&mut c, 3_000)] {
@@ -201,7 +201,7 @@ fn run(averages: &mut Averages, seconds: std::ops::Range<u64>, share: u64, drift
 }
 
 #[test]
-fn averages_follow_the_union_and_a_pause_in_measuring_is_not_calm() {
+fn union_averages_over_a_pause() {
     let mut averages = Averages::new(2);
     let busy = run(&mut averages, 0..60, 100, 0);
     assert!(busy.avg10 > Percent(95_00) && busy.avg60 > Percent(60_00), "{busy:?}");
@@ -214,7 +214,7 @@ fn averages_follow_the_union_and_a_pause_in_measuring_is_not_calm() {
 }
 
 #[test]
-fn a_scheduler_clock_that_gains_leaves_no_contention_behind() {
+fn union_clock_that_gains() {
     let mut averages = Averages::new(2);
     let day = 86_400;
     // 0.5 % fast: far worse than any clock, so that an hour shows it.
@@ -225,7 +225,7 @@ fn a_scheduler_clock_that_gains_leaves_no_contention_behind() {
 }
 
 #[test]
-fn a_tick_that_came_late_is_spread_over_the_time_it_missed() {
+fn union_late_tick() {
     let [prev, mut late, mut calm] = [1_000, 21_000, 31_000].map(|at| sample(ms(at)));
     for sample in [&mut late, &mut calm] {
         kernel(sample).cpus = cpus([[20_000, 20_000], [0, 0]]);
@@ -238,7 +238,7 @@ fn a_tick_that_came_late_is_spread_over_the_time_it_missed() {
 }
 
 #[test]
-fn another_boot_starts_from_nothing() {
+fn between_another_boot() {
     let mut averages = Averages::new(2);
     run(&mut averages, 1_000..1_060, 100, 0);
     let (before, rebooted) = (sample(ms(1_060_000)), sample(ms(5_000)));

@@ -1,4 +1,4 @@
-//! The two averages that a condition rests on, or why there are none.
+//! The averages that a condition is judged on, or why there are none.
 
 use crate::model::condition::{ConditionName, Measure, Resource, ScopeName};
 use crate::model::psi::{Line, Pressure};
@@ -7,12 +7,10 @@ use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::units::Percent;
 use crate::policy::assess::scope;
 
-/// Two averages of one measure.
+/// The two averages of one measure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Figures {
-    /// Over ten seconds.
     pub(super) avg10: Percent,
-    /// Over a minute.
     pub(super) avg60: Percent,
 }
 
@@ -28,7 +26,7 @@ impl From<Line> for Figures {
     }
 }
 
-/// What `rule` has `name` judged on, or why that was not measured.
+/// The averages for `rule`, or why they were not measured.
 pub(super) fn of(
     name: ConditionName,
     rule: ConditionRule,
@@ -65,8 +63,8 @@ fn contention(scope: &Scope, snapshot: &Snapshot) -> Result<Figures, String> {
     scope.contention.map(Figures::from).ok_or(why.into())
 }
 
-/// Without the causes, shortage is a lower bound: what is at the threshold is, and what is below
-/// may not be. Raw PSI, which counts every stall, then says whether there is anything to miss.
+/// Without causes, shortage is a lower bound: high is certain, low is not. Then raw PSI, which
+/// counts every stall and so is an upper bound, decides whether low is certain.
 fn shortage(scope: &Scope, threshold: Percent, snapshot: &Snapshot) -> Result<Figures, String> {
     let why = "memory stalls are not measured: the kernel side is missing, or has no two readings";
     let figures = scope.shortage.map(Figures::from).ok_or(why)?;

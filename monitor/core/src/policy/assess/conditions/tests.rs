@@ -54,7 +54,7 @@ fn step(
 }
 
 #[test]
-fn contention_starts_and_ends_as_kep_4205_says() {
+fn judge_kep_4205() {
     let threshold = Percent(60_00);
     #[rustfmt::skip]
     let table = [
@@ -75,7 +75,7 @@ fn contention_starts_and_ends_as_kep_4205_says() {
 }
 
 #[test]
-fn a_condition_lives_through_its_phases_and_tells_each_change_once() {
+fn condition_phases() {
     let mut standing = ConditionStanding::default();
     let (none, known): (&[&str], &[&str]) = (&[], &["PressureKnown"]);
     type Row<'a> = (u64, Option<(u16, u16)>, Status, Phase, u64, &'a [&'a str]);
@@ -111,7 +111,7 @@ fn a_condition_lives_through_its_phases_and_tells_each_change_once() {
 }
 
 #[test]
-fn a_dwell_time_holds_both_ways_and_begins_anew_when_broken() {
+fn condition_dwell() {
     let settings = Conditions { raise_after: seconds(3), clear_after: seconds(2), ..settings() };
     let mut standing = ConditionStanding::default();
     let (high, low) = (Some((90_00, 90_00)), Some((90_00, 10_00)));
@@ -138,7 +138,7 @@ fn a_dwell_time_holds_both_ways_and_begins_anew_when_broken() {
 }
 
 #[test]
-fn an_event_says_which_numbers_decided() {
+fn condition_event_numbers() {
     let mut standing = ConditionStanding::default();
     let settings = Conditions { prefix: "isobar.example/".into(), ..settings() };
     let events = |second, averages, standing: &mut ConditionStanding| {
@@ -183,7 +183,7 @@ fn all_contended() -> Snapshot {
 }
 
 #[test]
-fn what_a_measure_cannot_say_is_unknown_with_a_reason() {
+fn condition_unknown_with_reason() {
     #[rustfmt::skip]
     let table = [
         // measure, which of the six hold; the others are Unknown
@@ -202,7 +202,7 @@ fn what_a_measure_cannot_say_is_unknown_with_a_reason() {
 }
 
 #[test]
-fn raw_full_is_judged_as_the_kubelets_own_attempt_did() {
+fn condition_raw_full() {
     use Status::{False, True};
     #[rustfmt::skip]
     let table = [
@@ -235,7 +235,7 @@ fn raw_full_is_judged_as_the_kubelets_own_attempt_did() {
 }
 
 #[test]
-fn a_node_without_kubepods_knows_nothing_of_its_pods() {
+fn condition_without_kubepods() {
     let snapshot = Snapshot { scopes: BTreeMap::new(), ..all_contended() };
     for condition in judge_all(Measure::RawSome, &snapshot) {
         let is_pods = condition.name.scope == ScopeName::Kubepods;
@@ -247,7 +247,7 @@ fn a_node_without_kubepods_knows_nothing_of_its_pods() {
 }
 
 #[test]
-fn shortage_without_causes_is_judged_only_where_its_bounds_agree() {
+fn condition_shortage_bounds() {
     #[rustfmt::skip]
     let table = [
         // causes are told, shortage over both windows, PSI some over a minute, status
@@ -271,7 +271,7 @@ fn shortage_without_causes_is_judged_only_where_its_bounds_agree() {
 }
 
 #[test]
-fn waits_that_are_only_left_off_are_unknown_and_not_said_to_lack_a_kernel_side() {
+fn condition_waits_left_off() {
     #[rustfmt::skip]
     let table = [
         // waits, throttling, memory, why
@@ -291,7 +291,7 @@ fn waits_that_are_only_left_off_are_unknown_and_not_said_to_lack_a_kernel_side()
 }
 
 #[test]
-fn a_condition_without_a_rule_is_not_judged_and_takes_its_leave() {
+fn condition_without_rule() {
     let mut standing = ConditionStanding::default();
     step(&settings(), &snapshot(1, Some((90_00, 90_00))), &mut standing);
     let none = Conditions { rules: BTreeMap::new(), ..Conditions::default() };
@@ -311,7 +311,7 @@ fn readings() -> impl Strategy<Value = Vec<(u64, Option<(u16, u16)>)>> {
 
 proptest! {
     #[test]
-    fn nothing_measured_makes_no_condition_true_and_no_flip_goes_untold(
+    fn condition_flips_are_told(
         readings in readings(),
         raise in 0..4_u64,
         clear in 0..4_u64,
@@ -343,7 +343,7 @@ proptest! {
     }
 
     #[test]
-    fn a_standing_survives_its_recording(readings in readings()) {
+    fn condition_standing_json_round_trip(readings in readings()) {
         let mut standing = ConditionStanding::default();
         for (second, averages) in readings {
             step(&settings(), &snapshot(second, averages), &mut standing);

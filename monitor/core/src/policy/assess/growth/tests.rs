@@ -41,7 +41,7 @@ fn scanned(scanned: u64, reclaimed: u64, refaults: u64) -> Option<Reclaim> {
 }
 
 #[test]
-fn memory_lasts_as_long_as_what_is_left_over_what_is_taken() {
+fn growth_time_left() {
     type Course = fn(u64) -> (u64, u64, u64);
     type Row = (&'static str, u64, Course, u64, Option<u64>, Option<u64>);
     #[rustfmt::skip]
@@ -69,7 +69,7 @@ fn memory_lasts_as_long_as_what_is_left_over_what_is_taken() {
 }
 
 #[test]
-fn cache_counts_only_as_far_as_reclaim_succeeds() {
+fn growth_counts_reclaimable_cache() {
     #[rustfmt::skip]
     let table = [
         // scanned and reclaimed a second, left of 100 MiB free and 400 MiB cache, efficiency
@@ -91,7 +91,7 @@ fn cache_counts_only_as_far_as_reclaim_succeeds() {
 }
 
 #[test]
-fn pages_that_come_back_are_counted_per_second() {
+fn growth_refaults_per_second() {
     #[rustfmt::skip]
     let table = [
         // refaults a second, seconds, per second
@@ -119,7 +119,7 @@ fn pods(limit: Option<Limit>, current: u64, inactive: u64) -> Scope {
 }
 
 #[test]
-fn the_pods_memory_ends_at_their_limit() {
+fn growth_of_kubepods() {
     type Course = fn(u64) -> (u64, u64);
     type Row = (&'static str, Option<Limit>, Course, Option<u64>, u64, Option<u64>);
     let at = Some(Limit::At(1_000 * MIB));
@@ -151,12 +151,12 @@ fn the_pods_memory_ends_at_their_limit() {
 }
 
 #[test]
-fn reclaim_in_vain_at_a_pods_own_limit_takes_nothing_from_all_pods() {
+fn growth_ignores_own_limits() {
     #[rustfmt::skip]
     let table = [
         // shortage of all pods over ten seconds, left of 600 MiB cache
         (None,                Some(600)), // not measured: nothing is said of it
-        (Some(Percent(0)),    Some(600)), // somebody reclaims at a limit of their own
+        (Some(Percent(0)),    Some(600)), // a pod reclaims at its own limit
         (Some(Percent(1_00)), Some(0)),   // at the limit of all
     ];
     for (shortage, left) in table {
@@ -177,7 +177,7 @@ fn reclaim_in_vain_at_a_pods_own_limit_takes_nothing_from_all_pods() {
 }
 
 #[test]
-fn a_cgroup_made_again_is_not_compared_with_the_one_before() {
+fn growth_cgroup_made_again() {
     let mut standing = GrowthStanding::default();
     #[rustfmt::skip]
     let table = [
@@ -197,7 +197,7 @@ fn a_cgroup_made_again_is_not_compared_with_the_one_before() {
 }
 
 #[test]
-fn readings_are_few_however_often_a_tick_comes_and_a_pause_begins_anew() {
+fn growth_readings_are_spaced() {
     let mut standing = GrowthStanding::default();
     let mut tick = |ms: u64| {
         let sample = node(Nanos(ms * 1_000_000), (500, 100, 0), None);
@@ -214,7 +214,7 @@ fn readings_are_few_however_often_a_tick_comes_and_a_pause_begins_anew() {
 
 proptest! {
     #[test]
-    fn whatever_is_read_no_reading_is_kept_too_long(
+    fn growth_drops_old_readings(
         readings in proptest::collection::vec(
             (0..100_000_u64, 0..=1_000_u64, 0..=1_000_u64, 0..=4_000_u64, any::<[u64; 3]>()),
             1..60,

@@ -35,7 +35,7 @@ fn outlook(scope: ScopeName, lasts: Option<u64>, refaults: Option<u64>) -> Outlo
 }
 
 #[test]
-fn each_signal_is_met_at_its_threshold() {
+fn pressure_met_at_threshold() {
     use PressureSignal::{Cpu, Disk, Exhaustion, Memory, Refaults};
     use ScopeName::{Kubepods, System};
     let path = CgroupPath("/kubepods".into());
@@ -78,7 +78,7 @@ fn each_signal_is_met_at_its_threshold() {
 }
 
 #[test]
-fn what_was_not_measured_is_told_from_what_is_not_met() {
+fn pressure_unmeasured_is_not_unmet() {
     use PressureSignal::{Cpu, Disk, Exhaustion, Memory, Refaults};
     let snapshot = |whole| Snapshot { whole, ..Snapshot::default() };
     let (nothing, calm) = (snapshot(Scope::default()), snapshot(scope_with(0, 0, 0)));
@@ -114,7 +114,7 @@ fn what_was_not_measured_is_told_from_what_is_not_met() {
 }
 
 #[test]
-fn a_pressure_threshold_is_due_after_its_grace_and_a_break_begins_it_anew() {
+fn pressure_grace() {
     let on = PressureSignal::Memory(Percent(60_00));
     let threshold = [PressureThreshold { scope: ScopeName::System, on, grace: seconds(20) }];
     #[rustfmt::skip]
@@ -143,7 +143,7 @@ fn a_pressure_threshold_is_due_after_its_grace_and_a_break_begins_it_anew() {
 
 proptest! {
     #[test]
-    fn pressure_is_met_iff_the_numbers_say_so(
+    fn pressure_met_iff_numbers(
         readings in proptest::collection::vec(
             (0..100_u64, proptest::option::of(0..200_u16), proptest::option::of(0..20_u64)),
             1..40,

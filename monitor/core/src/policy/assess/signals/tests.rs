@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::cgroup::{CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::node::{Filesystems, Meminfo};
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Nanos};
 
 const GIB: u64 = 1 << 30;
 
@@ -30,7 +30,7 @@ fn node_with(total: Option<u64>, root: Option<MemoryStat>) -> Sample {
 }
 
 #[test]
-fn available_memory_is_the_total_less_the_working_set_of_the_root() {
+fn signals_memory_available() {
     #[rustfmt::skip]
     let table = [
         // MemTotal, memory.stat of the root, available and capacity
@@ -49,7 +49,7 @@ fn available_memory_is_the_total_less_the_working_set_of_the_root() {
 }
 
 #[test]
-fn allocatable_memory_is_what_the_pods_leave_of_their_limit() {
+fn signals_allocatable_memory() {
     let at = |n| Some(Limit::At(n));
     #[rustfmt::skip]
     let table = [
@@ -76,7 +76,7 @@ fn allocatable_memory_is_what_the_pods_leave_of_their_limit() {
 }
 
 #[test]
-fn pids_and_disks_are_passed_on_as_read() {
+fn signals_pids_and_disks() {
     let disk = |device, available, inodes| {
         let (inodes_free, capacity) = (inodes / 2, Bytes(100));
         Some(Filesystem { device, available: Bytes(available), capacity, inodes_free, inodes })
@@ -106,7 +106,7 @@ fn pids_and_disks_are_passed_on_as_read() {
 }
 
 #[test]
-fn whatever_is_missing_is_named() {
+fn signals_name_what_is_missing() {
     let reasons: Vec<_> = Signal::ALL
         .into_iter()
         .map(|s| observe(s, &Sample::default(), None).unwrap_err())

@@ -1,11 +1,11 @@
-//! Thresholds on containerfs, which nobody sets: they follow from where images are kept.
+//! Thresholds on containerfs. They are not configured, but follow from where images are stored.
 //! Source: kubelet `pkg/kubelet/eviction/helpers.go`, `UpdateContainerFsThresholds`.
 
 use crate::model::node::{Filesystem, Filesystems};
 use crate::model::threshold::{Signal, Threshold};
 
-/// `thresholds` with those on containerfs taken from nodefs or, where images and writable layers
-/// share a file system of their own, from imagefs. Without a containerfs there are none.
+/// `thresholds` with containerfs copied from nodefs or, where images and writable layers share a
+/// dedicated file system, from imagefs. None if there is no containerfs.
 #[must_use]
 pub fn rewritten(thresholds: &[Threshold], filesystems: &Filesystems) -> Vec<Threshold> {
     let is_ours =
@@ -34,7 +34,7 @@ pub fn rewritten(thresholds: &[Threshold], filesystems: &Filesystems) -> Vec<Thr
     all
 }
 
-/// Images and writable layers together, apart from the kubelet's directory.
+/// Images and writable layers share a file system that is not the kubelet's.
 fn is_dedicated(filesystems: &Filesystems) -> bool {
     let device = |file: Option<Filesystem>| file.map(|file| file.device);
     let (node, image) = (device(filesystems.nodefs), device(filesystems.imagefs));

@@ -1,4 +1,4 @@
-//! Changes of the kubelet's node conditions, in its own words.
+//! Events for changes of the kubelet's node conditions, in its words.
 //! Source: kubelet `pkg/kubelet/nodestatus/setters.go`.
 
 use std::collections::BTreeSet;
@@ -8,8 +8,8 @@ use crate::model::decision::{Event, NodePressure, Observation};
 use crate::model::threshold::Threshold;
 use crate::model::units::Nanos;
 
-/// What changed from `before` to `now`, with the threshold that did it. Where the kubelet's message
-/// has the node's name, ours has the numbers: the event is about the node anyway.
+/// The changes from `before` to `now`. The numbers stand where the kubelet has the node's name,
+/// which the event names anyway.
 pub(super) fn of(
     before: &BTreeSet<NodePressure>,
     now: &BTreeSet<NodePressure>,
@@ -42,7 +42,7 @@ fn reason(pressure: NodePressure, holds: bool) -> &'static str {
     }
 }
 
-/// What is left, and what should be.
+/// The available amount and the threshold.
 fn numbers(threshold: &Threshold, observations: &[Observation]) -> Option<String> {
     let seen = observations.iter().find(|seen| seen.signal == threshold.signal)?;
     let signal = threshold.signal;

@@ -46,7 +46,7 @@ fn triggers() -> [Trigger; 5] {
 
 proptest! {
     #[test]
-    fn one_victim_at_a_time_within_the_budget_and_never_without_a_reason(
+    fn decide_keeps_one_victim_and_the_budget(
         turns in proptest::collection::vec(turn(), 1..200),
         is_enforced: bool,
         budget in 1_u32..4,
@@ -114,7 +114,7 @@ fn note_squeezes(verdict: &Relief, squeezed: &mut BTreeMap<u64, u32>) {
 
 proptest! {
     #[test]
-    fn every_squeeze_ends_once_and_none_outlives_the_shortage(
+    fn releases_end_every_squeeze_once(
         turns in proptest::collection::vec(turn(), 1..150),
         is_enforced: bool,
     ) {
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn no_step_is_tried_twice_against_a_shortage_that_lasts(
+    fn untried_never_repeats_a_step(
         // What came of a step, what can be taken from now on, and whose cache holds how much.
         turns in proptest::collection::vec((
             proptest::option::of(prop_oneof![

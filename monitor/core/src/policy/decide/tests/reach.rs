@@ -48,7 +48,7 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
 }
 
 #[test]
-fn a_hog_is_reached_however_many_harmless_pods_of_a_lower_class_stand_before_it() {
+fn choose_reaches_a_hog_behind_harmless_pods() {
     let stalled = met(pressure(PressureSignal::Memory(Percent(60_00))));
     for n_harmless in [0, 1, 15, 16, 17, 500] {
         let all = contenders(n_harmless);
@@ -61,7 +61,7 @@ fn a_hog_is_reached_however_many_harmless_pods_of_a_lower_class_stand_before_it(
 }
 
 #[test]
-fn whoever_cannot_end_does_not_stand_before_the_others_for_ever() {
+fn choose_passes_candidates_that_cannot_end() {
     let hard = met(threshold(Signal::PidAvailable, Nanos(0)));
     let (all, mut standing) = (contenders(40), ReliefStanding::default());
     let mut tried = std::collections::BTreeSet::new();
@@ -74,7 +74,7 @@ fn whoever_cannot_end_does_not_stand_before_the_others_for_ever() {
 }
 
 #[test]
-fn time_that_nobody_watched_is_no_time_to_show_an_effect() {
+fn hear_prolongs_the_deadline_by_unseen_time() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     assert_eq!(short(&node.at(1, &hard)), Some(("a", Evict)));
@@ -94,7 +94,7 @@ fn kill(node: &mut Node, at: Nanos, victim: u64, limit: Option<u64>) {
 }
 
 #[test]
-fn nobody_is_ended_for_memory_that_the_kernel_has_just_killed_for() {
+fn kernel_kills_hold_back_a_second_victim() {
     let hard = threshold(Signal::MemoryAvailable, Nanos(0));
     let pids = threshold(Signal::PidAvailable, Nanos(0));
     #[rustfmt::skip]
@@ -139,7 +139,7 @@ fn nobody_is_ended_for_memory_that_the_kernel_has_just_killed_for() {
 }
 
 #[test]
-fn a_kill_below_a_limit_relieves_every_workload_that_it_may_have_been_in() {
+fn kernel_kills_relieve_every_workload_below_the_limit() {
     #[rustfmt::skip]
     let table = [
         // the limit's cgroup, who would go, held
@@ -163,7 +163,7 @@ fn a_kill_below_a_limit_relieves_every_workload_that_it_may_have_been_in() {
 }
 
 #[test]
-fn kills_that_follow_upon_one_another_keep_nobody_alive_for_longer() {
+fn kernel_kills_in_a_row_prolong_nothing() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     let first = (1..=5).find(|second| {
@@ -174,7 +174,7 @@ fn kills_that_follow_upon_one_another_keep_nobody_alive_for_longer() {
 }
 
 #[test]
-fn a_target_is_told_with_the_cgroups_and_containers_of_all_of_it() {
+fn target_of_names_all_cgroups_and_containers() {
     let mut node = Node::new();
     let pods = node.sample.pods.as_mut().unwrap();
     for (uid, id) in [("a", "0a"), ("b", "0b")] {
@@ -214,7 +214,7 @@ fn a_target_is_told_with_the_cgroups_and_containers_of_all_of_it() {
 }
 
 #[test]
-fn the_grace_is_the_kubelets() {
+fn grace_is_the_kubelets() {
     #[rustfmt::skip]
     let table = [
         // threshold's grace, evictionMaxPodGracePeriod, the pod's own, seconds
@@ -238,7 +238,7 @@ fn the_grace_is_the_kubelets() {
 }
 
 #[test]
-fn a_group_is_given_what_the_most_patient_of_its_pods_asks_for() {
+fn grace_of_a_group_is_its_longest() {
     let mut node = Node::new();
     let pods = node.sample.pods.as_mut().unwrap();
     pods.get_mut("a").unwrap().termination_grace = Some(5);
@@ -251,7 +251,7 @@ fn a_group_is_given_what_the_most_patient_of_its_pods_asks_for() {
 }
 
 #[test]
-fn a_pod_that_is_started_again_and_ended_again_counts_again() {
+fn decide_counts_a_restarted_pod_again() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
     node.relief.budget = 2;
@@ -271,7 +271,7 @@ fn a_pod_that_is_started_again_and_ended_again_counts_again() {
 }
 
 #[test]
-fn a_victim_whose_memory_comes_back_late_is_enough_however_slow_the_average_falls() {
+fn is_back_goes_before_a_slow_average() {
     let stalled = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
     let mut node = Node::new();
     node.relief.steps = [KillContainers, ReleaseMemory].into();
@@ -282,7 +282,7 @@ fn a_victim_whose_memory_comes_back_late_is_enough_however_slow_the_average_fall
 }
 
 #[test]
-fn only_what_could_not_be_read_of_the_victim_itself_says_nothing_of_it() {
+fn is_unread_looks_at_the_victim_alone() {
     use crate::model::sample::{Gap, GapReason};
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     #[rustfmt::skip]
@@ -309,7 +309,7 @@ fn only_what_could_not_be_read_of_the_victim_itself_says_nothing_of_it() {
 }
 
 #[test]
-fn who_only_names_a_cgroup_like_a_pod_is_not_taken_for_it() {
+fn target_of_ignores_cgroups_named_like_a_pod() {
     let mut node = Node::new();
     let copy = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
     node.sample.cgroups.insert(CgroupId(1), copy("/user.slice/kubepods/besteffort/poda"));
@@ -320,7 +320,7 @@ fn who_only_names_a_cgroup_like_a_pod_is_not_taken_for_it() {
 }
 
 #[test]
-fn what_is_measured_decides_how_long_a_freed_node_is_left_alone() {
+fn rests_until_depends_on_the_measure() {
     let left = |n| {
         let trigger = pressure(PressureSignal::Exhaustion(seconds(10)));
         Met { measured: seconds(n).0, ..met(trigger) }
@@ -349,7 +349,7 @@ fn what_is_measured_decides_how_long_a_freed_node_is_left_alone() {
 }
 
 #[test]
-fn a_victim_that_gave_back_too_little_is_not_asked_again_while_it_holds_nothing() {
+fn is_spent_skips_a_victim_that_holds_nothing() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
     let mut node = Node::new();

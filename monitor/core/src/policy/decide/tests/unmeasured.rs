@@ -8,7 +8,7 @@ fn cpu() -> Trigger {
 }
 
 #[test]
-fn a_figure_that_is_not_measured_is_no_effect_and_no_calm() {
+fn decide_unmeasured_is_no_effect_and_no_calm() {
     let soft = threshold(Signal::MemoryAvailable, seconds(30));
     for trigger in [cpu(), soft, pressure(PressureSignal::Memory(Percent(60_00)))] {
         let mut node = Node::new();
@@ -32,7 +32,7 @@ fn a_figure_that_is_not_measured_is_no_effect_and_no_calm() {
 }
 
 #[test]
-fn a_squeeze_is_over_when_all_of_the_cool_down_was_measured() {
+fn calm_counts_measured_time_alone() {
     let mut node = Node::new();
     let releases: Vec<_> = (1..=30)
         .flat_map(|second| {
@@ -46,7 +46,7 @@ fn a_squeeze_is_over_when_all_of_the_cool_down_was_measured() {
 }
 
 #[test]
-fn a_squeeze_whose_figure_is_never_measured_again_ends_all_the_same() {
+fn releases_end_an_unmeasured_squeeze() {
     let mut node = Node::new();
     node.at(1, &[met(cpu())]);
     node.at(2, &[]);
@@ -59,7 +59,7 @@ fn a_squeeze_whose_figure_is_never_measured_again_ends_all_the_same() {
 }
 
 #[test]
-fn while_harm_is_not_measured_nobody_is_chosen_for_it_where_it_was_before() {
+fn choose_waits_while_harm_is_paused() {
     let disk = pressure(PressureSignal::Disk(Percent(60_00)));
     let thrashed = pressure(PressureSignal::Refaults(1_000));
     let hard = threshold(Signal::PidAvailable, Nanos(0));

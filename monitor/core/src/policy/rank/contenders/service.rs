@@ -1,5 +1,5 @@
-//! A cgroup that counts as a workload, as the ranking sees it: what it is from its rule, what it
-//! asked for from the rule or its own files, what it uses and whom it harms as for pods.
+//! A workload outside pods as a contender: class and priority from its rule, the request from the
+//! rule or its cgroup files, usage and harm as for pods.
 
 use crate::model::cgroup::{Cgroup, Limit};
 use crate::model::pod::QosClass;
@@ -11,7 +11,7 @@ use crate::model::threshold::Resource;
 use crate::policy::rank::contender::Contender;
 use crate::policy::rank::harm::Ledger;
 
-/// It is known by its path, and called by the last name in it.
+/// A service is identified by its path and named by the path's last part.
 pub(super) fn contender(
     scope: &Scope,
     rule: &WorkloadRule,
@@ -23,36 +23,30 @@ pub(super) fn contender(
     let name = scope.path.segments().next_back().unwrap_or_default();
     Contender {
         name: name.into(),
-        namespace: String::new(),
-        uid: scope.path.0.clone(),
-        class: rule.qos_class,
         priority: rule.priority,
         request: files.and_then(|files| request(files, rule, resource)),
         usage: match resource {
             Resource::Memory => files.and_then(working_set).map(|bytes| Quantity::bytes(bytes.0)),
             Resource::Cpu => scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0)),
-            // Of the whole of it: `cgroup.procs` lists those of one cgroup alone.
+            // `pids.current` counts descendants; `cgroup.procs` does not.
             Resource::Pids => files.and_then(|files| files.pids_current).map(Quantity::count),
             Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
             Resource::Storage | Resource::Inodes => None,
         },
         harm: entry.map(|entry| entry.harm),
-        started: None,
-        owner: None,
-        preference: None,
-        spared: None,
+        ..Contender::unknown(&scope.path.0, rule.qos_class)
     }
     .preferred(files.and_then(|files| files.preference))
 }
 
-/// What the rule says, else what systemd's `MemoryLow=` and `CPUWeight=` have written. As with
-/// pods, who is BestEffort asks for nothing.
+/// The rule's request, else what systemd wrote for `MemoryLow=` and `CPUWeight=`. BestEffort
+/// requests nothing, as for pods.
 fn request(files: &Cgroup, rule: &WorkloadRule, resource: Resource) -> Option<Quantity> {
     let of_files = || match resource {
         _ if rule.qos_class == QosClass::BestEffort => Some(Quantity::ZERO),
         Resource::Memory => match files.memory.low? {
             Limit::At(bytes) => Some(Quantity::bytes(bytes)),
-            // All that it has is protected.
+            // Everything it uses is protected.
             Limit::Max => files.memory.current.map(|bytes| Quantity::bytes(bytes.0)),
         },
         _ => {
@@ -91,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_asks_for_is_in_its_rule_or_in_what_systemd_has_written() {
+    fn service_request() {
         use QosClass::{BestEffort, Burstable};
         let low = |low| MemoryFiles { low, ..MemoryFiles::default() };
         #[rustfmt::skip]
@@ -139,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn services_are_ranked_among_pods_and_attributes_come_before_all_else() {
+    fn service_ranked_among_pods() {
         use Preference::{Avoid, Omit, Prefer};
         let pod = "/kubepods/besteffort/podu1";
         let (web, db) = ("/system.slice/web.service", "/system.slice/db.service");
@@ -181,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_harm_of_a_service_is_its_own_and_it_is_no_outsider() {
+    fn service_harm() {
         let web = "/system.slice/web.service";
         let (snapshot, settings) = node(&[("/system.slice", None), (web, None), ("/other", None)]);
         let entry =

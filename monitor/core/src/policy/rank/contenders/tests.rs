@@ -59,7 +59,7 @@ fn text(quantity: Option<Quantity>) -> String {
 }
 
 #[test]
-fn use_is_that_of_the_pods_cgroup_or_the_sum_of_its_containers() {
+fn contenders_usage_of_pod_or_containers() {
     let pod = "/kubepods/burstable/podu";
     let (one, two) = (format!("{pod}/{ID}1"), format!("{pod}/{ID}2"));
     let below = format!("{one}/below");
@@ -97,7 +97,7 @@ fn use_is_that_of_the_pods_cgroup_or_the_sum_of_its_containers() {
 }
 
 #[test]
-fn cpu_use_is_a_rate() {
+fn contenders_cpu_usage_is_a_rate() {
     let mut snapshot = snapshot([scope("/kubepods/podu", None, None, None)]);
     let scope = snapshot.scopes.values_mut().next().unwrap();
     scope.cpu_usage = Some(MilliCpu(1_500));
@@ -107,7 +107,7 @@ fn cpu_use_is_a_rate() {
 }
 
 #[test]
-fn without_the_api_a_request_is_not_known_but_that_of_best_effort() {
+fn contenders_request_without_the_api() {
     let snapshot = snapshot([
         scope("/kubepods/podguaranteed", Some(1), None, None),
         scope("/kubepods/burstable/podburstable", Some(1), None, None),
@@ -131,7 +131,7 @@ fn without_the_api_a_request_is_not_known_but_that_of_best_effort() {
 }
 
 #[test]
-fn the_api_tells_who_a_pod_is_and_what_it_asked_for() {
+fn contenders_join_the_api() {
     let told = Pod {
         namespace: "shop".into(),
         priority: Some(7),
@@ -167,7 +167,7 @@ fn the_api_tells_who_a_pod_is_and_what_it_asked_for() {
 }
 
 #[test]
-fn a_static_pod_is_known_by_the_hash_that_its_cgroup_is_named_after() {
+fn contenders_static_pod_by_hash() {
     const HASHED: &str = "3f1a9c0e8b7d6a5f4e3d2c1b0a998877";
     let mut mirror = pod("6c1a4e95-6bb6", "etcd-node", &[]);
     for key in ["kubernetes.io/config.hash", "kubernetes.io/config.mirror"] {
@@ -181,14 +181,14 @@ fn a_static_pod_is_known_by_the_hash_that_its_cgroup_is_named_after() {
 }
 
 #[test]
-fn a_pod_without_a_cgroup_is_no_contender() {
+fn contenders_need_a_cgroup() {
     let got =
         of(&sample([pod("u", "ended", &[])]), &snapshot([]), "memory.available", Order::Kubelet);
     assert_eq!(got, []);
 }
 
 #[test]
-fn pods_that_opted_out_and_our_own_are_spared() {
+fn contenders_opted_out_and_isobar() {
     #[rustfmt::skip]
     let table = [
         // label, value, spared as
@@ -207,7 +207,7 @@ fn pods_that_opted_out_and_our_own_are_spared() {
 
 /// A DaemonSet's pods and a leaking job's have nothing in common but their class.
 #[test]
-fn small_pods_of_unknown_owners_are_candidates_each_for_itself() {
+fn contenders_unknown_owners() {
     let uids: Vec<_> = (0..40).map(|i| format!("hog{i:02}")).collect();
     let path = |uid: &str| format!("/kubepods/besteffort/pod{uid}");
     let hogs = uids.iter().map(|uid| scope(&path(uid), Some(20), None, None));

@@ -1,4 +1,4 @@
-//! Waiting laid on each by its share of what was taken.
+//! Divides waiting by the share that each party took.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,29 +8,29 @@ use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::Scope;
 use crate::model::stall::MemoryCause;
-use crate::model::units::{Nanos, Percent};
+use crate::model::units::{Nanos, Percent, scale};
 use crate::policy::rank::contender::Harm;
 
-/// What each took and how long each waited in one interval.
+/// What each party took and how long it waited in one interval.
 #[derive(Debug, Default)]
 pub(super) struct Share(BTreeMap<Party, Part>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
-    /// Of what is waited for.
+    /// Bytes.
     taken: u64,
-    /// For it.
+    /// Wall time for memory, task time for IO.
     waited: Nanos,
-    /// At limits of its own, which are nobody else's doing.
+    /// At its own limits, which no other party causes.
     limited: Nanos,
 }
 
 impl Share {
-    /// Memory: growth of `memory.current`, and time in which the node or its allocatable was short.
+    /// Memory: growth of `memory.current`, and time in which the node or its allocatable was
+    /// short.
     ///
-    /// A cgroup that was not there before has charged all that it has; one that could not be read
-    /// has charged nobody knows what. One that shrank has taken
-    /// nothing: what it gives back relieves nobody of having waited.
+    /// A new cgroup has charged all that it has. A cgroup that was unreadable counts as 0, because
+    /// its growth is unknown. One that shrank counts as 0 too: what it freed undoes no waiting.
     pub(super) fn of_memory(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
         let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
         Self::of(tree, (before, unread), current, |scope| {
@@ -43,7 +43,7 @@ impl Share {
         })
     }
 
-    /// Disks: bytes read and written, and task time asleep in IO wait.
+    /// Disks: bytes read and written, and task time in IO wait.
     pub(super) fn of_io(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
         let moved = |files: &Cgroup| files.io.map(|io| io.read.0.saturating_add(io.written.0));
         Self::of(tree, (before, unread), moved, |scope| {
@@ -52,8 +52,7 @@ impl Share {
         })
     }
 
-    /// By pods and workloads, and by the other cgroups that have none below them: each is counted
-    /// once.
+    /// Counts pods, workloads, and other cgroups without children, each once.
     fn of(
         tree: &Tree<'_>,
         (before, unread): (&Sample, &BTreeSet<CgroupId>),
@@ -85,7 +84,7 @@ impl Share {
         share
     }
 
-    /// Each one's share of the others' waiting, and of its own.
+    /// Divides the waiting of all by the share that each took.
     pub(super) fn doings(self) -> Doings {
         let total = |of: fn(&Part) -> u64| self.0.values().map(|part| u128::from(of(part))).sum();
         let (taken, waited): (u128, u128) = (total(|part| part.taken), total(|part| part.waited.0));
@@ -103,7 +102,7 @@ impl Share {
     }
 }
 
-/// Stall at limits of the pod's own.
+/// Memory stall at the party's own limits.
 fn limited(scope: &Scope) -> Nanos {
     let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
     let own = causes.filter(|(cause, _)| {
@@ -112,8 +111,7 @@ fn limited(scope: &Scope) -> Nanos {
     own.fold(Nanos(0), |sum, (_, cause)| sum.plus(cause.union.now))
 }
 
-/// A share of the interval as time.
+/// A share of the interval, as time.
 fn of_interval(share: Percent, interval: Nanos) -> Nanos {
-    let time = u128::from(interval.0) * u128::from(share.0) / u128::from(Percent::FULL.0);
-    Nanos(u64::try_from(time).unwrap_or(u64::MAX))
+    Nanos(scale(interval.0, share.0.into(), Percent::FULL.0.into()))
 }

@@ -22,7 +22,7 @@ struct Node {
 
 impl Node {
     /// Two pods, one of them with a container and its monitor, and a daemon; ids from 1 in the
-    /// order of the list. Everything is covered, and nobody waits.
+    /// order of the list. Everything is covered, and no task waits.
     fn new() -> Self {
         let paths = ["/kubepods", POD_A, IN_A, BESIDE_A, POD_B, "/system.slice", DAEMON];
         let id = |path: &str| {
@@ -97,14 +97,14 @@ impl Node {
 }
 
 #[test]
-fn run_queue_waits_are_laid_on_the_pod_whose_container_ran() {
+fn harm_of_run_queue_waits() {
     let mut node = Node::new();
     node.blame(POD_B, IN_A, 300);
     node.blame(DAEMON, IN_A, 50);
     node.blame(IN_A, IN_A, 7); // its own threads queue for each other
     node.blame(IN_A, BESIDE_A, 2); // the runtime's monitor is the pod's, too
     node.blame(POD_B, DAEMON, 40);
-    node.blame(POD_B, "idle", 90); // nobody ran: the latency of a wake-up
+    node.blame(POD_B, "idle", 90); // the idle task: the latency of a wake-up
     node.blame("/gone", IN_A, 1); // a cgroup that came and went within the tick
     node.blame(IN_A, "/kubepods/podc", 5); // the same, as the one that ran
     node.update();
@@ -125,7 +125,7 @@ fn run_queue_waits_are_laid_on_the_pod_whose_container_ran() {
 }
 
 #[test]
-fn a_throttled_pod_harms_itself() {
+fn harm_of_a_throttled_pod() {
     let mut node = Node::new();
     let throttled = Some(Waited { now: Nanos(800 * MS), total: Nanos(0) });
     for path in [POD_A, IN_A] {
@@ -138,7 +138,7 @@ fn a_throttled_pod_harms_itself() {
 }
 
 #[test]
-fn others_shortage_is_laid_on_each_by_its_share_of_what_was_charged() {
+fn harm_of_shortage_by_charge() {
     let mut node = Node::new();
     node.charges(POD_A, Some(100), 400, Percent(10_00)); // the hog
     node.charges(IN_A, Some(100), 400, Percent(10_00)); // is in the pod already
@@ -158,7 +158,7 @@ fn others_shortage_is_laid_on_each_by_its_share_of_what_was_charged() {
 }
 
 #[test]
-fn a_pod_that_is_new_has_charged_all_that_it_has() {
+fn harm_of_a_new_pod() {
     let mut node = Node::new();
     node.charges(POD_A, None, 400, Percent(0));
     node.charges(POD_B, Some(100), 100, Percent(50_00));
@@ -167,7 +167,7 @@ fn a_pod_that_is_new_has_charged_all_that_it_has() {
 }
 
 #[test]
-fn a_pod_that_could_not_be_read_for_a_tick_has_not_charged_all_that_it_has() {
+fn harm_of_an_unread_pod() {
     let mut node = Node::new();
     let (a, b) = (node.id(POD_A), node.id(POD_B));
     let of = |ids: &[CgroupId], fails: bool| {
@@ -190,7 +190,7 @@ fn a_pod_that_could_not_be_read_for_a_tick_has_not_charged_all_that_it_has() {
 }
 
 #[test]
-fn what_a_workload_does_is_the_doing_of_all_of_it() {
+fn harm_of_a_workload() {
     let mut node = Node::new();
     let rules = [crate::model::settings::WorkloadRule {
         path: "/system.slice".parse().unwrap(),
@@ -208,7 +208,7 @@ fn what_a_workload_does_is_the_doing_of_all_of_it() {
 }
 
 #[test]
-fn a_pod_at_its_own_limit_harms_itself() {
+fn harm_at_own_limit() {
     let wait = |ms| MemoryCauseWait {
         union: Waited { now: Nanos(ms * MS), total: Nanos(0) },
         ..MemoryCauseWait::default()
@@ -228,7 +228,7 @@ fn a_pod_at_its_own_limit_harms_itself() {
 }
 
 #[test]
-fn waits_for_disks_are_laid_on_each_by_what_it_moved() {
+fn harm_of_disk_waits() {
     let mut node = Node::new();
     for (path, mib, waited) in [(POD_A, 30_u64, 100), (POD_B, 10, 500)] {
         let (id, scope) = (node.id(path), node.scope(path));
@@ -245,7 +245,7 @@ fn waits_for_disks_are_laid_on_each_by_what_it_moved() {
 }
 
 #[test]
-fn harm_is_remembered_for_ten_seconds_and_a_late_tick_weighs_more() {
+fn harm_decays() {
     let mut node = Node::new();
     node.blame(POD_B, POD_A, 1000);
     node.update();
@@ -265,7 +265,7 @@ fn harm_is_remembered_for_ten_seconds_and_a_late_tick_weighs_more() {
 }
 
 #[test]
-fn what_is_not_measured_is_unknown_and_forgotten() {
+fn harm_unmeasured_is_unknown() {
     let mut node = Node::new();
     node.blame(POD_B, POD_A, 1000);
     node.update();
@@ -305,7 +305,7 @@ fn what_is_not_measured_is_unknown_and_forgotten() {
 }
 
 #[test]
-fn what_was_never_measured_is_not_paused() {
+fn harm_never_measured() {
     let mut node = Node::new();
     node.sample.kernel = None;
     node.update();
@@ -318,7 +318,7 @@ fn what_was_never_measured_is_not_paused() {
 }
 
 #[test]
-fn who_is_gone_is_forgotten_and_whoever_stops_is_forgotten_in_time() {
+fn harm_forgets() {
     let mut node = Node::new();
     node.blame(POD_A, POD_B, 1000);
     node.blame(POD_B, POD_A, 1000);
@@ -335,7 +335,7 @@ fn who_is_gone_is_forgotten_and_whoever_stops_is_forgotten_in_time() {
 }
 
 #[test]
-fn a_standing_comes_back_from_json_as_it_was() {
+fn harm_standing_json_round_trip() {
     let mut node = Node::new();
     node.blame(POD_B, POD_A, 300);
     node.blame(POD_B, DAEMON, 300);

@@ -72,7 +72,7 @@ fn alone() -> settings::Ranking {
 
 proptest! {
     #[test]
-    fn the_order_of_the_input_does_not_matter(
+    fn rank_ignores_input_order(
         (pods, shuffled) in any_pods().prop_flat_map(|p| (Just(p.clone()), Just(p).prop_shuffle())),
         order in any_order(),
         purpose in any_purpose(),
@@ -86,10 +86,10 @@ proptest! {
 
     /// Antisymmetric and transitive: of any two the same goes first alone as among all.
     #[test]
-    fn any_two_stand_to_each_other_as_they_do_among_all(
+    fn rank_is_transitive(
         pods in any_pods(), order in any_order(), purpose in any_purpose(),
     ) {
-        // Whether anybody lacks statistics is told in the keys; the order must not hang on it.
+        // The keys tell whether a pod lacks statistics; the order must not depend on that.
         let all = rank_all(&pods, purpose, order, &alone());
         let place = |uid: &str| all.candidates.iter().position(|c| c.uid == uid);
         for a in &pods {
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn a_doubled_list_has_each_pod_twice_in_a_row(
+    fn rank_of_a_doubled_list(
         pods in any_pods(), order in any_order(), purpose in any_purpose(),
     ) {
         let once = rank_all(&pods, purpose, order, &alone());
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn the_head_is_how_the_whole_list_begins(
+    fn rank_head_begins_rank_all(
         pods in any_pods(), order in any_order(), purpose in any_purpose(),
     ) {
         let rules = settings::Ranking::default();
@@ -128,9 +128,9 @@ proptest! {
         prop_assert_eq!(head, all);
     }
 
-    /// Everybody is a candidate, a member of one, or spared; and nobody is two of these.
+    /// Each pod is a candidate, a member of a group, or spared, and only one of these.
     #[test]
-    fn nobody_is_lost_and_nobody_who_is_spared_is_a_candidate(
+    fn rank_loses_nobody(
         pods in any_pods(), order in any_order(), purpose in any_purpose(),
     ) {
         let got = rank_all(&pods, purpose, order, &settings::Ranking::default());
@@ -149,7 +149,7 @@ proptest! {
 
     /// Values tell the order: going down the list, the first key that differs got no better.
     #[test]
-    fn neighbours_differ_in_a_key_that_is_told(
+    fn rank_neighbours_differ_in_a_key(
         pods in any_pods(), order in any_order(), purpose in any_purpose(),
     ) {
         let got = rank_all(&pods, purpose, order, &alone());
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn a_ranking_comes_back_from_json_as_it_was(
+    fn ranking_json_round_trip(
         pods in any_pods(), order in any_order(), purpose in any_purpose(),
     ) {
         let got = rank(&pods, purpose, order, &settings::Ranking::default());

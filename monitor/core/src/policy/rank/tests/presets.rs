@@ -1,11 +1,11 @@
-//! The order `qos`, groups, and who is spared: rules of ours.
+//! The order `qos`, groups, and who is spared: isobar's own rules.
 
 use super::*;
 use QosClass::{BestEffort, Burstable, Guaranteed};
 
 /// Pods in the order in which they go, each before the next by the key that is named.
 #[test]
-fn class_priority_harm_excess_youth_and_uid_decide_in_this_order() {
+fn rank_qos_keys_in_order() {
     let with = |pod: Contender, ms: u64, started: Option<i64>| Contender {
         harm: harm(ms, 0),
         started,
@@ -39,7 +39,7 @@ fn class_priority_harm_excess_youth_and_uid_decide_in_this_order() {
 }
 
 #[test]
-fn the_keys_of_the_order_by_class_are_told_as_they_decide() {
+fn rank_qos_tells_keys() {
     #[rustfmt::skip]
     let table = [
         // pod, signal, keys
@@ -51,7 +51,7 @@ fn the_keys_of_the_order_by_class_are_told_as_they_decide() {
             "qos=Burstable exceedsRequest=null priority=0 harm=7 excess=null usage=3Mi started=null uid=a"),
         (pod("a", Burstable, 0, "1Mi", "-"), "memory.available",
             "qos=Burstable exceedsRequest=null priority=0 harm=7 hasStats=false excess=null started=null uid=a"),
-        // No kind of request for pids: nobody is above or within it.
+        // No kind of request for pids: no pod is above or within it.
         (pod("a", Burstable, 0, "-", "30"), "pid.available",
             "qos=Burstable priority=0 harm=7 processes=30 started=null uid=a"),
         // Ours does not take bytes from inodes.
@@ -66,7 +66,7 @@ fn the_keys_of_the_order_by_class_are_told_as_they_decide() {
 }
 
 #[test]
-fn a_pod_without_statistics_is_the_last_of_its_equals() {
+fn rank_qos_without_statistics() {
     let pods = [
         pod("unknown", BestEffort, 0, "0", "-"),
         pod("idle", BestEffort, 0, "0", "0"),
@@ -83,7 +83,7 @@ fn a_pod_without_statistics_is_the_last_of_its_equals() {
 }
 
 #[test]
-fn harm_below_a_millisecond_a_second_decides_nothing() {
+fn rank_qos_ignores_little_harm() {
     let with = |name: &str, usage: &str, ns: u64| Contender {
         harm: Some(Harm { others: Nanos(ns), own: Nanos(0) }),
         ..pod(name, BestEffort, 0, "0", usage)
@@ -97,7 +97,7 @@ fn harm_below_a_millisecond_a_second_decides_nothing() {
 }
 
 #[test]
-fn who_harms_only_itself_is_spared_where_work_waits_and_harm_was_measured() {
+fn rank_spares_who_harms_only_itself() {
     use SparedReason::HarmsOnlyItself;
     #[rustfmt::skip]
     let table = [
@@ -106,9 +106,9 @@ fn who_harms_only_itself_is_spared_where_work_waits_and_harm_was_measured() {
         ("system.memory.pressure",     harm(0, 300), Some(HarmsOnlyItself)),
         ("kubepods.memory.refaults",   harm(0, 300), Some(HarmsOnlyItself)),
         ("kubepods.cpu.pressure",      harm(1, 300), None),
-        ("kubepods.cpu.pressure",      harm(0, 0),   None), // harms nobody: the harm budget's business
+        ("kubepods.cpu.pressure",      harm(0, 0),   None), // harms no pod: the harm budget decides
         ("kubepods.cpu.pressure",      None,         None), // not measured
-        // What runs out is freed by whoever used it up.
+        // The pod that used it up frees it.
         ("memory.available",           harm(0, 300), None),
         ("allocatableMemory.available", harm(0, 300), None),
         ("kubepods.memory.exhaustion", harm(0, 300), None),
@@ -127,7 +127,7 @@ fn who_harms_only_itself_is_spared_where_work_waits_and_harm_was_measured() {
 }
 
 #[test]
-fn the_spared_are_told_in_the_order_in_which_they_would_have_gone() {
+fn rank_orders_the_spared() {
     let spared = |name: &str, usage: &str, why: SparedReason| Contender {
         spared: Some(why),
         ..pod(name, BestEffort, 0, "0", usage)
@@ -156,7 +156,7 @@ fn owned(n: usize, owner: &str, class: QosClass, usage: &str) -> Vec<Contender> 
 }
 
 #[test]
-fn forty_small_hogs_of_one_owner_go_before_one_larger_pod() {
+fn rank_groups_small_pods_of_one_owner() {
     let mut pods = owned(40, "hogs", BestEffort, "20Mi");
     pods.push(Contender { harm: harm(5, 0), ..pod("larger", BestEffort, 0, "0", "200Mi") });
     let got = ranking(&pods, "memory.available", Order::Qos);
@@ -169,7 +169,7 @@ fn forty_small_hogs_of_one_owner_go_before_one_larger_pod() {
 }
 
 #[test]
-fn only_small_pods_that_rank_alike_form_a_group() {
+fn rank_groups_only_equals() {
     let two = || owned(2, "a", Burstable, "20Mi");
     let alter = |alter: fn(&mut Contender)| {
         let mut pods = two();
@@ -204,7 +204,7 @@ fn only_small_pods_that_rank_alike_form_a_group() {
 }
 
 #[test]
-fn what_is_known_of_every_member_is_known_of_the_group() {
+fn rank_group_knows_what_all_know() {
     let mut pods = owned(3, "a", BestEffort, "20Mi");
     pods[1].started = None;
     pods[2].harm = None;
@@ -214,7 +214,7 @@ fn what_is_known_of_every_member_is_known_of_the_group() {
 }
 
 #[test]
-fn every_signal_has_a_name_of_its_own() {
+fn purpose_names_are_unique() {
     let all: Vec<_> = Purpose::all().collect();
     assert_eq!(all.len(), 19);
     for one in all {

@@ -17,7 +17,7 @@ fn contenders(rows: &[Row]) -> Vec<Contender> {
 }
 
 #[test]
-fn pods_go_in_the_kubelets_order() {
+fn rank_kubelet_cases() {
     #[rustfmt::skip]
     let table: &[(&str, &str, &[Row], &[&str])] = &[
         // case, signal, pods as (name, priority, request, use), first to go first
@@ -96,7 +96,7 @@ fn pods_go_in_the_kubelets_order() {
 /// Two pods that both lack statistics are equal to each comparator that looks at them (M10): what
 /// is left are the keys that need none.
 #[test]
-fn without_statistics_only_priority_and_uid_decide() {
+fn rank_kubelet_without_statistics() {
     for purpose in Purpose::all() {
         let pods = [pod("b", BestEffort, 0, "0", "-"), pod("a", Guaranteed, 0, "1Gi", "-")];
         let got = rank(&pods, purpose, Order::Kubelet, &settings::Ranking::default());
@@ -108,7 +108,7 @@ fn without_statistics_only_priority_and_uid_decide() {
 }
 
 #[test]
-fn the_keys_are_told_in_the_order_in_which_they_decide() {
+fn rank_kubelet_tells_keys() {
     #[rustfmt::skip]
     let table: &[(&str, &[Row], &str)] = &[
         // signal, pods, keys of the first

@@ -1,0 +1,211 @@
+//! Protected cgroups, and the candidates that are spared because they are one, are inside one, or
+//! contain one.
+//!
+//! Configuration can only add to them: always protected are the agent's own cgroup and its
+//! ancestors, the first process, the ancestors of all pods, and the reserved cgroups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::workload::above;
+use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::decision::SparedReason;
+use crate::model::names;
+use crate::model::pod::Place;
+use crate::model::sample::Sample;
+use crate::model::settings::{Settings, WorkloadRule};
+use crate::model::snapshot::Snapshot;
+
+/// systemd's cgroup of the first process.
+const INIT: &str = "/init.scope";
+
+/// The protected cgroups of one snapshot.
+#[derive(Debug)]
+pub(super) struct Protected<'a> {
+    snapshot: &'a Snapshot,
+    /// Protected cgroups and their ancestors, each with its reason.
+    reasons: BTreeMap<CgroupId, SparedReason>,
+    /// Cgroups whose descendants are protected too.
+    subtrees: BTreeSet<CgroupId>,
+    /// `kubeReservedCgroup` and `systemReservedCgroup`.
+    reserved: Vec<CgroupPath>,
+}
+
+impl<'a> Protected<'a> {
+    pub(super) fn of(settings: &Settings, sample: &Sample, snapshot: &'a Snapshot) -> Self {
+        let node = &settings.node;
+        let names = [&node.kube_reserved_cgroup, &node.system_reserved_cgroup];
+        let reserved =
+            names.into_iter().filter_map(|name| names::reserved(node.cgroup_driver, name));
+        let mut all = Self {
+            snapshot,
+            reasons: BTreeMap::new(),
+            subtrees: BTreeSet::new(),
+            reserved: reserved.collect(),
+        };
+        if let Some(own) = sample.own {
+            all.protect(own, SparedReason::Isobar);
+        }
+        let never = &settings.relief.never_touch;
+        for (&id, scope) in &snapshot.scopes {
+            let is_subtree = scope.path.0 == INIT || never.iter().any(|p| p.fits(&scope.path));
+            if is_subtree {
+                all.subtrees.insert(id);
+            }
+            if is_subtree || scope.place == Place::Kubepods {
+                all.protect(id, SparedReason::NeverTouch);
+            }
+        }
+        all
+    }
+
+    fn protect(&mut self, id: CgroupId, why: SparedReason) {
+        for id in std::iter::once(id).chain(above(id, self.snapshot)) {
+            self.reasons.entry(id).or_insert(why);
+        }
+    }
+
+    /// Why this cgroup is protected.
+    fn why(&self, id: CgroupId) -> Option<SparedReason> {
+        let is_below = || above(id, self.snapshot).any(|id| self.subtrees.contains(&id));
+        let why = self.reasons.get(&id).copied();
+        why.or_else(|| {
+            (!self.subtrees.is_empty() && is_below()).then_some(SparedReason::NeverTouch)
+        })
+    }
+
+    /// Protected pods, by uid.
+    pub(super) fn pods(&self) -> BTreeMap<&'a str, SparedReason> {
+        let spared = |id: CgroupId| {
+            let scope = self.snapshot.scopes.get(&id)?;
+            let (Place::Pod { uid, .. } | Place::Container { pod: uid, .. }) = &scope.place else {
+                return None;
+            };
+            Some((uid.as_str(), self.why(id)?))
+        };
+        // `reasons` has every cgroup that contains a protected one, but not those inside one.
+        match self.subtrees.is_empty() {
+            true => self.reasons.keys().copied().filter_map(spared).collect(),
+            false => self.snapshot.scopes.keys().copied().filter_map(spared).collect(),
+        }
+    }
+
+    /// Why this workload is protected. In or above a reserved cgroup only a rule that names that
+    /// cgroup counts: a wildcard may match by accident.
+    pub(super) fn why_workload(&self, id: CgroupId, rule: &WorkloadRule) -> Option<SparedReason> {
+        let scope = self.snapshot.scopes.get(&id)?;
+        let pattern = CgroupPath(rule.path.to_string());
+        let is_reserved = self.reserved.iter().any(|reserved| {
+            let is_in = scope.path.is_within(reserved) && !pattern.is_within(reserved);
+            is_in || (reserved.is_within(&scope.path) && scope.path != *reserved)
+        });
+        self.why(id).or(is_reserved.then_some(SparedReason::NeverTouch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::pod::QosClass;
+    use crate::policy::rank::tests::tree;
+
+    const TREE: [&str; 12] = [
+        "/init.scope",
+        "/kubepods",
+        "/kubepods/burstable",
+        "/kubepods/burstable/podu1",
+        "/kubepods/podu2",
+        "/system.slice",
+        "/system.slice/isobar.service",
+        "/system.slice/web.service",
+        "/system.slice/web.service/worker",
+        "/kube.slice",
+        "/kube.slice/helper.service",
+        "/batch",
+    ];
+
+    fn id(path: &str) -> CgroupId {
+        CgroupId(TREE.iter().position(|p| *p == path).unwrap() as u64 + 1)
+    }
+
+    fn settings(never: &[&str]) -> Settings {
+        let mut settings = Settings::default();
+        settings.relief.never_touch = never.iter().map(|path| path.parse().unwrap()).collect();
+        settings.node.kube_reserved_cgroup = "/kube.slice".into();
+        settings
+    }
+
+    #[test]
+    fn untouchable_pods() {
+        use SparedReason::{Isobar, NeverTouch};
+        type Row<'a> = (Option<&'a str>, &'a [&'a str], &'a [(&'a str, SparedReason)]);
+        #[rustfmt::skip]
+        let table: &[Row<'_>] = &[
+            // the agent's own cgroup, never touched, pods that are spared
+            (None,                                 &[],                           &[]),
+            (Some("/system.slice/isobar.service"), &[],                           &[]),
+            (Some("/kubepods/podu2"),              &[],                           &[("u2", Isobar)]),
+            (None,                                 &["/kubepods/podu2"],          &[("u2", NeverTouch)]),
+            (None,                                 &["/kubepods/*/podu*"],        &[("u1", NeverTouch)]),
+            (None,                                 &["/kubepods/burstable"],      &[("u1", NeverTouch)]),
+            (None,                                 &["/kubepods"],                &[("u1", NeverTouch), ("u2", NeverTouch)]),
+            (None,                                 &["/"],                        &[]), // what lies below it is meant by /**
+            (None,                                 &["/**"],                      &[("u1", NeverTouch), ("u2", NeverTouch)]),
+        ];
+        for (own, never, want) in table {
+            let snapshot = tree(&TREE);
+            let sample = Sample { own: own.map(id), ..Sample::default() };
+            let settings = settings(never);
+            let got = Protected::of(&settings, &sample, &snapshot).pods();
+            let got: Vec<_> = got.into_iter().collect();
+            assert_eq!(got, *want, "{own:?} {never:?}");
+        }
+    }
+
+    #[test]
+    fn untouchable_workloads() {
+        use SparedReason::{Isobar, NeverTouch};
+        #[rustfmt::skip]
+        let table = [
+            // rule, workload, spared as
+            ("/**",                          "/init.scope",                  Some(NeverTouch)),
+            ("/init.scope",                  "/init.scope",                  Some(NeverTouch)),
+            ("/**",                          "/system.slice",                Some(Isobar)),     // protected the agent
+            ("/system.slice/*",              "/system.slice/isobar.service", Some(Isobar)),
+            ("/system.slice/*",              "/system.slice/web.service",    Some(NeverTouch)), // its worker is configured
+            ("/**",                          "/kube.slice",                  Some(NeverTouch)),
+            ("/*/helper.service",            "/kube.slice/helper.service",   Some(NeverTouch)), // asked for by chance
+            ("/kube.slice/*",                "/kube.slice/helper.service",   None),             // and by name
+            ("/kube.slice",                  "/kube.slice",                  None),
+            ("/batch",                       "/batch",                       None),
+        ];
+        for (pattern, path, want) in table {
+            let snapshot = tree(&TREE);
+            let own = Some(id("/system.slice/isobar.service"));
+            let sample = Sample { own, ..Sample::default() };
+            let settings = settings(&["/system.slice/web.service/worker"]);
+            let rule = WorkloadRule {
+                path: pattern.parse().unwrap(),
+                qos_class: QosClass::Burstable,
+                priority: 0,
+                requests: [].into(),
+            };
+            let protected = Protected::of(&settings, &sample, &snapshot);
+            assert_eq!(protected.why_workload(id(path), &rule), want, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn untouchable_kubepods() {
+        let paths = ["/host", "/host/kubepods", "/host/kubepods/podu1"];
+        let snapshot = tree(&paths);
+        let rule = WorkloadRule {
+            path: "/host".parse().unwrap(),
+            qos_class: QosClass::Burstable,
+            priority: 0,
+            requests: [].into(),
+        };
+        let protected = Protected::of(&Settings::default(), &Sample::default(), &snapshot);
+        let got = protected.why_workload(CgroupId(1), &rule);
+        assert_eq!(got, Some(SparedReason::NeverTouch));
+    }
+}

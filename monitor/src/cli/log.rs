@@ -1,0 +1,121 @@
+//! Diagnostics on stderr: text on a terminal, JSON lines, or lines with a priority for the journal.
+
+use std::env;
+use std::fmt;
+use std::io;
+
+use anstream::{AutoStream, ColorChoice};
+use clap::ValueEnum;
+use rustix::fs::fstat;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{self, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// One line for each event; with syslog priorities where stderr is the systemd journal.
+    Text,
+    /// One JSON object for each event.
+    Json,
+}
+
+pub(crate) fn init(format: Format) {
+    const DEFAULT: &str = "info";
+    let filter = match env::var("ISOBAR_LOG") {
+        Ok(text) => EnvFilter::try_new(text).map_err(Some),
+        Err(_) => Err(None),
+    };
+    let (filter, problem) = match filter {
+        Ok(filter) => (filter, None),
+        Err(problem) => (EnvFilter::new(DEFAULT), problem),
+    };
+    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(filter);
+    match format {
+        Format::Json => log.json().flatten_event(true).init(),
+        Format::Text if stderr_is_journal() => log.with_ansi(false).event_format(Journal).init(),
+        Format::Text => {
+            let has_colour = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
+            log.with_ansi(has_colour).init();
+        }
+    }
+    if let Some(problem) = problem {
+        tracing::warn!("ISOBAR_LOG is not a filter, using {DEFAULT:?}: {problem}");
+    }
+}
+
+/// `JOURNAL_STREAM` holds device and inode of the journal's socket. They are compared because stderr
+/// may have been redirected after the variable was set.
+fn stderr_is_journal() -> bool {
+    let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
+    fstat(io::stderr()).is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// `<PRIORITY>TEXT`, see sd-daemon(3). The journal adds time and level itself.
+struct Journal;
+
+impl<S, N> FormatEvent<S, N> for Journal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut to: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        write!(to, "<{}>", priority(*event.metadata().level()))?;
+        let format = format::Format::default().without_time().with_level(false).with_target(false);
+        format.format_event(context, to, event)
+    }
+}
+
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn journal_lines_begin_with_priority() {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let log = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .with_max_level(Level::TRACE)
+            .with_ansi(false)
+            .event_format(Journal);
+        tracing::subscriber::with_default(log.finish(), || {
+            tracing::error!("a");
+            tracing::warn!(pod = "web", "b");
+            tracing::info!("c");
+            tracing::debug!("d");
+        });
+        let text = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text, "<3>a\n<4>b pod=\"web\"\n<6>c\n<7>d\n");
+    }
+}

@@ -1,0 +1,42 @@
+//! Decides whether a cgroup is idle, so that its pressure, `io.stat` and `memory.events` need not
+//! be read: most cgroups of a node sleep most of the time, and these files are half of all reads.
+//!
+//! What is carried over is normally still true. A task that starts to wait must run first, which
+//! shows in `usage_usec`; that counter covers the subtree, as the pressure totals do. A task that
+//! waits on without running (for IO, asleep at `memory.high`, throttled) made a total grow in the
+//! last reading, so its cgroup is not idle. Falling averages are read until they are 0.00.
+//!
+//! The exceptions happen to a cgroup that does not run: a sleeper is woken and gets no CPU, a
+//! waiting task is moved in, dirty pages are written back, protected memory is reclaimed (`low`),
+//! pressure is switched off. They are seen late, at its next turn or when it next runs, but not
+//! lost: all are counters or states. A cgroup in which one is seen to grow is read every tick. A
+//! total that grew unseen for seconds may look too fast for its single interval.
+
+use isobar_core::model::cgroup::Cgroup;
+use isobar_core::model::psi::{Line, Pressures};
+use isobar_core::model::units::{Micros, Percent};
+
+/// The cgroup's CPU time if it was idle between the readings `before` and `now`: it stays idle for
+/// as long as its CPU time stays the same. `None` if anything changed or is unknown.
+pub(crate) fn idle_since(before: &Cgroup, now: &Cgroup) -> Option<Micros> {
+    let is_unchanged = now.pressure == before.pressure
+        && now.io == before.io
+        && now.memory.events == before.memory.events;
+    (is_unchanged && is_zero(&now.pressure)).then_some(now.cpu.usage).flatten()
+}
+
+/// Whether there is pressure to judge by, and all its averages are 0.00.
+fn is_zero(pressure: &Pressures) -> bool {
+    let Pressures { cpu, memory, io, irq } = pressure;
+    let lines =
+        [cpu, memory, io, irq].into_iter().flatten().flat_map(|file| [file.some, file.full]);
+    let averages = |line: Line| [line.avg10, line.avg60, line.avg300];
+    cpu.is_some() && lines.flatten().flat_map(averages).all(|average| average == Percent(0))
+}
+
+/// Copies what an idle cgroup's files contained in the last reading.
+pub(crate) fn carry(last: &Cgroup, now: &mut Cgroup) {
+    now.pressure = last.pressure;
+    now.io = last.io;
+    now.memory.events = last.memory.events;
+}

@@ -1,0 +1,8 @@
+//! The page in a real browser: what a reader sees, with a node that is made up.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod chromium;
+#[path = "../made_up.rs"]
+mod made_up;
+mod page;

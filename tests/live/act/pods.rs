@@ -1,0 +1,200 @@
+//! Of a pod its containers are ended, and never its sandbox.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use isobar::act::{Actuator, Options};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::OutcomeResult::{Done, Failed};
+use isobar_core::model::decision::StepKind::{KillContainers, StopContainers};
+use isobar_core::model::decision::{Outcome, Target, TargetGroup};
+use tempfile::TempDir;
+
+use super::place::{Cgroup, Pod, action, actor, enforced, mount, options, settle, wait};
+
+#[test]
+fn kill_spares_the_sandbox() {
+    let named = || vec![format!("containerd://{}", Pod::CONTAINER)];
+    #[rustfmt::skip]
+    let table = [
+        // step, containers that the API names
+        (StopContainers, vec![]),
+        (StopContainers, named()),
+        (KillContainers, vec![]),
+        (KillContainers, named()),
+    ];
+    for (step, containers) in table {
+        let Some(root) = Cgroup::new("pod") else { return };
+        let pod = Pod::new(&root);
+        let (mut actor, _state) = actor();
+        let target = Target { containers: containers.clone(), ..pod.target() };
+        let outcome = actor.take(&enforced(step, target));
+        assert_eq!(outcome.result, Done, "{step:?} {containers:?} {outcome:?}");
+        wait("its container is empty", || pod.container.pids().is_empty());
+        assert_eq!(pod.sandbox.pids().len(), 1, "{step:?} {containers:?}");
+    }
+}
+
+#[test]
+fn kill_a_group() {
+    let Some(root) = Cgroup::new("group") else { return };
+    let (one, other) = (root.child("one"), root.child("other"));
+    let pods = [Pod::new(&one), Pod::new(&other)];
+    let groups =
+        pods.iter().map(|pod| TargetGroup { id: pod.pod().id(), path: pod.pod().path.clone() });
+    let target = Target { name: "small".into(), groups: groups.collect(), ..Target::default() };
+    let (mut actor, _state) = actor();
+    actor.prepare(std::slice::from_ref(&target));
+    let outcome = actor.take(&enforced(KillContainers, target));
+    let outcome = settle(&mut actor, outcome);
+    assert_eq!((outcome.result, outcome.ended), (Done, Some(2)), "{outcome:?}");
+    for pod in &pods {
+        assert_eq!((pod.container.pids().len(), pod.sandbox.pids().len()), (0, 1), "{outcome:?}");
+    }
+}
+
+#[test]
+fn kill_with_a_container_gone() {
+    for step in [StopContainers, KillContainers] {
+        let Some(root) = Cgroup::new("gone") else { return };
+        let pod = Pod::new(&root);
+        let deaf = pod.pod().child(&format!("cri-containerd-{}.scope", "de".repeat(32)));
+        deaf.spawn("trap '' TERM; while :; do sleep 0.1; done");
+        wait("it is deaf", || deaf.pids().len() == 2);
+        // Whoever looks for what is never touched looks below each container.
+        let state = tempfile::tempdir().unwrap();
+        let never_touch = vec!["/nobody/of/this/name".parse().unwrap()];
+        let options = Options { never_touch, ..options(&mount().unwrap(), state.path()) };
+        let mut actor = Actuator::open(options).unwrap();
+        let target = pod.target();
+        actor.prepare(std::slice::from_ref(&target));
+        let first = (step == StopContainers).then(|| actor.take(&enforced(step, target.clone())));
+        // It ends, and its runtime removes its cgroup.
+        let Pod { container, sandbox, .. } = &pod;
+        let dir = container.dir.clone();
+        container.end();
+        assert!(!dir.exists(), "{step:?}");
+        let first = first.unwrap_or_else(|| actor.take(&enforced(step, target)));
+        let last = settle(&mut actor, first);
+        assert_eq!(last.result, Done, "{step:?} {last:?}");
+        assert!(deaf.pids().is_empty(), "{step:?} {last:?}");
+        assert_eq!(sandbox.pids().len(), 1, "{step:?} {last:?}");
+    }
+}
+
+#[test]
+fn kill_nothing_like_a_sandbox() {
+    let Some(root) = Cgroup::new("lone") else { return };
+    let pod = Pod::new(&root);
+    let (mut actor, _state) = actor();
+    let outcome = actor.take(&enforced(KillContainers, pod.target()));
+    settle(&mut actor, outcome);
+    let named = Target { containers: vec!["containerd://0123".into()], ..pod.target() };
+    #[rustfmt::skip]
+    let table = [
+        // target, why
+        (pod.target(), "all that it has look like sandboxes, or are empty"),
+        (named,        "none that it has is named by the API"),
+    ];
+    for (target, why) in table {
+        let outcome = actor.take(&enforced(KillContainers, target));
+        assert_eq!(outcome.result, Failed, "{outcome:?}");
+        assert!(outcome.detail.ends_with(why), "{outcome:?}");
+    }
+    assert_eq!(pod.sandbox.pids().len(), 1);
+}
+
+/// One container in one pod, of plain files, with one process.
+struct Told {
+    root: TempDir,
+    proc: TempDir,
+    child: Child,
+    pod: PathBuf,
+}
+
+impl Told {
+    /// What the kernel says of the process, and what the container holds.
+    fn new(class: &str, name: &str, oom_score_adj: i32, held: Option<u64>) -> Self {
+        let (root, proc) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let child = Command::new("sleep").arg("100").spawn().unwrap();
+        let pod = Path::new("kubepods").join(class).join("pod0d3a");
+        let container = root.path().join(&pod).join(Pod::CONTAINER);
+        fs::create_dir_all(&container).unwrap();
+        fs::write(container.join("cgroup.procs"), format!("{}\n", child.id())).unwrap();
+        fs::write(root.path().join(&pod).join("cgroup.procs"), "").unwrap();
+        if let Some(held) = held {
+            fs::write(container.join("memory.current"), format!("{held}\n")).unwrap();
+        }
+        let of = proc.path().join(child.id().to_string());
+        let random = proc.path().join("sys/kernel/random");
+        [&of, &random].into_iter().for_each(|dir| fs::create_dir_all(dir).unwrap());
+        fs::write(random.join("boot_id"), "boot\n").unwrap();
+        fs::write(of.join("stat"), format!("1 ({name}) S 1 1 1 0 -1 0 0 0")).unwrap();
+        fs::write(of.join("oom_score_adj"), format!("{oom_score_adj}\n")).unwrap();
+        Self { root, proc, child, pod }
+    }
+
+    /// What a dry run says of ending the pod.
+    fn kill(&self) -> Outcome {
+        let state = tempfile::tempdir().unwrap();
+        let options =
+            Options { proc: self.proc.path().into(), ..options(self.root.path(), state.path()) };
+        let id = fs::metadata(self.root.path().join(&self.pod)).unwrap().ino();
+        let path = CgroupPath(format!("/{}", self.pod.display()));
+        let target = Target {
+            name: "hog".into(),
+            cgroup: Some(CgroupId(id)),
+            path: Some(path),
+            ..Target::default()
+        };
+        Actuator::open(options).unwrap().take(&action(KillContainers, target))
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn kill_refuses_critical_pods() {
+    let critical = "-997, which the kubelet gives to pods that are critical to the node";
+    #[rustfmt::skip]
+    let table = [
+        // class, oom_score_adj, result, told
+        ("besteffort", 1000, Done,   "would end 1 processes"),
+        ("burstable",  -996, Done,   "would end 1 processes"),
+        ("burstable",  -997, Failed, critical),
+        ("besteffort", -997, Failed, critical),
+        // A Guaranteed pod has it for its class.
+        ("",           -997, Done,   "would end 1 processes"),
+    ];
+    for (class, adjusted, result, told) in table {
+        let outcome = Told::new(class, "work", adjusted, None).kill();
+        assert_eq!(outcome.result, result, "{class} {adjusted} {outcome:?}");
+        assert!(outcome.detail.contains(told), "{class} {adjusted} {outcome:?}");
+    }
+}
+
+#[test]
+fn kill_false_sandbox() {
+    #[rustfmt::skip]
+    let table = [
+        // name, oom_score_adj, held, result
+        ("pause", 1000, None,            Failed),
+        ("pause", 1000, Some(700 << 10), Failed),
+        ("pause", 1000, Some(16 << 20),  Done),
+        ("conmon", 1000, Some(1 << 30),  Done),
+        // This is nobody's to choose.
+        ("pause", -998, Some(1 << 30),   Failed),
+        ("work",  1000, Some(1),         Done),
+    ];
+    for (name, adjusted, held, result) in table {
+        let outcome = Told::new("besteffort", name, adjusted, held).kill();
+        assert_eq!(outcome.result, result, "{name} {adjusted} {held:?} {outcome:?}");
+    }
+}

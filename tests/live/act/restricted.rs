@@ -1,0 +1,112 @@
+//! A profile that takes rights away: from one thread of this program, which then acts.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::thread;
+
+use isobar::act::Actuator;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::OutcomeResult::{Done, Failed};
+use isobar_core::model::decision::StepKind::{self, KillContainers, StopContainers};
+use isobar_core::model::decision::Target;
+
+use super::place::{Cgroup, enforced, mount, options, settle, wait};
+
+/// Does `work` on a thread that has given up its rights by `give_up`.
+fn with_less<T: Send>(give_up: fn() -> bool, work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            assert!(give_up(), "{}", std::io::Error::last_os_error());
+            work()
+        });
+        thread.join().unwrap()
+    })
+}
+
+/// Becomes nobody in particular. The plain system call is about this thread alone.
+fn lose_root() -> bool {
+    // SAFETY: three numbers.
+    unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) == 0 }
+}
+
+/// Sees the cgroup file system mounted read-only, as a container that is not privileged does.
+fn lose_write() -> bool {
+    let at = CString::new(mount().unwrap().as_os_str().as_bytes()).unwrap();
+    let (at, none, null) = (at.as_ptr(), c"none".as_ptr(), std::ptr::null());
+    let read_only = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
+    // SAFETY: plain system calls; every pointer is null or leads to a text that lives until here.
+    // The mounts are this thread's own once it has unshared them.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, c"/".as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast())
+                == 0
+            && libc::mount(none, at, null, read_only, null.cast()) == 0
+    }
+}
+
+#[test]
+fn kill_without_capability() {
+    let Some(group) = Cgroup::new("eperm") else { return };
+    group.spawn("exec sleep 100");
+    group.wait_for(1);
+    let state = tempfile::tempdir().unwrap();
+    let root = mount().unwrap();
+    let mut actor = Actuator::open(options(&root, state.path())).unwrap();
+    let (means, kill, stop) = with_less(lose_root, || {
+        let kill = actor.take(&enforced(KillContainers, group.target()));
+        (actor.available_steps(), kill, actor.take(&enforced(StopContainers, group.target())))
+    });
+    assert_eq!((kill.result, stop.result), (Failed, Failed), "{kill:?} {stop:?}");
+    for text in ["/cgroup.kill: not permitted: run isobar as root", "missing CAP_KILL"] {
+        assert!(kill.detail.contains(text), "{text:?} {kill:?}");
+    }
+    assert!(stop.detail.contains("missing CAP_KILL"), "{stop:?}");
+    assert!(!means.contains(&StepKind::Squeeze), "{means:?}");
+    assert_eq!(group.pids().len(), 1);
+}
+
+#[test]
+fn kill_read_only_cgroups() {
+    let Some(group) = Cgroup::new("erofs") else { return };
+    let below = group.child("below");
+    below.spawn("exec sleep 100");
+    group.spawn("while :; do sleep 5 & done");
+    group.wait_for(20);
+    let outcome = with_less(lose_write, || {
+        let state = tempfile::tempdir().unwrap();
+        let mut actor = Actuator::open(options(&mount().unwrap(), state.path())).unwrap();
+        let outcome = actor.take(&enforced(KillContainers, group.target()));
+        settle(&mut actor, outcome)
+    });
+    assert_eq!(outcome.result, Done, "{outcome:?}");
+    assert!(outcome.detail.starts_with("SIGKILL to each after "), "{outcome:?}");
+    assert!(group.pids().is_empty() && below.pids().is_empty(), "{outcome:?}");
+}
+
+#[test]
+fn kill_thaws() {
+    let Some(group) = Cgroup::new("old") else { return };
+    group.spawn("exec sleep 100");
+    group.wait_for(1);
+    // An older kernel's cgroup, of plain files: it has no cgroup.kill.
+    let tree = tempfile::tempdir().unwrap();
+    let dir = tree.path().join("work");
+    fs::create_dir(&dir).unwrap();
+    let pid = group.pids()[0];
+    // Whoever has ended and is still listed is waited for in vain, but not for long.
+    fs::write(dir.join("cgroup.procs"), format!("{pid}\n")).unwrap();
+    fs::write(dir.join("cgroup.freeze"), "1\n").unwrap();
+    let id = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&dir).unwrap());
+    let target = Target {
+        cgroup: Some(CgroupId(id)),
+        path: Some(CgroupPath("/work".into())),
+        ..Target::default()
+    };
+    let state = tempfile::tempdir().unwrap();
+    let mut actor = Actuator::open(options(tree.path(), state.path())).unwrap();
+    let outcome = actor.take(&enforced(KillContainers, target));
+    assert_eq!(outcome.result, Done, "{outcome:?}");
+    assert_eq!(fs::read_to_string(dir.join("cgroup.freeze")).unwrap(), "0");
+    wait("it has ended", || group.pids().is_empty());
+}

@@ -1,0 +1,18 @@
+//! The built agent and its parts on this machine: root's cgroups, the real kernel.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod act;
+mod agent;
+mod budget;
+mod churn;
+mod enforce;
+mod host;
+mod judged;
+#[path = "../program.rs"]
+mod program;
+mod qos;
+#[path = "../sampling.rs"]
+mod sampling;
+mod source;
+mod verbs;

@@ -1,0 +1,18 @@
+//! The built binary, as a user calls it.
+
+use std::process::{Command, Stdio};
+
+/// `isobar` with these arguments, and nothing of our environment that would change them.
+pub(crate) fn isobar(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
+    command.args(arguments).stdin(Stdio::null());
+    for name in ["AGENT", "CONFIG", "LISTEN", "PROBES", "PROBE_BUDGET", "LOG", "STATE_DIR"] {
+        command.env_remove(format!("ISOBAR_{name}"));
+    }
+    command.env_remove("NOTIFY_SOCKET");
+    command
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,114 @@
+//! The built binary as a user meets it: what it prints where, and how it ends.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Stdio;
+use std::thread;
+
+use crate::machine::output;
+use crate::made_up;
+use crate::program::{isobar, text};
+use isobar_core::policy::engine::Step;
+use serde_json::Value;
+
+/// An agent that answers with a made-up node, for as long as the tests last.
+pub(crate) fn made_up_agent() -> SocketAddr {
+    agent_at(Step { snapshot: made_up::snapshot(3), ..Step::default() })
+}
+
+/// An agent that answers with one tick, for as long as the tests last.
+pub(crate) fn agent_at(step: Step) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let (mut publisher, latest) = made_up::publisher();
+            made_up::publish_step(&mut publisher, step);
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            axum::serve(listener, isobar::serve::router(latest)).await.unwrap();
+        });
+    });
+    address
+}
+
+#[test]
+fn verbs_exit_codes() {
+    let made_up = made_up_agent().to_string();
+    #[rustfmt::skip]
+    let table: &[(&[&str], i32, &str)] = &[
+        // arguments, code, what stderr says
+        (&["--help"],                             0, ""),
+        (&["version"],                            0, ""),
+        (&["version", "-o", "json"],              0, ""),
+        (&["completion", "bash"],                 0, ""),
+        (&["man"],                                0, ""),
+        (&["config", "schema"],                   0, ""),
+        (&["status", "--agent", &made_up],        0, ""),
+        (&[],                                     2, "Usage"),
+        (&["run", "--listen", "192.0.2.1:9797"],  1, "--listen"),
+    ];
+    for (arguments, code, told) in table {
+        let got = output(arguments);
+        let stderr = text(&got.stderr);
+        assert_eq!(got.status.code(), Some(*code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(told), "{arguments:?}: {stderr}");
+        // Data on stdout if it went well, nothing if not, and no colour without a terminal.
+        assert_eq!(got.stdout.is_empty(), *code != 0, "{arguments:?}: {}", text(&got.stdout));
+        assert!(!got.stdout.contains(&0x1b), "{arguments:?}: {}", text(&got.stdout));
+    }
+}
+
+#[test]
+fn status_of_something_else() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1_024]);
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+            let _ = std::io::Write::write_all(&mut stream, answer.as_bytes());
+        }
+    });
+    let got = output(&["status", "--agent", &address]);
+    let stderr = text(&got.stderr);
+    assert_eq!(got.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("no isobar snapshot"), "{stderr}");
+}
+
+#[test]
+fn top_reader_leaves() {
+    let agent = made_up_agent().to_string();
+    let mut top = isobar(&["top", "-o", "ndjson", "--agent", &agent])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    // As `head -1` does: one line, then the pipe is closed.
+    BufReader::new(top.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let ended = top.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn doctor_findings() {
+    let agent = made_up_agent().to_string();
+    let got = output(&["doctor", "-o", "json", "--agent", &agent]);
+    let diagnosis: Value = serde_json::from_slice(&got.stdout).unwrap();
+    let findings = diagnosis["findings"].as_array().unwrap();
+    let find = |name: &str| findings.iter().find(|f| f["name"] == name).cloned();
+    for name in
+        ["kernel", "BTF", "PSI", "cgroup v2", "CAP_BPF", "CAP_PERFMON", "RLIMIT_NOFILE", "port"]
+    {
+        assert!(find(name).is_some(), "{name} is not looked at");
+    }
+    assert_eq!(diagnosis["capabilities"].as_array().unwrap().len(), 6);
+    for finding in findings.iter().filter(|finding| finding["state"] == "missing") {
+        assert!(finding["remedy"].is_string(), "no way out: {finding}");
+    }
+    let fault = findings.iter().any(|f| f["needed"] == true && f["state"] == "missing");
+    assert_eq!(got.status.code(), Some(i32::from(fault)));
+}

@@ -1,0 +1,29 @@
+//! What needs neither root nor the kernel side: the built binary as a user calls it, recordings,
+//! the HTTP surface, machines made of plain files, and the shape of the source.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod allocatable;
+mod averages;
+mod busy;
+mod cli;
+mod config;
+mod corpus;
+mod cpus;
+mod http;
+mod judged;
+mod layout;
+mod machine;
+#[path = "../made_up.rs"]
+mod made_up;
+#[path = "../program.rs"]
+mod program;
+mod qos;
+mod rank;
+mod recording;
+mod replay;
+#[path = "../sampling.rs"]
+mod sampling;
+mod sessions;
+mod source;
+mod ticks;
