@@ -1,5 +1,5 @@
 //! The shape of the source, held as it was drawn: who may see whom, who alone may touch what.
-//! Each rule is an absence; docs/architecture.md says why.
+//! docs/architecture.md, "What always holds", says why.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -49,7 +49,7 @@ pub(crate) struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Class and scores are those that the kubelet computes from the file; docs/policy.md has rules and
+Class and scores are those that the kubelet computes from the file; docs/kubelet.md has rules and
 sources. A process with another score does not change the exit code: the output shows it.";
 
 pub(crate) fn run(args: &Args) -> Result<Code> {

@@ -1,7 +1,7 @@
 //! The difference of two samples: rates, and averages over windows.
 //! A rate exists only if the cgroup id is the same in both.
 //! In: two samples and the `Averages` so far. Out: a `Snapshot`.
-//! Derivation and limits of the measures: docs/policy.md.
+//! Derivation and limits of the measures: docs/measurements.md.
 
 mod averages;
 mod between;

@@ -1,4 +1,4 @@
-//! The lines of a recording, format version 1: see docs/recording.md.
+//! The lines of a recording, format version 2: see docs/recording.md.
 //!
 //! A header begins a chapter and holds everything that the engine knew at that moment; each line
 //! after it is one tick, as a change to the tick before.

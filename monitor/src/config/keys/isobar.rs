@@ -15,7 +15,7 @@ pub(in crate::config) const ISOBAR: &[Key] = &[
     key("pods", File, None, "A file with the pods of this node, for nodes without an API server"),
     key("kubeletRoot", Text, Some("/var/lib/kubelet"), "The kubelet's root directory"),
     key("minSharedCPUs", Number(0, 65_535), Some("0"), "CPUs that must stay in the shared pool, however many are assigned exclusively"),
-    key("writeLimits", Words(&["allocatable", "reservedCpus"]), Some("[]"), "Limits that `isobar run --mode enforce` writes and restores: allocatable (those that enforceNodeAllocatable names) and reservedCpus (cpuset.cpus of pods, without the reserved CPUs)"),
+    key("writeLimits", Words(&["allocatable", "reservedCpus"]), Some("[]"), "Limits that `isobar run` writes and restores, unless --mode is observe: allocatable (those that enforceNodeAllocatable names) and reservedCpus (cpuset.cpus of pods, without the reserved CPUs)"),
     key("conditions", Map(CONDITIONS), None, "Node conditions for contention"),
     key("evictionPressure", List(PRESSURE), Some(USUAL_PRESSURE), "Pressure thresholds that start relief, in addition to the kubelet's eviction signals"),
     key("ranking", Map(RANKING), None, "How candidates for eviction are ordered"),
@@ -125,7 +125,7 @@ const DEADLINES: &[Key] = &[
     key("reclaim", Duration, Some("2s"), "memory.reclaim of page cache that is not in use"),
     key("squeeze", Duration, Some("5s"), "Temporary memory.high or cpu.weight of the aggressor"),
     key("evict", Duration, Some("30s"), "Eviction through the API, which respects disruption budgets"),
-    key("stopContainers", Duration, Some("10s"), "Stopping its containers through the runtime"),
+    key("stopContainers", Duration, Some("10s"), "SIGTERM to its containers, and SIGKILL after the grace period"),
     key("killContainers", Duration, Some("5s"), "cgroup.kill of its containers"),
     key("releaseMemory", Duration, Some("2s"), "process_mrelease of its killed processes"),
 ];

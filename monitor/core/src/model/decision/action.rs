@@ -18,7 +18,7 @@ pub enum StepKind {
     Squeeze,
     /// The API's eviction, which respects disruption budgets.
     Evict,
-    /// The runtime stops its containers.
+    /// SIGTERM to its containers, and SIGKILL after the grace.
     StopContainers,
     /// `cgroup.kill` of its containers.
     KillContainers,

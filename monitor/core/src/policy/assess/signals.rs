@@ -1,7 +1,7 @@
 //! The kubelet's eviction signals, from one sample.
 //! In: the sample, and kubepods. Out: observations, or why a signal has none.
 //! Sources: kubelet `pkg/kubelet/eviction/helpers.go`, `makeSignalObservations`; cAdvisor's
-//! working set; opencontainers/cgroups on the root of cgroup v2. Deviations: docs/policy.md.
+//! working set; opencontainers/cgroups on the root of cgroup v2. Deviations: docs/kubelet.md.
 
 use crate::model::cgroup::{Cgroup, Limit};
 use crate::model::decision::Observation;

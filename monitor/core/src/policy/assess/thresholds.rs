@@ -2,7 +2,7 @@
 //! and 13.
 //! In: thresholds, observations, the time and the state of the last tick. Out: a `Verdict`.
 //! Source: kubelet `pkg/kubelet/eviction/eviction_manager.go` and `helpers.go`.
-//! Deviations: docs/policy.md, "Eviction signals".
+//! Deviations: docs/kubelet.md, "Eviction signals".
 
 mod containerfs;
 mod events;
