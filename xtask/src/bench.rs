@@ -6,9 +6,9 @@ mod host;
 mod progress;
 mod rank;
 mod rig;
+mod running;
 mod sample;
 mod switch;
-pub(crate) mod table;
 mod tool;
 mod tree;
 
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use self::host::Host;
 use self::rig::Rig;
-use crate::shell::root;
+use isobar_lab::shell::root;
 use crate::{build, setup};
 
 /// Measure what isobar costs here, and compare it with its budgets.

@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
-use crate::shell::{loudly, root};
+use isobar_lab::shell::{loudly, root};
 
 /// Formatting, lints and unit tests: the quick look before a commit.
 #[derive(clap::Args)]

@@ -10,10 +10,10 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::progress::Progress;
-use crate::clock::Since;
-use crate::guest::agent::Agent;
-use crate::signals::Told;
-use crate::v2::{self, Group};
+use isobar_lab::clock::Since;
+use super::running::Agent;
+use isobar_lab::signals::Stop;
+use isobar_lab::cgroup::{self, Group};
 
 /// The beginning of the names of our cgroups; our pid follows.
 const NAME: &str = "isobar-bench-";
@@ -26,15 +26,15 @@ const METERED: u64 = 5;
 pub(super) struct Rig {
     isobar: PathBuf,
     mount: PathBuf,
-    told: Told,
+    stop: Stop,
     pub(super) progress: Progress,
 }
 
 impl Rig {
     pub(super) fn new(isobar: PathBuf, expected: f64) -> Result<Self> {
-        let mount = v2::mount()?;
+        let mount = cgroup::mount()?;
         tidy(&mount)?;
-        Ok(Self { isobar, mount, told: Told::listen()?, progress: Progress::new(expected) })
+        Ok(Self { isobar, mount, stop: Stop::listen()?, progress: Progress::new(expected) })
     }
 
     /// Makes a cgroup of ours; `part` tells it from the others.
@@ -77,8 +77,8 @@ impl Rig {
 
     /// An error once we are told to end.
     pub(super) fn go_on(&self) -> Result<()> {
-        if self.told.to_end() {
-            bail!("told to end: what was measured so far is lost");
+        if self.stop.requested() {
+            bail!("stopped by a signal: what was measured so far is lost");
         }
         Ok(())
     }

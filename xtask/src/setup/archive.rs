@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::cache::Cache;
-use crate::shell::{found, quietly, step};
+use isobar_lab::shell::{found, quietly, step};
 
 /// Where kernels come from: the release, and whether it is on the security mirror.
 const SUITES: [(&str, bool); 3] =
@@ -31,6 +31,7 @@ impl Archive {
         for dir in ["state/lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(archive.dir.join(dir))?;
         }
+        fs::write(archive.dir.join("status"), "")?;
         Ok(archive)
     }
 
@@ -70,6 +71,9 @@ impl Archive {
         }
         // The user _apt may not enter somebody's cache directory.
         command.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"]);
+        // What this machine has installed is not what the mirror offers: apt-cache would name an
+        // installed package although there are no lists yet, and nothing could be fetched then.
+        command.arg("-o").arg(format!("Dir::State::status={}", self.dir.join("status").display()));
         command
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::super::table::{against, table};
+use isobar_lab::table::{against, table};
 use super::{Case, Measured, Observer};
 
 /// Everything about switching.

@@ -1,0 +1,381 @@
+//! One play inside the guest: the set put up, the agent at work, the loads, the measured time.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use rustix::process::Signal;
+
+use super::TICK;
+use super::agent::Running;
+use super::churn::Churn;
+use super::frozen::Clock;
+use super::measure::{self, Seen};
+use super::set::{GO, Loading, Set};
+use super::watch::{self, Role, Watch};
+use crate::agents::Agent;
+use crate::clock::{Since, monotonic_ns};
+use crate::facts::Facts;
+use crate::form::group::{self, Load, Order, What};
+use crate::form::{Form, Scenario};
+
+/// How long all that was started is given to come to rest.
+const SETTLES: Duration = Duration::from_secs(2);
+/// The first load has begun by then, or it never will.
+const BEGINS_WITHIN: Duration = Duration::from_secs(90);
+/// Loads last for so much longer than is measured: they are ended, they do not end.
+const SPARE: Duration = Duration::from_secs(90);
+/// The agent has seen a new cgroup by then.
+const SEEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// Plays one scenario. `running` is the agent of the play before, and afterwards that of this one,
+/// if others may share it.
+pub(super) fn play(
+    scenario: &Scenario,
+    agent: Agent,
+    mount: &Path,
+    running: &mut Option<Running>,
+) -> Result<Facts> {
+    let mut watch = Watch::default();
+    watch.reap();
+    let shared = match running.take() {
+        Some(shared) if shared.will_do(agent, &scenario.form) => Some(shared),
+        Some(other) => {
+            let mut known = crate::facts::Agent { alive: true, ..Default::default() };
+            other.end(&mut watch, &mut known)?;
+            if !known.ended.is_empty() {
+                bail!("the agent of the plays before did not live and leave: {:?}", known.ended);
+            }
+            None
+        }
+        None => None,
+    };
+    let set = Set::up(&scenario.form, mount)?;
+    let mut stage = Stage::new(scenario, agent, set, shared)?;
+    let facts = stage.begin().and_then(|()| stage.run());
+    if facts.is_ok() {
+        *running = stage.running.take();
+    }
+    if let Err(why) = stage.take_down() {
+        // What was seen holds all the same; the guest is left for a new one if anything stands.
+        eprintln!("{why:#}");
+    }
+    facts
+}
+
+/// A play that is on.
+struct Stage<'a> {
+    form: &'a Form,
+    scenario: &'a Scenario,
+    agent: Agent,
+    set: Set,
+    watch: Watch,
+    running: Option<Running>,
+    said: File,
+    loading: Loading,
+    facts: Facts,
+    /// Containers in which a process was seen.
+    seen: BTreeMap<String, bool>,
+    orders: Vec<Order>,
+}
+
+impl<'a> Stage<'a> {
+    fn new(
+        scenario: &'a Scenario,
+        agent: Agent,
+        set: Set,
+        running: Option<Running>,
+    ) -> Result<Self> {
+        let (said, end) = pipe()?;
+        let form = &scenario.form;
+        let measured = form.idle() + form.settle() + form.seconds.0;
+        let seconds = measured + (BEGINS_WITHIN + SPARE).as_secs_f64();
+        let (watch, loading) = (Watch::over(&set), Loading { seconds, said: end });
+        let (facts, seen, orders) = (Facts::default(), BTreeMap::new(), form.agent.clone());
+        Ok(Self { form, scenario, agent, set, watch, running, said, loading, facts, seen, orders })
+    }
+
+    /// Sandboxes, loads (all but the steady ones wait) and the agent, in this order.
+    fn begin(&mut self) -> Result<()> {
+        for place in self.set.places.clone() {
+            if let Some(process) = self.set.sandbox(&place)? {
+                let name = place.name.clone();
+                self.watch.add(process.id(), Role { name, sandbox: true, ..Role::default() });
+            }
+        }
+        if Path::new(GO).exists() {
+            fs::remove_file(GO)?;
+        }
+        let places = self.set.places.clone();
+        for steady in [true, false] {
+            for place in &places {
+                for load in place.loads.iter().filter(|load| load.steady == steady) {
+                    let process = self.set.load(place, load, &self.loading)?;
+                    let Load { ends, killed, .. } = *load;
+                    let role = Role { name: place.name.clone(), sandbox: false, ends, killed };
+                    self.watch.add(process.id(), role);
+                }
+            }
+        }
+        self.start_agent()
+    }
+
+    fn start_agent(&mut self) -> Result<()> {
+        let known = self.facts.agent.get_or_insert_default();
+        match &self.running {
+            Some(running) => {
+                known.alive = true;
+                if let Some(listener) = &running.listener {
+                    listener.begin();
+                }
+            }
+            None => {
+                let watch = &mut self.watch;
+                self.running = Running::start(self.agent, self.form, &self.set, watch, known)?;
+            }
+        }
+        if self.running.is_none() {
+            self.facts.agent = None;
+        }
+        Ok(())
+    }
+
+    /// Idle, then the loads, then the end.
+    fn run(&mut self) -> Result<Facts> {
+        let (idle, settle, seconds) =
+            (self.form.idle(), self.form.settle(), self.form.seconds.0);
+        let clock = self.set.has_bystander().then(Clock::start).transpose()?;
+        if self.set.has_bystander() {
+            // Starting up is no idle time: programs are loaded, memory is touched for the first time.
+            thread::sleep(SETTLES);
+        }
+        self.watch.reap();
+        if let Some(death) = self.watch.deaths.first() {
+            bail!("{} ended before anything had begun: {death:?}", death.name);
+        }
+        self.facts.idle_ns = monotonic_ns();
+        self.wait(idle, -idle)?;
+        let (vmstat, oom_kills) = watch::vmstat();
+        let lines = oom_lines();
+        if let Some(running) = &mut self.running {
+            running.begin_account();
+        }
+        let began = monotonic_ns();
+        let known = &self.watch.churned;
+        let start =
+            |churn: group::Churn| Churn::start(churn.per_second, &self.set, Arc::clone(known));
+        let churn = self.form.churn.map(start).transpose()?;
+        fs::write(GO, "")?;
+        if let Some(listener) = self.running.as_ref().and_then(|running| running.listener.as_ref()) {
+            listener.onset();
+        }
+        // On a machine that is frozen a load may take its time, and is watched no less for that.
+        self.facts.onset_ns = self.onset()?.unwrap_or(began);
+        self.wait(settle, 0.0)?;
+        self.begin_views()?;
+        self.wait(seconds, 0.0)?;
+        self.facts.end_ns = monotonic_ns();
+        self.read_figures()?;
+        if let Some(churn) = churn {
+            self.facts.troubles.extend(churn.end());
+        }
+        self.listen_to_loads();
+        let (after, now_killed) = watch::vmstat();
+        let facts = &mut self.facts;
+        facts.vmstat = after.since(vmstat);
+        facts.kernel_oom_kills = now_killed - oom_kills;
+        facts.kernel_oom_lines = oom_lines().saturating_sub(lines);
+        facts.groups = self.watch.groups();
+        facts.deaths = std::mem::take(&mut self.watch.deaths);
+        facts.moments = std::mem::take(&mut self.watch.moments);
+        facts.limits_at_end = self.set.changed();
+        facts.frozen = clock.map_or_else(Vec::new, Clock::end);
+        self.end_agent()?;
+        self.facts.limits_left = self.set.changed();
+        Ok(std::mem::take(&mut self.facts))
+    }
+
+    /// When the first load begins, once it has; `None` if none is to begin.
+    fn onset(&mut self) -> Result<Option<u64>> {
+        if self.form.loads().all(|load| load.steady) {
+            return Ok(None);
+        }
+        let since = Since::now();
+        loop {
+            self.listen_to_loads();
+            let begins = self.facts.loads.iter().filter(|line| line.get("begin").is_some());
+            if let Some(first) = begins.filter_map(|line| line["atNs"].as_u64()).min() {
+                return Ok(Some(first));
+            }
+            if !since.within(BEGINS_WITHIN) {
+                bail!("no load has begun within {BEGINS_WITHIN:?}");
+            }
+            self.watch.reap();
+            thread::sleep(TICK);
+        }
+    }
+
+    /// Has each view kept from the first one on that has every cgroup of the scenario.
+    fn begin_views(&mut self) -> Result<()> {
+        if self.form.expect.figures.is_empty() {
+            return Ok(());
+        }
+        let Some(listener) = self.running.as_ref().and_then(|one| one.listener.as_ref()) else {
+            return Ok(());
+        };
+        listener.keep_views();
+        let paths = self.form.cgroup.iter().map(|cgroup| cgroup.path.get_ref().clone());
+        let (paths, since): (Vec<String>, _) = (paths.collect(), Since::now());
+        while !listener.sees(&paths) {
+            self.watch.reap();
+            if !since.within(SEEN_WITHIN) {
+                bail!("the agent does not see all of {}", paths.join(", "));
+            }
+            thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Both numbers of each claim, while all of the set still stands.
+    fn read_figures(&mut self) -> Result<()> {
+        let listener = self.running.as_ref().and_then(|one| one.listener.as_ref());
+        let Some(listener) = listener.filter(|_| !self.form.expect.figures.is_empty()) else {
+            return Ok(());
+        };
+        let views = listener.take_views();
+        if views.len() < 2 {
+            bail!("the agent took no sample in {} s", self.form.seconds.0);
+        }
+        let seen = Seen { views: &views, mount: self.set.mount() };
+        let claims = self.form.expect.figures.iter();
+        self.facts.readings =
+            claims.map(|claim| measure::read(claim.get_ref(), &seen)).collect();
+        Ok(())
+    }
+
+    /// Looks on until `seconds` have gone by. `from` is where the clock of orders stands at first.
+    fn wait(&mut self, seconds: f64, from: f64) -> Result<()> {
+        // Where figures are measured, watching must not be a load itself.
+        let pause = if self.set.has_bystander() { TICK } else { 10 * TICK };
+        let since = Since::now();
+        let (mut n, mut next_look) = (0u64, 0.0);
+        loop {
+            let at = since.elapsed().as_secs_f64();
+            if at >= seconds {
+                return Ok(());
+            }
+            self.watch.reap();
+            self.follow_orders(from + at)?;
+            if at >= next_look {
+                self.look();
+                n += 1;
+                next_look = n as f64;
+            }
+            let rest = Duration::try_from_secs_f64(seconds - at).unwrap_or_default();
+            thread::sleep(pause.min(rest));
+        }
+    }
+
+    fn look(&mut self) {
+        if self.set.has_bystander() {
+            self.watch.moment();
+        }
+        self.watch.look(&mut self.seen);
+        if let Some(running) = &mut self.running {
+            let known = self.facts.agent.get_or_insert_default();
+            running.look(&mut self.watch, known);
+        }
+        self.listen_to_loads();
+    }
+
+    fn follow_orders(&mut self, at: f64) -> Result<()> {
+        let killed = self.watch.deaths.iter().map(|death| death.at_ns).min();
+        let killed = killed.map(|at_ns| monotonic_ns().saturating_sub(at_ns) as f64 / 1e9);
+        let is_due = |order: &Order| match order.since_kill {
+            false => order.after.0 <= at,
+            true => killed.is_some_and(|ago| order.after.0 <= ago),
+        };
+        while self.orders.first().is_some_and(is_due) {
+            let order = self.orders.remove(0);
+            let Some(running) = &mut self.running else { continue };
+            let known = self.facts.agent.get_or_insert_default();
+            match order.what {
+                What::Stop => running.signal(Signal::STOP)?,
+                What::Cont => running.signal(Signal::CONT)?,
+                What::Kill => running.kill(&mut self.watch)?,
+                What::Restart => running.restart(self.form, &mut self.watch, known)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the agent leave, but for one that the next play may share.
+    fn end_agent(&mut self) -> Result<()> {
+        let known = self.facts.agent.get_or_insert_default();
+        let Some(mut running) = self.running.take() else {
+            self.facts.agent = None;
+            return Ok(());
+        };
+        if !self.form.shares_agent() {
+            return running.end(&mut self.watch, known);
+        }
+        running.look(&mut self.watch, known);
+        running.account(known);
+        known.offered = running.listener.as_ref().map(super::listen::Listener::take);
+        self.running = Some(running);
+        Ok(())
+    }
+
+    /// Takes down what the loads have said; what is no JSON goes to the console.
+    fn listen_to_loads(&mut self) {
+        let mut text = Vec::new();
+        let mut block = [0; 4096];
+        // The pipe does not block: an error is its end for now.
+        while let Ok(n @ 1..) = self.said.read(&mut block) {
+            text.extend_from_slice(&block[..n]);
+        }
+        for line in String::from_utf8_lossy(&text).lines() {
+            match serde_json::from_str(line) {
+                Ok(json) => self.facts.loads.push(json),
+                Err(_) => eprintln!("{}: {line}", self.scenario.name),
+            }
+        }
+    }
+
+    /// Ends what still runs, removes what stands.
+    fn take_down(mut self) -> Result<()> {
+        if let Some(running) = self.running.take() {
+            // Fails only if it has ended already.
+            let _ = running.kill(&mut self.watch);
+        }
+        let down = self.set.down();
+        let since = Since::now();
+        // Whatever is left of the play is reaped before the next begins.
+        while since.within(Duration::from_millis(300)) {
+            self.watch.reap();
+            thread::sleep(TICK);
+        }
+        down
+    }
+}
+
+/// A pipe for the loads: its reading end does not block.
+fn pipe() -> Result<(File, OwnedFd)> {
+    let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::fs::fcntl_setfl(&from, rustix::fs::OFlags::NONBLOCK)?;
+    Ok((from.into(), to))
+}
+
+/// OOM kills in the kernel's log.
+fn oom_lines() -> u64 {
+    let log = Command::new("dmesg").output().map(|out| out.stdout).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log).into_owned();
+    log.lines().filter(|line| line.contains("Killed process")).count() as u64
+}

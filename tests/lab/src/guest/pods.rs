@@ -1,0 +1,254 @@
+//! The pods of a scenario as the kubelet and a runtime would have made them: cgroups (systemd
+//! driver, containerd), OOM score seeds, and the manifests that agents are told.
+
+use std::fmt::Write as _;
+
+use crate::amount::{Cpu, Memory};
+use crate::form::Form;
+use crate::form::group::{Load, Pod};
+
+/// Where everything of Kubernetes lies.
+pub(super) const KUBEPODS: &str = "/kubepods.slice";
+
+/// The kubelet's classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    BestEffort,
+    Burstable,
+    Guaranteed,
+}
+
+/// One pod, worked out.
+#[derive(Debug, Clone)]
+pub(super) struct Placed {
+    /// With its number, where there are several alike.
+    pub(super) name: String,
+    /// Without.
+    pub(super) kind: String,
+    /// The pod's cgroup.
+    pub(super) slice: String,
+    /// The sandbox's.
+    pub(super) sandbox: String,
+    /// The container's.
+    pub(super) container: String,
+    /// What the kubelet seeds the container's processes with.
+    pub(super) oom_score_adj: i32,
+    /// What is written to the files of pod and container.
+    pub(super) write: Vec<(String, String)>,
+    /// More of what is written to the files of the container.
+    pub(super) write_container: Vec<(String, String)>,
+    /// What runs in the container.
+    pub(super) loads: Vec<Load>,
+    /// As the API has it.
+    pub(super) manifest: String,
+}
+
+impl Class {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::BestEffort => "BestEffort",
+            Self::Burstable => "Burstable",
+            Self::Guaranteed => "Guaranteed",
+        }
+    }
+
+    /// The slice of all pods of the class; Guaranteed ones have none.
+    fn slice(self) -> String {
+        match self {
+            Self::BestEffort => format!("{KUBEPODS}/kubepods-besteffort.slice"),
+            Self::Burstable => format!("{KUBEPODS}/kubepods-burstable.slice"),
+            Self::Guaranteed => KUBEPODS.into(),
+        }
+    }
+
+    /// What the names of its pods' slices begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::BestEffort => "kubepods-besteffort",
+            Self::Burstable => "kubepods-burstable",
+            Self::Guaranteed => "kubepods",
+        }
+    }
+}
+
+/// What requests and limits make of a pod (kubelet, `GetPodQOS`). A limit without a request
+/// counts as a request too, as the API server has it.
+pub(crate) fn class(pod: &Pod) -> Class {
+    let nothing = pod.memory_request.is_none()
+        && pod.memory_limit.is_none()
+        && pod.cpu_request.is_none()
+        && pod.cpu_limit.is_none();
+    let all = pod.memory_limit.is_some()
+        && pod.cpu_limit.is_some()
+        && pod.memory_request.is_none_or(|request| Some(request) == pod.memory_limit)
+        && pod.cpu_request.is_none_or(|request| Some(request) == pod.cpu_limit);
+    match (nothing, all) {
+        (true, _) => Class::BestEffort,
+        (_, true) => Class::Guaranteed,
+        _ => Class::Burstable,
+    }
+}
+
+/// `GetContainerOOMScoreAdjust` of the kubelet, for a node with `capacity`.
+fn oom_score_adj(class: Class, request: u64, capacity: u64) -> i32 {
+    match class {
+        Class::Guaranteed => -997,
+        Class::BestEffort => 1000,
+        Class::Burstable => {
+            let share = 1000 - 1000 * request / capacity.max(1);
+            i32::try_from(share).unwrap_or(1000).clamp(3, 999)
+        }
+    }
+}
+
+/// `cpu.weight` for thousandths of a CPU, by way of shares, as runtimes convert them.
+pub(super) fn weight(milli: u64) -> u64 {
+    let shares = (milli * 1024 / 1000).clamp(2, 262_144);
+    1 + (shares - 2) * 9999 / 262_142
+}
+
+/// All pods of a scenario on a node with `capacity` bytes of memory, as they are made.
+pub(super) fn placed(form: &Form, capacity: u64) -> Vec<Placed> {
+    let mut all = Vec::new();
+    for pod in &form.pod {
+        for i in 1..=pod.count.unwrap_or(1) {
+            let kind = pod.name.get_ref().clone();
+            let name = pod.count.map_or(kind.clone(), |_| format!("{kind}-{i}"));
+            all.push(place(pod, name, all.len() + 1, capacity));
+        }
+    }
+    all
+}
+
+pub(super) fn place(pod: &Pod, name: String, number: usize, capacity: u64) -> Placed {
+    let class = class(pod);
+    let uid = format!("{number:08x}-1111-4111-8111-{number:012x}");
+    let id = |what: &str| format!("{what}{number:062x}");
+    let prefix = class.prefix();
+    let slice = format!("{}/{prefix}-pod{}.slice", class.slice(), uid.replace('-', "_"));
+    let scope = |id: &str| format!("{slice}/cri-containerd-{id}.scope");
+    let request = pod.memory_request.or(pod.memory_limit).map_or(0, |memory| memory.0);
+    let milli = pod.cpu_request.or(pod.cpu_limit).map_or(0, |cpu| cpu.0);
+    let mut write = vec![("cpu.weight".into(), weight(milli).to_string())];
+    if let Some(Memory(limit)) = pod.memory_limit {
+        write.push(("memory.max".into(), limit.to_string()));
+    }
+    if let Some(Cpu(limit)) = pod.cpu_limit {
+        write.push(("cpu.max".into(), format!("{} 100000", limit * 100)));
+    }
+    Placed {
+        manifest: manifest(pod, &name, class, &uid, &id("c0")),
+        sandbox: scope(&id("5a")),
+        container: scope(&id("c0")),
+        slice,
+        kind: pod.name.get_ref().clone(),
+        name,
+        oom_score_adj: oom_score_adj(class, request, capacity),
+        write,
+        write_container: pod.write.clone().into_iter().collect(),
+        loads: pod.load.clone(),
+    }
+}
+
+fn manifest(pod: &Pod, name: &str, class: Class, uid: &str, container: &str) -> String {
+    let list = |cpu: Option<Cpu>, memory: Option<Memory>| {
+        let cpu = cpu.map(|cpu| format!("cpu: {}m", cpu.0));
+        let memory = memory.map(|memory| format!("memory: \"{}\"", memory.0));
+        cpu.into_iter().chain(memory).collect::<Vec<_>>().join(", ")
+    };
+    let limits = list(pod.cpu_limit, pod.memory_limit);
+    let requests = list(pod.cpu_request.or(pod.cpu_limit), pod.memory_request.or(pod.memory_limit));
+    let mut text = String::new();
+    let owner = pod.name.get_ref();
+    let alike = pod.count.map_or_else(String::new, |_| {
+        format!(
+            "\x20 ownerReferences:\n\
+             \x20 - {{apiVersion: apps/v1, kind: ReplicaSet, name: {owner}, uid: {owner}, controller: true}}\n"
+        )
+    });
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "---\n\
+         apiVersion: v1\n\
+         kind: Pod\n\
+         metadata:\n\
+         \x20 name: {name}\n\
+         \x20 namespace: scenario\n\
+         \x20 uid: {uid}\n\
+         \x20 labels: {{app: {owner}}}\n\
+         {alike}\
+         spec:\n\
+         \x20 priority: {}\n\
+         \x20 containers:\n\
+         \x20 - name: main\n\
+         \x20   resources: {{requests: {{{requests}}}, limits: {{{limits}}}}}\n\
+         status:\n\
+         \x20 phase: Running\n\
+         \x20 qosClass: {}\n\
+         \x20 containerStatuses:\n\
+         \x20 - {{name: main, containerID: \"containerd://{container}\"}}\n",
+        pod.priority,
+        class.name(),
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::form::Scenario;
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn pods(fields: &str, class: &str) -> Vec<Placed> {
+        let text = format!(
+            "# Why.\nseconds = \"1s\"\n[[pod]]\nname = \"p\"\nclass = \"{class}\"\n{fields}\n\
+             [expect]\nno_kill = true\n"
+        );
+        placed(&Scenario::parse("x".into(), text).unwrap().form, GIB)
+    }
+
+    #[test]
+    fn class_and_seed_follow_from_requests_and_limits() {
+        #[rustfmt::skip]
+        let table = [
+            // fields,                                                      class,        seed
+            ("",                                                            "BestEffort", 1000),
+            ("memory_request = \"512MiB\"",                                 "Burstable",  500),
+            ("memory_request = \"4KiB\"",                                   "Burstable",  999),
+            ("memory_request = \"1GiB\"",                                   "Burstable",  3),
+            ("memory_limit = \"512MiB\"",                                   "Burstable",  500),
+            ("memory_limit = \"64MiB\"\ncpu_limit = \"1\"",                 "Guaranteed", -997),
+            ("memory_limit = \"64MiB\"\ncpu_limit = \"1\"\ncpu_request = \"1m\"", "Burstable", 938),
+        ];
+        for (fields, class, seed) in table {
+            let pod = &pods(fields, class)[0];
+            assert_eq!(pod.oom_score_adj, seed, "{fields}");
+            assert!(pod.manifest.contains(&format!("qosClass: {class}")), "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_pod_lies_where_the_systemd_driver_puts_it() {
+        let many = pods("count = 2", "BestEffort");
+        assert_eq!((many[1].name.as_str(), many[1].kind.as_str()), ("p-2", "p"));
+        let slice = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod00000002_1111_\
+                     4111_8111_000000000002.slice";
+        assert_eq!(many[1].slice, slice);
+        let id = many[1].container.strip_prefix(&format!("{slice}/cri-containerd-")).unwrap();
+        assert_eq!(id.len(), "6".repeat(64).len() + ".scope".len());
+        let guaranteed = &pods("memory_limit = \"64MiB\"\ncpu_limit = \"500m\"", "Guaranteed")[0];
+        assert!(guaranteed.slice.starts_with("/kubepods.slice/kubepods-pod"));
+        assert!(guaranteed.write.contains(&("cpu.max".into(), "50000 100000".into())));
+        assert!(guaranteed.manifest.contains("limits: {cpu: 500m, memory: \"67108864\"}"));
+    }
+
+    #[test]
+    fn weights_are_what_runtimes_make_of_requests() {
+        // thousandths, weight
+        for (milli, want) in [(0, 1), (100, 4), (1000, 39), (2000, 79)] {
+            assert_eq!(weight(milli), want, "{milli}m");
+        }
+    }
+}
