@@ -22,8 +22,8 @@ use serde::Serialize;
 
 use self::host::Host;
 use self::rig::Rig;
-use isobar_lab::shell::root;
 use crate::{build, setup};
+use isobar_lab::shell::root;
 
 /// Measure what isobar costs here, and compare it with its budgets.
 #[derive(clap::Args)]

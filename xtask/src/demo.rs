@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use isobar_lab::cgroup::{self, Group};
 use isobar_lab::clock::Since;
 use isobar_lab::signals::Stop;
-use isobar_lab::cgroup::{self, Group};
 
 /// The cgroups, and how many threads each keeps busy: the victim gets a quarter of the CPU.
 const PARTS: [(&str, &str); 2] = [("isobar-demo-aggressor", "3"), ("isobar-demo-victim", "1")];

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-
 /// The pod by which users judge the node.
 pub(crate) const BYSTANDER: &str = "bystander";
 

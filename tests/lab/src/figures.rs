@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Death, Facts, Frozen};
-use crate::latency::{Latency, on_guest_clock, frozen, within};
 use crate::host::Ping;
+use crate::latency::{Latency, frozen, on_guest_clock, within};
 use crate::report::reaction::Reaction;
 
 /// Below this share of wall time a second of `full` memory pressure is no pressure.
@@ -167,8 +167,8 @@ pub(crate) fn median_and_worst(values: &[f64]) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::{Agent, Moment};
     use super::*;
+    use crate::facts::{Agent, Moment};
 
     const S: u64 = 1_000_000_000;
 

@@ -162,10 +162,8 @@ impl Lab {
         let plan: Result<Vec<String>, _> = open.iter().map(serde_json::to_string).collect();
         let guest = self.guest(plays.kernel, boot, &plan?.join("\n"))?;
         let probe = Probe::start(guest.line.clone())?;
-        let seconds: Result<f64> = open
-            .iter()
-            .map(|play| Ok(expected_seconds(plays.scenario(play)?) + PATIENCE))
-            .sum();
+        let seconds: Result<f64> =
+            open.iter().map(|play| Ok(expected_seconds(plays.scenario(play)?) + PATIENCE)).sum();
         let limit = Duration::try_from_secs_f64(60.0 + seconds?)?;
         let (mut done, mut failed) = (false, false);
         let (mut replayed, mut scenario): (Option<Result<()>>, _) = (None, String::new());

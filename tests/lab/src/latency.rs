@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn time_in_which_a_machine_was_frozen_is_no_wait() {
         let of = |frozen: &[(u64, u64)]| {
-            let frozen = frozen.iter().map(|(from, to)| Frozen { from_ns: from * MS, to_ns: to * MS });
+            let frozen =
+                frozen.iter().map(|(from, to)| Frozen { from_ns: from * MS, to_ns: to * MS });
             let pings = [(0, Some(2 * MS)), (10 * MS, Some(40 * MS))];
             let latency = Latency::of(&pings, &frozen.collect::<Vec<_>>(), 0, 42 * MS);
             (latency.p50_ms, latency.p99_ms, latency.longest_gap_ms)

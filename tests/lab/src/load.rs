@@ -20,9 +20,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::thread::CpuSet;
 use serde_json::{Value, json};
 
+use crate::cgroup;
 use crate::clock::{Since, monotonic_ns};
 use crate::signals::Stop;
-use crate::cgroup;
 
 /// Do real work of known shape, and say what was done.
 #[derive(clap::Args)]

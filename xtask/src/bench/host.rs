@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use isobar_lab::shell::quietly;
 use isobar_lab::cgroup;
+use isobar_lab::shell::quietly;
 
 /// Programs that hook into context switches as isobar does.
 const OBSERVERS: [&str; 5] = ["isobar", "runqlat", "bpftrace", "below", "perf"];

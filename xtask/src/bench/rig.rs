@@ -10,10 +10,10 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::progress::Progress;
-use isobar_lab::clock::Since;
 use super::running::Agent;
-use isobar_lab::signals::Stop;
 use isobar_lab::cgroup::{self, Group};
+use isobar_lab::clock::Since;
+use isobar_lab::signals::Stop;
 
 /// The beginning of the names of our cgroups; our pid follows.
 const NAME: &str = "isobar-bench-";

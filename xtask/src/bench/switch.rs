@@ -13,9 +13,9 @@ use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::rig::Rig;
+use super::running::Agent;
 use super::tool::Tool;
 use crate::demo;
-use super::running::Agent;
 use isobar_lab::cgroup::Group;
 
 pub(super) use self::figures::Figures;

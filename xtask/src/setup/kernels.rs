@@ -98,7 +98,8 @@ mod tests {
     fn releases_are_ordered_by_number_and_belong_to_one_series() {
         let releases = ["6.1.0-9-amd64", "6.1.0-56-amd64", "6.12.117+deb12-amd64", "7.3.4+deb13"];
         assert!(releases.is_sorted_by_key(|release| numbers(release)));
-        let of = |release| Series::ALL.into_iter().filter(|s| is_of(*s, release)).collect::<Vec<_>>();
+        let of =
+            |release| Series::ALL.into_iter().filter(|s| is_of(*s, release)).collect::<Vec<_>>();
         assert_eq!(
             releases.map(of),
             [vec![Series::V6_1], vec![Series::V6_1], vec![Series::V6_12], vec![Series::V7]]

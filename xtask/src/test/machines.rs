@@ -73,14 +73,10 @@ fn next(queue: &Mutex<VecDeque<Job>>) -> Option<Job> {
 }
 
 /// The plays of one kernel: what is measured apart from overloads, which leave a machine worn.
-fn jobs_of(
-    kernel: &Kernel,
-    which: Which,
-    scenarios: &[Scenario],
-    tally: &mut Tally,
-) -> Vec<Job> {
+fn jobs_of(kernel: &Kernel, which: Which, scenarios: &[Scenario], tally: &mut Tally) -> Vec<Job> {
     let series = kernel.series;
-    let mut jobs = [false, true].map(|_| Job { kernel: kernel.clone(), plays: Vec::new(), seconds: 0.0 });
+    let mut jobs =
+        [false, true].map(|_| Job { kernel: kernel.clone(), plays: Vec::new(), seconds: 0.0 });
     for scenario in scenarios {
         match (which, scenario.not_on(series)) {
             (Which::Ordinary, _) if !scenario.is_ordinary_on(series) => {}

@@ -142,7 +142,8 @@ impl Said {
             _ => {}
         }
         if !self.in_successes {
-            let failed = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
+            let failed =
+                line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"));
             tally.failed.extend(failed.map(str::to_owned));
             return Some(line);
         }

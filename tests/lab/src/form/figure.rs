@@ -46,7 +46,10 @@ pub(crate) enum Figure {
     /// `throttled_own` as a share of `cpu_wait`.
     ThrottledShare(Of),
     /// The same worked out from `cpu.stat`, for so many threads that never rest.
-    ThrottledShareByFiles { of: Of, threads: u32 },
+    ThrottledShareByFiles {
+        of: Of,
+        threads: u32,
+    },
     /// Wall time in which at least one task contended for a CPU.
     Contention(Of),
     ContentionAvg10(Of),
@@ -54,7 +57,10 @@ pub(crate) enum Figure {
     /// Share of the last interval in which work of the node contended for this CPU.
     ContentionOnCpu(usize),
     /// How long `to` waited because `by` ran.
-    Harm { by: String, to: String },
+    Harm {
+        by: String,
+        to: String,
+    },
     /// `throttled_usec` of `cpu.stat`.
     ThrottledByFile(Of),
     /// `usage_usec` of `cpu.stat`.
@@ -66,9 +72,15 @@ pub(crate) enum Figure {
     /// Wall time in which at least one task stalled for memory, whatever the cause.
     MemoryStall(Of),
     /// The same for one cause; 0 if that never occurred.
-    MemoryStallBy { of: Of, cause: MemoryCause },
+    MemoryStallBy {
+        of: Of,
+        cause: MemoryCause,
+    },
     /// Task time stalled for one cause.
-    MemoryTimeBy { of: Of, cause: MemoryCause },
+    MemoryTimeBy {
+        of: Of,
+        cause: MemoryCause,
+    },
     /// Wall time in which at least one task stalled because the node or its allocatable is short.
     Shortage(Of),
     ShortageAvg60(Of),
@@ -78,7 +90,10 @@ pub(crate) enum Figure {
     /// The kernel's kills, as isobar reports them.
     OomKills(Kills),
     /// Ticks in which a condition had this status.
-    Condition { name: Condition, status: Status },
+    Condition {
+        name: Condition,
+        status: Status,
+    },
     /// Different actions; any step, any target where they are not given.
     Actions {
         #[serde(default)]
@@ -96,9 +111,15 @@ pub(crate) enum Figure {
     /// All memory of the node less so much.
     NodeMemoryLess(Memory),
     /// What a file of a cgroup says in the end; `max` is more than any number.
-    File { cgroup: String, name: String },
+    File {
+        cgroup: String,
+        name: String,
+    },
     /// Processes in and below a cgroup that may run on a CPU in the end.
-    CpusAllowed { cgroup: String, cpu: usize },
+    CpusAllowed {
+        cgroup: String,
+        cpu: usize,
+    },
     Sum(Vec<Figure>),
 }
 

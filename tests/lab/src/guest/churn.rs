@@ -67,7 +67,9 @@ impl Churn {
     /// Ends it; what went wrong.
     pub(super) fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or_else(|_| vec!["the thread that makes and removes pods panicked".into()])
+        self.thread
+            .join()
+            .unwrap_or_else(|_| vec!["the thread that makes and removes pods panicked".into()])
     }
 }
 

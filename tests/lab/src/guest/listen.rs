@@ -247,8 +247,11 @@ mod tests {
 
     #[test]
     fn what_an_agent_says_is_heard_once_and_its_longest_tick_is_found() {
-        let capability = |name: &str, state, detail: String| {
-            Capability { name: name.into(), state, detail, remedy: None }
+        let capability = |name: &str, state, detail: String| Capability {
+            name: name.into(),
+            state,
+            detail,
+            remedy: None,
         };
         let view = |tick: u64, second: u64, status| {
             let mut view = View { headline: format!("{second} wait"), ..View::default() };
@@ -265,9 +268,12 @@ mod tests {
         };
         let mut heard = Heard { keeps_views: true, ..Heard::default() };
         // tick, second, status
-        for (tick, second, status) in
-            [(1, 1, Status::False), (2, 2, Status::True), (2, 2, Status::True), (4, 8, Status::True)]
-        {
+        for (tick, second, status) in [
+            (1, 1, Status::False),
+            (2, 2, Status::True),
+            (2, 2, Status::True),
+            (4, 8, Status::True),
+        ] {
             // As it is served and read again.
             let json = document::render(&view(tick, second, status));
             heard.hear(document::parse(&json), 5);

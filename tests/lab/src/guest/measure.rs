@@ -77,9 +77,7 @@ impl Seen<'_> {
                 let last = scope(self.last()?, of)?;
                 Ok(last.pressure.cpu.and_then(|cpu| cpu.some).map(|some| fraction(some.avg60)))
             }
-            Figure::PsiMemory(of) => {
-                self.time(of, |s| Some(s.pressure.memory?.some?.total.into()))
-            }
+            Figure::PsiMemory(of) => self.time(of, |s| Some(s.pressure.memory?.some?.total.into())),
             Figure::MemoryStall(of) => self.time(of, |s| Some(s.memory.as_ref()?.any.total)),
             Figure::MemoryStallBy { of, cause } => self.time(of, |s| {
                 let cause = s.memory.as_ref()?.causes.get(cause);

@@ -149,8 +149,7 @@ impl<'a> Stage<'a> {
 
     /// Idle, then the loads, then the end.
     fn run(&mut self) -> Result<Facts> {
-        let (idle, settle, seconds) =
-            (self.form.idle(), self.form.settle(), self.form.seconds.0);
+        let (idle, settle, seconds) = (self.form.idle(), self.form.settle(), self.form.seconds.0);
         let clock = self.set.has_bystander().then(Clock::start).transpose()?;
         if self.set.has_bystander() {
             // Starting up is no idle time: programs are loaded, memory is touched for the first time.
@@ -173,7 +172,8 @@ impl<'a> Stage<'a> {
             |churn: group::Churn| Churn::start(churn.per_second, &self.set, Arc::clone(known));
         let churn = self.form.churn.map(start).transpose()?;
         fs::write(GO, "")?;
-        if let Some(listener) = self.running.as_ref().and_then(|running| running.listener.as_ref()) {
+        if let Some(listener) = self.running.as_ref().and_then(|running| running.listener.as_ref())
+        {
             listener.onset();
         }
         // On a machine that is frozen a load may take its time, and is watched no less for that.
@@ -255,8 +255,7 @@ impl<'a> Stage<'a> {
         }
         let seen = Seen { views: &views, mount: self.set.mount() };
         let claims = self.form.expect.figures.iter();
-        self.facts.readings =
-            claims.map(|claim| measure::read(claim.get_ref(), &seen)).collect();
+        self.facts.readings = claims.map(|claim| measure::read(claim.get_ref(), &seen)).collect();
         Ok(())
     }
 

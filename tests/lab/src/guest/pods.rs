@@ -196,8 +196,8 @@ fn manifest(pod: &Pod, name: &str, class: Class, uid: &str, container: &str) -> 
 
 #[cfg(test)]
 mod tests {
-    use crate::form::Scenario;
     use super::*;
+    use crate::form::Scenario;
 
     const GIB: u64 = 1 << 30;
 

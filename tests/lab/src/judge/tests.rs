@@ -1,13 +1,11 @@
-use crate::facts::{Agent, Death, Group, Limit, Said};
 use super::*;
+use crate::facts::{Agent, Death, Group, Limit, Said};
 
 /// A condition that held.
 const HELD: &str = "SystemCPUContentionPressure";
 
 fn failed(expect: &str, facts: &Facts, figures: &Figures) -> Vec<String> {
-    let pod = |name: &str| {
-        format!("[[pod]]\nname = \"{name}\"\nclass = \"BestEffort\"\n")
-    };
+    let pod = |name: &str| format!("[[pod]]\nname = \"{name}\"\nclass = \"BestEffort\"\n");
     let pods = ["hog", "web"].map(pod).concat();
     let text = format!("# Why.\nseconds = \"9s\"\n{pods}[expect]\n{expect}\n");
     let scenario = Scenario::parse("x".into(), text).unwrap();
@@ -23,11 +21,8 @@ fn kills_are_judged_by_who_when_and_how_often() {
         kernel_oom_kills: 1,
         ..Figures::default()
     };
-    let group = |name: &str, kind: &str| Group {
-        name: name.into(),
-        kind: kind.into(),
-        ..Group::default()
-    };
+    let group =
+        |name: &str, kind: &str| Group { name: name.into(), kind: kind.into(), ..Group::default() };
     let facts =
         Facts { groups: vec![group("hog-2", "hog"), group("web", "web")], ..Facts::default() };
     let act = "act = [\"hog\"]";
@@ -89,14 +84,8 @@ fn an_agent_must_live_restore_limits_and_leave_sandboxes_alone() {
         before: "max".into(),
         after: "1".into(),
     };
-    let death = Death {
-        at_ns: 1,
-        pid: 1,
-        name: "web".into(),
-        signal: Some(9),
-        code: None,
-        sandbox: true,
-    };
+    let death =
+        Death { at_ns: 1, pid: 1, name: "web".into(), signal: Some(9), code: None, sandbox: true };
     let agent = Agent { ended: vec!["signal 11".into()], cpu_ms: 900, ..Agent::default() };
     let facts = Facts {
         limits_left: vec![limit],

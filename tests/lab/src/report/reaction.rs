@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Played;
 use crate::facts::{Facts, Group, Offered, Tick};
 use crate::figures::median_and_worst;
-use super::Played;
 use crate::table::table;
 
 /// Tasks that stalled for less than this between two ticks did not keep anybody waiting.
@@ -133,8 +133,8 @@ fn spread(values: &[f64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::Death;
     use super::*;
+    use crate::facts::Death;
 
     const MS: u64 = 1_000_000;
 

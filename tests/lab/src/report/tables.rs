@@ -1,7 +1,7 @@
 //! What was measured, for people: a line for each scenario and agent, median and worst over runs.
 
-use crate::figures::{Figures, median_and_worst};
 use super::Played;
+use crate::figures::{Figures, median_and_worst};
 use crate::table::table;
 
 const HEAD: [&str; 15] = [

@@ -2,9 +2,9 @@ use isobar::model::cgroup::{Cgroup, CgroupId};
 use isobar::model::condition::{Condition, ConditionName, Measure, Phase, Status};
 use isobar::model::limit::{LimitResult, LimitState, LimitWrite};
 use isobar::model::psi::{Line, Pressure};
+use isobar::model::sample::Moment;
 use isobar::model::settings::WrittenLimit;
 use isobar::model::snapshot::{Blame, CpuWait, MemoryCauseWait, MemoryWait, Waited};
-use isobar::model::sample::Moment;
 use isobar::model::stall::{MemoryCause, OomKill};
 
 use super::*;
@@ -28,7 +28,8 @@ fn view(second: u64, wait_ms: u64, harm: Option<(u64, u64)>, kills: &[u32]) -> V
         ..CpuWait::default()
     };
     let limit = MemoryCauseWait { union: waited(wait_ms), ..MemoryCauseWait::default() };
-    let memory = MemoryWait { any: waited(wait_ms), causes: [(MemoryCause::OwnLimit, limit)].into() };
+    let memory =
+        MemoryWait { any: waited(wait_ms), causes: [(MemoryCause::OwnLimit, limit)].into() };
     let mut files = Cgroup::default();
     files.cpu.throttled = Some(Micros(wait_ms * 250));
     files.cpu.usage = Some(Micros(second * 500_000));
@@ -104,7 +105,9 @@ fn claim(text: &str) -> Claim {
     struct One {
         claim: Claim,
     }
-    toml::from_str::<One>(&format!("claim = {{ {text} }}")).unwrap_or_else(|why| panic!("{text}: {why}")).claim
+    toml::from_str::<One>(&format!("claim = {{ {text} }}"))
+        .unwrap_or_else(|why| panic!("{text}: {why}"))
+        .claim
 }
 
 #[test]
