@@ -77,7 +77,7 @@ impl Verb {
         for series in &self.kernel.0 {
             self.play(&lab, *series, &scenarios, &mut played)?;
         }
-        println!("\n{}", report::tables(&played));
+        print!("{}", report::tables(&played));
         report::keep(&file, &played)?;
         println!("all figures: {}", file.display());
         let n_failed = played.iter().filter(|one| one.counts_as_failed()).count();

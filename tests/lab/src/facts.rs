@@ -61,15 +61,13 @@ pub(crate) struct Facts {
     pub(crate) loads: Vec<serde_json::Value>,
     /// By pod and service.
     pub(crate) groups: Vec<Group>,
-    /// `oom_kill` of /proc/vmstat, and what the kernel's log has of it.
+    /// `oom_kill` of /proc/vmstat.
     pub(crate) kernel_oom_kills: u64,
-    pub(crate) kernel_oom_lines: u64,
     /// Once a second.
     pub(crate) moments: Vec<Moment>,
     pub(crate) vmstat: Vmstat,
     pub(crate) agent: Option<Agent>,
-    /// Limits that were not what they had been, at the end and once the agent had left.
-    pub(crate) limits_at_end: Vec<Limit>,
+    /// Limits that were not what they had been once the agent had left.
     pub(crate) limits_left: Vec<Limit>,
     /// Of each claim of the scenario, where the agent offers figures.
     pub(crate) readings: Vec<Reading>,
@@ -120,13 +118,8 @@ pub(crate) struct Group {
     pub(crate) name: String,
     /// Without the number of several alike.
     pub(crate) kind: String,
-    /// Kills by the kernel, in this cgroup or beneath.
-    pub(crate) oom_kills: u64,
     /// When the last process of the container had ended; `None` while there is one.
     pub(crate) empty_ns: Option<u64>,
-    /// It has a sandbox, and that still lives.
-    pub(crate) sandbox_lives: Option<bool>,
-    pub(crate) memory_peak: u64,
 }
 
 /// The node at one moment.
@@ -136,12 +129,6 @@ pub(crate) struct Moment {
     pub(crate) at_ns: u64,
     /// `full` of /proc/pressure/memory, in microseconds.
     pub(crate) full_us: u64,
-    /// Its avg10.
-    pub(crate) full_avg10: f64,
-    pub(crate) some_us: u64,
-    pub(crate) available_kib: u64,
-    pub(crate) swap_free_kib: u64,
-    pub(crate) processes: u64,
 }
 
 /// Counters of /proc/vmstat, over the measured time.
@@ -189,8 +176,6 @@ pub(crate) struct Offered {
     pub(crate) ticks: u64,
     /// Between two of its ticks.
     pub(crate) longest_tick_ms: u64,
-    /// The most time within a second that its probes took, as it metered them.
-    pub(crate) probes_ns: u64,
     pub(crate) actions: Vec<Action>,
     /// Events in its own words.
     pub(crate) events: Vec<Said>,

@@ -45,7 +45,6 @@ pub(crate) struct Figures {
     pub(crate) agent_cpu: Option<f64>,
     pub(crate) agent_major_faults: Option<u64>,
     pub(crate) longest_tick_ms: Option<u64>,
-    pub(crate) agent_alive: Option<bool>,
     pub(crate) reaction: Option<Reaction>,
 }
 
@@ -93,13 +92,12 @@ impl Figures {
             agent_cpu: agent.map(|agent| agent.cpu_ms as f64 / 1000.0 / seconds),
             agent_major_faults: agent.map(|agent| agent.major_faults),
             longest_tick_ms: agent.and_then(|agent| Some(agent.offered.as_ref()?.longest_tick_ms)),
-            agent_alive: agent.map(|agent| agent.alive),
             reaction: agent.and_then(|one| Reaction::of(facts, one.offered.as_ref()?)),
         }
     }
 }
 
-/// An orphan without a name dies with somebody who has one, or is his work.
+/// An orphan without a name dies with a process that has one, or is its work.
 fn counts(death: &Death) -> bool {
     !death.name.is_empty()
 }
@@ -145,7 +143,7 @@ impl Calm<'_> {
     }
 }
 
-/// Seconds in which everybody waited for memory, since the onset.
+/// Seconds in which all work waited for memory, since the onset.
 fn full_pressure(facts: &Facts) -> f64 {
     let mut during = facts.moments.iter().filter(|moment| moment.at_ns >= facts.onset_ns);
     let first = during.next().map_or(0, |moment| moment.full_us);
@@ -197,11 +195,7 @@ mod tests {
             code: None,
             sandbox: false,
         };
-        let moment = |at: u64, full_ms: u64| Moment {
-            at_ns: at * S,
-            full_us: full_ms * 1000,
-            ..Moment::default()
-        };
+        let moment = |at: u64, full_ms: u64| Moment { at_ns: at * S, full_us: full_ms * 1000 };
         let facts = Facts {
             idle_ns: 0,
             onset_ns: 10 * S,

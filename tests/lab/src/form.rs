@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
-use toml::Spanned;
 
 use crate::amount::{Memory, Seconds};
 use crate::guest::pods;
@@ -299,12 +298,12 @@ fn check_pod(others: &[Pod], pod: &Pod) -> Result<(), Mistake> {
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c == '-') {
         return Err((at, format!("{name:?}: expected a pod's name in lower case")));
     }
-    let (said, made): (&Spanned<String>, _) = (&pod.class, pods::class(pod).name());
-    if said.get_ref() == made {
+    let (said, made) = (*pod.class.get_ref(), pods::class(pod));
+    if said == made {
         return Ok(());
     }
-    let why = format!("{name} is {}, but requests and limits make it {made}", said.get_ref());
-    Err((said.span().start, why))
+    let why = format!("{name} is {said:?}, but requests and limits make it {made:?}");
+    Err((pod.class.span().start, why))
 }
 
 /// The repository's scenarios.

@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rustix::fs::FlockOperation;
 
+use crate::clock::Since;
 use crate::facts::{Line, Play};
 use crate::form::Scenario;
 use crate::machine::{Kernel, Machine, Programs};
@@ -166,14 +167,15 @@ impl Lab {
             open.iter().map(|play| Ok(expected_seconds(plays.scenario(play)?) + PATIENCE)).sum();
         let limit = Duration::try_from_secs_f64(60.0 + seconds?)?;
         let (mut done, mut failed) = (false, false);
-        let (mut replayed, mut scenario): (Option<Result<()>>, _) = (None, String::new());
+        let mut replayed: Option<Result<()>> = None;
+        let (mut scenario, mut since) = (String::new(), Since::now());
         let ended = guest.boot(&self.machine, limit, |line| {
             let line = serde_json::from_str(line)
                 .with_context(|| format!("the guest reported {line:?}"))?;
             match line {
                 Line::Up { .. } => {}
                 Line::Begin { play } => {
-                    (replayed, scenario) = (None, play.scenario);
+                    (replayed, scenario, since) = (None, play.scenario, Since::now());
                     drop(probe.take());
                 }
                 Line::Recording { base64 } => {
@@ -185,7 +187,7 @@ impl Lab {
                     let played =
                         Played::of(series, scenario, play, facts, &probe.take(), replayed.as_ref());
                     failed |= played.counts_as_failed();
-                    tell(played);
+                    tell(played.in_time(since.elapsed()));
                 }
                 Line::Broke { play, why } => {
                     drop(probe.take());

@@ -1,5 +1,5 @@
 //! `cargo xtask load`: real work of known shape, for the demo, scenarios and benchmarks.
-//! Each prints one line of JSON about what it did, also when it is told to end early.
+//! Each prints one line of JSON about what it did, also when a signal ends it early.
 
 mod burst;
 mod echo;
@@ -53,7 +53,7 @@ pub struct Load {
     /// Do not end on SIGTERM.
     #[arg(long, global = true)]
     ignore_term: bool,
-    /// Go on for so long after having been told to end.
+    /// Go on for so long after SIGTERM.
     #[arg(long, global = true, default_value_t = 0.0)]
     linger_seconds: f64,
 }
@@ -78,7 +78,7 @@ enum Work {
     Pingpong(pingpong::Pingpong),
     /// A process that does nothing.
     Sleep,
-    /// Write a text to a file, once, as somebody else may do.
+    /// Write a text to a file, once, as an operator may do.
     Write {
         file: PathBuf,
         text: String,
@@ -97,8 +97,8 @@ struct Until {
     limit: Duration,
     stop: Stop,
     linger: Duration,
-    /// When it was first seen that somebody had told.
-    told_at: Arc<OnceLock<Since>>,
+    /// When the request to stop was first seen.
+    seen_at: Arc<OnceLock<Since>>,
 }
 
 impl Until {
@@ -108,7 +108,7 @@ impl Until {
 
     /// Told to end, and done with lingering.
     fn has_ended(&self) -> bool {
-        self.stop.requested() && !self.told_at.get_or_init(Since::now).within(self.linger)
+        self.stop.requested() && !self.seen_at.get_or_init(Since::now).within(self.linger)
     }
 
     /// The time that is left.
@@ -145,7 +145,7 @@ impl Load {
             limit,
             stop: stop.clone(),
             linger,
-            told_at: Arc::default(),
+            seen_at: Arc::default(),
         };
         if let Some(file) = &self.wait_for {
             if let Work::Memory(memory) = &mut self.work {

@@ -5,6 +5,7 @@ mod tables;
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub struct Played {
     pub play: Play,
     /// On which kernel.
     kernel: String,
+    /// How long it took, with all around it.
+    seconds: f64,
     pub(crate) figures: Option<Figures>,
     /// Victims that should not have been any.
     pub(crate) wrong: usize,
@@ -56,6 +59,7 @@ impl Played {
         Self {
             play,
             kernel: series.to_string(),
+            seconds: 0.0,
             figures: None,
             wrong: 0,
             verdicts: Vec::new(),
@@ -91,6 +95,7 @@ impl Played {
         Self {
             play,
             kernel: series.to_string(),
+            seconds: 0.0,
             figures: Some(figures),
             wrong,
             verdicts,
@@ -98,6 +103,10 @@ impl Played {
             facts: Some(facts),
             pings,
         }
+    }
+
+    pub(crate) fn in_time(self, took: Duration) -> Self {
+        Self { seconds: took.as_secs_f64(), ..self }
     }
 
     /// What a test is called: `6.12 two-spinners`.
@@ -117,6 +126,7 @@ impl Played {
             return text + &format!("BROKE\n    {}", why.replace('\n', "\n    "));
         }
         text += if self.passed() { "ok" } else { "FAILED" };
+        text += &format!(", {:.0} s", self.seconds);
         if let Some(figures) = self.figures.as_ref().filter(|_| !self.pings.is_empty()) {
             text += &format!(" ({})", seen_from_outside(figures));
         }
@@ -148,10 +158,14 @@ fn seen_from_outside(figures: &Figures) -> String {
     )
 }
 
-/// Tables over all plays: what was seen from outside, and how fast agents reacted.
+/// Tables over all overloads: what was seen from outside, and how fast agents reacted.
 #[must_use]
 pub fn tables(played: &[Played]) -> String {
-    format!("{}\n{}", tables::all(played), reaction::all(played))
+    let overloads: Vec<&Played> = played.iter().filter(|one| !one.pings.is_empty()).collect();
+    match overloads.is_empty() {
+        true => String::new(),
+        false => format!("\n{}\n{}\n", tables::all(&overloads), reaction::all(&overloads)),
+    }
 }
 
 /// Writes all that is known of `played` to a file.

@@ -27,7 +27,11 @@ impl Archive {
                 bail!("kernels are Debian packages, and there is no {program} here to fetch them");
             }
         }
-        let archive = Self { dir: cache.root().join("apt") };
+        Self::at(cache.root().join("apt"))
+    }
+
+    fn at(dir: PathBuf) -> Result<Self> {
+        let archive = Self { dir };
         for dir in ["state/lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(archive.dir.join(dir))?;
         }
@@ -221,6 +225,18 @@ mod tests {
         }
         let off = "Types: deb\nURIs: http://m\nSuites: sid\nComponents: main\nEnabled: no\n";
         assert_eq!(paragraphs(off), []);
+    }
+
+    #[test]
+    fn archive_names_nothing_that_is_merely_installed() {
+        if found("apt-cache").is_none() {
+            println!("skipped: there is no apt-cache here");
+            return;
+        }
+        let root = std::env::temp_dir().join(format!("isobar-archive-{}", std::process::id()));
+        let archive = Archive::at(root.join("apt")).unwrap();
+        assert_eq!(archive.names("^(apt|dpkg|busybox-static)$").unwrap(), [""; 0]);
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

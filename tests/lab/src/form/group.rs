@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use isobar::model::pod::QosClass;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -46,7 +47,7 @@ pub(crate) struct Cgroup {
 pub(crate) struct Pod {
     pub(crate) name: Spanned<String>,
     /// `BestEffort`, `Burstable` or `Guaranteed`; must be what requests and limits make of it.
-    pub(crate) class: Spanned<String>,
+    pub(crate) class: Spanned<QosClass>,
     /// So many alike, called NAME-1 and so on.
     pub(crate) count: Option<usize>,
     pub(crate) memory_request: Option<Memory>,

@@ -152,8 +152,6 @@ impl Heard {
         self.offered.longest_tick_ms = self.offered.longest_tick_ms.max(longest);
         self.last = Some((tick, boot));
         self.offered.ticks += 1;
-        let probes = view.cost.kernel.programs.iter().map(|one| one.per_second.0).sum();
-        self.offered.probes_ns = self.offered.probes_ns.max(probes);
         self.offered.trace.push(traced(&view));
         if self.is_on {
             peaks::look(&mut self.offered.peaks, &view.snapshot);

@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -162,7 +161,6 @@ impl<'a> Stage<'a> {
         self.facts.idle_ns = monotonic_ns();
         self.wait(idle, -idle)?;
         let (vmstat, oom_kills) = watch::vmstat();
-        let lines = oom_lines();
         if let Some(running) = &mut self.running {
             running.begin_account();
         }
@@ -191,11 +189,9 @@ impl<'a> Stage<'a> {
         let facts = &mut self.facts;
         facts.vmstat = after.since(vmstat);
         facts.kernel_oom_kills = now_killed - oom_kills;
-        facts.kernel_oom_lines = oom_lines().saturating_sub(lines);
         facts.groups = self.watch.groups();
         facts.deaths = std::mem::take(&mut self.watch.deaths);
         facts.moments = std::mem::take(&mut self.watch.moments);
-        facts.limits_at_end = self.set.changed();
         facts.frozen = clock.map_or_else(Vec::new, Clock::end);
         self.end_agent()?;
         self.facts.limits_left = self.set.changed();
@@ -370,11 +366,4 @@ fn pipe() -> Result<(File, OwnedFd)> {
     let (from, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&from, rustix::fs::OFlags::NONBLOCK)?;
     Ok((from.into(), to))
-}
-
-/// OOM kills in the kernel's log.
-fn oom_lines() -> u64 {
-    let log = Command::new("dmesg").output().map(|out| out.stdout).unwrap_or_default();
-    let log = String::from_utf8_lossy(&log).into_owned();
-    log.lines().filter(|line| line.contains("Killed process")).count() as u64
 }

@@ -3,20 +3,15 @@
 
 use std::fmt::Write as _;
 
+use isobar::model::pod::QosClass;
+use isobar::serve::waiting::class_word;
+
 use crate::amount::{Cpu, Memory};
 use crate::form::Form;
 use crate::form::group::{Load, Pod};
 
 /// Where everything of Kubernetes lies.
 pub(super) const KUBEPODS: &str = "/kubepods.slice";
-
-/// The kubelet's classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    BestEffort,
-    Burstable,
-    Guaranteed,
-}
 
 /// One pod, worked out.
 #[derive(Debug, Clone)]
@@ -43,37 +38,23 @@ pub(super) struct Placed {
     pub(super) manifest: String,
 }
 
-impl Class {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::BestEffort => "BestEffort",
-            Self::Burstable => "Burstable",
-            Self::Guaranteed => "Guaranteed",
+/// The slice of all pods of a class, which Guaranteed ones have none of, and what the names of its
+/// pods' slices begin with.
+fn slice(class: QosClass) -> (String, &'static str) {
+    match class {
+        QosClass::BestEffort => {
+            (format!("{KUBEPODS}/kubepods-besteffort.slice"), "kubepods-besteffort")
         }
-    }
-
-    /// The slice of all pods of the class; Guaranteed ones have none.
-    fn slice(self) -> String {
-        match self {
-            Self::BestEffort => format!("{KUBEPODS}/kubepods-besteffort.slice"),
-            Self::Burstable => format!("{KUBEPODS}/kubepods-burstable.slice"),
-            Self::Guaranteed => KUBEPODS.into(),
+        QosClass::Burstable => {
+            (format!("{KUBEPODS}/kubepods-burstable.slice"), "kubepods-burstable")
         }
-    }
-
-    /// What the names of its pods' slices begin with.
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::BestEffort => "kubepods-besteffort",
-            Self::Burstable => "kubepods-burstable",
-            Self::Guaranteed => "kubepods",
-        }
+        QosClass::Guaranteed => (KUBEPODS.into(), "kubepods"),
     }
 }
 
 /// What requests and limits make of a pod (kubelet, `GetPodQOS`). A limit without a request
 /// counts as a request too, as the API server has it.
-pub(crate) fn class(pod: &Pod) -> Class {
+pub(crate) fn class(pod: &Pod) -> QosClass {
     let nothing = pod.memory_request.is_none()
         && pod.memory_limit.is_none()
         && pod.cpu_request.is_none()
@@ -83,18 +64,18 @@ pub(crate) fn class(pod: &Pod) -> Class {
         && pod.memory_request.is_none_or(|request| Some(request) == pod.memory_limit)
         && pod.cpu_request.is_none_or(|request| Some(request) == pod.cpu_limit);
     match (nothing, all) {
-        (true, _) => Class::BestEffort,
-        (_, true) => Class::Guaranteed,
-        _ => Class::Burstable,
+        (true, _) => QosClass::BestEffort,
+        (_, true) => QosClass::Guaranteed,
+        _ => QosClass::Burstable,
     }
 }
 
 /// `GetContainerOOMScoreAdjust` of the kubelet, for a node with `capacity`.
-fn oom_score_adj(class: Class, request: u64, capacity: u64) -> i32 {
+fn oom_score_adj(class: QosClass, request: u64, capacity: u64) -> i32 {
     match class {
-        Class::Guaranteed => -997,
-        Class::BestEffort => 1000,
-        Class::Burstable => {
+        QosClass::Guaranteed => -997,
+        QosClass::BestEffort => 1000,
+        QosClass::Burstable => {
             let share = 1000 - 1000 * request / capacity.max(1);
             i32::try_from(share).unwrap_or(1000).clamp(3, 999)
         }
@@ -124,8 +105,8 @@ pub(super) fn place(pod: &Pod, name: String, number: usize, capacity: u64) -> Pl
     let class = class(pod);
     let uid = format!("{number:08x}-1111-4111-8111-{number:012x}");
     let id = |what: &str| format!("{what}{number:062x}");
-    let prefix = class.prefix();
-    let slice = format!("{}/{prefix}-pod{}.slice", class.slice(), uid.replace('-', "_"));
+    let (above, prefix) = slice(class);
+    let slice = format!("{above}/{prefix}-pod{}.slice", uid.replace('-', "_"));
     let scope = |id: &str| format!("{slice}/cri-containerd-{id}.scope");
     let request = pod.memory_request.or(pod.memory_limit).map_or(0, |memory| memory.0);
     let milli = pod.cpu_request.or(pod.cpu_limit).map_or(0, |cpu| cpu.0);
@@ -150,7 +131,7 @@ pub(super) fn place(pod: &Pod, name: String, number: usize, capacity: u64) -> Pl
     }
 }
 
-fn manifest(pod: &Pod, name: &str, class: Class, uid: &str, container: &str) -> String {
+fn manifest(pod: &Pod, name: &str, class: QosClass, uid: &str, container: &str) -> String {
     let list = |cpu: Option<Cpu>, memory: Option<Memory>| {
         let cpu = cpu.map(|cpu| format!("cpu: {}m", cpu.0));
         let memory = memory.map(|memory| format!("memory: \"{}\"", memory.0));
@@ -189,7 +170,7 @@ fn manifest(pod: &Pod, name: &str, class: Class, uid: &str, container: &str) -> 
          \x20 containerStatuses:\n\
          \x20 - {{name: main, containerID: \"containerd://{container}\"}}\n",
         pod.priority,
-        class.name(),
+        class_word(class),
     );
     text
 }

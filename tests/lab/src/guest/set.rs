@@ -242,11 +242,6 @@ impl Place {
         let (name, kind, loads) = (name.to_owned(), name.to_owned(), loads.to_vec());
         Self { name, kind, path, sandbox: None, oom_score_adj: 0, loads }
     }
-
-    /// True if it has a sandbox.
-    pub(super) fn has_sandbox(&self) -> bool {
-        self.sandbox.is_some()
-    }
 }
 
 impl Drop for Set {

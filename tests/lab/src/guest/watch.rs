@@ -42,8 +42,7 @@ impl Watch {
     pub(super) fn over(set: &Set) -> Self {
         let groups = set.places.iter().map(|place| {
             let (name, kind) = (place.name.clone(), place.kind.clone());
-            let sandbox_lives = place.has_sandbox().then_some(true);
-            (Group { name, kind, sandbox_lives, ..Group::default() }, set.below(&place.path))
+            (Group { name, kind, empty_ns: None }, set.below(&place.path))
         });
         Self { groups: groups.collect(), ..Self::default() }
     }
@@ -94,12 +93,6 @@ impl Watch {
                 continue;
             }
             let Role { name, sandbox, .. } = role;
-            if sandbox
-                && let Some((group, _)) =
-                    self.groups.iter_mut().find(|(group, _)| group.name == name)
-            {
-                group.sandbox_lives = Some(false);
-            }
             self.deaths.push(Death { at_ns, pid, name, signal, code, sandbox });
         }
     }
@@ -127,42 +120,19 @@ impl Watch {
         }
     }
 
-    /// The node as it is. PSI loses what is less than a jiffy at each reading, so not more than
-    /// once a second.
+    /// How much the node waits for memory. PSI loses what is less than a jiffy at each reading, so not
+    /// more than once a second.
     pub(super) fn moment(&mut self) {
         let pressure = fs::read_to_string("/proc/pressure/memory").unwrap_or_default();
-        let line =
-            |name: &str| pressure.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-        let field = |line: &str, name: &str| {
-            let mut words = line.split_whitespace();
-            words.find_map(|word| word.strip_prefix(name)?.parse::<f64>().ok()).unwrap_or(0.0)
-        };
-        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let kib = |name: &str| number(&meminfo, name).unwrap_or(0);
-        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let processes = load.split(['/', ' ']).nth(4).and_then(|n| n.parse().ok());
-        self.moments.push(Moment {
-            at_ns: monotonic_ns(),
-            full_us: field(line("full"), "total=") as u64,
-            full_avg10: field(line("full"), "avg10="),
-            some_us: field(line("some"), "total=") as u64,
-            available_kib: kib("MemAvailable:"),
-            swap_free_kib: kib("SwapFree:"),
-            processes: processes.unwrap_or(0),
-        });
+        let full = pressure.lines().find_map(|line| line.strip_prefix("full")).unwrap_or_default();
+        let total = full.split_whitespace().find_map(|word| word.strip_prefix("total="));
+        let full_us = total.and_then(|total| total.parse().ok()).unwrap_or(0);
+        self.moments.push(Moment { at_ns: monotonic_ns(), full_us });
     }
 
-    /// What the cgroups say in the end.
+    /// Pods, services and cgroups as they were last seen.
     pub(super) fn groups(&self) -> Vec<Group> {
-        let finish = |(group, dir): &(Group, PathBuf)| {
-            let read = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
-            Group {
-                oom_kills: number(&read("memory.events"), "oom_kill").unwrap_or(0),
-                memory_peak: read("memory.peak").trim().parse().unwrap_or(0),
-                ..group.clone()
-            }
-        };
-        self.groups.iter().map(finish).collect()
+        self.groups.iter().map(|(group, _)| group.clone()).collect()
     }
 }
 

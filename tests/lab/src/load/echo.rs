@@ -1,5 +1,5 @@
 //! Answers pings on a terminal line, as a service answers its users: each answer touches memory,
-//! so whoever takes that away makes the answer late.
+//! so an answer is late when that was taken away.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,7 +16,7 @@ use super::Until;
 use crate::clock::monotonic_ns;
 
 const PAGE: usize = 4096;
-/// Pings come every ten milliseconds: after so long without one, nobody is asking.
+/// Pings come every ten milliseconds: after so long without one, no probe is listening.
 const SILENCE_NS: u64 = 500_000_000;
 
 /// Answer each line of a terminal with itself and the time, having touched some memory.
@@ -42,11 +42,11 @@ impl Echo {
         let (lines, mut answers) = (open()?, open()?);
         let asked = Arc::new(AtomicU64::new(0));
         let (heard, ends, mut hello) = (Arc::clone(&asked), until.clone(), open()?);
-        // While nobody asks, says that somebody may: what was asked may have been another's.
+        // While no pings come, invites them: those before may have been for another bystander.
         let greeter = thread::Builder::new().spawn(move || {
             while ends.goes_on() {
                 if monotonic_ns().saturating_sub(heard.load(Ordering::Relaxed)) > SILENCE_NS {
-                    // Nobody listens yet: then the next one is heard.
+                    // Fails only while no probe listens: then the next one is heard.
                     let _ = hello.write_all(b"hello\n");
                 }
                 thread::sleep(Duration::from_millis(200));

@@ -40,7 +40,7 @@ impl File {
         let mut page = [0u8; PAGE as usize];
         let (mut n_reads, mut random) = (0u64, 1u64);
         while until.goes_on() {
-            // Knuth's MMIX constants: every page comes, in an order that nobody guesses.
+            // Knuth's MMIX constants: every page comes, in an order that read-ahead cannot guess.
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let at = (random >> 33) % n_pages * PAGE;
             file.read_exact_at(&mut page, at).with_context(|| format!("cannot read {name}"))?;

@@ -37,7 +37,7 @@ impl Map {
             bail!("{name} has less than {} MiB", self.mib);
         }
         let flags = (ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE);
-        // SAFETY: a new mapping of a file that nobody shortens; it is only read, and it stays
+        // SAFETY: a new mapping of a file that is never shortened; it is only read, and it stays
         // until this process ends.
         let memory =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, flags.0, flags.1, &file, 0) };

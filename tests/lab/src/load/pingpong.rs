@@ -49,7 +49,7 @@ impl Pingpong {
             "load": "pingpong",
             "switches": done * 2,
             "nsPerSwitch": each(took),
-            // Whoever else uses the CPU is not in it.
+            // Other users of the CPU are not in it.
             "cpuNsPerSwitch": each(used),
         }))
     }

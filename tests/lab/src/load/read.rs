@@ -1,4 +1,4 @@
-//! A file that is read once from end to end, as a backup does: page cache that nobody needs.
+//! A file that is read once from end to end, as a backup does: page cache that is not needed again.
 
 use std::fs::File;
 use std::io::Read as _;

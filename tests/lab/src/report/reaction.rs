@@ -1,5 +1,5 @@
 //! How fast an agent that offers snapshots reacted: from the first stall for memory to the decision
-//! to end somebody, from there to the step, from there until nobody is left.
+//! to end a victim, from there to the step, from there until no process of it is left.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::facts::{Facts, Group, Offered, Tick};
 use crate::figures::median_and_worst;
 use crate::table::table;
 
-/// Tasks that stalled for less than this between two ticks did not keep anybody waiting.
+/// Tasks that stalled for less than this between two ticks kept no work waiting.
 const STALL_NS: u64 = 1_000_000;
 /// A stall is over after so long without one.
 const CALM_NS: u64 = 1_000_000_000;
@@ -20,18 +20,18 @@ pub(crate) struct Reaction {
     /// The agent measures stalls.
     pub(crate) knows_stalls: bool,
     /// From the tick before the first sign of the stall to the decision, so an upper bound; `None`
-    /// if nobody had stalled within the second before the decision, or that is not known.
+    /// if nothing had stalled within the second before the decision, or that is not known.
     pub(crate) stall_to_decision_ms: Option<f64>,
     /// From the start of the sample to the decision.
     pub(crate) sample_to_decision_ms: f64,
     /// From the decision to the beginning of the step.
     pub(crate) decision_to_step_ms: Option<f64>,
-    /// From the decision until nobody is left in the victim's container.
+    /// From the decision until no process is left in the victim's container.
     pub(crate) decision_to_gone_ms: Option<f64>,
 }
 
 impl Reaction {
-    /// To the first step that ends somebody; `None` if there was none since the onset.
+    /// To the first step that ends a victim; `None` if there was none since the onset.
     pub(crate) fn of(facts: &Facts, offered: &Offered) -> Option<Self> {
         let ticks = &offered.trace;
         let ends = |tick: &Tick| tick.at_ns >= facts.onset_ns && tick.ends.is_some();
@@ -80,7 +80,7 @@ fn onset(ticks: &[Tick]) -> Option<u64> {
 }
 
 /// All reactions of each agent, as distributions; empty if there were none.
-pub(super) fn all(played: &[Played]) -> String {
+pub(super) fn all(played: &[&Played]) -> String {
     let mut agents: Vec<&str> = played.iter().map(|one| one.play.agent.as_str()).collect();
     agents.sort_unstable();
     agents.dedup();
@@ -97,7 +97,7 @@ pub(super) fn all(played: &[Played]) -> String {
     table(&head, &rows)
 }
 
-fn row(agent: &str, played: &[Played]) -> Option<Vec<String>> {
+fn row(agent: &str, played: &[&Played]) -> Option<Vec<String>> {
     let figures = played.iter().filter(|one| one.play.agent == agent);
     let figures: Vec<_> = figures.filter_map(|one| one.figures.as_ref()).collect();
     let reactions: Vec<Reaction> = figures.iter().filter_map(|figures| figures.reaction).collect();

@@ -23,7 +23,7 @@ const HEAD: [&str; 15] = [
 ];
 
 /// Rows of `played`, in the order in which scenarios and agents come first.
-pub(super) fn all(played: &[Played]) -> String {
+pub(super) fn all(played: &[&Played]) -> String {
     let mut keys: Vec<(&str, &str)> = Vec::new();
     for one in played {
         let key = (one.play.scenario.as_str(), one.play.agent.as_str());
@@ -36,6 +36,7 @@ pub(super) fn all(played: &[Played]) -> String {
         .map(|(scenario, agent)| {
             let those: Vec<&Played> = played
                 .iter()
+                .copied()
                 .filter(|one| one.play.scenario == scenario && one.play.agent == agent)
                 .collect();
             row(scenario, agent, &those)
