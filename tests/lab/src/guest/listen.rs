@@ -11,6 +11,7 @@ use anyhow::Result;
 use isobar::model::capability::CapabilityState;
 use isobar::model::condition::Status;
 use isobar::model::decision::{self, StepKind};
+use isobar::model::units::Nanos;
 use isobar::serve::document;
 use isobar::serve::view::View;
 
@@ -76,6 +77,13 @@ impl Listener {
         let sees = paths.iter().all(has);
         heard.views.push(newest);
         sees
+    }
+
+    /// How much time lies between the first and the last view that are kept.
+    pub(super) fn covered(&self) -> Nanos {
+        let heard = lock(&self.heard);
+        let at = |view: Option<&View>| view.map_or(Nanos(0), |view| view.snapshot.at.boot);
+        at(heard.views.last()).since(at(heard.views.first()))
     }
 
     /// The views that were kept; from here on none are.
@@ -223,7 +231,7 @@ mod tests {
     use isobar::model::capability::Capability;
     use isobar::model::condition::{Condition, ConditionName, Measure, Phase};
     use isobar::model::sample::Moment;
-    use isobar::model::units::{Nanos, Percent};
+    use isobar::model::units::Percent;
 
     use super::*;
 

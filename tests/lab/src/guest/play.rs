@@ -31,6 +31,8 @@ const SETTLES: Duration = Duration::from_secs(2);
 const BEGINS_WITHIN: Duration = Duration::from_secs(90);
 /// Loads last for so much longer than is measured: they are ended, they do not end.
 const SPARE: Duration = Duration::from_secs(90);
+/// The tick that ends the measured time has come by then.
+const TICKS_WITHIN: Duration = Duration::from_secs(5);
 /// The agent has seen a new cgroup by then.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -245,10 +247,14 @@ impl<'a> Stage<'a> {
         let Some(listener) = listener.filter(|_| !self.form.expect.figures.is_empty()) else {
             return Ok(());
         };
-        let views = listener.take_views();
-        if views.len() < 2 {
-            bail!("the agent took no sample in {} s", self.form.seconds.0);
+        let (since, wanted) = (Since::now(), self.form.seconds.0);
+        while (listener.covered().0 as f64) < wanted * 1e9 {
+            if !since.within(TICKS_WITHIN) {
+                bail!("the agent took no sample in the last of {wanted} s");
+            }
+            thread::sleep(TICK);
         }
+        let views = listener.take_views();
         let seen = Seen { views: &views, mount: self.set.mount() };
         let claims = self.form.expect.figures.iter();
         self.facts.readings = claims.map(|claim| measure::read(claim.get_ref(), &seen)).collect();
