@@ -71,7 +71,7 @@ pub(crate) struct Facts {
     pub(crate) limits_left: Vec<Limit>,
     /// Of each claim of the scenario, where the agent offers figures.
     pub(crate) readings: Vec<Reading>,
-    /// What went wrong with the set, and not with the agent.
+    /// What went wrong with the test bed, and not with the agent.
     pub(crate) troubles: Vec<String>,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Agent {
     /// Over the measured time.
     pub(crate) cpu_ms: u64,
     pub(crate) major_faults: u64,
-    pub(crate) offered: Option<Offered>,
+    pub(crate) served: Option<Served>,
 }
 
 /// The highest average over ten seconds, by scope and measure, in percent. What was never measured
@@ -167,7 +167,7 @@ pub(crate) type Peaks = BTreeMap<String, f64>;
 /// What an agent says of itself.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Offered {
+pub(crate) struct Served {
     /// Conditions that were true, and in how many of its ticks.
     pub(crate) conditions: Vec<(String, u64)>,
     pub(crate) trace: Vec<Tick>,

@@ -68,8 +68,8 @@ impl Figures {
         let calm = if first.is_some() { calm.first(from) } else { calm.last(from) };
         let agent = facts.agent.as_ref();
         let seconds = seconds(during.start, during.end).max(1.0);
-        let acted = agent.and_then(|agent| agent.offered.as_ref()).and_then(|offered| {
-            let enforced = offered.actions.iter().filter(|action| action.enforced);
+        let acted = agent.and_then(|agent| agent.served.as_ref()).and_then(|served| {
+            let enforced = served.actions.iter().filter(|action| action.enforced);
             enforced.map(|action| action.at_ns).find(|at| *at >= during.start)
         });
         Self {
@@ -91,8 +91,8 @@ impl Figures {
             agent_rss_mib: agent.map(|agent| agent.rss_max_kib as f64 / 1024.0),
             agent_cpu: agent.map(|agent| agent.cpu_ms as f64 / 1000.0 / seconds),
             agent_major_faults: agent.map(|agent| agent.major_faults),
-            longest_tick_ms: agent.and_then(|agent| Some(agent.offered.as_ref()?.longest_tick_ms)),
-            reaction: agent.and_then(|one| Reaction::of(facts, one.offered.as_ref()?)),
+            longest_tick_ms: agent.and_then(|agent| Some(agent.served.as_ref()?.longest_tick_ms)),
+            reaction: agent.and_then(|one| Reaction::of(facts, one.served.as_ref()?)),
         }
     }
 }

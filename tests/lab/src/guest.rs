@@ -10,7 +10,7 @@ mod measure;
 mod peaks;
 mod play;
 pub(crate) mod pods;
-mod set;
+mod testbed;
 mod watch;
 
 use std::fs::{self, File};

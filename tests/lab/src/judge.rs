@@ -5,7 +5,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::amount::{Quantity, Unit};
-use crate::facts::{BYSTANDER, Facts, Offered, Reading};
+use crate::facts::{BYSTANDER, Facts, Reading, Served};
 use crate::figures::Figures;
 use crate::form::Scenario;
 use crate::form::expect::Claim;
@@ -34,8 +34,8 @@ pub(crate) fn judge(
     verdicts.victims(scenario, facts, figures);
     verdicts.times(scenario, figures);
     verdicts.agent(scenario, facts, figures);
-    if let Some(offered) = facts.agent.as_ref().and_then(|agent| agent.offered.as_ref()) {
-        verdicts.said(scenario, offered);
+    if let Some(served) = facts.agent.as_ref().and_then(|agent| agent.served.as_ref()) {
+        verdicts.said(scenario, served);
         verdicts.claims(scenario, &facts.readings);
     }
     if let Some(replayed) = replayed {
@@ -43,7 +43,7 @@ pub(crate) fn judge(
         verdicts.say("the recording replays as it was decided", seen, replayed.is_ok());
     }
     if !facts.troubles.is_empty() {
-        verdicts.say("the set stood", facts.troubles.join("; "), false);
+        verdicts.say("the test bed stood", facts.troubles.join("; "), false);
     }
     verdicts.0
 }
@@ -159,15 +159,15 @@ impl Verdicts {
     }
 
     /// What the agent said.
-    fn said(&mut self, scenario: &Scenario, offered: &Offered) {
+    fn said(&mut self, scenario: &Scenario, served: &Served) {
         let expect = &scenario.form.expect;
-        if offered.ticks == 0 {
+        if served.ticks == 0 {
             self.say("the agent says anything", "not a word".into(), false);
         }
-        if let Some(why) = &offered.unreadable {
+        if let Some(why) = &served.unreadable {
             self.say("all that the agent serves can be read", why.clone(), false);
         }
-        let held: Vec<String> = offered.conditions.iter().map(|(name, _)| name.clone()).collect();
+        let held: Vec<String> = served.conditions.iter().map(|(name, _)| name.clone()).collect();
         if expect.no_condition {
             self.say("no condition is true", or_none(&held), held.is_empty());
         }
@@ -179,8 +179,8 @@ impl Verdicts {
             let holds = held.contains(&name.to_string());
             self.say(&format!("{name} is never true"), or_none(&held), !holds);
         }
-        let actions = offered.actions.iter().map(|action| &action.message);
-        let texts = offered.explanation.iter().chain(&offered.events).map(|said| &said.text);
+        let actions = served.actions.iter().map(|action| &action.message);
+        let texts = served.explanation.iter().chain(&served.events).map(|said| &said.text);
         let all: Vec<&String> = actions.chain(texts).collect();
         let with = |word: &str| {
             let found = all.iter().find(|text| text.contains(word));

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::TICK;
 use super::listen::Listener;
-use super::set::Set;
+use super::testbed::Testbed;
 use super::watch::{self, Watch};
 use crate::agents::{self, Agent, Ready};
 use crate::cgroup::Group;
@@ -41,7 +41,7 @@ impl Running {
     pub(super) fn start(
         agent: Agent,
         form: &Form,
-        set: &Set,
+        testbed: &Testbed,
         watch: &mut Watch,
         known: &mut facts::Agent,
     ) -> Result<Option<Self>> {
@@ -49,9 +49,9 @@ impl Running {
             remove(Path::new(leftover))?;
         }
         fs::write(agents::CONFIG, form.config.as_deref().unwrap_or_default())?;
-        let manifests = form.manifests.clone().unwrap_or_else(|| set.manifests());
+        let manifests = form.manifests.clone().unwrap_or_else(|| testbed.manifests());
         fs::write(agents::PODS, manifests)?;
-        let group = set.agents_path(agent.name);
+        let group = testbed.agents_path(agent.name);
         let Some(pid) = spawn(agent, form, watch, known, &group)? else { return Ok(None) };
         let listener = match agent.offers_views() {
             true => Some(Listener::start(agents::ADDRESS)?),
@@ -146,7 +146,7 @@ impl Running {
         }
         known.left_after_ms = since.elapsed().as_millis() as u64;
         watch.forget(self.pid);
-        known.offered = self.listener.take().map(Listener::end);
+        known.served = self.listener.take().map(Listener::end);
         self.group.remove()
     }
 }

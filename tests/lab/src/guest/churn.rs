@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::set::{Set, sleeper};
+use super::testbed::{Testbed, sleeper};
 use crate::cgroup::Group;
 
 /// How many live at a time.
@@ -32,8 +32,12 @@ pub(super) struct Churn {
 
 impl Churn {
     /// Makes and removes so many pods a second.
-    pub(super) fn start(per_second: u32, set: &Set, known: Arc<Mutex<Known>>) -> Result<Self> {
-        let slice = set.below("/kubepods.slice/kubepods-besteffort.slice");
+    pub(super) fn start(
+        per_second: u32,
+        testbed: &Testbed,
+        known: Arc<Mutex<Known>>,
+    ) -> Result<Self> {
+        let slice = testbed.below("/kubepods.slice/kubepods-besteffort.slice");
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let pause = Duration::from_secs(1) / per_second.max(1);

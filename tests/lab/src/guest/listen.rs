@@ -17,7 +17,7 @@ use isobar::serve::view::View;
 
 use super::peaks;
 use crate::clock::monotonic_ns;
-use crate::facts::{Action, Offered, Said, Tick};
+use crate::facts::{Action, Said, Served, Tick};
 
 /// Sentences that are kept.
 const SENTENCES: usize = 400;
@@ -94,8 +94,8 @@ impl Listener {
     }
 
     /// All that was heard since the play began.
-    pub(super) fn take(&self) -> Offered {
-        std::mem::take(&mut *lock(&self.heard)).offered()
+    pub(super) fn take(&self) -> Served {
+        std::mem::take(&mut *lock(&self.heard)).served()
     }
 
     /// From here on no successor is waited for.
@@ -104,7 +104,7 @@ impl Listener {
     }
 
     /// All that was heard, once the agent has ended.
-    pub(super) fn end(mut self) -> Offered {
+    pub(super) fn end(mut self) -> Served {
         self.expect_no_other();
         if let Some(thread) = self.thread.take() {
             // Fails only if it panicked, which it has said then.
@@ -127,7 +127,7 @@ fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
 /// What has been heard so far.
 #[derive(Default)]
 struct Heard {
-    offered: Offered,
+    served: Served,
     /// The loads have begun.
     is_on: bool,
     keeps_views: bool,
@@ -145,7 +145,7 @@ impl Heard {
         let view = match view {
             Ok(view) => view,
             Err(why) => {
-                self.offered.unreadable.get_or_insert_with(|| why.to_string());
+                self.served.unreadable.get_or_insert_with(|| why.to_string());
                 return;
             }
         };
@@ -157,12 +157,12 @@ impl Heard {
         let next = self.last.filter(|(last, _)| *last < tick);
         let gap = next.map_or(0, |(last, before)| (boot.saturating_sub(before)) / (tick - last));
         let longest = gap.max(view.snapshot.interval.0) / 1_000_000;
-        self.offered.longest_tick_ms = self.offered.longest_tick_ms.max(longest);
+        self.served.longest_tick_ms = self.served.longest_tick_ms.max(longest);
         self.last = Some((tick, boot));
-        self.offered.ticks += 1;
-        self.offered.trace.push(traced(&view));
+        self.served.ticks += 1;
+        self.served.trace.push(traced(&view));
         if self.is_on {
-            peaks::look(&mut self.offered.peaks, &view.snapshot);
+            peaks::look(&mut self.served.peaks, &view.snapshot);
         }
         for condition in view.decision.conditions.iter().filter(|one| one.status == Status::True) {
             *self.conditions.entry(condition.kind.clone()).or_default() += 1;
@@ -172,7 +172,7 @@ impl Heard {
         }
         for event in &view.decision.events {
             let text = format!("{}: {}", event.reason, event.message);
-            self.offered.events.push(Said { at_ns, text });
+            self.served.events.push(Said { at_ns, text });
         }
         for one in view.capabilities.iter().filter(|c| c.state != CapabilityState::Attached) {
             self.note(format!("{} {} {}", one.name, one.state.word(), one.detail), at_ns);
@@ -191,7 +191,7 @@ impl Heard {
     fn note(&mut self, text: String, at_ns: u64) {
         let shape = text.chars().filter(|c| !c.is_ascii_digit()).collect();
         if self.said.len() < SENTENCES && self.said.insert(shape) {
-            self.offered.explanation.push(Said { at_ns, text });
+            self.served.explanation.push(Said { at_ns, text });
         }
     }
 
@@ -199,7 +199,7 @@ impl Heard {
         if !self.actions.insert((action.id, action.step)) {
             return;
         }
-        self.offered.actions.push(Action {
+        self.served.actions.push(Action {
             at_ns,
             step: action.step.name().into(),
             target: action.target.name.clone(),
@@ -208,9 +208,9 @@ impl Heard {
         });
     }
 
-    fn offered(mut self) -> Offered {
-        self.offered.conditions = self.conditions.into_iter().collect();
-        self.offered
+    fn served(mut self) -> Served {
+        self.served.conditions = self.conditions.into_iter().collect();
+        self.served
     }
 }
 
@@ -286,12 +286,12 @@ mod tests {
         }
         heard.hear(document::parse(b"{}"), 6);
         assert_eq!(heard.views.len(), 3);
-        let offered = heard.offered();
+        let served = heard.served();
         let want = [("SystemMemoryContentionPressure".to_owned(), 2)];
-        assert_eq!(offered.conditions, want);
-        assert_eq!((offered.ticks, offered.longest_tick_ms), (3, 3000));
-        assert!(offered.unreadable.is_some_and(|why| why.contains("missing field")));
-        let said: Vec<&str> = offered.explanation.iter().map(|said| said.text.as_str()).collect();
+        assert_eq!(served.conditions, want);
+        assert_eq!((served.ticks, served.longest_tick_ms), (3, 3000));
+        assert!(served.unreadable.is_some_and(|why| why.contains("missing field")));
+        let said: Vec<&str> = served.explanation.iter().map(|said| said.text.as_str()).collect();
         assert_eq!(said, ["switch off for 1 min", "1 wait", "1 MiB are left"]);
     }
 }

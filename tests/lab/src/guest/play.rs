@@ -1,4 +1,4 @@
-//! One play inside the guest: the set put up, the agent at work, the loads, the measured time.
+//! One play inside the guest: the test bed put up, the agent at work, the loads, the measured time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,8 +16,9 @@ use super::TICK;
 use super::agent::Running;
 use super::churn::Churn;
 use super::frozen::Clock;
+use super::listen::Listener;
 use super::measure::{self, Seen};
-use super::set::{GO, Loading, Set};
+use super::testbed::{GO, Loading, Testbed};
 use super::watch::{self, Role, Watch};
 use crate::agents::Agent;
 use crate::clock::{Since, monotonic_ns};
@@ -58,13 +59,13 @@ pub(super) fn play(
         }
         None => None,
     };
-    let set = Set::up(&scenario.form, mount)?;
-    let mut stage = Stage::new(scenario, agent, set, shared)?;
-    let facts = stage.begin().and_then(|()| stage.run());
+    let testbed = Testbed::up(&scenario.form, mount)?;
+    let mut trial = Trial::new(scenario, agent, testbed, shared)?;
+    let facts = trial.begin().and_then(|()| trial.run());
     if facts.is_ok() {
-        *running = stage.running.take();
+        *running = trial.running.take();
     }
-    if let Err(why) = stage.take_down() {
+    if let Err(why) = trial.take_down() {
         // What was seen holds all the same; the guest is left for a new one if anything stands.
         eprintln!("{why:#}");
     }
@@ -72,11 +73,11 @@ pub(super) fn play(
 }
 
 /// A play that is on.
-struct Stage<'a> {
+struct Trial<'a> {
     form: &'a Form,
     scenario: &'a Scenario,
     agent: Agent,
-    set: Set,
+    testbed: Testbed,
     watch: Watch,
     running: Option<Running>,
     said: File,
@@ -87,26 +88,38 @@ struct Stage<'a> {
     orders: Vec<Order>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> Trial<'a> {
     fn new(
         scenario: &'a Scenario,
         agent: Agent,
-        set: Set,
+        testbed: Testbed,
         running: Option<Running>,
     ) -> Result<Self> {
         let (said, end) = pipe()?;
         let form = &scenario.form;
         let measured = form.idle() + form.settle() + form.seconds.0;
         let seconds = measured + (BEGINS_WITHIN + SPARE).as_secs_f64();
-        let (watch, loading) = (Watch::over(&set), Loading { seconds, said: end });
+        let (watch, loading) = (Watch::over(&testbed), Loading { seconds, said: end });
         let (facts, seen, orders) = (Facts::default(), BTreeMap::new(), form.agent.clone());
-        Ok(Self { form, scenario, agent, set, watch, running, said, loading, facts, seen, orders })
+        Ok(Self {
+            form,
+            scenario,
+            agent,
+            testbed,
+            watch,
+            running,
+            said,
+            loading,
+            facts,
+            seen,
+            orders,
+        })
     }
 
     /// Sandboxes, loads (all but the steady ones wait) and the agent, in this order.
     fn begin(&mut self) -> Result<()> {
-        for place in self.set.places.clone() {
-            if let Some(process) = self.set.sandbox(&place)? {
+        for place in self.testbed.places.clone() {
+            if let Some(process) = self.testbed.sandbox(&place)? {
                 let name = place.name.clone();
                 self.watch.add(process.id(), Role { name, sandbox: true, ..Role::default() });
             }
@@ -114,11 +127,11 @@ impl<'a> Stage<'a> {
         if Path::new(GO).exists() {
             fs::remove_file(GO)?;
         }
-        let places = self.set.places.clone();
+        let places = self.testbed.places.clone();
         for steady in [true, false] {
             for place in &places {
                 for load in place.loads.iter().filter(|load| load.steady == steady) {
-                    let process = self.set.load(place, load, &self.loading)?;
+                    let process = self.testbed.load(place, load, &self.loading)?;
                     let Load { ends, killed, .. } = *load;
                     let role = Role { name: place.name.clone(), sandbox: false, ends, killed };
                     self.watch.add(process.id(), role);
@@ -139,7 +152,7 @@ impl<'a> Stage<'a> {
             }
             None => {
                 let watch = &mut self.watch;
-                self.running = Running::start(self.agent, self.form, &self.set, watch, known)?;
+                self.running = Running::start(self.agent, self.form, &self.testbed, watch, known)?;
             }
         }
         if self.running.is_none() {
@@ -150,9 +163,35 @@ impl<'a> Stage<'a> {
 
     /// Idle, then the loads, then the end.
     fn run(&mut self) -> Result<Facts> {
-        let (idle, settle, seconds) = (self.form.idle(), self.form.settle(), self.form.seconds.0);
-        let clock = self.set.has_bystander().then(Clock::start).transpose()?;
-        if self.set.has_bystander() {
+        let clock = self.testbed.has_bystander().then(Clock::start).transpose()?;
+        self.rest()?;
+        let before = watch::vmstat();
+        let churn = self.let_loads_begin()?;
+        self.wait(self.form.settle(), 0.0)?;
+        self.begin_views()?;
+        self.wait(self.form.seconds.0, 0.0)?;
+        self.facts.end_ns = monotonic_ns();
+        self.read_figures()?;
+        if let Some(churn) = churn {
+            self.facts.troubles.extend(churn.end());
+        }
+        self.listen_to_loads();
+        let (vmstat, oom_kills) = watch::vmstat();
+        let facts = &mut self.facts;
+        facts.vmstat = vmstat.since(before.0);
+        facts.kernel_oom_kills = oom_kills - before.1;
+        facts.groups = self.watch.groups();
+        facts.deaths = std::mem::take(&mut self.watch.deaths);
+        facts.moments = std::mem::take(&mut self.watch.moments);
+        facts.frozen = clock.map_or_else(Vec::new, Clock::end);
+        self.end_agent()?;
+        self.facts.limits_left = self.testbed.changed();
+        Ok(std::mem::take(&mut self.facts))
+    }
+
+    /// Lets all that was started come to rest, and then the idle time go by.
+    fn rest(&mut self) -> Result<()> {
+        if self.testbed.has_bystander() {
             // Starting up is no idle time: programs are loaded, memory is touched for the first time.
             thread::sleep(SETTLES);
         }
@@ -161,43 +200,31 @@ impl<'a> Stage<'a> {
             bail!("{} ended before anything had begun: {death:?}", death.name);
         }
         self.facts.idle_ns = monotonic_ns();
+        let idle = self.form.idle();
         self.wait(idle, -idle)?;
-        let (vmstat, oom_kills) = watch::vmstat();
         if let Some(running) = &mut self.running {
             running.begin_account();
         }
+        Ok(())
+    }
+
+    fn let_loads_begin(&mut self) -> Result<Option<Churn>> {
         let began = monotonic_ns();
         let known = &self.watch.churned;
         let start =
-            |churn: group::Churn| Churn::start(churn.per_second, &self.set, Arc::clone(known));
+            |churn: group::Churn| Churn::start(churn.per_second, &self.testbed, Arc::clone(known));
         let churn = self.form.churn.map(start).transpose()?;
         fs::write(GO, "")?;
-        if let Some(listener) = self.running.as_ref().and_then(|running| running.listener.as_ref())
-        {
+        if let Some(listener) = self.listener() {
             listener.onset();
         }
         // On a machine that is frozen a load may take its time, and is watched no less for that.
         self.facts.onset_ns = self.onset()?.unwrap_or(began);
-        self.wait(settle, 0.0)?;
-        self.begin_views()?;
-        self.wait(seconds, 0.0)?;
-        self.facts.end_ns = monotonic_ns();
-        self.read_figures()?;
-        if let Some(churn) = churn {
-            self.facts.troubles.extend(churn.end());
-        }
-        self.listen_to_loads();
-        let (after, now_killed) = watch::vmstat();
-        let facts = &mut self.facts;
-        facts.vmstat = after.since(vmstat);
-        facts.kernel_oom_kills = now_killed - oom_kills;
-        facts.groups = self.watch.groups();
-        facts.deaths = std::mem::take(&mut self.watch.deaths);
-        facts.moments = std::mem::take(&mut self.watch.moments);
-        facts.frozen = clock.map_or_else(Vec::new, Clock::end);
-        self.end_agent()?;
-        self.facts.limits_left = self.set.changed();
-        Ok(std::mem::take(&mut self.facts))
+        Ok(churn)
+    }
+
+    fn listener(&self) -> Option<&Listener> {
+        self.running.as_ref()?.listener.as_ref()
     }
 
     /// When the first load begins, once it has; `None` if none is to begin.
@@ -225,14 +252,11 @@ impl<'a> Stage<'a> {
         if self.form.expect.figures.is_empty() {
             return Ok(());
         }
-        let Some(listener) = self.running.as_ref().and_then(|one| one.listener.as_ref()) else {
-            return Ok(());
-        };
+        let Some(listener) = self.listener() else { return Ok(()) };
         listener.keep_views();
         let paths = self.form.cgroup.iter().map(|cgroup| cgroup.path.get_ref().clone());
         let (paths, since): (Vec<String>, _) = (paths.collect(), Since::now());
         while !listener.sees(&paths) {
-            self.watch.reap();
             if !since.within(SEEN_WITHIN) {
                 bail!("the agent does not see all of {}", paths.join(", "));
             }
@@ -241,12 +265,12 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Both numbers of each claim, while all of the set still stands.
+    /// Both numbers of each claim, while all of it still stands.
     fn read_figures(&mut self) -> Result<()> {
-        let listener = self.running.as_ref().and_then(|one| one.listener.as_ref());
-        let Some(listener) = listener.filter(|_| !self.form.expect.figures.is_empty()) else {
+        if self.form.expect.figures.is_empty() {
             return Ok(());
-        };
+        }
+        let Some(listener) = self.listener() else { return Ok(()) };
         let (since, wanted) = (Since::now(), self.form.seconds.0);
         while (listener.covered().0 as f64) < wanted * 1e9 {
             if !since.within(TICKS_WITHIN) {
@@ -255,7 +279,7 @@ impl<'a> Stage<'a> {
             thread::sleep(TICK);
         }
         let views = listener.take_views();
-        let seen = Seen { views: &views, mount: self.set.mount() };
+        let seen = Seen { views: &views, mount: self.testbed.mount() };
         let claims = self.form.expect.figures.iter();
         self.facts.readings = claims.map(|claim| measure::read(claim.get_ref(), &seen)).collect();
         Ok(())
@@ -264,7 +288,7 @@ impl<'a> Stage<'a> {
     /// Looks on until `seconds` have gone by. `from` is where the clock of orders stands at first.
     fn wait(&mut self, seconds: f64, from: f64) -> Result<()> {
         // Where figures are measured, watching must not be a load itself.
-        let pause = if self.set.has_bystander() { TICK } else { 10 * TICK };
+        let pause = if self.testbed.has_bystander() { TICK } else { 10 * TICK };
         let since = Since::now();
         let (mut n, mut next_look) = (0u64, 0.0);
         loop {
@@ -285,7 +309,7 @@ impl<'a> Stage<'a> {
     }
 
     fn look(&mut self) {
-        if self.set.has_bystander() {
+        if self.testbed.has_bystander() {
             self.watch.moment();
         }
         self.watch.look(&mut self.seen);
@@ -329,7 +353,7 @@ impl<'a> Stage<'a> {
         }
         running.look(&mut self.watch, known);
         running.account(known);
-        known.offered = running.listener.as_ref().map(super::listen::Listener::take);
+        known.served = running.listener.as_ref().map(Listener::take);
         self.running = Some(running);
         Ok(())
     }
@@ -356,7 +380,7 @@ impl<'a> Stage<'a> {
             // Fails only if it has ended already.
             let _ = running.kill(&mut self.watch);
         }
-        let down = self.set.down();
+        let down = self.testbed.down();
         let since = Since::now();
         // Whatever is left of the play is reaped before the next begins.
         while since.within(Duration::from_millis(300)) {

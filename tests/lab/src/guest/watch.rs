@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use rustix::process::{Pid, WaitOptions};
 
 use super::churn::Known;
-use super::set::Set;
+use super::testbed::Testbed;
 use crate::clock::monotonic_ns;
 use crate::facts::{Death, Group, Moment, Vmstat};
 
@@ -38,11 +38,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches everything that work of `set` runs in.
-    pub(super) fn over(set: &Set) -> Self {
-        let groups = set.places.iter().map(|place| {
+    /// Watches everything that work of `testbed` runs in.
+    pub(super) fn over(testbed: &Testbed) -> Self {
+        let groups = testbed.places.iter().map(|place| {
             let (name, kind) = (place.name.clone(), place.kind.clone());
-            (Group { name, kind, empty_ns: None }, set.below(&place.path))
+            (Group { name, kind, empty_ns: None }, testbed.below(&place.path))
         });
         Self { groups: groups.collect(), ..Self::default() }
     }

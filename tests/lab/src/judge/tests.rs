@@ -49,16 +49,16 @@ fn kills_are_judged_by_who_when_and_how_often() {
 
 #[test]
 fn what_an_agent_says_is_judged_only_where_it_says_anything() {
-    let offered = Offered {
+    let served = Served {
         conditions: vec![(HELD.into(), 3)],
         explanation: vec![Said { at_ns: 1, text: "allocatable is short".into() }],
         ticks: 3,
-        ..Offered::default()
+        ..Served::default()
     };
     let silent =
         Facts { agent: Some(Agent { alive: true, ..Agent::default() }), ..Facts::default() };
     let mut talking = silent.clone();
-    talking.agent.as_mut().unwrap().offered = Some(offered);
+    talking.agent.as_mut().unwrap().served = Some(served);
     #[rustfmt::skip]
     let table: [(&str, &[&str]); 8] = [
         ("no_condition = true",                            &["no condition is true"]),

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Played;
-use crate::facts::{Facts, Group, Offered, Tick};
+use crate::facts::{Facts, Group, Served, Tick};
 use crate::figures::median_and_worst;
 use crate::table::table;
 
@@ -32,8 +32,8 @@ pub(crate) struct Reaction {
 
 impl Reaction {
     /// To the first step that ends a victim; `None` if there was none since the onset.
-    pub(crate) fn of(facts: &Facts, offered: &Offered) -> Option<Self> {
-        let ticks = &offered.trace;
+    pub(crate) fn of(facts: &Facts, served: &Served) -> Option<Self> {
+        let ticks = &served.trace;
         let ends = |tick: &Tick| tick.at_ns >= facts.onset_ns && tick.ends.is_some();
         let at = ticks.iter().position(ends)?;
         let tick = &ticks[at];
@@ -165,7 +165,7 @@ mod tests {
         let calm = [tick(100, 9, Some("earlier"), Some(70)), tick(450, 9, None, Some(70))];
         let then = |more: &[Tick]| {
             let trace = [&calm[..], more].concat();
-            Reaction::of(&facts, &Offered { trace, ..Offered::default() })
+            Reaction::of(&facts, &Served { trace, ..Served::default() })
         };
         assert_eq!(then(&[]), None, "what came before the onset is none of it");
 

@@ -1,4 +1,4 @@
-//! The set of a play, inside the guest: swap, disk, the tree of cgroups as the kubelet makes it,
+//! The test bed of a play, inside the guest: swap, disk, the tree of cgroups as the kubelet makes it,
 //! and what runs in it.
 
 use std::fs;
@@ -32,7 +32,7 @@ pub(super) const GO: &str = "/tmp/go";
 const TTY: &str = "/dev/ttyS2";
 
 /// What stands; it goes with this value.
-pub(super) struct Set {
+pub(super) struct Testbed {
     mount: PathBuf,
     /// Everything that work runs in.
     pub(super) places: Vec<Place>,
@@ -58,29 +58,30 @@ pub(super) struct Place {
     pub(super) loads: Vec<Load>,
 }
 
-impl Set {
+impl Testbed {
     /// Puts up all that stands still.
     pub(super) fn up(form: &Form, mount: &Path) -> Result<Self> {
         // As the kubelet has it.
         fs::write("/proc/sys/vm/overcommit_memory", "1").context("cannot allow overcommitting")?;
         disk(form)?;
         let swap = form.swap.map(swap_on).transpose()?;
-        // What was read to get here belongs to no working set.
+        // What was read to get here belongs to no working testbed.
         fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches")?;
         let (mount, groups, before) = (mount.into(), Vec::new(), Vec::new());
-        let mut set = Self { mount, places: Vec::new(), pods: Vec::new(), groups, swap, before };
+        let mut testbed =
+            Self { mount, places: Vec::new(), pods: Vec::new(), groups, swap, before };
         if form.has_node() {
-            set.node(form)?;
+            testbed.node(form)?;
         }
         for cgroup in &form.cgroup {
             let path = cgroup.path.get_ref();
-            set.make_all(path)?;
+            testbed.make_all(path)?;
             for (file, value) in &cgroup.write {
-                set.group(path)?.write(file, value)?;
+                testbed.group(path)?.write(file, value)?;
             }
-            set.places.push(Place::plain(path, path.clone(), &cgroup.load));
+            testbed.places.push(Place::plain(path, path.clone(), &cgroup.load));
         }
-        Ok(set)
+        Ok(testbed)
     }
 
     /// The tree that the kubelet makes, with the scenario's pods, the bystander and services.
@@ -244,7 +245,7 @@ impl Place {
     }
 }
 
-impl Drop for Set {
+impl Drop for Testbed {
     fn drop(&mut self) {
         // A cgroup can only go when those below it have gone.
         while self.groups.pop().is_some() {}
