@@ -1,9 +1,11 @@
 //! A scenario's file: what a node or a kernel is made to do, and what must come of it.
 //! The words are explained in tests/lab/README.md.
 
+mod check;
 pub(crate) mod expect;
 pub(crate) mod figure;
 pub(crate) mod group;
+mod kernels;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,11 +15,11 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use crate::amount::{Memory, Seconds};
-use crate::guest::pods;
 use crate::machine::Series;
 use crate::shell::root;
 use expect::Expect;
 use group::{Cgroup, Churn, Load, Order, Pod, Prepared, Service, Swap};
+use kernels::{Kernels, NeverOn};
 
 /// The configuration for scenarios with pods that have none of their own.
 const USUAL: &str = "usual.yaml";
@@ -103,34 +105,6 @@ struct Template {
     each: BTreeMap<String, Vec<toml::Value>>,
 }
 
-/// `"all"`, or a list.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged, expecting = "expected \"all\" or a list of \"6.1\", \"6.12\", \"6.18\", \"7.x\"")]
-enum Kernels {
-    These(Vec<Series>),
-    Every(Every),
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Every {
-    All,
-}
-
-impl Default for Kernels {
-    fn default() -> Self {
-        Self::These(vec![Series::V6_12])
-    }
-}
-
-/// Kernels on which a scenario makes no sense.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NeverOn {
-    kernels: Vec<Series>,
-    reason: String,
-}
-
 /// Whether the agent acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -170,9 +144,6 @@ impl Form {
         pods.chain(services).chain(self.cgroup.iter().flat_map(|cgroup| &cgroup.load))
     }
 }
-
-/// Where a mistake stands, and what it is.
-type Mistake = (usize, String);
 
 impl Scenario {
     /// The variants of one file; one, if it has no `each`.
@@ -216,41 +187,6 @@ impl Scenario {
         self.text[..at].matches('\n').count() + 1
     }
 
-    /// What one field alone cannot tell.
-    fn check(&self) -> Result<(), Mistake> {
-        let form = &self.form;
-        form.pod.iter().enumerate().try_for_each(|(i, pod)| check_pod(&form.pod[..i], pod))?;
-        for file in &form.file {
-            if !file.path.get_ref().starts_with("/disk/") {
-                return Err((file.path.span().start, "expected a path below /disk/".into()));
-            }
-        }
-        for cgroup in &form.cgroup {
-            if !cgroup.path.get_ref().starts_with('/') {
-                return Err((cgroup.path.span().start, "expected a path with a leading /".into()));
-            }
-        }
-        let expect = &form.expect;
-        for name in expect.allowed() {
-            let pods = form.pod.iter().map(|pod| pod.name.get_ref());
-            let services = form.service.iter().map(|service| service.name.get_ref());
-            let cgroups = form.cgroup.iter().map(|cgroup| cgroup.path.get_ref());
-            let mut known = pods.chain(services).chain(cgroups);
-            if !known.any(|known| known == name.get_ref()) {
-                let why = format!("no pod, service or cgroup is called {}", name.get_ref());
-                return Err((name.span().start, why));
-            }
-            if expect.no_kill {
-                let why = "`no_kill` and victims contradict each other".into();
-                return Err((name.span().start, why));
-            }
-        }
-        if !expect.judges_something() && form.skip.is_none() {
-            return Err((0, "`expect` judges nothing: such a scenario cannot fail".into()));
-        }
-        Ok(())
-    }
-
     /// Why it is not played on the kernels of `series`, if it is not.
     #[must_use]
     pub fn not_on(&self, series: Series) -> Option<&str> {
@@ -261,11 +197,7 @@ impl Scenario {
     /// True if `cargo xtask test` without `--all` plays it on that kernel.
     #[must_use]
     pub fn is_ordinary_on(&self, series: Series) -> bool {
-        let has = match &self.form.kernels {
-            Kernels::These(kernels) => kernels.contains(&series),
-            Kernels::Every(Every::All) => true,
-        };
-        has && !self.form.nightly
+        self.form.kernels.has(series) && !self.form.nightly
     }
 
     /// True if it overloads a node with pods, whose users' waiting is measured in milliseconds.
@@ -288,22 +220,6 @@ impl Scenario {
             || number.eq_ignore_ascii_case(wanted)
             || digits(wanted).is_some_and(|wanted| digits(number) == Some(wanted))
     }
-}
-
-fn check_pod(others: &[Pod], pod: &Pod) -> Result<(), Mistake> {
-    let (at, name) = (pod.name.span().start, pod.name.get_ref());
-    if others.iter().any(|other| other.name.get_ref() == name) {
-        return Err((at, format!("there are two pods called {name}")));
-    }
-    if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c == '-') {
-        return Err((at, format!("{name:?}: expected a pod's name in lower case")));
-    }
-    let (said, made) = (*pod.class.get_ref(), pods::class(pod));
-    if said == made {
-        return Ok(());
-    }
-    let why = format!("{name} is {said:?}, but requests and limits make it {made:?}");
-    Err((pod.class.span().start, why))
 }
 
 /// The repository's scenarios.

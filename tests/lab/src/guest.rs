@@ -4,6 +4,7 @@
 mod agent;
 mod answer;
 mod churn;
+mod disks;
 mod frozen;
 mod listen;
 mod measure;

@@ -1,10 +1,11 @@
 //! The pods of a scenario as the kubelet and a runtime would have made them: cgroups (systemd
 //! driver, containerd), OOM score seeds, and the manifests that agents are told.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
 use isobar::model::pod::QosClass;
 use isobar::serve::waiting::class_word;
+use serde_json::json;
 
 use crate::amount::{Cpu, Memory};
 use crate::form::Form;
@@ -131,48 +132,31 @@ pub(super) fn place(pod: &Pod, name: String, number: usize, capacity: u64) -> Pl
     }
 }
 
+/// A manifest is YAML, and so is JSON.
 fn manifest(pod: &Pod, name: &str, class: QosClass, uid: &str, container: &str) -> String {
     let list = |cpu: Option<Cpu>, memory: Option<Memory>| {
-        let cpu = cpu.map(|cpu| format!("cpu: {}m", cpu.0));
-        let memory = memory.map(|memory| format!("memory: \"{}\"", memory.0));
-        cpu.into_iter().chain(memory).collect::<Vec<_>>().join(", ")
+        let cpu = cpu.map(|cpu| ("cpu", format!("{}m", cpu.0)));
+        let memory = memory.map(|memory| ("memory", memory.0.to_string()));
+        cpu.into_iter().chain(memory).collect::<BTreeMap<_, _>>()
     };
     let limits = list(pod.cpu_limit, pod.memory_limit);
     let requests = list(pod.cpu_request.or(pod.cpu_limit), pod.memory_request.or(pod.memory_limit));
-    let mut text = String::new();
     let owner = pod.name.get_ref();
-    let alike = pod.count.map_or_else(String::new, |_| {
-        format!(
-            "\x20 ownerReferences:\n\
-             \x20 - {{apiVersion: apps/v1, kind: ReplicaSet, name: {owner}, uid: {owner}, controller: true}}\n"
-        )
+    let owners = pod.count.map(|_| {
+        json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner,
+                "controller": true })
     });
-    // Writing to a String cannot fail.
-    let _ = write!(
-        text,
-        "---\n\
-         apiVersion: v1\n\
-         kind: Pod\n\
-         metadata:\n\
-         \x20 name: {name}\n\
-         \x20 namespace: scenario\n\
-         \x20 uid: {uid}\n\
-         \x20 labels: {{app: {owner}}}\n\
-         {alike}\
-         spec:\n\
-         \x20 priority: {}\n\
-         \x20 containers:\n\
-         \x20 - name: main\n\
-         \x20   resources: {{requests: {{{requests}}}, limits: {{{limits}}}}}\n\
-         status:\n\
-         \x20 phase: Running\n\
-         \x20 qosClass: {}\n\
-         \x20 containerStatuses:\n\
-         \x20 - {{name: main, containerID: \"containerd://{container}\"}}\n",
-        pod.priority,
-        class_word(class),
-    );
-    text
+    let metadata = json!({ "name": name, "namespace": "scenario", "uid": uid,
+                           "labels": { "app": owner }, "ownerReferences": Vec::from_iter(owners) });
+    let resources = json!({ "requests": requests, "limits": limits });
+    let spec = json!({ "priority": pod.priority,
+                       "containers": [{ "name": "main", "resources": resources }] });
+    let id = format!("containerd://{container}");
+    let status = json!({ "phase": "Running", "qosClass": class_word(class),
+                         "containerStatuses": [{ "name": "main", "containerID": id }] });
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec,
+                      "status": status });
+    format!("---\n{pod}\n")
 }
 
 #[cfg(test)]
@@ -206,7 +190,7 @@ mod tests {
         for (fields, class, seed) in table {
             let pod = &pods(fields, class)[0];
             assert_eq!(pod.oom_score_adj, seed, "{fields}");
-            assert!(pod.manifest.contains(&format!("qosClass: {class}")), "{fields}");
+            assert!(pod.manifest.contains(&format!("\"qosClass\":\"{class}\"")), "{fields}");
         }
     }
 
@@ -222,7 +206,7 @@ mod tests {
         let guaranteed = &pods("memory_limit = \"64MiB\"\ncpu_limit = \"500m\"", "Guaranteed")[0];
         assert!(guaranteed.slice.starts_with("/kubepods.slice/kubepods-pod"));
         assert!(guaranteed.write.contains(&("cpu.max".into(), "50000 100000".into())));
-        assert!(guaranteed.manifest.contains("limits: {cpu: 500m, memory: \"67108864\"}"));
+        assert!(guaranteed.manifest.contains(r#""limits":{"cpu":"500m","memory":"67108864"}"#));
     }
 
     #[test]

@@ -8,18 +8,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use super::disks::{make_files, swap_off, swap_on};
 use super::pods::{self, KUBEPODS, Placed};
 use crate::amount::Memory;
 use crate::cgroup::Group;
 use crate::facts::{BYSTANDER, Limit};
 use crate::form::Form;
-use crate::form::group::{Load, Pod, Swap};
-use crate::shell::quietly;
+use crate::form::group::{Load, Pod};
 
 /// Where services of the system lie.
 const SYSTEM: &str = "/system.slice";
-/// Where the disk is.
-const DISK: &str = "/disk";
 /// The kubelet's default hard threshold.
 const HARD: u64 = 100 << 20;
 /// A process that waits for a page from a slow disk dies only when it has come.
@@ -63,7 +61,7 @@ impl Testbed {
     pub(super) fn up(form: &Form, mount: &Path) -> Result<Self> {
         // As the kubelet has it.
         fs::write("/proc/sys/vm/overcommit_memory", "1").context("cannot allow overcommitting")?;
-        disk(form)?;
+        make_files(form)?;
         let swap = form.swap.map(swap_on).transpose()?;
         // What was read to get here belongs to no working testbed.
         fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches")?;
@@ -289,58 +287,4 @@ fn capacity() -> Result<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     Ok(kib.context("/proc/meminfo has no MemTotal")? << 10)
-}
-
-/// The files that the scenario needs, on a disk that is formatted once a boot.
-fn disk(form: &Form) -> Result<()> {
-    if form.file.is_empty() {
-        return Ok(());
-    }
-    if !Path::new(DISK).exists() {
-        fs::create_dir(DISK)?;
-        quietly(Command::new("mke2fs").args(["-F", "-i", "65536", "/dev/vda"]))?;
-        quietly(Command::new("mount").args(["-t", "ext4", "/dev/vda", DISK]))?;
-    }
-    for file in &form.file {
-        let (path, count) = (file.path.get_ref(), file.size.0 >> 20);
-        if fs::metadata(path).is_ok_and(|there| there.len() >= file.size.0) {
-            continue;
-        }
-        let mut dd = Command::new("dd");
-        dd.args(["if=/bin/lab", "bs=1M", "count=8"]).arg(format!("of={path}.part"));
-        quietly(&mut dd)?;
-        // Real bytes, not holes: a hole is never read from the disk.
-        let mut repeat = Command::new("sh");
-        let script =
-            format!("for i in $(seq 0 8 {count}); do cat {path}.part; done >{path} && sync");
-        quietly(repeat.args(["-c", &script]))?;
-        fs::remove_file(format!("{path}.part"))?;
-    }
-    Ok(())
-}
-
-fn swap_on(swap: Swap) -> Result<&'static str> {
-    let device = match swap {
-        Swap::Zram(Memory(size)) => {
-            let file = "/sys/block/zram0/disksize";
-            fs::write(file, size.to_string()).with_context(|| format!("cannot write to {file}"))?;
-            quietly(Command::new("mkswap").arg("/dev/zram0"))?;
-            "/dev/zram0"
-        }
-        Swap::Disk(Memory(size)) => {
-            let kib = (size >> 10).to_string();
-            quietly(Command::new("mkswap").args(["/dev/vdb", &kib]))?;
-            "/dev/vdb"
-        }
-    };
-    quietly(Command::new("swapon").arg(device))?;
-    Ok(device)
-}
-
-fn swap_off(device: &'static str) -> Result<()> {
-    quietly(Command::new("swapoff").arg(device))?;
-    if device == "/dev/zram0" {
-        fs::write("/sys/block/zram0/reset", "1").context("cannot reset /dev/zram0")?;
-    }
-    Ok(())
 }
