@@ -29,7 +29,7 @@ const USUAL: &str = "usual.yaml";
 pub struct Scenario {
     /// The file's name, with the values of a variant: `throttled-beside-contended/threads=10`.
     pub name: String,
-    /// The first line of its comment.
+    /// The first sentence of its comment.
     pub why: String,
     pub(crate) form: Form,
     /// The file, in which claims are quoted.
@@ -174,8 +174,7 @@ impl Scenario {
 
     pub(crate) fn parse(name: String, text: String) -> Result<Self> {
         let form: Form = toml::from_str(&text)?;
-        let why = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
-        let scenario = Self { name, why: why.into(), form, text };
+        let scenario = Self { name, why: why(&text), form, text };
         scenario.check().map_err(|(at, why)| {
             let line = scenario.line(at);
             anyhow::anyhow!("line {line}: {why}")
@@ -220,6 +219,13 @@ impl Scenario {
             || number.eq_ignore_ascii_case(wanted)
             || digits(wanted).is_some_and(|wanted| digits(number) == Some(wanted))
     }
+}
+
+/// The first sentence of the comment that a file begins with.
+fn why(text: &str) -> String {
+    let comment: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("# ")).collect();
+    let comment = comment.join(" ");
+    comment.split_once(". ").map_or(comment.trim_end_matches('.'), |(first, _)| first).into()
 }
 
 /// The repository's scenarios.

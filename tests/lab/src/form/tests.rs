@@ -97,6 +97,19 @@ fn scenario_variants_are_made_for_each_combination() {
 }
 
 #[test]
+fn scenario_reasons_are_the_first_sentence_of_the_comment() {
+    #[rustfmt::skip]
+    let table = [
+        ("# S1: one line. And more.\nseconds = 1", "S1: one line"),
+        ("# Over\n# two lines.\nseconds = 1",     "Over two lines"),
+        ("# At 1.5 %.\n\n# Of a field.",          "At 1.5 %"),
+    ];
+    for (text, want) in table {
+        assert_eq!(why(text), want, "{text:?}");
+    }
+}
+
+#[test]
 fn scenario_names_and_numbers_find_a_scenario() {
     let scenario = Scenario::parse("s07-swap".into(), WHOLE.into()).unwrap();
     #[rustfmt::skip]
