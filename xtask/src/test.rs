@@ -13,7 +13,7 @@ use tally::Tally;
 /// Set up, then run all tests: format, lints, tests here, scenarios in virtual machines.
 #[derive(clap::Args)]
 pub(crate) struct Test {
-    /// Every scenario on every kernel, and every overload: for nights and releases.
+    /// Play everything, for nights and releases: all figures on all kernels, all overloads on 6.12.
     #[arg(long)]
     all: bool,
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use isobar_lab::host::{Lab, Plays, expected_seconds};
 use isobar_lab::machine::{Kernel, Series};
 use isobar_lab::{Play, Scenario};
@@ -28,6 +28,7 @@ pub(super) enum Which {
 /// Plays that need a machine of one kernel.
 struct Job {
     kernel: Kernel,
+    is_overload: bool,
     plays: Vec<Play>,
     seconds: f64,
 }
@@ -55,7 +56,10 @@ pub(super) fn play(object: &Path, which: Which, tally: &mut Tally) -> Result<()>
     }
     // The longest first, so that no machine is left alone with it at the end.
     jobs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    let (queue, tally) = (Mutex::new(VecDeque::from(jobs)), Mutex::new(tally));
+    // How slow a bystander becomes is measured in milliseconds: those overloads have the host alone.
+    let is_alone = |job: &Job| which == Which::All && job.is_overload;
+    let (alone, beside): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(is_alone);
+    let (queue, tally) = (Mutex::new(VecDeque::from(beside)), Mutex::new(tally));
     thread::scope(|scope| {
         for _ in 0..MACHINES {
             scope.spawn(|| {
@@ -65,6 +69,10 @@ pub(super) fn play(object: &Path, which: Which, tally: &mut Tally) -> Result<()>
             });
         }
     });
+    alone.into_iter().for_each(|job| one(&lab, &scenarios, job, &tally));
+    if lab.is_stopped() {
+        bail!("stopped by a signal");
+    }
     Ok(())
 }
 
@@ -75,8 +83,10 @@ fn next(queue: &Mutex<VecDeque<Job>>) -> Option<Job> {
 /// The plays of one kernel: what is measured apart from overloads, which leave a machine worn.
 fn jobs_of(kernel: &Kernel, which: Which, scenarios: &[Scenario], tally: &mut Tally) -> Vec<Job> {
     let series = kernel.series;
-    let mut jobs =
-        [false, true].map(|_| Job { kernel: kernel.clone(), plays: Vec::new(), seconds: 0.0 });
+    let mut jobs = [false, true].map(|is_overload| {
+        let (kernel, plays) = (kernel.clone(), Vec::new());
+        Job { kernel, is_overload, plays, seconds: 0.0 }
+    });
     for scenario in scenarios {
         match (which, scenario.not_on(series)) {
             (Which::Ordinary, _) if !scenario.is_ordinary_on(series) => {}
