@@ -28,15 +28,12 @@ type Read = Result<Option<f64>, String>;
 /// Both numbers of a claim.
 pub(super) fn read(claim: &Claim, seen: &Seen<'_>) -> Reading {
     let figure = seen.read(&claim.figure);
-    let of = claim.of.as_ref().map(|of| match seen.read(of)? {
-        Some(value) => Ok(value),
-        None => Err(format!("{of:?} is not measured")),
-    });
-    let why = [figure.as_ref().err(), of.as_ref().and_then(|of| of.as_ref().err())];
-    let why: Vec<String> = why.into_iter().flatten().cloned().collect();
+    let of = claim.of.as_ref().map_or(Ok(None), |of| seen.read(of));
+    let why: Vec<String> =
+        [figure.as_ref().err(), of.as_ref().err()].into_iter().flatten().cloned().collect();
     Reading {
         figure: figure.ok().flatten(),
-        of: of.and_then(Result::ok),
+        of: of.ok().flatten(),
         error: (!why.is_empty()).then(|| why.join("; ")),
     }
 }

@@ -133,6 +133,7 @@ fn claims_are_read_and_compared_on_both_their_numbers() {
         (r#"figure = { contention_on_cpu = 1 }, above = "97%""#, Some(0.98), None, true),
         (r#"figure = { cpu_contention = "/a" }, unknown = true"#, None, None, true),
         (r#"figure = { cpu_contention = "/a" }, below = "1s""#, None, None, false),
+        (r#"figure = { cpu_contention = "/a" }, below = "1%", of = { cpu_contention = "/a" }"#, None, None, false),
         (r#"figure = { cpu_wait = "/a" }, unknown = true"#, Some(1e9), None, false),
         (r#"figure = { harm = { by = "/b", to = "/a" } }, above = "50%", of = { cpu_wait = "/a" }"#, Some(4e8), Some(1e9), false),
         (r#"figure = { sum = [{ harm = { by = "/b", to = "/a" } }, { harm = { by = "/a", to = "/b" } }] }, equals = "400ms""#, Some(4e8), None, true),
@@ -160,7 +161,6 @@ fn claims_that_cannot_be_read_say_why() {
     #[rustfmt::skip]
     let table = [
         (r#"figure = { cpu_wait = "/x" }, below = "1s""#,                                   "the agent does not see cgroup /x"),
-        (r#"figure = { cpu_wait = "/a" }, below = "1%", of = { cpu_contention = "/a" }"#,   "is not measured"),
         (r#"figure = { throttled_share = "/a" }, below = "1%""#,                            "a share of nothing"),
         (r#"figure = { file = { cgroup = "/a", name = "cpu.weight" } }, equals = "1""#,     "/nowhere/a/cpu.weight"),
     ];
