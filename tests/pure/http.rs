@@ -6,11 +6,12 @@ use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use isobar::clock;
-use isobar::serve::{document, router};
+use isobar::serve::router;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::snapshot::{Scope, Snapshot};
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
+use isobar_core::view::View;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
@@ -144,7 +145,7 @@ async fn snapshot_document() {
         let found = value.pointer(pointer).map(Value::to_string);
         assert_eq!(found.as_deref(), Some(want), "{pointer}");
     }
-    let view = document::parse(json.as_bytes()).unwrap();
+    let view = View::parse(json.as_bytes()).unwrap();
     assert_eq!(view, latest.borrow().as_ref().unwrap().view);
 }
 

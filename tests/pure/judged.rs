@@ -9,7 +9,7 @@ use crate::program::{isobar, text};
 use crate::sampling::data;
 use serde_json::Value;
 
-/// Recordings of virtual machines, made by `cargo xtask vm --keep` from the scenarios of the same
+/// Recordings of virtual machines, made by `cargo xtask lab --keep` from the scenarios of the same
 /// names.
 fn recordings() -> Vec<PathBuf> {
     let mut all: Vec<_> =

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of its own crate a module may name. `main` and `cli` stand above and may name all.
 /// That core knows no clock, file, socket or thread is held by the compiler: see its Cargo.toml.
-const IMPORTS: [(&str, &str, &[&str]); 11] = [
+const IMPORTS: [(&str, &str, &[&str]); 12] = [
     ("monitor/core/src", "model", &["model"]),
     ("monitor/core/src", "policy", &["policy", "model"]),
     ("monitor/core/src", "recording", &["recording", "policy", "model"]),
+    ("monitor/core/src", "view", &["view", "policy", "model"]),
     ("monitor/src", "clock", &["clock"]),
     ("monitor/src", "source", &["source", "clock"]),
     ("monitor/src", "config", &["config"]),

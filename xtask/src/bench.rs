@@ -7,9 +7,9 @@ mod host;
 mod progress;
 mod rank;
 mod rig;
+mod running;
 mod sample;
 mod switch;
-pub(crate) mod table;
 mod tool;
 mod tree;
 
@@ -23,8 +23,8 @@ use serde::Serialize;
 
 use self::host::Host;
 use self::rig::Rig;
-use crate::shell::root;
 use crate::{build, setup};
+use isobar_lab::shell::root;
 
 /// Measure what isobar costs here, and compare it with its budgets.
 #[derive(clap::Args)]

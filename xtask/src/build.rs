@@ -4,21 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use isobar_lab::machine::Programs;
 
 use crate::setup::Toolchain;
-use crate::shell::{loudly, root};
+use isobar_lab::shell::{loudly, root};
 
 /// The target of programs that must run without shared libraries, as the guest has none.
 const HOST: &str = "x86_64-unknown-linux-gnu";
 
 /// The environment variable by which the agent's build finds the kernel side.
 const OBJECT: &str = "ISOBAR_EBPF_OBJECT";
-
-/// The two programs that a guest runs.
-pub(crate) struct GuestPrograms {
-    pub(crate) isobar: PathBuf,
-    pub(crate) xtask: PathBuf,
-}
 
 /// Builds the kernel side and returns the object file.
 pub(crate) fn object(toolchain: &Toolchain) -> Result<PathBuf> {
@@ -57,15 +52,15 @@ pub(crate) fn agent(object: &Path) -> Result<PathBuf> {
 }
 
 /// Builds what runs in a guest. With glibc, because musl's target cannot be had everywhere.
-pub(crate) fn for_guests(object: &Path) -> Result<GuestPrograms> {
+pub(crate) fn for_guests(object: &Path) -> Result<Programs> {
     let target = root().join("target/static");
     let mut cargo = cargo(object);
     cargo.env("RUSTFLAGS", "-Ctarget-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
     // Debug information would be most of what the guest unpacks into its memory.
     cargo.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo").env("CARGO_PROFILE_RELEASE_LTO", "off");
-    cargo.args(["build", "--release", "--package", "isobar", "--package", "xtask"]);
+    cargo.args(["build", "--release", "--package", "isobar", "--package", "isobar-lab"]);
     cargo.args(["--bins", "--target", HOST, "--target-dir"]).arg(&target);
     loudly(&mut cargo).context("the guest's programs do not build")?;
     let dir = target.join(HOST).join("release");
-    Ok(GuestPrograms { isobar: dir.join("isobar"), xtask: dir.join("xtask") })
+    Ok(Programs { isobar: dir.join("isobar"), lab: dir.join("lab") })
 }

@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
-use crate::shell::{loudly, root};
+use isobar_lab::shell::{loudly, root};
 
 /// Formatting, lints, unit tests and those that need no root: the quick look before a commit.
 #[derive(clap::Args)]

@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::clock::Since;
-use crate::signals::Told;
-use crate::v2::{self, Group};
+use isobar_lab::cgroup::{self, Group};
+use isobar_lab::clock::Since;
+use isobar_lab::signals::Stop;
 
 /// The cgroups, and how many threads each keeps busy: the victim gets a quarter of the CPU.
 const PARTS: [(&str, &str); 2] = [("isobar-demo-aggressor", "3"), ("isobar-demo-victim", "1")];
@@ -29,8 +29,8 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let told = Told::listen()?;
-        let mount = v2::mount()?;
+        let stop = Stop::listen()?;
+        let mount = cgroup::mount()?;
         let cpu = match self.cpu {
             Some(cpu) => cpu,
             None => last_cpu()?,
@@ -47,7 +47,7 @@ impl Demo {
         );
         let since = Since::now();
         // A little longer than the loads, so that they end by themselves.
-        while since.within(Duration::from_secs(self.seconds + 2)) && !told.to_end() {
+        while since.within(Duration::from_secs(self.seconds + 2)) && !stop.requested() {
             if parts.iter_mut().all(|part| matches!(part.load.try_wait(), Ok(Some(_)))) {
                 break;
             }

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 
 use self::target::Target;
 use crate::setup::{self, Fuzzer};
-use crate::shell::{loudly, path_with, root};
+use isobar_lab::shell::{loudly, path_with, root};
 
 /// Fuzz the parsers of untrusted text with random input, one after the other.
 #[derive(clap::Args)]

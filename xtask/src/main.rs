@@ -4,20 +4,12 @@ mod bench;
 mod build;
 mod cache;
 mod check;
-mod clock;
 mod demo;
 mod fuzz;
-mod guest;
-mod load;
-mod relief;
+mod lab;
 mod run;
-mod scenario;
 mod setup;
-mod shell;
-mod signals;
 mod test;
-mod v2;
-mod vm;
 
 use std::process::ExitCode;
 
@@ -31,14 +23,11 @@ enum Errand {
     Run(run::Run),
     Check(check::Check),
     Test(test::Test),
-    Vm(vm::Vm),
+    Lab(lab::Verb),
     Demo(demo::Demo),
-    Load(load::Load),
+    Load(isobar_lab::load::Load),
     Bench(bench::Bench),
     Fuzz(fuzz::Fuzz),
-    Scenario(relief::Verb),
-    #[command(hide = true)]
-    Guest(guest::Guest),
 }
 
 fn main() -> ExitCode {
@@ -47,13 +36,11 @@ fn main() -> ExitCode {
         Errand::Run(verb) => verb.run(),
         Errand::Check(verb) => verb.run(),
         Errand::Test(verb) => verb.run(),
-        Errand::Vm(verb) => verb.run(),
+        Errand::Lab(verb) => verb.run(),
         Errand::Demo(verb) => verb.run(),
         Errand::Load(verb) => verb.run(),
         Errand::Bench(verb) => verb.run(),
         Errand::Fuzz(verb) => verb.run(),
-        Errand::Scenario(verb) => verb.run(),
-        Errand::Guest(verb) => verb.run(),
     };
     match done {
         Ok(code) => code,

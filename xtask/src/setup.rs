@@ -13,12 +13,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use isobar_lab::machine::{Kernel, Machine, Series};
+
 use crate::cache::Cache;
 
 pub(crate) use ebpf::Toolchain;
 pub(crate) use fuzzer::Fuzzer;
-pub(crate) use kernels::{Kernel, Series};
-pub(crate) use machine::Machine;
 
 /// Fetch and build what the other verbs need.
 #[derive(clap::Args)]

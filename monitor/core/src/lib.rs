@@ -4,3 +4,4 @@
 pub mod model;
 pub mod policy;
 pub mod recording;
+pub mod view;

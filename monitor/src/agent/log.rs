@@ -3,7 +3,6 @@
 
 use std::mem::{Discriminant, discriminant};
 
-use crate::serve::view::OomRecord;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::decision::{
     Action, Decision, Effect, Event, Hold, InForce, Outcome, OutcomeResult, Phase, Release,
@@ -12,6 +11,7 @@ use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::explain::relief as words;
+use isobar_core::view::OomRecord;
 
 /// Remembers what the last line said, so that nothing is said twice.
 #[derive(Debug, Default)]

@@ -6,13 +6,13 @@ use super::pace::TICK;
 use super::sampler::{Plan, Sampler, Source};
 use crate::clock;
 use crate::serve::publish::Publisher;
-use crate::serve::view::View;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Ranking;
 use isobar_core::model::sample::{Cause, Gap};
 use isobar_core::policy::engine::{Engine, Standing, Step};
 use isobar_core::policy::rank::Purpose;
+use isobar_core::view::View;
 
 #[derive(Debug)]
 pub struct Observer<S> {

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use isobar::serve::document::API_VERSION;
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::threshold::Signal;
 use isobar_core::model::workload::Pod;
+use isobar_core::view::API_VERSION;
 use isobar_kubelet::admitted::admitted;
 use isobar_kubelet::allocatable::{Reservation, hard_thresholds, signal_capacities};
 use isobar_kubelet::capacity as counted;

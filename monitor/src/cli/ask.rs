@@ -10,8 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use isobar::agent::{LISTEN, Live, Observer};
-use isobar::serve::document;
-use isobar::serve::view::View;
+use isobar_core::view::View;
 
 use super::exit::{InvalidAnswer, Refused};
 use super::plan::PlanArgs;
@@ -122,7 +121,7 @@ fn from_agent(address: &str) -> Result<Option<View>> {
     let body = answer.body_mut().as_reader();
     let read = body.take(LARGEST).read_to_end(&mut json);
     read.with_context(|| format!("cannot read the answer of {address}"))?;
-    let view = document::parse(&json)
-        .map_err(|source| InvalidAnswer { address: address.into(), source })?;
+    let view =
+        View::parse(&json).map_err(|source| InvalidAnswer { address: address.into(), source })?;
     Ok(Some(view))
 }

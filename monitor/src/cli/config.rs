@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
 use isobar::config::{self, Effective, Invalid, Problem};
-use isobar::serve::document::API_VERSION;
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::fraction::Fraction;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
+use isobar_core::view::API_VERSION;
 use serde::Serialize;
 
 use super::exit::Code;

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use isobar::agent::limits::{self, CPU_STATE, Intruder};
-use isobar::serve::document::API_VERSION;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
+use isobar_core::view::API_VERSION;
 use isobar_kubelet::checkpoint::State;
 use isobar_kubelet::cpus::{self, Plan};
 use serde::Serialize;

@@ -5,8 +5,8 @@ mod checks;
 use std::io::{self, Write};
 
 use anyhow::Result;
-use isobar::serve::document::API_VERSION;
 use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::view::API_VERSION;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr as _;
 

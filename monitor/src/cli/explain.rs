@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use isobar::serve::document::API_VERSION;
 use isobar_core::policy::explain::Explanation;
+use isobar_core::view::API_VERSION;
 use serde_json::json;
 
 use super::ask;

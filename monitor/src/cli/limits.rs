@@ -9,9 +9,9 @@ use isobar::act::limits::{Limits, Places};
 use isobar::agent::STATE_DIR;
 use isobar::agent::limits::{Intruder, Survey};
 use isobar::clock;
-use isobar::serve::document::API_VERSION;
 use isobar_core::model::limit::{LimitResult, LimitState};
 use isobar_core::model::settings::WrittenLimit;
+use isobar_core::view::API_VERSION;
 use isobar_kubelet::writes::{Refusal, Writes};
 use serde::Serialize;
 

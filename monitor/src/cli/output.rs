@@ -5,8 +5,8 @@ use std::io::Write;
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar::serve::document;
-use isobar::serve::view::View;
 use isobar_core::model::sample::Gap;
+use isobar_core::view::View;
 use serde::Serialize;
 use serde_json::Value;
 

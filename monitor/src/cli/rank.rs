@@ -7,10 +7,10 @@ use anyhow::Result;
 use clap::ValueEnum;
 use isobar::agent::{Live, Observer, Plan};
 use isobar::scenario::{self, signals};
-use isobar::serve::document::API_VERSION;
 use isobar_core::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
 use isobar_core::model::settings;
 use isobar_core::policy::rank::{self, Purpose};
+use isobar_core::view::API_VERSION;
 use serde::Serialize;
 
 use super::exit::Code;

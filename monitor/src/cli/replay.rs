@@ -9,10 +9,10 @@ use clap::ValueEnum;
 use isobar::config;
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Judged, Replay, Replayed};
-use isobar::serve::document::API_VERSION;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision};
 use isobar_core::recording::difference::{self, Difference};
+use isobar_core::view::API_VERSION;
 use serde_json::{Value, json};
 
 use super::exit::{Code, Refused};

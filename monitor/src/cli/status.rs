@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use isobar::serve::verdict::{Mood, Resource, Verdict};
-use isobar::serve::view::View;
 use isobar_core::model::capability::CapabilityState;
 use isobar_core::model::condition::Status;
+use isobar_core::view::View;
+use isobar_core::view::verdict::{Mood, Resource, Verdict};
 use serde_json::{Value, json};
 
 use super::ask;
@@ -101,7 +101,7 @@ pub(crate) fn verdicts(out: &mut dyn Write, view: &View) -> io::Result<()> {
 
 fn summary(view: &View) -> Value {
     json!({
-        "apiVersion": isobar::serve::document::API_VERSION,
+        "apiVersion": isobar_core::view::API_VERSION,
         "kind": "Status",
         "facts": view.facts,
         "tick": view.snapshot.tick,

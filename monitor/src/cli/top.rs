@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal as _, Write};
 
 use anyhow::Result;
-use isobar::serve::view::View;
-use isobar::serve::waiting::{Level, name, waiting_most, worst_share};
 use isobar_core::model::psi::Pressure;
 use isobar_core::model::snapshot::{Blame, Scope, Union, Waited};
 use isobar_core::model::units::{MilliCpu, Nanos, Percent};
+use isobar_core::view::View;
+use isobar_core::view::waiting::{Level, name, waiting_most, worst_share};
 
 use super::exit::Code;
 use super::output::{Format, view_json};

@@ -3,7 +3,7 @@
 use std::env::consts::ARCH;
 
 use anyhow::Result;
-use isobar::serve::document::API_VERSION;
+use isobar_core::view::API_VERSION;
 use serde_json::json;
 
 use super::exit::Code;

@@ -6,8 +6,8 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use super::NO_SAMPLE_YET;
 use super::Shared;
-use super::view::NO_SAMPLE_YET;
 use crate::clock;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::units::Nanos;

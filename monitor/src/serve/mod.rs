@@ -1,18 +1,14 @@
 //! The server: the page, the API, the health endpoints. Read-only.
-//! In: the latest [`View`](view::View), from a watch channel. Out: HTTP.
+//! In: the latest [`View`](isobar_core::view::View), from a watch channel. Out: HTTP.
 //! The server never waits for the sampler, nor the sampler for a client: a slow client gets the
 //! newest view with its next request.
 
 pub mod document;
 mod guard;
-pub mod headline;
 mod health;
 mod page;
 pub mod publish;
 mod stream;
-pub mod verdict;
-pub mod view;
-pub mod waiting;
 
 use axum::Router;
 use axum::extract::State;
@@ -25,6 +21,8 @@ use serde_json::json;
 use crate::clock;
 use isobar_core::model::sample::Moment;
 use publish::Latest;
+
+pub(crate) const NO_SAMPLE_YET: &str = "no sample yet; the first takes about two seconds";
 
 /// The state of every handler.
 #[derive(Clone)]
@@ -56,7 +54,7 @@ pub fn router(latest: Latest) -> Router {
 
 async fn snapshot(State(shared): State<Shared>) -> Response {
     let Some(published) = shared.latest.borrow().clone() else {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, view::NO_SAMPLE_YET);
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
     };
     let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     (json, published.full()).into_response()
@@ -65,7 +63,7 @@ async fn snapshot(State(shared): State<Shared>) -> Response {
 /// An error as JSON, in the shape of the Kubernetes API's `Status`.
 fn refuse(status: StatusCode, message: &str) -> Response {
     let body = json!({
-        "apiVersion": document::API_VERSION,
+        "apiVersion": isobar_core::view::API_VERSION,
         "kind": "Status",
         "code": status.as_u16(),
         "message": message,

@@ -8,9 +8,6 @@ use axum::body::Bytes as Body;
 use tokio::sync::watch;
 
 use super::document;
-use super::headline::headline;
-use super::verdict::judge;
-use super::view::{OOM_KILLS_KEPT, OomRecord, View};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::cost::Cost;
@@ -21,6 +18,9 @@ use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
+use isobar_core::view::headline::headline;
+use isobar_core::view::verdict::judge;
+use isobar_core::view::{OOM_KILLS_KEPT, OomRecord, View};
 
 /// The receiving end: `None` before the first sample.
 pub type Latest = watch::Receiver<Option<Arc<Published>>>;

@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::rig::Rig;
-use super::table::{against, table};
 use super::tree::Tree;
-use crate::clock::Since;
+use isobar_lab::clock::Since;
+use isobar_lab::table::{against, table};
 
 /// Cgroups that are made.
 const SIZES: [usize; 4] = [10, 100, 500, 2_000];

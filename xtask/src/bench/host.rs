@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use crate::shell::quietly;
-use crate::v2;
+use isobar_lab::cgroup;
+use isobar_lab::shell::quietly;
 
 /// Programs that hook into context switches as isobar does.
 const OBSERVERS: [&str; 5] = ["isobar", "runqlat", "bpftrace", "below", "perf"];
@@ -47,7 +47,7 @@ impl Host {
         let total: u64 = total.and_then(|kib| kib.parse().ok()).context("no memory in meminfo")?;
         let load = fs::read_to_string("/proc/loadavg")?;
         let load = load.split(' ').next().and_then(|load| load.parse().ok());
-        let controllers = fs::read_to_string(v2::mount()?.join("cgroup.controllers"))?;
+        let controllers = fs::read_to_string(cgroup::mount()?.join("cgroup.controllers"))?;
         let stats = fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").unwrap_or_default();
         Ok(Self {
             date: quietly(Command::new("date").args(["-u", "+%FT%TZ"]))?.trim().into(),

@@ -1,6 +1,6 @@
 //! Says what is being done and how much time is left.
 
-use crate::clock::Since;
+use isobar_lab::clock::Since;
 
 /// How far we are.
 pub(super) struct Progress {

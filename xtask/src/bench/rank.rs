@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::table::{against, table};
-use crate::shell::{quietly, root, step};
+use isobar_lab::shell::{quietly, root, step};
+use isobar_lab::table::{against, table};
 
 /// So many pods must be ranked within [`LIMIT_US`].
 const JUDGED: u64 = 10_000;

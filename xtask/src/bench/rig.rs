@@ -10,10 +10,10 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::progress::Progress;
-use crate::clock::Since;
-use crate::guest::agent::Agent;
-use crate::signals::Told;
-use crate::v2::{self, Group};
+use super::running::Agent;
+use isobar_lab::cgroup::{self, Group};
+use isobar_lab::clock::Since;
+use isobar_lab::signals::Stop;
 
 /// The beginning of the names of our cgroups; our pid follows.
 const NAME: &str = "isobar-bench-";
@@ -28,15 +28,15 @@ pub(super) struct Rig {
     /// The kernel side, as the agent carries it.
     pub(super) object: PathBuf,
     mount: PathBuf,
-    told: Told,
+    stop: Stop,
     pub(super) progress: Progress,
 }
 
 impl Rig {
     pub(super) fn new(isobar: PathBuf, object: PathBuf, expected: f64) -> Result<Self> {
-        let mount = v2::mount()?;
+        let mount = cgroup::mount()?;
         tidy(&mount)?;
-        Ok(Self { isobar, object, mount, told: Told::listen()?, progress: Progress::new(expected) })
+        Ok(Self { isobar, object, mount, stop: Stop::listen()?, progress: Progress::new(expected) })
     }
 
     /// Makes a cgroup of ours; `part` tells it from the others.
@@ -79,8 +79,8 @@ impl Rig {
 
     /// An error once we are told to end.
     pub(super) fn go_on(&self) -> Result<()> {
-        if self.told.to_end() {
-            bail!("told to end: what was measured so far is lost");
+        if self.stop.requested() {
+            bail!("stopped by a signal: what was measured so far is lost");
         }
         Ok(())
     }

@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use super::rig::Rig;
-use super::table::table;
+use super::running::Agent;
 use super::tree::Tree;
 use crate::demo;
-use crate::guest::agent::Agent;
-use crate::v2::Group;
+use isobar_lab::cgroup::Group;
+use isobar_lab::table::table;
 
 /// Cgroups that are made.
 const SIZES: [usize; 4] = [10, 100, 500, 2_000];

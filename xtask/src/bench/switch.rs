@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::empty::Empty;
 use super::rig::Rig;
+use super::running::Agent;
 use super::tool::Tool;
 use crate::demo;
-use crate::guest::agent::Agent;
-use crate::v2::Group;
+use isobar_lab::cgroup::Group;
 
 pub(super) use self::figures::Figures;
 
@@ -250,7 +250,7 @@ impl Bed {
         };
         load.args(["load", "pingpong", "--switches", &SWITCHES.to_string(), "--seconds", "60"]);
         load.args(["--cpu", &self.cpu.to_string(), "--cgroup"]).arg(self.innermost());
-        let said = crate::shell::quietly(&mut load)?;
+        let said = isobar_lab::shell::quietly(&mut load)?;
         drop(beside);
         serde_json::from_str(&said).with_context(|| format!("the ping-pong said {said:?}"))
     }

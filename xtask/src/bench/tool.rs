@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::clock::Since;
-use crate::shell::{found, tail};
+use isobar_lab::clock::Since;
+use isobar_lab::shell::{found, tail};
 
 /// Wakeup, wakeup of a new task, switch: what runqlat hooks, whoever wrote it.
 const HOOKS: usize = 3;

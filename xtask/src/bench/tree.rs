@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result};
 
 use super::rig::Rig;
-use crate::v2::Group;
+use isobar_lab::cgroup::Group;
 
 /// How many of them have a process that keeps waking up.
 const LIVELY: usize = 50;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use crate::shell::root;
+use isobar_lab::shell::root;
 
 // `tests/pure/corpus.rs` holds every corpus to these.
 /// Inputs of one corpus.

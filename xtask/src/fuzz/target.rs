@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use super::corpus::{self, Corpus, Kept};
-use crate::shell::{quietly, root, spelled, step};
+use isobar_lab::shell::{quietly, root, spelled, step};
 
 /// A parser that needs longer for a few kilobytes does more than it should.
 const SLOWEST_SECONDS: u32 = 10;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::shell::{found, quietly, step};
+use isobar_lab::shell::{found, quietly, step};
 
 /// Installs those of `packages` that are missing; `why` says what for.
 pub(super) fn install(packages: &[&str], why: &str) -> Result<()> {

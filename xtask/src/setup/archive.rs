@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::cache::Cache;
-use crate::shell::{found, quietly, step};
+use isobar_lab::shell::{found, quietly, step};
 
 /// Where kernels come from: the release, and whether it is on the security mirror.
 const SUITES: [(&str, bool); 3] =
@@ -27,10 +27,15 @@ impl Archive {
                 bail!("kernels are Debian packages, and there is no {program} here to fetch them");
             }
         }
-        let archive = Self { dir: cache.root().join("apt") };
+        Self::at(cache.root().join("apt"))
+    }
+
+    fn at(dir: PathBuf) -> Result<Self> {
+        let archive = Self { dir };
         for dir in ["state/lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(archive.dir.join(dir))?;
         }
+        fs::write(archive.dir.join("status"), "")?;
         Ok(archive)
     }
 
@@ -70,6 +75,9 @@ impl Archive {
         }
         // The user _apt may not enter somebody's cache directory.
         command.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"]);
+        // What this machine has installed is not what the mirror offers: apt-cache would name an
+        // installed package although there are no lists yet, and nothing could be fetched then.
+        command.arg("-o").arg(format!("Dir::State::status={}", self.dir.join("status").display()));
         command
     }
 }
@@ -217,6 +225,18 @@ mod tests {
         }
         let off = "Types: deb\nURIs: http://m\nSuites: sid\nComponents: main\nEnabled: no\n";
         assert_eq!(paragraphs(off), []);
+    }
+
+    #[test]
+    fn archive_names_nothing_that_is_merely_installed() {
+        if found("apt-cache").is_none() {
+            println!("skipped: there is no apt-cache here");
+            return;
+        }
+        let root = std::env::temp_dir().join(format!("isobar-archive-{}", std::process::id()));
+        let archive = Archive::at(root.join("apt")).unwrap();
+        assert_eq!(archive.names("^(apt|dpkg|busybox-static)$").unwrap(), [""; 0]);
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

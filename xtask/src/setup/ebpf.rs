@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::apt;
 use crate::cache::Cache;
-use crate::shell::{found, path_with, quietly, step};
+use isobar_lab::shell::{found, path_with, quietly, step};
 
 /// LLVM that both linkers below are made for; rustc's own must be no other.
 const LLVM: &str = "22";

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::apt;
 use crate::cache::Cache;
-use crate::shell::{found, quietly, step};
+use isobar_lab::shell::{found, quietly, step};
 
 /// Fixed, so that each clone builds with the same flags.
 const VERSION: &str = "0.13.2";

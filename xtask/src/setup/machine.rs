@@ -3,21 +3,12 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use isobar_lab::machine::Machine;
 
 use super::apt;
 use super::archive::Archive;
 use crate::cache::Cache;
-use crate::shell::{found, step};
-
-/// What boots a virtual machine.
-pub(crate) struct Machine {
-    /// `qemu-system-x86_64`.
-    pub(crate) qemu: PathBuf,
-    /// A busybox that needs no libraries.
-    pub(crate) busybox: PathBuf,
-    /// Where what is learnt about this machine is kept.
-    pub(crate) cache: PathBuf,
-}
+use isobar_lab::shell::{found, step};
 
 /// Finds both, or fetches them.
 pub(super) fn ready(cache: &Cache) -> Result<Machine> {

@@ -6,13 +6,13 @@ use std::num::NonZeroU64;
 
 use anyhow::Result;
 use isobar::agent::OpenError;
-use isobar::serve::document::API_VERSION;
 use isobar::source::Roots;
 use isobar::source::processes::{Process, Processes};
 use isobar_core::model::pod::{Place, QosClass};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::Gap;
 use isobar_core::model::workload::Pod;
+use isobar_core::view::API_VERSION;
 use isobar_kubelet::expected::{self, Pods, Scores, Whose};
 use isobar_kubelet::qos;
 use serde::Serialize;

@@ -5,10 +5,10 @@ use std::num::NonZeroU64;
 
 use anyhow::Result;
 use isobar::config::pods::Manifest;
-use isobar::serve::document::API_VERSION;
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::workload::Pod;
+use isobar_core::view::API_VERSION;
 use isobar_kubelet::{oom, qos};
 use serde::Serialize;
 

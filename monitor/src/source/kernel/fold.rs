@@ -99,9 +99,14 @@ impl Ledger {
         }
     }
 
-    /// Passes what a removed cgroup, and those removed below it, had counted to its parent.
-    /// Returns false if nothing was known of it.
-    pub(super) fn remove(&mut self, cgroup: u64, maps: &Maps) -> bool {
+    /// Passes what removed cgroups had counted to their parents. Children first, or their counts
+    /// would stay with a parent that is gone and never reach the root: the kernel's ids only grow,
+    /// and a child is made after its parent.
+    pub(super) fn remove_all(&mut self, cgroups: &BTreeSet<u64>, maps: &Maps) {
+        cgroups.iter().rev().for_each(|cgroup| self.remove(*cgroup, maps));
+    }
+
+    fn remove(&mut self, cgroup: u64, maps: &Maps) {
         let mut share = self.of_removed.remove(&cgroup).unwrap_or_default();
         let group = maps.groups.iter().find(|(id, _)| *id == cgroup);
         if let Some((id, cpus)) = group {
@@ -116,7 +121,6 @@ impl Ledger {
             share.raise();
             self.of_removed.entry(parent).or_default().add(&share);
         }
-        group.is_some() || memory.is_some()
     }
 
     /// Keeps only the memory counters of removed cgroups.

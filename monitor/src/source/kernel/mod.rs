@@ -287,10 +287,9 @@ impl Kernel {
         };
         let ids = maps.groups.iter().map(|(id, _)| *id);
         let ids = ids.chain(maps.memory.iter().map(|(id, _)| *id)).chain(known.iter().copied());
-        for id in ids.filter(|id| !exists(*id)).collect::<BTreeSet<_>>() {
-            ledger.remove(id, maps);
-            loader.forget(id);
-        }
+        let removed: BTreeSet<u64> = ids.filter(|id| !exists(*id)).collect();
+        ledger.remove_all(&removed, maps);
+        removed.into_iter().for_each(|id| loader.forget(id));
         let is_removed = |pair: &isobar_ebpf::Pair| !exists(pair.victim) || !exists(pair.aggressor);
         let removed = maps.matrix.iter().map(|(pair, _)| *pair).filter(is_removed);
         let least = fold::pairs_to_drop(&maps.matrix, loader.room_for_pairs);

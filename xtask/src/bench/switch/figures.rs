@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::super::table::{against, table};
 use super::{Case, Measured, Observer};
+use isobar_lab::table::{against, table};
 
 /// Everything about switching.
 #[derive(Serialize)]

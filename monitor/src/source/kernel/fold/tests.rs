@@ -51,7 +51,7 @@ fn fold_keeps_counters_of_removed_cgroups() {
     stalled.count[isobar_ebpf::Cause::Global as usize] = 1;
     before.memory.push((LEFT, stalled));
     let alive = ledger.fold(&before, |_| true);
-    assert!(ledger.remove(LEFT, &before), "it had an entry");
+    ledger.remove_all(&BTreeSet::from([LEFT]), &before);
     let mut after = before.clone();
     after.groups.retain(|(id, _)| *id != LEFT);
     after.memory.clear();
@@ -60,6 +60,22 @@ fn fold_keeps_counters_of_removed_cgroups() {
     let (then, now) = (&alive.groups[&CgroupId(POD)], &dead.groups[&CgroupId(POD)]);
     assert_eq!(then, now, "the pod's own counters must not run backwards");
     assert_eq!(now.memory.causes[&MemoryCause::Global].time, Nanos(44));
+}
+
+#[test]
+fn remove_all_passes_counters_of_a_whole_tree_to_the_root() {
+    const ROOT: u64 = 1;
+    let mut ledger = Ledger::default();
+    let left = Group { wait: 9, n_waits: 2, ..Group::default() };
+    let mut before = maps(left, Group::default(), Group::default());
+    before.groups.push((ROOT, vec![Group::default()]));
+    let alive = ledger.fold(&before, |_| true);
+    assert_eq!(alive.groups[&CgroupId(ROOT)].wait, Nanos(9));
+    ledger.remove_all(&BTreeSet::from([POD, LEFT, RIGHT]), &before);
+    let mut after = before.clone();
+    after.groups.retain(|(id, _)| *id == ROOT);
+    let dead = ledger.fold(&after, |id| id == ROOT);
+    assert_eq!(dead.groups[&CgroupId(ROOT)].wait, Nanos(9), "nothing runs backwards");
 }
 
 #[test]
@@ -201,7 +217,7 @@ fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
     let alive = ledger.fold(&before, |_| true);
     assert_eq!((split(&alive, LEFT), split(&alive, POD)), ((1, 320), (21, 300)));
     assert_eq!(split(&alive, 1), (321, 0), "nothing lies above the root");
-    ledger.remove(LEFT, &before);
+    ledger.remove_all(&BTreeSet::from([LEFT]), &before);
     let mut after = before.clone();
     after.groups.retain(|(id, _)| *id != LEFT);
     assert_eq!(split(&ledger.fold(&after, |_| true), POD), (21, 300));

@@ -1,0 +1,255 @@
+//! One sentence for an operator who was woken by an alert: who waits, why, and because of whom.
+//! Computed at every tick, so its cost is linear in cgroups plus aggressions.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::verdict::{Mood, Resource, Verdict, cause_words};
+use super::waiting::{Level, short_name, weight};
+use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::snapshot::{Blame, Scope, Snapshot};
+use crate::model::units::{MilliCpu, Nanos};
+
+/// The sentence is about the resource with the worst verdict; CPU before memory before IO.
+pub fn headline(snapshot: &Snapshot, verdicts: &[Verdict]) -> String {
+    let worst = [Mood::Pressed, Mood::Waits]
+        .into_iter()
+        .find_map(|mood| verdicts.iter().find(|verdict| verdict.mood == mood));
+    match worst {
+        Some(Verdict { resource, mood, .. }) => {
+            let what = match resource {
+                Resource::Cpu => "CPU",
+                Resource::Memory => "memory",
+                Resource::Io => "IO",
+            };
+            let strength = if *mood == Mood::Pressed { "High" } else { "Some" };
+            format!("{strength} {what} pressure. {}", sufferer(snapshot, *resource))
+        }
+        None if verdicts.iter().all(|verdict| verdict.mood == Mood::Unknown) => {
+            "Pressure is unknown: no pressure file could be read.".into()
+        }
+        None => "No significant pressure.".into(),
+    }
+}
+
+/// Who waits most, and because of whom.
+fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
+    let own = match resource {
+        Resource::Cpu => own_waits(snapshot),
+        Resource::Memory | Resource::Io => BTreeMap::new(),
+    };
+    let time = |id: &CgroupId, scope: &Scope| match resource {
+        // Ten threads that wait for each other are not held up by another unit.
+        Resource::Cpu => {
+            let contention = scope.cpu.as_ref()?.contention?.now;
+            Some(contention.since(own.get(id).copied().unwrap_or_default()))
+        }
+        Resource::Memory => scope.memory.as_ref().map(|memory| memory.any.now),
+        Resource::Io => scope.io_wait.map(|io| io.now),
+    };
+    let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
+    let waiting = units.filter_map(|(id, scope)| Some((*id, scope, time(id, scope)?)));
+    let most = waiting.filter(|(_, _, time)| *time > Nanos(0)).max_by_key(|(id, scope, time)| {
+        let loss = match resource {
+            Resource::Cpu => loss(*time, scope, snapshot),
+            Resource::Memory | Resource::Io => *time,
+        };
+        (loss, weight(scope), Reverse(*id))
+    });
+    let Some((id, scope, time)) = most else {
+        return "Which pod or service waits was not measured.".into();
+    };
+    let who = format!("{} waits most: {} ms per second", short_name(scope), millis(time, snapshot));
+    let why = match resource {
+        Resource::Cpu => {
+            aggressor(snapshot, id, scope).map(|name| format!("mostly while {name} ran"))
+        }
+        Resource::Memory => cause(scope).map(|cause| format!("mostly because of {cause}")),
+        Resource::Io => None,
+    };
+    why.map_or_else(|| format!("{who}."), |why| format!("{who}, {why}."))
+}
+
+/// For each unit, how long its tasks waited for other tasks of the same unit.
+fn own_waits(snapshot: &Snapshot) -> BTreeMap<CgroupId, Nanos> {
+    let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
+    let by_path: BTreeMap<&str, CgroupId> =
+        units.map(|(id, scope)| (scope.path.0.as_str(), *id)).collect();
+    let mut own = BTreeMap::<CgroupId, Nanos>::new();
+    for blame in &snapshot.aggressions {
+        let (Some(victim), Some(aggressor)) =
+            (victim(snapshot, blame), aggressor_path(snapshot, blame))
+        else {
+            continue;
+        };
+        let ends = victim.0.match_indices('/').map(|(end, _)| end).chain([victim.0.len()]);
+        let above = ends.filter_map(|end| by_path.get_key_value(&victim.0[..end]));
+        for (_, id) in above.filter(|(unit, _)| is_below(aggressor, unit)) {
+            let sum = own.entry(*id).or_default();
+            *sum = sum.plus(blame.time.now);
+        }
+    }
+    own
+}
+
+fn victim<'a>(snapshot: &'a Snapshot, blame: &'a Blame) -> Option<&'a CgroupPath> {
+    let scope = snapshot.scopes.get(&blame.victim);
+    scope.map(|scope| &scope.path).or(blame.victim_path.as_ref())
+}
+
+fn aggressor_path<'a>(snapshot: &'a Snapshot, blame: &'a Blame) -> Option<&'a CgroupPath> {
+    let scope = snapshot.scopes.get(&blame.aggressor);
+    scope.map(|scope| &scope.path).or(blame.aggressor_path.as_ref())
+}
+
+/// True for the cgroup `unit` and every cgroup below it.
+fn is_below(path: &CgroupPath, unit: &str) -> bool {
+    path.0.strip_prefix(unit).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The wait, weighed by its share of the time in which the unit wanted to run. Three threads that
+/// wait in turn for a fourth lose as much time as the fourth does waiting for the three; but it is
+/// the fourth that gets a quarter of what it wants.
+fn loss(time: Nanos, scope: &Scope, snapshot: &Snapshot) -> Nanos {
+    let MilliCpu(used) = scope.cpu_usage.unwrap_or_default();
+    let ran = u128::from(used) * u128::from(snapshot.interval.0) / 1_000;
+    let waited = u128::from(time.0);
+    let weighed = (waited * waited).checked_div(waited + ran).unwrap_or(0);
+    Nanos(u64::try_from(weighed).expect("a share of what was a u64"))
+}
+
+/// The other cgroup that ran most while a unit, or any cgroup in it, waited.
+fn aggressor(snapshot: &Snapshot, unit: CgroupId, scope: &Scope) -> Option<String> {
+    let holds = |id: CgroupId, path: Option<&CgroupPath>| {
+        id == unit || path.is_some_and(|path| is_below(path, &scope.path.0))
+    };
+    // Id 0 is the idle task: nobody's fault.
+    let mut blames = snapshot.aggressions.iter().filter(|blame| blame.aggressor.0 != 0);
+    let longest = blames.find(|blame| {
+        holds(blame.victim, victim(snapshot, blame))
+            && !holds(blame.aggressor, aggressor_path(snapshot, blame))
+    })?;
+    let known = snapshot.scopes.get(&longest.aggressor).map(short_name);
+    // Without a scope: a cgroup that is gone, or the root, where kernel threads run.
+    known.or_else(|| match longest.aggressor_path.as_ref()? {
+        path if path.is_root() => Some("the root cgroup".into()),
+        path => Some(path.to_string()),
+    })
+}
+
+fn cause(scope: &Scope) -> Option<&'static str> {
+    let causes = &scope.memory.as_ref()?.causes;
+    let (cause, _) = causes.iter().max_by_key(|(_, wait)| wait.time.now)?;
+    Some(cause_words(*cause))
+}
+
+fn millis(time: Nanos, snapshot: &Snapshot) -> u64 {
+    let interval = snapshot.interval.0.max(1);
+    let nanos = u128::from(time.0) * u128::from(Nanos::SECOND.0) / u128::from(interval);
+    u64::try_from(nanos / 1_000_000).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::snapshot::{CpuWait, Waited};
+
+    fn waited(ms: u64) -> Waited {
+        Waited { now: Nanos(ms * 1_000_000), total: Nanos(ms * 1_000_000) }
+    }
+
+    /// Two services and a slice above them; `a` waits for `a_waits` milliseconds.
+    fn node(a_waits: u64, blames: &[(u64, u64)]) -> Snapshot {
+        let scope = |path: &str, ms| {
+            let cpu = Some(CpuWait { contention: Some(waited(ms)), ..CpuWait::default() });
+            Scope { path: CgroupPath(path.into()), cpu, ..Scope::default() }
+        };
+        let blame = |(victim, aggressor): &(u64, u64)| Blame {
+            victim: CgroupId(*victim),
+            aggressor: CgroupId(*aggressor),
+            aggressor_path: Some(CgroupPath("/gone.service".into())),
+            ..Blame::default()
+        };
+        Snapshot {
+            interval: Nanos::SECOND,
+            scopes: [
+                (CgroupId(1), scope("/s.slice", a_waits + 10)),
+                (CgroupId(2), scope("/s.slice/a.service", a_waits)),
+                (CgroupId(3), scope("/s.slice/b.service", 10)),
+                (CgroupId(4), scope("/s.slice/a.service/inner", 1)),
+            ]
+            .into(),
+            aggressions: blames.iter().map(blame).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    fn verdict(resource: Resource, mood: Mood) -> Verdict {
+        Verdict { resource, mood, text: String::new() }
+    }
+
+    #[test]
+    fn headline_names_sufferer_and_aggressor() {
+        type Row = (Mood, u64, &'static [(u64, u64)], &'static str);
+        #[rustfmt::skip]
+        let table: [Row; 8] = [
+            // CPU is, a waits ms, (victim, aggressor) longest first, sentence
+            (Mood::Pressed, 700, &[(3, 2), (2, 3)], "High CPU pressure. a.service waits most: 700 ms per second, mostly while b.service ran."),
+            (Mood::Waits,   700, &[(2, 3)],         "Some CPU pressure. a.service waits most: 700 ms per second, mostly while b.service ran."),
+            (Mood::Pressed, 700, &[(4, 3)],         "High CPU pressure. a.service waits most: 700 ms per second, mostly while b.service ran."),
+            (Mood::Pressed, 700, &[(2, 99)],        "High CPU pressure. a.service waits most: 700 ms per second, mostly while /gone.service ran."),
+            (Mood::Pressed, 700, &[(2, 0)],         "High CPU pressure. a.service waits most: 700 ms per second."),
+            (Mood::Pressed, 2,   &[],               "High CPU pressure. b.service waits most: 10 ms per second."),
+            (Mood::Calm,    700, &[(2, 3)],         "No significant pressure."),
+            (Mood::Unknown, 700, &[(2, 3)],         "Pressure is unknown: no pressure file could be read."),
+        ];
+        for (mood, ms, blames, want) in table {
+            let got = headline(&node(ms, blames), &[verdict(Resource::Cpu, mood)]);
+            assert_eq!(got, want, "{mood:?} {ms} {blames:?}");
+        }
+    }
+
+    #[test]
+    fn headline_ignores_waits_for_own_threads() {
+        // Three threads of `b` and one of `a` share a CPU, a quarter of a second for each.
+        let mut snapshot = node(750, &[]);
+        let cpu = Some(CpuWait { contention: Some(waited(2_250)), ..CpuWait::default() });
+        let b = snapshot.scopes.get_mut(&CgroupId(3)).unwrap();
+        (b.cpu, b.cpu_usage) = (cpu, Some(MilliCpu(750)));
+        snapshot.scopes.get_mut(&CgroupId(2)).unwrap().cpu_usage = Some(MilliCpu(250));
+        let blame = |victim, aggressor, ms| Blame {
+            victim: CgroupId(victim),
+            aggressor: CgroupId(aggressor),
+            time: waited(ms),
+            ..Blame::default()
+        };
+        snapshot.aggressions = vec![blame(3, 3, 1_500), blame(2, 3, 750), blame(3, 2, 750)];
+        let want = "a.service waits most: 750 ms per second, mostly while b.service ran.";
+        assert_eq!(sufferer(&snapshot, Resource::Cpu), want);
+
+        snapshot.scopes.remove(&CgroupId(2));
+        let root = Some(CgroupPath::root());
+        let by_root = Blame { aggressor_path: root, ..blame(3, 99, 750) };
+        snapshot.aggressions = vec![blame(3, 3, 1_500), by_root];
+        let want = "b.service waits most: 750 ms per second, mostly while the root cgroup ran.";
+        assert_eq!(sufferer(&snapshot, Resource::Cpu), want);
+    }
+
+    #[test]
+    fn headline_is_about_the_worst_resource() {
+        use {Mood::*, Resource::*};
+        #[rustfmt::skip]
+        let table = [
+            // CPU, memory, IO, what the sentence is about
+            (Waits, Pressed, Pressed, "High memory pressure"),
+            (Waits, Waits,   Calm,    "Some CPU pressure"),
+            (Calm,  Unknown, Waits,   "Some IO pressure"),
+            (Calm,  Unknown, Calm,    "No significant"),
+        ];
+        for (cpu, memory, io, want) in table {
+            let verdicts = [verdict(Cpu, cpu), verdict(Memory, memory), verdict(Io, io)];
+            let got = headline(&Snapshot::default(), &verdicts);
+            assert!(got.starts_with(want), "{cpu:?} {memory:?} {io:?}: {got}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What readers see of one tick: the decision and its snapshot, in words and as JSON. Live and from
+//! a recording alike, because a view is made of these two alone.
+
+pub mod headline;
+pub mod verdict;
+pub mod waiting;
+
+use serde::{Deserialize, Serialize};
+
+use self::verdict::Verdict;
+use crate::model::capability::Capability;
+use crate::model::cgroup::CgroupPath;
+use crate::model::cost::Cost;
+use crate::model::decision::Decision;
+use crate::model::limit::LimitState;
+use crate::model::node::NodeFacts;
+use crate::model::sample::Moment;
+use crate::model::snapshot::Snapshot;
+use crate::model::stall::OomKill;
+use crate::model::units::Nanos;
+use crate::policy::explain::Explanation;
+
+/// How many OOM kills are kept.
+pub const OOM_KILLS_KEPT: usize = 64;
+
+/// `apiVersion` of everything that isobar prints or serves as JSON.
+pub const API_VERSION: &str = "isobar/v1alpha1";
+
+/// Everything that is known at one tick. In JSON the fields of the snapshot stand beside these.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct View {
+    pub facts: NodeFacts,
+    /// When the agent started.
+    pub started: Moment,
+    /// One sentence: who waits, why, and because of whom.
+    pub headline: String,
+    pub verdict: Vec<Verdict>,
+    /// The last [`OOM_KILLS_KEPT`] kills, newest first.
+    pub recent_oom_kills: Vec<OomRecord>,
+    pub capabilities: Vec<Capability>,
+    /// The limits that the agent writes, or would write.
+    #[serde(default)]
+    pub limits: Vec<LimitState>,
+    pub cost: Cost,
+    pub decision: Decision,
+    pub explanation: Explanation,
+    #[serde(skip)]
+    pub snapshot: Snapshot,
+}
+
+/// An OOM kill with paths, which outlive the cgroups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OomRecord {
+    /// When, since 1970.
+    pub wall: Nanos,
+    /// `None` if the victim's cgroup was removed before it was ever sampled.
+    pub victim_path: Option<CgroupPath>,
+    /// The cgroup whose limit was reached.
+    pub limit_path: Option<CgroupPath>,
+    /// The cgroup whose allocation triggered the kill.
+    pub trigger_path: Option<CgroupPath>,
+    pub kill: OomKill,
+}
+
+impl View {
+    /// One line of JSON, with the fields of `snapshot` at the top level: the view's own, or a part
+    /// of it.
+    pub fn to_json(&self, snapshot: &Snapshot) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Document<'a> {
+            api_version: &'static str,
+            kind: &'static str,
+            #[serde(flatten)]
+            view: &'a View,
+            #[serde(flatten)]
+            snapshot: &'a Snapshot,
+        }
+        let (api_version, kind) = (API_VERSION, "Snapshot");
+        serde_json::to_vec(&Document { api_version, kind, view: self, snapshot })
+            .expect("maps are keyed by numbers and closed enums, and writing to memory cannot fail")
+    }
+
+    /// A view from its JSON.
+    ///
+    /// # Errors
+    /// If another version of isobar wrote it, or another program.
+    pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
+        // Twice over the same text: serde's `flatten` cannot read maps that are keyed by numbers.
+        let view: Self = serde_json::from_slice(json)?;
+        Ok(Self { snapshot: serde_json::from_slice(json)?, ..view })
+    }
+}

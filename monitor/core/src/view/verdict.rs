@@ -1,0 +1,206 @@
+//! One verdict in words for each of CPU, memory and IO. For people; no rule depends on it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::psi::{Line, Pressure};
+use crate::model::snapshot::{Scope, Snapshot, Union};
+use crate::model::stall::MemoryCause;
+use crate::model::units::Percent;
+
+/// Lower bound of `waits`. Below it, a busy node is a healthy node.
+const WAITS: Percent = Percent(5_00);
+/// Lower bound of `pressed`.
+const PRESSED: Percent = Percent(40_00);
+/// A smaller difference between two measures has no cause of its own.
+const AGREES: Percent = Percent(2_00);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    pub resource: Resource,
+    pub mood: Mood,
+    /// One sentence, with the numbers.
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Resource {
+    Cpu,
+    Memory,
+    Io,
+}
+
+/// One word for the last ten seconds. Node conditions have other words, because they look at a
+/// minute and at a configured threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Mood {
+    /// Below 5 %.
+    Calm,
+    /// From 5 %.
+    Waits,
+    /// From 40 %.
+    Pressed,
+    /// Neither the measure nor raw PSI is known.
+    Unknown,
+}
+
+/// CPU, memory, IO.
+pub fn judge(snapshot: &Snapshot) -> Vec<Verdict> {
+    let whole = &snapshot.whole;
+    vec![cpu(whole), memory(whole), io(whole)]
+}
+
+fn cpu(whole: &Scope) -> Verdict {
+    let raw = some(whole.pressure.cpu);
+    let text = compare("contention", whole.contention, raw, || {
+        let throttled = whole.cpu.as_ref().is_some_and(|cpu| {
+            [cpu.throttled_own, cpu.throttled_ancestor].iter().flatten().any(|t| t.now.0 > 0)
+        });
+        if throttled { "throttling" } else { "unknown: no cgroup was throttled" }.into()
+    });
+    Verdict { resource: Resource::Cpu, mood: mood(whole.contention, raw), text }
+}
+
+fn memory(whole: &Scope) -> Verdict {
+    let raw = some(whole.pressure.memory);
+    let text = compare("shortage", whole.shortage, raw, || {
+        let causes = whole.memory.iter().flat_map(|memory| &memory.causes);
+        let limited = causes.filter(|(cause, _)| !cause.is_shortage());
+        let longest = limited.max_by_key(|(_, wait)| wait.union.now);
+        match longest {
+            Some((cause, wait)) if wait.union.now.0 > 0 => {
+                format!("mostly {}", cause_words(*cause))
+            }
+            _ => "of no known cause".into(),
+        }
+    });
+    Verdict { resource: Resource::Memory, mood: mood(whole.shortage, raw), text }
+}
+
+fn io(whole: &Scope) -> Verdict {
+    let raw = some(whole.pressure.io);
+    let full = whole.pressure.io.and_then(|p| p.full).map(|line| line.avg10);
+    let text = match (raw, full) {
+        (Some(some), Some(full)) => {
+            format!("raw PSI some {some} %, full {full} % (avg10)")
+        }
+        (Some(some), None) => format!("raw PSI some {some} % (avg10)"),
+        (None, _) => "raw PSI could not be read".into(),
+    };
+    Verdict { resource: Resource::Io, mood: mood(None, raw), text }
+}
+
+/// The measure beside raw PSI, and what explains their difference.
+fn compare(
+    measure: &str,
+    union: Option<Union>,
+    raw: Option<Percent>,
+    difference: impl FnOnce() -> String,
+) -> String {
+    match (union.map(|u| u.avg10), raw) {
+        (Some(measured), Some(raw)) if raw.0 >= measured.0.saturating_add(AGREES.0) => format!(
+            "{measure} {measured} % (avg10), raw PSI some {raw} %: the difference is {}",
+            difference()
+        ),
+        (Some(measured), Some(raw)) => {
+            format!("{measure} {measured} % (avg10), raw PSI some {raw} %: no difference")
+        }
+        (Some(measured), None) => {
+            format!("{measure} {measured} % (avg10), raw PSI could not be read")
+        }
+        (None, Some(raw)) => {
+            format!("raw PSI some {raw} % (avg10); {measure} unknown: no eBPF measurement")
+        }
+        (None, None) => format!("{measure} unknown, raw PSI could not be read"),
+    }
+}
+
+fn mood(union: Option<Union>, raw: Option<Percent>) -> Mood {
+    match union.map(|u| u.avg10).or(raw) {
+        None => Mood::Unknown,
+        Some(share) if share >= PRESSED => Mood::Pressed,
+        Some(share) if share >= WAITS => Mood::Waits,
+        Some(_) => Mood::Calm,
+    }
+}
+
+fn some(pressure: Option<Pressure>) -> Option<Percent> {
+    pressure.and_then(|p| p.some).map(|line: Line| line.avg10)
+}
+
+/// A cause of memory stall in words.
+pub fn cause_words(cause: MemoryCause) -> &'static str {
+    match cause {
+        MemoryCause::OwnLimit => "own limits",
+        MemoryCause::OwnHigh => "own memory.high",
+        MemoryCause::AncestorLimit => "limits above",
+        MemoryCause::AllocatableLimit => "the allocatable limit",
+        MemoryCause::SomeLimit => "some limit",
+        MemoryCause::Global => "node shortage",
+        MemoryCause::Compaction => "compaction",
+        MemoryCause::Refault => "refaults",
+        MemoryCause::SwapIn => "swap-in",
+        MemoryCause::KernelThread => "kernel threads",
+        MemoryCause::Other => "unknown callers",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::psi::Pressures;
+    use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Waited};
+    use crate::model::units::Nanos;
+
+    fn scope(measured: Option<u16>, raw: Option<u16>) -> Scope {
+        let union = measured.map(|m| Union { avg10: Percent(m), ..Union::default() });
+        let line = |r| Line { avg10: Percent(r), ..Line::default() };
+        let pressure = raw.map(|r| Pressure { some: Some(line(r)), full: None });
+        let pressure = Pressures { cpu: pressure, memory: pressure, io: pressure, irq: None };
+        Scope { pressure, contention: union, shortage: union, ..Scope::default() }
+    }
+
+    #[test]
+    fn cpu_explains_difference_to_raw_psi() {
+        #[rustfmt::skip]
+        let table = [
+            // contention, raw PSI, throttled ns, mood, text
+            (Some(41_00), Some(63_00), 5, Mood::Pressed, "contention 41.00 % (avg10), raw PSI some 63.00 %: the difference is throttling"),
+            (Some(41_00), Some(63_00), 0, Mood::Pressed, "contention 41.00 % (avg10), raw PSI some 63.00 %: the difference is unknown: no cgroup was throttled"),
+            (Some(1_00),  Some(63_00), 5, Mood::Calm,    "contention 1.00 % (avg10), raw PSI some 63.00 %: the difference is throttling"),
+            (Some(5_00),  Some(6_99),  5, Mood::Waits,   "contention 5.00 % (avg10), raw PSI some 6.99 %: no difference"),
+            (Some(9_00),  Some(3_00),  0, Mood::Waits,   "contention 9.00 % (avg10), raw PSI some 3.00 %: no difference"),
+            (Some(40_00), None,        0, Mood::Pressed, "contention 40.00 % (avg10), raw PSI could not be read"),
+            (None,        Some(39_99), 0, Mood::Waits,   "raw PSI some 39.99 % (avg10); contention unknown: no eBPF measurement"),
+            (None,        None,        0, Mood::Unknown, "contention unknown, raw PSI could not be read"),
+        ];
+        for (measured, raw, throttled, mood, text) in table {
+            let throttled_own = Waited { now: Nanos(throttled), total: Nanos(throttled) };
+            let cpu_wait =
+                Some(CpuWait { throttled_own: Some(throttled_own), ..CpuWait::default() });
+            let got = cpu(&Scope { cpu: cpu_wait, ..scope(measured, raw) });
+            assert_eq!((got.mood, got.text.as_str()), (mood, text), "{measured:?} {raw:?}");
+        }
+    }
+
+    #[test]
+    fn memory_names_longest_cause_that_is_no_shortage() {
+        #[rustfmt::skip]
+        let table = [
+            // cause, ns, what the sentence ends in
+            (MemoryCause::OwnLimit, 7, "mostly own limits"),
+            (MemoryCause::Refault,  7, "mostly refaults"),
+            (MemoryCause::Global,   7, "of no known cause"), // shortage cannot explain what is no shortage
+            (MemoryCause::OwnLimit, 0, "of no known cause"),
+        ];
+        for (cause, ns, want) in table {
+            let union = Waited { now: Nanos(ns), total: Nanos(ns) };
+            let wait = MemoryCauseWait { union, ..MemoryCauseWait::default() };
+            let waits = MemoryWait { causes: [(cause, wait)].into(), ..MemoryWait::default() };
+            let got = memory(&Scope { memory: Some(waits), ..scope(Some(1_00), Some(20_00)) });
+            assert!(got.text.ends_with(want), "{cause:?} {ns}: {}", got.text);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Which cgroups wait most, and their names.
+
+use std::cmp::Reverse;
+
+use crate::model::cgroup::CgroupId;
+use crate::model::pod::Place;
+use crate::model::psi::Pressure;
+use crate::model::snapshot::{Scope, Snapshot, Union};
+use crate::model::units::{Nanos, Percent};
+
+/// Which cgroups to list. A slice waits whenever any cgroup in it waits, so slices would hide the
+/// cgroups that an operator can act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Pods, services, scopes: no slices, no single containers.
+    Units,
+    All,
+}
+
+impl Level {
+    pub(super) fn shows(self, scope: &Scope) -> bool {
+        self == Self::All
+            || match scope.place {
+                Place::Pod { .. } => true,
+                Place::Other => !scope.path.0.ends_with(".slice"),
+                Place::Node | Place::Kubepods | Place::Qos { .. } | Place::Container { .. } => {
+                    false
+                }
+            }
+    }
+}
+
+/// At most `n` cgroups, sorted by [`worst_share`], then by wait of the last interval, then by id.
+pub fn waiting_most(snapshot: &Snapshot, level: Level, n: usize) -> Vec<(CgroupId, &Scope)> {
+    let shown = snapshot.scopes.iter().filter(|(_, scope)| level.shows(scope));
+    let mut all: Vec<_> = shown.map(|(id, scope)| (*id, scope)).collect();
+    all.sort_by_cached_key(|(id, scope)| (Reverse(weight(scope)), *id));
+    all.truncate(n);
+    all
+}
+
+/// The largest share of the last ten seconds in which at least one task of a cgroup waited: for a
+/// CPU (its own quota included), for memory or for IO.
+pub fn worst_share(scope: &Scope) -> Percent {
+    let some = |p: Option<Pressure>| p.and_then(|p| p.some).map(|line| line.avg10);
+    let union = |u: Option<Union>| u.map(|u| u.avg10);
+    let shares = [
+        some(scope.pressure.cpu),
+        some(scope.pressure.memory),
+        some(scope.pressure.io),
+        union(scope.contention),
+        union(scope.shortage),
+    ];
+    shares.into_iter().flatten().max().unwrap_or_default()
+}
+
+/// What lists are sorted by. The share comes first because it is smooth: rows keep their places.
+pub(super) fn weight(scope: &Scope) -> (Percent, Nanos) {
+    let times = [
+        scope.cpu.as_ref().map(|cpu| cpu.wait.now),
+        scope.memory.as_ref().map(|memory| memory.any.now),
+        scope.io_wait.map(|io| io.now),
+    ];
+    (worst_share(scope), times.into_iter().flatten().max().unwrap_or_default())
+}
+
+/// The name of a cgroup: its pod or container if it is one, else its path.
+pub fn name(scope: &Scope) -> String {
+    match &scope.place {
+        Place::Node => "node".into(),
+        Place::Kubepods => "all pods".into(),
+        Place::Qos { class } => format!("all {class:?} pods"),
+        Place::Pod { uid, .. } => format!("pod {uid}"),
+        Place::Container { pod, id, .. } => {
+            format!("container {} of pod {pod}", id.get(..12).unwrap_or(id))
+        }
+        Place::Other => scope.path.0.clone(),
+    }
+}
+
+/// [`name`] for a sentence: the start of a pod's uid, the last part of a path.
+pub fn short_name(scope: &Scope) -> String {
+    let start = |uid: &str| uid.get(..8).unwrap_or(uid).to_owned();
+    match &scope.place {
+        Place::Pod { uid, .. } => format!("pod {}", start(uid)),
+        Place::Container { pod, .. } => format!("a container of pod {}", start(pod)),
+        Place::Other => scope.path.segments().next_back().unwrap_or("/").into(),
+        Place::Node | Place::Kubepods | Place::Qos { .. } => name(scope),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::CgroupPath;
+    use crate::model::pod::{QosClass, Runtime};
+
+    #[test]
+    fn level_units_hides_slices_and_containers() {
+        let class = QosClass::Burstable;
+        let pod = || "u".to_owned();
+        let container =
+            Place::Container { pod: pod(), class, id: "i".into(), runtime: Runtime::CriO };
+        #[rustfmt::skip]
+        let table = [
+            // path, place, listed among units
+            ("/system.slice",                Place::Other,             false),
+            ("/system.slice/ssh.service",    Place::Other,             true),
+            ("/mine",                        Place::Other,             true),
+            ("/kubepods.slice",              Place::Kubepods,          false),
+            ("/kubepods.slice/b.slice",      Place::Qos { class },     false),
+            ("/kubepods.slice/p.slice",      Place::Pod { uid: pod(), class }, true),
+            ("/kubepods.slice/p.slice/c",    container,                false),
+        ];
+        for (path, place, want) in table {
+            let scope = Scope { path: CgroupPath(path.into()), place, ..Scope::default() };
+            assert_eq!(Level::Units.shows(&scope), want, "{path}");
+            assert!(Level::All.shows(&scope), "{path}");
+        }
+    }
+
+    #[test]
+    fn waiting_most_sorts_by_worst_share_then_id() {
+        let union = |avg10| Some(Union { avg10: Percent(avg10), ..Union::default() });
+        let scope = |contention, shortage| Scope {
+            path: CgroupPath("/x".into()),
+            contention: union(contention),
+            shortage: union(shortage),
+            ..Scope::default()
+        };
+        let scopes = [(1, scope(5, 0)), (2, scope(0, 90)), (3, scope(40, 1)), (4, scope(5, 5))];
+        let scopes = scopes.map(|(id, scope)| (CgroupId(id), scope)).into();
+        let snapshot = Snapshot { scopes, ..Snapshot::default() };
+        let order = |n| {
+            waiting_most(&snapshot, Level::Units, n).iter().map(|(id, _)| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(order(10), [2, 3, 1, 4]);
+        assert_eq!(order(2), [2, 3]);
+    }
+}

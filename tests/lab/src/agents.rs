@@ -1,0 +1,161 @@
+//! The agents that can be played with: how each is started, when it is ready, what it offers.
+//! isobar is one of them; a peer is a row more here, and nothing else knows any agent.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::form::{Form, Mode};
+
+/// Where an agent finds its configuration.
+pub(crate) const CONFIG: &str = "/tmp/config.yaml";
+/// Where it finds the node's pods.
+pub(crate) const PODS: &str = "/tmp/pods.yaml";
+/// Where it records.
+pub(crate) const RECORDING: &str = "/tmp/recording.isobar";
+/// Where isobar listens.
+pub(crate) const ADDRESS: &str = "127.0.0.1:9797";
+/// What isobar remembers beyond its life.
+const STATE: &str = "/tmp/isobar";
+/// An emulated CPU makes probes ten to twenty times dearer than they are.
+const BUDGET: (&str, &str) = ("ISOBAR_PROBE_BUDGET", "100");
+/// An emulated machine is slow to load programs into its kernel.
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// One agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agent {
+    /// As `--agent` has it.
+    pub name: &'static str,
+    /// What it fails counts: the others are measured only.
+    pub is_judged: bool,
+    kind: Kind,
+}
+
+/// How it is started, and what it understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// There is none.
+    Nothing,
+    /// isobar as the scenario has it, but for these.
+    Isobar { mode: Option<Mode>, probes: Option<&'static str> },
+}
+
+/// How it is known that an agent is at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    AtOnce,
+    /// Once this answers 200.
+    Answers(&'static str),
+}
+
+/// All of them.
+pub const AGENTS: [Agent; 4] = [
+    Agent { name: "none", is_judged: false, kind: Kind::Nothing },
+    Agent { name: "isobar", is_judged: true, kind: Kind::Isobar { mode: None, probes: None } },
+    // What the kernel side is worth.
+    Agent {
+        name: "isobar-no-ebpf",
+        is_judged: false,
+        kind: Kind::Isobar { mode: None, probes: Some("none") },
+    },
+    // What it would have said, and what watching costs.
+    Agent {
+        name: "isobar-observe",
+        is_judged: false,
+        kind: Kind::Isobar { mode: Some(Mode::Observe), probes: None },
+    },
+];
+
+impl Agent {
+    /// The agent of that name.
+    ///
+    /// # Errors
+    /// There is none of that name; the text lists those that there are.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let names: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
+        let found = AGENTS.into_iter().find(|agent| agent.name == name);
+        found.ok_or_else(|| format!("there is no agent {name:?}; there are {}", names.join(", ")))
+    }
+
+    /// How it is started; `None` if there is nothing to be started.
+    pub(crate) fn command(&self, form: &Form) -> Option<Command> {
+        let mut command = match self.kind {
+            Kind::Nothing => return None,
+            Kind::Isobar { mode, probes } => isobar(form, mode.or(form.mode), probes),
+        };
+        // The console is a terminal, but what is said there is read from a file.
+        command.env("NO_COLOR", "1").envs(&form.environment);
+        Some(command)
+    }
+
+    /// What it remembers beyond its life: removed before each scenario of its own.
+    pub(crate) fn state(&self) -> Option<&'static str> {
+        self.offers_views().then_some(STATE)
+    }
+
+    /// Serves what isobar serves.
+    pub(crate) fn offers_views(&self) -> bool {
+        matches!(self.kind, Kind::Isobar { .. })
+    }
+
+    /// When it is at work.
+    pub(crate) fn ready(&self) -> Ready {
+        match self.kind {
+            Kind::Nothing => Ready::AtOnce,
+            Kind::Isobar { .. } => Ready::Answers("http://127.0.0.1:9797/readyz"),
+        }
+    }
+}
+
+fn isobar(form: &Form, mode: Option<Mode>, probes: Option<&str>) -> Command {
+    let mut isobar = Command::new("/bin/isobar");
+    isobar.args(["run", "--listen", ADDRESS, "--probes", probes.unwrap_or(&form.probes)]);
+    match mode {
+        Some(Mode::Enforce) => isobar.args(["--mode", "enforce", "--state-dir", STATE]),
+        Some(Mode::Observe) => isobar.args(["--mode", "observe"]),
+        None => &mut isobar,
+    };
+    if form.config.is_some() {
+        isobar.args(["--config", CONFIG]);
+    }
+    if form.has_node() || form.manifests.is_some() {
+        isobar.args(["--pods", PODS]);
+    }
+    if form.record {
+        isobar.args(["--record", RECORDING]);
+    }
+    isobar.env(BUDGET.0, BUDGET.1);
+    isobar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::Scenario;
+    use crate::shell::spelled;
+
+    #[test]
+    fn an_agent_is_started_with_what_the_scenario_has_for_it() {
+        const RUN: &str = "/bin/isobar run --listen 127.0.0.1:9797 --probes";
+        let enforce = "--mode enforce --state-dir /tmp/isobar";
+        #[rustfmt::skip]
+        let table = [
+            // name,           of the scenario,                       line
+            ("none",           "config = \"\"",                       None),
+            ("isobar",         "",                                    Some(format!("{RUN} all"))),
+            ("isobar",         "mode = \"enforce\"",                  Some(format!("{RUN} all {enforce}"))),
+            ("isobar",         "probes = \"none\"\nrecord = true",    Some(format!("{RUN} none --record /tmp/recording.isobar"))),
+            ("isobar-no-ebpf", "mode = \"enforce\"",                  Some(format!("{RUN} none {enforce}"))),
+            ("isobar-observe", "mode = \"enforce\"\nmanifests = \"\"", Some(format!("{RUN} all --mode observe --pods /tmp/pods.yaml"))),
+            ("isobar-observe", "config = \"\"",                       Some(format!("{RUN} all --mode observe --config /tmp/config.yaml"))),
+        ];
+        for (name, fields, want) in table {
+            let text = format!("# Why.\nseconds = \"1s\"\n{fields}\n[expect]\nno_kill = true\n");
+            let scenario = Scenario::parse("x".into(), text).unwrap();
+            let line = Agent::named(name).unwrap().command(&scenario.form);
+            assert_eq!(line.map(|line| spelled(&line)), want, "{name} {fields}");
+        }
+        let why = Agent::named("oomd").unwrap_err();
+        assert!(why.contains("none, isobar, isobar-no-ebpf, isobar-observe"), "{why}");
+    }
+}

@@ -1,0 +1,201 @@
+//! The agent's process: started in a cgroup of its own, looked at, disturbed as the scenario says,
+//! ended.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::TICK;
+use super::listen::Listener;
+use super::testbed::Testbed;
+use super::watch::{self, Watch};
+use crate::agents::{self, Agent, Ready};
+use crate::cgroup::Group;
+use crate::clock::Since;
+use crate::facts;
+use crate::form::Form;
+
+/// How long an agent is given to leave: systemd waits for ninety seconds, and taking a program out
+/// of the kernel takes until every task has been seen at rest.
+const LEAVES_WITHIN: Duration = Duration::from_secs(60);
+
+/// The agent's process.
+pub(super) struct Running {
+    agent: Agent,
+    probes: String,
+    pid: u32,
+    since: watch::Process,
+    last: watch::Process,
+    pub(super) listener: Option<Listener>,
+    group: Group,
+}
+
+impl Running {
+    /// Starts an agent and waits until it is at work; `None` if there is nothing to be started.
+    pub(super) fn start(
+        agent: Agent,
+        form: &Form,
+        testbed: &Testbed,
+        watch: &mut Watch,
+        known: &mut facts::Agent,
+    ) -> Result<Option<Self>> {
+        for leftover in agent.state().into_iter().chain([agents::RECORDING]) {
+            remove(Path::new(leftover))?;
+        }
+        fs::write(agents::CONFIG, form.config.as_deref().unwrap_or_default())?;
+        let manifests = form.manifests.clone().unwrap_or_else(|| testbed.manifests());
+        fs::write(agents::PODS, manifests)?;
+        let group = testbed.agents_path(agent.name);
+        let Some(pid) = spawn(agent, form, watch, known, &group)? else { return Ok(None) };
+        let listener = match agent.offers_views() {
+            true => Some(Listener::start(agents::ADDRESS)?),
+            false => None,
+        };
+        let now = watch::process(pid).unwrap_or_default();
+        let (probes, group) = (form.probes.clone(), Group::there(group));
+        Ok(Some(Self { agent, probes, pid, since: now, last: now, listener, group }))
+    }
+
+    /// True if it lives and would be started for `form` just as it was.
+    pub(super) fn will_do(&self, agent: Agent, form: &Form) -> bool {
+        let is_same = self.agent == agent && self.probes == form.probes;
+        is_same && form.shares_agent() && watch::process(self.pid).is_some()
+    }
+
+    /// Its time in the measured time counts from here on.
+    pub(super) fn begin_account(&mut self) {
+        self.since = watch::process(self.pid).unwrap_or_default();
+        self.last = self.since;
+    }
+
+    /// Takes note of its end, if it has ended, and of its size.
+    pub(super) fn look(&mut self, watch: &mut Watch, known: &mut facts::Agent) {
+        if let Some(gone) = watch.others.iter().position(|(pid, _)| *pid == self.pid) {
+            known.ended.push(watch.others.remove(gone).1);
+            known.alive = false;
+        }
+        if let Some(now) = watch::process(self.pid) {
+            known.rss_max_kib = known.rss_max_kib.max(now.rss_kib);
+            self.last = now;
+        }
+    }
+
+    /// Adds what its process has used.
+    pub(super) fn account(&mut self, known: &mut facts::Agent) {
+        known.cpu_ms += self.last.cpu_ms.saturating_sub(self.since.cpu_ms);
+        known.major_faults += self.last.major_faults.saturating_sub(self.since.major_faults);
+        self.since = self.last;
+    }
+
+    /// Stops it, or lets it go on.
+    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+        kill(self.pid, signal)
+    }
+
+    /// Kills it; the watch does not hear of that.
+    pub(super) fn kill(&self, watch: &mut Watch) -> Result<()> {
+        kill(self.pid, Signal::KILL)?;
+        let since = Since::now();
+        while watch::process(self.pid).is_some() && since.within(Duration::from_secs(10)) {
+            thread::sleep(TICK);
+            watch.reap();
+        }
+        watch.forget(self.pid);
+        Ok(())
+    }
+
+    /// Starts it again after a kill, with all that it left behind.
+    pub(super) fn restart(
+        &mut self,
+        form: &Form,
+        watch: &mut Watch,
+        known: &mut facts::Agent,
+    ) -> Result<()> {
+        self.account(known);
+        let pid = spawn(self.agent, form, watch, known, self.group.dir())?;
+        self.pid = pid.context("there is no agent to start again")?;
+        self.begin_account();
+        Ok(())
+    }
+
+    /// Has it leave as a service manager would.
+    pub(super) fn end(mut self, watch: &mut Watch, known: &mut facts::Agent) -> Result<()> {
+        self.look(watch, known);
+        self.account(known);
+        if let Some(listener) = &self.listener {
+            listener.expect_no_other();
+        }
+        if known.alive {
+            kill(self.pid, Signal::TERM)?;
+        }
+        let since = Since::now();
+        while known.alive && watch::process(self.pid).is_some() {
+            watch.reap();
+            if !since.within(LEAVES_WITHIN) {
+                known.ended.push(format!("did not leave within {LEAVES_WITHIN:?} of SIGTERM"));
+                kill(self.pid, Signal::KILL)?;
+                break;
+            }
+            thread::sleep(TICK);
+        }
+        known.left_after_ms = since.elapsed().as_millis() as u64;
+        watch.forget(self.pid);
+        known.served = self.listener.take().map(Listener::end);
+        self.group.remove()
+    }
+}
+
+/// The process, in the cgroup `group`, once it is at work.
+fn spawn(
+    agent: Agent,
+    form: &Form,
+    watch: &mut Watch,
+    known: &mut facts::Agent,
+    group: &Path,
+) -> Result<Option<u32>> {
+    let Some(mut command) = agent.command(form) else { return Ok(None) };
+    let since = Since::now();
+    if !group.exists() {
+        fs::create_dir(group).with_context(|| format!("cannot make {}", group.display()))?;
+    }
+    let process = command.stdin(Stdio::null()).spawn();
+    let pid = process.with_context(|| format!("cannot start {}", agent.name))?.id();
+    fs::write(group.join("cgroup.procs"), pid.to_string())?;
+    watch.forget(pid);
+    if let Ready::Answers(url) = agent.ready() {
+        while ureq::get(url).call().is_err() {
+            watch.reap();
+            if let Some((_, how)) = watch.others.iter().find(|(p, _)| *p == pid) {
+                bail!("{} has ended before it was ready: {how}", agent.name);
+            }
+            if !since.within(agents::READY_WITHIN) {
+                bail!("{} is not ready after {:?}", agent.name, agents::READY_WITHIN);
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    known.alive = true;
+    known.ready_after_ms = since.elapsed().as_millis() as u64;
+    Ok(Some(pid))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(why) if why.kind() != ErrorKind::NotFound => {
+            Err(why).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn kill(pid: u32, signal: Signal) -> Result<()> {
+    let pid = Pid::from_raw(pid.cast_signed()).context("no such process")?;
+    kill_process(pid, signal).with_context(|| format!("cannot send a signal to {pid:?}"))
+}
