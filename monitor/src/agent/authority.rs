@@ -168,12 +168,15 @@ impl Authority {
         (self.lock, self.trouble) = (None, None);
     }
 
-    /// Lets another agent enforce if this one enforces nothing any more.
-    pub(super) fn release_if_observing(&mut self, settings: &Settings) {
-        if self.lock.is_some() && settings.relief.enforce.is_empty() && !self.writes_limits {
+    /// Lets another agent enforce if this one enforces nothing any more; true if it now may.
+    pub(super) fn release_if_observing(&mut self, settings: &Settings) -> bool {
+        let is_over =
+            self.lock.is_some() && settings.relief.enforce.is_empty() && !self.writes_limits;
+        if is_over {
             self.release();
             tracing::info!("lock released: nothing is enforced or in force any more");
         }
+        is_over
     }
 
     /// What is enforced, and whether the state directory can be used.

@@ -1,6 +1,7 @@
 //! The log: one structured line for each thing that happened, and none for a tick in which nothing
 //! did. What an operator reads here tells what isobar did to the node and why.
 
+use std::collections::BTreeSet;
 use std::mem::{Discriminant, discriminant};
 
 use isobar_core::model::capability::{Capability, CapabilityState};
@@ -17,6 +18,8 @@ use isobar_core::view::OomRecord;
 #[derive(Debug, Default)]
 pub(super) struct Log {
     held: Option<Discriminant<Hold>>,
+    /// Squeezes whose release was logged: it is ordered in each tick until it is done.
+    released: BTreeSet<u64>,
     /// Names of what is missing.
     missing: Option<Vec<String>>,
 }
@@ -42,7 +45,10 @@ impl Log {
         decision.events().for_each(event);
         decision.relief.effects.iter().for_each(effect);
         decision.relief.actions.iter().for_each(|one| action(one, now));
-        decision.relief.releases.iter().for_each(release);
+        let releases = &decision.relief.releases;
+        let is_new = |release: &&Release| !self.released.contains(&release.action);
+        releases.iter().filter(is_new).for_each(release);
+        self.released = releases.iter().map(|release| release.action).collect();
         self.held(decision.relief.held.as_ref(), now);
     }
 
