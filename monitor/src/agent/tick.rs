@@ -112,8 +112,8 @@ impl<S: Source> Tick<S> {
             actuator.hand_over(&step.decision.relief, decided);
             actuator.prepare(step.next_targets.clone());
             // Without the lock the ledger on disk may be another agent's.
-            self.is_outdated |= actuator.is_free()
-                && self.authority.release_if_observing(self.engine.settings());
+            self.is_outdated |=
+                actuator.is_free() && self.authority.release_if_observing(self.engine.settings());
         }
         let kills = self.publisher.named_kills(&step.snapshot);
         if let Some(sample) = &self.engine.standing().before {

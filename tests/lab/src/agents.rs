@@ -12,6 +12,8 @@ pub(crate) const CONFIG: &str = "/tmp/config.yaml";
 pub(crate) const PODS: &str = "/tmp/pods.yaml";
 /// Where it records.
 pub(crate) const RECORDING: &str = "/tmp/recording.isobar";
+/// Where its log goes.
+pub(crate) const LOG: &str = "/tmp/agent.log";
 /// Where isobar listens.
 pub(crate) const ADDRESS: &str = "127.0.0.1:9797";
 /// What isobar remembers beyond its life.

@@ -1,7 +1,7 @@
 //! The agent's process: started in a cgroup of its own, looked at, disturbed as the scenario says,
 //! ended.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
@@ -25,6 +25,9 @@ use crate::form::Form;
 /// of the kernel takes until every task has been seen at rest.
 const LEAVES_WITHIN: Duration = Duration::from_secs(60);
 
+/// Lines of its log that are kept.
+const LOG_LINES: usize = 500;
+
 /// The agent's process.
 pub(super) struct Running {
     agent: Agent,
@@ -45,7 +48,7 @@ impl Running {
         watch: &mut Watch,
         known: &mut facts::Agent,
     ) -> Result<Option<Self>> {
-        for leftover in agent.state().into_iter().chain([agents::RECORDING]) {
+        for leftover in agent.state().into_iter().chain([agents::RECORDING, agents::LOG]) {
             remove(Path::new(leftover))?;
         }
         fs::write(agents::CONFIG, form.config.as_deref().unwrap_or_default())?;
@@ -147,6 +150,8 @@ impl Running {
         known.left_after_ms = since.elapsed().as_millis() as u64;
         watch.forget(self.pid);
         known.served = self.listener.take().map(Listener::end);
+        let log = fs::read_to_string(agents::LOG).unwrap_or_default();
+        known.log = log.lines().take(LOG_LINES).map(Into::into).collect();
         self.group.remove()
     }
 }
@@ -164,7 +169,9 @@ fn spawn(
     if !group.exists() {
         fs::create_dir(group).with_context(|| format!("cannot make {}", group.display()))?;
     }
-    let process = command.stdin(Stdio::null()).spawn();
+    let log = File::options().create(true).append(true).open(agents::LOG);
+    let log = log.with_context(|| format!("cannot write {}", agents::LOG))?;
+    let process = command.stdin(Stdio::null()).stderr(log).spawn();
     let pid = process.with_context(|| format!("cannot start {}", agent.name))?.id();
     fs::write(group.join("cgroup.procs"), pid.to_string())?;
     watch.forget(pid);
@@ -172,7 +179,8 @@ fn spawn(
         while ureq::get(url).call().is_err() {
             watch.reap();
             if let Some((_, how)) = watch.others.iter().find(|(p, _)| *p == pid) {
-                bail!("{} has ended before it was ready: {how}", agent.name);
+                let log = fs::read_to_string(agents::LOG).unwrap_or_default();
+                bail!("{} has ended before it was ready: {how}\n{log}", agent.name);
             }
             if !since.within(agents::READY_WITHIN) {
                 bail!("{} is not ready after {:?}", agent.name, agents::READY_WITHIN);
