@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 use isobar_core::model::capability::CapabilityState;
 use isobar_core::model::condition::Status;
+use isobar_core::model::sample::GapReason;
 use isobar_core::view::View;
 use isobar_core::view::verdict::{Mood, Resource, Verdict};
 use serde_json::{Value, json};
@@ -55,10 +56,14 @@ fn write(out: &mut dyn Write, view: &View) -> io::Result<()> {
     if let Some(relief) = relief {
         writeln!(out, "mode    {}", harmless(&relief.detail))?;
     }
-    match missing(view) {
-        Some(missing) => writeln!(out, "missing {}", harmless(&missing)),
-        None => Ok(()),
+    if let Some(missing) = missing(view) {
+        writeln!(out, "missing {}", harmless(&missing))?;
     }
+    // A table that is too small makes figures wrong, and an option mends it.
+    for gap in view.snapshot.gaps.iter().filter(|gap| gap.why == GapReason::Full) {
+        writeln!(out, "lost    {}", harmless(&format!("{}: {}", gap.object, gap.detail)))?;
+    }
+    Ok(())
 }
 
 /// The capability that carries the mode.
