@@ -131,7 +131,11 @@ fn enforce_after_a_kill() {
     let state = node.path("state");
     fs::create_dir(&state).unwrap();
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let ending = json!({ "action": kill(&victim), "since": 0, "held": null, "phase": "ending" });
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    let seconds: u64 = uptime.split_once('.').unwrap().0.parse().unwrap();
+    let since = seconds * 1_000_000_000;
+    let ending =
+        json!({ "action": kill(&victim), "since": since, "held": null, "phase": "ending" });
     let keep = |boot: &str| {
         let ledger = json!({ "boot": boot, "actions": [ending], "overrides": [] });
         fs::write(Path::new(&state).join("ledger.json"), ledger.to_string()).unwrap();

@@ -14,7 +14,7 @@ use self::steps::leftovers;
 use super::available;
 use super::cgroup::{CgroupDir, Root};
 use super::deny::DenyList;
-use super::ending::Ending;
+use super::ending::{Ending, LONGEST};
 use super::error::{ActError, Done};
 use super::ledger::{Ledger, LedgerError};
 use super::process::Releaser;
@@ -201,6 +201,8 @@ impl Actuator {
 
     /// Takes every enforced squeeze back: the agent leaves.
     pub fn release_all(&mut self) -> Vec<Outcome> {
+        // One that failed before is told again: it stays.
+        self.unreleased.clear();
         self.ledger.releases().iter().filter_map(|release| self.release(release)).collect()
     }
 
@@ -245,16 +247,21 @@ impl Actuator {
         }
         self.pruned = now;
         let root = &self.root;
-        self.ledger.prune(now, |path, id| CgroupDir::open(root, path, id).is_ok());
+        // One that cannot be opened for want of memory or descriptors is not gone.
+        let is_there = |path: &_, id| {
+            CgroupDir::open(root, path, id).map_or_else(|error| !error.is_gone(), |_| true)
+        };
+        self.ledger.prune(now, is_there);
         // After a crash the victims of the agent before are not followed any more.
         let is_followed = |id: u64| self.endings.iter().any(|ending| ending.action == id);
         let is_over = |entry: &&InForce| {
-            let is_empty = |(id, path): (_, _)| {
-                CgroupDir::open(root, path, id).map_or(true, |group| group.is_empty())
+            let is_empty = |(id, path): (_, _)| match CgroupDir::open(root, path, id) {
+                Ok(group) => group.is_empty(),
+                Err(error) => error.is_gone(),
             };
             entry.phase == Phase::Ending
                 && !is_followed(entry.action.id)
-                && entry.action.target.cgroups().all(is_empty)
+                && (now.since(entry.since) > LONGEST || entry.action.target.cgroups().all(is_empty))
         };
         let over = self.ledger.in_force().iter().filter(is_over).map(|entry| entry.action.id);
         let over: Vec<u64> = over.collect();

@@ -16,7 +16,7 @@ use isobar_core::model::unsampled::unsampled;
 /// A kill is waited for so long; processes that have not ended then are reported later.
 const PATIENCE: Nanos = Nanos(200_000_000);
 /// Processes that have not ended by then are given up.
-const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
+pub(super) const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
 
 /// A stop or a kill whose victim has not ended.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Ending {
             let killed = self.target.kill(node);
             let killed = killed.and_then(|how| self.target.kill_new(node).map(|()| how));
             self.story = match killed {
-                Ok(how) => format!("{}; its grace was over with {who}; then {how}", self.story),
+                Ok(how) => format!("{}; the grace period ended with {who}; then {how}", self.story),
                 Err(failure) => return Some(self.outcome(Err(failure), &left, now)),
             };
         }

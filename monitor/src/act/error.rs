@@ -28,7 +28,7 @@ impl From<String> for Done {
 pub(super) enum ActError {
     #[error("cgroup {0} is gone")]
     Gone(CgroupPath),
-    #[error("cgroup {path} is another one by now: its id is {}, not {}", found.0, want.0)]
+    #[error("cgroup {path} is a different cgroup now: its id is {}, not {}", found.0, want.0)]
     Stranger { path: CgroupPath, found: CgroupId, want: CgroupId },
     #[error("{0:?} is no path of a cgroup: one begins with / and names each directory once")]
     Path(CgroupPath),
@@ -60,6 +60,14 @@ pub(super) enum ActError {
     NoWork { path: CgroupPath, why: &'static str },
     #[error("{0}")]
     Other(String),
+}
+
+impl ActError {
+    /// True if the cgroup is not there any more. One that cannot be opened for want of memory or of
+    /// file descriptors is.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone(_) | Self::Stranger { .. } | Self::Path(_))
+    }
 }
 
 /// Why a cgroup is never touched.

@@ -17,10 +17,10 @@ use isobar_core::model::settings::WrittenLimit;
 use isobar_core::model::units::Nanos;
 use remembered::{Entry, Remembered};
 
-/// Within this time...
+/// How long the changes of another writer are counted.
 const WATCHED: Nanos = Nanos(60 * Nanos::SECOND.0);
-/// ...another writer has to change a file so often that it is left to that writer: two that each have the
-/// last word would write for ever.
+/// A file that another writer changes so often within [`WATCHED`] is left to it: the two would
+/// write for ever.
 const TOO_OFTEN: usize = 3;
 
 /// Where limits are written.

@@ -42,7 +42,7 @@ pub(super) fn squeeze(
     let mut done = Vec::new();
     for file in files(action) {
         match write_limit(group, file, action, ledger) {
-            // The disk knows weights on few machines; that of the processors slows as well.
+            // Few IO schedulers know weights; the weight of the CPU slows disk use as well.
             Err(ActError::Lacking { file: "io.weight", .. }) => {}
             written => done.push(written?),
         }

@@ -33,8 +33,8 @@ enum Order {
     Take(Box<Action>, Nanos),
     Release(Box<Release>),
     Prepare(Vec<Target>),
-    /// Take every squeeze back: the agent leaves.
-    Leave,
+    /// Take every squeeze back, and tell a [`Farewell`]: the agent leaves.
+    Leave(Option<SyncSender<Vec<Outcome>>>),
 }
 
 /// What the thread knows after an order, or after looking at what is under way.
@@ -106,7 +106,7 @@ impl Handle {
                     actuator.prepare(&targets);
                     Vec::new()
                 }
-                Some(Order::Leave) => actuator.release_all(),
+                Some(Order::Leave(_)) => actuator.release_all(),
                 None => actuator.poll(),
             });
             answer(&actuator, outcomes)
@@ -143,12 +143,19 @@ impl Handle {
                     Some(Order::Take(_, decided)) => Some(now.since(*decided)),
                     _ => None,
                 };
+                let farewell = match &order {
+                    Some(Order::Leave(farewell)) => farewell.clone(),
+                    _ => None,
+                };
                 let mut answer = carry_out(order, &orders_now);
                 answer.outcomes.extend(refused);
+                // One that waits no longer is told nothing.
+                farewell.map(|farewell| farewell.try_send(answer.outcomes.clone()));
                 let is_news = is_done || !answer.outcomes.is_empty() || answer != last;
                 last = Answer { outcomes: Vec::new(), ..answer.clone() };
-                if is_news && outbox.send(Message { answer, is_done, handover }).is_err() {
-                    return;
+                if is_news {
+                    // A tick that has panicked hears nothing. Its farewell may still come.
+                    let _ = outbox.send(Message { answer, is_done, handover });
                 }
             }
         })?;
@@ -196,13 +203,18 @@ impl Handle {
             |entry: &InForce| entry.phase == Phase::Squeezed && entry.action.is_enforced;
         if self.given.is_empty() && self.known.in_force.iter().any(is_squeeze) {
             // An actuator that has exited gives no answer, and that is reported.
-            let _ = self.give("taking squeezes back".into(), Order::Leave);
+            let _ = self.give("taking squeezes back".into(), Order::Leave(None));
             outcomes.extend(self.finish(end));
         }
         if !self.given.is_empty() {
             tracing::error!("squeezes may stay in force: {} has not finished in time", self.busy());
         }
         outcomes
+    }
+
+    /// A way to leave beside a tick that may not return.
+    pub(super) fn farewell(&self) -> Farewell {
+        Farewell(self.orders.clone())
     }
 
     /// Outcomes of the orders that were given, until all are carried out or it is `end`.
@@ -325,6 +337,19 @@ impl Handle {
     }
 }
 
+/// Has squeezes taken back without the tick that holds the [`Handle`].
+#[derive(Debug)]
+pub(super) struct Farewell(SyncSender<Order>);
+
+impl Farewell {
+    /// Waits for that, but not longer than `within`; `None` if it was not done in time.
+    pub(super) fn leave(self, within: Duration) -> Option<Vec<Outcome>> {
+        let (farewell, done) = sync_channel(1);
+        self.0.try_send(Order::Leave(Some(farewell))).ok()?;
+        done.recv_timeout(within).ok()
+    }
+}
+
 fn never_begun(action: u64, why: String) -> Outcome {
     let result = OutcomeResult::Failed;
     Outcome { action, result, detail: why, took: Nanos(0), freed: None, ended: None }
@@ -335,4 +360,4 @@ fn nanos(time: Duration) -> Nanos {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

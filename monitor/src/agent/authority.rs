@@ -152,6 +152,8 @@ impl Authority {
         match lock(&self.state_dir, &path) {
             Ok(file) => (self.lock, self.trouble) = (Some(file), None),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // The ledger is the holder's from now on.
+                self.trouble = None;
                 return Err(LockError::Held { holder: holder(&path), lock: path });
             }
             Err(error) => {
@@ -170,11 +172,12 @@ impl Authority {
 
     /// Lets another agent enforce if this one enforces nothing any more; true if it now may.
     pub(super) fn release_if_observing(&mut self, settings: &Settings) -> bool {
-        let is_over =
-            self.lock.is_some() && settings.relief.enforce.is_empty() && !self.writes_limits;
+        let is_over = self.ledger_dir().is_some()
+            && settings.relief.enforce.is_empty()
+            && !self.writes_limits;
         if is_over {
             self.release();
-            tracing::info!("lock released: nothing is enforced or in force any more");
+            tracing::info!("nothing is enforced or in force any more: another agent may enforce");
         }
         is_over
     }

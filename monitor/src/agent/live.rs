@@ -100,7 +100,7 @@ impl Source for Live {
 
     fn alarms(&mut self) -> Alarms {
         let none = |what: &str, why: std::io::Error| {
-            tracing::warn!("ticks will not come sooner because of {what}: {why}");
+            tracing::warn!("cannot wake up on {what}, only once a second: {why}");
         };
         let triggers = Triggers::new(Path::new("/proc"), self.sources.cgroup_root());
         self.triggers = triggers.map_err(|why| none("pressure", why)).ok();
@@ -204,17 +204,17 @@ fn losses(lost: Lost) -> impl Iterator<Item = Gap> {
     #[rustfmt::skip]
     let table = [
         // count, of what, what to do
-        (lost.cgroups,  "waits of cgroups for which there was no room",           room),
-        (lost.pairs,    "waits whose pair of cgroups found no room",              room),
-        (lost.stalls,   "memory stalls for which there was no room",              room),
-        (lost.io_waits, "waits for IO for which there was no room",               ""),
-        (lost.events,   "OOM kills, births and deaths that came too fast",        ""),
-        (lost.too_deep, "context switches below more levels than can be walked",  ""),
+        (lost.cgroups,  "waits of cgroups: the table of cgroups is full",           room),
+        (lost.pairs,    "waits by pair of cgroups: the table of pairs is full",              room),
+        (lost.stalls,   "memory stalls: the table of stalls is full",              room),
+        (lost.io_waits, "waits for IO: the table of sleepers is full",               ""),
+        (lost.events,   "OOM kills and cgroups created or removed: the event buffer was full",        ""),
+        (lost.too_deep, "context switches in cgroups that are nested too deeply",  ""),
     ];
     table.into_iter().filter(|(n, ..)| *n > 0).map(|(n, what, todo)| Gap {
         object: "kernel side".into(),
         why: GapReason::Full,
-        detail: format!("since its start it has not counted {n} {what}{todo}"),
+        detail: format!("not counted since the start: {n} {what}{todo}"),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The log: one structured line for each thing that happened, and none for a tick in which nothing
 //! did. What an operator reads here tells what isobar did to the node and why.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 
 use isobar_core::model::capability::{Capability, CapabilityState};
@@ -11,8 +11,11 @@ use isobar_core::model::decision::{
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::units::{Bytes, Nanos};
-use isobar_core::policy::explain::relief as words;
+use isobar_core::policy::explain::{self, relief as words};
 use isobar_core::view::OomRecord;
+
+/// Of so many actions the targets are remembered: outcomes come seconds later.
+const REMEMBERED: usize = 64;
 
 /// Remembers what the last line said, so that nothing is said twice.
 #[derive(Debug, Default)]
@@ -20,6 +23,8 @@ pub(super) struct Log {
     held: Option<Discriminant<Hold>>,
     /// Squeezes whose release was logged: it is ordered in each tick until it is done.
     released: BTreeSet<u64>,
+    /// Targets of the last actions and releases, by the action's id.
+    targets: BTreeMap<u64, String>,
     /// Names of what is missing.
     missing: Option<Vec<String>>,
 }
@@ -41,15 +46,28 @@ impl Log {
     pub(super) fn tick(&mut self, sample: &Sample, decision: &Decision, kills: &[OomRecord]) {
         let now = decision.at.boot;
         kills.iter().for_each(oom_kill);
-        sample.outcomes.iter().for_each(|outcome| outcome_of(outcome, &sample.in_force));
+        self.outcomes(&sample.outcomes);
         decision.events().for_each(event);
         decision.relief.effects.iter().for_each(effect);
         decision.relief.actions.iter().for_each(|one| action(one, now));
         let releases = &decision.relief.releases;
+        let of_actions = decision.relief.actions.iter().map(|one| (one.id, &one.target));
+        let of_releases = releases.iter().map(|one| (one.action, &one.target));
+        let targets = of_actions.chain(of_releases);
+        self.targets.extend(targets.map(|(id, target)| (id, target.full_name())));
+        while self.targets.len() > REMEMBERED {
+            self.targets.pop_first();
+        }
         let is_new = |release: &&Release| !self.released.contains(&release.action);
         releases.iter().filter(is_new).for_each(release);
         self.released = releases.iter().map(|release| release.action).collect();
         self.held(decision.relief.held.as_ref(), now);
+    }
+
+    /// What came of actions and releases.
+    pub(super) fn outcomes(&self, outcomes: &[Outcome]) {
+        let target = |outcome: &Outcome| self.targets.get(&outcome.action).map(String::as_str);
+        outcomes.iter().for_each(|outcome| outcome_of(outcome, target(outcome)));
     }
 
     /// One line when relief holds back, and one when the reason becomes another one.
@@ -88,33 +106,14 @@ impl Log {
 }
 
 /// What an agent before this one has left in force or under way.
-pub(super) fn adopted(in_force: &[InForce]) {
-    for InForce { action, phase, .. } in in_force {
-        let (id, step, target) = (action.id, action.step.name(), action.target.full_name());
-        match phase {
-            Phase::Squeezed => {
-                tracing::info!(
-                    action = id,
-                    target,
-                    "squeeze of action {id} of an earlier agent is in force"
-                );
-            }
-            Phase::Ending => {
-                tracing::info!(
-                    action = id,
-                    step,
-                    target,
-                    "action {id} of an earlier agent is under way"
-                );
-            }
-            Phase::Ended { .. } => {}
-        }
-    }
-}
-
-/// The agent leaves, and this is what came of what it took back.
-pub(super) fn left(outcomes: &[Outcome]) {
-    outcomes.iter().for_each(|outcome| outcome_of(outcome, &[]));
+pub(super) fn adopted(InForce { action, phase, .. }: &InForce) {
+    let (id, step, target) = (action.id, action.step.name(), action.target.full_name());
+    let state = match phase {
+        Phase::Squeezed => "in force",
+        Phase::Ending => "under way",
+        Phase::Ended { .. } => return,
+    };
+    tracing::info!(action = id, step, target, "action {id} of an earlier agent is {state}");
 }
 
 fn action(action: &Action, now: Nanos) {
@@ -125,17 +124,16 @@ fn action(action: &Action, now: Nanos) {
         target = target.full_name(),
         path = target.path.as_ref().map(|path| path.0.as_str()),
         threshold = reason.threshold.name(),
-        measured = reason.measured,
+        measured = explain::measured(&reason.threshold, reason.measured),
         enforced = is_enforced,
-        "{}",
-        words::action(action, now)
+        "{}; {}",
+        words::action(action, now),
+        words::choice(action)
     );
 }
 
-fn outcome_of(outcome: &Outcome, in_force: &[InForce]) {
+fn outcome_of(outcome: &Outcome, target: Option<&str>) {
     let Outcome { action, result, detail, took, freed, ended } = outcome;
-    let its = in_force.iter().find(|entry| entry.action.id == *action);
-    let target = its.map(|entry| entry.action.target.full_name());
     let freed = freed.map(|Bytes(n)| n);
     let took_ms = took.0 / 1_000_000;
     let result_name = match result {

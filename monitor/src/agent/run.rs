@@ -16,12 +16,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::actuator::Farewell;
 use super::authority::{Authority, LockError, Mode};
-use super::log;
+use super::log::{self, Log};
 use super::pace::Pace;
 use super::sampler::{Plan, Source};
 use super::survive::Survival;
-use super::tick::Tick;
+use super::tick::{FAREWELL, Tick};
 use crate::clock;
 use crate::record::journal::{Bounds, JournalError};
 use crate::serve;
@@ -188,22 +189,32 @@ async fn tick_until<S: Source>(
             cause = pace.due() => cause,
         };
         // On a thread of its own: a read can hang, and then /livez has to say so.
+        let farewell = tick.farewell();
         let mut ticking = pin!(spawn_blocking(move || {
             let decision = tick.run(cause);
             (tick, decision)
         }));
-        let (back, decision) = tokio::select! {
-            ticked = &mut ticking => ticked.map_err(AgentError::Sampler)?,
+        let ticked = tokio::select! {
+            ticked = &mut ticking => ticked,
             ended = &mut over => match timeout(LAST_TICK, ticking).await {
-                Ok(ticked) => {
-                    tick = ticked.map_err(AgentError::Sampler)?.0;
+                Ok(Ok((back, _))) => {
+                    tick = back;
                     break ended;
                 }
+                Ok(Err(why)) => Err(why),
                 Err(_) => {
                     tracing::error!("leaving in the middle of a tick, which hangs");
+                    leave_without_tick(farewell);
                     return ended;
                 }
             },
+        };
+        let (back, decision) = match ticked {
+            Ok(ticked) => ticked,
+            Err(why) => {
+                leave_without_tick(farewell);
+                return Err(AgentError::Sampler(why));
+            }
         };
         tick = back;
         pace.saw(cause, &decision);
@@ -213,6 +224,15 @@ async fn tick_until<S: Source>(
     notify(&[NotifyState::Stopping]);
     tick.leave();
     ended
+}
+
+/// Takes squeezes back although the tick that knows of them does not return.
+fn leave_without_tick(farewell: Option<Farewell>) {
+    let Some(farewell) = farewell else { return };
+    match farewell.leave(FAREWELL) {
+        Some(outcomes) => Log::default().outcomes(&outcomes),
+        None => tracing::error!("squeezes may stay in force: the actuator has not answered"),
+    }
 }
 
 /// The service manager hears of completed ticks alone.

@@ -1,6 +1,6 @@
 //! What keeps the agent able to decide and act on a node that has no memory left: nothing of it is
 //! swapped out or dropped, its heap has something in hand, it is not the one whom the kernel kills,
-//! and it gets a CPU. Each is had where it may be, and a capability says why where it may not.
+//! and it gets a CPU. Each measure is taken if it is permitted; otherwise a capability says why not.
 
 mod cgroup;
 

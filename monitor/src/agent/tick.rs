@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::actuator::Handle;
-use super::authority::Authority;
+use super::actuator::{Farewell, Handle, Report};
+use super::authority::{Authority, LockError};
 use super::limits::{Keeping, Places};
 use super::live::chain;
 use super::log::{self, Log};
@@ -19,12 +19,13 @@ use crate::record::journal::{Journal, JournalError, Start};
 use crate::serve::publish::Publisher;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
-use isobar_core::model::decision::Decision;
+use isobar_core::model::decision::{Decision, InForce};
 use isobar_core::model::sample::Cause;
+use isobar_core::model::settings::{Relief, Settings};
 use isobar_core::policy::engine::{Engine, Standing, Step};
 
 /// How long the exit may be held up by what the actuator is doing.
-const FAREWELL: Duration = Duration::from_secs(2);
+pub(super) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Everything that lives from tick to tick.
 pub(super) struct Tick<S> {
@@ -32,8 +33,8 @@ pub(super) struct Tick<S> {
     engine: Engine,
     /// Or why there is none.
     actuator: Result<Handle, String>,
-    /// The actuator must be opened anew once nothing is under way: the lock or the deny list is
-    /// another one.
+    /// The actuator must be opened anew once nothing is under way: the lock was given up, or the
+    /// deny list is another one.
     is_outdated: bool,
     authority: Authority,
     /// Keeps limits of the node written; `None` if it has no thread.
@@ -77,13 +78,9 @@ impl<S: Source> Tick<S> {
             log: Log::default(),
         };
         tick.limits = tick.keep_limits();
-        tick.open_actuator();
-        if let Err(why) = &tick.actuator {
-            tick.authority.unable = Some(why.clone());
-            let mut settings = tick.engine.settings().clone();
-            tick.authority.bind(&mut settings)?;
-            tick.engine = tick.engine.with_settings(settings);
-        }
+        let mut settings = tick.engine.settings().clone();
+        tick.begin_to_act(&mut settings)?;
+        tick.engine = tick.engine.with_settings(settings);
         if let Some((path, bounds)) = orders.record.take() {
             let settings = tick.engine.settings().clone();
             let standing = tick.engine.standing().clone();
@@ -98,9 +95,7 @@ impl<S: Source> Tick<S> {
     /// disk or a reader never holds up relief.
     pub(super) fn run(&mut self, cause: Cause) -> Decision {
         self.meter.begin();
-        self.reopen_actuator();
-
-        let report = self.actuator.as_mut().ok().map(Handle::report);
+        let report = self.report();
         let generation = self.engine.settings().generation;
         let reading = self.sampler.sample(cause, report, generation);
         let Reading { sample, capabilities, kernel } = reading;
@@ -136,17 +131,17 @@ impl<S: Source> Tick<S> {
     /// Takes squeezes back: nothing would undo them once the agent is gone.
     pub(super) fn leave(self) {
         if let Ok(actuator) = self.actuator {
-            log::left(&actuator.leave(FAREWELL));
+            self.log.outcomes(&actuator.leave(FAREWELL));
         }
+    }
+
+    /// The same beside a tick that may not return.
+    pub(super) fn farewell(&self) -> Option<Farewell> {
+        self.actuator.as_ref().ok().map(Handle::farewell)
     }
 
     /// Uses another configuration from the next tick on. A bad one changes nothing.
     pub(super) fn reload(&mut self, orders: &mut Orders) {
-        if self.actuator.is_err() {
-            // What was in the way may have been mended.
-            self.open_actuator();
-            self.authority.unable = self.actuator.as_ref().err().cloned();
-        }
         let Plan { mut settings, pods } = match (orders.again)() {
             Ok(plan) => plan,
             Err(why) => {
@@ -158,17 +153,27 @@ impl<S: Source> Tick<S> {
         settings.generation = before.generation + 1;
         let (ledger_before, never) =
             (self.authority.ledger_dir().is_some(), before.relief.never_touch.clone());
-        if let Err(why) = self.authority.bind(&mut settings) {
+        // What was in the way may have been mended.
+        self.authority.unable = None;
+        let bound = self.authority.bind(&mut settings).and_then(|()| {
+            let has_ledger = self.authority.ledger_dir().is_some();
+            self.is_outdated |= never != settings.relief.never_touch;
+            // The node's ledger is read before anything is decided from it.
+            if self.actuator.is_err() || has_ledger && !ledger_before {
+                self.begin_to_act(&mut settings)?;
+            }
+            Ok(())
+        });
+        if let Err(why) = bound {
             tracing::error!("{why}");
             self.authority.only_observe(&mut settings);
+            self.is_outdated = true;
         }
         tracing::info!(
             generation = settings.generation,
             "configuration reloaded: {}",
             self.authority.words()
         );
-        self.is_outdated |= ledger_before != self.authority.ledger_dir().is_some()
-            || never != settings.relief.never_touch;
         if let Ok(actuator) = &self.actuator {
             actuator.enforce_only(&settings.relief.enforce);
         }
@@ -184,40 +189,65 @@ impl<S: Source> Tick<S> {
         self.authority.words()
     }
 
-    /// Once nothing is under way, goes on with an actuator that knows the lock and the deny list.
-    fn reopen_actuator(&mut self) {
-        if self.is_outdated && self.actuator.as_ref().is_ok_and(Handle::is_idle) {
-            self.is_outdated = false;
-            self.open_actuator();
+    /// What the actuator has done since the last tick. Once nothing is under way, goes on with one
+    /// that knows the lock and the deny list.
+    fn report(&mut self) -> Option<Report> {
+        let actuator = self.actuator.as_mut().ok()?;
+        let report = actuator.report();
+        if !self.is_outdated || !actuator.is_idle() {
+            return Some(report);
+        }
+        self.is_outdated = false;
+        match self.open_actuator(&self.engine.settings().relief) {
+            Ok(mut opened) => {
+                let anew = opened.report();
+                self.use_actuator(opened);
+                Some(Report { outcomes: report.outcomes, ..anew })
+            }
+            Err(why) => {
+                tracing::error!("cannot open the actuator anew; keeping the old one: {why}");
+                Some(report)
+            }
         }
     }
 
-    fn open_actuator(&mut self) {
-        let relief = &self.engine.settings().relief;
-        let Some(cgroup_root) = self.sampler.source.cgroup_root() else {
-            self.actuator = Err("there is no cgroup tree".into());
-            return;
-        };
+    /// Opens the actuator for these settings. If it cannot be, nothing is enforced, and the
+    /// settings say so.
+    fn begin_to_act(&mut self, settings: &mut Settings) -> Result<(), LockError> {
+        match self.open_actuator(&settings.relief) {
+            Ok(opened) => {
+                self.use_actuator(opened);
+                self.is_outdated = false;
+                Ok(())
+            }
+            Err(why) => {
+                self.actuator = Err(why.clone());
+                self.authority.unable = Some(why);
+                self.authority.bind(settings)
+            }
+        }
+    }
+
+    fn use_actuator(&mut self, opened: Handle) {
+        let known = self.actuator.as_ref().map_or(&[][..], Handle::in_force);
+        let is_new = |entry: &&InForce| known.iter().all(|one| one.action.id != entry.action.id);
+        opened.in_force().iter().filter(is_new).for_each(log::adopted);
+        self.actuator = Ok(opened);
+    }
+
+    fn open_actuator(&self, relief: &Relief) -> Result<Handle, String> {
+        let root = self.sampler.source.cgroup_root().ok_or("there is no cgroup tree")?;
         let options = act::Options {
-            cgroup_root,
+            cgroup_root: root,
             proc: "/proc".into(),
             state: self.authority.ledger_dir().map(Path::to_owned),
             never_touch: relief.never_touch.clone(),
         };
-        let opened = Actuator::open(options).map_err(|why| chain(&why)).and_then(|actuator| {
-            Handle::begin(actuator).map_err(|why| format!("no thread can be made: {why}"))
-        });
-        match opened {
-            Ok(actuator) => {
-                actuator.enforce_only(&relief.enforce);
-                log::adopted(actuator.in_force());
-                self.actuator = Ok(actuator);
-            }
-            Err(why) if self.actuator.is_ok() => {
-                tracing::error!("cannot open the actuator anew; keeping the old one: {why}");
-            }
-            Err(why) => self.actuator = Err(why),
-        }
+        let actuator = Actuator::open(options).map_err(|why| chain(&why))?;
+        let opened = Handle::begin(actuator);
+        let opened = opened.map_err(|why| format!("no thread can be made: {why}"))?;
+        opened.enforce_only(&relief.enforce);
+        Ok(opened)
     }
 
     fn keep_limits(&self) -> Option<Keeping> {

@@ -113,7 +113,7 @@ fn stop_grace_over() {
     let [last] = &news[..] else { panic!("told more than once: {news:?}") };
     assert_eq!((last.action, last.result), (first.action, Done), "{last:?}");
     assert!(
-        last.detail.contains("its grace was over with ") && last.took >= Nanos::SECOND,
+        last.detail.contains("the grace period ended with ") && last.took >= Nanos::SECOND,
         "{last:?}"
     );
     assert!(group.pids().is_empty() && !actor.is_busy());
@@ -130,7 +130,7 @@ fn stop_grace_watched() {
     std::thread::sleep(std::time::Duration::from_millis(5_500));
     assert_eq!(actor.poll(), [], "a second of its two was watched");
     let last = settle(&mut actor, first);
-    assert!(last.detail.contains("its grace was over with "), "{last:?}");
+    assert!(last.detail.contains("the grace period ended with "), "{last:?}");
     assert!(last.took >= Nanos(6 * Nanos::SECOND.0), "{last:?}");
     assert!(group.pids().is_empty(), "{last:?}");
 }
@@ -151,7 +151,7 @@ fn stop_ends_when_asked() {
     assert!(actor.is_busy(), "{first:?}");
     let last = settle(&mut actor, first);
     assert!(last.detail.contains("; all processes have ended"), "{last:?}");
-    assert!(!last.detail.contains("its grace was over"), "{last:?}");
+    assert!(!last.detail.contains("the grace period ended"), "{last:?}");
     assert_eq!(std::fs::read_to_string(left.path()).unwrap(), "bye\n");
 }
 

@@ -258,14 +258,27 @@ fn squeeze_release_fails() {
     actor.take(&tree.squeeze(7, CPU, None));
     let (file, aside) = (tree.dir.join("cpu.weight"), tree.dir.join("aside"));
     fs::rename(&file, &aside).unwrap();
+    fs::create_dir(&file).unwrap();
     assert_eq!(tree.release(&mut actor, 7).result, Failed);
     let (why, target) = (ReleaseReason::Over, tree.target());
     let release = Release { action: 7, target, why, is_enforced: true };
     assert_eq!(actor.release(&release), None, "the same again");
     assert_eq!(in_force(&actor), [7]);
+    assert_eq!(actor.release_all().len(), 1, "but told again when the agent leaves");
+    fs::remove_dir(&file).unwrap();
     fs::rename(&aside, &file).unwrap();
     assert_eq!(actor.release(&release).unwrap().result, Done);
     assert_eq!((tree.says("cpu.weight"), in_force(&actor)), ("100".into(), vec![]));
+}
+
+#[test]
+fn squeeze_controller_gone() {
+    let tree = Tree::new(&[("cpu.weight", "100")]);
+    let (mut actor, _state) = actor_of(tree.root.path());
+    actor.take(&tree.squeeze(7, CPU, None));
+    fs::remove_file(tree.dir.join("cpu.weight")).unwrap();
+    assert_eq!(tree.release(&mut actor, 7).result, Done);
+    assert!(in_force(&actor).is_empty());
 }
 
 #[test]

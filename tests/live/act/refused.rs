@@ -20,7 +20,7 @@ fn kill_path_used_again() {
     let before = group.target_with_id(7);
     let gone = Target { path: Some(group.path.child("gone")), ..group.target() };
     for step in StepKind::ALL {
-        for (target, why) in [(&before, "is another one by now"), (&gone, "/gone is gone")] {
+        for (target, why) in [(&before, "is a different cgroup now"), (&gone, "/gone is gone")] {
             for action in [action(step, target.clone()), enforced(step, target.clone())] {
                 let outcome = actor.take(&action);
                 assert_eq!(outcome.result, Failed, "{step:?} {outcome:?}");

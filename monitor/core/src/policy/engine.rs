@@ -77,7 +77,7 @@ impl Engine {
     pub fn with_settings(&self, settings: Settings) -> Self {
         let mut standing = self.standing.clone();
         if settings.relief.enforce != self.settings.relief.enforce {
-            standing.relief = ReliefStanding::default();
+            standing.relief = standing.relief.without_observed();
         }
         Self { settings, standing }
     }

@@ -112,7 +112,10 @@ impl Actuator {
             return Ok(outcome(action.id, began, Ok(Done::from(would))));
         }
         if let Err(why) = self.ledger.begin(action, began, target.before(), Phase::Ending) {
-            tracing::warn!(action = action.id, "{why}: an agent after a crash will not know of it");
+            tracing::warn!(
+                action = action.id,
+                "{why}; taking the action all the same, but after a crash the next agent will not know of it"
+            );
         }
         let begun = match action.step {
             StepKind::KillContainers => Ending::kill(node, target, action, began),
@@ -191,13 +194,22 @@ impl Actuator {
         if overrides.is_empty() {
             return Ok(format!("no limit of action {action} is in force"));
         }
-        let one = |entry: Override| match CgroupDir::open(&self.root, &entry.path, entry.cgroup) {
-            Ok(group) => throttle::release(&group, &entry, action, is_enforced, &mut self.ledger),
-            Err(error @ (ActError::Gone(_) | ActError::Stranger { .. })) if is_enforced => {
-                self.ledger.forget(entry.cgroup, &entry.file);
-                Ok(error.to_string())
+        let one = |entry: Override| {
+            let group = CgroupDir::open(&self.root, &entry.path, entry.cgroup);
+            let done = group.and_then(|group| {
+                throttle::release(&group, &entry, action, is_enforced, &mut self.ledger)
+            });
+            match done {
+                // With the cgroup, or with its controller, the limit has gone as well.
+                Err(error)
+                    if is_enforced
+                        && (error.is_gone() || matches!(error, ActError::Lacking { .. })) =>
+                {
+                    self.ledger.forget(entry.cgroup, &entry.file);
+                    Ok(error.to_string())
+                }
+                done => done,
             }
-            Err(error) => Err(error),
         };
         let details: Vec<Result<String, ActError>> = overrides.into_iter().map(one).collect();
         Ok(details.into_iter().collect::<Result<Vec<_>, _>>()?.join("; "))

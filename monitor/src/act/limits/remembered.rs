@@ -30,8 +30,8 @@ pub(super) enum RememberError {
     Keep { path: PathBuf, source: io::Error },
     /// It is there and says nothing.
     #[error(
-        "nothing is written that could not be taken back: {path} is not what isobar wrote \
-         ({source}); move it away, and take back by hand what it tells"
+        "no limit is written: {path} is damaged ({source}); restore the values that it names by \
+         hand, then move it away"
     )]
     Spoilt { path: PathBuf, source: serde_json::Error },
 }

@@ -123,7 +123,7 @@ fn limits_that_cannot_be_written_name_the_way_out() {
         ("in use",        |_| {}, write("memory.max", 800 * MIB), "uses 924 MiB beside idle page cache: a limit of 800 MiB would have to take 124 MiB from what runs there, so that much must be evicted first"),
         ("refused",       |n| { fs::remove_file(n.at("cgroup/kubepods/cpu.weight")).unwrap(); fs::create_dir(n.at("cgroup/kubepods/cpu.weight")).unwrap(); }, write("cpu.weight", 9), "cannot read cpu.weight of /kubepods"),
         ("no state",      |n| n.set("state", "a file"), write("cpu.weight", 39), "nothing is written that could not be taken back: cannot keep"),
-        ("spoilt state",  |n| n.set("state/limits.json", "{"), write("cpu.weight", 39), "is not what isobar wrote"),
+        ("spoilt state",  |n| n.set("state/limits.json", "{"), write("cpu.weight", 39), "limits.json is damaged"),
         ("way out",       |_| {}, LimitWrite { cgroup: CgroupPath("/../proc".into()), ..write("cpu.weight", 39) }, "leads out of the tree"),
     ];
     for (row, change, write, want) in table {

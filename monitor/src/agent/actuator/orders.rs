@@ -1,5 +1,5 @@
-//! Whether an order that waited in the queue still holds. What overtakes the queue stands beside it:
-//! two numbers, each written by the agent's loop alone.
+//! Whether an order that waited in the queue still holds. Two atomic numbers bypass the queue, so that
+//! newer decisions cancel queued orders; only the agent's loop writes them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

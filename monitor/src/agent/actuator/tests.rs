@@ -6,7 +6,7 @@ use isobar_core::model::decision::{Met, StepReason, Trigger};
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::Percent;
 
-fn action(id: u64) -> Action {
+pub(in crate::agent) fn action(id: u64) -> Action {
     let threshold = PressureThreshold {
         scope: ScopeName::System,
         on: PressureSignal::Memory(Percent(60_00)),
@@ -149,7 +149,7 @@ fn leave_takes_squeezes_back_and_is_not_held_up_for_long() {
             let mut in_force = Vec::new();
             match order {
                 Some(Order::Take(action, _)) => in_force.push(entry(action)),
-                Some(Order::Leave) => {
+                Some(Order::Leave(_)) => {
                     tell.send(()).unwrap();
                     thread::sleep(Duration::from_millis(takes));
                 }
@@ -294,4 +294,27 @@ fn hand_over_orders_a_release_once_while_it_waits() {
     drop(go);
     assert_eq!(told.recv_timeout(Duration::from_secs(5)), Ok(7));
     assert!(told.recv_timeout(Duration::from_millis(200)).is_err(), "ordered once");
+}
+
+#[test]
+fn farewell_reaches_the_actuator_without_its_handle() {
+    let (began, has_begun) = channel();
+    let mut handle = Handle::spawn(Answer::default(), move |order, _| match order {
+        Some(Order::Take(..)) => {
+            began.send(()).unwrap();
+            thread::sleep(Duration::from_millis(50));
+            Answer::default()
+        }
+        Some(Order::Leave(_)) => {
+            Answer { outcomes: vec![outcome(&action(1))], ..Answer::default() }
+        }
+        _ => Answer::default(),
+    })
+    .unwrap();
+    let farewell = handle.farewell();
+    handle.hand_over(&relief(1..=1), Nanos(0));
+    has_begun.recv().unwrap();
+    // As in a tick that panics while a step is being taken.
+    drop(handle);
+    assert_eq!(farewell.leave(Duration::from_secs(5)), Some(vec![outcome(&action(1))]));
 }

@@ -1,11 +1,14 @@
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::*;
+use crate::agent::actuator::tests::action;
 use crate::agent::{Alarms, Mode};
 use crate::record::journal::Bounds;
 use crate::record::reader::Recording;
 use crate::record::replay::{Replay, Replayed};
-use isobar_core::model::decision::StepKind;
+use isobar_core::model::decision::{Action, InForce, Phase, StepKind};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
@@ -108,7 +111,42 @@ fn reload_enforces_once_what_was_in_the_way_is_mended() {
     let mut tick = tick(dir.path(), &mut orders);
     assert_eq!(tick.words(), "observing", "the ledger cannot be read");
     tick.reload(&mut orders);
+    assert_eq!(tick.words(), "observing", "nor later");
     std::fs::remove_file(&ledger).unwrap();
     tick.reload(&mut orders);
     assert_eq!(tick.words(), "enforcing reclaim");
+}
+
+#[test]
+fn reload_to_enforcing_takes_up_the_ledger_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let action = Action { is_enforced: true, step: StepKind::KillContainers, ..action(7) };
+    let entry = InForce { action, since: clock::now().boot, held: None, phase: Phase::Ending };
+    let ledger = json!({ "boot": boot.trim_end(), "actions": [entry], "overrides": [] });
+    std::fs::write(dir.path().join("ledger.json"), ledger.to_string()).unwrap();
+    let mut orders = orders(&[], &[StepKind::Reclaim]);
+    let mut tick = tick(dir.path(), &mut orders);
+    let in_force = |tick: &Tick<_>| {
+        let sample = tick.engine.standing().before.as_ref().unwrap();
+        sample.in_force.iter().map(|entry| entry.action.id).collect::<Vec<_>>()
+    };
+    tick.run(Cause::Timer);
+    assert!(in_force(&tick).is_empty(), "while it only observes, the ledger is another agent's");
+    tick.reload(&mut orders);
+    tick.run(Cause::Timer);
+    assert_eq!(in_force(&tick), [7]);
+}
+
+#[test]
+fn reload_does_not_enforce_with_a_ledger_that_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("ledger.json"), "garbage").unwrap();
+    let mut orders = orders(&[], &[StepKind::Reclaim]);
+    let mut tick = tick(dir.path(), &mut orders);
+    tick.reload(&mut orders);
+    assert_eq!(tick.words(), "observing");
+    assert!(tick.engine.settings().relief.enforce.is_empty());
+    let mut other = Authority::new(Mode::Enforce, dir.path());
+    assert!(other.bind(&mut Settings::default()).is_ok(), "it holds no lock");
 }

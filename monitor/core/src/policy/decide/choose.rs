@@ -11,7 +11,8 @@ use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::rank::{Contender, Field, Purpose};
 
-/// As many are looked at beyond the head of the ranking, those left out who are not worth it.
+/// How many more candidates are examined after the recorded ones, without those below the harm
+/// budget.
 const BEYOND: usize = 64;
 
 /// Chooses a victim and the first step, or says why there is none.
@@ -105,9 +106,9 @@ fn is_harmless(candidate: &Candidate, floor: Nanos) -> bool {
     harm(candidate).is_some_and(|harm| harm < floor)
 }
 
-/// Work that waits is no reason to end the work of somebody who makes hardly anybody wait. What
-/// runs out does so whoever waits, as for the kubelet. Memory that is thrashed grows in nobody's
-/// hands: where nobody is known to do harm, use decides.
+/// The least harm for which a candidate is chosen. For pressure, candidates that cause little
+/// waiting are spared. What runs out does so whether tasks wait or not, as for the kubelet. Memory
+/// pressure spares them only if some candidate is known to cause waiting; otherwise use decides.
 fn harm_floor(question: &Question<'_>, trigger: &Trigger, candidates: &[Candidate]) -> Nanos {
     let is_memory = trigger.resource() == Resource::Memory;
     let does_harm = |contender: &Contender| contender.harm.is_some_and(|harm| harm.millis() > 0);
@@ -121,9 +122,8 @@ fn harm_floor(question: &Question<'_>, trigger: &Trigger, candidates: &[Candidat
     }
 }
 
-/// True where nobody may be chosen but by the harm that he does. On a node that measures it, a
-/// pause in that makes no victim of a pod that was harmless so far. Thrashed memory is the node's
-/// end, and use tells there as well.
+/// True if a victim may be chosen by measured harm alone: CPU and disk. A pause in measuring makes
+/// no victim of a pod that was harmless so far. For memory, use is a good enough guide.
 fn goes_by_harm(question: &Question<'_>, trigger: &Trigger) -> bool {
     let is_by_harm = question.ranking.is_some_and(|ranking| ranking.order == Order::Qos);
     is_by_harm
@@ -132,7 +132,7 @@ fn goes_by_harm(question: &Question<'_>, trigger: &Trigger) -> bool {
         && trigger.resource() != Resource::Memory
 }
 
-/// Everybody, where harm is among the keys. The kubelet's order does not know it.
+/// All candidates, if harm is among the keys. The kubelet's order does not know it.
 fn by_harm<'a>(question: &Question<'a>) -> Option<&'a Field<'a>> {
     let is_by_harm = question.ranking.is_some_and(|ranking| ranking.order == Order::Qos);
     question.field.filter(|_| is_by_harm)

@@ -62,7 +62,7 @@ impl KernelKills {
         self.0.retain(|series| now.since(series.last) <= SETTLE);
     }
 
-    /// Until when nobody else is to go for memory; `None` if the kernel has done nothing for it.
+    /// Until when no further victim is chosen for memory; `None` if no recent kill of the kernel helps.
     pub(super) fn settle_until(&self, question: &Question<'_>, first: &Met) -> Option<Nanos> {
         if first.threshold.resource() != Resource::Memory {
             return None;

@@ -2,7 +2,8 @@
 //! victim's memory is back or the step's deadline has passed.
 //! In: what is met, the ranking, and what is in force. Out: a [`Relief`]: at most one action, or
 //! the reason for none. Observing and enforcing take the same decision.
-//! Rules: the table "Relief" in docs/policy.md. [`Event`] is its second column, [`decide`] its third.
+//! Rules: the table "Relief" in docs/policy.md. [`Event`] is its second column; its third is
+//! [`after_pending`] and [`without_pending`].
 
 mod choose;
 mod effects;
@@ -24,7 +25,7 @@ pub use self::standing::ReliefStanding;
 use self::steps::{Able, Kind};
 pub use self::target::target_of;
 use crate::model::decision::{
-    Action, Event as Told, Hold, Met, Observation, Ranking, Relief, StepKind, StepReason, Trigger,
+    Event as Told, Hold, Met, Observation, Ranking, Relief, StepKind, StepReason, Trigger,
 };
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Eviction};
@@ -184,7 +185,8 @@ fn after_pending(
                 let held = relief.held.take();
                 let event = pending_progress(question, &pending);
                 after_pending(question, standing, pending, event, relief);
-                relief.held = if relief.actions.is_empty() { held } else { None };
+                let held = held.or(relief.held.take());
+                relief.held = held.filter(|_| relief.actions.is_empty());
             }
         }
         Event::Over => standing.cool_until = now.plus(question.relief.cool_down),
@@ -195,7 +197,7 @@ fn after_pending(
         }
         Event::Stuck(why) => {
             standing.give_up(action.id, now);
-            match next_step(question, standing, action, why) {
+            match next_step(question, standing, &pending, why) {
                 Some(new) => relief.actions.push(standing.take(question, new)),
                 None if action.is_enforced => relief.events.push(warning(
                     "ReliefFailed",
@@ -227,16 +229,22 @@ fn after_pending(
 fn next_step(
     question: &Question<'_>,
     standing: &ReliefStanding,
-    action: &Action,
+    pending: &Pending,
     why: StepReason,
 ) -> Option<Proposal> {
+    let action = &pending.action;
     let is_same = action.step.is_final();
     if is_same && !action.is_enforced {
         return None;
     }
     let able = Able::of(question, &action.target, &action.reason, action.want);
     let able = Able { may_end: is_same || standing.may_end(question), ..able };
-    let (step, _) = standing.untried(&able, Some(action.step))?;
+    // An agent that crashed may have entered a kill in its ledger and not done it.
+    let is_repeated = pending.is_adopted && action.step == StepKind::KillContainers;
+    let step = match is_repeated && able.can(action.step) {
+        true => action.step,
+        false => standing.untried(&able, Some(action.step))?.0,
+    };
     let (target, reason, want) = (action.target.clone(), action.reason, action.want);
     Some(Proposal { step, why, target, reason, want, is_same })
 }

@@ -23,6 +23,9 @@ pub(super) struct Pending {
     /// It could not, because somebody who may do so said no.
     #[serde(default)]
     pub(super) is_forbidden: bool,
+    /// It was begun by an agent before this one, as the ledger says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_adopted: bool,
     /// Its time is over and it stays: nothing more is to be tried on this target.
     pub(super) is_last: bool,
 }
@@ -40,7 +43,14 @@ pub(super) enum Progress {
 
 impl Pending {
     pub(super) fn new(action: Action, held: Option<Bytes>) -> Self {
-        Self { action, held, is_refused: false, is_forbidden: false, is_last: false }
+        Self {
+            action,
+            held,
+            is_refused: false,
+            is_forbidden: false,
+            is_adopted: false,
+            is_last: false,
+        }
     }
 
     /// Takes note of what the actuator reports. Time in which the agent saw nothing does not count.

@@ -25,6 +25,8 @@ use crate::policy::explain::message;
 pub struct ReliefStanding {
     /// The highest id of an action so far.
     last_id: u64,
+    /// Entries of the ledger up to this id are known.
+    known_to: u64,
     pub(super) pending: Option<Pending>,
     /// Steps that were tried since that shortage began: threshold, uid, step.
     tried: BTreeSet<(String, String, StepKind)>,
@@ -82,13 +84,23 @@ pub(super) struct Proposal {
 }
 
 impl ReliefStanding {
-    /// Takes up what the ledger tells of an agent that ended before this one began: its victims
-    /// count, its steps were tried, and the last one whose deadline has not long passed is pending.
+    /// What remains where other steps are enforced from now on: not what was only observed. What
+    /// was enforced stands in the ledger, and is taken up from there.
+    #[must_use]
+    pub fn without_observed(self) -> Self {
+        let Self { last_id, pending, given_up, effects, kernel_kills, .. } = self;
+        let pending = pending.filter(|pending| pending.action.is_enforced);
+        Self { last_id, pending, given_up, effects, kernel_kills, ..Self::default() }
+    }
+
+    /// Takes up what the ledger tells and is not known, as of an agent that ended before this one
+    /// began: its victims count, its steps were tried, and the last one whose deadline has not long
+    /// passed is pending.
     pub(super) fn adopt(&mut self, question: &Question<'_>) {
-        let (sample, known) = (question.sample, self.last_id);
+        let sample = question.sample;
         let now = sample.at.boot;
         for InForce { action, since, held, phase } in &sample.in_force {
-            if action.id <= known || !action.is_enforced {
+            if action.id <= self.known_to || !action.is_enforced {
                 continue;
             }
             let uid = &action.target.uid;
@@ -102,13 +114,16 @@ impl ReliefStanding {
                     self.cool_until = self.cool_until.max(at.plus(question.relief.cool_down));
                 }
                 Phase::Ending | Phase::Squeezed if now.since(action.deadline) <= STALE => {
-                    self.pending = Some(Pending::new(action.clone(), *held));
+                    let pending = Pending::new(action.clone(), *held);
+                    let own = self.pending.take().filter(|own| !own.is_adopted);
+                    self.pending = own.or(Some(Pending { is_adopted: true, ..pending }));
                 }
                 Phase::Ending | Phase::Squeezed => {}
             }
         }
         let ids = sample.in_force.iter().map(|entry| entry.action.id);
-        self.last_id = ids.chain([known]).max().unwrap_or(known);
+        self.last_id = ids.fold(self.last_id, u64::max);
+        self.known_to = self.last_id;
     }
 
     /// The action has not helped. A squeeze is taken back for that.
@@ -142,6 +157,7 @@ impl ReliefStanding {
         let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
         let given = given.plus(grace.unwrap_or_default());
         self.last_id += 1;
+        self.known_to = self.last_id;
         let action = Action {
             id: self.last_id,
             step,

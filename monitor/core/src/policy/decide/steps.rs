@@ -102,7 +102,7 @@ impl<'a> Able<'a> {
         Self { relief, sample, target, reason, want, may_end: true }
     }
 
-    fn can(&self, step: StepKind) -> bool {
+    pub(super) fn can(&self, step: StepKind) -> bool {
         let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
         // Without means a step would cost its deadline and do nothing.
         let has_means =
@@ -122,11 +122,14 @@ impl<'a> Able<'a> {
             }
     }
 
-    /// True if the target is squeezed already for want of `resource`.
+    /// True if the target is squeezed already for want of `resource`. A squeeze that was only
+    /// observed keeps no real one away.
     fn is_squeezed(&self, resource: Resource) -> bool {
+        let is_real = self.relief.enforce.contains(&Squeeze);
         self.sample.squeezes().any(|InForce { action, .. }| {
             let mut uids = action.target.uids();
-            action.reason.threshold.resource() == resource
+            (action.is_enforced || !is_real)
+                && action.reason.threshold.resource() == resource
                 && uids.any(|uid| self.target.uids().any(|other| other == uid))
         })
     }

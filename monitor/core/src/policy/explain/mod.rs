@@ -102,7 +102,8 @@ fn line(trigger: &Trigger) -> String {
 }
 
 /// The measured value, in the threshold's unit.
-fn measured(trigger: &Trigger, measured: u64) -> String {
+#[must_use]
+pub fn measured(trigger: &Trigger, measured: u64) -> String {
     match trigger {
         Trigger::Eviction(threshold) => threshold.signal.quantity(measured).to_string(),
         Trigger::Pressure(threshold) => match threshold.on {

@@ -22,8 +22,7 @@ pub(super) fn sentences(decision: &Decision) -> Vec<String> {
 }
 
 fn whole(action: &Action, now: Nanos) -> Vec<String> {
-    let mut all = vec![self::action(action, now)];
-    all.push(format!("chosen because {}", reason(action.why)));
+    let mut all = vec![self::action(action, now), choice(action)];
     let left = time(action.deadline.since(now));
     all.push(match action.escalates_to {
         Some(next) => format!("if it has not helped within {left}: {} it", step(next)),
@@ -38,19 +37,24 @@ fn whole(action: &Action, now: Nanos) -> Vec<String> {
 /// A step, its target and its reason.
 #[must_use]
 pub fn action(action: &Action, now: Nanos) -> String {
-    let verb = if action.is_enforced { "" } else { "would " };
-    format!(
-        "{verb}{} {} because {}",
-        step(action.step),
-        action.target.full_name(),
-        met_sentence(&action.reason, now)
-    )
+    let step = if action.is_enforced {
+        taking(action.step).to_owned()
+    } else {
+        format!("would {}", step(action.step))
+    };
+    format!("{step} {} because {}", action.target.full_name(), met_sentence(&action.reason, now))
+}
+
+/// Why it is this step.
+#[must_use]
+pub fn choice(action: &Action) -> String {
+    format!("chosen because {}", reason(action.why))
 }
 
 /// A squeeze that is taken back, and why.
 #[must_use]
 pub fn release(release: &Release) -> String {
-    let verb = if release.is_enforced { "release" } else { "would release" };
+    let verb = if release.is_enforced { "releasing" } else { "would release" };
     let why = match release.why {
         ReleaseReason::Over => "the shortage is over",
         ReleaseReason::NoEffect => "it has not helped",
@@ -117,6 +121,17 @@ fn step(step: StepKind) -> &'static str {
         StepKind::StopContainers => "stop the containers of",
         StepKind::KillContainers => "kill the containers of",
         StepKind::ReleaseMemory => "release the memory of killed processes of",
+    }
+}
+
+fn taking(step: StepKind) -> &'static str {
+    match step {
+        StepKind::Reclaim => "reclaiming memory of",
+        StepKind::Squeeze => "squeezing",
+        StepKind::Evict => "evicting",
+        StepKind::StopContainers => "stopping the containers of",
+        StepKind::KillContainers => "killing the containers of",
+        StepKind::ReleaseMemory => "releasing the memory of killed processes of",
     }
 }
 

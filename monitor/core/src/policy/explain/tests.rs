@@ -237,9 +237,9 @@ fn explain_releases_and_effects() {
     let decision = Decision { relief, ..Decision::default() };
     let want = [
         "no action: no eviction threshold is met",
-        "release the squeeze of web/a: the shortage is over (action 4)",
+        "releasing the squeeze of web/a: the shortage is over (action 4)",
         "would release the squeeze of web/a: it has not helped (action 4)",
-        "release the squeeze of web/a: it has lasted as long as a squeeze may (action 4)",
+        "releasing the squeeze of web/a: it has lasted as long as a squeeze may (action 4)",
         "action 4, 5s later: 300Mi less in use, 2 tasks left, still short",
         "action 4, 5s later: no longer short",
     ];

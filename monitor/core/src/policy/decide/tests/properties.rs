@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::decision::Action;
 
 /// What the world does between two ticks.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! A restart is a first sample with something in force.
 
 use super::*;
-use crate::model::decision::{ReleaseReason, Target};
+use crate::model::decision::{Action, ReleaseReason, Target};
 
 /// What the ledger says of an action of an agent that has ended.
 fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
@@ -39,7 +39,7 @@ fn decide_after_a_restart_goes_on_from_what_is_in_force() {
     let table: [Row<'_>; 6] = [
         // what, entry, first second, first step
         ("a kill with time left is waited for",      entry(7, KillContainers, 30, Phase::Ending), 20, None),
-        ("one whose time has just passed is judged", entry(7, KillContainers, 18, Phase::Ending), 20, Some(("a", ReleaseMemory))),
+        ("one whose time has just passed is repeated", entry(7, KillContainers, 18, Phase::Ending), 20, Some(("a", KillContainers))),
         ("one whose time is long over is not",       entry(7, KillContainers, 10, Phase::Ending), 20, Some(("a", Evict))),
         ("the rest after a victim's end is kept",    entry(7, KillContainers, 10, ended(19)),     20, None),
         ("and ends",                                 entry(7, KillContainers, 10, ended(17)),     20, Some(("a", Evict))),
@@ -98,4 +98,21 @@ fn decide_tries_a_squeeze_again_that_the_agent_before_took_back() {
     // Another agent, and nothing in force: the one before has left in good order.
     (node.standing, node.sample.in_force) = (ReliefStanding::default(), Vec::new());
     assert_eq!(short(&node.at(3, &memory)), Some(("a", Squeeze)));
+}
+
+#[test]
+fn without_observed_keeps_what_was_enforced() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    node.relief.enforce = [KillContainers].into();
+    node.relief.steps = [KillContainers].into();
+    assert_eq!(short(&node.at(1, &hard)), Some(("a", KillContainers)));
+    // Its entry in the ledger is not read yet: nobody else is chosen for the same memory.
+    node.standing = std::mem::take(&mut node.standing).without_observed();
+    assert_eq!(short(&node.at(2, &hard)), None);
+    // The kill has failed, and was taken out of the ledger: its id is not used again.
+    let id = node.standing.pending.as_ref().unwrap().action.id;
+    node.standing = std::mem::take(&mut node.standing).without_observed();
+    let next = (3..=60).find_map(|second| Some(node.at(second, &hard).actions.pop()?.id));
+    assert_eq!(next, Some(id + 1));
 }
