@@ -124,6 +124,26 @@ fn kill(group: &Group) -> Action {
 }
 
 #[test]
+fn observe_names_squeezes_of_another_agent() {
+    let Some(squeezed) = Group::make("squeezed") else { return };
+    let node = Node::new();
+    let state = node.path("state");
+    fs::create_dir(&state).unwrap();
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let action = Action { step: StepKind::Squeeze, ..kill(&squeezed) };
+    let entry = json!({ "action": action, "since": 0, "held": null, "phase": "squeezed" });
+    let ledger = json!({ "boot": boot_id.trim(), "actions": [entry], "overrides": [] });
+    let file = Path::new(&state).join("ledger.json");
+    fs::write(&file, ledger.to_string()).unwrap();
+    let mut agent = node.start("observe");
+    agent.wait_for("a second sample", |snapshot| snapshot["tick"].as_u64() > Some(1));
+    let told = agent.stderr();
+    assert!(told.contains("1 squeezes of another agent are in force"), "{told}");
+    assert_eq!(agent.stop().code(), Some(0));
+    assert_eq!(fs::read_to_string(&file).unwrap(), ledger.to_string(), "it is left alone");
+}
+
+#[test]
 fn enforce_after_a_kill() {
     let Some(mut victim) = Group::make("victim") else { return };
     victim.run("exec sleep 1000");

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
@@ -31,9 +32,18 @@ pub(crate) fn skip(why: &str) {
     println!("skipped: {why}");
 }
 
-/// An address of this host that nobody listens at.
+/// An address of this host that nobody listens at, and that is given out once: below the ports that
+/// the kernel gives out by itself, and in each process beginning somewhere else.
 pub(crate) fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id() * 101;
+    loop {
+        let port = 12_000 + (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap()));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 /// `isobar run`, killed however the test ends.

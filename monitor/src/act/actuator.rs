@@ -4,7 +4,7 @@
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
@@ -87,9 +87,7 @@ impl Actuator {
             let path = options.cgroup_root.clone();
             OpenError::Root { path, source: why.into() }
         })?);
-        let path = options.proc.join("sys/kernel/random/boot_id");
-        let boot = fs::read_to_string(&path).map_err(|source| OpenError::Boot { path, source })?;
-        let ledger = Ledger::open(options.state.as_deref(), boot.trim_end().into())?;
+        let ledger = ledger(&options.proc, options.state.as_deref())?;
         let deny = DenyList::new(&options.proc, options.never_touch.clone());
         let (prepared, endings, releaser, reclaims, unreleased) = Default::default();
         let pruned = Nanos(0);
@@ -267,6 +265,20 @@ impl Actuator {
         let over: Vec<u64> = over.collect();
         over.into_iter().for_each(|id| self.ledger.end(id, now));
     }
+}
+
+/// How many squeezes of any agent are in force by the ledger in this directory, which is not owned.
+///
+/// # Errors
+/// If the ledger cannot be read.
+pub fn n_squeezes(proc: &Path, state: &Path) -> Result<usize, OpenError> {
+    Ok(ledger(proc, Some(state))?.releases().len())
+}
+
+fn ledger(proc: &Path, state: Option<&Path>) -> Result<Ledger, OpenError> {
+    let path = proc.join("sys/kernel/random/boot_id");
+    let boot = fs::read_to_string(&path).map_err(|source| OpenError::Boot { path, source })?;
+    Ok(Ledger::open(state, boot.trim_end().into())?)
 }
 
 fn node<'a>(root: &'a Root, options: &'a Options, deny: &'a DenyList) -> Node<'a> {

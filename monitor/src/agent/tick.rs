@@ -81,6 +81,15 @@ impl<S: Source> Tick<S> {
         let mut settings = tick.engine.settings().clone();
         tick.begin_to_act(&mut settings)?;
         tick.engine = tick.engine.with_settings(settings);
+        if tick.authority.ledger_dir().is_none()
+            && let Ok(n @ 1..) = act::n_squeezes(Path::new("/proc"), tick.authority.state_dir())
+        {
+            tracing::warn!(
+                n,
+                "{n} squeezes of another agent are in force; if none runs, `--mode enforce` takes \
+                 them back"
+            );
+        }
         if let Some((path, bounds)) = orders.record.take() {
             let settings = tick.engine.settings().clone();
             let standing = tick.engine.standing().clone();

@@ -320,7 +320,7 @@ pub struct Effect {
 pub enum OutcomeResult {
     /// Done.
     Done,
-    /// Somebody who may do so said no: a disruption budget.
+    /// Not done because it may not be: a disruption budget forbids it, or it is no longer enforced.
     Refused,
     /// It could not be done.
     Failed,
