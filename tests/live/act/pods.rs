@@ -16,7 +16,10 @@ use super::place::{Cgroup, Pod, action, actor, enforced, mount, options, settle,
 
 #[test]
 fn kill_spares_the_sandbox() {
-    let named = || vec![format!("containerd://{}", Pod::CONTAINER)];
+    let id = |id: &str| format!("containerd://{id}");
+    let named = || vec![id(Pod::CONTAINER)];
+    // The container was started again, and the API names the one before.
+    let outdated = || vec![id(&"0a".repeat(32))];
     #[rustfmt::skip]
     let table = [
         // step, containers that the API names
@@ -24,6 +27,9 @@ fn kill_spares_the_sandbox() {
         (StopContainers, named()),
         (KillContainers, vec![]),
         (KillContainers, named()),
+        (StopContainers, outdated()),
+        (KillContainers, outdated()),
+        (KillContainers, [named(), outdated()].concat()),
     ];
     for (step, containers) in table {
         let Some(root) = Cgroup::new("pod") else { return };
@@ -92,15 +98,10 @@ fn kill_nothing_like_a_sandbox() {
     let outcome = actor.take(&enforced(KillContainers, pod.target()));
     settle(&mut actor, outcome);
     let named = Target { containers: vec!["containerd://0123".into()], ..pod.target() };
-    #[rustfmt::skip]
-    let table = [
-        // target, why
-        (pod.target(), "all that it has look like sandboxes, or are empty"),
-        (named,        "none that it has is named by the API"),
-    ];
-    for (target, why) in table {
+    for target in [pod.target(), named] {
         let outcome = actor.take(&enforced(KillContainers, target));
         assert_eq!(outcome.result, Failed, "{outcome:?}");
+        let why = "all that it has look like sandboxes, or are empty";
         assert!(outcome.detail.ends_with(why), "{outcome:?}");
     }
     assert_eq!(pod.sandbox.pids().len(), 1);

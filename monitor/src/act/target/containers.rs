@@ -2,7 +2,8 @@
 //!
 //! A service is its work altogether. Of a pod only containers are: its sandbox holds the pod's
 //! network, and to lose it makes orphans of the runtime's shims, so it is never ended. The API's
-//! container ids tell them apart; without them a sandbox is a cgroup in which all processes are
+//! container ids tell them apart. A container that was started again has an id that the API may not
+//! know yet: while one of the ids has no cgroup, and where there are no ids, a sandbox is a cgroup in which all processes are
 //! called `pause` (or `conmon`: CRI-O's monitor) and which holds little memory, or in which all have
 //! the `oom_score_adj` -998 that the kubelet gives to sandboxes alone.
 
@@ -63,22 +64,27 @@ pub(in crate::act) fn of(
         }
         _ => return Ok(vec![CgroupDir::open(root, &group.path, group.id)?]),
     }
+    let children: Vec<_> = group
+        .children()?
+        .into_iter()
+        .filter_map(|child| match Place::of(&child.path) {
+            Place::Container { id, .. } => Some((id, child)),
+            _ => None,
+        })
+        .collect();
+    let is_there = |name: &String| children.iter().any(|(id, _)| name.contains(id));
+    let all_known = !containers.is_empty() && containers.iter().all(is_there);
     let mut work = Vec::new();
-    for child in group.children()? {
-        let Place::Container { id, .. } = Place::of(&child.path) else { continue };
-        let is_work = match containers {
-            [] => !is_sandbox(proc, &child)?,
-            named => named.iter().any(|name| name.contains(&id)),
-        };
-        if is_work {
+    for (id, child) in children {
+        let is_named = containers.iter().any(|name| name.contains(&id));
+        if is_named || !all_known && !is_sandbox(proc, &child)? {
             work.push(child);
         }
     }
-    match (work.is_empty(), containers.is_empty()) {
-        (false, _) => Ok(work),
-        (true, true) => none("all that it has look like sandboxes, or are empty"),
-        (true, false) => none("none that it has is named by the API"),
+    if work.is_empty() {
+        return none("all that it has look like sandboxes, or are empty");
     }
+    Ok(work)
 }
 
 /// Whether work with these processes may be ended, as far as the kubelet has said so in the kernel:
