@@ -1,11 +1,13 @@
 //! This node as a [`Source`]: its files and the kernel side joined.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use super::agreement::{Agreement, Blind};
-use super::{AgentError, Alarms, Reading, Source};
+use super::log::chain;
+use super::pace::Alarms;
+use super::run::AgentError;
+use super::sampler::{Reading, Source};
 use crate::clock;
 use crate::source::kernel::{self, Kernel, MapReadError, Probes};
 use crate::source::triggers::Triggers;
@@ -216,17 +218,6 @@ fn losses(lost: Lost) -> impl Iterator<Item = Gap> {
         why: GapReason::Full,
         detail: format!("not counted since the start: {n} {what}{todo}"),
     })
-}
-
-/// An error and its causes on one line.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 /// The node's pressure files, as this tick found them.

@@ -1,9 +1,9 @@
 //! The agent: everything joined, and the only place that knows every part.
 //!
 //! `run` opens the parts, waits for what is due and leaves in good order. `tick` is one tick from
-//! the sample to what readers see. `sampler` makes the sample, `actuator` takes the steps on a
-//! thread of its own, `authority` says which may be taken, `pace` when the next tick comes, `log`
-//! writes down what happened.
+//! the sample to what readers see. `plan` is the configuration, `sampler` makes the sample,
+//! `actuator` takes the steps on a thread of its own, `authority` says which may be taken, `pace`
+//! when the next tick comes, `log` writes down what happened.
 
 mod actuator;
 mod agreement;
@@ -14,6 +14,7 @@ mod log;
 mod meter;
 mod observer;
 mod pace;
+mod plan;
 mod run;
 mod sampler;
 mod survive;
@@ -23,8 +24,9 @@ pub use self::authority::{LockError, Mode};
 pub use self::live::{Live, OpenError, SourceOptions};
 pub use self::observer::Observer;
 pub use self::pace::Alarms;
-pub use self::run::{AgentError, Options, Orders, run};
-pub use self::sampler::{Plan, Reading, Source};
+pub use self::plan::{Orders, Plan};
+pub use self::run::{AgentError, Options, run};
+pub use self::sampler::{Reading, Source};
 pub use self::survive::Survival;
 
 /// The state directory: the lock and the actuator's ledger. It is gone when the node restarts, and

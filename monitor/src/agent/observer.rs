@@ -3,7 +3,8 @@
 
 use super::meter::Meter;
 use super::pace::TICK;
-use super::sampler::{Plan, Sampler, Source};
+use super::plan::Plan;
+use super::sampler::{Sampler, Source};
 use crate::clock;
 use crate::serve::publish::Publisher;
 use isobar_core::model::capability::Capability;

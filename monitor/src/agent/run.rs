@@ -1,7 +1,5 @@
 //! Opens everything, ticks beside the server until the end, and leaves in good order.
 
-use std::error::Error;
-use std::fmt;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -20,11 +18,12 @@ use super::actuator::Farewell;
 use super::authority::{Authority, LockError, Mode};
 use super::log::{self, Log};
 use super::pace::Pace;
-use super::sampler::{Plan, Source};
+use super::plan::Orders;
+use super::sampler::Source;
 use super::survive::Survival;
 use super::tick::{FAREWELL, Tick};
 use crate::clock;
-use crate::record::journal::{Bounds, JournalError};
+use crate::record::journal::JournalError;
 use crate::serve;
 use crate::serve::publish::Publisher;
 use isobar_core::model::decision::Decision;
@@ -34,39 +33,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// A tick that has begun may hold up the exit for so long: on a node without memory it takes its
 /// time.
 const LAST_TICK: Duration = Duration::from_secs(5);
-
-/// Reads the configuration again; an error says all that is wrong with it.
-type Again = Box<dyn FnMut() -> Result<Plan, Box<dyn Error>> + Send>;
-
-/// The configuration, where to get it again, and what to record.
-pub struct Orders {
-    pub(super) plan: Plan,
-    pub(super) again: Again,
-    pub(super) record: Option<(PathBuf, Bounds)>,
-}
-
-impl Orders {
-    /// `plan` holds until SIGHUP, then what `again` gives.
-    pub fn new(
-        plan: Plan,
-        again: impl FnMut() -> Result<Plan, Box<dyn Error>> + Send + 'static,
-    ) -> Self {
-        Self { plan, again: Box::new(again), record: None }
-    }
-
-    /// Records every tick to `path`.
-    #[must_use]
-    pub fn recording(self, path: PathBuf, bounds: Bounds) -> Self {
-        Self { record: Some((path, bounds)), ..self }
-    }
-}
-
-impl fmt::Debug for Orders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut orders = f.debug_struct("Orders");
-        orders.field("plan", &self.plan).field("record", &self.record).finish_non_exhaustive()
-    }
-}
 
 /// How to run.
 #[derive(Debug)]
@@ -148,7 +114,11 @@ async fn live_on<S: Source>(
     let pace = Pace::new(source.alarms()).map_err(AgentError::Start)?;
     let facts = source.facts();
     let (publisher, latest) = Publisher::new(facts.clone(), clock::now());
-    let tick = Tick::new(source, &mut orders, authority, survival, publisher)?;
+    let plan = std::mem::take(&mut orders.plan);
+    let mut tick = Tick::new(source, plan, authority, survival, publisher)?;
+    if let Some((path, bounds)) = orders.record.take() {
+        tick.record_to(&path, bounds).map_err(AgentError::Record)?;
+    }
     let server = axum::serve(listener, serve::router(latest));
     log::started(&facts, tick.words(), &listen.to_string());
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for

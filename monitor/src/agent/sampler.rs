@@ -11,7 +11,6 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::KernelCost;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Sample};
-use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pod;
 
 /// Reads the node. Dropping it detaches what it attached.
@@ -35,14 +34,6 @@ pub struct Reading {
     /// What can be measured and what cannot.
     pub capabilities: Vec<Capability>,
     pub kernel: KernelCost,
-}
-
-/// The operator's configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
-    pub settings: Settings,
-    /// The pods of this node by uid; `None` if no source names them.
-    pub pods: Option<BTreeMap<String, Pod>>,
 }
 
 /// Joins the sources.

@@ -7,15 +7,14 @@ use std::time::Duration;
 use super::actuator::{Farewell, Handle, Report};
 use super::authority::{Authority, LockError};
 use super::limits::{Keeping, Places};
-use super::live::chain;
-use super::log::{self, Log};
+use super::log::{self, Log, chain};
 use super::meter::Meter;
-use super::sampler::{Plan, Reading, Sampler, Source};
+use super::plan::{Orders, Plan};
+use super::sampler::{Reading, Sampler, Source};
 use super::survive::{Protected, Survival};
-use super::{AgentError, Orders};
 use crate::act::{self, Actuator};
 use crate::clock;
-use crate::record::journal::{Journal, JournalError, Start};
+use crate::record::journal::{Bounds, Journal, JournalError, Start};
 use crate::serve::publish::Publisher;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
@@ -49,20 +48,19 @@ pub(super) struct Tick<S> {
 }
 
 impl<S: Source> Tick<S> {
-    /// Opens the actuator and the recording.
+    /// Opens the actuator.
     ///
     /// # Errors
-    /// If another agent enforces, or a recording was asked for and cannot be made.
+    /// If another agent enforces.
     pub(super) fn new(
         source: S,
-        orders: &mut Orders,
+        plan: Plan,
         authority: Authority,
         survival: Option<Survival>,
         publisher: Publisher,
-    ) -> Result<Self, AgentError> {
-        let Plan { settings, pods } = std::mem::take(&mut orders.plan);
-        let facts = source.facts();
-        let engine = Engine::new(settings, Standing::new(facts.n_cpus));
+    ) -> Result<Self, LockError> {
+        let Plan { settings, pods } = plan;
+        let engine = Engine::new(settings, Standing::new(source.facts().n_cpus));
         let mut tick = Self {
             sampler: Sampler { source, pods },
             engine,
@@ -90,14 +88,20 @@ impl<S: Source> Tick<S> {
                  them back"
             );
         }
-        if let Some((path, bounds)) = orders.record.take() {
-            let settings = tick.engine.settings().clone();
-            let standing = tick.engine.standing().clone();
-            let start = Start { facts, settings, standing, at: clock::now() };
-            let journal = Journal::create(&path, start, bounds).map_err(AgentError::Record)?;
-            tick.journal = Some(journal);
-        }
         Ok(tick)
+    }
+
+    /// Records each tick from now on.
+    ///
+    /// # Errors
+    /// If the recording cannot be made.
+    pub(super) fn record_to(&mut self, path: &Path, bounds: Bounds) -> Result<(), JournalError> {
+        let facts = self.sampler.source.facts();
+        let settings = self.engine.settings().clone();
+        let standing = self.engine.standing().clone();
+        let start = Start { facts, settings, standing, at: clock::now() };
+        self.journal = Some(Journal::create(path, start, bounds)?);
+        Ok(())
     }
 
     /// One tick. What was decided is handed over before anything that may take its time: a slow

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::agent::{Alarms, Observer, Reading};
+use crate::agent::{Alarms, Observer, Plan, Reading};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Sample};

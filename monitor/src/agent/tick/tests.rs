@@ -5,7 +5,6 @@ use serde_json::json;
 use super::*;
 use crate::agent::actuator::tests::action;
 use crate::agent::{Alarms, Mode};
-use crate::record::journal::Bounds;
 use crate::record::reader::Recording;
 use crate::record::replay::{Replay, Replayed};
 use isobar_core::model::decision::{Action, InForce, Phase, StepKind};
@@ -53,7 +52,11 @@ fn tick(dir: &Path, orders: &mut Orders) -> Tick<Still> {
     let mut authority = Authority::new(Mode::Configured, dir);
     authority.bind(&mut orders.plan.settings).unwrap();
     let (publisher, _) = Publisher::new(NodeFacts::default(), clock::now());
-    Tick::new(Still(0), orders, authority, None, publisher).unwrap()
+    let mut tick = Tick::new(Still(0), orders.plan.clone(), authority, None, publisher).unwrap();
+    if let Some((path, bounds)) = orders.record.take() {
+        tick.record_to(&path, bounds).unwrap();
+    }
+    tick
 }
 
 /// Ticks of a recording, and what a replay says beside them. Each tick is judged as it was.

@@ -1,0 +1,51 @@
+//! The operator's configuration, and where to get it again.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::record::journal::Bounds;
+use isobar_core::model::settings::Settings;
+use isobar_core::model::workload::Pod;
+
+/// The operator's configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub settings: Settings,
+    /// The pods of this node by uid; `None` if no source names them.
+    pub pods: Option<BTreeMap<String, Pod>>,
+}
+
+/// Reads the configuration again; an error says all that is wrong with it.
+type Again = Box<dyn FnMut() -> Result<Plan, Box<dyn Error>> + Send>;
+
+/// The configuration, where to get it again, and what to record.
+pub struct Orders {
+    pub(super) plan: Plan,
+    pub(super) again: Again,
+    pub(super) record: Option<(PathBuf, Bounds)>,
+}
+
+impl Orders {
+    /// `plan` holds until SIGHUP, then what `again` gives.
+    pub fn new(
+        plan: Plan,
+        again: impl FnMut() -> Result<Plan, Box<dyn Error>> + Send + 'static,
+    ) -> Self {
+        Self { plan, again: Box::new(again), record: None }
+    }
+
+    /// Records every tick to `path`.
+    #[must_use]
+    pub fn recording(self, path: PathBuf, bounds: Bounds) -> Self {
+        Self { record: Some((path, bounds)), ..self }
+    }
+}
+
+impl fmt::Debug for Orders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut orders = f.debug_struct("Orders");
+        orders.field("plan", &self.plan).field("record", &self.record).finish_non_exhaustive()
+    }
+}
