@@ -243,7 +243,8 @@ impl<S: Source> Tick<S> {
 
     fn use_actuator(&mut self, opened: Handle) {
         let known = self.actuator.as_ref().map_or(&[][..], Handle::in_force);
-        let is_new = |entry: &&InForce| known.iter().all(|one| one.action.id != entry.action.id);
+        // Before, ids were counted without the ledger on disk: they do not tell actions apart.
+        let is_new = |entry: &&InForce| known.iter().all(|one| one.action != entry.action);
         opened.in_force().iter().filter(is_new).for_each(log::adopted);
         self.actuator = Ok(opened);
     }

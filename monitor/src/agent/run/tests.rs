@@ -1,11 +1,18 @@
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde_json::json;
+
 use super::*;
+use crate::agent::actuator::tests::action;
 use crate::agent::{Alarms, Observer, Plan, Reading};
-use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::{Action, InForce, Phase};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Sample};
+use isobar_core::model::units::Nanos;
 
 /// Counts how often it was asked and whether it was dropped, which is what detaches a kernel.
 struct Counted {
@@ -14,6 +21,8 @@ struct Counted {
     suspected: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
     takes: Duration,
+    panics: bool,
+    cgroup_root: Option<PathBuf>,
 }
 
 impl Source for Counted {
@@ -30,12 +39,13 @@ impl Source for Counted {
     }
 
     fn cgroup_root(&self) -> Option<PathBuf> {
-        None
+        self.cgroup_root.clone()
     }
 
     fn read(&mut self, _: Cause) -> Reading {
         let tick = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         std::thread::sleep(self.takes);
+        assert!(!self.panics, "a defect");
         Reading { sample: Sample { tick, ..Sample::default() }, ..Reading::default() }
     }
 }
@@ -48,9 +58,14 @@ impl Drop for Counted {
 
 fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
     let (asked, dropped) = (Arc::default(), Arc::default());
-    let (suspected, takes) = (Arc::default(), Duration::ZERO);
-    let sampler =
-        Counted { asked: Arc::clone(&asked), suspected, dropped: Arc::clone(&dropped), takes };
+    let sampler = Counted {
+        asked: Arc::clone(&asked),
+        suspected: Arc::default(),
+        dropped: Arc::clone(&dropped),
+        takes: Duration::ZERO,
+        panics: false,
+        cgroup_root: None,
+    };
     (sampler, asked, dropped)
 }
 
@@ -94,6 +109,38 @@ fn run_finishes_a_tick_before_it_leaves() {
         assert!(within.contains(&took), "{takes}: {took} s");
         assert_eq!(asked.load(Ordering::SeqCst), 1, "{takes}");
         assert_eq!(suspected.load(Ordering::SeqCst), n_finished, "{takes}");
+    }
+}
+
+#[test]
+fn run_takes_squeezes_back_without_its_tick() {
+    for panics in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, state) = (dir.path().join("cgroup"), dir.path().join("state"));
+        let weight = root.join("busy/cpu.weight");
+        fs::create_dir_all(root.join("busy")).unwrap();
+        fs::create_dir(&state).unwrap();
+        fs::write(&weight, "10").unwrap();
+        let cgroup = CgroupId(fs::metadata(root.join("busy")).unwrap().ino());
+        let path = CgroupPath("/busy".into());
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let mut action = Action { is_enforced: true, ..action(1) };
+        (action.target.cgroup, action.target.path) = (Some(cgroup), Some(path.clone()));
+        let entry = InForce { action, since: Nanos(0), held: None, phase: Phase::Squeezed };
+        let ledger = json!({ "boot": boot.trim_end(), "actions": [entry], "overrides": [{
+            "cgroup": cgroup, "path": path, "file": "cpu.weight", "before": "100", "wrote": "10",
+            "actions": [1],
+        }]});
+        fs::write(state.join("ledger.json"), ledger.to_string()).unwrap();
+
+        let (mut sampler, ..) = counted();
+        (sampler.panics, sampler.cgroup_root) = (panics, Some(root));
+        sampler.takes = if panics { Duration::ZERO } else { Duration::from_secs(30) };
+        let options = options(any_port(), Some(Duration::from_millis(100)));
+        let options = Options { mode: Mode::Enforce, state_dir: state, ..options };
+        let ended = run(options, || Ok::<_, AgentError>(sampler));
+        assert_eq!(ended.is_err(), panics);
+        assert_eq!(fs::read_to_string(&weight).unwrap(), "100", "panics: {panics}");
     }
 }
 
