@@ -15,7 +15,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 pub(super) use self::cgroup::Protected;
 use isobar_core::model::capability::{Capability, CapabilityState};
 
-/// Spared by the kernel's OOM killer before almost everybody, but not for ever: an agent that
+/// Spared by the kernel's OOM killer before almost all other processes, but not for ever: an agent that
 /// leaks must not take the node with it.
 const OOM_SCORE: i32 = -999;
 /// Before almost all work, behind none of the kernel's. Scheduling in real time would let a defect

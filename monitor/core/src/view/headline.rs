@@ -123,7 +123,7 @@ fn aggressor(snapshot: &Snapshot, unit: CgroupId, scope: &Scope) -> Option<Strin
     let holds = |id: CgroupId, path: Option<&CgroupPath>| {
         id == unit || path.is_some_and(|path| is_below(path, &scope.path.0))
     };
-    // Id 0 is the idle task: nobody's fault.
+    // Id 0 is the idle task: no cgroup caused that wait.
     let mut blames = snapshot.aggressions.iter().filter(|blame| blame.aggressor.0 != 0);
     let longest = blames.find(|blame| {
         holds(blame.victim, victim(snapshot, blame))

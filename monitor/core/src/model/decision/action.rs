@@ -12,7 +12,7 @@ use crate::model::units::{Bytes, Nanos};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepKind {
-    /// `memory.reclaim`: take back what nobody needs.
+    /// `memory.reclaim`: take back page cache that is not in use.
     Reclaim,
     /// `memory.high` or `cpu.weight`: hold the aggressor back.
     Squeeze,
@@ -121,7 +121,7 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<TargetGroup>,
     /// The runtime's ids of its containers, as the API has them: whatever else lies in the pod's
-    /// cgroup is not the pod's work. Empty if nobody told.
+    /// cgroup is not the pod's work. Empty if no source of pods names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
 }
@@ -217,7 +217,7 @@ pub enum Hold {
     BelowHarmBudget,
     /// Who harms others was measured before and is not for the moment.
     HarmUnknown,
-    /// Every step was tried on everybody.
+    /// Every step was tried on every candidate.
     NothingHelps,
     /// The grace period of what is met is not over.
     InGrace,
@@ -239,7 +239,7 @@ pub struct Outcome {
     pub took: Nanos,
     /// Memory that came back, where it was measured.
     pub freed: Option<Bytes>,
-    /// Processes that were seen to end; `None` where nobody looked.
+    /// Processes that were seen to end; `None` where they were not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Whether something is short, for whom, and since when.
+//! Whether a resource is short, in which scope (the node or all pods), and since when.
 
 use serde::{Deserialize, Serialize};
 

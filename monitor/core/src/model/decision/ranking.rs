@@ -36,7 +36,7 @@ pub struct Ranking {
     pub spared: Vec<Spared>,
     /// How many there are.
     pub n_spared: usize,
-    /// Those outside pods that do most harm to others: nobody to evict, but to be named.
+    /// Cgroups outside pods that make others wait most: never evicted, only named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outsiders: Vec<Outsider>,
 }
@@ -122,7 +122,7 @@ impl<'de> Deserialize<'de> for MeritKey {
 #[serde(rename_all = "camelCase")]
 pub enum Key {
     /// What an extended attribute of the cgroup says: `prefer` goes first, `avoid` last. A key only
-    /// where somebody's says something.
+    /// where the attribute of at least one candidate is set.
     Preference,
     /// Whether there are statistics of it at all. One without goes first as the kubelet has it,
     /// last of its equals by class of service.
@@ -194,7 +194,7 @@ pub enum SparedReason {
     /// Its cgroup, one above it or one inside it is never touched: by configuration, or because the
     /// node could not do without it.
     NeverTouch,
-    /// Whoever waits because of it is itself: evicting it would help nobody.
+    /// It makes only itself wait: evicting it would relieve no other workload.
     HarmsOnlyItself,
 }
 

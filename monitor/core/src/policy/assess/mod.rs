@@ -1,4 +1,4 @@
-//! Whether something is short, for whom, and since when.
+//! Whether a resource is short, in which scope (the node or all pods), and since when.
 //! In: settings, one sample, its snapshot and what was remembered. Out: an `Assessment`.
 //! Reads no clock and no file, so the same recording gives the same bytes again.
 //! Rules and their sources: docs/policy.md.

@@ -7,7 +7,7 @@ use crate::model::sample::Sample;
 use crate::model::settings::Eviction;
 use crate::model::units::Nanos;
 
-/// A hard threshold's grace, and the least that anybody is given.
+/// A hard threshold's grace, and the shortest that any pod gets.
 const LEAST: i64 = 1;
 
 /// The grace: a second where there is no time, else the smaller of what is configured and what the

@@ -51,7 +51,7 @@ pub struct Question<'a> {
     pub is_stale: bool,
     /// The head of the ranking; `None` if nothing is due.
     pub ranking: Option<&'a Ranking>,
-    /// All candidates, of whom the ranking is the head.
+    /// All candidates; the ranking holds the first of them.
     pub field: Option<&'a Field<'a>>,
     /// Harm to others was measured before on this node, and is not measured now.
     pub is_harm_paused: bool,
@@ -87,7 +87,7 @@ enum Event {
     Emergency(Met),
     /// The step has helped, or its threshold is no longer due.
     Over,
-    /// The deadline has passed, and nobody can say whether the step has helped.
+    /// The deadline has passed, and the figures that would show an effect are not measured.
     Unmeasured,
     /// A disruption budget forbids the step, and there is time to ask for another candidate.
     Forbidden,
@@ -250,7 +250,7 @@ fn next_step(
 }
 
 /// The threshold for which a gentler step that is pending must give way to a kill; `None` where
-/// there is time, or where somebody is dying already.
+/// there is time, or where a victim is being killed already.
 fn emergency(question: &Question<'_>, standing: &ReliefStanding, pending: &Pending) -> Option<Met> {
     let first = question.first?;
     let is_kill = matches!(pending.action.step, StepKind::KillContainers | StepKind::ReleaseMemory);

@@ -1,4 +1,4 @@
-//! Whether a step has helped: what the next samples say, not what whoever took it believes.
+//! Whether a step has helped: what the next samples show, not what the actuator reports.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub(super) struct Pending {
     pub(super) held: Option<Bytes>,
     /// Who took it said that it could not be done.
     pub(super) is_refused: bool,
-    /// It could not, because somebody who may do so said no.
+    /// The actuator refused it: a disruption budget forbids it, or it is not enforced any more.
     #[serde(default)]
     pub(super) is_forbidden: bool,
     /// It was begun by an agent before this one, as the ledger says.

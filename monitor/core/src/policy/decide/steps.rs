@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Memory,
     /// Memory, and the limit is about to be reached or has been.
     MemoryNow,
-    /// Memory will be gone before anybody could answer.
+    /// Memory will be gone before a gentler step could take effect.
     MemoryEmergency,
     /// Processors: everything about them can be taken back without ending anything.
     Cpu,
@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-/// What a step needs to be worth trying on somebody.
+/// What decides which steps are worth trying on a target.
 pub(super) struct Able<'a> {
     pub(super) relief: &'a Relief,
     pub(super) sample: &'a Sample,

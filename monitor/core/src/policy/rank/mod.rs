@@ -83,7 +83,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// Everybody who may be chosen and who may not, sorted as far as somebody asks.
+/// All contenders, candidates and spared ones; sorted only as far as is asked for.
 #[derive(Debug)]
 pub struct Field<'a> {
     purpose: Purpose,

@@ -107,7 +107,7 @@ fn without_observed_keeps_what_was_enforced() {
     node.relief.enforce = [KillContainers].into();
     node.relief.steps = [KillContainers].into();
     assert_eq!(short(&node.at(1, &hard)), Some(("a", KillContainers)));
-    // Its entry in the ledger is not read yet: nobody else is chosen for the same memory.
+    // Its entry in the ledger is not read yet: no second victim is chosen for the same memory.
     node.standing = std::mem::take(&mut node.standing).without_observed();
     assert_eq!(short(&node.at(2, &hard)), None);
     // The kill has failed, and was taken out of the ledger: its id is not used again.
