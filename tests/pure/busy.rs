@@ -21,7 +21,6 @@ const N_BUSY: usize = 45;
 /// Pairs that meet within a tick.
 const N_PAIRS: usize = 150;
 
-/// The node.
 #[derive(Debug)]
 pub(crate) struct Node {
     dice: Dice,

@@ -90,7 +90,6 @@ impl Machine {
     }
 }
 
-/// Runs isobar.
 pub(crate) fn output(arguments: &[&str]) -> Output {
     isobar(arguments).output().unwrap()
 }

@@ -55,7 +55,6 @@ impl Why {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Live {
-    /// kubepods.
     pub pods: Found,
     pub kube_reserved: Option<Found>,
     pub system_reserved: Option<Found>,

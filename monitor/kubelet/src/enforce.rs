@@ -31,7 +31,6 @@ pub struct Limits {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Enforced {
-    /// kubepods.
     pub pods: Limits,
     /// `None` if not enforced.
     pub kube_reserved: Option<Limits>,

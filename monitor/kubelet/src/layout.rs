@@ -70,7 +70,6 @@ pub struct Outgrown {
     pub resource: &'static str,
     /// Memory: the working set. CPU: the use of the last second.
     pub used: Quantity,
-    /// The reservation.
     pub reserved: Quantity,
 }
 

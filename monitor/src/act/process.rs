@@ -91,7 +91,8 @@ pub(super) fn wait_for(ends: &mut [PollFd<'_>], milliseconds: i64) -> bool {
     poll(ends, Some(&timeout)).is_ok_and(|n| n > 0)
 }
 
-/// Holds the processes in and below `group` that are not held yet, `most` in all. Where descriptors are short, or not permitted, those there are must do.
+/// Holds the processes in and below `group` that are not held yet, at most `most` in all. A process
+/// for which no pidfd can be had is left out, and `refused` says why.
 ///
 /// A number may be given to a stranger between being listed and being opened, so what was opened
 /// counts only if it is still listed afterwards: then the number was the group's all the time, or
@@ -154,8 +155,8 @@ pub(super) fn kill_file(group: &CgroupDir) -> Result<OwnedFd, ActError> {
 
 /// Ends all processes in and below `group`; what was done, in words.
 ///
-/// Linux 5.14+ does it at once, forks included, and in a frozen cgroup as well. Where
-/// that is not to be had, each process is signalled until none is left.
+/// From Linux 5.14 on `cgroup.kill` ends all at once, forks included, also in a frozen cgroup.
+/// Without it each process is signalled until none is left.
 pub(super) fn kill(
     proc: &Path,
     group: &CgroupDir,

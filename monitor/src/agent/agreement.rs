@@ -14,7 +14,6 @@ const ENOUGH: Nanos = Nanos(3_000_000_000);
 pub(super) struct Blind {
     /// What it hooks, as the capabilities call it.
     pub(super) target: &'static str,
-    /// Both figures.
     pub(super) detail: String,
 }
 

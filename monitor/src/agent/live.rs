@@ -206,11 +206,11 @@ fn losses(lost: Lost) -> impl Iterator<Item = Gap> {
     #[rustfmt::skip]
     let table = [
         // count, of what, what to do
-        (lost.cgroups,  "waits of cgroups: the table of cgroups is full",           room),
-        (lost.pairs,    "waits by pair of cgroups: the table of pairs is full",              room),
+        (lost.cgroups,  "waits of cgroups: the table of cgroups is full",          room),
+        (lost.pairs,    "waits by pair of cgroups: the table of pairs is full",    room),
         (lost.stalls,   "memory stalls: the table of stalls is full",              room),
-        (lost.io_waits, "waits for IO: the table of sleepers is full",               ""),
-        (lost.events,   "OOM kills and cgroups created or removed: the event buffer was full",        ""),
+        (lost.io_waits, "waits for IO: the table of sleepers is full",             ""),
+        (lost.events,   "OOM kills and cgroups created or removed: the event buffer was full", ""),
         (lost.too_deep, "context switches in cgroups that are nested too deeply",  ""),
     ];
     table.into_iter().filter(|(n, ..)| *n > 0).map(|(n, what, todo)| Gap {

@@ -43,7 +43,6 @@ impl ReadError {
 pub enum Entry {
     /// The beginning of a chapter.
     Header(Box<Header>),
-    /// One tick.
     Frame(Box<Recorded>),
     /// Ticks are missing here, for this reason.
     Lost(String),

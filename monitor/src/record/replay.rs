@@ -10,7 +10,6 @@ use isobar_core::policy::engine::Engine;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replayed {
-    /// One tick.
     Tick(Box<Judged>),
     /// A message for the operator: lost ticks, or the beginning of another run.
     Notice(String),

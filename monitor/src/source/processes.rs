@@ -17,7 +17,6 @@ use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::sample::{Gap, GapReason};
 use isobar_core::model::units::Bytes;
 
-/// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     /// In this process's own PID namespace.

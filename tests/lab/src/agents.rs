@@ -23,7 +23,6 @@ const BUDGET: (&str, &str) = ("ISOBAR_PROBE_BUDGET", "100");
 /// An emulated machine is slow to load programs into its kernel.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// One agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agent {
     /// As `--agent` has it.

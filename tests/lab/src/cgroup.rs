@@ -41,7 +41,6 @@ impl Group {
         Self { dir }
     }
 
-    /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

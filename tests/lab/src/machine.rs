@@ -45,11 +45,9 @@ impl fmt::Display for Series {
 /// A kernel to boot.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    /// Its series.
     pub series: Series,
     /// `uname -r`.
     pub release: String,
-    /// The image.
     pub vmlinuz: PathBuf,
     /// The modules that the guest may load, unpacked, with `modules.dep`.
     pub modules: PathBuf,
@@ -69,7 +67,6 @@ pub struct Machine {
 /// The two programs that a guest runs, without shared libraries.
 #[derive(Debug, Clone)]
 pub struct Programs {
-    /// The agent.
     pub isobar: PathBuf,
     /// This crate's own: it plays scenarios in the guest, and is their loads.
     pub lab: PathBuf,

@@ -23,7 +23,6 @@ use crate::machine::Series;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Played {
-    /// Which.
     pub play: Play,
     /// On which kernel.
     kernel: String,

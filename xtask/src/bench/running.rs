@@ -63,7 +63,6 @@ impl Agent {
         self.ready_after
     }
 
-    /// Its process.
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
     }

@@ -157,7 +157,6 @@ fn for_one(observer: Observer) -> f64 {
     observer.attaching() + 5.0
 }
 
-/// Measures everything.
 pub(super) fn measure(rig: &mut Rig, rounds: u32) -> Result<Figures> {
     let cpu = demo::last_cpu()?;
     let bed = Bed::make(rig, cpu)?;

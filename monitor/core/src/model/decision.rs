@@ -86,7 +86,6 @@ impl NodePressure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observation {
-    /// Which.
     pub signal: Signal,
     /// How much is left.
     pub available: u64,
@@ -100,7 +99,6 @@ pub struct Observation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Met {
-    /// Which.
     pub threshold: Trigger,
     /// Since when without a break.
     pub since: Nanos,

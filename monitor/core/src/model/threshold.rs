@@ -16,9 +16,7 @@ pub enum Resource {
     Memory,
     /// Disk space: ephemeral storage, in bytes.
     Storage,
-    /// Inodes.
     Inodes,
-    /// Process ids.
     Pids,
     /// CPU time: CPUs.
     Cpu,

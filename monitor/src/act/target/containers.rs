@@ -3,9 +3,9 @@
 //! A service is its work altogether. Of a pod only containers are: its sandbox holds the pod's
 //! network, and to lose it makes orphans of the runtime's shims, so it is never ended. The API's
 //! container ids tell them apart. A container that was started again has an id that the API may not
-//! know yet: while one of the ids has no cgroup, and where there are no ids, a sandbox is a cgroup in which all processes are
-//! called `pause` (or `conmon`: CRI-O's monitor) and which holds little memory, or in which all have
-//! the `oom_score_adj` -998 that the kubelet gives to sandboxes alone.
+//! know yet: while one of the ids has no cgroup, and where there are no ids, a sandbox is a cgroup
+//! in which all processes are called `pause` (or `conmon`: CRI-O's monitor) and which holds little
+//! memory, or in which all have the `oom_score_adj` -998 that the kubelet gives to sandboxes alone.
 
 use std::path::Path;
 

@@ -13,7 +13,6 @@ use isobar_kubelet::cpus;
 /// A process of a pod that may run where none should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Intruder {
-    /// Its number.
     pub pid: u32,
     /// What it is called.
     pub name: String,

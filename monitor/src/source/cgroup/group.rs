@@ -19,7 +19,6 @@ use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, MemoryF
 use isobar_core::model::sample::{Gap, GapReason};
 use isobar_core::model::units::Micros;
 
-/// One cgroup.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) id: CgroupId,

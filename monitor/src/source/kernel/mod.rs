@@ -55,7 +55,6 @@ pub enum Probes {
 /// Which programs to attach, and their limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// The programs.
     pub probes: Probes,
     /// Capacity of the maps, in cgroups. Waits of further cgroups are counted as lost.
     pub max_cgroups: u32,

@@ -37,7 +37,6 @@ impl Set {
     }
 }
 
-/// One program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Its name in the object.

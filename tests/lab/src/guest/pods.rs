@@ -18,13 +18,11 @@ pub(super) const KUBEPODS: &str = "/kubepods.slice";
 pub(super) struct Placed {
     /// With its number, where there are several alike.
     pub(super) name: String,
-    /// Without.
+    /// The name without the number.
     pub(super) kind: String,
-    /// The pod's cgroup.
+    /// Paths of the cgroups: the pod's, its sandbox's and its container's.
     pub(super) slice: String,
-    /// The sandbox's.
     pub(super) sandbox: String,
-    /// The container's.
     pub(super) container: String,
     /// What the kubelet seeds the container's processes with.
     pub(super) oom_score_adj: i32,

@@ -46,9 +46,8 @@ pub(super) struct Testbed {
 pub(super) struct Place {
     /// With its number, where there are several alike; a cgroup's is its path.
     pub(super) name: String,
-    /// Without.
+    /// The name without the number.
     pub(super) kind: String,
-    /// The cgroup.
     pub(super) path: String,
     /// The cgroup of a pod's sandbox.
     sandbox: Option<String>,

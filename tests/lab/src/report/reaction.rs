@@ -13,7 +13,6 @@ const STALL_NS: u64 = 1_000_000;
 /// A stall is over after so long without one.
 const CALM_NS: u64 = 1_000_000_000;
 
-/// One play's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Reaction {

@@ -76,9 +76,7 @@ impl StepKind {
 pub struct Action {
     /// Counts actions; outcomes name it.
     pub id: u64,
-    /// What.
     pub step: StepKind,
-    /// To whom.
     pub target: Target,
     /// Because of what.
     pub reason: Met,
@@ -113,7 +111,6 @@ pub struct Target {
     /// The pods of a group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
-    /// Its cgroup.
     pub cgroup: Option<CgroupId>,
     /// The cgroup's path.
     pub path: Option<CgroupPath>,
@@ -132,7 +129,6 @@ pub struct Target {
 pub struct TargetGroup {
     /// Which: a path can be used again, an id cannot.
     pub id: CgroupId,
-    /// Where.
     pub path: CgroupPath,
 }
 
@@ -184,17 +180,9 @@ pub enum StepReason {
 #[serde(rename_all = "camelCase")]
 pub enum Hold {
     /// An action runs; until this moment (boot clock) it has time.
-    Settling {
-        /// Which action.
-        action: u64,
-        /// Until when.
-        until: Nanos,
-    },
+    Settling { action: u64, until: Nanos },
     /// The last victim's memory has just come back.
-    CoolingDown {
-        /// Until when.
-        until: Nanos,
-    },
+    CoolingDown { until: Nanos },
     /// The kernel's OOM killer has just killed for the same memory.
     KernelKilled {
         /// Until when what it killed is given to give its memory back.
@@ -207,10 +195,7 @@ pub enum Hold {
     },
     /// It was decided and, because isobar only observes, not done. What would have followed is not
     /// known.
-    Observed {
-        /// Which action.
-        action: u64,
-    },
+    Observed { action: u64 },
     /// Nobody may be chosen.
     NobodyLeft,
     /// Nobody harms others enough.
@@ -229,7 +214,6 @@ pub enum Hold {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// Which action.
     pub action: u64,
     /// How it went.
     pub result: OutcomeResult,
@@ -280,7 +264,6 @@ pub struct Release {
     pub action: u64,
     /// Whom it held.
     pub target: Target,
-    /// Why now.
     pub why: ReleaseReason,
     /// It is really done; else it is only recorded.
     pub is_enforced: bool,
@@ -302,7 +285,6 @@ pub enum ReleaseReason {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
-    /// Which action.
     pub action: u64,
     /// After how long: 1, 5 and 30 seconds, or the first tick after that.
     pub after: Nanos,
@@ -318,7 +300,6 @@ pub struct Effect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OutcomeResult {
-    /// Done.
     Done,
     /// Not done because it may not be: a disruption budget forbids it, or it is no longer enforced.
     Refused,

@@ -59,9 +59,7 @@ pub struct Taint {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unobserved {
-    /// Which.
     pub signal: Signal,
-    /// Why.
     pub why: String,
 }
 
@@ -69,7 +67,6 @@ pub struct Unobserved {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outlook {
-    /// Whose memory.
     pub scope: ScopeName,
     /// What could still be had; `None` for pods without a limit.
     pub left: Option<Bytes>,

@@ -73,9 +73,7 @@ pub struct Outsider {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MeritKey {
-    /// Which.
     pub key: Key,
-    /// Its value.
     pub value: KeyValue,
 }
 
@@ -139,7 +137,6 @@ pub enum Key {
     Qos,
     /// Time that others waited because of it: milliseconds a second.
     Harm,
-    /// Processes.
     Processes,
     /// When it started, in seconds since 1970; the youngest goes first.
     Started,
@@ -153,15 +150,11 @@ pub enum Key {
 pub enum KeyValue {
     /// Yes or no.
     Bool(bool),
-    /// A number.
     Number(i64),
     /// A class of service.
     Class(QosClass),
-    /// An amount.
     Quantity(Quantity),
-    /// A text.
     Text(String),
-    /// Not known.
     Unknown,
 }
 
@@ -171,9 +164,7 @@ pub enum KeyValue {
 pub struct Spared {
     /// The pod's name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
-    /// Why.
     pub why: SparedReason,
 }
 
@@ -187,7 +178,6 @@ pub enum SparedReason {
     Mirror,
     /// Priority 2000000000 or more.
     Critical,
-    /// The agent.
     Isobar,
     /// Its label or extended attribute says so.
     OptedOut,

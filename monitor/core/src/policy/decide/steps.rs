@@ -30,7 +30,6 @@ pub(super) enum Kind {
     Storage,
     /// The disk's time.
     DiskTime,
-    /// Pids.
     Pids,
 }
 
