@@ -1,6 +1,7 @@
 //! Takes steps of relief, follows them to their end, and takes squeezes back.
 //! In: actions and releases. Out: outcomes, and the ledger.
 
+mod ending;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +11,11 @@ use std::{fs, io};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
+use self::ending::{Ending, LONGEST};
 use self::steps::leftovers;
 use super::available;
 use super::cgroup::{CgroupDir, Root};
 use super::deny::DenyList;
-use super::ending::{Ending, LONGEST};
 use super::error::{ActError, Done};
 use super::ledger::{Ledger, LedgerError};
 use super::process::Releaser;

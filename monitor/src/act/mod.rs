@@ -4,14 +4,13 @@
 //! as far as it is enforced, and reports what it saw.
 //!
 //! From the floor up: `error`; `cgroup` (a directory that is held open); `process` and `deny`;
-//! `target`, `throttle` with its `ledger`, and `reclaim`; `ending`; `actuator`. `limits` stands
-//! beside them: it keeps limits of the node written.
+//! `target`, `throttle` with its `ledger`, and `reclaim`; `actuator`. `limits` stands beside them: it
+//! keeps limits of the node written.
 
 mod actuator;
 mod available;
 mod cgroup;
 mod deny;
-mod ending;
 mod error;
 mod ledger;
 pub mod limits;

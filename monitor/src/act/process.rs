@@ -9,11 +9,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::cgroup::{CgroupDir, detached, write_all};
+use super::cgroup::{CgroupDir, detached};
 use super::error::ActError;
 
 /// `PF_KTHREAD`, include/linux/sched.h.
@@ -147,39 +146,8 @@ const ROUNDS: usize = 32;
 /// Processes held at once in such a round.
 const MOST: usize = 256;
 
-/// The file that ends a cgroup, opened before it is needed.
-pub(super) fn kill_file(group: &CgroupDir) -> Result<OwnedFd, ActError> {
-    let file = group.file("cgroup.kill", OFlags::WRONLY);
-    file.map_err(|why| group.unwritten("cgroup.kill", "1", why))
-}
-
-/// Ends all processes in and below `group`; what was done, in words.
-///
-/// From Linux 5.14 on `cgroup.kill` ends all at once, forks included, also in a frozen cgroup.
-/// Without it each process is signalled until none is left.
-pub(super) fn kill(
-    proc: &Path,
-    group: &CgroupDir,
-    file: Option<&OwnedFd>,
-) -> Result<&'static str, ActError> {
-    let written = match file {
-        Some(file) => write_all(file, "1").map_err(|why| group.unwritten("cgroup.kill", "1", why)),
-        None => group.write("cgroup.kill", "1"),
-    };
-    match written {
-        Ok(()) => Ok("cgroup.kill"),
-        Err(failure @ ActError::Gone(_)) => Err(failure),
-        Err(first) => one_by_one(proc, group).map_err(|second| match second {
-            ActError::Signal { .. } | ActError::Hidden { .. } => {
-                ActError::Other(format!("{first}; {second}"))
-            }
-            other => other,
-        }),
-    }
-}
-
-/// Ends what is there, and what that has forked meanwhile.
-fn one_by_one(proc: &Path, group: &CgroupDir) -> Result<&'static str, ActError> {
+/// Ends the processes of a group one after the other, with what they have forked meanwhile.
+pub(super) fn one_by_one(proc: &Path, group: &CgroupDir) -> Result<&'static str, ActError> {
     // A frozen process takes the signal, but one that is thawed dies sooner. Where nothing is
     // frozen, or nothing may be written, this changes nothing.
     let is_frozen = group.read("cgroup.freeze").is_ok_and(|text| text == "1");

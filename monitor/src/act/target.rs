@@ -11,10 +11,10 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::io::{pread, retry_on_intr};
 
-use super::cgroup::{CgroupDir, Root};
+use super::cgroup::{CgroupDir, Root, write_all};
 use super::deny::DenyList;
 use super::error::ActError;
-use super::process::{Held, Listed, Stat, hold, kill, kill_file, wait_for};
+use super::process::{Held, Listed, Stat, hold, one_by_one, wait_for};
 use crate::clock;
 pub(super) use containers::{cgroups, open};
 use isobar_core::model::cgroup::CgroupId;
@@ -308,5 +308,32 @@ fn state(letter: char) -> String {
         'T' | 't' => format!("{letter}: stopped"),
         'Z' | 'X' => format!("{letter}: ended, not yet reaped by its parent"),
         letter => letter.to_string(),
+    }
+}
+
+/// The file that ends a cgroup, opened before it is needed.
+fn kill_file(group: &CgroupDir) -> Result<OwnedFd, ActError> {
+    let file = group.file("cgroup.kill", OFlags::WRONLY);
+    file.map_err(|why| group.unwritten("cgroup.kill", "1", why))
+}
+
+/// Ends all processes in and below `group`; what was done, in words.
+///
+/// From Linux 5.14 on `cgroup.kill` ends all at once, forks included, also in a frozen cgroup.
+/// Without it each process is signalled until none is left.
+fn kill(proc: &Path, group: &CgroupDir, file: Option<&OwnedFd>) -> Result<&'static str, ActError> {
+    let written = match file {
+        Some(file) => write_all(file, "1").map_err(|why| group.unwritten("cgroup.kill", "1", why)),
+        None => group.write("cgroup.kill", "1"),
+    };
+    match written {
+        Ok(()) => Ok("cgroup.kill"),
+        Err(failure @ ActError::Gone(_)) => Err(failure),
+        Err(first) => one_by_one(proc, group).map_err(|second| match second {
+            ActError::Signal { .. } | ActError::Hidden { .. } => {
+                ActError::Other(format!("{first}; {second}"))
+            }
+            other => other,
+        }),
     }
 }

@@ -1,22 +1,19 @@
-//! How each step is taken.
+//! How the steps are taken that end no work, and how killed processes are hurried.
 
 use rustix::io::Errno;
 
+use super::ending::{Ending, HELD};
 use super::{Actuator, node, outcome};
 use crate::act::cgroup::{CgroupDir, Root, size};
-use crate::act::ending::Ending;
 use crate::act::error::{ActError, Done};
 use crate::act::ledger::Override;
 use crate::act::process::Tally;
 use crate::act::reclaim::{self, Reclaim};
 use crate::act::target::{self, OpenTarget};
 use crate::act::throttle;
-use crate::clock;
-use isobar_core::model::decision::{Action, Outcome, Phase, StepKind, Target};
+use isobar_core::model::decision::{Action, Outcome, Phase, Target};
 use isobar_core::model::units::{Bytes, Nanos};
 
-/// Processes of one victim of which pidfds are kept, at most.
-const HELD: usize = 512;
 /// Of a step's time, reclaim takes no more than this part, so that its effect is seen in time.
 const PART: u64 = 2;
 
@@ -103,60 +100,6 @@ impl Actuator {
         })
     }
 
-    pub(super) fn end(&mut self, action: &Action, began: Nanos) -> Result<Outcome, ActError> {
-        let target = self.open_target(action)?;
-        let node = node(&self.root, &self.options, &self.deny);
-        if !action.is_enforced {
-            let would = would_end(&target, action);
-            self.prepared.push(target);
-            return Ok(outcome(action.id, began, Ok(Done::from(would))));
-        }
-        if let Err(why) = self.ledger.begin(action, began, target.before(), Phase::Ending) {
-            tracing::warn!(
-                action = action.id,
-                "{why}; taking the action all the same, but after a crash the next agent will not know of it"
-            );
-        }
-        let begun = match action.step {
-            StepKind::KillContainers => Ending::kill(node, target, action, began),
-            _ => Ending::stop(node, target, action, began),
-        };
-        let mut ending = match begun {
-            Ok(ending) => ending,
-            Err(error) => {
-                self.ledger.remove(action.id);
-                return Err(error);
-            }
-        };
-        let (first, is_over) = ending.first(&self.options.proc);
-        // The same victim is followed once: by the later step.
-        let is_same = |old: &Ending| old.target.ids().eq(ending.target.ids());
-        for old in self.endings.extract_if(.., |old| is_same(old)) {
-            self.ledger.end(old.action, began);
-        }
-        if is_over {
-            self.ledger.end(action.id, clock::now().boot);
-            self.reclaims.extend(leftovers(&self.root, &ending.target, action.id));
-        } else {
-            self.endings.push(ending);
-        }
-        Ok(first)
-    }
-
-    /// The target as it is now. A kill takes one that was opened before; a stop has the time to
-    /// look again.
-    fn open_target(&mut self, action: &Action) -> Result<OpenTarget, ActError> {
-        let known = self.prepared.iter().position(|one| one.is_of(&action.target));
-        if let Some(known) = known.filter(|_| action.step == StepKind::KillContainers) {
-            let mut opened = self.prepared.swap_remove(known);
-            opened.refresh();
-            return Ok(opened);
-        }
-        self.deny.find_own(&self.options.proc);
-        let node = node(&self.root, &self.options, &self.deny);
-        OpenTarget::open(node, &action.target, HELD)
-    }
-
     /// Hurries processes that were killed before, and where none was, those that are dying.
     pub(super) fn release_memory(&mut self, action: &Action) -> Result<Done, ActError> {
         let ids: Vec<_> = target::cgroups(&action.target)?.into_iter().map(|(id, _)| id).collect();
@@ -220,21 +163,6 @@ impl Actuator {
 pub(super) fn leftovers(root: &Root, target: &OpenTarget, action: u64) -> Option<Reclaim> {
     let opened = target.work().filter_map(|work| CgroupDir::open(root, &work.path, work.id).ok());
     Reclaim::of_leftovers(action, opened)
-}
-
-/// What a stop or a kill would do.
-fn would_end(target: &OpenTarget, action: &Action) -> String {
-    let (n, n_before, who) = (target.n_work(), target.n_before, action.target.full_name());
-    match action.step {
-        StepKind::KillContainers => {
-            format!("would end {n_before} processes in {n} cgroups of {who}")
-        }
-        _ => format!(
-            "would send SIGTERM in {n} cgroups of {who}, and SIGKILL to those of {n_before} \
-             processes that are left after {} s",
-            action.grace.unwrap_or_default().0 / Nanos::SECOND.0
-        ),
-    }
 }
 
 fn refused(why: Errno) -> String {

@@ -1,19 +1,70 @@
-//! Whom to begin with, and with which step: the first in the ranking for whom a step is left.
+//! Whom to begin with, and with which step: the first in the ranking for whom a step is left. Makes
+//! the action.
 
 use std::collections::BTreeSet;
 
-use super::Question;
-use super::standing::{HeldBack, Proposal, ReliefStanding};
+use super::standing::{HeldBack, ReliefStanding};
 use super::steps::Able;
 use super::target::targets_of;
-use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Relief, Target, Trigger};
-use crate::model::threshold::Resource;
+use super::{Question, grace, shortage};
+use crate::model::decision::{
+    Action, Candidate, Hold, Key, KeyValue, Met, Order, Relief, StepKind, StepReason, Target,
+    Trigger,
+};
+use crate::model::threshold::{PressureSignal, Resource};
 use crate::model::units::{Bytes, Nanos};
+use crate::policy::explain::message;
 use crate::policy::rank::{Contender, Field, Purpose};
 
 /// How many more candidates are examined after the recorded ones, without those below the harm
 /// budget.
 const BEYOND: usize = 64;
+
+/// A step before it is written down as an action.
+pub(super) struct Proposal {
+    pub(super) step: StepKind,
+    pub(super) why: StepReason,
+    pub(super) target: Target,
+    pub(super) reason: Met,
+    pub(super) want: Option<Bytes>,
+    /// The step before it has ended the same work already: it is the same eviction.
+    pub(super) is_same: bool,
+}
+
+impl Proposal {
+    /// Makes the action, and has it remembered.
+    pub(super) fn begin(self, question: &Question<'_>, standing: &mut ReliefStanding) -> Action {
+        let Self { step, why, target, reason, want, is_same } = self;
+        let able = Able::of(question, &target, &reason, want);
+        let escalates_to = standing.untried(&able, Some(step)).map(|(step, _)| step);
+        let grace = step
+            .is_final()
+            .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
+        let seen = question.observations;
+        let shortage = step
+            .is_final()
+            .then(|| shortage::shortage(&reason, &target, seen, question.sample))
+            .flatten();
+        let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
+        let given = given.plus(grace.unwrap_or_default());
+        let action = Action {
+            id: standing.next_id(),
+            step,
+            message: shortage.as_ref().map(message::message).unwrap_or_default(),
+            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
+            deadline: question.sample.at.boot.plus(given.min(time_left(&reason))),
+            target,
+            reason,
+            why,
+            want,
+            grace,
+            escalates_to,
+            is_enforced: question.relief.enforce.contains(&step),
+        };
+        standing.remember(&action, is_same, question.sample);
+        action
+    }
+}
 
 /// Chooses a victim and the first step, or says why there is none.
 pub(super) fn choose(
@@ -35,7 +86,7 @@ pub(super) fn choose(
     let floor = harm_floor(question, &first.threshold, head);
     let choice = |list: &[Candidate]| of_those(question, standing, &first, list, floor);
     if let Some(new) = choice(head) {
-        return relief.actions.push(standing.take(question, new));
+        return relief.actions.push(new.begin(question, standing));
     }
     if let Some(until) = standing.budget_again(question.relief) {
         let text = format!(
@@ -47,7 +98,7 @@ pub(super) fn choose(
     }
     let more = beyond(question, head, &standing.begun(&name), floor);
     if let Some(new) = choice(&more) {
-        return relief.actions.push(standing.take(question, new));
+        return relief.actions.push(new.begin(question, standing));
     }
     if head.iter().any(|candidate| is_harmless(candidate, floor)) {
         relief.held = Some(Hold::BelowHarmBudget);
@@ -149,4 +200,14 @@ fn harm(candidate: &Candidate) -> Option<Nanos> {
 fn wanted(met: &Met) -> Option<Bytes> {
     let Trigger::Eviction(threshold) = met.threshold else { return None };
     met.missing.filter(|_| threshold.signal.resource() == Resource::Memory).map(Bytes)
+}
+
+/// A step against memory that ends has no longer than that memory lasts, but a second.
+fn time_left(reason: &Met) -> Nanos {
+    match reason.threshold {
+        Trigger::Pressure(threshold) if matches!(threshold.on, PressureSignal::Exhaustion(_)) => {
+            Nanos(reason.measured).max(Nanos::SECOND)
+        }
+        _ => Nanos(u64::MAX),
+    }
 }

@@ -18,9 +18,8 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use self::choose::choose;
+use self::choose::{Proposal, choose};
 use self::pending::{Pending, Progress};
-use self::standing::Proposal;
 pub use self::standing::ReliefStanding;
 use self::steps::{Able, Kind};
 pub use self::target::target_of;
@@ -198,7 +197,7 @@ fn after_pending(
         Event::Stuck(why) => {
             standing.give_up(action.id, now);
             match next_step(question, standing, &pending, why) {
-                Some(new) => relief.actions.push(standing.take(question, new)),
+                Some(new) => relief.actions.push(new.begin(question, standing)),
                 None if action.is_enforced => relief.events.push(warning(
                     "ReliefFailed",
                     format!(
@@ -279,7 +278,7 @@ fn hurry(
     if let Some((step, why)) = standing.untried(&able, None) {
         let target = action.target.clone();
         let new = Proposal { step, why, target, reason: first, want: None, is_same: true };
-        relief.actions.push(standing.take(question, new));
+        relief.actions.push(new.begin(question, standing));
     }
 }
 

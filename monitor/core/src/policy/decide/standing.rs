@@ -9,15 +9,13 @@ use super::kernel_kills::KernelKills;
 use super::pending::{Pending, held, is_rest, is_unread_at};
 use super::steps::{Able, Kind};
 use super::target::present;
-use super::{Question, grace, shortage, warning};
+use super::{Question, warning};
 use crate::model::decision::{
     self, Action, Hold, InForce, Met, Phase, StepKind, StepReason, Target, Trigger,
 };
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
-use crate::model::threshold::PressureSignal;
 use crate::model::units::{Bytes, Nanos};
-use crate::policy::explain::message;
 
 /// What the policy remembers of relief: its own judgements. What is in force stands in the sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,17 +68,6 @@ pub(super) enum HeldBack {
     BudgetSpent,
     NoCandidate,
     NothingHelps,
-}
-
-/// A step before it is written down as an action.
-pub(super) struct Proposal {
-    pub(super) step: StepKind,
-    pub(super) why: StepReason,
-    pub(super) target: Target,
-    pub(super) reason: Met,
-    pub(super) want: Option<Bytes>,
-    /// The step before it has ended the same work already: it is the same eviction.
-    pub(super) is_same: bool,
 }
 
 impl ReliefStanding {
@@ -140,48 +127,25 @@ impl ReliefStanding {
         self.calm.get(name).map(|since| now.since(*since))
     }
 
-    /// Makes an action of a step, and remembers it.
-    pub(super) fn take(&mut self, question: &Question<'_>, new: Proposal) -> Action {
-        let Proposal { step, why, target, reason, want, is_same } = new;
-        let now = question.sample.at.boot;
-        let able = Able::of(question, &target, &reason, want);
-        let escalates_to = self.untried(&able, Some(step)).map(|(step, _)| step);
-        let grace = step
-            .is_final()
-            .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
-        let seen = question.observations;
-        let shortage = step
-            .is_final()
-            .then(|| shortage::shortage(&reason, &target, seen, question.sample))
-            .flatten();
-        let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
-        let given = given.plus(grace.unwrap_or_default());
+    /// The id of the next action.
+    pub(super) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.known_to = self.last_id;
-        let action = Action {
-            id: self.last_id,
-            step,
-            message: shortage.as_ref().map(message::message).unwrap_or_default(),
-            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
-            deadline: now.plus(given.min(time_left(&reason))),
-            target,
-            reason,
-            why,
-            want,
-            grace,
-            escalates_to,
-            is_enforced: question.relief.enforce.contains(&step),
-        };
-        let held = held(&action.target, question.sample);
+        self.last_id
+    }
+
+    /// Remembers an action that has just been decided. `is_same` tells that the same work was
+    /// ended before: it is the same eviction.
+    pub(super) fn remember(&mut self, action: &Action, is_same: bool, sample: &Sample) {
+        let held = held(&action.target, sample);
         // A pod that was started again counts again.
-        if step.is_final() && !is_same {
-            self.victims.push((now, action.target.uid.clone()));
+        if action.step.is_final() && !is_same {
+            self.victims.push((sample.at.boot, action.target.uid.clone()));
             self.emptied.extend(held.map(|held| (action.target.uid.clone(), held)));
         }
-        self.try_on(&action.target, &action.reason.threshold, step);
-        self.effects.note(&action, question.sample);
+        self.try_on(&action.target, &action.reason.threshold, action.step);
+        self.effects.note(action, sample);
         self.pending = Some(Pending::new(action.clone(), held));
-        action
     }
 
     fn try_on(&mut self, target: &Target, against: &Trigger, step: StepKind) {
@@ -301,15 +265,5 @@ impl ReliefStanding {
         if self.held_back.insert(what) {
             relief.events.push(warning("ReliefHeldBack", message));
         }
-    }
-}
-
-/// A step against memory that ends has no longer than that memory lasts, but a second.
-fn time_left(reason: &Met) -> Nanos {
-    match reason.threshold {
-        Trigger::Pressure(threshold) if matches!(threshold.on, PressureSignal::Exhaustion(_)) => {
-            Nanos(reason.measured).max(Nanos::SECOND)
-        }
-        _ => Nanos(u64::MAX),
     }
 }

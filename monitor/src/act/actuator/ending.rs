@@ -1,22 +1,99 @@
-//! Stops and kills under way: looked at between orders, never waited for.
+//! Stops and kills: how they are taken, and those under way, which are looked at between orders and
+//! never waited for.
 
 use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::cgroup::size;
-use super::error::ActError;
-use super::process::Stat;
-use super::target::{Node, OpenTarget, describe};
+use super::steps::leftovers;
+use super::{Actuator, node, outcome};
+use crate::act::cgroup::size;
+use crate::act::error::{ActError, Done};
+use crate::act::process::Stat;
+use crate::act::target::{Node, OpenTarget, describe};
 use crate::clock;
-use isobar_core::model::decision::{Action, Outcome, OutcomeResult, StepKind};
+use isobar_core::model::decision::{Action, Outcome, OutcomeResult, Phase, StepKind};
 use isobar_core::model::units::Nanos;
 use isobar_core::model::unsampled::unsampled;
 
+/// Processes of one victim of which pidfds are kept, at most.
+pub(super) const HELD: usize = 512;
 /// A kill is waited for so long; processes that have not ended then are reported later.
 const PATIENCE: Nanos = Nanos(200_000_000);
 /// Processes that have not ended by then are given up.
 pub(super) const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
+
+impl Actuator {
+    /// Stops or kills the victim.
+    pub(super) fn end(&mut self, action: &Action, began: Nanos) -> Result<Outcome, ActError> {
+        let target = self.open_target(action)?;
+        let node = node(&self.root, &self.options, &self.deny);
+        if !action.is_enforced {
+            let would = would_end(&target, action);
+            self.prepared.push(target);
+            return Ok(outcome(action.id, began, Ok(Done::from(would))));
+        }
+        if let Err(why) = self.ledger.begin(action, began, target.before(), Phase::Ending) {
+            tracing::warn!(
+                action = action.id,
+                "{why}; taking the action all the same, but after a crash the next agent will not know of it"
+            );
+        }
+        let begun = match action.step {
+            StepKind::KillContainers => Ending::kill(node, target, action, began),
+            _ => Ending::stop(node, target, action, began),
+        };
+        let mut ending = match begun {
+            Ok(ending) => ending,
+            Err(error) => {
+                self.ledger.remove(action.id);
+                return Err(error);
+            }
+        };
+        let (first, is_over) = ending.first(&self.options.proc);
+        // The same victim is followed once: by the later step.
+        let is_same = |old: &Ending| old.target.ids().eq(ending.target.ids());
+        for old in self.endings.extract_if(.., |old| is_same(old)) {
+            self.ledger.end(old.action, began);
+        }
+        if is_over {
+            self.ledger.end(action.id, clock::now().boot);
+            self.reclaims.extend(leftovers(&self.root, &ending.target, action.id));
+        } else {
+            self.endings.push(ending);
+        }
+        Ok(first)
+    }
+
+    /// The target as it is now. A kill takes one that was opened before; a stop has the time to
+    /// look again.
+    fn open_target(&mut self, action: &Action) -> Result<OpenTarget, ActError> {
+        let known = self.prepared.iter().position(|one| one.is_of(&action.target));
+        if let Some(known) = known.filter(|_| action.step == StepKind::KillContainers) {
+            let mut opened = self.prepared.swap_remove(known);
+            opened.refresh();
+            return Ok(opened);
+        }
+        self.deny.find_own(&self.options.proc);
+        let node = node(&self.root, &self.options, &self.deny);
+        OpenTarget::open(node, &action.target, HELD)
+    }
+}
+
+/// What a stop or a kill would do.
+fn would_end(target: &OpenTarget, action: &Action) -> String {
+    let (n, n_before, who) = (target.n_work(), target.n_before, action.target.full_name());
+    match action.step {
+        StepKind::KillContainers => {
+            format!("would end {n_before} processes in {n} cgroups of {who}")
+        }
+        _ => format!(
+            "would send SIGTERM in {n} cgroups of {who}, and SIGKILL to those of {n_before} \
+             processes that are left after {} s",
+            action.grace.unwrap_or_default().0 / Nanos::SECOND.0
+        ),
+    }
+}
 
 /// A stop or a kill whose victim has not ended.
 #[derive(Debug)]
