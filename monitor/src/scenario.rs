@@ -12,7 +12,7 @@ use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings;
 use isobar_core::model::threshold::Resource;
-use isobar_core::model::units::Nanos;
+use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::model::workload::{Owner, Pod};
 use isobar_core::policy::rank::{Contender, Harm, Purpose};
 
@@ -32,6 +32,9 @@ struct Described {
     request: ResourceList,
     usage: Option<ResourceList>,
     harm: Option<Harm>,
+    /// What it took of the memory that was lost, and what its end would give back.
+    taken: Option<Bytes>,
+    frees: Option<Bytes>,
     /// From the keys `critical`, `static` and `mirror`, whatever the annotations say.
     spared: Option<SparedReason>,
 }
@@ -73,8 +76,8 @@ fn scenario(document: &Node, problems: &Problems) -> Option<Scenario> {
         purpose
     });
     let order = fields.field("order");
-    let order =
-        order.and_then(|field| field.one_of(&[("qos", Order::Qos), ("kubelet", Order::Kubelet)]));
+    let orders = [("cause", Order::Cause), ("qos", Order::Qos), ("kubelet", Order::Kubelet)];
+    let order = order.and_then(|field| field.one_of(&orders));
     let pods = fields.required("pods").and_then(|field| field.list()).unwrap_or_default();
     let mut uids = BTreeMap::new();
     let pods = pods.iter().filter_map(|field| {
@@ -103,6 +106,8 @@ fn described(field: &Field<'_>) -> Option<Described> {
     let request = request.unwrap_or_default();
     let usage = fields.field("usage").map(|field| amounts(&field, &USES, false));
     let harm = fields.field("harm").and_then(|field| harm(&field));
+    let mut bytes = |key| fields.field(key).and_then(|field| bytes(&field));
+    let (taken, frees) = (bytes("taken"), bytes("frees"));
     let flags = [
         ("critical", SparedReason::Critical),
         ("static", SparedReason::Static),
@@ -132,6 +137,8 @@ fn described(field: &Field<'_>) -> Option<Described> {
         request,
         usage,
         harm,
+        taken,
+        frees,
         spared: flags.into_iter().flatten().next(),
     })
 }
@@ -190,6 +197,15 @@ fn harm(field: &Field<'_>) -> Option<Harm> {
     Some(Harm { others: others?, own: own.unwrap_or(Some(Nanos(0)))? })
 }
 
+fn bytes(field: &Field<'_>) -> Option<Bytes> {
+    let amount = field.quantity()?;
+    if amount.is_negative() {
+        field.problem(format!("expected 0 or more, found {amount}"));
+        return None;
+    }
+    Some(Bytes(amount.to_u64()))
+}
+
 fn millis(field: &Field<'_>) -> Option<Nanos> {
     let amount: Quantity = field.parse("milliseconds per second")?;
     // Billionths of a millisecond are millionths of a nanosecond.
@@ -240,7 +256,8 @@ impl Scenario {
     /// Its pods, as candidates for what is short.
     ///
     /// A pod without `usage` has no statistics. A pod with `usage` uses 0 of what it does not name,
-    /// as in the kubelet. If any pod has `harm`, pods without it have a harm of 0.
+    /// as in the kubelet. If any pod has `harm`, pods without it have a harm of 0; the same
+    /// holds for `taken`.
     pub fn contenders(&self, purpose: Purpose, rules: &settings::Ranking) -> Vec<Contender> {
         let (used, requested) = match purpose.resource() {
             Resource::Memory => ("memory", "memory"),
@@ -250,6 +267,7 @@ impl Scenario {
             Resource::Pids => ("pids", ""),
             Resource::Io => ("io", ""),
         };
+        let is_told = self.pods.iter().any(|described| described.taken.is_some());
         let is_measured = self.pods.iter().any(|described| described.harm.is_some());
         let of = |list: &ResourceList, name: &str| list.get(name).copied().unwrap_or_default();
         let contender = |described: &Described| {
@@ -258,6 +276,8 @@ impl Scenario {
                 request: Some(of(&described.request, requested)),
                 usage: described.usage.as_ref().map(|usage| of(usage, used)),
                 harm: is_measured.then(|| described.harm.unwrap_or_default()),
+                taken: described.taken.or(is_told.then_some(Bytes(0))),
+                frees: described.frees,
                 preference: None,
                 spared: known.spared.or(described.spared),
                 ..known

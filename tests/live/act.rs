@@ -5,6 +5,7 @@
 mod controllers;
 mod ends;
 mod files;
+mod marks;
 mod place;
 mod pods;
 mod refused;

@@ -65,6 +65,7 @@ impl Node {
         let pressure = || Some(Pressure { some: line(), full: line() });
         let (irq, cpu) = (Some(Pressure { some: None, full: line() }), pressure());
         let cgroup = Cgroup {
+            is_delegated: false,
             path: CgroupPath(path.into()),
             parent: parent.map(CgroupId),
             pressure: Pressures { cpu, memory: pressure(), io: pressure(), irq },

@@ -21,8 +21,8 @@ fn keys(candidate: &Value) -> String {
 
 #[test]
 fn rank_documented_scenario() {
-    let policy = include_str!("../../docs/policy.md");
-    let section = policy.split("### A scenario").nth(1).unwrap();
+    let page = include_str!("../../docs/configuration.md");
+    let section = page.split("## A scenario").nth(1).unwrap();
     let scenario = section.split("```").nth(1).unwrap().strip_prefix("yaml\n").unwrap();
     let got = ranking(scenario, &["--signal", "kubepods.disk.pressure"]);
     assert_eq!(got["spared"][0]["why"], "static");

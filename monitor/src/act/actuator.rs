@@ -157,6 +157,7 @@ impl Actuator {
     pub fn take(&mut self, action: &Action) -> Outcome {
         let began = clock::now().boot;
         let done = match action.step {
+            StepKind::Mark => self.mark(action, began).map(Done::from),
             StepKind::Reclaim => self.reclaim(action, began),
             StepKind::Squeeze => self.squeeze(action, began).map(Done::from),
             StepKind::Evict => Err(ActError::Other(

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::thread::CapabilitySet;
 
 use super::cgroup::{CgroupDir, Root};
 use super::process::can_release;
@@ -23,6 +24,8 @@ pub(super) fn steps(root: &Root) -> BTreeSet<StepKind> {
     let can_write = |file| children.clone().any(|child| child.can_write(file));
     let has_pidfds = pidfd_open(getpid(), PidfdFlags::empty()).is_ok();
     let is_there = |step: &StepKind| match step {
+        // Taking a mark back lowers a score: CAP_SYS_RESOURCE, `proc_oom_score_adj_write`, fs/proc/base.c.
+        StepKind::Mark => can_lower_scores(),
         StepKind::Reclaim => can_write("memory.reclaim"),
         StepKind::Squeeze => can_write("memory.high") || can_write("cpu.weight"),
         StepKind::StopContainers => has_pidfds,
@@ -31,4 +34,10 @@ pub(super) fn steps(root: &Root) -> BTreeSet<StepKind> {
         StepKind::Evict => false,
     };
     StepKind::ALL.into_iter().filter(is_there).collect()
+}
+
+/// Whether this process may lower an OOM score.
+fn can_lower_scores() -> bool {
+    let sets = rustix::thread::capabilities(None);
+    sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE))
 }

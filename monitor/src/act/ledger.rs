@@ -43,8 +43,9 @@ pub enum LedgerError {
     Read { path: PathBuf, source: io::Error },
     /// Another version's file. What it remembers must not be lost.
     #[error(
-        "cannot understand {path}; move it away, and see whether memory.high, cpu.weight and \
-         io.weight of the cgroups that it names stand as they should"
+        "cannot understand {path}; move it away, and see whether memory.high, cpu.weight, \
+         io.weight and memory.oom.group of the cgroups that it names, and oom_score_adj of their \
+         processes, stand as they should"
     )]
     Text { path: PathBuf, source: serde_json::Error },
     /// The disk is full, or mounted read-only.
@@ -168,6 +169,11 @@ impl Ledger {
         actions.retain(|entry| match entry.phase {
             Phase::Ending => true,
             Phase::Squeezed => entry.action.target.cgroups().any(|(id, path)| is_there(path, id)),
+            // With a container that was started again the mark is gone, and its cgroup with it.
+            Phase::Marked if entry.action.is_enforced => {
+                overrides.iter().any(|one| one.actions.contains(&entry.action.id))
+            }
+            Phase::Marked => entry.action.target.cgroups().any(|(id, path)| is_there(path, id)),
             Phase::Ended { at } => {
                 let is_surplus = n_surplus > 0;
                 n_surplus = n_surplus.saturating_sub(1);
@@ -179,12 +185,13 @@ impl Ledger {
         }
     }
 
-    /// What undoes each enforced squeeze.
+    /// What undoes each enforced squeeze and mark.
     pub(super) fn releases(&self) -> Vec<Release> {
         let squeezes = self.document.actions.iter();
-        let squeezes = squeezes.filter(|e| e.phase == Phase::Squeezed && e.action.is_enforced);
+        let squeezes = squeezes.filter(|e| e.can_be_undone() && e.action.is_enforced);
         let release = |InForce { action, .. }: &InForce| Release {
             action: action.id,
+            step: action.step,
             target: action.target.clone(),
             why: ReleaseReason::Expired,
             is_enforced: true,

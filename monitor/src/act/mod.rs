@@ -4,7 +4,7 @@
 //! as far as it is enforced, and reports what it saw.
 //!
 //! From the floor up: `error`; `cgroup` (a directory that is held open); `process` and `deny`;
-//! `target`, `throttle` with its `ledger`, and `reclaim`; `actuator`. `limits` stands beside them: it
+//! `target`, `throttle` and `mark` with their `ledger`, and `reclaim`; `actuator`. `limits` stands beside them: it
 //! keeps limits of the node written.
 
 mod actuator;
@@ -14,6 +14,7 @@ mod deny;
 mod error;
 mod ledger;
 pub mod limits;
+mod mark;
 mod process;
 mod reclaim;
 mod target;

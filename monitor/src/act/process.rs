@@ -25,6 +25,8 @@ pub(super) struct Stat {
     /// `R`, `S`, `D`, `Z` and so on.
     pub(super) state: char,
     pub(super) parent: u32,
+    /// In clock ticks since boot: with the process id, a process and no other.
+    pub(super) started: u64,
     pub(super) is_kernel_thread: bool,
 }
 
@@ -42,10 +44,12 @@ impl Stat {
         let state = fields.next()?.chars().next()?;
         let parent = fields.next()?.parse().ok()?;
         let flags: u64 = fields.nth(4)?.parse().ok()?;
+        let started = fields.nth(12)?.parse().ok()?;
         Some(Self {
             name: name.into(),
             state,
             parent,
+            started,
             is_kernel_thread: flags & KERNEL_THREAD != 0,
         })
     }
@@ -288,10 +292,12 @@ mod tests {
     #[test]
     fn stat_parses_any_process_name() {
         let stat = |name: &str, parent, flags| {
-            Stat::parse(&format!("12 ({name}) D {parent} 1 1 0 -1 {flags} 0 0"))
+            Stat::parse(&format!(
+                "12 ({name}) D {parent} 1 1 0 -1 {flags} 0 0 0 0 1 2 0 0 20 0 1 0 88123"
+            ))
         };
         let want = |name: &str, parent, is_kernel_thread| {
-            Some(Stat { name: name.into(), state: 'D', parent, is_kernel_thread })
+            Some(Stat { name: name.into(), state: 'D', parent, started: 88_123, is_kernel_thread })
         };
         assert_eq!(stat("pause", 7, 4_194_560), want("pause", 7, false));
         assert_eq!(stat(") R 1 (", 7, 0), want(") R 1 (", 7, false));

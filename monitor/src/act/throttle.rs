@@ -56,23 +56,49 @@ fn write_limit(
     action: &Action,
     ledger: &mut Ledger,
 ) -> Result<String, ActError> {
-    let path = &group.path;
     let live = stands(group, file)?;
-    if let Some(entry) = ledger.override_of(group.id, file)
-        && entry.wrote == live
-    {
-        let mut entry = entry.clone();
-        entry.actions.insert(action.id);
-        let done = format!("{path}/{file} is at {live} already");
-        if action.is_enforced {
-            remember(ledger, entry)?;
-        }
+    if let Some(done) = serve_also(group, file, &live, action, ledger)? {
         return Ok(done);
     }
     let wrote = match file {
         "memory.high" => less_memory(group, action.want)?,
         _ => less_weight(group, file, &live)?,
     };
+    write_over(group, file, &wrote, action, ledger)
+}
+
+/// Where a file says already what isobar wrote for another action: it serves this one too.
+fn serve_also(
+    group: &CgroupDir,
+    file: &'static str,
+    live: &str,
+    action: &Action,
+    ledger: &mut Ledger,
+) -> Result<Option<String>, ActError> {
+    let entry = ledger.override_of(group.id, file).filter(|entry| entry.wrote == live);
+    let Some(mut entry) = entry.cloned() else { return Ok(None) };
+    entry.actions.insert(action.id);
+    if action.is_enforced {
+        remember(ledger, entry)?;
+    }
+    Ok(Some(format!("{}/{file} is at {live} already", group.path)))
+}
+
+/// Writes a value over what stands in a file, and keeps that in the ledger.
+pub(super) fn write_over(
+    group: &CgroupDir,
+    file: &'static str,
+    wrote: &str,
+    action: &Action,
+    ledger: &mut Ledger,
+) -> Result<String, ActError> {
+    let (path, live) = (&group.path, stands(group, file)?);
+    if let Some(done) = serve_also(group, file, &live, action, ledger)? {
+        return Ok(done);
+    }
+    if live == wrote {
+        return Ok(format!("{path}/{file} is {live}"));
+    }
     let change = format!("{path}/{file} from {live} to {wrote}");
     if !action.is_enforced {
         return Ok(format!("would write {change}"));
@@ -82,11 +108,11 @@ fn write_limit(
         path: path.clone(),
         file: file.into(),
         before: live,
-        wrote: wrote.clone(),
+        wrote: wrote.into(),
         actions: BTreeSet::from([action.id]),
     };
     remember(ledger, entry.clone())?;
-    if let Err(failure) = group.write_detached(file, &wrote) {
+    if let Err(failure) = group.write_detached(file, wrote) {
         ledger.forget(entry.cgroup, &entry.file);
         return Err(failure);
     }
@@ -160,16 +186,30 @@ pub(super) fn release(
     is_enforced: bool,
     ledger: &mut Ledger,
 ) -> Result<String, ActError> {
-    if let Some(other) = entry.actions.iter().find(|other| **other != action) {
+    if let Some(other) = other_action(entry, action) {
         let done = format!("{}/{} still serves action {other}", entry.path, entry.file);
         if is_enforced {
-            let mut entry = entry.clone();
-            entry.actions.remove(&action);
-            remember(ledger, entry)?;
+            leave_to_others(entry, action, ledger)?;
         }
         return Ok(done);
     }
     undo(group, entry, is_enforced, ledger)
+}
+
+/// Another action that needs what was written.
+pub(super) fn other_action(entry: &Override, action: u64) -> Option<u64> {
+    entry.actions.iter().copied().find(|other| *other != action)
+}
+
+/// What was written stands for other actions, and no longer for this one.
+pub(super) fn leave_to_others(
+    entry: &Override,
+    action: u64,
+    ledger: &mut Ledger,
+) -> Result<(), ActError> {
+    let mut entry = entry.clone();
+    entry.actions.remove(&action);
+    remember(ledger, entry)
 }
 
 /// Puts one file back; what was done, in words.
@@ -205,11 +245,13 @@ fn stands(group: &CgroupDir, file: &'static str) -> Result<String, ActError> {
 }
 
 fn known(file: &str) -> Option<&'static str> {
-    ["memory.high", "cpu.weight", "io.weight"].into_iter().find(|known| *known == file)
+    ["memory.high", "cpu.weight", "io.weight", "memory.oom.group"]
+        .into_iter()
+        .find(|known| *known == file)
 }
 
 /// Nothing is written that the next agent could not undo.
-fn remember(ledger: &mut Ledger, entry: Override) -> Result<(), ActError> {
+pub(super) fn remember(ledger: &mut Ledger, entry: Override) -> Result<(), ActError> {
     ledger.keep(entry).map_err(|why| {
         let cause = std::error::Error::source(&why).map(ToString::to_string).unwrap_or_default();
         ActError::Other(format!(

@@ -199,9 +199,8 @@ impl Handle {
     pub(super) fn leave(mut self, within: Duration) -> Vec<Outcome> {
         let end = clock::now().boot.plus(nanos(within));
         let mut outcomes = self.finish(end);
-        let is_squeeze =
-            |entry: &InForce| entry.phase == Phase::Squeezed && entry.action.is_enforced;
-        if self.given.is_empty() && self.known.in_force.iter().any(is_squeeze) {
+        let stands = |entry: &InForce| entry.can_be_undone() && entry.action.is_enforced;
+        if self.given.is_empty() && self.known.in_force.iter().any(stands) {
             // An actuator that has exited gives no answer, and that is reported.
             let _ = self.give("taking squeezes back".into(), Order::Leave(None));
             outcomes.extend(self.finish(end));

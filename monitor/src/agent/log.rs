@@ -50,7 +50,9 @@ impl Log {
         self.outcomes(&sample.outcomes);
         decision.events().for_each(event);
         decision.relief.effects.iter().for_each(effect);
-        decision.relief.actions.iter().for_each(|one| action(one, now));
+        let loss = decision.ranking.as_ref().and_then(|ranking| ranking.loss.as_ref());
+        let lost = loss.map(explain::lost);
+        decision.relief.actions.iter().for_each(|one| action(one, now, lost.as_deref()));
         let releases = &decision.relief.releases;
         let of_actions = decision.relief.actions.iter().map(|one| (one.id, &one.target));
         let of_releases = releases.iter().map(|one| (one.action, &one.target));
@@ -62,7 +64,7 @@ impl Log {
         let is_new = |release: &&Release| !self.released.contains(&release.action);
         releases.iter().filter(is_new).for_each(release);
         self.released = releases.iter().map(|release| release.action).collect();
-        self.held(decision.relief.held.as_ref(), now);
+        self.held(decision.relief.held.as_ref(), now, lost.as_deref());
     }
 
     /// What came of actions and releases.
@@ -72,14 +74,14 @@ impl Log {
     }
 
     /// One line when relief holds back, and one when the reason becomes another one.
-    fn held(&mut self, hold: Option<&Hold>, now: Nanos) {
+    fn held(&mut self, hold: Option<&Hold>, now: Nanos, lost: Option<&str>) {
         let kind = hold.map(discriminant);
         if kind == self.held {
             return;
         }
         self.held = kind;
         if let Some(hold) = hold {
-            tracing::info!("{}", words::no_action(hold, now));
+            tracing::info!(lost, "{}", words::no_action(hold, now));
         }
     }
 
@@ -110,7 +112,7 @@ impl Log {
 pub(super) fn adopted(InForce { action, phase, .. }: &InForce) {
     let (id, step, target) = (action.id, action.step.name(), action.target.full_name());
     let state = match phase {
-        Phase::Squeezed => "in force",
+        Phase::Squeezed | Phase::Marked => "in force",
         Phase::Ending => "under way",
         Phase::Ended { .. } => return,
     };
@@ -128,7 +130,7 @@ pub(super) fn chain(error: &dyn Error) -> String {
     text
 }
 
-fn action(action: &Action, now: Nanos) {
+fn action(action: &Action, now: Nanos, lost: Option<&str>) {
     let Action { id, step, target, is_enforced, reason, .. } = action;
     tracing::warn!(
         action = id,
@@ -138,6 +140,7 @@ fn action(action: &Action, now: Nanos) {
         threshold = reason.threshold.name(),
         measured = explain::measured(&reason.threshold, reason.measured),
         enforced = is_enforced,
+        lost,
         "{}; {}",
         words::action(action, now),
         words::choice(action)

@@ -129,9 +129,14 @@ fn is_urgent(decision: &Decision) -> bool {
     match &decision.relief.held {
         Some(Hold::Settling { .. } | Hold::KernelKilled { .. }) => true,
         None => !decision.relief.actions.is_empty() || decision.assessment.met.iter().any(runs_out),
-        Some(Hold::CoolingDown { .. } | Hold::InGrace | Hold::StaleReadings) => {
-            decision.assessment.met.iter().any(runs_out)
-        }
+        Some(
+            Hold::CoolingDown { .. }
+            | Hold::InGrace
+            | Hold::StaleReadings
+            | Hold::Marked
+            | Hold::NotYetKnown
+            | Hold::TakenByOther { .. },
+        ) => decision.assessment.met.iter().any(runs_out),
         Some(
             Hold::BudgetSpent { .. }
             | Hold::Observed { .. }

@@ -23,7 +23,7 @@ use super::terminal::{harmless, width};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Scenario file (`kind: Scenario`, see docs/policy.md), - for standard input [default: the pods
+    /// Scenario file (`kind: Scenario`, see docs/configuration.md), - for standard input [default: the pods
     /// of this node].
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -45,6 +45,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OrderArg {
+    /// For memory, who took it; else, and where nothing says what the pods took, as qos.
+    Cause,
     /// By QoS class, priority, harm to others, usage above request, start time.
     Qos,
     /// The kubelet's order.
@@ -54,6 +56,7 @@ enum OrderArg {
 impl From<OrderArg> for Order {
     fn from(order: OrderArg) -> Self {
         match order {
+            OrderArg::Cause => Self::Cause,
             OrderArg::Qos => Self::Qos,
             OrderArg::Kubelet => Self::Kubelet,
         }
@@ -116,7 +119,7 @@ fn of_node(args: &Args, mut plan: Plan) -> Result<Ranking> {
 }
 
 fn write(out: &mut dyn Write, ranking: &Ranking, width: Option<usize>) -> io::Result<()> {
-    let Ranking { signal, order, candidates, spared, outsiders, .. } = ranking;
+    let Ranking { signal, order, candidates, spared, outsiders, loss, .. } = ranking;
     let order = word(order);
     match candidates.len() {
         0 => writeln!(out, "{signal}, order {order}: no candidates")?,
@@ -132,6 +135,9 @@ fn write(out: &mut dyn Write, ranking: &Ranking, width: Option<usize>) -> io::Re
             table.row([spared.name.clone(), word(&spared.why)]);
         }
         table.write(out, width)?;
+    }
+    if let Some(loss) = loss {
+        writeln!(out, "\n{}", isobar_core::policy::explain::lost(loss))?;
     }
     for outsider in outsiders {
         let (path, ms) = (harmless(&outsider.path.0), outsider.harm.0 / 1_000_000);
@@ -191,6 +197,9 @@ fn heading(key: Key) -> &'static str {
         Key::Usage => "USAGE",
         Key::Qos => "QOS",
         Key::Harm => "HARM-MS/S",
+        Key::Taker => "TAKER",
+        Key::Taken => "TAKEN",
+        Key::FreesEnough => "FREES-ENOUGH",
         Key::Processes => "PROCESSES",
         Key::Started => "STARTED",
         Key::Preference => "PREFERENCE",

@@ -203,14 +203,16 @@ fn ranking(layers: &Layers<'_>) -> Ranking {
     Ranking {
         order: match layers.text("ranking.order") {
             "kubelet" => Order::Kubelet,
-            _ => Order::Qos,
+            "qos" => Order::Qos,
+            _ => Order::Cause,
         },
         opt_out_label: layers.text("ranking.optOutLabel").into(),
         group_below: Bytes(layers.quantity("ranking.groupBelow").to_u64()),
     }
 }
 
-const STEPS: [(&str, StepKind); 6] = [
+const STEPS: [(&str, StepKind); 7] = [
+    ("mark", StepKind::Mark),
     ("reclaim", StepKind::Reclaim),
     ("squeeze", StepKind::Squeeze),
     ("evict", StepKind::Evict),

@@ -86,7 +86,7 @@ impl Publisher {
         View {
             facts: self.facts.clone(),
             started: self.started,
-            headline: headline(&snapshot, &verdict),
+            headline: headline(&snapshot, &verdict, &decision),
             verdict,
             recent_oom_kills: self.kills.iter().cloned().collect(),
             capabilities,

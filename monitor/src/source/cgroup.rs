@@ -121,6 +121,7 @@ impl Tree {
         let is_same = stat.st_nlink == 2 + group.children.len() as u64;
         let parent = group.parent().and_then(|parent| self.groups.get(&parent));
         // Another owner may write the attributes too, and would then decide for the node.
+        let is_delegated = stat.st_uid != 0 || parent.is_some_and(|parent| parent.is_delegated);
         let takes_preference =
             stat.st_uid == 0 || parent.is_some_and(|parent| parent.uid == stat.st_uid);
         if !is_same || group.relist || due(walk.tick.number, id, Self::LIST_EVERY) {
@@ -128,7 +129,7 @@ impl Tree {
         }
         let Self { root, groups, reader } = self;
         let group = groups.get_mut(&id).expect("listing a cgroup removes only those below it");
-        group.uid = stat.st_uid;
+        (group.uid, group.is_delegated) = (stat.st_uid, is_delegated);
         let (tick, gaps) = (walk.tick, &mut *walk.gaps);
         group.read(&mut Reading { dir, root, tick, reader, gaps, takes_preference })
     }

@@ -14,7 +14,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::fs::OFlags;
 
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::{Cgroup, CgroupId};
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::units::Nanos;
@@ -100,13 +100,15 @@ impl Triggers {
 
     /// Suspects with a trigger come before suspects without one.
     fn wanted(&self, sample: &Sample) -> Vec<CgroupId> {
+        let places = sample.places();
         let at = |is: fn(&Place) -> bool| {
             let all = sample.cgroups.iter();
-            all.filter(move |(_, group)| is(&Place::of(&group.path))).map(|(id, _)| *id)
+            let is = |group: &Cgroup| is(&places.place(&group.path));
+            all.filter(|(_, group)| is(group)).map(|(id, _)| *id).collect::<Vec<_>>()
         };
         let node = at(|place| matches!(place, Place::Node));
         let pods = at(|place| matches!(place, Place::Kubepods | Place::Qos { .. }));
-        let mut wanted: Vec<CgroupId> = node.chain(pods).take(MAX_TRIGGERS).collect();
+        let mut wanted: Vec<CgroupId> = node.into_iter().chain(pods).take(MAX_TRIGGERS).collect();
         let (old, new): (Vec<CgroupId>, _) =
             self.suspects.keys().partition(|id| self.open.contains_key(id));
         for id in old.into_iter().chain(new) {

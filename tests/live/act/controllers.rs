@@ -86,7 +86,8 @@ fn squeeze_memory() {
     assert!(outcome.took < Nanos(Nanos::SECOND.0), "{outcome:?}");
     println!("{} took {} ms", outcome.detail, outcome.took.0 / 1_000_000);
     let why = ReleaseReason::Over;
-    let release = Release { action: 7, target: group.target(), why, is_enforced: true };
+    let release =
+        Release { action: 7, step: Squeeze, target: group.target(), why, is_enforced: true };
     let outcome = actor.release(&release).unwrap();
     assert_eq!(
         (outcome.result, group.read("memory.high").as_str()),
@@ -106,7 +107,8 @@ fn squeeze_weight_on_the_kernel() {
         actor.take(&Action { is_enforced: true, ..action });
         assert_eq!(group.read("cpu.weight").trim_end(), held);
         let why = ReleaseReason::Over;
-        let release = Release { action: 7, target: group.target(), why, is_enforced: true };
+        let release =
+            Release { action: 7, step: Squeeze, target: group.target(), why, is_enforced: true };
         assert_eq!(actor.release(&release).unwrap().result, Done);
         assert_eq!(group.read("cpu.weight").trim_end(), before);
     }

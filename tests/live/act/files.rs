@@ -53,7 +53,13 @@ impl Tree {
 
     fn release(&self, actor: &mut Actuator, action: u64) -> Outcome {
         let why = ReleaseReason::Over;
-        let release = Release { action, target: self.target(), why, is_enforced: true };
+        let release = Release {
+            action,
+            step: StepKind::Squeeze,
+            target: self.target(),
+            why,
+            is_enforced: true,
+        };
         actor.release(&release).expect("a release that fails anew, or not at all, is reported")
     }
 }
@@ -196,8 +202,13 @@ fn squeeze_dry_run() {
         let outcome = actor.take(&against(CPU, step, tree.target()));
         assert_eq!((outcome.result, outcome.detail.as_str()), (Done, want));
     }
-    let dry =
-        Release { action: 7, target: tree.target(), why: ReleaseReason::Over, is_enforced: false };
+    let dry = Release {
+        action: 7,
+        step: StepKind::Squeeze,
+        target: tree.target(),
+        why: ReleaseReason::Over,
+        is_enforced: false,
+    };
     actor.take(&tree.squeeze(7, CPU, None));
     let outcome = actor.release(&dry).unwrap();
     assert_eq!(outcome.detail, "would write /busy/cpu.weight from 10 back to 100");
@@ -261,7 +272,7 @@ fn squeeze_release_fails() {
     fs::create_dir(&file).unwrap();
     assert_eq!(tree.release(&mut actor, 7).result, Failed);
     let (why, target) = (ReleaseReason::Over, tree.target());
-    let release = Release { action: 7, target, why, is_enforced: true };
+    let release = Release { action: 7, step: StepKind::Squeeze, target, why, is_enforced: true };
     assert_eq!(actor.release(&release), None, "the same again");
     assert_eq!(in_force(&actor), [7]);
     assert_eq!(actor.release_all().len(), 1, "but told again when the agent leaves");
@@ -288,7 +299,13 @@ fn squeeze_cgroup_gone() {
     actor.take(&tree.squeeze(7, CPU, None));
     let target = tree.target();
     fs::remove_dir_all(&tree.dir).unwrap();
-    let release = Release { action: 7, target, why: ReleaseReason::Over, is_enforced: true };
+    let release = Release {
+        action: 7,
+        step: StepKind::Squeeze,
+        target,
+        why: ReleaseReason::Over,
+        is_enforced: true,
+    };
     let outcome = actor.release(&release).unwrap();
     assert_eq!((outcome.result, outcome.detail.as_str()), (Done, "cgroup /busy is gone"));
     let text = fs::read_to_string(state.path().join("ledger.json")).unwrap();

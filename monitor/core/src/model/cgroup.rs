@@ -91,6 +91,9 @@ pub struct Cgroup {
     pub io: Option<IoStat>,
     /// Processes listed in `cgroup.procs`, this cgroup alone.
     pub n_procs: Option<u64>,
+    /// A user other than root owns its directory, or one above it: its name proves nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_delegated: bool,
     /// From the directory's extended attributes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference: Option<Preference>,

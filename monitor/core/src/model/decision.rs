@@ -16,7 +16,7 @@ pub use action::{
 };
 pub use assessment::{Assessment, Outlook, Taint, Unobserved};
 pub use ranking::{
-    Candidate, Key, KeyValue, MeritKey, Order, Outsider, Ranking, Spared, SparedReason,
+    Candidate, Key, KeyValue, Loss, MeritKey, Order, Outsider, Ranking, Spared, SparedReason, Taker,
 };
 
 /// Everything that the policy made of one sample.

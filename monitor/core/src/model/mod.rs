@@ -34,6 +34,7 @@ pub mod machine;
 pub mod names;
 pub mod node;
 pub mod pattern;
+pub mod places;
 pub mod pod;
 pub mod psi;
 pub mod quantity;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::{Cgroup, CgroupId};
 use super::decision::{InForce, Outcome, Phase, StepKind};
 use super::node::NodeReading;
+use super::places::Places;
 use super::stall::KernelStalls;
 pub use super::units::Moment;
 use super::workload::Pod;
@@ -62,6 +63,17 @@ impl Sample {
     /// Squeezes in force, or observed as if they were.
     pub fn squeezes(&self) -> impl Iterator<Item = &InForce> {
         self.in_force.iter().filter(|entry| entry.phase == Phase::Squeezed)
+    }
+
+    /// What its cgroups are.
+    #[must_use]
+    pub fn places(&self) -> Places<'_> {
+        Places::of(self.cgroups.values())
+    }
+
+    /// Marks in force, or observed as if they were.
+    pub fn marks(&self) -> impl Iterator<Item = &InForce> {
+        self.in_force.iter().filter(|entry| entry.phase == Phase::Marked)
     }
 }
 

@@ -160,7 +160,7 @@ pub struct Ranking {
 impl Default for Ranking {
     fn default() -> Self {
         Self {
-            order: Order::Qos,
+            order: Order::Cause,
             opt_out_label: "isobar/never-evict".into(),
             group_below: Bytes(64 << 20),
         }

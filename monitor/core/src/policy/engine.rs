@@ -8,13 +8,16 @@ use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
 use crate::model::threshold::{Resource, Signal};
-use crate::model::units::Nanos;
+use crate::model::units::{Bytes, Nanos};
 use crate::model::unsampled::unsampled;
-use crate::policy::assess::{AssessStanding, assess, growth, scope};
+use crate::policy::assess::growth::{self, Limited};
+use crate::policy::assess::{AssessStanding, assess};
 use crate::policy::decide::{Question, ReliefStanding, decide, target_of};
 use crate::policy::rank::harm::HarmStanding;
-use crate::policy::rank::workload::Workloads;
-use crate::policy::rank::{HEAD, Pool, Purpose};
+use crate::policy::rank::{HEAD, Node, Pool, Purpose, Shortfall};
+use crate::policy::scope;
+use crate::policy::takers::TakerStanding;
+use crate::policy::workload::Workloads;
 
 /// What the policy remembers. Stored at the head of a recording, so that a replay can start in
 /// mid-life.
@@ -27,6 +30,8 @@ pub struct Standing {
     pub averages: Averages,
     /// Who has made others wait lately.
     pub harm: HarmStanding,
+    /// Who has taken memory lately.
+    pub takers: TakerStanding,
     /// What has been short, and since when.
     pub assess: AssessStanding,
     /// What is being done about it.
@@ -95,12 +100,10 @@ impl Engine {
     /// The ranking for `purpose` of the last sample, of which `snapshot` is, with every candidate.
     #[must_use]
     pub fn rank(&self, snapshot: &Snapshot, purpose: Purpose) -> Option<Ranking> {
-        let (sample, harm) = (self.standing.before.as_ref()?, &self.standing.harm);
-        Some(
-            Pool::of_node(sample, snapshot, harm, &self.settings, purpose)
-                .field()
-                .ranking(usize::MAX),
-        )
+        let Standing { before, harm, takers, .. } = &self.standing;
+        let (sample, settings) = (before.as_ref()?, &self.settings);
+        let node = Node { sample, snapshot, harm, takers, settings };
+        Some(Pool::of_node(node, purpose, Shortfall::default()).field().ranking(usize::MAX))
     }
 
     /// Judges one sample. Cannot fail.
@@ -109,11 +112,25 @@ impl Engine {
         let snapshot = Snapshot::between(standing.before.as_ref(), &sample, &mut standing.averages);
         let workloads = Workloads::of(&settings.workloads, &snapshot);
         standing.harm.update(standing.before.as_ref(), &sample, &snapshot, &workloads);
-        let assessment = assess(settings, &sample, &snapshot, &mut standing.assess);
+        standing.takers.update(standing.before.as_ref(), &sample, &snapshot, &workloads);
+        let takers = &standing.takers;
+        let pods =
+            scope::kubepods(&snapshot).map(|(_, pods)| takers.limited(&snapshot, Some(pods)));
+        let limited =
+            Limited { node: takers.limited(&snapshot, None), pods: pods.unwrap_or_default() };
+        let assessment = assess(settings, &sample, &snapshot, limited, &mut standing.assess);
 
-        let pool = |purpose| Pool::of_node(&sample, &snapshot, &standing.harm, settings, purpose);
+        let (sample_now, harm) = (&sample, &standing.harm);
+        let node = Node { sample: sample_now, snapshot: &snapshot, harm, takers, settings };
+        let pool = |purpose, shortfall| Pool::of_node(node, purpose, shortfall);
         let purpose = assessment.first.as_ref().map(|first| Purpose::of(&first.threshold));
-        let pool_now = purpose.map(pool);
+        let shortfall = Shortfall {
+            missing: Bytes(assessment.first.and_then(|first| first.missing).unwrap_or(0)),
+            is_thrashing: assessment
+                .first
+                .is_some_and(|first| growth::is_thrashing(&first, &assessment.outlooks)),
+        };
+        let pool_now = purpose.map(|purpose| pool(purpose, shortfall));
         let field = pool_now.as_ref().map(Pool::field);
         let ranking = field.as_ref().map(|field| field.ranking(HEAD));
         let question = Question {
@@ -129,11 +146,14 @@ impl Engine {
             field: field.as_ref(),
             is_harm_paused: purpose.is_some_and(|p| standing.harm.is_paused(p.resource())),
             observations: &assessment.observations,
+            outlooks: &assessment.outlooks,
         };
         let relief = decide(&question, &mut standing.relief);
         let next_targets = match (&ranking, soon(&assessment, &sample, &snapshot)) {
             (Some(ranking), _) => ranking.candidates.iter().take(NEXT).cloned().collect(),
-            (None, Some(purpose)) => pool(purpose).field().first(NEXT, |_| true),
+            (None, Some(purpose)) => {
+                pool(purpose, Shortfall::default()).field().first(NEXT, |_| true)
+            }
             (None, None) => Vec::new(),
         };
         let next_targets =

@@ -7,3 +7,9 @@ pub mod decide;
 pub mod engine;
 pub mod explain;
 pub mod rank;
+pub mod scope;
+pub mod takers;
+pub mod workload;
+
+#[cfg(test)]
+mod tests;

@@ -7,11 +7,19 @@ use std::collections::BTreeMap;
 use super::verdict::{Mood, Resource, Verdict, cause_words};
 use super::waiting::{Level, short_name, weight};
 use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
-use crate::model::units::{MilliCpu, Nanos};
+use crate::model::units::{Bytes, MilliCpu, Nanos};
+use crate::policy::explain;
 
-/// The sentence is about the resource with the worst verdict; CPU before memory before IO.
-pub fn headline(snapshot: &Snapshot, verdicts: &[Verdict]) -> String {
+/// The sentence is about the resource with the worst verdict; CPU before memory before IO. Memory
+/// that is running out is told before any pressure: it is short before any work waits for it.
+pub fn headline(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> String {
+    if let Some(ranking) = &decision.ranking
+        && let Some(loss) = ranking.loss.as_ref().filter(|loss| loss.lost > Bytes(0))
+    {
+        return format!("Short of memory ({}): {}.", ranking.signal, explain::lost(loss));
+    }
     let worst = [Mood::Pressed, Mood::Waits]
         .into_iter()
         .find_map(|mood| verdicts.iter().find(|verdict| verdict.mood == mood));
@@ -204,7 +212,8 @@ mod tests {
             (Mood::Unknown, 700, &[(2, 3)]),
         ];
         let told = table.map(|(mood, ms, blames)| {
-            let got = headline(&node(ms, blames), &[verdict(Resource::Cpu, mood)]);
+            let got =
+                headline(&node(ms, blames), &[verdict(Resource::Cpu, mood)], &Decision::default());
             format!("{mood:?}, a waits {ms} ms, {blames:?}:\n  {got}\n")
         });
         insta::assert_snapshot!(told.concat());
@@ -248,7 +257,7 @@ mod tests {
         ];
         for (cpu, memory, io, want) in table {
             let verdicts = [verdict(Cpu, cpu), verdict(Memory, memory), verdict(Io, io)];
-            let got = headline(&Snapshot::default(), &verdicts);
+            let got = headline(&Snapshot::default(), &verdicts, &Decision::default());
             assert!(got.starts_with(want), "{cpu:?} {memory:?} {io:?}: {got}");
         }
     }

@@ -7,6 +7,7 @@ use super::{Actuator, node, outcome};
 use crate::act::cgroup::{CgroupDir, Root, size};
 use crate::act::error::{ActError, Done};
 use crate::act::ledger::Override;
+use crate::act::mark;
 use crate::act::process::Tally;
 use crate::act::reclaim::{self, Reclaim};
 use crate::act::target::{self, OpenTarget};
@@ -86,8 +87,32 @@ impl Actuator {
         let held = held.reduce(u64::saturating_add).map(Bytes);
         // A squeeze that cannot be remembered is refused by the limits' own entries.
         let _ = self.ledger.begin(action, began, held, Phase::Squeezed);
-        let squeeze = |group| throttle::squeeze(group, action, &mut self.ledger);
-        let done: Result<Vec<_>, _> = groups.iter().map(squeeze).collect();
+        let squeeze = |group: &CgroupDir| throttle::squeeze(group, action, &mut self.ledger);
+        let done = groups.iter().map(squeeze).collect();
+        self.keep_or_undo(action, done)
+    }
+
+    pub(super) fn mark(&mut self, action: &Action, began: Nanos) -> Result<String, ActError> {
+        self.deny.find_own(&self.options.proc);
+        let node = node(&self.root, &self.options, &self.deny);
+        let target = OpenTarget::open(node, &action.target, 0)?;
+        let _ = self.ledger.begin(action, began, target.before(), Phase::Marked);
+        let mark = |group| mark::mark(&self.options.proc, group, action, &mut self.ledger);
+        let (done, refused): (Vec<_>, Vec<_>) = target.work().map(mark).partition(Result::is_ok);
+        // One of several containers may be empty, or be protected by its scores.
+        let done = match done.is_empty() {
+            true => refused.into_iter().collect(),
+            false => done.into_iter().collect(),
+        };
+        self.keep_or_undo(action, done)
+    }
+
+    /// What was done to all cgroups of a target, or to none.
+    fn keep_or_undo(
+        &mut self,
+        action: &Action,
+        done: Result<Vec<String>, ActError>,
+    ) -> Result<String, ActError> {
         done.map(|details| details.join("; ")).map_err(|error| {
             // A squeeze in part would be one that no release undoes.
             match self.put_back(action.id, action.is_enforced) {
@@ -140,7 +165,14 @@ impl Actuator {
         let one = |entry: Override| {
             let group = CgroupDir::open(&self.root, &entry.path, entry.cgroup);
             let done = group.and_then(|group| {
-                throttle::release(&group, &entry, action, is_enforced, &mut self.ledger)
+                let ledger = &mut self.ledger;
+                match entry.file.as_str() {
+                    mark::SCORE => {
+                        let proc = &self.options.proc;
+                        mark::release(proc, &group, &entry, action, is_enforced, ledger)
+                    }
+                    _ => throttle::release(&group, &entry, action, is_enforced, ledger),
+                }
             });
             match done {
                 // With the cgroup, or with its controller, the limit has gone as well.

@@ -283,6 +283,7 @@ fn hand_over_orders_a_release_once_while_it_waits() {
     .unwrap();
     handle.hand_over(&relief(1..=1), clock::now().boot);
     let release = Release {
+        step: StepKind::Squeeze,
         action: 7,
         target: Target::default(),
         why: isobar_core::model::decision::ReleaseReason::Over,

@@ -5,7 +5,7 @@ use super::Kind::{Scalar, Text, Word, Words};
 use super::{API_VERSION, KIND, Key, key};
 
 const STEPS: &[&str] =
-    &["reclaim", "squeeze", "evict", "stopContainers", "killContainers", "releaseMemory"];
+    &["mark", "reclaim", "squeeze", "evict", "stopContainers", "killContainers", "releaseMemory"];
 
 #[rustfmt::skip]
 pub(in crate::config) const ISOBAR: &[Key] = &[
@@ -89,7 +89,7 @@ const PRESSURE: &[Key] = &[
 
 #[rustfmt::skip]
 const RANKING: &[Key] = &[
-    key("order", Word(&["qos", "kubelet"]), Some("qos"), "qos (QoS class first) or kubelet (the kubelet's order)"),
+    key("order", Word(&["cause", "qos", "kubelet"]), Some("cause"), "cause (for memory, who took it; else as qos), qos (QoS class first) or kubelet (the kubelet's order)"),
     key("optOutLabel", Text, Some("isobar/never-evict"), "Pods with this label set to true are never evicted"),
     key("groupBelow", Quantity, Some("64Mi"), "Pods of one owner that each use less than this are one candidate together; 0 disables groups"),
 ];
@@ -97,7 +97,7 @@ const RANKING: &[Key] = &[
 #[rustfmt::skip]
 const RELIEF: &[Key] = &[
     key("enforce", Words(STEPS), Some("[]"), "Steps that the agent takes; all other steps are only recorded"),
-    key("steps", Words(STEPS), Some("[reclaim, squeeze, evict, stopContainers, killContainers, releaseMemory]"), "Steps that may be chosen, gentlest first"),
+    key("steps", Words(STEPS), Some("[mark, reclaim, squeeze, evict, stopContainers, killContainers, releaseMemory]"), "Steps that may be chosen, gentlest first"),
     key("deadlines", Map(DEADLINES), None, "How long each step has to show an effect"),
     key("budget", Number(1, 1_000_000), Some("5"), "Maximum number of evictions and kills within budgetWindow"),
     key("budgetWindow", Duration, Some("10m"), "Window of the budget"),
@@ -122,6 +122,7 @@ const REQUESTS: &[Key] = &[
 
 #[rustfmt::skip]
 const DEADLINES: &[Key] = &[
+    key("mark", Duration, Some("5s"), "The highest oom_score_adj; nothing is waited for"),
     key("reclaim", Duration, Some("2s"), "memory.reclaim of page cache that is not in use"),
     key("squeeze", Duration, Some("5s"), "Temporary memory.high or cpu.weight of the aggressor"),
     key("evict", Duration, Some("30s"), "Eviction through the API, which respects disruption budgets"),

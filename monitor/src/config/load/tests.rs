@@ -157,7 +157,7 @@ fn load_reports_rules_with_their_reason() {
             "f:4:48: evictionPressure[0].threshold: expected a whole number, found the text \"60%\""),
         ("relief: {budget: 0}".into(), "f:3:18: relief.budget: expected a whole number from 1 to 1000000"),
         ("relief: {enforce: [kill]}".into(),
-            "f:3:20: relief.enforce[0]: expected one of reclaim, squeeze, evict, stopContainers, \
+            "f:3:20: relief.enforce[0]: expected one of mark, reclaim, squeeze, evict, stopContainers, \
              killContainers, releaseMemory, found the text \"kill\""),
         ("relief: {enforce: [evict], steps: [reclaim]}".into(),
             "f:3:20: relief.enforce[0]: this step is not in relief.steps, so it is never taken"),

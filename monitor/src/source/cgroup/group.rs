@@ -29,6 +29,8 @@ pub(crate) struct Group {
     pub(crate) dir: Option<Arc<OwnedFd>>,
     /// The owner of the directory.
     pub(crate) uid: u32,
+    /// A user other than root owns it, or one above it.
+    pub(crate) is_delegated: bool,
     /// Must be listed again, whatever its link count.
     pub(crate) relist: bool,
     pub(crate) files: FileSet,
@@ -127,8 +129,12 @@ impl Group {
     /// # Errors
     /// [`ReadError::Gone`] if the cgroup no longer exists.
     pub(crate) fn read(&mut self, on: &mut Reading<'_>) -> Result<Cgroup, ReadError> {
-        let mut now =
-            Cgroup { path: self.last.path.clone(), parent: self.last.parent, ..Cgroup::default() };
+        let mut now = Cgroup {
+            path: self.last.path.clone(),
+            parent: self.last.parent,
+            is_delegated: self.is_delegated,
+            ..Cgroup::default()
+        };
         let is_due = due(on.tick.number, self.id, Self::ALL_EVERY);
         // First, so that a task that runs during this reading shows in the next tick's usage.
         self.read_files(&File::COUNTERS, &mut now, on)?;

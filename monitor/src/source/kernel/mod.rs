@@ -34,6 +34,7 @@ use crate::clock;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::cost::KernelCost;
+use isobar_core::model::places::Places;
 use isobar_core::model::pod::Place;
 use isobar_core::model::stall::{Coverage, KernelStalls, OomKill, ShortLived};
 use isobar_core::model::units::{Bytes, Nanos, Percent};
@@ -241,8 +242,9 @@ impl Kernel {
 
     /// Tells the programs which cgroups' limits are the node's allocatable.
     fn update_allocatable(&mut self, tree: &BTreeMap<CgroupId, Cgroup>) {
+        let places = Places::of(tree.values());
         let is_allocatable = |cgroup: &Cgroup| {
-            matches!(Place::of(&cgroup.path), Place::Kubepods | Place::Qos { .. })
+            matches!(places.place(&cgroup.path), Place::Kubepods | Place::Qos { .. })
         };
         let now = tree.iter().filter(|(_, cgroup)| is_allocatable(cgroup));
         let now: BTreeSet<u64> = now.map(|(id, _)| id.0).collect();

@@ -12,6 +12,9 @@ use crate::model::units::{Bytes, Nanos};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepKind {
+    /// The highest `oom_score_adj`: if memory runs out after all, the kernel takes this target. If
+    /// it does not, nothing has happened.
+    Mark,
     /// `memory.reclaim`: take back page cache that is not in use.
     Reclaim,
     /// `memory.high` or `cpu.weight`: hold the aggressor back.
@@ -28,7 +31,8 @@ pub enum StepKind {
 
 impl StepKind {
     /// Every step, gentlest first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
+        Self::Mark,
         Self::Reclaim,
         Self::Squeeze,
         Self::Evict,
@@ -41,6 +45,7 @@ impl StepKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Mark => "mark",
             Self::Reclaim => "reclaim",
             Self::Squeeze => "squeeze",
             Self::Evict => "evict",
@@ -54,6 +59,7 @@ impl StepKind {
     #[must_use]
     pub fn usual_deadline_seconds(self) -> u64 {
         match self {
+            Self::Mark => 5,
             Self::Reclaim => 2,
             Self::Squeeze => 5,
             Self::Evict => 30,
@@ -61,6 +67,11 @@ impl StepKind {
             Self::KillContainers => 5,
             Self::ReleaseMemory => 2,
         }
+    }
+
+    /// What recordings without [`Release::step`] took back.
+    fn squeeze() -> Self {
+        Self::Squeeze
     }
 
     /// True if it ends work.
@@ -196,6 +207,16 @@ pub enum Hold {
     /// It was decided and, because isobar only observes, not done. What would have followed is not
     /// known.
     Observed { action: u64 },
+    /// Memory is foretold to run out. Who took it is marked, so the kernel's OOM killer would take it
+    /// first: no work is ended for a forecast.
+    Marked,
+    /// Who took what is short is not known before ten seconds were watched.
+    NotYetKnown,
+    /// No candidate took what is short, and no hard threshold demands a candidate's end.
+    TakenByOther {
+        /// Who took most of it; empty if it was the kernel, or cannot be told.
+        taker: String,
+    },
     /// Nobody may be chosen.
     NobodyLeft,
     /// Nobody harms others enough.
@@ -241,12 +262,22 @@ pub struct InForce {
     pub phase: Phase,
 }
 
+impl InForce {
+    /// True for a squeeze and a mark: what was written is put back one day.
+    #[must_use]
+    pub fn can_be_undone(&self) -> bool {
+        matches!(self.phase, Phase::Squeezed | Phase::Marked)
+    }
+}
+
 /// How far the consequences of an action have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
     /// A squeeze: its limits stand. One that is only observed stands in the ledger alone.
     Squeezed,
+    /// A mark: the OOM scores stand, or are observed as if they did.
+    Marked,
     /// A stop or a kill: some of the victim's processes have not ended.
     Ending,
     /// A stop or a kill that is over. It counts against the eviction budget.
@@ -256,12 +287,14 @@ pub enum Phase {
     },
 }
 
-/// A squeeze that is to be taken back.
+/// A squeeze or a mark that is to be taken back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Release {
-    /// The squeeze's action.
     pub action: u64,
+    /// What is taken back.
+    #[serde(default = "StepKind::squeeze")]
+    pub step: StepKind,
     /// Whom it held.
     pub target: Target,
     pub why: ReleaseReason,

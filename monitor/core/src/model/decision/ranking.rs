@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use crate::model::cgroup::CgroupPath;
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
-use crate::model::units::Nanos;
+use crate::model::units::{Bytes, Nanos};
 
 /// By which keys candidates are ordered.
 #[derive(
@@ -13,8 +13,10 @@ use crate::model::units::Nanos;
 )]
 #[serde(rename_all = "camelCase")]
 pub enum Order {
-    /// Class of service, priority, harm to others, excess, youngest.
+    /// Who took what is short. For memory; for all else as `Qos`.
     #[default]
+    Cause,
+    /// Class of service, priority, harm to others, excess, youngest.
     Qos,
     /// As the kubelet: exceeds its request, priority, excess.
     Kubelet,
@@ -39,6 +41,52 @@ pub struct Ranking {
     /// Cgroups outside pods that make others wait most: never evicted, only named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outsiders: Vec<Outsider>,
+    /// What was lost of the memory that is short, and who took it; `None` for anything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+}
+
+/// What a scope's memory lost before it ran short, and who took it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Loss {
+    /// Growth of all parties that grew, and of what belongs to none.
+    pub lost: Bytes,
+    /// In how much time.
+    pub over: Nanos,
+    /// Who took it, largest first: those who took at least a quarter of what the largest did.
+    pub takers: Vec<Taker>,
+    /// The part that no party took: the kernel's own memory, or cgroups that cannot be read.
+    pub unattributed: Bytes,
+}
+
+/// A party that took a part of what was lost: a pod, a workload, or any other cgroup.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taker {
+    /// The pod's name, else the last name in the path.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// The pod's uid, else the path.
+    pub uid: String,
+    pub path: CgroupPath,
+    pub taken: Bytes,
+    /// It may be marked: the kernel's OOM killer then takes it first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_marked: bool,
+}
+
+impl Taker {
+    /// How people call it.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        match (self.namespace.as_str(), self.uid.starts_with('/')) {
+            (_, true) => self.path.0.clone(),
+            ("", _) => self.name.clone(),
+            (namespace, _) => format!("{namespace}/{}", self.name),
+        }
+    }
 }
 
 /// One pod, a group of small ones, or a workload outside pods, that could be chosen.
@@ -135,6 +183,12 @@ pub enum Key {
     Usage,
     /// Class of service.
     Qos,
+    /// Whether it is a cause of the loss: it took at least a quarter of what the largest taker did.
+    Taker,
+    /// What it took of the memory that was lost; of takers alone.
+    Taken,
+    /// Whether its end gives back a real part of what is missing.
+    FreesEnough,
     /// Time that others waited because of it: milliseconds a second.
     Harm,
     Processes,
@@ -186,6 +240,10 @@ pub enum SparedReason {
     NeverTouch,
     /// It makes only itself wait: evicting it would relieve no other workload.
     HarmsOnlyItself,
+    /// Guaranteed, and within its request.
+    WithinRequest,
+    /// It lies outside the limit that is short, so its end frees nothing below it.
+    OutsideLimit,
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::counters::Tables;
 use super::delta::Deltas;
 use super::{Blame, Doubts, Scope, Snapshot, blame, stalls};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::stall::KernelStalls;
@@ -22,9 +23,11 @@ impl Snapshot {
         let pair = pair.as_ref();
 
         let whole = whole(next, pair, averages);
+        let places = Places::of(next.cgroups.values());
         let below_root = next.cgroups.iter().filter(|(_, cgroup)| !cgroup.path.is_root());
-        let scopes =
-            below_root.map(|(&id, cgroup)| (id, scope(id, cgroup, pair, averages))).collect();
+        let scopes = below_root
+            .map(|(&id, cgroup)| (id, scope(id, cgroup, &places, pair, averages)))
+            .collect();
         let aggressions = pair.map(|pair| aggressions(pair, &mut averages.doubts));
         let kernel = next.kernel.as_ref();
         Self {
@@ -124,10 +127,16 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
 }
 
 /// One cgroup. A path that was removed and created again has a new id, so it has no `before`.
-fn scope(id: CgroupId, cgroup: &Cgroup, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Scope {
+fn scope(
+    id: CgroupId,
+    cgroup: &Cgroup,
+    places: &Places<'_>,
+    pair: Option<&Pair<'_>>,
+    averages: &mut Averages,
+) -> Scope {
     let mut scope = Scope {
         path: cgroup.path.clone(),
-        place: Place::of(&cgroup.path),
+        place: places.place(&cgroup.path),
         parent: cgroup.parent,
         pressure: cgroup.pressure,
         files: Some(cgroup.clone()),

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
-use crate::model::decision::Outlook;
+use crate::model::decision::{Met, Outlook, Trigger};
 use crate::model::node::Reclaim;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, working_set};
 use crate::model::units::{Bytes, Nanos, Percent, scale};
+use crate::policy::takers;
 
 /// Growth is averaged over this window.
 const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
@@ -53,6 +54,14 @@ struct Reading {
     reclaim: Option<Reclaim>,
 }
 
+/// Parties that grow towards limits of their own: growth per second, and the room that is left.
+#[derive(Debug, Clone, Default)]
+pub struct Limited {
+    pub node: Vec<(u64, u64)>,
+    /// Those below kubepods.
+    pub pods: Vec<(u64, u64)>,
+}
+
 /// Memory that is free, and memory that reclaim could free.
 #[derive(Debug, Clone, Copy)]
 struct Room {
@@ -66,6 +75,7 @@ struct Room {
 pub fn outlooks(
     sample: &Sample,
     kubepods: Option<(CgroupId, &Scope)>,
+    limited: Limited,
     standing: &mut GrowthStanding,
 ) -> Vec<Outlook> {
     let GrowthStanding { system, kubepods: pods, kubepods_id } = standing;
@@ -76,12 +86,12 @@ pub fn outlooks(
     let now = sample.at.boot;
     let node = read_node(sample, now).map(|(reading, room)| {
         push(system, reading);
-        outlook(ScopeName::System, system, reading, room)
+        outlook(ScopeName::System, system, reading, room, limited.node)
     });
     let pods = kubepods.and_then(|(_, scope)| {
         let (reading, room) = read_pods(scope, now)?;
         push(pods, reading);
-        Some(outlook(ScopeName::Kubepods, pods, reading, room))
+        Some(outlook(ScopeName::Kubepods, pods, reading, room, limited.pods))
     });
     node.into_iter().chain(pods).collect()
 }
@@ -105,6 +115,18 @@ pub fn low(
         outlook.left.zip(all(outlook.scope)).is_some_and(|(left, all)| left.0 <= all / LOW)
     };
     outlooks.iter().filter(is_low).map(|outlook| outlook.scope).collect()
+}
+
+/// From so many refaults a second on, cache that is dropped is read back at once: it is in use.
+const THRASH: u64 = 1_000;
+
+/// Whether a threshold that is not about an amount is met while page cache is in use. Of an amount,
+/// as the kubelet has it, cache is what it counts itself.
+#[must_use]
+pub fn is_thrashing(met: &Met, outlooks: &[Outlook]) -> bool {
+    let Trigger::Pressure(threshold) = met.threshold else { return false };
+    let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
+    outlook.and_then(|outlook| outlook.refaults).is_some_and(|refaults| refaults >= THRASH)
 }
 
 /// The node: `MemAvailable`, of which `MemFree` is free at once.
@@ -169,6 +191,7 @@ fn outlook(
     ring: &VecDeque<Reading>,
     now: Reading,
     room: Option<Room>,
+    limited: Vec<(u64, u64)>,
 ) -> Outlook {
     let then = ring.front().copied().unwrap_or(now);
     let over = now.at.since(then.at);
@@ -177,11 +200,31 @@ fn outlook(
     let efficiency = reclaim.and_then(|(then, now)| efficiency(then, now));
     let refaults =
         reclaim.map(|(then, now)| per_second(now.refaults.saturating_sub(then.refaults), over));
-    let growth = is_long.then(|| per_second(now.demand.0.saturating_sub(then.demand.0), over));
+    let readings = ring.iter().rev().map(|reading| (reading.at, reading.demand.0));
+    let growth = takers::rate(readings).map(|rate| u64::try_from(rate).unwrap_or(0));
     let left = room.map(|room| left(room, efficiency));
-    let grows = left.zip(growth).filter(|(_, growth)| *growth > 0);
-    let lasts = grows.map(|(left, growth)| Nanos(scale(left.0, Nanos::SECOND.0, growth)));
+    let lasts = left.zip(growth).and_then(|(left, growth)| lasts(left.0, growth, limited));
     Outlook { scope, left, growth: growth.map(Bytes), lasts, efficiency, refaults }
+}
+
+/// Until nothing is left; `None` if that does not come. A party that is `limited` (its growth per
+/// second, and its room) grows until it meets its own limit and no further.
+fn lasts(mut left: u64, mut growth: u64, mut limited: Vec<(u64, u64)>) -> Option<Nanos> {
+    let until = |(rate, room): &(u64, u64)| scale(*room, Nanos::SECOND.0, *rate);
+    limited.sort_by_key(until);
+    let mut passed = 0;
+    for party in limited {
+        let stretch = until(&party).saturating_sub(passed);
+        let lost = scale(growth, stretch, Nanos::SECOND.0);
+        if lost >= left {
+            break;
+        }
+        left -= lost;
+        passed = passed.saturating_add(stretch);
+        growth = growth.saturating_sub(party.0);
+    }
+    let rest = || scale(left, Nanos::SECOND.0, growth);
+    (growth > 0).then(|| Nanos(passed.saturating_add(rest())))
 }
 
 /// Cache counts fully at good efficiency, not at all at critical efficiency, linearly in between.

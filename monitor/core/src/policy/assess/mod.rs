@@ -8,7 +8,6 @@ pub mod conditions;
 pub mod critical;
 pub mod growth;
 pub mod pressure;
-pub mod scope;
 pub mod signals;
 pub mod taint;
 pub mod thresholds;
@@ -18,7 +17,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use self::conditions::ConditionStanding;
-use self::growth::GrowthStanding;
+use self::growth::{GrowthStanding, Limited};
 use self::pressure::{PressureStanding, is_emergency};
 use self::thresholds::ThresholdStanding;
 use crate::model::decision::{Assessment, Event, Met, Trigger, Unobserved};
@@ -29,6 +28,7 @@ use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{PressureSignal, PressureThreshold, Resource, Signal};
 use crate::model::units::{Nanos, Percent};
 use crate::model::unsampled::unsampled;
+use crate::policy::scope;
 
 /// What is remembered from tick to tick.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,7 @@ pub fn assess(
     settings: &Settings,
     sample: &Sample,
     snapshot: &Snapshot,
+    limited: Limited,
     standing: &mut AssessStanding,
 ) -> Assessment {
     let kubepods = scope::kubepods(snapshot);
@@ -73,7 +74,7 @@ pub fn assess(
     let verdict = thresholds::judge(eviction, &all, &observations, now, &mut standing.thresholds);
     events.extend(verdict.events);
 
-    let outlooks = growth::outlooks(sample, kubepods, &mut standing.growth);
+    let outlooks = growth::outlooks(sample, kubepods, limited, &mut standing.growth);
     let low = growth::low(&outlooks, sample, kubepods);
     let ours =
         pressure::judge(&eviction.pressure, snapshot, &outlooks, &low, &mut standing.pressure);

@@ -5,12 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::scope;
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Met, Outlook, Trigger};
 use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Nanos, Percent};
+use crate::policy::scope;
 
 /// Since when each met pressure threshold has been met.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

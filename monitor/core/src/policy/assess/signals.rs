@@ -9,7 +9,7 @@ use crate::model::node::Filesystem;
 use crate::model::sample::Sample;
 use crate::model::snapshot::working_set;
 use crate::model::threshold::Signal;
-use crate::policy::assess::scope;
+use crate::policy::scope;
 
 /// cAdvisor takes a larger limit for none: `maxMemorySize`, 2^62.
 const LARGEST_LIMIT: u64 = 1 << 62;

@@ -94,7 +94,8 @@ impl Bench {
         // What is remembered goes through a recording each time: nothing may be lost there.
         let json = serde_json::to_string(&self.standing).unwrap();
         self.standing = serde_json::from_str(&json).unwrap();
-        let got = assess(&self.settings, &sample, &snapshot, &mut self.standing);
+        let got =
+            assess(&self.settings, &sample, &snapshot, Limited::default(), &mut self.standing);
         self.before = Some(sample);
         got
     }

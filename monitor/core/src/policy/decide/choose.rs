@@ -61,7 +61,7 @@ impl Proposal {
             escalates_to,
             is_enforced: question.relief.enforce.contains(&step),
         };
-        standing.remember(&action, is_same, question.sample);
+        standing.remember(question, &action, is_same);
         action
     }
 }
@@ -84,20 +84,14 @@ pub(super) fn choose(
         return;
     }
     let floor = harm_floor(question, &first.threshold, head);
-    let choice = |list: &[Candidate]| of_those(question, standing, &first, list, floor);
-    if let Some(new) = choice(head) {
+    if let Some(new) = of_those(question, standing, &first, head, floor) {
         return relief.actions.push(new.begin(question, standing));
     }
-    if let Some(until) = standing.budget_again(question.relief) {
-        let text = format!(
-            "{} evictions within the budget's window are done; nothing more before it has room",
-            question.relief.budget
-        );
-        let hold = Hold::BudgetSpent { until };
-        return standing.hold_back(HeldBack::BudgetSpent, hold, text, relief);
+    if beyond_budget(question, standing, relief) {
+        return;
     }
     let more = beyond(question, head, &standing.begun(&name), floor);
-    if let Some(new) = choice(&more) {
+    if let Some(new) = of_those(question, standing, &first, &more, floor) {
         return relief.actions.push(new.begin(question, standing));
     }
     if head.iter().any(|candidate| is_harmless(candidate, floor)) {
@@ -109,8 +103,24 @@ pub(super) fn choose(
     standing.hold_back(HeldBack::NothingHelps, Hold::NothingHelps, text, relief);
 }
 
+/// Holds back if the eviction budget is spent.
+pub(super) fn beyond_budget(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    relief: &mut Relief,
+) -> bool {
+    let Some(until) = standing.budget_again(question.relief) else { return false };
+    let text = format!(
+        "{} evictions within the budget's window are done; nothing more before it has room",
+        question.relief.budget
+    );
+    let hold = Hold::BudgetSpent { until };
+    standing.hold_back(HeldBack::BudgetSpent, hold, text, relief);
+    true
+}
+
 /// The first of `list` for whom a step is left, and that step.
-fn of_those(
+pub(super) fn of_those(
     question: &Question<'_>,
     standing: &ReliefStanding,
     first: &Met,
@@ -160,11 +170,16 @@ fn is_harmless(candidate: &Candidate, floor: Nanos) -> bool {
 /// The least harm for which a candidate is chosen. For pressure, candidates that cause little
 /// waiting are spared. What runs out does so whether tasks wait or not, as for the kubelet. Memory
 /// pressure spares them only if some candidate is known to cause waiting; otherwise use decides.
-fn harm_floor(question: &Question<'_>, trigger: &Trigger, candidates: &[Candidate]) -> Nanos {
+pub(super) fn harm_floor(
+    question: &Question<'_>,
+    trigger: &Trigger,
+    candidates: &[Candidate],
+) -> Nanos {
     let is_memory = trigger.resource() == Resource::Memory;
     let does_harm = |contender: &Contender| contender.harm.is_some_and(|harm| harm.millis() > 0);
     let is_known = || {
         candidates.iter().filter_map(harm).any(|harm| harm > Nanos(0))
+            || question.ranking.is_some_and(|ranking| !ranking.outsiders.is_empty())
             || by_harm(question).is_some_and(|field| !field.first(1, does_harm).is_empty())
     };
     match Purpose::of(trigger).is_about_waiting() {
@@ -176,7 +191,7 @@ fn harm_floor(question: &Question<'_>, trigger: &Trigger, candidates: &[Candidat
 /// True if a victim may be chosen by measured harm alone: CPU and disk. A pause in measuring makes
 /// no victim of a pod that was harmless so far. For memory, use is a good enough guide.
 fn goes_by_harm(question: &Question<'_>, trigger: &Trigger) -> bool {
-    let is_by_harm = question.ranking.is_some_and(|ranking| ranking.order == Order::Qos);
+    let is_by_harm = question.ranking.is_some_and(|ranking| ranking.order != Order::Kubelet);
     is_by_harm
         && question.relief.harm_budget > Nanos(0)
         && Purpose::of(trigger).is_about_waiting()
@@ -185,7 +200,7 @@ fn goes_by_harm(question: &Question<'_>, trigger: &Trigger) -> bool {
 
 /// All candidates, if harm is among the keys. The kubelet's order does not know it.
 fn by_harm<'a>(question: &Question<'a>) -> Option<&'a Field<'a>> {
-    let is_by_harm = question.ranking.is_some_and(|ranking| ranking.order == Order::Qos);
+    let is_by_harm = question.ranking.is_some_and(|ranking| ranking.order != Order::Kubelet);
     question.field.filter(|_| is_by_harm)
 }
 
@@ -197,7 +212,7 @@ fn harm(candidate: &Candidate) -> Option<Nanos> {
 }
 
 /// How much memory is missing until the threshold is no longer met.
-fn wanted(met: &Met) -> Option<Bytes> {
+pub(super) fn wanted(met: &Met) -> Option<Bytes> {
     let Trigger::Eviction(threshold) = met.threshold else { return None };
     met.missing.filter(|_| threshold.signal.resource() == Resource::Memory).map(Bytes)
 }

@@ -72,7 +72,7 @@ impl KernelKills {
             Relieves::All => true,
             Relieves::In(path) => next.is_some_and(|next| {
                 let uids = next.members.iter().chain([&next.uid]);
-                uids.into_iter().any(|uid| lies_in(path, uid))
+                uids.into_iter().any(|uid| lies_in(path, uid, question.sample))
             }),
         };
         let now = question.sample.at.boot;
@@ -86,7 +86,7 @@ impl KernelKills {
 fn relieved(kill: &OomKill, sample: &Sample) -> Relieves {
     let path = |id: CgroupId| path_of(id, sample);
     let Some(limit) = kill.limit.and_then(path) else { return Relieves::All };
-    match Place::of(limit) {
+    match sample.places().place(limit) {
         Place::Pod { .. } | Place::Container { .. } | Place::Other => {
             Relieves::In(path(kill.victim).unwrap_or(limit).clone())
         }
@@ -105,8 +105,8 @@ fn path_of(id: CgroupId, sample: &Sample) -> Option<&CgroupPath> {
 
 /// True for a cgroup of the pod of that uid, of the workload of that path, or of several workloads
 /// of which that is one.
-fn lies_in(path: &CgroupPath, uid: &str) -> bool {
-    match Place::of(path) {
+fn lies_in(path: &CgroupPath, uid: &str, sample: &Sample) -> bool {
+    match sample.places().place(path) {
         Place::Pod { uid: own, .. } | Place::Container { pod: own, .. } => own == uid,
         Place::Other => is_at_or_below(&path.0, uid) || is_at_or_below(uid, &path.0),
         _ => false,

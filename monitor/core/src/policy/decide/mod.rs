@@ -5,6 +5,7 @@
 //! Rules: the table "Relief" in docs/policy.md. [`Event`] is its second column; its third is
 //! [`after_pending`] and [`without_pending`].
 
+mod cause;
 mod choose;
 mod effects;
 mod grace;
@@ -24,10 +25,11 @@ pub use self::standing::ReliefStanding;
 use self::steps::{Able, Kind};
 pub use self::target::target_of;
 use crate::model::decision::{
-    Event as Told, Hold, Met, Observation, Ranking, Relief, StepKind, StepReason, Trigger,
+    Event as Told, Hold, Met, Observation, Outlook, Ranking, Relief, StepKind, StepReason, Trigger,
 };
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Eviction};
+use crate::model::threshold::PressureSignal;
 use crate::model::units::Nanos;
 use crate::policy::rank::Field;
 
@@ -55,9 +57,17 @@ pub struct Question<'a> {
     /// Harm to others was measured before on this node, and is not measured now.
     pub is_harm_paused: bool,
     pub observations: &'a [Observation],
+    pub outlooks: &'a [Outlook],
 }
 
 impl Question<'_> {
+    /// How long the memory lasts that a threshold of exhaustion is about.
+    fn outlook(&self, met: &Met) -> Option<&Outlook> {
+        let Trigger::Pressure(threshold) = met.threshold else { return None };
+        let is_about = matches!(threshold.on, PressureSignal::Exhaustion(_));
+        self.outlooks.iter().find(|outlook| is_about && outlook.scope == threshold.scope)
+    }
+
     fn is_measured(&self, name: &str) -> bool {
         self.unmeasured.iter().all(|trigger| trigger.name() != name)
     }
@@ -107,7 +117,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
         let event = pending_event(question, standing, &pending);
         after_pending(question, standing, pending, event, &mut relief);
     }
-    if standing.pending.is_none() {
+    if standing.pending.is_none() && relief.actions.is_empty() {
         without_pending(question, standing, &mut relief);
     }
     relief.releases = squeeze::releases(question, standing);
@@ -161,9 +171,25 @@ fn without_pending(question: &Question<'_>, standing: &mut ReliefStanding, relie
         Event::Stale => Some(Hold::StaleReadings),
         Event::Resting { until } => Some(Hold::CoolingDown { until }),
         Event::KernelKilled { until } => Some(Hold::KernelKilled { until }),
-        Event::Due(first) => return choose(question, standing, first, relief),
+        Event::Due(first) => return begin(question, standing, first, relief),
         _ => None,
     };
+}
+
+fn is_by_cause(question: &Question<'_>) -> bool {
+    question.field.is_some_and(Field::is_by_cause)
+}
+
+fn is_gentle(step: StepKind) -> bool {
+    matches!(step, StepKind::Reclaim | StepKind::Squeeze)
+}
+
+/// Chooses a victim and its first step: for memory in the order `cause` among those who took it.
+fn begin(question: &Question<'_>, standing: &mut ReliefStanding, first: Met, relief: &mut Relief) {
+    match question.field.filter(|field| field.is_by_cause()) {
+        Some(field) => cause::choose(question, standing, field, first, relief),
+        None => choose(question, standing, first, relief),
+    }
 }
 
 /// The rows of the table in which a step is pending.
@@ -186,6 +212,9 @@ fn after_pending(
                 after_pending(question, standing, pending, event, relief);
                 let held = held.or(relief.held.take());
                 relief.held = held.filter(|_| relief.actions.is_empty());
+            } else if standing.pending.is_none() {
+                // A mark or a squeeze is not waited for: the step before it still is.
+                standing.pending = Some(pending);
             }
         }
         Event::Over => standing.cool_until = now.plus(question.relief.cool_down),
@@ -193,6 +222,11 @@ fn after_pending(
         Event::Forbidden => {
             standing.give_up(action.id, now);
             standing.leave_alone(&action.target, &action.reason.threshold);
+        }
+        // Who took what is short is looked for anew: the pod whose cache was taken back need not be
+        // him.
+        Event::Stuck(_) if is_gentle(action.step) && is_by_cause(question) => {
+            standing.give_up(action.id, now);
         }
         Event::Stuck(why) => {
             standing.give_up(action.id, now);
@@ -272,7 +306,7 @@ fn hurry(
 ) {
     let action = &pending.action;
     if !action.step.is_final() {
-        return choose(question, standing, first, relief);
+        return begin(question, standing, first, relief);
     }
     let able = Able::of(question, &action.target, &first, None);
     if let Some((step, why)) = standing.untried(&able, None) {

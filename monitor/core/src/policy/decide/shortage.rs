@@ -57,7 +57,8 @@ fn each(pod: &Pod, sample: &Sample) -> Vec<Consumer> {
 
 /// The working set of the cgroup that `is_it` picks.
 fn used(is_it: impl Fn(&Place) -> bool, sample: &Sample) -> Option<Quantity> {
-    let group = sample.cgroups.values().find(|group| is_it(&Place::of(&group.path)))?;
+    let places = sample.places();
+    let group = sample.cgroups.values().find(|group| is_it(&places.place(&group.path)))?;
     Some(Quantity::bytes(working_set(group)?.0))
 }
 

@@ -11,7 +11,7 @@ use super::steps::{Able, Kind};
 use super::target::present;
 use super::{Question, warning};
 use crate::model::decision::{
-    self, Action, Hold, InForce, Met, Phase, StepKind, StepReason, Target, Trigger,
+    self, Action, Hold, InForce, Met, OutcomeResult, Phase, StepKind, StepReason, Target, Trigger,
 };
 use crate::model::sample::Sample;
 use crate::model::settings::Relief;
@@ -30,6 +30,13 @@ pub struct ReliefStanding {
     tried: BTreeSet<(String, String, StepKind)>,
     /// Since when a threshold has not been met, of those on which something was tried.
     calm: BTreeMap<String, Nanos>,
+    /// Squeezes against exhaustion, by action: when each was ordered, and how fast memory was lost
+    /// then.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    slowed: BTreeMap<u64, (Nanos, Bytes)>,
+    /// Marks that were ordered lately, by action.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    marks: BTreeMap<u64, Mark>,
     /// Evictions within the budget's window: when, and the victim's uid.
     pub(super) victims: Vec<(Nanos, String)>,
     /// The rest after the last step that helped ends here.
@@ -50,6 +57,20 @@ pub struct ReliefStanding {
     pub(super) kernel_kills: KernelKills,
 }
 
+/// A mark that was ordered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mark {
+    at: Nanos,
+    uid: String,
+    has_failed: bool,
+}
+
+/// A mark that failed is tried again after so long.
+const RETRIED: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// What was ordered is in the ledger after so long, or it failed; and growth is measured over so
+/// long.
+const ORDERED: Nanos = Nanos(2 * Nanos::SECOND.0);
 /// A step of another agent whose deadline passed longer ago is not waited for: the candidate that
 /// was first then is not the one that is first now.
 const STALE: Nanos = Nanos(5 * Nanos::SECOND.0);
@@ -68,6 +89,7 @@ pub(super) enum HeldBack {
     BudgetSpent,
     NoCandidate,
     NothingHelps,
+    NoCause,
 }
 
 impl ReliefStanding {
@@ -100,12 +122,14 @@ impl ReliefStanding {
                 Phase::Ended { at } => {
                     self.cool_until = self.cool_until.max(at.plus(question.relief.cool_down));
                 }
+                // Nothing is waited for, as when it was ordered.
+                Phase::Squeezed if question.outlook(&action.reason).is_some() => {}
                 Phase::Ending | Phase::Squeezed if now.since(action.deadline) <= STALE => {
                     let pending = Pending::new(action.clone(), *held);
                     let own = self.pending.take().filter(|own| !own.is_adopted);
                     self.pending = own.or(Some(Pending { is_adopted: true, ..pending }));
                 }
-                Phase::Ending | Phase::Squeezed => {}
+                Phase::Ending | Phase::Squeezed | Phase::Marked => {}
             }
         }
         let ids = sample.in_force.iter().map(|entry| entry.action.id);
@@ -136,16 +160,59 @@ impl ReliefStanding {
 
     /// Remembers an action that has just been decided. `is_same` tells that the same work was
     /// ended before: it is the same eviction.
-    pub(super) fn remember(&mut self, action: &Action, is_same: bool, sample: &Sample) {
+    pub(super) fn remember(&mut self, question: &Question<'_>, action: &Action, is_same: bool) {
+        let sample = question.sample;
+        let growth = question.outlook(&action.reason).and_then(|outlook| outlook.growth);
         let held = held(&action.target, sample);
         // A pod that was started again counts again.
         if action.step.is_final() && !is_same {
             self.victims.push((sample.at.boot, action.target.uid.clone()));
             self.emptied.extend(held.map(|held| (action.target.uid.clone(), held)));
         }
+        if action.step == StepKind::Mark {
+            // Nothing is waited for: it has an effect only if memory runs out.
+            let (at, uid) = (sample.at.boot, action.target.uid.clone());
+            self.marks.insert(action.id, Mark { at, uid, has_failed: false });
+            return;
+        }
         self.try_on(&action.target, &action.reason.threshold, action.step);
+        if action.step == StepKind::Squeeze && growth.is_some() {
+            // Others are squeezed beside it, until memory lasts longer.
+            self.slowed.extend(growth.map(|growth| (action.id, (sample.at.boot, growth))));
+            return;
+        }
         self.effects.note(action, sample);
         self.pending = Some(Pending::new(action.clone(), held));
+    }
+
+    pub(super) fn was_tried(&self, against: &Trigger, uid: &str, step: StepKind) -> bool {
+        self.tried.contains(&(against.name(), uid.to_owned(), step))
+    }
+
+    /// Whether it was ordered a moment ago to mark this one, and nothing says that it failed.
+    pub(super) fn is_mark_ordered(&self, uid: &str, now: Nanos) -> bool {
+        let is_new = |mark: &Mark| !mark.has_failed && now.since(mark.at) < ORDERED;
+        self.marks.values().any(|mark| mark.uid == uid && is_new(mark))
+    }
+
+    /// Whether marking this one has failed lately.
+    pub(super) fn has_mark_failed(&self, uid: &str) -> bool {
+        self.marks.values().any(|mark| mark.uid == uid && mark.has_failed)
+    }
+
+    /// How fast memory was lost when this squeeze began.
+    pub(super) fn growth_before(&self, action: u64) -> Option<Bytes> {
+        self.slowed.get(&action).map(|(_, growth)| *growth)
+    }
+
+    /// Whether a squeeze against exhaustion was ordered so lately that growth cannot show it.
+    pub(super) fn is_squeeze_new(&self, now: Nanos) -> bool {
+        self.slowed.values().any(|(at, _)| now.since(*at) < ORDERED)
+    }
+
+    /// When the last eviction was decided.
+    pub(super) fn last_victim(&self) -> Option<Nanos> {
+        self.victims.last().map(|(at, _)| *at)
     }
 
     fn try_on(&mut self, target: &Target, against: &Trigger, step: StepKind) {
@@ -216,6 +283,13 @@ impl ReliefStanding {
         let now = question.sample.at.boot;
         let is_in_force = |id: &u64| question.sample.squeezes().any(|e| e.action.id == *id);
         self.given_up.retain(|id, since| is_in_force(id) || now.since(*since) < LATE);
+        self.slowed.retain(|id, (at, _)| is_in_force(id) || now.since(*at) < ORDERED);
+        for outcome in &question.sample.outcomes {
+            if let Some(mark) = self.marks.get_mut(&outcome.action) {
+                mark.has_failed |= outcome.result != OutcomeResult::Done;
+            }
+        }
+        self.marks.retain(|_, mark| now.since(mark.at) < RETRIED);
         let window = question.relief.budget_window;
         self.victims.retain(|(moment, _)| now.since(*moment) < window);
         let victims = &self.victims;
@@ -234,7 +308,7 @@ impl ReliefStanding {
         let met: BTreeSet<_> = met.chain(question.unmeasured.iter().map(Trigger::name)).collect();
         let pending = self.pending.as_ref().map(|pending| &pending.action);
         let pending = pending.map(|action| (action.reason.threshold.name(), &action.target.uid));
-        let squeezed = question.sample.squeezes();
+        let squeezed = question.sample.squeezes().chain(question.sample.marks());
         let squeezed = squeezed.map(|entry| entry.action.reason.threshold.name());
         let tried = self.tried.iter().map(|(name, ..)| name.clone());
         let acted_upon: BTreeSet<_> = tried.chain(squeezed).collect();

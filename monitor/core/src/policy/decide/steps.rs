@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Question;
 use crate::model::cgroup::Cgroup;
 use crate::model::decision::StepKind::{
-    self, Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers,
+    self, Evict, KillContainers, Mark, Reclaim, ReleaseMemory, Squeeze, StopContainers,
 };
 use crate::model::decision::{InForce, Met, StepReason, Target, Trigger};
 use crate::model::sample::Sample;
@@ -116,6 +116,7 @@ impl<'a> Able<'a> {
                     .is_some_and(|group| self.want.is_some_and(|want| reclaimable(group) >= want)),
                 // The API knows pods by name alone.
                 Evict => self.is_known_by_name(),
+                Mark => self.has_cgroups(group),
                 Squeeze => self.has_cgroups(group) && !self.is_squeezed(resource),
                 StopContainers | KillContainers | ReleaseMemory => self.has_cgroups(group),
             }
@@ -147,7 +148,7 @@ impl<'a> Able<'a> {
         let kind = Kind::of(self.reason);
         let steps = kind.steps();
         let from = match after {
-            Some(after) => steps.iter().position(|step| *step == after)? + 1,
+            Some(after) => steps.iter().position(|step| *step > after)?,
             None => 0,
         };
         // The living give nothing back: only who was killed before can be hurried.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::decision::{Candidate, Target, TargetGroup};
+use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
-use crate::policy::assess::scope::PodsRoot;
 
 /// Where the candidate's work runs. Its cgroups are told by id as well: a path can be used again
 /// by somebody else until something is done.
@@ -19,14 +19,10 @@ pub fn target_of(candidate: &Candidate, sample: &Sample) -> Target {
 pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Target> {
     let wanted: BTreeSet<&str> = candidates.iter().flat_map(|one| uids(one)).collect();
     let mut found: BTreeMap<String, Vec<TargetGroup>> = BTreeMap::new();
-    let pods_root = PodsRoot::of(sample.cgroups.values().map(|group| &group.path));
+    let places = sample.places();
     for (id, group) in &sample.cgroups {
-        let is_wanted = |uid: &String| {
-            // What is called by its path is no pod, so it may be anywhere.
-            wanted.contains(uid.as_str())
-                && (uid.starts_with('/') || pods_root.contains(&group.path))
-        };
-        if let Some(uid) = uid(group).filter(is_wanted) {
+        let is_wanted = |uid: &String| wanted.contains(uid.as_str());
+        if let Some(uid) = uid(group, &places).filter(is_wanted) {
             found.entry(uid).or_default().push(TargetGroup { id: *id, path: group.path.clone() });
         }
     }
@@ -70,12 +66,14 @@ pub(super) fn cgroups_of<'a>(
 
 /// Those of `uids` that are still there.
 pub(super) fn present(uids: &BTreeSet<String>, sample: &Sample) -> BTreeSet<String> {
-    sample.cgroups.values().filter_map(uid).filter(|uid| uids.contains(uid)).collect()
+    let places = sample.places();
+    let all = sample.cgroups.values().filter_map(|group| uid(group, &places));
+    all.filter(|uid| uids.contains(uid)).collect()
 }
 
 /// A pod's uid; of what is no pod's, its path. `None` for what lies in a pod.
-fn uid(group: &Cgroup) -> Option<String> {
-    match Place::of(&group.path) {
+fn uid(group: &Cgroup, places: &Places<'_>) -> Option<String> {
+    match places.place(&group.path) {
         Place::Pod { uid, .. } => Some(uid),
         Place::Other => Some(group.path.0.clone()),
         _ => None,

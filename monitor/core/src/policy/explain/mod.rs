@@ -8,6 +8,7 @@ pub mod relief;
 #[cfg(test)]
 mod tests;
 
+pub use ranking::lost;
 use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Decision, Met, Trigger};

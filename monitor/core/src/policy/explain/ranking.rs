@@ -1,19 +1,24 @@
 //! Who would go first, and for each of the others the first key that spared it.
 
-use crate::model::decision::{Candidate, Decision, Key, KeyValue, Ranking, Spared, SparedReason};
+use crate::model::decision::{
+    Candidate, Decision, Key, KeyValue, Loss, Ranking, Spared, SparedReason, Taker,
+};
+use crate::model::quantity::Quantity;
+use crate::model::units::Bytes;
 use crate::policy::rank::why_before;
 
 /// The candidates, and what would make the second go instead of the first.
 pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
     let Some(ranking) = &decision.ranking else { return (Vec::new(), Vec::new()) };
-    let mut told: Vec<String> = match &ranking.candidates[..] {
+    let mut told: Vec<String> = ranking.loss.iter().map(lost).collect();
+    told.extend(match &ranking.candidates[..] {
         [] => vec!["nobody may be chosen".into()],
         [first, others @ ..] => {
             let first_told = format!("first to go: {}: {}", name(first), keys(first));
             let others = others.iter().map(|other| spared_by_key(first, other));
-            std::iter::once(first_told).chain(others).collect()
+            std::iter::once(first_told).chain(others).collect::<Vec<_>>()
         }
-    };
+    });
     told.extend(more(ranking.n_candidates, ranking.candidates.len(), "candidates"));
     told.extend(ranking.spared.iter().map(never));
     told.extend(more(ranking.n_spared, ranking.spared.len(), "pods that are never chosen"));
@@ -22,6 +27,22 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
         format!("no pod: {path}: others wait for it {harm} ms in each second")
     }));
     (told, other_order(ranking).into_iter().collect())
+}
+
+/// What was lost and who took it: `shop/web took 1.9Gi of the 2.1Gi that were lost in 30s`.
+#[must_use]
+pub fn lost(Loss { lost, over, takers, unattributed }: &Loss) -> String {
+    let amount = |Bytes(n): Bytes| Quantity::bytes(n >> 20 << 20).to_string();
+    let one = |taker: &Taker| format!("{} took {}", taker.full_name(), amount(taker.taken));
+    let mut took: Vec<String> = takers.iter().map(one).collect();
+    if takers.first().is_none_or(|most| unattributed > &most.taken) && unattributed.0 > 0 {
+        took.push(format!("{} belong to no cgroup", amount(*unattributed)));
+    }
+    let of = format!("of the {} that were lost in {}", amount(*lost), super::time(*over));
+    match took.is_empty() {
+        true => format!("no party took a real part {of}"),
+        false => format!("{} {of}", took.join(", ")),
+    }
 }
 
 fn spared_by_key(first: &Candidate, other: &Candidate) -> String {
@@ -54,6 +75,8 @@ fn never(spared: &Spared) -> String {
         SparedReason::OptedOut => "it has opted out",
         SparedReason::NeverTouch => "its cgroup is never touched",
         SparedReason::HarmsOnlyItself => "it makes only itself wait",
+        SparedReason::WithinRequest => "Guaranteed, and within its request",
+        SparedReason::OutsideLimit => "it lies outside the limit that is short",
     };
     format!("never chosen: {}: {why}", spared.name)
 }
@@ -91,6 +114,9 @@ fn word(key: Key) -> &'static str {
         Key::Excess => "use above request",
         Key::Usage => "use",
         Key::Qos => "class",
+        Key::Taker => "took what is short",
+        Key::Taken => "taken",
+        Key::FreesEnough => "frees enough",
         Key::Harm => "harm to others",
         Key::Processes => "processes",
         Key::Started => "start",

@@ -60,8 +60,12 @@ pub fn release(release: &Release) -> String {
         ReleaseReason::NoEffect => "it has not helped",
         ReleaseReason::Expired => "it has lasted as long as a squeeze may",
     };
+    let what = match release.step {
+        StepKind::Mark => "OOM score",
+        _ => "squeeze",
+    };
     format!(
-        "{verb} the squeeze of {}: {why} (action {})",
+        "{verb} the {what} of {}: {why} (action {})",
         release.target.full_name(),
         release.action
     )
@@ -101,6 +105,18 @@ pub fn no_action(hold: &Hold, now: Nanos) -> String {
         Hold::Observed { action } => {
             format!("action {action} was only observed, so what would have followed is not known")
         }
+        Hold::Marked => {
+            "memory is only foretold to run out, and the kernel's OOM killer would take \
+                         who took it first"
+                .into()
+        }
+        Hold::NotYetKnown => "who took what is short is known after ten seconds of watching".into(),
+        Hold::TakenByOther { taker } if taker.is_empty() => {
+            "no candidate took what is short: the kernel did, or it cannot be told".into()
+        }
+        Hold::TakenByOther { taker } => {
+            format!("no candidate took what is short: {taker} did")
+        }
         Hold::NobodyLeft => "there is no candidate".into(),
         Hold::BelowHarmBudget => "no candidate makes others wait for long enough".into(),
         Hold::HarmUnknown => {
@@ -115,6 +131,7 @@ pub fn no_action(hold: &Hold, now: Nanos) -> String {
 
 fn step(step: StepKind) -> &'static str {
     match step {
+        StepKind::Mark => "raise the OOM score of",
         StepKind::Reclaim => "reclaim memory of",
         StepKind::Squeeze => "squeeze",
         StepKind::Evict => "evict",
@@ -126,6 +143,7 @@ fn step(step: StepKind) -> &'static str {
 
 fn taking(step: StepKind) -> &'static str {
     match step {
+        StepKind::Mark => "raising the OOM score of",
         StepKind::Reclaim => "reclaiming memory of",
         StepKind::Squeeze => "squeezing",
         StepKind::Evict => "evicting",

@@ -99,6 +99,7 @@ fn explain_a_verdict() {
                 path: CgroupPath("/system.slice".into()),
                 harm: seconds(1),
             }],
+            loss: None,
         }),
         relief: Relief {
             actions: vec![Action {
@@ -172,8 +173,13 @@ fn explain_quiet_and_holds() {
 #[test]
 fn explain_releases_and_effects() {
     let target = Target { name: "a".into(), namespace: "web".into(), ..Target::default() };
-    let release =
-        |why, is_enforced| Release { action: 4, target: target.clone(), why, is_enforced };
+    let release = |why, is_enforced| Release {
+        action: 4,
+        step: StepKind::Squeeze,
+        target: target.clone(),
+        why,
+        is_enforced,
+    };
     let effect =
         |freed, left, measured| Effect { action: 4, after: seconds(5), freed, left, measured };
     let relief = Relief {

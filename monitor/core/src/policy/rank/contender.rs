@@ -8,7 +8,7 @@ use crate::model::decision::SparedReason;
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::settings;
-use crate::model::units::Nanos;
+use crate::model::units::{Bytes, Nanos};
 use crate::model::workload::{Owner, Pod};
 use crate::policy::assess::critical;
 
@@ -54,6 +54,10 @@ pub struct Contender {
     pub usage: Option<Quantity>,
     /// `None` if not measured.
     pub harm: Option<Harm>,
+    /// What it took of the memory that was lost; `None` if unknown.
+    pub taken: Option<Bytes>,
+    /// Memory that its end would give back; `None` if unknown.
+    pub frees: Option<Bytes>,
     /// Seconds since 1970; `None` if unknown.
     pub started: Option<i64>,
     /// Small pods of one owner may form a group; `None` for a pod without an owner.
@@ -83,6 +87,8 @@ impl Contender {
             request: None,
             usage: None,
             harm: None,
+            taken: None,
+            frees: None,
             started: pod.started,
             owner: pod.owner.clone().or_else(|| template(pod)),
             preference: None,

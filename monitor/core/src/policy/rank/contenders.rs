@@ -5,23 +5,23 @@ mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Node;
 use super::contender::Contender;
 use super::harm::HarmStanding;
 use super::protected::Protected;
 use super::purpose::Purpose;
-use super::workload::Workloads;
-use crate::model::cgroup::Preference;
-use crate::model::decision::{Order, Outsider};
+use crate::model::cgroup::{CgroupId, Preference};
+use crate::model::decision::{Order, Outsider, SparedReason, StepKind};
 use crate::model::pod::{Place, QosClass};
 use crate::model::quantity::Quantity;
 use crate::model::request;
 use crate::model::sample::Sample;
-use crate::model::settings::Settings;
 use crate::model::snapshot::{Scope, Snapshot, working_set};
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 use crate::model::workload::Pod;
-use crate::policy::assess::scope::PodsRoot;
+use crate::policy::takers::{Counts, Lost, freed_by_end, held};
+use crate::policy::workload::Workloads;
 
 /// A static pod's uid, as its cgroup has it. The API's picture of the pod has another.
 /// Source: kubelet `pkg/kubelet/types/pod_update.go`, `ConfigHashAnnotationKey`.
@@ -39,17 +39,19 @@ const N_OUTSIDERS: usize = 3;
 /// What is not known is `None`, never 0: a request without the API (but a BestEffort pod has none
 /// by definition), use without the controller's files, disk use altogether.
 pub(super) fn of_node(
-    sample: &Sample,
-    snapshot: &Snapshot,
-    standing: &HarmStanding,
+    node: Node<'_>,
     purpose: Purpose,
-    settings: &Settings,
+    (lost, counts): (Option<&Lost>, Counts),
+    protected: &Protected<'_>,
 ) -> Vec<Contender> {
+    let Node { sample, snapshot, harm, settings, .. } = node;
     let told = told(sample);
     let resource = purpose.resource();
-    let ledger = standing.ledger(resource);
-    let protected = Protected::of(settings, sample, snapshot);
+    let ledger = harm.ledger(resource);
     let protected_pods = protected.pods();
+    // With its pod, shared memory ends too.
+    let steps = sample.available_steps.as_ref();
+    let can_evict = steps.is_some_and(|steps| steps.contains(&StepKind::Evict));
     let gone_into = |(uid, uses): (&str, Uses<'_>)| {
         let pod = told.get(uid).copied();
         let class = pod.and_then(|pod| pod.qos_class).unwrap_or(uses.class);
@@ -67,6 +69,11 @@ pub(super) fn of_node(
                 resource => uses.of(resource, settings.ranking.order),
             },
             harm,
+            taken: lost.zip(uses.id).map(|(lost, id)| lost.taken_by(id)),
+            frees: uses.pod.and_then(|scope| {
+                let files = scope.files.as_ref()?;
+                if can_evict && pod.is_some() { held(files) } else { freed_by_end(files, counts) }
+            }),
             spared,
             ..contender
         }
@@ -74,9 +81,14 @@ pub(super) fn of_node(
     };
     let services = Workloads::of(&settings.workloads, snapshot);
     let services = services.each().filter_map(|(id, rule)| {
-        let spared = protected.why_workload(id, rule);
+        let outside = purpose.is_pods_limit().then_some(SparedReason::OutsideLimit);
+        let spared = protected.why_workload(id, rule).or(outside);
         let scope = snapshot.scopes.get(&id)?;
-        Some(Contender { spared, ..service::contender(scope, rule, ledger, resource) })
+        let contender = service::contender(scope, rule, ledger, resource);
+        let spared = spared.or(contender.spared);
+        let taken = lost.map(|lost| lost.taken_by(id));
+        let frees = scope.files.as_ref().and_then(|files| freed_by_end(files, counts));
+        Some(Contender { spared, taken, frees, ..contender })
     });
     uses(snapshot).into_iter().map(gone_into).chain(services).collect()
 }
@@ -124,6 +136,8 @@ fn request(pod: Option<&Pod>, class: QosClass, resource: Resource) -> Option<Qua
 /// What one pod's cgroups said.
 struct Uses<'a> {
     class: QosClass,
+    /// The pod's cgroup.
+    id: Option<CgroupId>,
     pod: Option<&'a Scope>,
     containers: Vec<&'a Scope>,
 }
@@ -131,16 +145,18 @@ struct Uses<'a> {
 /// By pod uid.
 fn uses(snapshot: &Snapshot) -> BTreeMap<&str, Uses<'_>> {
     let mut uses = BTreeMap::<&str, Uses<'_>>::new();
-    let pods_root = PodsRoot::of(snapshot.scopes.values().map(|scope| &scope.path));
-    for scope in snapshot.scopes.values().filter(|scope| pods_root.contains(&scope.path)) {
+    for (id, scope) in &snapshot.scopes {
         let (uid, class, is_pod) = match &scope.place {
             Place::Pod { uid, class } => (uid, *class, true),
             Place::Container { pod, class, .. } => (pod, *class, false),
             _ => continue,
         };
-        let new = Uses { class, pod: None, containers: Vec::new() };
+        let new = Uses { class, id: None, pod: None, containers: Vec::new() };
         let uses = uses.entry(uid).or_insert(new);
-        if is_pod { uses.pod = Some(scope) } else { uses.containers.push(scope) }
+        match is_pod {
+            true => (uses.id, uses.pod) = (Some(*id), Some(scope)),
+            false => uses.containers.push(scope),
+        }
     }
     uses
 }
@@ -154,7 +170,7 @@ impl Uses<'_> {
             }
             Resource::Cpu => self.whole(|scope| scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0))),
             // What runs out is threads; the kubelet counts processes all the same.
-            Resource::Pids if order == Order::Qos => self.whole(|scope| {
+            Resource::Pids if order != Order::Kubelet => self.whole(|scope| {
                 scope.files.as_ref().and_then(|files| files.pids_current).map(Quantity::count)
             }),
             Resource::Pids => {

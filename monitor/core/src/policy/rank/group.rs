@@ -94,11 +94,17 @@ fn group(kin: &[Kin<'_>]) -> Group {
         let one = one?;
         Some(Harm { others: sum.others.plus(one.others), own: sum.own.plus(one.own) })
     });
+    let bytes = |of: fn(&Contender) -> Option<Bytes>| {
+        let sum = |sum: u64, one: Option<Bytes>| Some(sum.saturating_add(one?.0));
+        pods().map(of).try_fold(0, sum).map(Bytes)
+    };
     let sum = Contender {
         name: format!("{}/{}", owner.kind, owner.name),
         request: total(|pod| pod.request),
         usage: total(|pod| pod.usage),
         harm,
+        taken: bytes(|pod| pod.taken),
+        frees: bytes(|pod| pod.frees),
         // The oldest member's start: a group is as old as its oldest pod.
         started: pods().map(|pod| pod.started).min().flatten(),
         ..first.clone()

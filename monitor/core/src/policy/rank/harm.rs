@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::contender::Harm;
-use super::workload::{Workloads, above};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Outsider;
 use crate::model::pod::Place;
@@ -22,6 +21,8 @@ use crate::model::snapshot::{Blame, Snapshot};
 use crate::model::stall::Coverage;
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
+use crate::policy::scope;
+use crate::policy::workload::{Workloads, above};
 
 use taken::Share;
 
@@ -231,6 +232,8 @@ pub(super) struct Tree<'a> {
     parents: BTreeSet<CgroupId>,
     snapshot: &'a Snapshot,
     workloads: &'a Workloads<'a>,
+    /// The cgroup of all pods.
+    pods: Option<&'a CgroupPath>,
 }
 
 impl<'a> Tree<'a> {
@@ -238,7 +241,8 @@ impl<'a> Tree<'a> {
         let party = |&id: &CgroupId| (id, Self::party(snapshot, workloads, id));
         let parties = snapshot.scopes.keys().map(party).collect();
         let parents = snapshot.scopes.values().filter_map(|scope| scope.parent).collect();
-        Self { parties, parents, snapshot, workloads }
+        let pods = scope::kubepods(snapshot).map(|(_, pods)| &pods.path);
+        Self { parties, parents, snapshot, workloads, pods }
     }
 
     /// The pod or workload that the cgroup is or belongs to, else itself. CRI-O's monitor beside
@@ -259,8 +263,12 @@ impl<'a> Tree<'a> {
     }
 
     fn of(&self, id: CgroupId, path: Option<&CgroupPath>) -> Option<Party> {
+        // Gone since: what lay below the cgroup of all pods was a pod's.
+        let is_among_pods = |path: &CgroupPath| self.pods.is_some_and(|pods| path.is_within(pods));
         let by_path = || match Place::of(path?) {
-            Place::Pod { uid, .. } | Place::Container { pod: uid, .. } => Some(Party::Pod(uid)),
+            Place::Pod { uid, .. } | Place::Container { pod: uid, .. } if is_among_pods(path?) => {
+                Some(Party::Pod(uid))
+            }
             _ => Some(Party::Outside(path?.clone())),
         };
         self.parties.get(&id).cloned().or_else(by_path)

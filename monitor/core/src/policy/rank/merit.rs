@@ -2,17 +2,22 @@
 //! Both come from the same figures, in the same order.
 
 use super::contender::{Contender, Harm};
+use super::need::Need;
+use super::purpose::Purpose;
 use crate::model::cgroup::Preference;
-use crate::model::decision::{Candidate, Key, KeyValue, MeritKey, Order};
+use crate::model::decision::{Candidate, Key, KeyValue, MeritKey, Order, SparedReason};
 use crate::model::pod::QosClass;
 use crate::model::quantity::Quantity;
 use crate::model::threshold::Resource;
+use crate::model::units::{Bytes, Nanos};
 
 /// By which figures candidates are compared.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     order: Order,
     resource: Resource,
+    /// What makes a candidate a cause, in the order `cause` for memory.
+    cause: Option<Cause>,
     /// Some candidate has no statistics, so the key decides.
     some_lack_stats: bool,
     /// Some candidate has a preference, so the key decides first.
@@ -37,6 +42,25 @@ struct Merit {
     at: u32,
 }
 
+/// A candidate from which figure on is a cause of the shortage.
+#[derive(Debug, Clone, Copy)]
+struct Cause {
+    by: By,
+    /// A smaller gain is no real part of what is missing.
+    real_part: Bytes,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum By {
+    /// It took memory.
+    Taken(Bytes),
+    /// Others wait because of it.
+    Harm(Nanos),
+}
+
+/// Of the most that any candidate did, the part that makes another one a cause too.
+const OF_MOST: u64 = 4;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Answer {
     Yes,
@@ -45,10 +69,25 @@ pub(super) enum Answer {
 }
 
 impl Scale {
-    pub(super) fn new(contenders: &[Contender], order: Order, resource: Resource) -> Self {
+    pub(super) fn new(
+        contenders: &[Contender],
+        order: Order,
+        purpose: Purpose,
+        need: &Need,
+    ) -> Self {
+        let resource = purpose.resource();
+        let most_harm = contenders.iter().filter_map(|one| Some(one.harm?.others)).max();
+        let most_harm = most_harm.max(need.outside_harm).filter(|most| most.0 >= 1_000_000);
+        let by = match most_harm.filter(|_| purpose.is_about_waiting()) {
+            Some(most) => By::Harm(Nanos(most.0 / OF_MOST)),
+            None => By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders))),
+        };
+        let real_part = need.shortfall.real_part();
+        let is_by_cause = order == Order::Cause && resource == Resource::Memory;
+        let cause = is_by_cause.then_some(Cause { by, real_part });
         let some_lack_stats = contenders.iter().any(|contender| contender.usage.is_none());
         let some_prefer = contenders.iter().any(|contender| contender.preference.is_some());
-        Self { order, resource, some_lack_stats, some_prefer }
+        Self { order, resource, cause, some_lack_stats, some_prefer }
     }
 
     pub(super) fn order(self) -> Order {
@@ -58,6 +97,24 @@ impl Scale {
     /// The resource that is short.
     pub(super) fn resource(self) -> Resource {
         self.resource
+    }
+
+    /// Whether the candidate is a cause of the shortage; false in other orders than `cause`.
+    pub(super) fn is_taker(self, contender: &Contender) -> bool {
+        self.cause.is_some_and(|cause| cause.is_taker(contender))
+    }
+
+    /// In the order `cause` a Guaranteed pod within its request is not ended for the node's memory.
+    pub(super) fn promised(self, contender: &Contender) -> Option<SparedReason> {
+        let is_promised = self.cause.is_some()
+            && contender.class == QosClass::Guaranteed
+            && self.exceeds(contender) != Some(Answer::Yes);
+        is_promised.then_some(SparedReason::WithinRequest)
+    }
+
+    /// Whether candidates are compared by what they took.
+    pub(super) fn is_by_cause(self) -> bool {
+        self.cause.is_some()
     }
 
     /// The indices of the first `head` of `contenders`, in order. The order is total: equal
@@ -108,6 +165,17 @@ impl Scale {
             started: 0,
             at,
         };
+        if let Some(cause) = self.cause {
+            let is_taker = cause.is_taker(contender);
+            let lacks = u64::from(!cause.frees_enough(contender).is_some_and(|enough| enough));
+            let taken = u64::MAX - cause.figure(contender);
+            let merit = Merit { started: youngest_first(contender), ..merit };
+            return match is_taker {
+                // Who took most goes first, whatever its class.
+                true => Merit { rank: (preference << 48) | (lacks << 32), harm: taken, ..merit },
+                false => Merit { rank: place(2 + 3 * lacks + exceeds), harm: u64::MAX, ..merit },
+            };
+        }
         match (self.order, self.has_requests()) {
             // The first of the kubelet's comparators that looks at statistics sorts pods without
             // any first.
@@ -117,7 +185,7 @@ impl Scale {
                 ..merit
             },
             (Order::Kubelet, false) => merit,
-            (Order::Qos, _) => Merit {
+            (Order::Qos | Order::Cause, _) => Merit {
                 rank: place(match contender.class {
                     QosClass::BestEffort => 0,
                     QosClass::Burstable => 1 + exceeds,
@@ -129,7 +197,7 @@ impl Scale {
                     (true, None) => 1,
                     (false, _) => 2,
                 },
-                started: contender.started.map_or(i64::MAX, |started| -started.max(-i64::MAX)),
+                started: youngest_first(contender),
                 ..merit
             },
         }
@@ -161,10 +229,36 @@ impl Scale {
         let priority = Some((Key::Priority, KeyValue::Number(contender.priority.into())));
         let uid = Some((Key::Uid, KeyValue::Text(contender.uid.clone())));
         let [amount, usage] = self.amounts(contender);
-        let keys = match (self.order, self.has_requests()) {
+        let of_cause = |cause: Cause| {
+            let is_taker = cause.is_taker(contender);
+            let taken = match cause.by {
+                By::Taken(_) => (
+                    Key::Taken,
+                    contender.taken.map_or(KeyValue::Unknown, |Bytes(n)| {
+                        KeyValue::Quantity(Quantity::bytes(n))
+                    }),
+                ),
+                By::Harm(_) => (Key::Harm, number(contender.harm.map(Harm::millis))),
+            };
+            let enough = cause.frees_enough(contender).map_or(KeyValue::Unknown, KeyValue::Bool);
+            let (taker, enough) =
+                ((Key::Taker, KeyValue::Bool(is_taker)), (Key::FreesEnough, enough));
+            let qos = (Key::Qos, KeyValue::Class(contender.class));
+            let started = contender.started.map_or(KeyValue::Unknown, KeyValue::Number);
+            let started = (Key::Started, started);
+            match is_taker {
+                true => [Some(taker), Some(enough), Some(taken), Some(qos), priority.clone()],
+                false => [Some(taker), Some(enough), exceeds.clone(), priority.clone(), Some(qos)],
+            }
+            .into_iter()
+            .chain([stats.clone(), amount.clone(), usage.clone(), Some(started), uid.clone()])
+            .collect()
+        };
+        let keys: Vec<Option<(Key, KeyValue)>> = match (self.order, self.has_requests()) {
+            _ if self.cause.is_some() => self.cause.map(of_cause).unwrap_or_default(),
             (Order::Kubelet, true) => vec![stats, exceeds, priority, amount, usage, uid],
             (Order::Kubelet, false) => vec![priority, stats, amount, uid],
-            (Order::Qos, _) => {
+            (Order::Qos | Order::Cause, _) => {
                 let qos = Some((Key::Qos, KeyValue::Class(contender.class)));
                 // It decides among Burstable pods only.
                 let exceeds = exceeds.filter(|_| contender.class == QosClass::Burstable);
@@ -221,7 +315,7 @@ impl Scale {
     /// does its order.
     fn excess(self, contender: &Contender) -> Option<Quantity> {
         let request = match (self.resource, self.order) {
-            (Resource::Pids | Resource::Io, _) | (Resource::Inodes, Order::Qos) => {
+            (Resource::Pids | Resource::Io, _) | (Resource::Inodes, Order::Qos | Order::Cause) => {
                 Some(Quantity::ZERO)
             }
             _ => contender.request,
@@ -234,10 +328,34 @@ impl Scale {
     }
 }
 
+impl Cause {
+    fn is_taker(self, contender: &Contender) -> bool {
+        match self.by {
+            By::Taken(from) => contender.taken.is_some_and(|taken| taken >= from),
+            By::Harm(from) => contender.harm.is_some_and(|harm| harm.others >= from),
+        }
+    }
+
+    fn figure(self, contender: &Contender) -> u64 {
+        match self.by {
+            By::Taken(_) => contender.taken.map_or(0, |taken| taken.0),
+            By::Harm(_) => contender.harm.map_or(0, |harm| harm.others.0),
+        }
+    }
+
+    fn frees_enough(self, contender: &Contender) -> Option<bool> {
+        contender.frees.map(|frees| frees >= self.real_part)
+    }
+}
+
 impl Merit {
     fn figures(&self) -> (u64, u64, u8, i128, i64) {
         (self.rank, self.harm, self.known, self.amount, self.started)
     }
+}
+
+fn youngest_first(contender: &Contender) -> i64 {
+    contender.started.map_or(i64::MAX, |started| -started.max(-i64::MAX))
 }
 
 fn number(n: Option<u64>) -> KeyValue {

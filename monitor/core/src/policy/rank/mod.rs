@@ -1,30 +1,38 @@
 //! Who would go first, and why not the others.
 //! In: one [`Contender`] per pod, what is short, and the settings. Out: a `Ranking`.
 //! Rules: the kubelet's ranking functions (`pkg/kubelet/eviction/helpers.go`) as the order
-//! `kubelet`; the order `qos` is ours. Both are told in docs/policy.md, "Ranking".
+//! `kubelet`; the orders `cause` and `qos` are isobar's. All are told in docs/policy.md, "Ranking".
 
 pub mod contenders;
 pub mod harm;
-pub mod workload;
 
 mod contender;
 mod group;
 mod merit;
+mod need;
 mod protected;
 mod purpose;
 
 pub use contender::{Contender, Harm};
 pub use merit::why_before;
+pub use need::{Need, Shortfall};
 pub use purpose::Purpose;
+
+use std::collections::BTreeSet;
 
 use group::Group;
 use merit::Scale;
 
-use crate::model::decision::{Candidate, Order, Outsider, Ranking, Spared, SparedReason};
+use crate::model::decision::{Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason};
+use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{self, Settings};
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Scope, Snapshot};
+use crate::model::threshold::Resource;
+use crate::model::units::Bytes;
+use crate::policy::takers::{Lost, TakerStanding};
 use harm::HarmStanding;
+use protected::Protected;
 
 /// As many as are written down. A decision that none of them is good for looks further.
 pub const HEAD: usize = 16;
@@ -51,6 +59,16 @@ pub fn rank_all(
     Field::new(contenders, purpose, order, rules).ranking(usize::MAX)
 }
 
+/// What is known of the node of which a ranking is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Node<'a> {
+    pub sample: &'a Sample,
+    pub snapshot: &'a Snapshot,
+    pub harm: &'a HarmStanding,
+    pub takers: &'a TakerStanding,
+    pub settings: &'a Settings,
+}
+
 /// All pods and workloads of a node as the ranking sees them: gathered here alone, for the engine,
 /// for `isobar rank` and for the preparation of likely victims.
 #[derive(Debug)]
@@ -59,27 +77,50 @@ pub struct Pool<'a> {
     outsiders: Vec<Outsider>,
     purpose: Purpose,
     rules: &'a settings::Ranking,
+    need: Need,
+    loss: Option<Loss>,
 }
 
 impl<'a> Pool<'a> {
     #[must_use]
-    pub fn of_node(
-        sample: &Sample,
-        snapshot: &Snapshot,
-        harm: &HarmStanding,
-        settings: &'a Settings,
-        purpose: Purpose,
-    ) -> Self {
+    pub fn of_node(node: Node<'a>, purpose: Purpose, shortfall: Shortfall) -> Self {
+        let Node { sample, snapshot, harm, takers, settings } = node;
         let rules = &settings.ranking;
-        let contenders = contenders::of_node(sample, snapshot, harm, purpose, settings);
+        let is_memory = purpose.resource() == Resource::Memory;
+        let counts = shortfall.counts();
+        let lost =
+            is_memory.then(|| takers.loss(purpose.scope(), counts, sample, snapshot)).flatten();
+        let protected = Protected::of(settings, sample, snapshot);
+        let contenders = contenders::of_node(node, purpose, (lost.as_ref(), counts), &protected);
         let outsiders = contenders::outsiders(harm, purpose, &contenders);
-        Self { contenders, outsiders, purpose, rules }
+        let (contenders, taker_from) = match &lost {
+            Some(lost) => need::takers(contenders, lost, snapshot, shortfall.real_part()),
+            None => (contenders, Bytes(u64::MAX)),
+        };
+        let need = Need {
+            shortfall,
+            taker_from: Some(taker_from),
+            outside_harm: outsiders.first().map(|outsider| outsider.harm),
+        };
+        let spared = contenders.iter().filter(|one| one.spared.is_some());
+        let spared: BTreeSet<&str> = spared.map(|one| one.uid.as_str()).collect();
+        let may_be_marked = |id, scope: &Scope| {
+            let is_spared = match &scope.place {
+                Place::Pod { uid, .. } => spared.contains(uid.as_str()),
+                _ => spared.contains(scope.path.0.as_str()),
+            };
+            !is_spared && protected.may_be_marked(id, scope)
+        };
+        let told = |lost: Lost| lost.told(snapshot, sample, taker_from, may_be_marked);
+        let loss = lost.map(told);
+        Self { contenders, outsiders, purpose, rules, need, loss }
     }
 
     #[must_use]
     pub fn field(&self) -> Field<'_> {
-        let field = Field::new(&self.contenders, self.purpose, self.rules.order, self.rules);
-        Field { outsiders: &self.outsiders, ..field }
+        let (purpose, rules) = (self.purpose, self.rules);
+        let field = Field::for_need(&self.contenders, purpose, rules.order, rules, &self.need);
+        Field { outsiders: &self.outsiders, loss: self.loss.as_ref(), ..field }
     }
 }
 
@@ -89,6 +130,7 @@ pub struct Field<'a> {
     purpose: Purpose,
     scale: Scale,
     outsiders: &'a [Outsider],
+    loss: Option<&'a Loss>,
     /// On their own.
     open: Vec<&'a Contender>,
     groups: Vec<Group>,
@@ -96,7 +138,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Nobody is compared yet.
+    /// Compared by their own figures alone: where none says what anybody took, `cause` is `qos`.
     #[must_use]
     pub fn new(
         contenders: &'a [Contender],
@@ -104,16 +146,28 @@ impl<'a> Field<'a> {
         order: Order,
         rules: &settings::Ranking,
     ) -> Self {
-        let scale = Scale::new(contenders, order, purpose.resource());
+        let is_told = contenders.iter().any(|contender| contender.taken.is_some());
+        let order = if order == Order::Cause && !is_told { Order::Qos } else { order };
+        Self::for_need(contenders, purpose, order, rules, &Need::default())
+    }
+
+    fn for_need(
+        contenders: &'a [Contender],
+        purpose: Purpose,
+        order: Order,
+        rules: &settings::Ranking,
+        need: &Need,
+    ) -> Self {
+        let scale = Scale::new(contenders, order, purpose, need);
         let (mut open, mut spared) = (Vec::with_capacity(contenders.len()), Vec::new());
         for contender in contenders {
-            match contender.spared_for(purpose) {
+            match contender.spared_for(purpose).or_else(|| scale.promised(contender)) {
                 None => open.push(contender),
                 Some(why) => spared.push((contender, why)),
             }
         }
         let groups = group::take_out(&mut open, scale, rules.group_below);
-        Self { purpose, scale, outsiders: &[], open, groups, spared }
+        Self { purpose, scale, outsiders: &[], loss: None, open, groups, spared }
     }
 
     /// The first `head` of each list, and how many there are.
@@ -134,7 +188,20 @@ impl<'a> Field<'a> {
             spared: named.collect(),
             n_spared: self.spared.len(),
             outsiders: self.outsiders.to_vec(),
+            loss: self.loss.cloned(),
         }
+    }
+
+    /// Whether candidates are compared by what they took.
+    #[must_use]
+    pub fn is_by_cause(&self) -> bool {
+        self.scale.is_by_cause()
+    }
+
+    /// The first of those that are a cause of the shortage.
+    #[must_use]
+    pub fn takers(&self, head: usize) -> Vec<Candidate> {
+        self.first(head, |contender| self.scale.is_taker(contender))
     }
 
     /// The first of those that `counts` picks. They alone are sorted.
@@ -156,4 +223,4 @@ impl<'a> Field<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::policy) mod tests;

@@ -6,17 +6,41 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::workload::above;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::SparedReason;
 use crate::model::names;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::settings::{Settings, WorkloadRule};
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Scope, Snapshot};
+use crate::policy::workload::above;
 
 /// systemd's cgroup of the first process.
 const INIT: &str = "/init.scope";
+/// Services that the node could not do without: the kernel's OOM killer is never pointed at them.
+/// Matched against the name of the cgroup and of those above it, up to the first `.` or `@`.
+const VITAL: [&str; 20] = [
+    "k3s",
+    "k3s-agent",
+    "rke2-server",
+    "rke2-agent",
+    "k0scontroller",
+    "k0sworker",
+    "snap",
+    "kubelite",
+    "kubelet",
+    "containerd",
+    "crio",
+    "docker",
+    "cri-docker",
+    "dockerd",
+    "ssh",
+    "sshd",
+    "init",
+    "isobar",
+    "dbus",
+    "systemd-logind",
+];
 
 /// The protected cgroups of one snapshot.
 #[derive(Debug)]
@@ -71,6 +95,15 @@ impl<'a> Protected<'a> {
         why.or_else(|| {
             (!self.subtrees.is_empty() && is_below()).then_some(SparedReason::NeverTouch)
         })
+    }
+
+    /// Whether the kernel's OOM killer may be pointed at it: not at what is protected, nor at
+    /// services that the node could not do without.
+    pub(super) fn may_be_marked(&self, id: CgroupId, scope: &Scope) -> bool {
+        let name = |segment: &str| segment.split(['.', '@']).next().map(str::to_owned);
+        let is_vital = |segment| name(segment).is_some_and(|name| VITAL.contains(&name.as_str()));
+        let is_pod = matches!(scope.place, Place::Pod { .. });
+        self.why(id).is_none() && (is_pod || !scope.path.segments().any(is_vital))
     }
 
     /// Protected pods, by uid.

@@ -10,6 +10,9 @@ pub struct Purpose {
     name: &'static str,
     resource: Resource,
     is_waiting: bool,
+    scope: ScopeName,
+    /// What is left below the limit of all pods.
+    is_pods_limit: bool,
 }
 
 impl Purpose {
@@ -25,13 +28,18 @@ impl Purpose {
     /// For one of the kubelet's signals.
     #[must_use]
     pub fn of_signal(signal: Signal) -> Self {
-        Self { name: signal.name(), resource: signal.resource(), is_waiting: false }
+        let is_pods_limit = signal == Signal::AllocatableMemoryAvailable;
+        let scope = if is_pods_limit { ScopeName::Kubepods } else { ScopeName::System };
+        let (name, resource) = (signal.name(), signal.resource());
+        Self { name, resource, is_waiting: false, scope, is_pods_limit }
     }
 
     fn of_pressure(scope: ScopeName, on: PressureSignal) -> Self {
         // Memory can run out although nobody waits for it yet.
         let is_waiting = !matches!(on, PressureSignal::Exhaustion(_));
-        Self { name: on.name(scope), resource: on.resource(), is_waiting }
+        let is_pods_limit = !is_waiting && scope == ScopeName::Kubepods;
+        let (name, resource) = (on.name(scope), on.resource());
+        Self { name, resource, is_waiting, scope, is_pods_limit }
     }
 
     /// The kubelet's signals, then isobar's.
@@ -56,6 +64,18 @@ impl Purpose {
     #[must_use]
     pub fn resource(self) -> Resource {
         self.resource
+    }
+
+    /// Where it is short.
+    #[must_use]
+    pub fn scope(self) -> ScopeName {
+        self.scope
+    }
+
+    /// True if what is short lies below the limit of all pods: nothing outside can give it back.
+    #[must_use]
+    pub fn is_pods_limit(self) -> bool {
+        self.is_pods_limit
     }
 
     /// True for signals of waiting work, false for amounts that are used up. Only for waiting does

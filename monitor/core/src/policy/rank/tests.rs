@@ -1,3 +1,4 @@
+mod cause;
 mod order;
 mod presets;
 mod upstream;
@@ -10,6 +11,7 @@ use crate::model::quantity::Quantity;
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::units::Nanos;
 use crate::model::workload::Owner;
+use crate::policy::takers::Counts;
 
 fn purpose(signal: &str) -> Purpose {
     Purpose::named(signal).unwrap_or_else(|| panic!("{signal} is no signal"))
@@ -53,8 +55,21 @@ fn keys(candidate: &Candidate) -> String {
     keys.collect::<Vec<_>>().join(" ")
 }
 
+/// The contenders of a node of which nothing else is known.
+pub(super) fn contenders_of(
+    sample: &Sample,
+    snapshot: &Snapshot,
+    harm: &HarmStanding,
+    purpose: Purpose,
+    settings: &Settings,
+) -> Vec<Contender> {
+    let node = Node { sample, snapshot, harm, takers: &TakerStanding::default(), settings };
+    let protected = Protected::of(settings, sample, snapshot);
+    contenders::of_node(node, purpose, (None, Counts::Held), &protected)
+}
+
 /// A tree of these paths, with ids from 1 in the order of the list.
-pub(super) fn tree(paths: &[&str]) -> Snapshot {
+pub(in crate::policy) fn tree(paths: &[&str]) -> Snapshot {
     let id = |path: &str| paths.iter().position(|p| *p == path).map(|at| CgroupId(at as u64 + 1));
     let scope = |path: &&str| {
         let parent = path.rsplit_once('/').and_then(|(above, _)| id(above));

@@ -5,7 +5,7 @@ use crate::model::psi::{Line, Pressure};
 use crate::model::settings::ConditionRule;
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::units::Percent;
-use crate::policy::assess::scope;
+use crate::policy::scope;
 
 /// The two averages of one measure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

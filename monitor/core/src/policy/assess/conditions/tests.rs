@@ -9,7 +9,7 @@ use crate::model::pod::Place;
 use crate::model::psi::{Line, Pressure, Pressures};
 use crate::model::snapshot::{Scope, Union};
 use crate::model::stall::Coverage;
-use crate::policy::assess::scope;
+use crate::policy::scope;
 
 const MEMORY: ConditionName =
     ConditionName { scope: ScopeName::System, resource: Resource::Memory };

@@ -32,7 +32,9 @@ fn node(at: Nanos, memory: (u64, u64, u64), reclaim: Option<Reclaim>) -> Sample 
 /// The node's outlook after samples one second apart.
 fn after(samples: impl IntoIterator<Item = Sample>) -> Outlook {
     let mut standing = GrowthStanding::default();
-    let all = samples.into_iter().map(|sample| outlooks(&sample, None, &mut standing));
+    let all = samples
+        .into_iter()
+        .map(|sample| outlooks(&sample, None, Limited::default(), &mut standing));
     *all.last().expect("a sample").first().expect("the node")
 }
 
@@ -140,7 +142,12 @@ fn growth_of_kubepods() {
             let mut sample = Sample::default();
             sample.at.boot = seconds(t);
             let kubepods = pods(*limit, current, inactive);
-            got = outlooks(&sample, Some((CgroupId(2), &kubepods)), &mut standing);
+            got = outlooks(
+                &sample,
+                Some((CgroupId(2), &kubepods)),
+                Limited::default(),
+                &mut standing,
+            );
         }
         let [got] = got[..] else { panic!("{what}: {got:?}") };
         assert_eq!(got.scope, ScopeName::Kubepods, "{what}");
@@ -169,7 +176,12 @@ fn growth_ignores_own_limits() {
             stat.pgscan = 10_000 * t;
             let mut sample = Sample::default();
             sample.at.boot = seconds(t);
-            got = outlooks(&sample, Some((CgroupId(2), &kubepods)), &mut standing);
+            got = outlooks(
+                &sample,
+                Some((CgroupId(2), &kubepods)),
+                Limited::default(),
+                &mut standing,
+            );
         }
         assert_eq!(got[0].efficiency, Some(Percent(0)), "{shortage:?}");
         assert_eq!(got[0].left, left.map(|mib: u64| Bytes(mib * MIB)), "{shortage:?}");
@@ -191,7 +203,8 @@ fn growth_cgroup_made_again() {
         let mut sample = Sample::default();
         sample.at.boot = seconds(second);
         let kubepods = pods(Some(Limit::At(1_000 * MIB)), current, 0);
-        let got = outlooks(&sample, Some((CgroupId(id), &kubepods)), &mut standing);
+        let got =
+            outlooks(&sample, Some((CgroupId(id), &kubepods)), Limited::default(), &mut standing);
         assert_eq!(got[0].growth, growth.map(|mib| Bytes(mib * MIB)), "second {second}");
     }
 }
@@ -201,7 +214,7 @@ fn growth_readings_are_spaced() {
     let mut standing = GrowthStanding::default();
     let mut tick = |ms: u64| {
         let sample = node(Nanos(ms * 1_000_000), (500, 100, 0), None);
-        outlooks(&sample, None, &mut standing);
+        outlooks(&sample, None, Limited::default(), &mut standing);
         standing.system.len()
     };
     for ms in (0..30_000).step_by(50) {
@@ -224,7 +237,7 @@ proptest! {
         for (ms, available, free, swapped, [scan, steal, refaults]) in readings {
             let stat = scanned(scan, steal, refaults);
             let sample = node(Nanos(ms * 1_000_000), (available, free, swapped), stat);
-            let got = outlooks(&sample, None, &mut standing)[0];
+            let got = outlooks(&sample, None, Limited::default(), &mut standing)[0];
             prop_assert!(got.left.unwrap() <= Bytes(available * MIB));
             prop_assert_eq!(got.lasts.is_some(), got.growth.is_some_and(|growth| growth.0 > 0));
             let ring = &standing.system;

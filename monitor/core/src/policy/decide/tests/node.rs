@@ -42,6 +42,7 @@ impl Node {
             spared: vec![],
             n_spared: 0,
             outsiders: vec![],
+            loss: None,
         };
         let relief =
             settings::Relief { enforce: StepKind::ALL.into(), ..settings::Relief::default() };
@@ -67,6 +68,7 @@ impl Node {
             unmeasured: &self.unmeasured,
             is_harm_paused: self.is_harm_paused,
             observations: &[],
+            outlooks: &[],
         };
         let verdict = decide(&question, &mut self.standing);
         self.sample.outcomes.clear();

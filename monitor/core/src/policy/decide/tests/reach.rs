@@ -31,6 +31,7 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
     let field = Field::new(all, purpose, Order::Qos, &settings::Ranking::default());
     let ranking = field.ranking(HEAD);
     let question = Question {
+        outlooks: &[],
         relief: &relief,
         eviction: &Eviction::default(),
         sample: &sample,

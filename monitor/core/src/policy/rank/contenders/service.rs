@@ -73,9 +73,9 @@ mod tests {
     use crate::model::settings::Settings;
     use crate::model::snapshot::Snapshot;
     use crate::model::units::{Bytes, Nanos};
-    use crate::policy::rank::contenders::{of_node, outsiders};
+    use crate::policy::rank::contenders::outsiders;
     use crate::policy::rank::harm::{Entry, HarmStanding};
-    use crate::policy::rank::tests::tree;
+    use crate::policy::rank::tests::{contenders_of, tree};
     use crate::policy::rank::{Harm, Purpose, rank_all};
 
     fn rule(path: &str, qos_class: QosClass, requests: &[(&str, &str)]) -> WorkloadRule {
@@ -152,7 +152,7 @@ mod tests {
             for order in [Order::Qos, Order::Kubelet] {
                 let (sample, harm) = (Sample::default(), HarmStanding::default());
                 settings.ranking.order = order;
-                let all = of_node(&sample, &snapshot, &harm, purpose, &settings);
+                let all = contenders_of(&sample, &snapshot, &harm, purpose, &settings);
                 let got = rank_all(&all, purpose, order, &settings.ranking);
                 let names: Vec<_> = got.candidates.iter().map(|one| one.name.as_str()).collect();
                 let spared: Vec<_> = got.spared.iter().map(|one| one.name.as_str()).collect();
@@ -185,7 +185,7 @@ mod tests {
         let paths = snapshot.scopes.values().map(|scope| scope.path.clone());
         harm.memory.outside = paths.map(|path| (path, entry)).collect::<BTreeMap<_, _>>();
         let purpose = Purpose::named("system.memory.pressure").unwrap();
-        let all = of_node(&Sample::default(), &snapshot, &harm, purpose, &settings);
+        let all = contenders_of(&Sample::default(), &snapshot, &harm, purpose, &settings);
         assert_eq!(all.len(), 1);
         assert_eq!((all[0].name.as_str(), all[0].harm), ("web.service", Some(entry.harm)));
         let named = outsiders(&harm, purpose, &all);

@@ -1,9 +1,11 @@
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::decision::SparedReason;
+use crate::model::settings::Settings;
 use crate::model::units::{MilliCpu, Nanos};
 use crate::model::workload::{Container, Owner, Resources};
 use crate::policy::rank::harm::Entry;
+use crate::policy::rank::tests::contenders_of;
 use crate::policy::rank::{Harm, rank_all};
 
 const ID: &str = "0f3c9d51e6a84b27c0d1f2e3948576a1b2c3d4e5f60718293a4b5c6d7e8f901";
@@ -51,7 +53,7 @@ fn of(sample: &Sample, snapshot: &Snapshot, signal: &str, order: Order) -> Vec<C
     let purpose = Purpose::named(signal).unwrap();
     let mut settings = Settings::default();
     settings.ranking.order = order;
-    of_node(sample, snapshot, &HarmStanding::default(), purpose, &settings)
+    contenders_of(sample, snapshot, &HarmStanding::default(), purpose, &settings)
 }
 
 fn text(quantity: Option<Quantity>) -> String {
@@ -151,6 +153,8 @@ fn contenders_join_the_api() {
         request: Some(Quantity::bytes(100 << 20)),
         usage: Some(Quantity::bytes(300 << 20)),
         harm: None,
+        taken: None,
+        frees: Some(Bytes(0)),
         started: Some(1_700_000_000),
         owner: Some(owner),
         preference: None,
@@ -219,7 +223,7 @@ fn contenders_unknown_owners() {
     standing.memory.pods = uids.iter().map(|uid| (uid.clone(), entry(2))).collect();
     let purpose = Purpose::named("memory.available").unwrap();
     let settings = Settings::default();
-    let pods = of_node(&Sample::default(), &snapshot, &standing, purpose, &settings);
+    let pods = contenders_of(&Sample::default(), &snapshot, &standing, purpose, &settings);
     let got = rank_all(&pods, purpose, Order::Qos, &settings.ranking);
     let names: Vec<_> = got.candidates.iter().map(|c| (c.name.as_str(), c.members.len())).collect();
     assert_eq!(names.len(), 41);

@@ -67,7 +67,7 @@ fn any_purpose() -> impl Strategy<Value = Purpose> {
 
 /// Without groups, so that there is one candidate to a pod.
 fn alone() -> settings::Ranking {
-    settings::Ranking { group_below: crate::model::units::Bytes(0), ..Default::default() }
+    settings::Ranking { group_below: Bytes(0), ..Default::default() }
 }
 
 proptest! {

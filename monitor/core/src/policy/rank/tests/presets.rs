@@ -197,8 +197,7 @@ fn rank_groups_only_equals() {
         let got = ranking(&pods, signal, order);
         assert_eq!(got.n_candidates, want, "{why}: {got:?}");
     }
-    let never =
-        settings::Ranking { group_below: crate::model::units::Bytes(0), ..Default::default() };
+    let never = settings::Ranking { group_below: Bytes(0), ..Default::default() };
     let got = rank_all(&two(), purpose("memory.available"), Order::Qos, &never);
     assert_eq!(got.n_candidates, 2, "0 is never");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::cgroup::CgroupId;
 use crate::model::pod::Place;
 use crate::model::settings::WorkloadRule;
 use crate::model::snapshot::Snapshot;
@@ -24,9 +24,13 @@ impl<'a> Workloads<'a> {
             return Self::default();
         }
         let others = snapshot.scopes.iter().filter(|(_, scope)| scope.place == Place::Other);
+        let is_among_pods = |id: CgroupId| {
+            let mut scopes = above(id, snapshot).filter_map(|id| snapshot.scopes.get(&id));
+            scopes.any(|scope| scope.place != Place::Other)
+        };
         let fitting = others.filter_map(|(id, scope)| {
             let rule = rules.iter().find(|rule| rule.path.fits(&scope.path))?;
-            (!is_among_pods(&scope.path)).then_some((*id, rule))
+            (!is_among_pods(*id)).then_some((*id, rule))
         });
         let fitting: BTreeMap<CgroupId, &WorkloadRule> = fitting.collect();
         let is_outermost =
@@ -46,18 +50,9 @@ impl<'a> Workloads<'a> {
 }
 
 /// Ancestors, nearest first; the root has no scope of its own.
-pub(super) fn above(id: CgroupId, snapshot: &Snapshot) -> impl Iterator<Item = CgroupId> {
+pub(crate) fn above(id: CgroupId, snapshot: &Snapshot) -> impl Iterator<Item = CgroupId> {
     let up = |id: &CgroupId| snapshot.scopes.get(id).and_then(|scope| scope.parent);
     std::iter::successors(up(&id), move |id| up(id)).take(DEPTH)
-}
-
-/// True for the cgroup of all pods and everything below it.
-fn is_among_pods(path: &CgroupPath) -> bool {
-    let mut at = CgroupPath::root();
-    path.segments().any(|name| {
-        at = at.child(name);
-        Place::of(&at) != Place::Other
-    })
 }
 
 #[cfg(test)]

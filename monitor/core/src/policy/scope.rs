@@ -1,6 +1,6 @@
 //! The two scopes of conditions and thresholds: the node, and the cgroup of all pods.
 
-use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
@@ -19,22 +19,4 @@ pub fn kubepods(snapshot: &Snapshot) -> Option<(CgroupId, &Scope)> {
     let all = snapshot.scopes.iter().filter(|(_, scope)| scope.place == Place::Kubepods);
     let nearest = all.min_by_key(|(_, scope)| (scope.path.segments().count(), &scope.path));
     nearest.map(|(&id, scope)| (id, scope))
-}
-
-/// Where the node's own pods are. Elsewhere any user who may create cgroups can name them like a
-/// pod's.
-#[derive(Debug, Clone, Copy)]
-pub struct PodsRoot<'a>(Option<&'a CgroupPath>);
-
-impl<'a> PodsRoot<'a> {
-    /// Without a cgroup of all pods, pods may be anywhere.
-    pub fn of(paths: impl Iterator<Item = &'a CgroupPath>) -> Self {
-        let all = paths.filter(|path| Place::of(path) == Place::Kubepods);
-        Self(all.min_by_key(|path| (path.segments().count(), *path)))
-    }
-
-    /// Whether `path` is the cgroup of all pods or below it.
-    pub fn contains(self, path: &CgroupPath) -> bool {
-        self.0.is_none_or(|root| path.is_within(root))
-    }
 }

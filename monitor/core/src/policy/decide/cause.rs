@@ -1,0 +1,365 @@
+//! Whom to begin with in the order `cause`: who took the memory that is short, and nobody else but
+//! where a hard threshold of the kubelet demands it.
+//! Rules: docs/policy.md, "Who pays for memory".
+
+use std::collections::BTreeSet;
+
+use super::Question;
+use super::choose::{Proposal, beyond_budget, harm_floor, of_those, wanted};
+use super::standing::{HeldBack, ReliefStanding};
+use super::steps::Able;
+use super::target::target_of;
+use crate::model::cgroup::{Cgroup, CgroupId};
+use crate::model::condition::ScopeName;
+use crate::model::decision::{
+    Action, Candidate, Hold, InForce, Key, KeyValue, Loss, Met, Relief, StepKind, StepReason,
+    Taker, Trigger,
+};
+use crate::model::pod::{Place, QosClass};
+use crate::model::request::request;
+use crate::model::threshold::{Amount, Signal};
+use crate::model::units::{Bytes, Nanos, Percent, scale};
+use crate::policy::explain;
+use crate::policy::rank::{Contender, Field, Purpose};
+use crate::policy::takers::{Counts, cache, freed_by_end, held};
+
+/// Takers, and candidates that pay for others, that are examined.
+const EXAMINED: usize = 64;
+/// A candidate that took nothing pays only if that ends the shortage for so long.
+const WORTH: u64 = 10;
+/// So long after a candidate that paid for others the next one may.
+const ONE_BY_ONE: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// Memory of which less is left is short, whatever is foretold, where no hard threshold says.
+const USUAL_LINE: u64 = 100 << 20;
+/// A line above this part of all memory would be no line of need.
+const LARGEST_LINE: u64 = 10;
+/// PSI `some` over ten seconds below which no task stalls.
+const CALM: Percent = Percent(1_00);
+
+/// Chooses a victim and the first step, or says why there is none.
+pub(super) fn choose(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    field: &Field<'_>,
+    first: Met,
+    relief: &mut Relief,
+) {
+    let Some(loss) = question.ranking.and_then(|ranking| ranking.loss.clone()) else {
+        relief.held = Some(Hold::NotYetKnown);
+        return;
+    };
+    let takers = field.takers(EXAMINED);
+    let is_forecast = is_forecast(question, &first);
+    // A candidate is marked against a forecast. Against a shortage it is ended, and only who is no
+    // candidate is marked.
+    let is_candidate = |taker: &Taker| takers.iter().any(|one| is_of(one, &taker.uid));
+    let due = |taker: &Taker| is_forecast || !is_candidate(taker);
+    if let Some(mark) = mark(question, standing, &first, &loss, due) {
+        return relief.actions.push(mark.begin(question, standing));
+    }
+    let largest = loss.takers.first();
+    let is_covered = largest.is_some_and(|taker| kernel_takes(question, standing, taker));
+    let is_slowed = || largest.is_some_and(|taker| is_slowed(question, taker, &first));
+    if is_forecast && (is_covered || is_slowed()) {
+        relief.held = Some(Hold::Marked);
+        return;
+    }
+    let of_largest = |one: &Candidate| largest.is_some_and(|taker| is_of(one, &taker.uid));
+    let mut payable: Vec<Candidate> = takers.clone();
+    if is_forecast {
+        // For a forecast only who took most is slowed down or ended, and those beside him.
+        if !takers.iter().any(of_largest) {
+            relief.held = Some(Hold::Marked);
+            return;
+        }
+        if let Some(new) = squeeze(question, standing, &first, &takers) {
+            return relief.actions.push(new.begin(question, standing));
+        }
+        if standing.is_squeeze_new(question.sample.at.boot) {
+            relief.held = Some(Hold::Marked);
+            return;
+        }
+        payable.retain(of_largest);
+    }
+    // A taker whose end gives nothing back is not ended for it.
+    payable.retain(|one| !frees_nothing(one));
+    if let Some(new) = reclaim_first(question, standing, field, &first) {
+        return relief.actions.push(new.begin(question, standing));
+    }
+    let floor = harm_floor(question, &first.threshold, &takers);
+    if let Some(new) = of_those(question, standing, &first, &payable, floor) {
+        return relief.actions.push(new.begin(question, standing));
+    }
+    // Nothing more can be done to those who took it: if memory runs out, it is their turn.
+    if let Some(mark) = mark(question, standing, &first, &loss, |_| true) {
+        return relief.actions.push(mark.begin(question, standing));
+    }
+    if beyond_budget(question, standing, relief) {
+        return;
+    }
+    if !is_covered && is_hard(&first) {
+        match payer(question, standing, field, &first) {
+            Ok(new) => return relief.actions.push(new.begin(question, standing)),
+            Err(Some(until)) => {
+                relief.held = Some(Hold::CoolingDown { until });
+                return;
+            }
+            Err(None) => {}
+        }
+    }
+    let (what, hold, text) = match largest {
+        Some(taker) if is_candidate(taker) => (
+            HeldBack::NothingHelps,
+            Hold::NothingHelps,
+            format!("every step was tried on those who took it; {} stays", first.threshold.name()),
+        ),
+        taker => {
+            let outsiders = question.ranking.map(|ranking| &ranking.outsiders[..]);
+            let outsider = outsiders.and_then(<[_]>::first).map(|one| one.path.0.clone());
+            let outsider = outsider.filter(|_| Purpose::of(&first.threshold).is_about_waiting());
+            let taker = outsider.or(taker.map(Taker::full_name)).unwrap_or_default();
+            let text = format!("no candidate is a cause: {}", explain::lost(&loss));
+            (HeldBack::NoCause, Hold::TakenByOther { taker }, text)
+        }
+    };
+    standing.hold_back(what, hold, text, relief);
+}
+
+/// Whether this taker is squeezed, and memory lasts longer since.
+fn is_slowed(question: &Question<'_>, taker: &Taker, first: &Met) -> bool {
+    question.sample.squeezes().any(|InForce { action, .. }| {
+        let is_against = action.reason.threshold == first.threshold;
+        is_against
+            && first.measured > action.reason.measured
+            && action.target.uids().any(|uid| *uid == taker.uid)
+    })
+}
+
+fn frees_nothing(candidate: &Candidate) -> bool {
+    let mut keys = candidate.keys.iter();
+    keys.any(|key| key.key == Key::FreesEnough && key.value == KeyValue::Bool(false))
+}
+
+/// A squeeze of the first taker that is not squeezed: growth that is only foretold to be too much
+/// is slowed down before anything is ended.
+fn squeeze(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    first: &Met,
+    takers: &[Candidate],
+) -> Option<Proposal> {
+    let sample = question.sample;
+    takers.iter().find_map(|candidate| {
+        let target = target_of(candidate, sample);
+        let able = Able::of(question, &target, first, None);
+        let is_new = !standing.was_tried(&first.threshold, &target.uid, StepKind::Squeeze);
+        let can = is_new && able.can(StepKind::Squeeze);
+        let (step, why) = (StepKind::Squeeze, StepReason::Gentlest);
+        can.then_some(Proposal { step, why, target, reason: *first, want: None, is_same: false })
+    })
+}
+
+/// True while memory is only foretold to run out: more is left than the hard threshold asks for.
+pub(super) fn is_forecast(question: &Question<'_>, first: &Met) -> bool {
+    let outlook = question.outlook(first);
+    let left = outlook.and_then(|outlook| Some((outlook.scope, outlook.left?)));
+    left.is_some_and(|(scope, left)| left.0 > line(question, scope))
+}
+
+/// The amount below which memory is short: the hard threshold of the scope's signal.
+fn line(question: &Question<'_>, scope: ScopeName) -> u64 {
+    let signal = match scope {
+        ScopeName::System => Signal::MemoryAvailable,
+        ScopeName::Kubepods => Signal::AllocatableMemoryAvailable,
+    };
+    let seen = question.observations.iter().find(|seen| seen.signal == signal);
+    let capacity = seen.map_or(u64::MAX, |seen| seen.capacity);
+    let all = question.eviction.thresholds.iter();
+    let hard = all.filter(|threshold| threshold.is_hard() && threshold.signal == signal);
+    let amount = |value: Amount| match (value, seen) {
+        (Amount::Percentage(_), None) => 0,
+        (value, _) => value.of(capacity),
+    };
+    let line = hard.map(|threshold| amount(threshold.value)).max().unwrap_or(USUAL_LINE);
+    line.min(capacity / LARGEST_LINE)
+}
+
+/// A taker to mark, of those that are `due`.
+fn mark(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    first: &Met,
+    loss: &Loss,
+    due: impl Fn(&Taker) -> bool,
+) -> Option<Proposal> {
+    let sample = question.sample;
+    let is_offered = question.relief.steps.contains(&StepKind::Mark)
+        && sample.available_steps.as_ref().is_none_or(|steps| steps.contains(&StepKind::Mark))
+        && !Purpose::of(&first.threshold).is_about_waiting();
+    let is_known = |taker: &Taker| {
+        standing.is_mark_ordered(&taker.uid, sample.at.boot)
+            || standing.has_mark_failed(&taker.uid)
+            || sample.marks().any(|InForce { action, .. }| {
+                let is_as_real =
+                    action.is_enforced == question.relief.enforce.contains(&StepKind::Mark);
+                action.target.uid == taker.uid && is_as_real
+            })
+    };
+    let mut all = loss.takers.iter().filter(|_| is_offered);
+    let taker = all.find(|taker| taker.may_be_marked && due(taker) && !is_known(taker))?;
+    let candidate = Candidate {
+        name: taker.name.clone(),
+        namespace: taker.namespace.clone(),
+        uid: taker.uid.clone(),
+        members: Vec::new(),
+        keys: Vec::new(),
+    };
+    let target = target_of(&candidate, sample);
+    let (step, why) = (StepKind::Mark, StepReason::Gentlest);
+    Some(Proposal { step, why, target, reason: *first, want: None, is_same: false })
+}
+
+/// Whether the kernel's OOM killer would take this one first, and its end would help: it is marked,
+/// its badness is above that of all others that are not, and it is not in shared memory.
+fn kernel_takes(question: &Question<'_>, standing: &ReliefStanding, taker: &Taker) -> bool {
+    let sample = question.sample;
+    let is_marked = |uid: &str| {
+        let mut marks = sample.marks().map(|entry| &entry.action);
+        marks.any(|mark| mark.target.uid == uid && is_real(question, mark))
+            || standing.is_mark_ordered(uid, sample.at.boot)
+    };
+    let Some(own) = sample.cgroups.values().find(|group| group.path == taker.path) else {
+        return false;
+    };
+    let is_in_memory = held(own).is_some_and(|held| oom_size(own) >= held.0 / 2);
+    if !is_in_memory || !is_marked(&taker.uid) {
+        return false;
+    }
+    let places = sample.places();
+    let total = sample.node.memory.map_or(0, |memory| memory.total.0);
+    let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
+    // The kernel compares processes, and kills the rest of the cgroup with the one it takes. How
+    // large the largest is cannot be seen from here. A pod's sandbox is one of them.
+    let n = own.pids_current.unwrap_or(1).saturating_sub(u64::from(is_pod)).max(1);
+    let badness = oom_size(own) / n + total;
+    let other = |group: &Cgroup| match places.place(&group.path) {
+        _ if group.path == own.path => None,
+        Place::Pod { uid, .. } if is_marked(&uid) => None,
+        Place::Pod { uid, class } => {
+            let pod = sample.pods.as_ref().and_then(|pods| pods.get(&uid));
+            let request = pod.map(|pod| request(pod, "memory").to_u64());
+            Some(oom_size(group) + scale(total, oom_score(class, request, total), 1_000))
+        }
+        Place::Other => Some(oom_size(group)),
+        _ => None,
+    };
+    sample.cgroups.values().filter_map(other).all(|other| other < badness)
+}
+
+/// What counts for the kernel's `oom_badness` (mm/oom_kill.c): resident and swapped memory.
+fn oom_size(group: &Cgroup) -> u64 {
+    let swap = group.memory.swap_current.map_or(0, |swap| swap.0);
+    freed_by_end(group, Counts::Held).map_or(0, |freed| freed.0).saturating_add(swap)
+}
+
+/// The kubelet's `oom_score_adj`; the most that it can be where the request is not known.
+fn oom_score(class: QosClass, request: Option<u64>, total: u64) -> u64 {
+    match class {
+        QosClass::BestEffort => 1_000,
+        QosClass::Guaranteed => 0,
+        QosClass::Burstable => {
+            let promised = request.map_or(0, |request| scale(request, 1_000, total.max(1)));
+            1_000_u64.saturating_sub(promised).clamp(3, 999)
+        }
+    }
+}
+
+/// A mark that is only observed is none, where anything is really ended.
+fn is_real(question: &Question<'_>, mark: &Action) -> bool {
+    mark.is_enforced || !question.relief.enforce.iter().any(|step| step.is_final())
+}
+
+/// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
+/// stalls: the largest cache gives it back.
+fn reclaim_first(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    field: &Field<'_>,
+    first: &Met,
+) -> Option<Proposal> {
+    let want = wanted(first)?;
+    let sample = question.sample;
+    let pressure = sample.node.pressure.memory?.some?;
+    let is_offered = question.relief.steps.contains(&StepKind::Reclaim)
+        && sample.available_steps.as_ref().is_none_or(|steps| steps.contains(&StepKind::Reclaim));
+    if !is_offered || pressure.avg10 >= CALM {
+        return None;
+    }
+    let active = |group: &Cgroup| group.memory.stat.map_or(0, |stat| stat.active_file.0);
+    let candidates = field.first(usize::MAX, |_| true);
+    let candidates: BTreeSet<&String> = candidates.iter().flat_map(uids).collect();
+    let places = sample.places();
+    let pods = sample.cgroups.iter().filter_map(|(id, group)| match places.place(&group.path) {
+        Place::Pod { uid, .. } if candidates.contains(&uid) => Some((*id, uid, group)),
+        _ => None,
+    });
+    let pods: Vec<(CgroupId, String, &Cgroup)> = pods.collect();
+    let sum = pods.iter().map(|(_, _, group)| active(group)).fold(0, u64::saturating_add);
+    let untried = pods.iter().filter(|(_, uid, group)| {
+        active(group) >= want.0.min(sum / 2)
+            && !standing.was_tried(&first.threshold, uid, StepKind::Reclaim)
+    });
+    let (_, uid, group) = untried.max_by_key(|(id, _, group)| (active(group), *id))?;
+    // Cache that was not lately used goes first, and the kubelet does not count it.
+    let idle = cache(group)?.0.saturating_sub(active(group));
+    let name = sample.pods.as_ref().and_then(|pods| pods.get(uid));
+    let candidate = Candidate {
+        name: name.map_or_else(|| uid.clone(), |pod| pod.name.clone()),
+        namespace: name.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+        uid: uid.clone(),
+        members: Vec::new(),
+        keys: Vec::new(),
+    };
+    (sum >= want.0).then(|| Proposal {
+        step: StepKind::Reclaim,
+        why: StepReason::Gentlest,
+        target: target_of(&candidate, sample),
+        reason: *first,
+        want: Some(Bytes(want.0.saturating_add(idle))),
+        is_same: false,
+    })
+}
+
+/// A candidate that took nothing and pays all the same, because the kubelet's own hard threshold
+/// demands it: in the kubelet's order, one by one, and only if that ends the shortage for a while.
+/// `Err` with a time: the next may pay then.
+fn payer(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    field: &Field<'_>,
+    first: &Met,
+) -> Result<Proposal, Option<Nanos>> {
+    let scope = Purpose::of(&first.threshold).scope();
+    let outlook = question.outlooks.iter().find(|outlook| outlook.scope == scope);
+    let growth = outlook.and_then(|outlook| outlook.growth).unwrap_or_default();
+    let least = first.missing.unwrap_or(0).saturating_add(growth.0.saturating_mul(WORTH));
+    let pays = |one: &Contender| one.frees.is_some_and(|frees| frees.0 >= least);
+    let payers = field.first(EXAMINED, pays);
+    let new = of_those(question, standing, first, &payers, Nanos(0)).ok_or(None)?;
+    match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {
+        Some(until) if question.sample.at.boot < until => Err(Some(until)),
+        _ => Ok(new),
+    }
+}
+
+fn is_hard(first: &Met) -> bool {
+    matches!(first.threshold, Trigger::Eviction(threshold) if threshold.is_hard())
+}
+
+fn is_of(candidate: &Candidate, uid: &str) -> bool {
+    uids(candidate).any(|own| own == uid)
+}
+
+fn uids(candidate: &Candidate) -> impl Iterator<Item = &String> {
+    candidate.members.iter().chain([&candidate.uid])
+}

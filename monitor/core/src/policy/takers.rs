@@ -1,0 +1,353 @@
+//! What each party has taken of the memory that a scope lost. A party is a pod, a workload, or a
+//! cgroup outside pods without children.
+//! In: each sample. Out: a [`Loss`] for a scope, and how fast each party grows.
+//!
+//! What cannot be dropped counts: anonymous memory, shared memory, pages that are locked, the
+//! kernel's own, and what was swapped out. Page cache does not: nobody has to die for it.
+
+mod figures;
+mod party;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use self::figures::Holding;
+pub(crate) use self::figures::{Counts, cache, freed_by_end, held};
+use self::party::{parties, room};
+use crate::model::cgroup::{CgroupId, Limit};
+use crate::model::condition::ScopeName;
+use crate::model::decision::{Loss, Taker};
+use crate::model::pod::Place;
+use crate::model::sample::{GapReason, Sample};
+use crate::model::snapshot::{Scope, Snapshot};
+use crate::model::units::{Bytes, Nanos};
+use crate::policy::scope;
+use crate::policy::workload::Workloads;
+
+/// A loss is looked at over this time at least: in less, one allocation would be the whole of it.
+const SHORTEST: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// Readings are kept for so long. What was taken before is no cause of what runs out now.
+const LONGEST: Nanos = Nanos(300 * Nanos::SECOND.0);
+/// The time in which this part of the scope's memory was lost is looked at: short for a fast leak,
+/// long for a slow one.
+const PART: u64 = 20;
+/// A smaller part that was lost is no cause of a shortage: it has been there for longer.
+const LEAST_PART: u64 = 50;
+/// Distance of readings that are kept, by their age.
+const SPACING: [(Nanos, Nanos); 3] = [
+    (Nanos(12 * Nanos::SECOND.0), Nanos(Nanos::SECOND.0 * 3 / 4)),
+    (Nanos(60 * Nanos::SECOND.0), Nanos(5 * Nanos::SECOND.0)),
+    (Nanos(u64::MAX), Nanos(20 * Nanos::SECOND.0)),
+];
+/// A party is a taker if it took this part of what the largest one took, and this much.
+const OF_LARGEST: u64 = 4;
+const LEAST: Bytes = Bytes(1 << 20);
+/// As many takers are named.
+const NAMED: usize = 5;
+/// The last two seconds count more than the eight before: growth that slows ends soon.
+const RECENT: Nanos = Nanos(2 * Nanos::SECOND.0);
+
+/// Readings of every party, oldest first. 33 readings of 500 parties take some 140 KiB.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TakerStanding {
+    slots: VecDeque<Slot>,
+    /// By the party's cgroup. The last reading belongs to the last slot; one that is younger than
+    /// the first slot has fewer.
+    parties: BTreeMap<CgroupId, VecDeque<Holding>>,
+}
+
+/// When readings were taken, and what the node had in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Slot {
+    at: Nanos,
+    node: Option<Bytes>,
+}
+
+impl TakerStanding {
+    /// Takes in one sample; `before` is the one before it.
+    pub(crate) fn update(
+        &mut self,
+        before: Option<&Sample>,
+        sample: &Sample,
+        snapshot: &Snapshot,
+        workloads: &Workloads<'_>,
+    ) {
+        let now = sample.at.boot;
+        if self.slots.back().is_some_and(|last| last.at >= now) {
+            *self = Self::default();
+        }
+        let n = self.slots.len();
+        let is_dense = n >= 2 && now.since(self.slots[n - 2].at) < SPACING[0].1;
+        if is_dense {
+            self.slots.pop_back();
+        }
+        let memory = sample.node.memory;
+        let node = memory.map(|memory| {
+            let used = memory.total.0.saturating_sub(memory.available.0);
+            let swapped = memory.swap_total.0.saturating_sub(memory.swap_free.0);
+            Bytes(used.saturating_add(swapped))
+        });
+        self.slots.push_back(Slot { at: now, node });
+        let parties = parties(snapshot, workloads);
+        // A part of the tree that could not be read in this tick is still there.
+        let is_unread = sample
+            .gaps
+            .iter()
+            .any(|gap| !matches!(gap.why, GapReason::Gone | GapReason::Unsupported));
+        let is_there = |id: &CgroupId| {
+            parties.contains_key(id) || (is_unread && !sample.cgroups.contains_key(id))
+        };
+        self.parties.retain(|id, _| is_there(id));
+        let is_new = |id: &CgroupId| before.is_some_and(|before| !before.cgroups.contains_key(id));
+        for id in parties.keys().filter(|id| is_new(id)) {
+            self.parties.entry(*id).or_default();
+        }
+        let n_slots = self.slots.len();
+        for (id, scope) in &parties {
+            let held = scope.files.as_ref().and_then(Holding::of);
+            if let (None, Some(held)) = (self.parties.get(id), held) {
+                // It was there before, as a part of another party or with children: it took nothing
+                // that is known.
+                self.parties.insert(*id, vec![held; n_slots - usize::from(!is_dense)].into());
+            }
+        }
+        for (id, readings) in &mut self.parties {
+            let files = parties.get(id).and_then(|scope| scope.files.as_ref());
+            let last = readings.back().copied();
+            if is_dense {
+                readings.pop_back();
+            }
+            // One that cannot be read just now has neither grown nor shrunk.
+            match files.and_then(Holding::of).or(last) {
+                Some(reading) => readings.push_back(reading),
+                None => readings.clear(),
+            }
+        }
+        self.thin_out(now);
+    }
+
+    /// Drops readings that are too old, or closer to their neighbours than their age needs.
+    fn thin_out(&mut self, now: Nanos) {
+        let spacing = |age: Nanos| SPACING.iter().find(|(until, _)| age <= *until).map(|s| s.1);
+        let is_close = |i: usize| {
+            let (before, at, after) =
+                (self.slots[i - 1].at, self.slots[i].at, self.slots[i + 1].at);
+            spacing(now.since(at)).is_some_and(|spacing| after.since(before) <= spacing)
+        };
+        let n = self.slots.len();
+        let mut surplus: Vec<usize> = (1..n.saturating_sub(1)).filter(|i| is_close(*i)).collect();
+        // Of neighbours, every other one: what is left lies further apart.
+        surplus.dedup_by(|next, before| *next == *before + 1);
+        let is_old = self.slots.front().is_some_and(|slot| now.since(slot.at) > LONGEST);
+        if is_old {
+            surplus.insert(0, 0);
+        }
+        for i in surplus.into_iter().rev() {
+            self.slots.remove(i);
+            for readings in self.parties.values_mut() {
+                // Readings are aligned at their end.
+                let missing = (self.slots.len() + 1).saturating_sub(readings.len());
+                if let Some(own) = i.checked_sub(missing) {
+                    readings.remove(own);
+                }
+            }
+        }
+    }
+
+    /// What a party held at a slot; 0 before it was there.
+    fn at(&self, readings: &VecDeque<Holding>, slot: usize, counts: Counts) -> u64 {
+        let missing = self.slots.len().saturating_sub(readings.len());
+        let reading = slot.checked_sub(missing).and_then(|own| readings.get(own));
+        reading.map_or(0, |reading| reading.amount(counts))
+    }
+
+    /// What was lost in `scope`, and who took it; `None` before there are readings over ten seconds.
+    pub(crate) fn loss(
+        &self,
+        scope: ScopeName,
+        counts: Counts,
+        sample: &Sample,
+        snapshot: &Snapshot,
+    ) -> Option<Lost> {
+        let last = self.slots.len().checked_sub(1).filter(|last| *last > 0)?;
+        let now = self.slots[last];
+        let pods = scope::kubepods(snapshot);
+        let within = (scope == ScopeName::Kubepods).then_some(pods).flatten();
+        let is_in = |id: &CgroupId| match (scope, within) {
+            (ScopeName::System, _) => true,
+            (_, Some((_, pods))) => {
+                snapshot.scopes.get(id).is_some_and(|scope| scope.path.is_within(&pods.path))
+            }
+            (_, None) => false,
+        };
+        let parties: Vec<_> = self.parties.iter().filter(|(id, _)| is_in(id)).collect();
+        let capacity = capacity(scope, sample, within.map(|(_, pods)| pods))?;
+        let since = |slot: usize| {
+            let mut taken = BTreeMap::new();
+            let (mut sum, mut net) = (0u64, 0i128);
+            for (id, readings) in &parties {
+                let at = |slot| self.at(readings, slot, counts);
+                let (now, then) = (at(last), at(slot));
+                let grown = now.saturating_sub(then);
+                net += i128::from(now) - i128::from(then);
+                sum = sum.saturating_add(grown);
+                if grown > 0 {
+                    taken.insert(**id, Bytes(grown));
+                }
+            }
+            let is_whole = scope == ScopeName::System && counts == Counts::Held;
+            let node = now.node.zip(self.slots[slot].node).filter(|_| is_whole);
+            let rest = node.map_or(0, |(now, then)| i128::from(now.0) - i128::from(then.0) - net);
+            let unattributed = Bytes(u64::try_from(rest.max(0)).unwrap_or(u64::MAX));
+            let lost = Bytes(sum.saturating_add(unattributed.0));
+            let is_established = lost.0 >= capacity / LEAST_PART;
+            let over = now.at.since(self.slots[slot].at);
+            Lost { lost, over, taken, unattributed, is_established }
+        };
+        let is_long = |slot: &usize| now.at.since(self.slots[*slot].at) >= SHORTEST;
+        let mut most: Option<Lost> = None;
+        for slot in (0..last).rev().filter(is_long) {
+            let lost = since(slot);
+            let is_enough = lost.lost.0 >= capacity / PART;
+            if most.as_ref().is_none_or(|most| lost.lost > most.lost) {
+                most = Some(lost);
+            }
+            if is_enough {
+                break;
+            }
+        }
+        most
+    }
+
+    /// How fast a party grows, in bytes a second; negative if it shrinks.
+    pub(crate) fn rate(&self, id: CgroupId) -> Option<i64> {
+        let readings = self.parties.get(&id)?;
+        let missing = self.slots.len().saturating_sub(readings.len());
+        let times = self.slots.iter().skip(missing).map(|slot| slot.at);
+        rate(times.zip(readings.iter().map(|reading| reading.0)).rev())
+    }
+
+    /// Parties that grow and have a limit of their own: how fast, and how much room is left.
+    pub(crate) fn limited(&self, snapshot: &Snapshot, within: Option<&Scope>) -> Vec<(u64, u64)> {
+        let is_in = |scope: &&Scope| within.is_none_or(|pods| scope.path.is_within(&pods.path));
+        let one = |id: &CgroupId| {
+            let scope = snapshot.scopes.get(id).filter(is_in)?;
+            let rate = u64::try_from(self.rate(*id)?).ok().filter(|rate| *rate > 0)?;
+            Some((rate, room(*id, scope, snapshot)?))
+        };
+        self.parties.keys().filter_map(one).collect()
+    }
+}
+
+/// From how much on a party is a cause where the largest taker took `largest`: a quarter of that.
+pub(crate) fn taker_from(largest: Bytes) -> Bytes {
+    LEAST.max(Bytes(largest.0 / OF_LARGEST))
+}
+
+/// What was lost, by party.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    lost: Bytes,
+    over: Nanos,
+    taken: BTreeMap<CgroupId, Bytes>,
+    unattributed: Bytes,
+    /// It is so much that who took it is the cause.
+    is_established: bool,
+}
+
+impl Lost {
+    pub(crate) fn taken_by(&self, id: CgroupId) -> Bytes {
+        self.taken.get(&id).copied().unwrap_or_default()
+    }
+
+    /// The most that a party took that is none of `but`, or that belongs to no party.
+    pub(crate) fn largest_but(&self, but: impl Fn(CgroupId) -> bool) -> Bytes {
+        let others = self.taken.iter().filter(|(id, _)| !but(**id)).map(|(_, taken)| *taken);
+        others.chain([self.unattributed]).max().unwrap_or_default()
+    }
+
+    pub(crate) fn lost(&self) -> Bytes {
+        self.lost
+    }
+
+    /// Whether so much was lost that who took it is the cause.
+    pub(crate) fn is_established(&self) -> bool {
+        self.is_established
+    }
+
+    /// For decisions and people: by name, the largest takers of those that took `from` on.
+    pub(crate) fn told(
+        &self,
+        snapshot: &Snapshot,
+        sample: &Sample,
+        from: Bytes,
+        may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
+    ) -> Loss {
+        let mut takers: Vec<_> = self.taken.iter().filter(|(_, taken)| **taken >= from).collect();
+        takers.sort_by_key(|(id, taken)| (std::cmp::Reverse(**taken), **id));
+        let taker = |(id, taken): (&CgroupId, &Bytes)| {
+            let scope = snapshot.scopes.get(id)?;
+            let path = scope.path.clone();
+            let pod = match &scope.place {
+                Place::Pod { uid, .. } => Some(uid.clone()),
+                _ => None,
+            };
+            let known = pod.as_ref().and_then(|uid| sample.pods.as_ref()?.get(uid));
+            let last = || path.segments().next_back().unwrap_or_default().to_owned();
+            Some(Taker {
+                name: known
+                    .map(|pod| pod.name.clone())
+                    .or_else(|| pod.clone())
+                    .unwrap_or_else(last),
+                namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+                uid: pod.unwrap_or_else(|| path.0.clone()),
+                path,
+                taken: *taken,
+                may_be_marked: may_be_marked(*id, scope),
+            })
+        };
+        let takers = takers.into_iter().take(NAMED).filter_map(taker).collect();
+        Loss { lost: self.lost, over: self.over, takers, unattributed: self.unattributed }
+    }
+}
+
+/// Growth per second over the last ten seconds of readings, newest first; `None` before there are
+/// readings over two seconds. Growth that slows counts for what it is now, more than for what it
+/// was.
+pub(crate) fn rate(newest_first: impl Iterator<Item = (Nanos, u64)>) -> Option<i64> {
+    let per_second = |now: (Nanos, u64), then: (Nanos, u64)| {
+        let over = i128::from(now.0.since(then.0).0).max(1);
+        (i128::from(now.1) - i128::from(then.1)) * i128::from(Nanos::SECOND.0) / over
+    };
+    let mut readings = newest_first;
+    let now = readings.next()?;
+    let recent = readings.find(|then| now.0.since(then.0) >= RECENT)?;
+    let mut oldest = recent;
+    for then in readings {
+        if now.0.since(oldest.0) >= SHORTEST {
+            break;
+        }
+        oldest = then;
+    }
+    let late = per_second(now, recent);
+    let early = if oldest.0 < recent.0 { per_second(recent, oldest) } else { late };
+    i64::try_from((3 * late + early) / 4).ok()
+}
+
+fn capacity(scope: ScopeName, sample: &Sample, pods: Option<&Scope>) -> Option<u64> {
+    let total = sample.node.memory.map(|memory| memory.total.0);
+    let limit = || match pods?.files.as_ref()?.memory.max? {
+        Limit::At(max) => Some(max),
+        Limit::Max => None,
+    };
+    match scope {
+        ScopeName::System => total,
+        ScopeName::Kubepods => limit().or(total),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::cgroup::{Cgroup, CgroupPath, MemoryFiles, MemoryStat};
+use crate::model::node::Meminfo;
+use crate::model::sample::Moment;
+use crate::model::snapshot::Averages;
+
+const MIB: u64 = 1 << 20;
+
+fn cgroup(path: &str, anon_mib: u64, max: Limit) -> Cgroup {
+    let anon = Bytes(anon_mib * MIB);
+    // Cache of the same size, which nobody has to die for.
+    let stat = MemoryStat { anon, file: anon, active_file: anon, ..MemoryStat::default() };
+    let current = Some(Bytes(2 * anon_mib * MIB));
+    let memory =
+        MemoryFiles { current, max: Some(max), stat: Some(stat), ..MemoryFiles::default() };
+    Cgroup { path: CgroupPath(path.into()), memory, ..Cgroup::default() }
+}
+
+/// A node of 1 GiB at a second, with `used` MiB of it in use.
+fn sample(second: u64, used: u64, groups: &[(&str, u64)]) -> Sample {
+    let at = Nanos(second * Nanos::SECOND.0);
+    let total = Bytes(1024 * MIB);
+    let available = Bytes((1024 - used) * MIB);
+    let memory = Meminfo { total, free: available, available, ..Meminfo::default() };
+    let ids: BTreeMap<&str, CgroupId> =
+        groups.iter().zip(1..).map(|((path, _), id)| (*path, CgroupId(id))).collect();
+    let group = |(path, mib): &(&str, u64)| {
+        let parent = path.rsplit_once('/').and_then(|(above, _)| ids.get(above).copied());
+        (ids[path], Cgroup { parent, ..cgroup(path, *mib, Limit::Max) })
+    };
+    let mut sample = Sample { at: Moment { boot: at, wall: at }, ..Sample::default() };
+    sample.cgroups = groups.iter().map(group).collect();
+    sample.node.memory = Some(memory);
+    sample
+}
+
+/// Takes in one sample after the other; the snapshot of the last.
+fn take_in(standing: &mut TakerStanding, samples: &[Sample]) -> Snapshot {
+    let mut averages = Averages::new(1);
+    let (mut last, mut before) = (Snapshot::default(), None);
+    for sample in samples {
+        last = Snapshot::between(None, sample, &mut averages);
+        standing.update(before, sample, &last, &Workloads::default());
+        before = Some(sample);
+    }
+    last
+}
+
+fn takers(samples: &[Sample]) -> (u64, Vec<(String, u64)>, u64) {
+    let mut standing = TakerStanding::default();
+    let snapshot = take_in(&mut standing, samples);
+    let sample = samples.last().unwrap();
+    let lost = standing.loss(ScopeName::System, Counts::Held, sample, &snapshot).unwrap();
+    let told = lost.told(&snapshot, sample, taker_from(lost.largest_but(|_| false)), |_, _| false);
+    let each = told.takers.iter().map(|taker| (taker.full_name(), taker.taken.0 / MIB));
+    (told.over.0 / Nanos::SECOND.0, each.collect(), told.unattributed.0 / MIB)
+}
+
+const POD: &str = "/kubepods/besteffort/podu1";
+const INSIDE: &str = "/kubepods/besteffort/podu1/inside";
+const DAEMON: &str = "/system.slice/leaky.service";
+const OTHER: &str = "/system.slice/other.service";
+
+#[test]
+fn loss_names_who_took_it() {
+    // What the pod, the daemon, another one and the kernel hold at a second, in MiB.
+    type Held = fn(u64) -> (u64, u64, u64, u64);
+    type Row = (&'static str, Held, &'static [(&'static str, u64)], u64);
+    #[rustfmt::skip]
+    let table: [Row; 6] = [
+        // what happens for 40 s; takers of what was lost, and what belongs to none
+        ("the pod",            |t| (10 + 8 * t, 50, 50, 10),         &[("u1", 80)],             0),
+        ("the daemon",         |t| (50, 10 + 8 * t, 50, 10),         &[(DAEMON, 80)],           0),
+        ("the kernel",         |t| (50, 50, 50, 10 + 8 * t),         &[],                       80),
+        ("both",               |t| (10 + 4 * t, 10 + 6 * t, 50, 10), &[(DAEMON, 60), ("u1", 40)], 0),
+        ("one and some noise", |t| (10 + 8 * t, 50 + t, 50, 10),     &[("u1", 80)],             0),
+        // What had stopped before it ran short is not named.
+        ("a burst before",     |t| (50 + 8 * t.saturating_sub(20), 50 + 20 * t.min(10), 50, 10), &[("u1", 80)], 0),
+    ];
+    for (what, held, want, unattributed) in table {
+        let samples = (0..=40).map(|t| {
+            let (pod, daemon, other, kernel) = held(t);
+            let groups =
+                [("/kubepods", 0), (POD, pod), (INSIDE, pod), (DAEMON, daemon), (OTHER, other)];
+            sample(t + 1, pod + daemon + other + kernel, &groups)
+        });
+        let (over, got, rest) = takers(&samples.collect::<Vec<_>>());
+        let got: Vec<_> = got.iter().map(|(name, mib)| (name.as_str(), *mib)).collect();
+        assert_eq!((got.as_slice(), rest), (want, unattributed), "{what}");
+        assert_eq!(over, 10, "{what}: a twentieth of a GiB is lost in ten seconds");
+    }
+}
+
+#[test]
+fn loss_looks_back_further_the_slower_it_is() {
+    for (mib_per_10_s, want) in [(80, 10), (20, 30), (5, 120)] {
+        let samples = (0..=120).map(|t| {
+            let held = 10 + mib_per_10_s * t / 10;
+            sample(t + 1, held, &[("/kubepods", 0), (POD, held)])
+        });
+        let (over, got, _) = takers(&samples.collect::<Vec<_>>());
+        assert!(over.abs_diff(want) <= 6, "{mib_per_10_s}: {over} s");
+        assert_eq!(got.len(), 1, "{mib_per_10_s}");
+    }
+}
+
+#[test]
+fn rate_follows_growth_that_slows() {
+    type Row = (fn(u64) -> u64, i64);
+    #[rustfmt::skip]
+    let table: [Row; 5] = [
+        // held at a second, growth per second at second 20
+        (|_| 100,                  0),
+        (|t| 100 + 8 * t,          8),
+        (|t| 1000 - 8 * t,         -8),
+        (|t| 100 + 8 * t.min(18),  2),  // it stopped two seconds ago
+        (|t| 100 + 8 * t.min(10),  0),  // ten seconds ago
+    ];
+    for (held, want) in table {
+        let readings = (0..=20).rev().map(|t| (Nanos(t * Nanos::SECOND.0), held(t)));
+        assert_eq!(rate(readings), Some(want));
+    }
+    assert_eq!(rate([(Nanos(5), 1), (Nanos(4), 0)].into_iter()), None, "too short to say");
+}
+
+#[test]
+fn room_is_the_nearest_limit_of_its_own() {
+    let at = |mib: u64| Limit::At(mib * MIB);
+    #[rustfmt::skip]
+    let table = [
+        // limits of kubepods, the pod and its container; the room of a pod that holds 100 MiB, and as much cache
+        (at(900),    at(500),    Limit::Max, Some(400)),
+        (at(900),    Limit::Max, at(400),    Some(300)),
+        (at(900),    Limit::Max, Limit::Max, None), // that of all pods is none of its own
+        (Limit::Max, at(100),    Limit::Max, Some(0)),
+    ];
+    for (pods, pod, container, want) in table {
+        let id = "0".repeat(64);
+        let inside = format!("{POD}/{id}");
+        let groups = [
+            ("/kubepods".to_owned(), pods, None),
+            ("/kubepods/besteffort".to_owned(), Limit::Max, Some(1)),
+            (POD.to_owned(), pod, Some(2)),
+            (inside, container, Some(3)),
+        ];
+        let mut sample = sample(1, 200, &[]);
+        sample.cgroups = (1..)
+            .map(CgroupId)
+            .zip(groups.map(|(path, max, parent)| Cgroup {
+                parent: parent.map(CgroupId),
+                ..cgroup(&path, 100, max)
+            }))
+            .collect();
+        let snapshot = Snapshot::between(None, &sample, &mut Averages::new(1));
+        let pod = CgroupId(3);
+        let got = room(pod, &snapshot.scopes[&pod], &snapshot).map(|bytes| bytes / MIB);
+        assert_eq!(got, want, "{pods} {container}");
+    }
+}
+
+proptest! {
+    /// Whatever comes and goes, and however readings are thinned out, each that is kept is what was
+    /// held then.
+    #[test]
+    fn readings_stay_with_their_moment(
+        steps in prop::collection::vec((1u64..40, prop::collection::vec((0u64..6, 0u64..90), 0..6)), 1..120),
+    ) {
+        let mut standing = TakerStanding::default();
+        let mut history: BTreeMap<Nanos, BTreeMap<CgroupId, u64>> = BTreeMap::new();
+        let mut now = 1;
+        let mut before: Option<Sample> = None;
+        for (step, parties) in steps {
+            now += step;
+            let paths: Vec<_> =
+                parties.iter().map(|(n, mib)| (*n, format!("/s/{n}"), *mib)).collect();
+            let mut sample = sample(now, 100, &[]);
+            for (n, path, mib) in paths {
+                sample.cgroups.insert(CgroupId(n + 1), cgroup(&path, mib, Limit::Max));
+            }
+            let held = sample.cgroups.iter().map(|(id, group)| (*id, held(group).unwrap().0));
+            history.insert(sample.at.boot, held.collect());
+            let snapshot = Snapshot::between(None, &sample, &mut Averages::new(1));
+            standing.update(before.as_ref(), &sample, &snapshot, &Workloads::default());
+            before = Some(sample);
+            for (id, readings) in &standing.parties {
+                prop_assert!(readings.len() <= standing.slots.len());
+                let missing = standing.slots.len() - readings.len();
+                for (reading, slot) in readings.iter().zip(standing.slots.iter().skip(missing)) {
+                    prop_assert_eq!(Some(&reading.0), history[&slot.at].get(id));
+                }
+            }
+            prop_assert!(standing.slots.len() <= 40);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The policy in a closed loop: generated nodes whose pods react to what is done to them, judged by
+//! who died and whether he had caused it. The rules are in docs/policy.md, "Who pays for memory".
+
+mod family;
+mod node;
+mod scope;
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use self::family::Family;
+use self::node::{Node, Policy};
+use crate::model::decision::Order;
+
+/// Nodes of each family: 210 in all.
+const NODES: u64 = 14;
+
+const POLICIES: [(&str, Policy); 4] = [
+    ("kernel", Policy::Kernel),
+    ("kubelet", Policy::Engine(Order::Kubelet)),
+    ("qos", Policy::Engine(Order::Qos)),
+    ("cause", Policy::Engine(Order::Cause)),
+];
+
+/// What a policy did to some nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Toll {
+    /// Pods that died and had not caused the shortage.
+    wrong: u32,
+    /// Parties that died and had.
+    right: u32,
+    /// Times that memory ran out, so that the kernel killed.
+    out_of_memory: u32,
+}
+
+impl Toll {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            wrong: self.wrong + other.wrong,
+            right: self.right + other.right,
+            out_of_memory: self.out_of_memory + other.out_of_memory,
+        }
+    }
+}
+
+fn toll(family: Family, policy: Policy) -> Toll {
+    let nodes = (0..NODES).map(|seed| Node::new(family, seed).run(policy));
+    nodes.fold(Toll::default(), Toll::plus)
+}
+
+#[test]
+fn closed_loop_takes_who_took_it() {
+    // Numbers as wrong victims / right ones / times out of memory.
+    let mut sums: BTreeMap<&str, Toll> = BTreeMap::new();
+    let tolls: Vec<_> = thread::scope(|scope| {
+        let of = |family| scope.spawn(move || POLICIES.map(|(name, p)| (name, toll(family, p))));
+        let families = Family::ALL.map(|family| (family, of(family)));
+        families.map(|(family, thread)| (family, thread.join().unwrap())).into()
+    });
+    for (family, tolls) in tolls {
+        let told =
+            tolls.map(|(name, t)| format!("{name} {}/{}/{}", t.wrong, t.right, t.out_of_memory));
+        println!("{family:?}: {}", told.join(", "));
+        let (_, cause) = tolls[3];
+        for (name, toll) in tolls {
+            let sum = sums.entry(name).or_default();
+            *sum = sum.plus(toll);
+            assert!(cause.wrong <= toll.wrong, "{family:?}: cause {cause:?}, {name} {toll:?}");
+        }
+    }
+    println!("{sums:#?}");
+    let cause = sums["cause"];
+    for (name, sum) in sums.iter().filter(|(name, _)| **name != "cause") {
+        assert!(cause.wrong * 10 <= sum.wrong, "cause {cause:?}, {name} {sum:?}");
+        assert!(cause.out_of_memory <= sum.out_of_memory, "cause {cause:?}, {name} {sum:?}");
+        let victims = |toll: Toll| toll.wrong + toll.right;
+        assert!(victims(cause) <= victims(*sum), "cause {cause:?}, {name} {sum:?}");
+    }
+}

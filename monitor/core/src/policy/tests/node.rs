@@ -1,0 +1,379 @@
+//! A node of 16 GiB with 5 to 110 pods, one of which misbehaves as its family does.
+
+use std::collections::BTreeMap;
+
+use super::Toll;
+use super::family::Dice;
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
+use crate::model::decision::{Action, InForce, Order, Phase, StepKind};
+use crate::model::node::Meminfo;
+use crate::model::pod::QosClass;
+use crate::model::psi::{Line, Pressure};
+use crate::model::quantity::Quantity;
+use crate::model::sample::{Moment, Sample};
+use crate::model::settings::{Settings, usual_pressure_thresholds};
+use crate::model::threshold::{Amount, Signal, Threshold};
+use crate::model::units::{Bytes, Nanos};
+use crate::model::workload::{Container, Pod as Told, Resources};
+use crate::policy::engine::{Engine, Standing};
+
+/// Amounts are in KiB.
+pub(super) type Kib = i64;
+pub(super) const MIB: Kib = 1024;
+pub(super) const MEMORY: Kib = 16 * 1024 * MIB;
+/// A node is looked at for so long.
+const SECONDS: u64 = 150;
+/// The kubelet starts a container again after so long.
+const RESTART: u64 = 12_000;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Policy {
+    /// The kernel's OOM killer alone.
+    Kernel,
+    Engine(Order),
+}
+
+/// How a party's memory changes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Growth {
+    Steady,
+    /// For ever.
+    Leak(Kib),
+    /// Until so much is held.
+    WarmUp(Kib, Kib),
+    /// Until so much is held, then from the beginning.
+    Sawtooth(Kib, Kib),
+    /// For a second in each four.
+    Bursts(Kib),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Party {
+    pub(super) path: String,
+    pub(super) class: Option<QosClass>,
+    pub(super) owner: Option<&'static str>,
+    pub(super) request: Kib,
+    pub(super) limit: Option<Kib>,
+    pub(super) held: Kib,
+    pub(super) at_start: Kib,
+    pub(super) growth: Growth,
+    pub(super) is_shared: bool,
+    pub(super) is_guilty: bool,
+    pub(super) is_marked: bool,
+    pub(super) is_squeezed: bool,
+    pub(super) n_restarts: u32,
+    /// When it is started again, in milliseconds; `None` for one that runs.
+    pub(super) back: Option<u64>,
+}
+
+pub(super) struct Node {
+    pub(super) dice: Dice,
+    pub(super) base: Kib,
+    pub(super) parties: Vec<Party>,
+    pub(super) toll: Toll,
+    pub(super) in_force: Vec<InForce>,
+    /// Pods can be evicted.
+    pub(super) has_api: bool,
+    /// Pods that were asked to end, and when they do.
+    pub(super) ending: Vec<(u64, usize)>,
+}
+
+impl Node {
+    pub(super) fn run(mut self, policy: Policy) -> Toll {
+        let mut engine = match policy {
+            Policy::Kernel => None,
+            Policy::Engine(order) => Some(Engine::new(settings(order), Standing::new(4))),
+        };
+        let (mut now, mut step, mut tick) = (0, 1_000, 0);
+        while now < SECONDS * 1_000 {
+            now += step;
+            self.live(now, step);
+            self.run_out(now);
+            let Some(engine) = &mut engine else { continue };
+            tick += 1;
+            let decision = engine.step(self.sample(tick, now)).decision;
+            // As the agent does: sooner while something is met.
+            step = if decision.assessment.met.is_empty() { 1_000 } else { 250 };
+            let is_released = |entry: &InForce| {
+                decision.relief.releases.iter().any(|release| release.action == entry.action.id)
+            };
+            let (over, kept) = self.in_force.drain(..).partition(is_released);
+            self.in_force = kept;
+            over.iter().for_each(|entry: &InForce| self.set(&entry.action, false));
+            for action in &decision.relief.actions {
+                self.act(action, now);
+            }
+        }
+        self.toll
+    }
+
+    /// Lets `step` milliseconds pass.
+    fn live(&mut self, now: u64, step: u64) {
+        for (due, at) in std::mem::take(&mut self.ending) {
+            match due <= now {
+                true => self.end(at, now),
+                false => self.ending.push((due, at)),
+            }
+        }
+        for party in &mut self.parties {
+            if party.back.is_some_and(|back| back <= now) {
+                // The new container has the score of its pod again.
+                let path = &party.path;
+                self.in_force.retain(|entry| {
+                    let mut paths = entry.action.target.cgroups().map(|(_, path)| path);
+                    entry.phase != Phase::Marked || !paths.any(|own| own.0 == *path)
+                });
+                (party.back, party.is_marked) = (None, false);
+                party.held += party.at_start.min(30 * MIB);
+            }
+            if party.back.is_some() || now < 5_000 || party.is_squeezed {
+                continue;
+            }
+            let part = |rate: Kib| rate * step as Kib / 1_000;
+            match party.growth {
+                Growth::Steady => {
+                    let noise = party.at_start / 500;
+                    let noise = self.dice.between(-noise, noise);
+                    let most = party.held + (party.at_start / 30).max(MIB) * step as Kib / 1_000;
+                    party.held = (party.at_start + noise).min(most);
+                }
+                Growth::Leak(rate) => party.held += part(rate),
+                Growth::WarmUp(rate, until) => {
+                    party.held = (party.held + part(rate)).min(until.max(party.held));
+                }
+                Growth::Sawtooth(rate, until) => {
+                    party.held += part(rate);
+                    if party.held >= until {
+                        party.held = party.at_start;
+                    }
+                }
+                Growth::Bursts(rate) if (now / 1_000).is_multiple_of(4) => party.held += part(rate),
+                Growth::Bursts(_) => {}
+            }
+            // What nobody may end is started again by its service manager.
+            if party.path.contains("containerd") && party.held > MEMORY / 4 {
+                party.held = party.at_start;
+            }
+            // At its own limit the kernel ends it, and nobody else pays.
+            if party.limit.is_some_and(|limit| party.held > limit) {
+                party.held = party.at_start.min(30 * MIB);
+                party.growth = Growth::Steady;
+                party.at_start = party.held;
+            }
+        }
+    }
+
+    fn available(&self) -> Kib {
+        MEMORY - self.base - self.parties.iter().map(|party| party.held).sum::<Kib>()
+    }
+
+    /// The kernel's OOM killer, while memory has run out.
+    fn run_out(&mut self, now: u64) {
+        while self.available() < 0 {
+            let badness = |party: &Party| {
+                let score = match party.class {
+                    _ if party.is_marked => 1_000,
+                    None => 0,
+                    Some(QosClass::BestEffort) => 1_000,
+                    Some(QosClass::Guaranteed) => -997,
+                    Some(QosClass::Burstable) => {
+                        (1_000 - 1_000 * party.request / MEMORY).clamp(3, 999)
+                    }
+                };
+                let held = if party.is_shared { 0 } else { party.held };
+                held * 1_000 / MEMORY + score
+            };
+            let running = self.parties.iter().enumerate();
+            let running = running.filter(|(_, party)| party.back.is_none() && party.held > MIB);
+            let is_vital = |party: &Party| party.path.contains("containerd");
+            let running = running.filter(|(_, party)| !is_vital(party));
+            let worst = running.max_by_key(|(at, party)| (badness(party), *at));
+            let Some(at) = worst.map(|(at, _)| at) else {
+                // Only what nobody can end is left: the node restarts it.
+                self.parties.iter_mut().filter(|one| is_vital(one)).for_each(|one| one.held = 0);
+                break;
+            };
+            self.toll.out_of_memory += 1;
+            self.end(at, now);
+        }
+    }
+
+    /// Its processes end; its container starts again.
+    fn end(&mut self, at: usize, now: u64) {
+        let party = &mut self.parties[at];
+        if party.back.is_some() {
+            return;
+        }
+        match party.is_guilty {
+            true => self.toll.right += 1,
+            false => self.toll.wrong += 1,
+        }
+        if !party.is_shared {
+            party.held = 0;
+        }
+        // With the kubelet's back-off.
+        let wait = (RESTART << party.n_restarts.min(8)).min(300_000);
+        party.n_restarts += 1;
+        (party.back, party.is_marked) = (Some(now + wait), false);
+    }
+
+    fn act(&mut self, action: &Action, now: u64) {
+        let uids: Vec<&String> = action.target.uids().collect();
+        let is_its = |party: &Party| {
+            let uid = party.path.rsplit_once("/pod").map_or(party.path.as_str(), |(_, uid)| uid);
+            uids.iter().any(|one| *one == uid)
+        };
+        let targets: Vec<usize> =
+            (0..self.parties.len()).filter(|at| is_its(&self.parties[*at])).collect();
+        let phase = match action.step {
+            StepKind::Mark => Some(Phase::Marked),
+            StepKind::Squeeze => Some(Phase::Squeezed),
+            _ => None,
+        };
+        if let Some(phase) = phase {
+            let (action, since) = (action.clone(), nanos(now));
+            self.set(&action, true);
+            self.in_force.push(InForce { action, since, held: None, phase });
+            return;
+        }
+        for at in targets {
+            match action.step {
+                StepKind::KillContainers => self.end(at, now),
+                StepKind::StopContainers => self.ending.push((now + 250, at)),
+                StepKind::Evict => {
+                    self.end(at, now);
+                    let party = &mut self.parties[at];
+                    (party.held, party.back) = (0, Some(u64::MAX));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A mark or a squeeze begins, or ends.
+    fn set(&mut self, action: &Action, is_on: bool) {
+        for party in &mut self.parties {
+            let uid = party.path.rsplit_once("/pod").map_or(party.path.as_str(), |(_, uid)| uid);
+            if action.target.uids().any(|one| one == uid) {
+                match action.step {
+                    StepKind::Mark => party.is_marked = is_on,
+                    _ => party.is_squeezed = is_on,
+                }
+            }
+        }
+    }
+
+    fn sample(&self, tick: u64, now: u64) -> Sample {
+        let bytes = |kib: Kib| Bytes(u64::try_from(kib.max(0)).unwrap() * 1024);
+        let group = |path: &str, anon: Kib, shmem: Kib, max: Limit| {
+            let stat = MemoryStat {
+                anon: bytes(anon),
+                file: bytes(shmem),
+                shmem: bytes(shmem),
+                ..MemoryStat::default()
+            };
+            let memory = MemoryFiles {
+                current: Some(bytes(anon + shmem)),
+                max: Some(max),
+                stat: Some(stat),
+                ..MemoryFiles::default()
+            };
+            // A pod's sandbox, and one process of each.
+            let n = if path.contains("/pod") { 2 } else { 1 };
+            let n = if anon + shmem > 0 { n } else { 0 };
+            let path = CgroupPath(path.into());
+            Cgroup { path, memory, pids_current: Some(n), ..Cgroup::default() }
+        };
+        let in_pods = |party: &&Party| party.class.is_some();
+        let sum = |all: &dyn Fn(&&Party) -> bool| {
+            self.parties.iter().filter(|party| all(party)).map(|party| party.held).sum::<Kib>()
+        };
+        let pods = sum(&in_pods);
+        let used = self.base + self.parties.iter().map(|party| party.held).sum::<Kib>();
+        let limit = |kib: Kib| Limit::At(bytes(kib).0);
+        let mut cgroups = vec![
+            group("/", used, 0, Limit::Max),
+            group("/kubepods", pods, 0, limit(MEMORY - 100 * MIB)),
+            group("/kubepods/besteffort", 0, 0, Limit::Max),
+            group("/kubepods/burstable", 0, 0, Limit::Max),
+            group("/system.slice", self.base + used - self.base - pods, 0, Limit::Max),
+            group("/system.slice/kubelet.service", self.base, 0, Limit::Max),
+        ];
+        for party in &self.parties {
+            let (anon, shmem) = if party.is_shared { (0, party.held) } else { (party.held, 0) };
+            let max = party.limit.map_or(Limit::Max, limit);
+            cgroups.push(group(&party.path, anon, shmem, max));
+        }
+        let ids: BTreeMap<String, CgroupId> = cgroups
+            .iter()
+            .zip(1..)
+            .map(|(group, id)| (group.path.0.clone(), CgroupId(id)))
+            .collect();
+        for group in &mut cgroups {
+            let above = group.path.0.rsplit_once('/').map(|(above, _)| above);
+            group.parent = above
+                .filter(|_| !group.path.is_root())
+                .and_then(|above| ids.get(if above.is_empty() { "/" } else { above }).copied());
+        }
+        let told = self.parties.iter().enumerate().filter(|(_, party)| in_pods(party));
+        let told = told.map(|(at, party)| {
+            let request = Quantity::bytes(bytes(party.request).0);
+            let resources = Resources {
+                requests: [("memory".to_owned(), request)].into(),
+                ..Resources::default()
+            };
+            let uid = at.to_string();
+            let owner = party.owner.map(|name| crate::model::workload::Owner {
+                kind: "ReplicaSet".into(),
+                name: name.into(),
+                uid: name.into(),
+            });
+            let pod = Told {
+                uid: uid.clone(),
+                name: uid.clone(),
+                qos_class: party.class,
+                owner,
+                containers: vec![Container { resources, ..Container::default() }],
+                ..Told::default()
+            };
+            (uid, pod)
+        });
+        let available = bytes(self.available());
+        let memory =
+            Meminfo { total: bytes(MEMORY), free: available, available, ..Meminfo::default() };
+        let calm = Pressure { some: Some(Line::default()), full: Some(Line::default()) };
+        let mut sample = Sample {
+            tick,
+            at: Moment { boot: nanos(now), wall: nanos(now) },
+            cgroups: (1..).map(CgroupId).zip(cgroups).collect(),
+            pods: Some(told.collect()),
+            in_force: self.in_force.clone(),
+            available_steps: Some(
+                StepKind::ALL
+                    .into_iter()
+                    .filter(|step| self.has_api || *step != StepKind::Evict)
+                    .collect(),
+            ),
+            ..Sample::default()
+        };
+        sample.node.memory = Some(memory);
+        sample.node.pressure.memory = Some(calm);
+        sample
+    }
+}
+
+fn nanos(ms: u64) -> Nanos {
+    Nanos(ms * 1_000_000)
+}
+
+fn settings(order: Order) -> Settings {
+    let mut settings = Settings::default();
+    settings.ranking.order = order;
+    settings.relief.enforce = StepKind::ALL.into();
+    settings.eviction.pressure = usual_pressure_thresholds();
+    let value = Amount::Quantity(Quantity::bytes(100 << 20));
+    let hard = |signal| Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
+    settings.eviction.thresholds =
+        vec![hard(Signal::MemoryAvailable), hard(Signal::AllocatableMemoryAvailable)];
+    settings
+}

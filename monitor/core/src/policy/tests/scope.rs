@@ -1,0 +1,101 @@
+//! What is short bounds who may pay, and a name proves nothing.
+
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
+use crate::model::decision::SparedReason;
+use crate::model::node::Meminfo;
+use crate::model::pod::QosClass;
+use crate::model::sample::{Moment, Sample};
+use crate::model::settings::{Settings, WorkloadRule};
+use crate::model::threshold::{Amount, Signal, Threshold};
+use crate::model::units::{Bytes, Nanos};
+use crate::policy::engine::{Engine, Standing, Step};
+
+const MIB: u64 = 1 << 20;
+
+fn cgroup(path: &str, held: u64, max: Limit, is_delegated: bool) -> Cgroup {
+    let stat = MemoryStat { anon: Bytes(held * MIB), ..MemoryStat::default() };
+    let current = Some(Bytes(held * MIB));
+    let memory =
+        MemoryFiles { current, max: Some(max), stat: Some(stat), ..MemoryFiles::default() };
+    let path = CgroupPath(path.into());
+    Cgroup { path, memory, is_delegated, pids_current: Some(1), ..Cgroup::default() }
+}
+
+/// The last of some ticks in which `last` holds 8 MiB more each second.
+fn judge(cgroups: &[(&str, u64, Limit, bool)], last: &str) -> Step {
+    let value = Amount::Quantity("100Mi".parse().unwrap());
+    let signal = Signal::AllocatableMemoryAvailable;
+    let hard = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
+    let mut settings = Settings::default();
+    settings.eviction.thresholds = vec![hard];
+    settings.workloads = vec![WorkloadRule {
+        path: "/batch/*".parse().unwrap(),
+        qos_class: QosClass::BestEffort,
+        priority: 0,
+        requests: [].into(),
+    }];
+    let mut engine = Engine::new(settings, Standing::new(1));
+    let tick = |tick: u64| {
+        let at = Nanos(tick * Nanos::SECOND.0);
+        let group = |(path, held, max, is_delegated): &(&str, u64, Limit, bool)| {
+            let held = if path.starts_with(last) || last.starts_with(path) {
+                held + 8 * tick
+            } else {
+                *held
+            };
+            cgroup(path, held, *max, *is_delegated)
+        };
+        let ids: Vec<_> = cgroups.iter().map(|(path, ..)| *path).collect();
+        let parent = |path: &str| {
+            let above = path.rsplit_once('/').map(|(above, _)| above);
+            let at = ids.iter().position(|one| Some(*one) == above)?;
+            Some(CgroupId(at as u64 + 1))
+        };
+        let groups = cgroups.iter().map(|one| Cgroup { parent: parent(one.0), ..group(one) });
+        let memory = Meminfo {
+            total: Bytes(65_536 * MIB),
+            free: Bytes(60_000 * MIB),
+            available: Bytes(60_000 * MIB),
+            ..Meminfo::default()
+        };
+        let mut sample = Sample { tick, at: Moment { boot: at, wall: at }, ..Sample::default() };
+        sample.cgroups = (1..).map(CgroupId).zip(groups).collect();
+        sample.node.memory = Some(memory);
+        sample
+    };
+    (1..=20).map(|n| engine.step(tick(n))).last().unwrap()
+}
+
+#[test]
+fn scope_a_users_kubepods_is_no_limit_of_the_node() {
+    let user = "/user.slice/user-1000.slice";
+    let fake = format!("{user}/kubepods");
+    let pod = format!("{fake}/podu1");
+    let cgroups = [
+        (user, 128, Limit::Max, true),
+        (&fake, 128, Limit::At(128 * MIB), true),
+        (&pod, 128, Limit::Max, true),
+        ("/batch/nightly-report", 2_000, Limit::Max, false),
+    ];
+    let step = judge(&cgroups, &pod);
+    assert_eq!(step.decision.ranking, None);
+    assert!(step.decision.assessment.met.is_empty());
+    assert!(step.decision.relief.actions.is_empty());
+}
+
+#[test]
+fn scope_the_pods_limit_is_paid_below_it() {
+    let cgroups = [
+        ("/kubepods", 700, Limit::At(900 * MIB), false),
+        ("/kubepods/podu1", 700, Limit::Max, false),
+        ("/kubepods/besteffort", 0, Limit::Max, false),
+        ("/kubepods/besteffort/podu2", 20, Limit::Max, false),
+        ("/batch/nightly-report", 2_000, Limit::Max, false),
+    ];
+    let step = judge(&cgroups, "/kubepods/besteffort/podu2");
+    let ranking = step.decision.ranking.unwrap();
+    let names: Vec<_> = ranking.candidates.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["u2"], "the Guaranteed pod keeps to its request");
+    let service = ranking.spared.iter().find(|one| one.name == "nightly-report").unwrap();
+    assert_eq!(service.why, SparedReason::OutsideLimit);
+}

@@ -1,0 +1,101 @@
+//! The highest OOM score for a target, and everything as it was afterwards.
+
+//! Not every machine lets a process lower a score (CAP_SYS_RESOURCE), so the scores here are plain
+//! files beside real cgroups; virtual machines show the rest.
+
+use std::fs;
+use std::path::Path;
+
+use isobar::act::{Actuator, Options};
+use isobar_core::model::decision::OutcomeResult::{Done, Failed};
+use isobar_core::model::decision::StepKind::Mark;
+use isobar_core::model::decision::{Action, Phase, Release, ReleaseReason};
+use tempfile::TempDir;
+
+use super::place::{Cgroup, action, enforced, mount, options};
+
+/// A procfs of these processes and their scores.
+fn processes(proc: &Path, all: &[(u32, i32)]) {
+    for (pid, score) in all {
+        let dir = proc.join(pid.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        fs::copy(format!("/proc/{pid}/stat"), dir.join("stat")).unwrap();
+        fs::write(dir.join("oom_score_adj"), format!("{score}\n")).unwrap();
+    }
+}
+
+fn scores(proc: &Path, group: &Cgroup) -> Vec<i32> {
+    let score = |pid: u32| {
+        let text = fs::read_to_string(proc.join(pid.to_string()).join("oom_score_adj")).unwrap();
+        text.trim_end().parse().unwrap()
+    };
+    let mut all: Vec<i32> = group.pids().into_iter().map(score).collect();
+    all.sort_unstable();
+    all
+}
+
+fn open(proc: &Path, state: &Path) -> Actuator {
+    let options = options(&mount().unwrap(), state);
+    Actuator::open(Options { proc: proc.into(), ..options }).unwrap()
+}
+
+fn release(group: &Cgroup) -> Release {
+    let why = ReleaseReason::Over;
+    Release { action: 7, step: Mark, target: group.target(), why, is_enforced: true }
+}
+
+/// A cgroup with a process for each of these scores, and their procfs.
+fn group(name: &str, scores: &[i32]) -> Option<(Cgroup, TempDir)> {
+    let group = Cgroup::new(name)?;
+    scores.iter().for_each(|_| group.spawn("exec sleep 100"));
+    group.wait_for(scores.len());
+    let proc = tempfile::tempdir().unwrap();
+    let kernel = proc.path().join("sys/kernel/random");
+    fs::create_dir_all(&kernel).unwrap();
+    fs::copy("/proc/sys/kernel/random/boot_id", kernel.join("boot_id")).unwrap();
+    let all: Vec<_> = group.pids().into_iter().zip(scores.iter().copied()).collect();
+    processes(proc.path(), &all);
+    Some((group, proc))
+}
+
+#[test]
+fn mark_is_undone_by_the_next_agent() {
+    let Some((group, proc)) = group("marked", &[2, 2, 5, -500]) else { return };
+    let (proc, state) = (proc.path(), tempfile::tempdir().unwrap());
+    let mut before = open(proc, state.path());
+    let outcome = before.take(&enforced(Mark, group.target()));
+    assert_eq!(outcome.result, Done, "{outcome:?}");
+    assert_eq!(scores(proc, &group), [-500, 1000, 1000, 1000], "{outcome:?}");
+    // What starts now inherits the score of its parent.
+    let known = group.pids();
+    group.spawn("exec sleep 100");
+    group.wait_for(5);
+    let new = group.pids().into_iter().filter(|pid| !known.contains(pid));
+    processes(proc, &new.map(|pid| (pid, 1000)).collect::<Vec<_>>());
+    drop(before);
+
+    let mut next = open(proc, state.path());
+    let phases: Vec<Phase> = next.in_force().iter().map(|entry| entry.phase).collect();
+    assert_eq!(phases, [Phase::Marked]);
+    let outcome = next.release(&release(&group)).unwrap();
+    assert_eq!(outcome.result, Done, "{outcome:?}");
+    assert_eq!(scores(proc, &group), [-500, 2, 2, 2, 5], "{outcome:?}");
+    assert!(next.in_force().is_empty());
+}
+
+#[test]
+fn mark_spares_promises_and_observes() {
+    let Some((group, files)) = group("promised", &[2, 2, 5, -500]) else { return };
+    let (proc, state) = (files.path(), tempfile::tempdir().unwrap());
+    let mut actor = open(proc, state.path());
+    let outcome = actor.take(&action(Mark, group.target()));
+    let is_told = outcome.detail.starts_with("would raise oom_score_adj of 3 processes");
+    assert!(is_told, "{outcome:?}");
+    assert_eq!(scores(proc, &group), [-500, 2, 2, 5], "only observed");
+
+    processes(proc, &group.pids().into_iter().map(|pid| (pid, -999)).collect::<Vec<_>>());
+    let outcome = actor.take(&Action { id: 8, ..enforced(Mark, group.target()) });
+    assert_eq!(outcome.result, Failed, "{outcome:?}");
+    assert!(outcome.detail.contains("protected by a negative oom_score_adj"), "{outcome:?}");
+    assert!(actor.in_force().iter().all(|entry| entry.action.id != 8), "it has come to nothing");
+}
