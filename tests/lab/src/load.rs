@@ -4,6 +4,7 @@
 mod burst;
 mod echo;
 mod file;
+mod fill;
 mod fork;
 mod map;
 mod memory;
@@ -75,6 +76,7 @@ enum Work {
     Read(read::Read),
     Memory(memory::Memory),
     File(file::File),
+    Fill(fill::Fill),
     Pingpong(pingpong::Pingpong),
     /// A process that does nothing.
     Sleep,
@@ -170,6 +172,7 @@ impl Load {
             Work::Burst(burst) => burst.work(&until),
             Work::Memory(mut memory) => memory.work(&until)?,
             Work::File(file) => file.work(&until)?,
+            Work::Fill(fill) => fill.work(&until)?,
             Work::Echo(echo) => echo.work(&until)?,
             Work::Fork(fork) => fork.work(&until)?,
             Work::Map(map) => map.work(&until)?,

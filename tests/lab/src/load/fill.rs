@@ -1,0 +1,46 @@
+//! A file in memory (tmpfs) that grows: what it holds outlives the process that wrote it.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::Until;
+
+/// Fill a file, and keep it. Below /dev it is in shared memory.
+#[derive(clap::Args)]
+pub(super) struct Fill {
+    /// The file.
+    #[arg(long)]
+    path: PathBuf,
+    /// Until it has this size.
+    #[arg(long)]
+    mib: u64,
+    /// By so much a second.
+    #[arg(long)]
+    step_mib_per_s: u64,
+}
+
+impl Fill {
+    pub(super) fn work(&self, until: &Until) -> Result<Value> {
+        let name = self.path.display();
+        let open = fs::OpenOptions::new().create(true).append(true).open(&self.path);
+        let mut file = open.with_context(|| format!("cannot open {name}"))?;
+        let block = vec![0x5a; 1 << 20];
+        let mut n = 0;
+        while until.goes_on() {
+            let due = until.since.elapsed().as_millis() as u64 * self.step_mib_per_s / 1_000;
+            if n < due.min(self.mib) {
+                file.write_all(&block).with_context(|| format!("cannot write {name}"))?;
+                n += 1;
+            } else {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(json!({ "load": "fill", "mib": n }))
+    }
+}
