@@ -18,10 +18,12 @@ use super::cgroup::{CgroupDir, Root};
 use super::deny::DenyList;
 use super::error::{ActError, Done};
 use super::ledger::{Ledger, LedgerError};
+use super::mark;
 use super::process::Releaser;
 use super::reclaim::Reclaim;
 use super::target::{Node, OpenTarget};
 use crate::clock;
+use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::decision::{
     Action, InForce, Outcome, OutcomeResult, Phase, Release, StepKind, Target,
 };
@@ -275,6 +277,17 @@ impl Actuator {
 /// If the ledger cannot be read.
 pub fn n_squeezes(proc: &Path, state: &Path) -> Result<usize, OpenError> {
     Ok(ledger(proc, Some(state))?.releases().len())
+}
+
+/// The cgroups whose processes have the OOM score of a mark, by the ledger in this directory, which
+/// is not owned.
+///
+/// # Errors
+/// If the ledger cannot be read.
+pub fn marked(proc: &Path, state: &Path) -> Result<BTreeSet<CgroupPath>, OpenError> {
+    let ledger = ledger(proc, Some(state))?;
+    let marks = ledger.overrides().iter().filter(|entry| entry.file == mark::SCORE);
+    Ok(marks.map(|entry| entry.path.clone()).collect())
 }
 
 fn ledger(proc: &Path, state: Option<&Path>) -> Result<Ledger, OpenError> {

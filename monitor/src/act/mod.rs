@@ -20,5 +20,5 @@ mod reclaim;
 mod target;
 mod throttle;
 
-pub use actuator::{Actuator, OpenError, Options, n_squeezes};
+pub use actuator::{Actuator, OpenError, Options, marked, n_squeezes};
 pub use ledger::LedgerError;

@@ -132,7 +132,11 @@ impl Told {
         let random = proc.path().join("sys/kernel/random");
         [&of, &random].into_iter().for_each(|dir| fs::create_dir_all(dir).unwrap());
         fs::write(random.join("boot_id"), "boot\n").unwrap();
-        fs::write(of.join("stat"), format!("1 ({name}) S 1 1 1 0 -1 0 0 0")).unwrap();
+        fs::write(
+            of.join("stat"),
+            format!("1 ({name}) S 1 1 1 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 88123"),
+        )
+        .unwrap();
         fs::write(of.join("oom_score_adj"), format!("{oom_score_adj}\n")).unwrap();
         Self { root, proc, child, pod }
     }

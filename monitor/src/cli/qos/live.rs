@@ -1,11 +1,13 @@
 //! The containers that run on this node, and whether their processes have the expected OOM score.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::num::NonZeroU64;
+use std::path::Path;
 
 use anyhow::Result;
-use isobar::agent::OpenError;
+use isobar::act;
+use isobar::agent::{OpenError, STATE_DIR};
 use isobar::source::Roots;
 use isobar::source::processes::{Process, Processes};
 use isobar_core::model::pod::{Place, QosClass};
@@ -21,6 +23,9 @@ use super::{Args, full_name};
 use crate::cli::output::gap_text;
 use crate::cli::table::Table;
 use crate::cli::terminal::{self, harmless};
+
+/// The score of a mark.
+const MARK: i32 = 1000;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,6 +68,9 @@ struct Scored {
     pid: u32,
     name: String,
     oom_score_adj: i32,
+    /// isobar has raised it, and will put it back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    marked: bool,
     drifted: bool,
 }
 
@@ -78,7 +86,13 @@ pub(super) fn write(args: &Args, known: &[Pod]) -> Result<()> {
     }
     let capacity = if known.is_empty() { None } else { Some(args.capacity()?) };
     let pods = Pods::new(known);
-    let running = |(place, processes)| Running::of(place, processes, &pods, capacity);
+    // A ledger that cannot be read says nothing of marks.
+    let marked = act::marked(&args.proc, Path::new(STATE_DIR)).unwrap_or_default();
+    let marked: BTreeSet<Place> = marked.iter().map(Place::of).collect();
+    let running = |(place, processes)| {
+        let is_marked = marked.contains(&place);
+        Running::of(place, processes, is_marked, &pods, capacity)
+    };
     let containers: Vec<_> = inside.into_iter().filter_map(running).collect();
     let report = Report {
         api_version: API_VERSION,
@@ -96,6 +110,7 @@ impl<'a> Running<'a> {
     fn of(
         place: Place,
         mut processes: Vec<Process>,
+        is_marked: bool,
         pods: &Pods<'a>,
         capacity: Option<NonZeroU64>,
     ) -> Option<Self> {
@@ -111,11 +126,11 @@ impl<'a> Running<'a> {
             _ => expected::of_class(class),
         };
         processes.sort_by_key(|process| process.pid);
-        let scored = processes.into_iter().map(|process| Scored {
-            drifted: !expected.iter().any(|scores| scores.has(process.oom_score_adj)),
-            pid: process.pid,
-            name: process.name,
-            oom_score_adj: process.oom_score_adj,
+        let scored = processes.into_iter().map(|process| {
+            let is_expected = expected.iter().any(|scores| scores.has(process.oom_score_adj));
+            let marked = is_marked && !is_expected && process.oom_score_adj == MARK;
+            let Process { pid, name, oom_score_adj, .. } = process;
+            Scored { pid, name, oom_score_adj, marked, drifted: !is_expected && !marked }
         });
         let container = pod.and_then(|pod| expected::container(pod, &id));
         Some(Self {

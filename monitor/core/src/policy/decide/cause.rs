@@ -4,24 +4,24 @@
 
 use std::collections::BTreeSet;
 
-use super::Question;
-use super::choose::{Proposal, beyond_budget, harm_floor, of_those, wanted};
+use super::choose::{harm_floor, harmful};
+use super::oom::kernel_takes;
 use super::standing::{HeldBack, ReliefStanding};
 use super::steps::Able;
 use super::target::target_of;
+use super::{Proposal, Question, beyond_budget, of_those, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Action, Candidate, Hold, InForce, Key, KeyValue, Loss, Met, Relief, StepKind, StepReason,
-    Taker, Trigger,
+    Candidate, Hold, InForce, Key, KeyValue, Loss, Met, Relief, StepKind, StepReason, Taker,
+    Trigger,
 };
-use crate::model::pod::{Place, QosClass};
-use crate::model::request::request;
+use crate::model::pod::Place;
 use crate::model::threshold::{Amount, Signal};
-use crate::model::units::{Bytes, Nanos, Percent, scale};
+use crate::model::units::{Bytes, Nanos, Percent};
 use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose};
-use crate::policy::takers::{Counts, cache, freed_by_end, held};
+use crate::policy::takers::cache;
 
 /// Takers, and candidates that pay for others, that are examined.
 const EXAMINED: usize = 64;
@@ -69,7 +69,8 @@ pub(super) fn choose(
     if is_forecast {
         // For a forecast only who took most is slowed down or ended, and those beside him.
         if !takers.iter().any(of_largest) {
-            relief.held = Some(Hold::Marked);
+            let taker = largest.map(Taker::full_name).unwrap_or_default();
+            relief.held = Some(Hold::TakenByOther { taker });
             return;
         }
         if let Some(new) = squeeze(question, standing, &first, &takers) {
@@ -87,7 +88,7 @@ pub(super) fn choose(
         return relief.actions.push(new.begin(question, standing));
     }
     let floor = harm_floor(question, &first.threshold, &takers);
-    if let Some(new) = of_those(question, standing, &first, &payable, floor) {
+    if let Some(new) = of_those(question, standing, &first, &harmful(&payable, floor)) {
         return relief.actions.push(new.begin(question, standing));
     }
     // Nothing more can be done to those who took it: if memory runs out, it is their turn.
@@ -219,66 +220,6 @@ fn mark(
     Some(Proposal { step, why, target, reason: *first, want: None, is_same: false })
 }
 
-/// Whether the kernel's OOM killer would take this one first, and its end would help: it is marked,
-/// its badness is above that of all others that are not, and it is not in shared memory.
-fn kernel_takes(question: &Question<'_>, standing: &ReliefStanding, taker: &Taker) -> bool {
-    let sample = question.sample;
-    let is_marked = |uid: &str| {
-        let mut marks = sample.marks().map(|entry| &entry.action);
-        marks.any(|mark| mark.target.uid == uid && is_real(question, mark))
-            || standing.is_mark_ordered(uid, sample.at.boot)
-    };
-    let Some(own) = sample.cgroups.values().find(|group| group.path == taker.path) else {
-        return false;
-    };
-    let is_in_memory = held(own).is_some_and(|held| oom_size(own) >= held.0 / 2);
-    if !is_in_memory || !is_marked(&taker.uid) {
-        return false;
-    }
-    let places = sample.places();
-    let total = sample.node.memory.map_or(0, |memory| memory.total.0);
-    let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
-    // The kernel compares processes, and kills the rest of the cgroup with the one it takes. How
-    // large the largest is cannot be seen from here. A pod's sandbox is one of them.
-    let n = own.pids_current.unwrap_or(1).saturating_sub(u64::from(is_pod)).max(1);
-    let badness = oom_size(own) / n + total;
-    let other = |group: &Cgroup| match places.place(&group.path) {
-        _ if group.path == own.path => None,
-        Place::Pod { uid, .. } if is_marked(&uid) => None,
-        Place::Pod { uid, class } => {
-            let pod = sample.pods.as_ref().and_then(|pods| pods.get(&uid));
-            let request = pod.map(|pod| request(pod, "memory").to_u64());
-            Some(oom_size(group) + scale(total, oom_score(class, request, total), 1_000))
-        }
-        Place::Other => Some(oom_size(group)),
-        _ => None,
-    };
-    sample.cgroups.values().filter_map(other).all(|other| other < badness)
-}
-
-/// What counts for the kernel's `oom_badness` (mm/oom_kill.c): resident and swapped memory.
-fn oom_size(group: &Cgroup) -> u64 {
-    let swap = group.memory.swap_current.map_or(0, |swap| swap.0);
-    freed_by_end(group, Counts::Held).map_or(0, |freed| freed.0).saturating_add(swap)
-}
-
-/// The kubelet's `oom_score_adj`; the most that it can be where the request is not known.
-fn oom_score(class: QosClass, request: Option<u64>, total: u64) -> u64 {
-    match class {
-        QosClass::BestEffort => 1_000,
-        QosClass::Guaranteed => 0,
-        QosClass::Burstable => {
-            let promised = request.map_or(0, |request| scale(request, 1_000, total.max(1)));
-            1_000_u64.saturating_sub(promised).clamp(3, 999)
-        }
-    }
-}
-
-/// A mark that is only observed is none, where anything is really ended.
-fn is_real(question: &Question<'_>, mark: &Action) -> bool {
-    mark.is_enforced || !question.relief.enforce.iter().any(|step| step.is_final())
-}
-
 /// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
 /// stalls: the largest cache gives it back.
 fn reclaim_first(
@@ -345,7 +286,8 @@ fn payer(
     let least = first.missing.unwrap_or(0).saturating_add(growth.0.saturating_mul(WORTH));
     let pays = |one: &Contender| one.frees.is_some_and(|frees| frees.0 >= least);
     let payers = field.first(EXAMINED, pays);
-    let new = of_those(question, standing, first, &payers, Nanos(0)).ok_or(None)?;
+    let new =
+        of_those(question, standing, first, &payers.iter().collect::<Vec<_>>()).ok_or(None)?;
     match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {
         Some(until) if question.sample.at.boot < until => Err(Some(until)),
         _ => Ok(new),

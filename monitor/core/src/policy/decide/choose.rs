@@ -1,70 +1,18 @@
-//! Whom to begin with, and with which step: the first in the ranking for whom a step is left. Makes
-//! the action.
+//! Whom to begin with in the orders `qos` and `kubelet`, and for all that is not memory: the first in
+//! the ranking for whom a step is left.
 
 use std::collections::BTreeSet;
 
 use super::standing::{HeldBack, ReliefStanding};
-use super::steps::Able;
-use super::target::targets_of;
-use super::{Question, grace, shortage};
-use crate::model::decision::{
-    Action, Candidate, Hold, Key, KeyValue, Met, Order, Relief, StepKind, StepReason, Target,
-    Trigger,
-};
-use crate::model::threshold::{PressureSignal, Resource};
-use crate::model::units::{Bytes, Nanos};
-use crate::policy::explain::message;
+use super::{Question, beyond_budget, of_those};
+use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Relief, Trigger};
+use crate::model::threshold::Resource;
+use crate::model::units::Nanos;
 use crate::policy::rank::{Contender, Field, Purpose};
 
 /// How many more candidates are examined after the recorded ones, without those below the harm
 /// budget.
 const BEYOND: usize = 64;
-
-/// A step before it is written down as an action.
-pub(super) struct Proposal {
-    pub(super) step: StepKind,
-    pub(super) why: StepReason,
-    pub(super) target: Target,
-    pub(super) reason: Met,
-    pub(super) want: Option<Bytes>,
-    /// The step before it has ended the same work already: it is the same eviction.
-    pub(super) is_same: bool,
-}
-
-impl Proposal {
-    /// Makes the action, and has it remembered.
-    pub(super) fn begin(self, question: &Question<'_>, standing: &mut ReliefStanding) -> Action {
-        let Self { step, why, target, reason, want, is_same } = self;
-        let able = Able::of(question, &target, &reason, want);
-        let escalates_to = standing.untried(&able, Some(step)).map(|(step, _)| step);
-        let grace = step
-            .is_final()
-            .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
-        let seen = question.observations;
-        let shortage = step
-            .is_final()
-            .then(|| shortage::shortage(&reason, &target, seen, question.sample))
-            .flatten();
-        let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
-        let given = given.plus(grace.unwrap_or_default());
-        let action = Action {
-            id: standing.next_id(),
-            step,
-            message: shortage.as_ref().map(message::message).unwrap_or_default(),
-            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
-            deadline: question.sample.at.boot.plus(given.min(time_left(&reason))),
-            target,
-            reason,
-            why,
-            want,
-            grace,
-            escalates_to,
-            is_enforced: question.relief.enforce.contains(&step),
-        };
-        standing.remember(question, &action, is_same);
-        action
-    }
-}
 
 /// Chooses a victim and the first step, or says why there is none.
 pub(super) fn choose(
@@ -84,14 +32,14 @@ pub(super) fn choose(
         return;
     }
     let floor = harm_floor(question, &first.threshold, head);
-    if let Some(new) = of_those(question, standing, &first, head, floor) {
+    if let Some(new) = of_those(question, standing, &first, &harmful(head, floor)) {
         return relief.actions.push(new.begin(question, standing));
     }
     if beyond_budget(question, standing, relief) {
         return;
     }
     let more = beyond(question, head, &standing.begun(&name), floor);
-    if let Some(new) = of_those(question, standing, &first, &more, floor) {
+    if let Some(new) = of_those(question, standing, &first, &harmful(&more, floor)) {
         return relief.actions.push(new.begin(question, standing));
     }
     if head.iter().any(|candidate| is_harmless(candidate, floor)) {
@@ -101,44 +49,6 @@ pub(super) fn choose(
     let n = head.len() + more.len();
     let text = format!("every step was tried on the first {n} candidates; {name} stays");
     standing.hold_back(HeldBack::NothingHelps, Hold::NothingHelps, text, relief);
-}
-
-/// Holds back if the eviction budget is spent.
-pub(super) fn beyond_budget(
-    question: &Question<'_>,
-    standing: &mut ReliefStanding,
-    relief: &mut Relief,
-) -> bool {
-    let Some(until) = standing.budget_again(question.relief) else { return false };
-    let text = format!(
-        "{} evictions within the budget's window are done; nothing more before it has room",
-        question.relief.budget
-    );
-    let hold = Hold::BudgetSpent { until };
-    standing.hold_back(HeldBack::BudgetSpent, hold, text, relief);
-    true
-}
-
-/// The first of `list` for whom a step is left, and that step.
-pub(super) fn of_those(
-    question: &Question<'_>,
-    standing: &ReliefStanding,
-    first: &Met,
-    list: &[Candidate],
-    floor: Nanos,
-) -> Option<Proposal> {
-    let want = wanted(first);
-    let may_end = standing.may_end(question);
-    let harmful = list.iter().filter(|candidate| !is_harmless(candidate, floor));
-    let harmful: Vec<&Candidate> = harmful.collect();
-    let is_spent = |target: &Target| standing.is_spent(target, question.sample);
-    let targets = targets_of(&harmful, question.sample).into_iter();
-    targets.filter(|target| !is_spent(target)).find_map(|target| {
-        let able = Able::of(question, &target, first, want);
-        let able = Able { may_end, ..able };
-        let (step, why) = standing.untried(&able, None)?;
-        Some(Proposal { step, why, target, reason: *first, want, is_same: false })
-    })
 }
 
 /// Those after the head of the ranking who do enough harm and on whom nothing was tried yet: a hog
@@ -161,6 +71,11 @@ fn beyond(
     };
     let is_new = |uid: &str| !looked_at.contains(uid) && !begun.contains(uid);
     field.first(BEYOND, |contender| does_enough(contender) && is_new(&contender.uid))
+}
+
+/// Those who do enough harm.
+pub(super) fn harmful(list: &[Candidate], floor: Nanos) -> Vec<&Candidate> {
+    list.iter().filter(|candidate| !is_harmless(candidate, floor)).collect()
 }
 
 fn is_harmless(candidate: &Candidate, floor: Nanos) -> bool {
@@ -209,20 +124,4 @@ fn harm(candidate: &Candidate) -> Option<Nanos> {
     let harm = candidate.keys.iter().find(|key| key.key == Key::Harm)?;
     let KeyValue::Number(ms) = harm.value else { return None };
     Some(Nanos(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000)))
-}
-
-/// How much memory is missing until the threshold is no longer met.
-pub(super) fn wanted(met: &Met) -> Option<Bytes> {
-    let Trigger::Eviction(threshold) = met.threshold else { return None };
-    met.missing.filter(|_| threshold.signal.resource() == Resource::Memory).map(Bytes)
-}
-
-/// A step against memory that ends has no longer than that memory lasts, but a second.
-fn time_left(reason: &Met) -> Nanos {
-    match reason.threshold {
-        Trigger::Pressure(threshold) if matches!(threshold.on, PressureSignal::Exhaustion(_)) => {
-            Nanos(reason.measured).max(Nanos::SECOND)
-        }
-        _ => Nanos(u64::MAX),
-    }
 }

@@ -10,7 +10,9 @@ mod choose;
 mod effects;
 mod grace;
 mod kernel_kills;
+mod oom;
 mod pending;
+mod question;
 mod shortage;
 mod squeeze;
 mod standing;
@@ -19,59 +21,21 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use self::choose::{Proposal, choose};
+use self::choose::choose;
 use self::pending::{Pending, Progress};
+pub use self::question::Question;
+use self::standing::HeldBack;
 pub use self::standing::ReliefStanding;
 use self::steps::{Able, Kind};
 pub use self::target::target_of;
+use self::target::targets_of;
 use crate::model::decision::{
-    Event as Told, Hold, Met, Observation, Outlook, Ranking, Relief, StepKind, StepReason, Trigger,
+    Action, Candidate, Event as Told, Hold, Met, Relief, StepKind, StepReason, Target, Trigger,
 };
-use crate::model::sample::Sample;
-use crate::model::settings::{self, Eviction};
-use crate::model::threshold::PressureSignal;
-use crate::model::units::Nanos;
+use crate::model::threshold::{PressureSignal, Resource};
+use crate::model::units::{Bytes, Nanos};
+use crate::policy::explain::message;
 use crate::policy::rank::Field;
-
-/// What a decision is made from.
-#[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
-    pub relief: &'a settings::Relief,
-    pub eviction: &'a Eviction,
-    pub sample: &'a Sample,
-    /// Of the time since the sample before, the part in which the agent saw nothing: the node was
-    /// suspended, or the agent got no CPU.
-    pub unseen: Nanos,
-    /// All thresholds that are met.
-    pub met: &'a [Met],
-    /// Thresholds that this tick could not measure: neither met nor calm.
-    pub unmeasured: &'a [Trigger],
-    /// The threshold to relieve first; `None` if none is due.
-    pub first: Option<Met>,
-    /// The reading behind `first` is not newer than the last action.
-    pub is_stale: bool,
-    /// The head of the ranking; `None` if nothing is due.
-    pub ranking: Option<&'a Ranking>,
-    /// All candidates; the ranking holds the first of them.
-    pub field: Option<&'a Field<'a>>,
-    /// Harm to others was measured before on this node, and is not measured now.
-    pub is_harm_paused: bool,
-    pub observations: &'a [Observation],
-    pub outlooks: &'a [Outlook],
-}
-
-impl Question<'_> {
-    /// How long the memory lasts that a threshold of exhaustion is about.
-    fn outlook(&self, met: &Met) -> Option<&Outlook> {
-        let Trigger::Pressure(threshold) = met.threshold else { return None };
-        let is_about = matches!(threshold.on, PressureSignal::Exhaustion(_));
-        self.outlooks.iter().find(|outlook| is_about && outlook.scope == threshold.scope)
-    }
-
-    fn is_measured(&self, name: &str) -> bool {
-        self.unmeasured.iter().all(|trigger| trigger.name() != name)
-    }
-}
 
 /// What has happened since the last tick, as far as relief is concerned.
 #[derive(Debug)]
@@ -255,6 +219,103 @@ fn after_pending(
             standing.pending = Some(pending);
         }
     }
+}
+
+/// A step before it is written down as an action.
+struct Proposal {
+    step: StepKind,
+    why: StepReason,
+    target: Target,
+    reason: Met,
+    want: Option<Bytes>,
+    /// The step before it has ended the same work already: it is the same eviction.
+    is_same: bool,
+}
+
+impl Proposal {
+    /// Makes the action, and has it remembered.
+    fn begin(self, question: &Question<'_>, standing: &mut ReliefStanding) -> Action {
+        let Self { step, why, target, reason, want, is_same } = self;
+        let able = Able::of(question, &target, &reason, want);
+        let escalates_to = standing.untried(&able, Some(step)).map(|(step, _)| step);
+        let grace = step
+            .is_final()
+            .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
+        let seen = question.observations;
+        let shortage = step
+            .is_final()
+            .then(|| shortage::shortage(&reason, &target, seen, question.sample))
+            .flatten();
+        let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
+        let given = given.plus(grace.unwrap_or_default());
+        let action = Action {
+            id: standing.next_id(),
+            step,
+            message: shortage.as_ref().map(message::message).unwrap_or_default(),
+            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
+            deadline: question.sample.at.boot.plus(given.min(time_left(&reason))),
+            target,
+            reason,
+            why,
+            want,
+            grace,
+            escalates_to,
+            is_enforced: question.relief.enforce.contains(&step),
+        };
+        standing.remember(question, &action, is_same);
+        action
+    }
+}
+
+/// A step against memory that ends has no longer than that memory lasts, but a second.
+fn time_left(reason: &Met) -> Nanos {
+    match reason.threshold {
+        Trigger::Pressure(threshold) if matches!(threshold.on, PressureSignal::Exhaustion(_)) => {
+            Nanos(reason.measured).max(Nanos::SECOND)
+        }
+        _ => Nanos(u64::MAX),
+    }
+}
+
+/// Holds back if the eviction budget is spent.
+fn beyond_budget(
+    question: &Question<'_>,
+    standing: &mut ReliefStanding,
+    relief: &mut Relief,
+) -> bool {
+    let Some(until) = standing.budget_again(question.relief) else { return false };
+    let text = format!(
+        "{} evictions within the budget's window are done; nothing more before it has room",
+        question.relief.budget
+    );
+    let hold = Hold::BudgetSpent { until };
+    standing.hold_back(HeldBack::BudgetSpent, hold, text, relief);
+    true
+}
+
+/// The first of `list` for whom a step is left, and that step.
+fn of_those(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    first: &Met,
+    list: &[&Candidate],
+) -> Option<Proposal> {
+    let want = wanted(first);
+    let may_end = standing.may_end(question);
+    let is_spent = |target: &Target| standing.is_spent(target, question.sample);
+    let targets = targets_of(list, question.sample).into_iter();
+    targets.filter(|target| !is_spent(target)).find_map(|target| {
+        let able = Able::of(question, &target, first, want);
+        let able = Able { may_end, ..able };
+        let (step, why) = standing.untried(&able, None)?;
+        Some(Proposal { step, why, target, reason: *first, want, is_same: false })
+    })
+}
+
+/// How much memory is missing until the threshold is no longer met.
+fn wanted(met: &Met) -> Option<Bytes> {
+    let Trigger::Eviction(threshold) = met.threshold else { return None };
+    met.missing.filter(|_| threshold.signal.resource() == Resource::Memory).map(Bytes)
 }
 
 /// The next step down the ladder for the same victim. What was only observed never happened, so

@@ -11,10 +11,11 @@ use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    Candidate, InForce, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, Phase, StepReason,
+    InForce, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, Phase, Ranking,
 };
 use crate::model::quantity::Quantity;
-use crate::model::sample::Moment;
+use crate::model::sample::{Moment, Sample};
+use crate::model::settings::{self, Eviction};
 use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
 use crate::model::units::{Bytes, Percent};
 use crate::model::workload::Pod;

@@ -1,0 +1,75 @@
+//! Whom the kernel's OOM killer would take.
+//! Source: `oom_badness`, mm/oom_kill.c; the kubelet's scores, `pkg/kubelet/qos/policy.go`.
+
+use super::Question;
+use super::standing::ReliefStanding;
+use crate::model::cgroup::Cgroup;
+use crate::model::decision::{Action, Taker};
+use crate::model::pod::{Place, QosClass};
+use crate::model::request::request;
+use crate::model::units::scale;
+use crate::policy::takers::{Counts, freed_by_end, held};
+
+/// Whether the kernel's OOM killer would take this one first, and its end would help: it is marked,
+/// its badness is above that of all others that are not, and it is not in shared memory.
+pub(super) fn kernel_takes(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    taker: &Taker,
+) -> bool {
+    let sample = question.sample;
+    let is_marked = |uid: &str| {
+        let mut marks = sample.marks().map(|entry| &entry.action);
+        marks.any(|mark| mark.target.uid == uid && is_real(question, mark))
+            || standing.is_mark_ordered(uid, sample.at.boot)
+    };
+    let Some(own) = sample.cgroups.values().find(|group| group.path == taker.path) else {
+        return false;
+    };
+    let is_in_memory = held(own).is_some_and(|held| oom_size(own) >= held.0 / 2);
+    if !is_in_memory || !is_marked(&taker.uid) {
+        return false;
+    }
+    let places = sample.places();
+    let total = sample.node.memory.map_or(0, |memory| memory.total.0);
+    let is_pod = matches!(places.place(&own.path), Place::Pod { .. });
+    // The kernel compares processes, and kills the rest of the cgroup with the one it takes. How
+    // large the largest is cannot be seen from here. A pod's sandbox is one of them.
+    let n = own.pids_current.unwrap_or(1).saturating_sub(u64::from(is_pod)).max(1);
+    let badness = oom_size(own) / n + total;
+    let other = |group: &Cgroup| match places.place(&group.path) {
+        _ if group.path == own.path => None,
+        Place::Pod { uid, .. } if is_marked(&uid) => None,
+        Place::Pod { uid, class } => {
+            let pod = sample.pods.as_ref().and_then(|pods| pods.get(&uid));
+            let request = pod.map(|pod| request(pod, "memory").to_u64());
+            Some(oom_size(group) + scale(total, oom_score(class, request, total), 1_000))
+        }
+        Place::Other => Some(oom_size(group)),
+        _ => None,
+    };
+    sample.cgroups.values().filter_map(other).all(|other| other < badness)
+}
+
+/// What counts for the kernel's `oom_badness` (mm/oom_kill.c): resident and swapped memory.
+fn oom_size(group: &Cgroup) -> u64 {
+    let swap = group.memory.swap_current.map_or(0, |swap| swap.0);
+    freed_by_end(group, Counts::Held).map_or(0, |freed| freed.0).saturating_add(swap)
+}
+
+/// The kubelet's `oom_score_adj`; the most that it can be where the request is not known.
+fn oom_score(class: QosClass, request: Option<u64>, total: u64) -> u64 {
+    match class {
+        QosClass::BestEffort => 1_000,
+        QosClass::Guaranteed => 0,
+        QosClass::Burstable => {
+            let promised = request.map_or(0, |request| scale(request, 1_000, total.max(1)));
+            1_000_u64.saturating_sub(promised).clamp(3, 999)
+        }
+    }
+}
+
+/// A mark that is only observed is none, where anything is really ended.
+fn is_real(question: &Question<'_>, mark: &Action) -> bool {
+    mark.is_enforced || !question.relief.enforce.iter().any(|step| step.is_final())
+}

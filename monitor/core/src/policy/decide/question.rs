@@ -1,0 +1,48 @@
+//! What a decision is made from.
+
+use crate::model::decision::{Met, Observation, Outlook, Ranking, Trigger};
+use crate::model::sample::Sample;
+use crate::model::settings::{self, Eviction};
+use crate::model::threshold::PressureSignal;
+use crate::model::units::Nanos;
+use crate::policy::rank::Field;
+
+/// What a decision is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    pub relief: &'a settings::Relief,
+    pub eviction: &'a Eviction,
+    pub sample: &'a Sample,
+    /// Of the time since the sample before, the part in which the agent saw nothing: the node was
+    /// suspended, or the agent got no CPU.
+    pub unseen: Nanos,
+    /// All thresholds that are met.
+    pub met: &'a [Met],
+    /// Thresholds that this tick could not measure: neither met nor calm.
+    pub unmeasured: &'a [Trigger],
+    /// The threshold to relieve first; `None` if none is due.
+    pub first: Option<Met>,
+    /// The reading behind `first` is not newer than the last action.
+    pub is_stale: bool,
+    /// The head of the ranking; `None` if nothing is due.
+    pub ranking: Option<&'a Ranking>,
+    /// All candidates; the ranking holds the first of them.
+    pub field: Option<&'a Field<'a>>,
+    /// Harm to others was measured before on this node, and is not measured now.
+    pub is_harm_paused: bool,
+    pub observations: &'a [Observation],
+    pub outlooks: &'a [Outlook],
+}
+
+impl Question<'_> {
+    /// How long the memory lasts that a threshold of exhaustion is about.
+    pub(super) fn outlook(&self, met: &Met) -> Option<&Outlook> {
+        let Trigger::Pressure(threshold) = met.threshold else { return None };
+        let is_about = matches!(threshold.on, PressureSignal::Exhaustion(_));
+        self.outlooks.iter().find(|outlook| is_about && outlook.scope == threshold.scope)
+    }
+
+    pub(super) fn is_measured(&self, name: &str) -> bool {
+        self.unmeasured.iter().all(|trigger| trigger.name() != name)
+    }
+}
