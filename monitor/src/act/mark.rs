@@ -119,22 +119,14 @@ pub(super) fn mark(
 }
 
 /// Puts the scores of one cgroup's processes back, also of those that were started since.
-pub(super) fn release(
+pub(super) fn undo(
     proc: &Path,
     group: &CgroupDir,
     entry: &Override,
-    action: u64,
     is_enforced: bool,
     ledger: &mut Ledger,
 ) -> Result<String, ActError> {
     let path = &entry.path;
-    if let Some(other) = throttle::other_action(entry, action) {
-        let done = format!("{SCORE} of {path} still serves action {other}");
-        if is_enforced {
-            throttle::leave_to_others(entry, action, ledger)?;
-        }
-        return Ok(done);
-    }
     let scores = Scores::parse(&entry.before).ok_or_else(|| {
         ActError::Other(format!("{path}: cannot understand the scores {:?}", entry.before))
     })?;

@@ -4,8 +4,8 @@
 //! as far as it is enforced, and reports what it saw.
 //!
 //! From the floor up: `error`; `cgroup` (a directory that is held open); `process` and `deny`;
-//! `target`, `throttle` and `mark` with their `ledger`, and `reclaim`; `actuator`. `limits` stands beside them: it
-//! keeps limits of the node written.
+//! `target`, `throttle` and `mark` with their `ledger`, and `reclaim`; `actuator`. `limits` stands
+//! beside them: it keeps limits of the node written.
 
 mod actuator;
 mod available;

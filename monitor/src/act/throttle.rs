@@ -3,10 +3,12 @@
 //! it since.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::cgroup::{CgroupDir, size};
 use super::error::ActError;
 use super::ledger::{Ledger, Override};
+use super::mark;
 use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::{Action, Trigger};
 use isobar_core::model::threshold::PressureSignal;
@@ -180,36 +182,26 @@ fn no(group: &CgroupDir, file: &'static str, expected: &'static str, found: &str
 
 /// Takes a limit back that no other action needs; what was done, in words.
 pub(super) fn release(
+    proc: &Path,
     group: &CgroupDir,
     entry: &Override,
     action: u64,
     is_enforced: bool,
     ledger: &mut Ledger,
 ) -> Result<String, ActError> {
-    if let Some(other) = other_action(entry, action) {
+    if let Some(other) = entry.actions.iter().find(|other| **other != action) {
         let done = format!("{}/{} still serves action {other}", entry.path, entry.file);
         if is_enforced {
-            leave_to_others(entry, action, ledger)?;
+            let mut entry = entry.clone();
+            entry.actions.remove(&action);
+            remember(ledger, entry)?;
         }
         return Ok(done);
     }
-    undo(group, entry, is_enforced, ledger)
-}
-
-/// Another action that needs what was written.
-pub(super) fn other_action(entry: &Override, action: u64) -> Option<u64> {
-    entry.actions.iter().copied().find(|other| *other != action)
-}
-
-/// What was written stands for other actions, and no longer for this one.
-pub(super) fn leave_to_others(
-    entry: &Override,
-    action: u64,
-    ledger: &mut Ledger,
-) -> Result<(), ActError> {
-    let mut entry = entry.clone();
-    entry.actions.remove(&action);
-    remember(ledger, entry)
+    match entry.file.as_str() {
+        mark::SCORE => mark::undo(proc, group, entry, is_enforced, ledger),
+        _ => undo(group, entry, is_enforced, ledger),
+    }
 }
 
 /// Puts one file back; what was done, in words.

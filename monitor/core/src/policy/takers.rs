@@ -3,7 +3,7 @@
 //! In: each sample. Out: a [`Loss`] for a scope, and how fast each party grows.
 //!
 //! What cannot be dropped counts: anonymous memory, shared memory, pages that are locked, the
-//! kernel's own, and what was swapped out. Page cache does not: nobody has to die for it.
+//! kernel's own, and what was swapped out. Page cache does not: the kernel can drop it.
 
 mod figures;
 mod party;

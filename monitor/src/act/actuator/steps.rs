@@ -165,14 +165,8 @@ impl Actuator {
         let one = |entry: Override| {
             let group = CgroupDir::open(&self.root, &entry.path, entry.cgroup);
             let done = group.and_then(|group| {
-                let ledger = &mut self.ledger;
-                match entry.file.as_str() {
-                    mark::SCORE => {
-                        let proc = &self.options.proc;
-                        mark::release(proc, &group, &entry, action, is_enforced, ledger)
-                    }
-                    _ => throttle::release(&group, &entry, action, is_enforced, ledger),
-                }
+                let (proc, ledger) = (&self.options.proc, &mut self.ledger);
+                throttle::release(proc, &group, &entry, action, is_enforced, ledger)
             });
             match done {
                 // With the cgroup, or with its controller, the limit has gone as well.

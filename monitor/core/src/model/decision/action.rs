@@ -207,8 +207,8 @@ pub enum Hold {
     /// It was decided and, because isobar only observes, not done. What would have followed is not
     /// known.
     Observed { action: u64 },
-    /// Memory is foretold to run out. Who took it is marked, so the kernel's OOM killer would take it
-    /// first: no work is ended for a forecast.
+    /// Memory is foretold to run out. Its taker is marked, so that the kernel's OOM killer would take
+    /// it first, or squeezed: no work is ended for a forecast.
     Marked,
     /// Who took what is short is not known before ten seconds were watched.
     NotYetKnown,

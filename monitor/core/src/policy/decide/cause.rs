@@ -1,5 +1,5 @@
-//! Whom to begin with in the order `cause`: who took the memory that is short, and nobody else but
-//! where a hard threshold of the kubelet demands it.
+//! Chooses the victim and the first step in the order `cause`: a candidate that took the memory that
+//! is short, and another one only where a hard threshold of the kubelet demands it.
 //! Rules: docs/policy.md, "Who pays for memory".
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::choose::{harm_floor, harmful};
 use super::oom::kernel_takes;
 use super::standing::{HeldBack, ReliefStanding};
-use super::steps::Able;
+use super::steps::{Able, is_offered};
 use super::target::target_of;
 use super::{Proposal, Question, beyond_budget, of_those, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
@@ -25,13 +25,13 @@ use crate::policy::takers::cache;
 
 /// Takers, and candidates that pay for others, that are examined.
 const EXAMINED: usize = 64;
-/// A candidate that took nothing pays only if that ends the shortage for so long.
+/// A candidate that took nothing pays only if that ends the shortage for so many seconds.
 const WORTH: u64 = 10;
 /// So long after a candidate that paid for others the next one may.
 const ONE_BY_ONE: Nanos = Nanos(10 * Nanos::SECOND.0);
-/// Memory of which less is left is short, whatever is foretold, where no hard threshold says.
+/// Bytes: with less left, memory is short and not only foretold to be, where no hard threshold says.
 const USUAL_LINE: u64 = 100 << 20;
-/// A line above this part of all memory would be no line of need.
+/// That line is at most one part in so many of all memory.
 const LARGEST_LINE: u64 = 10;
 /// PSI `some` over ten seconds below which no task stalls.
 const CALM: Percent = Percent(1_00);
@@ -194,8 +194,7 @@ fn mark(
     due: impl Fn(&Taker) -> bool,
 ) -> Option<Proposal> {
     let sample = question.sample;
-    let is_offered = question.relief.steps.contains(&StepKind::Mark)
-        && sample.available_steps.as_ref().is_none_or(|steps| steps.contains(&StepKind::Mark))
+    let can_mark = is_offered(StepKind::Mark, question.relief, sample)
         && !Purpose::of(&first.threshold).is_about_waiting();
     let is_known = |taker: &Taker| {
         standing.is_mark_ordered(&taker.uid, sample.at.boot)
@@ -206,7 +205,7 @@ fn mark(
                 action.target.uid == taker.uid && is_as_real
             })
     };
-    let mut all = loss.takers.iter().filter(|_| is_offered);
+    let mut all = loss.takers.iter().filter(|_| can_mark);
     let taker = all.find(|taker| taker.may_be_marked && due(taker) && !is_known(taker))?;
     let candidate = Candidate {
         name: taker.name.clone(),
@@ -231,9 +230,7 @@ fn reclaim_first(
     let want = wanted(first)?;
     let sample = question.sample;
     let pressure = sample.node.pressure.memory?.some?;
-    let is_offered = question.relief.steps.contains(&StepKind::Reclaim)
-        && sample.available_steps.as_ref().is_none_or(|steps| steps.contains(&StepKind::Reclaim));
-    if !is_offered || pressure.avg10 >= CALM {
+    if !is_offered(StepKind::Reclaim, question.relief, sample) || pressure.avg10 >= CALM {
         return None;
     }
     let active = |group: &Cgroup| group.memory.stat.map_or(0, |stat| stat.active_file.0);

@@ -1,5 +1,5 @@
-//! Whom to begin with in the orders `qos` and `kubelet`, and for all that is not memory: the first in
-//! the ranking for whom a step is left.
+//! Chooses the victim and the first step in the orders `qos` and `kubelet`, and for all that is not
+//! memory: the first candidate of the ranking that has a step left.
 
 use std::collections::BTreeSet;
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Question;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Met;
+use crate::model::places::Places;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::stall::OomKill;
@@ -67,12 +68,13 @@ impl KernelKills {
         if first.threshold.resource() != Resource::Memory {
             return None;
         }
+        let places = question.sample.places();
         let next = question.ranking.and_then(|ranking| ranking.candidates.first());
         let helps = |series: &&Series| match &series.relieves {
             Relieves::All => true,
             Relieves::In(path) => next.is_some_and(|next| {
                 let uids = next.members.iter().chain([&next.uid]);
-                uids.into_iter().any(|uid| lies_in(path, uid, question.sample))
+                uids.into_iter().any(|uid| lies_in(path, uid, &places))
             }),
         };
         let now = question.sample.at.boot;
@@ -105,8 +107,8 @@ fn path_of(id: CgroupId, sample: &Sample) -> Option<&CgroupPath> {
 
 /// True for a cgroup of the pod of that uid, of the workload of that path, or of several workloads
 /// of which that is one.
-fn lies_in(path: &CgroupPath, uid: &str, sample: &Sample) -> bool {
-    match sample.places().place(path) {
+fn lies_in(path: &CgroupPath, uid: &str, places: &Places<'_>) -> bool {
+    match places.place(path) {
         Place::Pod { uid: own, .. } | Place::Container { pod: own, .. } => own == uid,
         Place::Other => is_at_or_below(&path.0, uid) || is_at_or_below(uid, &path.0),
         _ => false,

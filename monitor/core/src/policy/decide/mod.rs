@@ -293,7 +293,7 @@ fn beyond_budget(
     true
 }
 
-/// The first of `list` for whom a step is left, and that step.
+/// The first candidate of `list` that has a step left, and that step.
 fn of_those(
     question: &Question<'_>,
     standing: &ReliefStanding,

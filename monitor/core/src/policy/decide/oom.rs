@@ -1,4 +1,4 @@
-//! Whom the kernel's OOM killer would take.
+//! Whether the kernel's OOM killer would take a marked target before all others.
 //! Source: `oom_badness`, mm/oom_kill.c; the kubelet's scores, `pkg/kubelet/qos/policy.go`.
 
 use super::Question;

@@ -103,12 +103,8 @@ impl<'a> Able<'a> {
 
     pub(super) fn can(&self, step: StepKind) -> bool {
         let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
-        // Without means a step would cost its deadline and do nothing.
-        let has_means =
-            self.sample.available_steps.as_ref().is_none_or(|means| means.contains(&step));
         let resource = self.reason.threshold.resource();
-        self.relief.steps.contains(&step)
-            && has_means
+        is_offered(step, self.relief, self.sample)
             && (self.may_end || !step.is_final())
             && match step {
                 // A part of what is wanted would cost its deadline and leave the shortage.
@@ -162,6 +158,13 @@ impl<'a> Able<'a> {
         };
         Some((step, why))
     }
+}
+
+/// Whether the configuration allows a step and the node can take it: else it would cost its deadline
+/// and do nothing.
+pub(super) fn is_offered(step: StepKind, relief: &Relief, sample: &Sample) -> bool {
+    let can = sample.available_steps.as_ref().is_none_or(|steps| steps.contains(&step));
+    can && relief.steps.contains(&step)
 }
 
 /// Memory that its owner would miss least: clean cache that was not lately used, and slab.

@@ -33,6 +33,8 @@ struct Merit {
     rank: u64,
     /// Larger first.
     harm: u64,
+    /// Of takers: class in the upper half, priority in the lower.
+    class: u64,
     known: u8,
     /// In billionths, larger first.
     amount: i128,
@@ -160,6 +162,7 @@ impl Scale {
         let merit = Merit {
             rank: place(0),
             harm: 0,
+            class: 0,
             known: u8::from(has_stats),
             amount: -amount.nanos(),
             started: 0,
@@ -172,7 +175,15 @@ impl Scale {
             let merit = Merit { started: youngest_first(contender), ..merit };
             return match is_taker {
                 // Who took most goes first, whatever its class.
-                true => Merit { rank: (preference << 48) | (lacks << 32), harm: taken, ..merit },
+                true => {
+                    let class = match contender.class {
+                        QosClass::BestEffort => 0,
+                        QosClass::Burstable => 1,
+                        QosClass::Guaranteed => 2,
+                    };
+                    let rank = (preference << 48) | (lacks << 32);
+                    Merit { rank, harm: taken, class: (class << 32) | priority, ..merit }
+                }
                 false => Merit { rank: place(2 + 3 * lacks + exceeds), harm: u64::MAX, ..merit },
             };
         }
@@ -248,7 +259,7 @@ impl Scale {
             let started = (Key::Started, started);
             match is_taker {
                 true => [Some(taker), Some(enough), Some(taken), Some(qos), priority.clone()],
-                false => [Some(taker), Some(enough), exceeds.clone(), priority.clone(), Some(qos)],
+                false => [Some(taker), Some(enough), exceeds.clone(), priority.clone(), None],
             }
             .into_iter()
             .chain([stats.clone(), amount.clone(), usage.clone(), Some(started), uid.clone()])
@@ -349,8 +360,8 @@ impl Cause {
 }
 
 impl Merit {
-    fn figures(&self) -> (u64, u64, u8, i128, i64) {
-        (self.rank, self.harm, self.known, self.amount, self.started)
+    fn figures(&self) -> (u64, u64, u64, u8, i128, i64) {
+        (self.rank, self.harm, self.class, self.known, self.amount, self.started)
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) enum Policy {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Growth {
     Steady,
-    /// For ever.
+    /// Without end, by so much a second.
     Leak(Kib),
     /// Until so much is held.
     WarmUp(Kib, Kib),

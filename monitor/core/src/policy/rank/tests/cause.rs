@@ -44,7 +44,7 @@ fn cause_takers_first() {
     );
     assert_eq!(
         keys(&got.candidates[3]),
-        "taker=false freesEnough=true exceedsRequest=true priority=0 qos=BestEffort excess=900Mi \
+        "taker=false freesEnough=true exceedsRequest=true priority=0 excess=900Mi \
          started=null uid=large"
     );
 }

@@ -1,0 +1,79 @@
+//! Page cache that the kubelet's formula counts as used is taken back before any work is ended.
+
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
+use crate::model::decision::StepKind;
+use crate::model::node::Meminfo;
+use crate::model::psi::{Line, Pressure};
+use crate::model::sample::{Moment, Sample};
+use crate::model::settings::Settings;
+use crate::model::threshold::{Amount, Signal, Threshold};
+use crate::model::units::{Bytes, Nanos, Percent};
+use crate::policy::engine::{Engine, Standing};
+
+const MIB: u64 = 1 << 20;
+
+/// Path, anonymous memory and cache in use, in MiB.
+type Pods = [(&'static str, u64, u64)];
+
+/// The first step and its victim on pods that hold the same for 20 s below a limit of 1,000 MiB, of
+/// which 50 are left, and PSI memory `some`.
+fn first_step(pods: &Pods, some: Percent) -> Option<(String, StepKind)> {
+    let value = Amount::Quantity("100Mi".parse().unwrap());
+    let signal = Signal::AllocatableMemoryAvailable;
+    let mut settings = Settings::default();
+    settings.eviction.thresholds =
+        vec![Threshold { signal, value, grace: Nanos(0), min_reclaim: None }];
+    let group = |path: &str, anon: u64, cache: u64, max| {
+        let (anon, cache) = (Bytes(anon * MIB), Bytes(cache * MIB));
+        let stat = MemoryStat { anon, file: cache, active_file: cache, ..MemoryStat::default() };
+        let current = Some(Bytes(anon.0 + cache.0));
+        let memory =
+            MemoryFiles { current, max: Some(max), stat: Some(stat), ..MemoryFiles::default() };
+        let path = CgroupPath(path.into());
+        Cgroup { path, memory, pids_current: Some(2), ..Cgroup::default() }
+    };
+    let mut engine = Engine::new(settings, Standing::new(1));
+    let relief = (1..=20).map(|tick| {
+        let at = Nanos(tick * Nanos::SECOND.0);
+        let sum = |of: fn(&(&'static str, u64, u64)) -> u64| pods.iter().map(of).sum();
+        let all = group("/kubepods", sum(|pod| pod.1), sum(|pod| pod.2), Limit::At(1_000 * MIB));
+        let each = pods.iter().map(|(path, anon, cache)| group(path, *anon, *cache, Limit::Max));
+        let line = Line { avg10: some, ..Line::default() };
+        let (total, available) = (Bytes(64_000 * MIB), Bytes(60_000 * MIB));
+        let mut sample = Sample { tick, at: Moment { boot: at, wall: at }, ..Sample::default() };
+        sample.cgroups = (1..).map(CgroupId).zip(std::iter::once(all).chain(each)).collect();
+        sample.node.memory =
+            Some(Meminfo { total, free: available, available, ..Meminfo::default() });
+        sample.node.pressure.memory = Some(Pressure { some: Some(line), full: None });
+        engine.step(sample).decision.relief
+    });
+    let mut actions = relief.flat_map(|relief| relief.actions);
+    actions.next().map(|action| (action.target.uid, action.step))
+}
+
+#[test]
+fn cache_is_taken_back_first() {
+    use StepKind::{Reclaim, StopContainers};
+    const MAPPED: &str = "/kubepods/besteffort/podmapped";
+    const OTHER: &str = "/kubepods/besteffort/podother";
+    const GUARANTEED: &str = "/kubepods/podguaranteed";
+    let (calm, stalls) = (Percent(0), Percent(5_00));
+    type Row = (&'static Pods, Percent, Option<(&'static str, StepKind)>);
+    #[rustfmt::skip]
+    let table: [Row; 5] = [
+        // pods, PSI some, first step
+        (&[(MAPPED, 50, 600), (OTHER, 300, 0)],     calm,   Some(("mapped", Reclaim))),
+        (&[(MAPPED, 50, 200), (OTHER, 100, 600)],   calm,   Some(("other", Reclaim))),
+        // Tasks stall, so the cache is in use; the kubelet's order goes by the working set.
+        (&[(MAPPED, 50, 600), (OTHER, 300, 0)],     stalls, Some(("mapped", StopContainers))),
+        // Too little of what is missing is cache.
+        (&[(MAPPED, 640, 10), (OTHER, 300, 0)],     calm,   Some(("mapped", StopContainers))),
+        // Its cache was promised.
+        (&[(GUARANTEED, 50, 600), (OTHER, 300, 0)], calm,   Some(("other", StopContainers))),
+    ];
+    for (pods, some, want) in table {
+        let got = first_step(pods, some);
+        let got = got.as_ref().map(|(uid, step)| (uid.as_str(), *step));
+        assert_eq!(got, want, "{pods:?} {some:?}");
+    }
+}
