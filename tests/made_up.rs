@@ -211,6 +211,7 @@ fn union(avg10: u16) -> Union {
         avg60: Percent(avg10 / 10 * 8),
         avg300: Percent(avg10 / 3),
         total: Nanos(88 * Nanos::SECOND.0),
+        seen: None,
     }
 }
 

@@ -1,18 +1,18 @@
 //! The actuator's ledger: which actions are in force or under way, and which limits were written
 //! over what. It is on disk before anything follows from it, so that the next agent knows what an
-//! agent that crashed had done. One JSON file, written beside the old one and put in its place.
-//! Nothing is flushed to a disk: cgroups do not outlive the kernel.
+//! agent that crashed had done. One JSON file.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{Action, InForce, Phase, Release, ReleaseReason};
 use isobar_core::model::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
+
+use super::state;
 
 /// The file's name in the state directory.
 const FILE: &str = "ledger.json";
@@ -218,15 +218,8 @@ impl Ledger {
     }
 }
 
-/// Whole or not at all: a crash in the middle leaves the file before it.
 fn write(path: &Path, document: &Document) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let beside = path.with_extension("json.new");
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&beside)?.write_all(&serde_json::to_vec(document)?)?;
-    fs::rename(&beside, path)
+    state::replace(path, &serde_json::to_vec(document)?)
 }
 
 impl Override {

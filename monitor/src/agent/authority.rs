@@ -2,13 +2,11 @@
 //! agent alone enforce.
 //! In: settings as they were configured. Out: the same, naming as enforced what really will be.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-
+use crate::act::state;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::decision::StepKind;
 use isobar_core::model::settings::Settings;
@@ -149,7 +147,7 @@ impl Authority {
             return Ok(());
         }
         let path = self.state_dir.join("lock");
-        match lock(&self.state_dir, &path) {
+        match lock(&path) {
             Ok(file) => (self.lock, self.trouble) = (Some(file), None),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 // The ledger is the holder's from now on.
@@ -217,14 +215,8 @@ impl Authority {
     }
 }
 
-/// Only root may read or lock it: a lock that others may take would keep the next agent out.
-fn lock(dir: &Path, path: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let mut options = OpenOptions::new();
-    let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let mut file = options.open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(0o600))?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+fn lock(path: &Path) -> io::Result<File> {
+    let mut file = state::lock(path)?;
     // Only the agent that holds the lock may write its process id into it.
     file.set_len(0)?;
     writeln!(file, "{}", std::process::id())?;

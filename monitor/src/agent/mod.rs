@@ -19,6 +19,7 @@ mod run;
 mod sampler;
 mod survive;
 mod tick;
+mod warm;
 
 pub use self::authority::{LockError, Mode};
 pub use self::live::{Live, OpenError, SourceOptions};
@@ -29,7 +30,7 @@ pub use self::run::{AgentError, Options, run};
 pub use self::sampler::{Reading, Source};
 pub use self::survive::Survival;
 
-/// The state directory: the lock and the actuator's ledger. It is gone when the node restarts, and
+/// The state directory: the lock, the actuator's ledger, the averages. It is gone when the node restarts, and
 /// so is what it is about.
 pub const STATE_DIR: &str = "/run/isobar";
 /// Where the agent listens, and where `top` and `status` look for it.

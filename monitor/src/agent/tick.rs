@@ -12,6 +12,7 @@ use super::meter::Meter;
 use super::plan::{Orders, Plan};
 use super::sampler::{Reading, Sampler, Source};
 use super::survive::{Protected, Survival};
+use super::warm::Warm;
 use crate::act::{self, Actuator};
 use crate::clock;
 use crate::record::journal::{Bounds, Journal, JournalError, Start};
@@ -39,6 +40,7 @@ pub(super) struct Tick<S> {
     /// Keeps limits of the node written; `None` if it has no thread.
     limits: Option<Keeping>,
     journal: Option<Journal>,
+    warm: Warm,
     survival: Option<Survival>,
     /// The agent's own cgroup keeps its memory, once that was asked for.
     protected: Option<(Option<Protected>, Capability)>,
@@ -60,7 +62,9 @@ impl<S: Source> Tick<S> {
         publisher: Publisher,
     ) -> Result<Self, LockError> {
         let Plan { settings, pods } = plan;
-        let engine = Engine::new(settings, Standing::new(source.facts().n_cpus));
+        let facts = source.facts();
+        let (warm, from) = Warm::open(authority.state_dir(), &facts.boot_id);
+        let engine = Engine::new(settings, Standing::after(from, facts.n_cpus));
         let mut tick = Self {
             sampler: Sampler { source, pods },
             engine,
@@ -69,6 +73,7 @@ impl<S: Source> Tick<S> {
             authority,
             limits: None,
             journal: None,
+            warm,
             survival,
             protected: None,
             publisher,
@@ -131,6 +136,7 @@ impl<S: Source> Tick<S> {
         self.protect();
 
         self.record(&step.decision);
+        self.warm.tick(decided, self.engine.standing(), &step.snapshot);
 
         let decision = step.decision.clone();
         let capabilities = self.capabilities(capabilities);
@@ -142,7 +148,8 @@ impl<S: Source> Tick<S> {
     }
 
     /// Takes squeezes back: nothing would undo them once the agent is gone.
-    pub(super) fn leave(self) {
+    pub(super) fn leave(mut self) {
+        self.warm.save();
         if let Ok(actuator) = self.actuator {
             self.log.outcomes(&actuator.leave(FAREWELL));
         }

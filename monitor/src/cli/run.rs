@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// configuration, by default none].
     #[arg(long, value_enum)]
     mode: Option<ModeArg>,
-    /// Directory for the state that outlives the agent: limits and squeezes in force.
+    /// Directory for the state that outlives the agent: limits and squeezes in force, averages.
     #[arg(long, value_name = "DIR", default_value = STATE_DIR, env = "ISOBAR_STATE_DIR")]
     state_dir: PathBuf,
     #[command(flatten)]

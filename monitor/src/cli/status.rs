@@ -33,15 +33,13 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     Ok(code(&view))
 }
 
-/// For scripts: whether a condition is True.
+/// For scripts: whether a resource is pressed, or a condition True.
 fn code(view: &View) -> Code {
-    let decision = &view.decision;
-    let is_contended = decision.assessment.conditions.iter().any(|c| c.status == Status::True);
-    if is_contended || !decision.assessment.node_pressure.is_empty() {
-        Code::UnderPressure
-    } else {
-        Code::Ok
-    }
+    let assessment = &view.decision.assessment;
+    let is_pressed = view.verdict.iter().any(|verdict| verdict.mood == Mood::Pressed)
+        || assessment.conditions.iter().any(|condition| condition.status == Status::True)
+        || !assessment.node_pressure.is_empty();
+    if is_pressed { Code::UnderPressure } else { Code::Ok }
 }
 
 fn write(out: &mut dyn Write, view: &View) -> io::Result<()> {

@@ -132,6 +132,14 @@ impl Average {
     }
 }
 
+/// The weight, in percent, that each average gives to time before its first reading, `seen` ago.
+/// The averages start at 0, so the true one, with that time, is higher by at most as much.
+#[must_use]
+pub fn unseen(seen: Nanos) -> [Percent; 3] {
+    let periods = seen.0 / PERIOD.0;
+    DECAYS.map(|decay| Percent::share(power(decay, periods), ONE))
+}
+
 /// `calc_load`: rounds up on the way up, so that a full load reaches 100 %, and down on the way down.
 fn calc_load(load: u64, decay: u64, active: u64) -> u64 {
     let rounding = if active >= load { ONE - 1 } else { 0 };

@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::units::Moment;
-use super::units::Percent;
+use super::units::{Moment, Nanos, Percent};
 
 /// Whose waiting a condition measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,7 +121,7 @@ pub enum Phase {
     Easing,
     /// The condition held, and avg60 fell below the threshold.
     Cleared,
-    /// Not measured.
+    /// Not measured, or not long enough to decide.
     #[default]
     Unknown,
 }
@@ -145,11 +144,14 @@ pub struct Condition {
     /// Both averages are `None` if not measured.
     pub avg10: Option<Percent>,
     pub avg60: Option<Percent>,
+    /// How much time the averages have seen; `None` once it is five minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Nanos>,
     /// When `status` last changed.
     pub since: Moment,
     /// When the condition was last measured.
     pub judged: Option<Moment>,
-    /// Why this tick has no measurement.
+    /// Why this tick's measurement does not decide, or is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

@@ -6,6 +6,7 @@
 mod averages;
 mod between;
 mod blame;
+mod bounds;
 mod counters;
 mod delta;
 mod stalls;
@@ -23,6 +24,7 @@ use super::units::{Bytes, MilliCpu, Nanos, Percent};
 use crate::model::pod::Place;
 
 pub use averages::Averages;
+pub use bounds::{Averaged, Bounds};
 
 /// The difference of two samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,11 +105,15 @@ pub struct Scope {
 pub struct Union {
     /// In this interval.
     pub now: Percent,
+    /// Of the time that has been measured, where that is less than the window.
     pub avg10: Percent,
     pub avg60: Percent,
     pub avg300: Percent,
     /// Since the agent first measured the scope.
     pub total: Nanos,
+    /// How much measured time the averages have seen; `None` once it is five minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Nanos>,
 }
 
 /// Task time, summed over tasks: may exceed wall time.

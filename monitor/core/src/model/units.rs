@@ -31,6 +31,12 @@ impl Percent {
         let hundredths = scale(part, 100_00, whole).min(u64::from(Self::FULL.0));
         Self(u16::try_from(hundredths).expect("at most 100 %"))
     }
+
+    /// Saturating sum.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self(self.0.saturating_add(more.0))
+    }
 }
 
 // The only floats of the core: a number on its way into or out of JSON.

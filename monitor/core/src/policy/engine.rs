@@ -10,6 +10,7 @@ use crate::model::snapshot::{Averages, Snapshot};
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
 use crate::model::unsampled::unsampled;
+use crate::policy::assess::conditions::ConditionStanding;
 use crate::policy::assess::growth::{self, Limited};
 use crate::policy::assess::{AssessStanding, assess};
 use crate::policy::decide::{Question, ReliefStanding, decide, target_of};
@@ -44,6 +45,34 @@ impl Standing {
     pub fn new(n_cpus: u32) -> Self {
         Self { averages: Averages::new(n_cpus), ..Self::default() }
     }
+
+    /// The same, after an agent before this one in the same boot. Averages that are too old start
+    /// anew, and conditions that are too old become Unknown, as after any pause.
+    #[must_use]
+    pub fn after(warm: WarmStart, n_cpus: u32) -> Self {
+        let WarmStart { averages, conditions } = warm;
+        let mut new = Self { averages: averages.again(n_cpus), ..Self::default() };
+        new.assess.conditions = conditions;
+        new
+    }
+
+    /// What the next agent may go on from; `snapshot` is the last one.
+    #[must_use]
+    pub fn warm_start(&self, snapshot: &Snapshot) -> WarmStart {
+        let pods = scope::kubepods(snapshot).map(|(id, _)| id);
+        WarmStart {
+            averages: self.averages.of_scopes(pods),
+            conditions: self.assess.conditions.clone(),
+        }
+    }
+}
+
+/// What spares a restarted agent its warm-up: averages of the node and of all pods, and conditions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct WarmStart {
+    averages: Averages,
+    conditions: ConditionStanding,
 }
 
 /// Judges samples by settings. [`Engine::step`] is the only way to change one: other settings take

@@ -5,12 +5,14 @@ use serde::{Deserialize, Serialize};
 use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::stall::MemoryCause;
-use crate::model::units::Percent;
+use crate::model::units::{Nanos, Percent};
 
 /// Lower bound of `waits`. Below it, a busy node is a healthy node.
 const WAITS: Percent = Percent(5_00);
 /// Lower bound of `pressed`.
 const PRESSED: Percent = Percent(40_00);
+/// What `avg10` looks at.
+const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// A smaller difference between two measures has no cause of its own.
 const AGREES: Percent = Percent(2_00);
 
@@ -99,6 +101,15 @@ fn compare(
     raw: Option<Percent>,
     difference: impl FnOnce() -> String,
 ) -> String {
+    if let Some((union, seen)) = union.and_then(|u| Some((u, u.seen.filter(|s| *s < WINDOW)?))) {
+        let seen = seen.0.div_ceil(Nanos::SECOND.0).max(1);
+        let raw = match raw {
+            Some(raw) => format!("raw PSI some {raw} % (avg10)"),
+            None => "raw PSI could not be read".into(),
+        };
+        // Over different times their difference means nothing.
+        return format!("{measure} {} % (measured for {seen} s), {raw}", union.avg10);
+    }
     match (union.map(|u| u.avg10), raw) {
         (Some(measured), Some(raw)) if raw.0 >= measured.0.saturating_add(AGREES.0) => format!(
             "{measure} {measured} % (avg10), raw PSI some {raw} %: the difference is {}",
@@ -182,6 +193,27 @@ mod tests {
                 Some(CpuWait { throttled_own: Some(throttled_own), ..CpuWait::default() });
             let got = cpu(&Scope { cpu: cpu_wait, ..scope(measured, raw) });
             assert_eq!(got.mood, mood, "{measured:?} {raw:?}");
+            got.text
+        });
+        insta::assert_snapshot!(told.join("\n"));
+    }
+
+    #[test]
+    fn cpu_compares_with_raw_psi_once_ten_seconds_were_measured() {
+        #[rustfmt::skip]
+        let table = [
+            // seconds seen, raw PSI
+            (Some(1),  Some(97_00)),
+            (Some(9),  None),
+            (Some(10), Some(97_00)),
+            (None,     Some(97_00)),
+        ];
+        let told = table.map(|(seen, raw)| {
+            let mut scope = scope(Some(93_00), raw);
+            let union = scope.contention.as_mut().unwrap();
+            union.seen = seen.map(|seconds| Nanos(seconds * Nanos::SECOND.0));
+            let got = cpu(&scope);
+            assert_eq!(got.mood, Mood::Pressed, "{seen:?}");
             got.text
         });
         insta::assert_snapshot!(told.join("\n"));

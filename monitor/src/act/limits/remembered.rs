@@ -2,13 +2,13 @@
 //! because cgroups do not outlive it. Written whole and renamed, so that it is never half there.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::file::normal;
+use crate::act::state;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::limit::LimitWrite;
 use isobar_core::model::settings::WrittenLimit;
@@ -90,11 +90,11 @@ pub(super) struct Remembered {
 
 impl Remembered {
     /// Reads it; `is_held` keeps others from it, and makes its directory.
-    pub(super) fn open(state: &Path, proc: &Path, is_held: bool) -> Result<Self, RememberError> {
-        let path = state.join(NAME);
+    pub(super) fn open(dir: &Path, proc: &Path, is_held: bool) -> Result<Self, RememberError> {
+        let path = dir.join(NAME);
         let keep = |source| RememberError::Keep { path: path.clone(), source };
         let lock = match is_held {
-            true => Some(hold(state).map_err(keep)?),
+            true => Some(state::lock_soon(&dir.join(LOCK)).map_err(keep)?),
             false => None,
         };
         let boot_id = fs::read_to_string(proc.join(BOOT_ID)).unwrap_or_default().trim().to_owned();
@@ -174,21 +174,6 @@ impl Remembered {
         let keep = |source| RememberError::Keep { path: self.path.clone(), source };
         let text = serde_json::to_vec_pretty(&self.content)
             .expect("lists of texts and numbers, and writing to memory cannot fail");
-        let new = self.path.with_extension("json.new");
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)
-        };
-        write().map_err(keep)
+        state::replace(&self.path, &text).map_err(keep)
     }
-}
-
-/// Makes the directory, and keeps others out until the file is closed.
-fn hold(state: &Path) -> io::Result<File> {
-    fs::create_dir_all(state)?;
-    let lock = File::create(state.join(LOCK))?;
-    flock(&lock, FlockOperation::LockExclusive)?;
-    Ok(lock)
 }

@@ -1,4 +1,6 @@
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use StepKind::{KillContainers, Reclaim, Squeeze};

@@ -246,6 +246,7 @@ mod tests {
             threshold: Percent(40_00),
             avg10: None,
             avg60: None,
+            seen: None,
             since: Moment::default(),
             judged: None,
             why: None,

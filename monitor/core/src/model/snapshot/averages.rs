@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Doubts, Union};
-use crate::model::average::{Average, PERIOD, Reading};
+use crate::model::average::{Average, PERIOD, Reading, unseen};
 use crate::model::cgroup::{Cgroup, CgroupId};
-use crate::model::units::{Nanos, Percent};
+use crate::model::units::{Nanos, Percent, scale};
 
 /// After a longer pause the averages start again from 0: the engine would act on the past. After a
 /// shorter one, up to the shortest window, the old values are nearer the truth than calm.
 const STALE_AFTER: Nanos = Nanos(10_000_000_000);
+
+/// From here on an average over five minutes is taken for known.
+const SEEN: Nanos = Nanos(300 * Nanos::SECOND.0);
 
 /// Averages of the node and of every cgroup, containers included: two unions of a hundred bytes
 /// each cost less than a rule for which cgroups need them.
@@ -32,6 +35,24 @@ impl Averages {
     #[must_use]
     pub fn new(n_cpus: u32) -> Self {
         Self { n_cpus, ..Self::default() }
+    }
+
+    /// Those of the node and of one cgroup.
+    #[must_use]
+    pub fn of_scopes(&self, group: Option<CgroupId>) -> Self {
+        let groups = group.and_then(|id| Some((id, *self.groups.get(&id)?)));
+        Self {
+            n_cpus: self.n_cpus,
+            doubts: self.doubts,
+            node: self.node,
+            groups: groups.into_iter().collect(),
+        }
+    }
+
+    /// The same for an agent that begins with `n_cpus` and without doubts.
+    #[must_use]
+    pub fn again(self, n_cpus: u32) -> Self {
+        Self { n_cpus, doubts: Doubts::default(), ..self }
     }
 
     /// The node's meters.
@@ -75,6 +96,9 @@ pub(super) struct Meter {
     /// How far the total is ahead of the measured time.
     ahead: Nanos,
     average: Average,
+    /// Measured time at which the averages began.
+    #[serde(default)]
+    begun: Nanos,
 }
 
 /// One interval of a union.
@@ -98,6 +122,7 @@ impl Meter {
         let meter = slot.get_or_insert(fresh);
         if begun.since(meter.until) > STALE_AFTER {
             meter.average = Average::new(meter.reading.at, meter.reading.total);
+            meter.begun = meter.reading.at;
             meter.ahead = Nanos(0);
         }
         meter.until = stretch.until;
@@ -119,13 +144,29 @@ impl Meter {
         self.average.catch_up(before, self.reading);
     }
 
+    /// Averages that start at 0 are too low by the weight of what they have not seen; what is shown
+    /// is the average of what was measured.
     fn show(&self, now: Percent) -> Union {
+        let seen = self.reading.at.since(self.begun);
+        let [ten, minute, five] = if seen < SEEN { unseen(seen) } else { Default::default() };
+        let of_measured = |average: Percent, unseen: Percent| match Percent::FULL.0 - unseen.0 {
+            0 => now,
+            seen => Percent(of_part(average.0, seen)),
+        };
         Union {
             now,
-            avg10: self.average.avg10(),
-            avg60: self.average.avg60(),
-            avg300: self.average.avg300(),
+            avg10: of_measured(self.average.avg10(), ten),
+            avg60: of_measured(self.average.avg60(), minute),
+            avg300: of_measured(self.average.avg300(), five),
             total: self.reading.total,
+            seen: (seen < SEEN).then_some(seen),
         }
     }
+}
+
+/// `average` counted the time that it has not `seen` as 0.
+fn of_part(average: u16, seen: u16) -> u16 {
+    let full = u64::from(Percent::FULL.0);
+    let whole = scale(average.into(), full, seen.into()).min(full);
+    u16::try_from(whole).expect("at most 100 %")
 }

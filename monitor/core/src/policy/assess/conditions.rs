@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::figures::Figures;
 use crate::model::condition::{Condition, ConditionName, Phase, Status};
 use crate::model::decision::Event;
 use crate::model::sample::Moment;
-use crate::model::settings::{ConditionRule, Conditions};
-use crate::model::snapshot::Snapshot;
+use crate::model::settings::Conditions;
+use crate::model::snapshot::{Averaged, Snapshot};
 use crate::model::units::{Nanos, Percent};
 
 /// The state of all conditions from tick to tick, by name without prefix.
@@ -70,11 +69,15 @@ pub fn judge(
         let held = standing.0.entry(name.name().into()).or_insert(Held::new(snapshot.at));
         let before = *held;
         let figures = figures::of(name, rule, snapshot);
-        let phase = match &figures {
-            Ok(figures) => measured(held, *figures, rule, settings, snapshot.at),
+        let wanted = figures.as_ref().map_err(Clone::clone).and_then(|figures| {
+            let wanted = phase(rule.threshold, figures.within, held.status);
+            wanted.ok_or_else(|| figures.undecided(rule, name))
+        });
+        let phase = match wanted {
+            Ok(wanted) => measured(held, wanted, settings, snapshot.at),
             Err(_) => unmeasured(held, settings, snapshot.at),
         };
-        let known = figures.as_ref().ok();
+        let known = figures.ok();
         let condition = Condition {
             name,
             kind,
@@ -84,9 +87,10 @@ pub fn judge(
             threshold: rule.threshold,
             avg10: known.map(|figures| figures.avg10),
             avg60: known.map(|figures| figures.avg60),
+            seen: known.and_then(|figures| figures.seen),
             since: held.since,
             judged: held.judged,
-            why: figures.err(),
+            why: wanted.err(),
         };
         all_events.extend(events::of((before.status, before.phase), held.phase, &condition));
         conditions.push(condition);
@@ -94,29 +98,24 @@ pub fn judge(
     (conditions, all_events)
 }
 
-/// KEP-4205's rules; `holds` is the last status. Equality counts as high. Where both contended and
-/// trending lower match, it is contended.
-fn phase(threshold: Percent, figures: Figures, holds: bool) -> Phase {
-    let (high10, high60) = (figures.avg10 >= threshold, figures.avg60 >= threshold);
-    match (high60, high10, holds) {
-        (true, true, _) => Phase::Contended,
-        (true, false, true) => Phase::Easing,
-        (true, false, false) => Phase::High,
+/// KEP-4205's rules; `last` is the last status. Equality counts as high. Where both contended and
+/// trending lower match, it is contended. `None` while what was measured does not decide.
+fn phase(threshold: Percent, averaged: Averaged, last: Status) -> Option<Phase> {
+    let holds = last == Status::True;
+    Some(match (averaged.avg60.reach(threshold)?, averaged.avg10.reach(threshold), holds) {
         (false, _, true) => Phase::Cleared,
         (false, _, false) => Phase::Calm,
-    }
+        (true, high10, holds) => match (high10?, holds) {
+            (true, _) => Phase::Contended,
+            (false, true) => Phase::Easing,
+            (false, false) => Phase::High,
+        },
+    })
 }
 
 /// Applies a measurement.
-fn measured(
-    held: &mut Held,
-    figures: Figures,
-    rule: ConditionRule,
-    settings: &Conditions,
-    at: Moment,
-) -> Phase {
+fn measured(held: &mut Held, wanted: Phase, settings: &Conditions, at: Moment) -> Phase {
     let holds = held.status == Status::True;
-    let wanted = phase(rule.threshold, figures, holds);
     let (phase, status) = match (wanted, holds) {
         (Phase::Contended, false) if held.turning_for(at.boot) < settings.raise_after => {
             (Phase::High, Status::False)

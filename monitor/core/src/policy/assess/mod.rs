@@ -34,7 +34,7 @@ use crate::policy::scope;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AssessStanding {
-    conditions: ConditionStanding,
+    pub(super) conditions: ConditionStanding,
     thresholds: ThresholdStanding,
     pressure: PressureStanding,
     growth: GrowthStanding,

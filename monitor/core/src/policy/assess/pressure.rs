@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Met, Outlook, Trigger};
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Averaged, Bounds, Snapshot};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
-use crate::model::units::{Nanos, Percent};
+use crate::model::units::Nanos;
 use crate::policy::scope;
 
 /// Since when each met pressure threshold has been met.
@@ -44,7 +44,7 @@ pub fn judge(
     };
     let met = |threshold: &PressureThreshold| {
         let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
-        let measured = measured(threshold, snapshot, outlook)?;
+        let measured = measured(threshold, snapshot, outlook)?.certain;
         let since = since(threshold);
         let is_due = now.since(since) >= threshold.grace
             && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope));
@@ -70,33 +70,50 @@ pub(super) fn unmeasured(
             PressureSignal::Exhaustion(_) => {
                 outlook.is_some_and(|one| one.left.is_some() && one.growth.is_some())
             }
-            _ => measured(threshold, snapshot, outlook).is_some(),
+            on => measured(threshold, snapshot, outlook)
+                .is_some_and(|found| is_met(on, found.certain) || !is_met(on, found.possible)),
         }
     };
     let all = thresholds.iter().filter(move |threshold| !is_measured(threshold));
     all.map(|threshold| Trigger::Pressure(*threshold))
 }
 
-/// The measured value in the threshold's unit: hundredths of a percent, nanoseconds, or pages per
-/// second.
+/// A measured value in the threshold's unit: hundredths of a percent, nanoseconds, or pages per
+/// second. They differ while an average has not seen its window.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    certain: u64,
+    possible: u64,
+}
+
+impl Measured {
+    fn exact(value: u64) -> Self {
+        Self { certain: value, possible: value }
+    }
+
+    fn within(bounds: Bounds) -> Self {
+        Self { certain: bounds.low.0.into(), possible: bounds.high.0.into() }
+    }
+}
+
 fn measured(
     threshold: &PressureThreshold,
     snapshot: &Snapshot,
     outlook: Option<&Outlook>,
-) -> Option<u64> {
+) -> Option<Measured> {
     let scope = match threshold.scope {
         ScopeName::System => &snapshot.whole,
         ScopeName::Kubepods => scope::kubepods(snapshot)?.1,
     };
-    let hundredths = |Percent(share): Percent| u64::from(share);
+    let ten_seconds = |averaged: Averaged| Measured::within(averaged.avg10);
     match threshold.on {
-        PressureSignal::Cpu(_) => scope.contention.map(|union| hundredths(union.avg10)),
-        PressureSignal::Memory(_) => scope.shortage.map(|union| hundredths(union.avg10)),
+        PressureSignal::Cpu(_) => scope.averaged_contention().map(ten_seconds),
+        PressureSignal::Memory(_) => scope.averaged_shortage().map(ten_seconds),
         PressureSignal::Disk(_) => {
-            scope.pressure.io.and_then(|io| io.full).map(|line| hundredths(line.avg10))
+            scope.pressure.io.and_then(|io| io.full).map(|line| ten_seconds(line.into()))
         }
-        PressureSignal::Exhaustion(_) => outlook?.lasts.map(|lasts| lasts.0),
-        PressureSignal::Refaults(_) => outlook?.refaults,
+        PressureSignal::Exhaustion(_) => outlook?.lasts.map(|lasts| Measured::exact(lasts.0)),
+        PressureSignal::Refaults(_) => outlook?.refaults.map(Measured::exact),
     }
 }
 

@@ -51,6 +51,7 @@ mod tests {
             threshold: Percent(60_00),
             avg10: None,
             avg60: None,
+            seen: None,
             since: Moment::default(),
             judged: None,
             why: None,

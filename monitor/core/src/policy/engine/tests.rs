@@ -3,13 +3,14 @@
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::cgroup::{MemoryFiles, MemoryStat};
-use crate::model::condition::ScopeName;
+use crate::model::condition::{Measure, ScopeName, Status};
 use crate::model::decision::{Hold, StepKind};
 use crate::model::node::Meminfo;
 use crate::model::psi::{Line, Pressure};
 use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
-use crate::model::stall::{Coverage, KernelStalls};
+use crate::model::settings::ConditionRule;
+use crate::model::stall::{Coverage, CpuStall, KernelStalls};
 use crate::model::threshold::{Amount, Threshold};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Bytes, Percent};
@@ -157,4 +158,59 @@ fn with_settings_forgets_what_was_only_observed_once_it_is_enforced() {
     let mut engine = engine.with_settings(settings);
     let action = engine.step(sample(31, false, high)).decision.relief.actions.pop().unwrap();
     assert_eq!((action.step, action.is_enforced, action.id), (StepKind::Squeeze, true, n + 1));
+}
+
+/// Two CPUs on which tasks have always waited, but for the first second of each hundred.
+fn contended(second: u64) -> Sample {
+    let mut sample = sample(second, true, None);
+    let since = |n: u64| Nanos(n * Nanos::SECOND.0);
+    let cpu = CpuStall {
+        contention: since(second - second / 100),
+        nonidle: since(second),
+        switches: second,
+    };
+    let kernel = sample.kernel.as_mut().unwrap();
+    (kernel.clock, kernel.cpus) = (since(second), vec![cpu; 2]);
+    let line = Line { avg10: Percent(97_00), avg60: Percent(97_00), ..Line::default() };
+    sample.node.pressure.cpu = Some(Pressure { some: Some(line), full: None });
+    sample
+}
+
+#[test]
+fn restart_goes_on_from_a_warm_start() {
+    use Status::{True, Unknown};
+    let settings = || {
+        let mut settings = Settings::default();
+        let rule = ConditionRule { measure: Measure::Contention, threshold: Percent(60_00) };
+        settings.conditions.rules = [("SystemCPUContentionPressure".into(), rule)].into();
+        settings
+    };
+    type Row<'a> = (u64, bool, &'a [(u64, Status)]);
+    #[rustfmt::skip]
+    let table: &[Row<'_>] = &[
+        // seconds without an agent, warm start, (seconds after the restart, status)
+        (5,  true,  &[(0, True), (2, True), (70, True)]),
+        (25, true,  &[(0, True), (2, True), (3, True), (7, Unknown), (70, True)]), // until stale
+        (5,  false, &[(0, Unknown), (2, Unknown), (70, True)]),
+        (90, true,  &[(0, Unknown), (2, Unknown), (70, True)]),
+    ];
+    for &(pause, is_warm, want) in table {
+        let mut engine = Engine::new(settings(), Standing::new(2));
+        let last = (1..=90).map(|second| engine.step(contended(second))).last().unwrap();
+        assert_eq!(last.decision.assessment.conditions[0].status, True);
+
+        let warm = serde_json::to_string(&engine.standing().warm_start(&last.snapshot)).unwrap();
+        let warm =
+            if is_warm { serde_json::from_str(&warm).unwrap() } else { WarmStart::default() };
+        let mut next = Engine::new(settings(), Standing::after(warm, 2));
+        for after in 0..=70 {
+            let step = next.step(contended(90 + pause + after));
+            let condition = &step.decision.assessment.conditions[0];
+            assert_ne!(condition.status, Status::False, "{pause} {is_warm} {after}");
+            if let Some((_, want)) = want.iter().find(|(second, _)| *second == after) {
+                let why = &condition.why;
+                assert_eq!(condition.status, *want, "{pause} s, {is_warm}, {after} s: {why:?}");
+            }
+        }
+    }
 }

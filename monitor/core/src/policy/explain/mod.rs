@@ -37,7 +37,7 @@ pub fn explain(decision: &Decision) -> Explanation {
     let mut why = conditions::sentences(decision);
     why.extend(decision.assessment.met.iter().map(|met| met_sentence(met, now)));
     if why.is_empty() {
-        why.push("no significant pressure: no condition holds and no threshold is met".into());
+        why.push("no condition holds and no threshold is met".into());
     }
     let (candidates, mut otherwise) = ranking::sentences(decision);
     otherwise.extend(decision.assessment.met.iter().filter_map(end_of));

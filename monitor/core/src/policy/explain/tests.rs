@@ -56,6 +56,7 @@ fn contended() -> Condition {
         threshold: Percent(60_00),
         avg10: Some(Percent(71_00)),
         avg60: Some(Percent(60_00)),
+        seen: None,
         since: Moment { boot: seconds(9), wall: seconds(9) },
         judged: None,
         why: None,

@@ -76,6 +76,7 @@ fn view(second: u64, wait_ms: u64, harm: Option<(u64, u64)>, kills: &[u32]) -> V
         threshold: Percent(40_00),
         avg10: None,
         avg60: None,
+        seen: None,
         since: Moment::default(),
         judged: None,
         why: None,

@@ -209,7 +209,10 @@ fn union_averages_over_a_pause() {
     let after_short = run(&mut short, 66..68, 100, 0);
     assert!(after_short.avg10 >= busy.avg10, "six seconds unmeasured: {after_short:?}");
     let after_long = run(&mut averages, 90..92, 100, 0);
-    assert!(after_long.avg60 < Percent(10_00), "half a minute unmeasured: {after_long:?}");
+    let minute = Averaged::from(after_long).avg60;
+    let (low, high) = (minute.low < Percent(10_00), minute.high == Percent::FULL);
+    assert!(low && high, "half a minute unmeasured: {after_long:?}");
+    assert_eq!((after_long.avg60, after_long.seen), (Percent::FULL, Some(ms(2_000))));
     assert!(after_long.total > busy.total, "totals go on");
 }
 

@@ -1,28 +1,47 @@
 //! The averages that a condition is judged on, or why there are none.
 
 use crate::model::condition::{ConditionName, Measure, Resource, ScopeName};
+use crate::model::duration::GoDuration;
 use crate::model::psi::{Line, Pressure};
 use crate::model::settings::ConditionRule;
-use crate::model::snapshot::{Scope, Snapshot, Union};
-use crate::model::units::Percent;
+use crate::model::snapshot::{Averaged, Scope, Snapshot, Union};
+use crate::model::units::{Nanos, Percent};
 use crate::policy::scope;
 
 /// The two averages of one measure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Figures {
+    /// Of what was measured.
     pub(super) avg10: Percent,
     pub(super) avg60: Percent,
+    /// Between which bounds they lie.
+    pub(super) within: Averaged,
+    /// How much time was measured, if less than the averages look at.
+    pub(super) seen: Option<Nanos>,
 }
 
-impl From<Union> for Figures {
-    fn from(union: Union) -> Self {
-        Self { avg10: union.avg10, avg60: union.avg60 }
+impl Figures {
+    fn of(union: Union, within: Averaged) -> Self {
+        Self { avg10: union.avg10, avg60: union.avg60, within, seen: union.seen }
+    }
+
+    /// Why they do not decide.
+    pub(super) fn undecided(&self, rule: ConditionRule, name: ConditionName) -> String {
+        let Averaged { avg60: minute, .. } = self.within;
+        let measure = rule.measure.figure(name.resource);
+        let whole = |seen: Nanos| Nanos(seen.0 - seen.0 % Nanos::SECOND.0);
+        let seen = GoDuration::from(self.seen.map(whole).unwrap_or_default());
+        format!(
+            "warming up: {measure} has been measured for {seen} and lies between {} % and {} % \
+             over a minute; the threshold is {} %",
+            minute.low, minute.high, rule.threshold
+        )
     }
 }
 
 impl From<Line> for Figures {
     fn from(line: Line) -> Self {
-        Self { avg10: line.avg10, avg60: line.avg60 }
+        Self { avg10: line.avg10, avg60: line.avg60, within: line.into(), seen: None }
     }
 }
 
@@ -60,15 +79,17 @@ fn contention(scope: &Scope, snapshot: &Snapshot) -> Result<Figures, String> {
     } else {
         "there are no two measurements yet, or the scope has no run queue of its own"
     };
-    scope.contention.map(Figures::from).ok_or(why.into())
+    let figures = scope.contention.zip(scope.averaged_contention());
+    figures.map(|(union, within)| Figures::of(union, within)).ok_or(why.into())
 }
 
 /// Without causes, shortage is a lower bound: high is certain, low is not. Then raw PSI, which
 /// counts every stall and so is an upper bound, decides whether low is certain.
 fn shortage(scope: &Scope, threshold: Percent, snapshot: &Snapshot) -> Result<Figures, String> {
     let why = "memory stalls are not measured: the kernel side is missing, or has no two readings";
-    let figures = scope.shortage.map(Figures::from).ok_or(why)?;
-    let is_high = figures.avg10 >= threshold && figures.avg60 >= threshold;
+    let figures = scope.shortage.zip(scope.averaged_shortage());
+    let figures = figures.map(|(union, within)| Figures::of(union, within)).ok_or(why)?;
+    let is_high = figures.within.avg10.low >= threshold && figures.within.avg60.low >= threshold;
     if snapshot.covers.memory_causes || is_high {
         return Ok(figures);
     }

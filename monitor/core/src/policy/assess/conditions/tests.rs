@@ -7,8 +7,10 @@ use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::condition::{Measure, Resource, ScopeName};
 use crate::model::pod::Place;
 use crate::model::psi::{Line, Pressure, Pressures};
-use crate::model::snapshot::{Scope, Union};
+use crate::model::settings::ConditionRule;
+use crate::model::snapshot::{Bounds, Scope, Union};
 use crate::model::stall::Coverage;
+use crate::model::units::Percent;
 use crate::policy::scope;
 
 const MEMORY: ConditionName =
@@ -68,9 +70,48 @@ fn judge_kep_4205() {
         (true,  59_99, 95_00, Phase::Cleared),   // the minute alone clears
     ];
     for (holds, avg60, avg10, want) in table {
-        let figures = Figures { avg10: Percent(avg10), avg60: Percent(avg60) };
-        let got = phase(threshold, figures, holds);
-        assert_eq!(got, want, "held {holds} avg60 {avg60} avg10 {avg10}");
+        let bounds = |average| Bounds::exact(Percent(average));
+        let averaged = Averaged { avg10: bounds(avg10), avg60: bounds(avg60) };
+        let last = if holds { Status::True } else { Status::False };
+        let got = phase(threshold, averaged, last);
+        assert_eq!(got, Some(want), "held {holds} avg60 {avg60} avg10 {avg10}");
+    }
+}
+
+#[test]
+fn condition_is_unknown_while_averages_warm_up() {
+    use Status::{False, True, Unknown};
+    let cpu = ConditionName { scope: ScopeName::System, resource: Resource::Cpu };
+    let rule = ConditionRule { measure: Measure::Contention, threshold: Percent(50_00) };
+    let rules = BTreeMap::from([(cpu.name().to_owned(), rule)]);
+    let settings = Conditions { rules, ..Conditions::default() };
+    type Row<'a> = (u16, u16, Status, &'a [(u64, Status)]);
+    #[rustfmt::skip]
+    let table: &[Row<'_>] = &[
+        // contention and raw PSI since long, status before, (second since the start, status)
+        (93_00, 97_00, Unknown, &[(1, Unknown), (46, Unknown), (50, True), (400, True)]),
+        (0,     97_00, Unknown, &[(1, Unknown), (42, Unknown), (44, False)]), // throttled
+        (0,     1_00,  Unknown, &[(1, False)]), // PSI has seen the minute
+        (49_00, 49_00, Unknown, &[(1, Unknown), (300, False)]),
+        (93_00, 97_00, True,    &[(1, True), (29, True), (32, Unknown), (50, True)]), // until stale
+    ];
+    for &(contention, raw, before, seconds_seen) in table {
+        let mut standing = ConditionStanding::default();
+        let held = Held { status: before, judged: Some(at(0)), ..Held::new(at(0)) };
+        standing.0.insert(cpu.name().into(), held);
+        for &(second, want) in seconds_seen {
+            let average = Percent(contention);
+            let seen = (second < 300).then(|| seconds(second));
+            let union = Union { avg10: average, avg60: average, seen, ..Union::default() };
+            let mut snapshot = snapshot(second, None);
+            let line = Line { avg10: Percent(raw), avg60: Percent(raw), ..Line::default() };
+            snapshot.whole.pressure.cpu = Some(Pressure { some: Some(line), full: None });
+            snapshot.whole.contention = Some(union);
+            snapshot.covers = Coverage { waits: true, throttling: true, ..Coverage::default() };
+            let (got, _) = step(&settings, &snapshot, &mut standing);
+            assert_eq!(got.status, want, "{contention} of {raw}, after {second} s: {:?}", got.why);
+            assert_eq!(got.avg60, Some(average));
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::pod::Place;
 use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Union};
-use crate::model::units::Bytes;
+use crate::model::units::{Bytes, Percent};
 
 const BOTH: [ScopeName; 2] = [ScopeName::System, ScopeName::Kubepods];
 
