@@ -107,6 +107,8 @@ impl Agent {
     fn spawn(mut command: Command, arguments: &[&str], dir: TempDir) -> Self {
         let address = free_port();
         let stderr = File::create(dir.path().join("stderr")).unwrap();
+        // What one agent leaves is not for another test's.
+        command.env("ISOBAR_STATE_DIR", dir.path().join("state"));
         command.args(arguments).args(["--listen", &address.to_string()]).stderr(stderr);
         let agent = Self { process: command.spawn().unwrap(), address, dir };
         for _ in 0..200 {
@@ -179,10 +181,17 @@ impl Agent {
 
     /// What its descriptors are open on, sockets of its readers left out: those come and go.
     pub(crate) fn descriptors(&self) -> Vec<String> {
+        self.open().filter(|of| !of.starts_with("socket:")).collect()
+    }
+
+    pub(crate) fn n_sockets(&self) -> usize {
+        self.open().filter(|of| of.starts_with("socket:")).count()
+    }
+
+    fn open(&self) -> impl Iterator<Item = String> {
         let open = fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap();
         let of = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
-        let of = of.map(|of| of.to_string_lossy().into_owned());
-        of.filter(|of| !of.starts_with("socket:")).collect()
+        of.map(|of| of.to_string_lossy().into_owned())
     }
 
     /// Whether the kernel side sees waits; if not, the reason is printed as that of a skip.

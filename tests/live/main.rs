@@ -4,6 +4,7 @@
 
 mod act;
 mod agent;
+mod attack;
 mod budget;
 mod churn;
 mod enforce;

@@ -204,12 +204,12 @@ async fn next(body: &mut Body) -> String {
 async fn stream_limit() {
     let router = observing();
     let mut open = Vec::new();
-    for _ in 0..16 {
+    for _ in 0..64 {
         open.push(get(&router, "/api/v1/stream").await);
     }
     let refused = get(&router, "/api/v1/stream").await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(text(refused).await.contains("all 16 streams are taken"));
+    assert!(text(refused).await.contains("all 64 streams are taken"));
     open.pop();
     assert_eq!(get(&router, "/api/v1/stream").await.status(), StatusCode::OK);
 }

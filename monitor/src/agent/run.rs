@@ -25,6 +25,7 @@ use super::tick::{FAREWELL, Tick};
 use crate::clock;
 use crate::record::journal::JournalError;
 use crate::serve;
+use crate::serve::listen::Server;
 use crate::serve::publish::Publisher;
 use isobar_core::model::decision::Decision;
 
@@ -119,13 +120,15 @@ async fn live_on<S: Source>(
     if let Some((path, bounds)) = orders.record.take() {
         tick.record_to(&path, bounds).map_err(AgentError::Record)?;
     }
-    let server = axum::serve(listener, serve::router(latest));
+    let listener = listener.into_std().map_err(AgentError::Start)?;
+    let server = Server::begin(listener, serve::router(latest));
+    let mut server = server.map_err(AgentError::Serve)?;
     log::started(&facts, tick.words(), &listen.to_string());
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.
     let over = async {
         tokio::select! {
-            ended = server.into_future() => ended.map_err(AgentError::Serve),
+            why = server.failed() => Err(AgentError::Serve(why)),
             why = leave.asked() => { tracing::info!("leaving: {why}"); Ok(()) }
             () = timer(duration) => Ok(()),
         }

@@ -1,7 +1,13 @@
 //! The API's JSON: a [`View`] with the snapshot's own fields at the top level.
 //! Percentages print as `12.34`, times as whole nanoseconds, memory as bytes.
 
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
 use axum::body::Bytes as Body;
+use tokio_stream::{Stream, StreamExt as _};
+
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::view::View;
 use isobar_core::view::waiting::{Level, waiting_most};
@@ -9,6 +15,41 @@ use isobar_core::view::waiting::{Level, waiting_most};
 /// Cgroups in a brief view, without those that an aggression names.
 const BRIEF_SCOPES: usize = 60;
 const BRIEF_AGGRESSIONS: usize = 40;
+
+/// What rendered views may take in memory while they are sent, beside the last two.
+const ROOM: usize = 16 << 20;
+/// What is copied of a document for one write.
+const PIECE: usize = 64 << 10;
+
+/// Rendered views of the latest ticks. A client that reads slowly holds none of them: it is cut off
+/// once there is no room for the one that it was sent.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Documents(Arc<Mutex<VecDeque<(u64, Arc<Body>)>>>);
+
+impl Documents {
+    /// The document of a tick; rendered if it is not there.
+    pub(super) fn of(&self, tick: u64, render: impl FnOnce() -> Body) -> Arc<Body> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, document)) = kept.iter().find(|(of, _)| *of == tick) {
+            return document.clone();
+        }
+        let document = Arc::new(render());
+        kept.push_back((tick, document.clone()));
+        while kept.len() > 2 && kept.iter().map(|(_, one)| one.len()).sum::<usize>() > ROOM {
+            kept.pop_front();
+        }
+        document
+    }
+}
+
+/// A document in pieces; an error once it is not kept any more.
+pub(super) fn pieces(document: &Arc<Body>) -> impl Stream<Item = io::Result<Body>> + use<> {
+    let (whole, length) = (Arc::downgrade(document), document.len());
+    tokio_stream::iter((0..length).step_by(PIECE)).map(move |at| {
+        let whole = Weak::upgrade(&whole).ok_or(io::ErrorKind::TimedOut)?;
+        Ok(Body::copy_from_slice(&whole[at..length.min(at + PIECE)]))
+    })
+}
 
 /// A view as one line of JSON.
 pub fn render(view: &View) -> Body {

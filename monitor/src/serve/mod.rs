@@ -6,11 +6,14 @@
 pub mod document;
 mod guard;
 mod health;
+pub mod listen;
 mod page;
+mod peer;
 pub mod publish;
 mod stream;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn, map_response};
@@ -56,8 +59,12 @@ async fn snapshot(State(shared): State<Shared>) -> Response {
     let Some(published) = shared.latest.borrow().clone() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
     };
-    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    (json, published.full()).into_response()
+    let document = published.full();
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (header::CONTENT_LENGTH, HeaderValue::from(document.len())),
+    ];
+    (headers, Body::from_stream(document::pieces(&document))).into_response()
 }
 
 /// An error as JSON, in the shape of the Kubernetes API's `Status`.

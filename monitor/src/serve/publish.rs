@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Bytes as Body;
 use tokio::sync::watch;
 
-use super::document;
+use super::document::{self, Documents};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::cost::Cost;
@@ -30,13 +30,14 @@ pub type Latest = watch::Receiver<Option<Arc<Published>>>;
 #[derive(Debug, Default)]
 pub struct Published {
     pub view: View,
-    full: OnceLock<Body>,
+    full: Documents,
     brief: OnceLock<Body>,
 }
 
 impl Published {
-    pub(super) fn full(&self) -> Body {
-        self.full.get_or_init(|| document::render(&self.view)).clone()
+    /// See [`document::render`].
+    pub(super) fn full(&self) -> Arc<Body> {
+        self.full.of(self.view.snapshot.tick, || document::render(&self.view))
     }
 
     /// See [`document::render_brief`].
@@ -54,6 +55,7 @@ pub struct Publisher {
     /// The paths of the previous snapshot: after a kill the cgroup is often gone.
     paths: BTreeMap<CgroupId, CgroupPath>,
     limits: Vec<LimitState>,
+    documents: Documents,
     to: watch::Sender<Option<Arc<Published>>>,
 }
 
@@ -62,7 +64,8 @@ impl Publisher {
     pub fn new(facts: NodeFacts, started: Moment) -> (Self, Latest) {
         let (to, latest) = watch::channel(None);
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
-        (Self { facts, started, kills, paths: BTreeMap::new(), limits: Vec::new(), to }, latest)
+        let (paths, limits, documents) = Default::default();
+        (Self { facts, started, kills, paths, limits, documents, to }, latest)
     }
 
     /// Sets the limits that the following views show.
@@ -76,7 +79,8 @@ impl Publisher {
     pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
         let view = self.view(step, capabilities, cost);
         // `send` would fail without a receiver; the next client must find this view all the same.
-        self.to.send_replace(Some(Arc::new(Published { view, ..Published::default() })));
+        let (full, brief) = (self.documents.clone(), OnceLock::new());
+        self.to.send_replace(Some(Arc::new(Published { view, full, brief })));
     }
 
     pub fn view(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) -> View {

@@ -1,44 +1,105 @@
 //! The live stream: one server-sent event for each tick.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use tokio::sync::Semaphore;
-use tokio_stream::StreamExt;
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::WatchStream;
 
+use super::listen::Client;
+use super::peer::{self, Peer};
 use super::publish::Published;
 use super::{Shared, refuse};
 
 /// Concurrent streams. Each costs a socket and a copy of the brief view every second.
-pub(super) const STREAMS: usize = 16;
+pub(super) const STREAMS: usize = 64;
 
 /// Proxies close silent connections, mostly after 30 or 60 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The number of free streams.
-#[derive(Clone)]
-pub(super) struct Seats(Arc<Semaphore>);
+/// The streams that are open.
+#[derive(Clone, Default)]
+pub(super) struct Seats(Arc<Mutex<Taken>>);
 
-impl Default for Seats {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(STREAMS)))
+#[derive(Default)]
+struct Taken {
+    next: u64,
+    /// By number, so the oldest first.
+    seats: BTreeMap<u64, Client>,
+}
+
+/// Leaves the seat when it is dropped.
+struct Held {
+    seats: Seats,
+    id: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.seats.lock().seats.remove(&self.id);
+    }
+}
+
+impl Seats {
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A seat. When all are taken, the peer that has most gives up its oldest to one that has fewer;
+    /// `None` for the one that has most.
+    fn take(&self, client: Client, owners: impl Owners) -> Option<Held> {
+        let mut taken = self.lock();
+        if taken.seats.len() >= STREAMS {
+            let given_up = taken.given_up(&client, owners)?;
+            taken.seats.remove(&given_up)?.close();
+        }
+        let id = taken.next;
+        taken.next += 1;
+        taken.seats.insert(id, client);
+        Some(Held { seats: self.clone(), id })
+    }
+}
+
+/// Who owns the connections from these addresses.
+trait Owners: FnOnce(&[SocketAddr]) -> Vec<Peer> {}
+impl<F: FnOnce(&[SocketAddr]) -> Vec<Peer>> Owners for F {}
+
+impl Taken {
+    /// The seat that `newcomer` may have.
+    fn given_up(&self, newcomer: &Client, owners: impl Owners) -> Option<u64> {
+        let clients = self.seats.values().chain([newcomer]).map(|client| client.address);
+        let owners = owners(&clients.collect::<Vec<_>>());
+        let (newcomer, owners) = owners.split_last()?;
+        let n_of = |owner: &Peer| owners.iter().filter(|one| *one == owner).count();
+        let most = owners.iter().max_by_key(|owner| n_of(owner))?;
+        let oldest = self.seats.keys().zip(owners).find(|(_, owner)| *owner == most);
+        oldest.filter(|_| n_of(most) > n_of(newcomer) + 1).map(|(id, _)| *id)
     }
 }
 
 /// Opens a stream. The newest view is sent at once, then one for each tick; a slow client skips to
 /// the newest, because a watch channel holds only one.
-pub(super) async fn open(State(shared): State<Shared>) -> Response {
-    let Ok(seat) = shared.seats.0.try_acquire_owned() else {
-        let text =
-            format!("all {STREAMS} streams are taken; close a page, or use /api/v1/snapshot");
+pub(super) async fn open(
+    State(shared): State<Shared>,
+    client: Option<Extension<Client>>,
+) -> Response {
+    let client = client.map(|Extension(client)| client).unwrap_or_default();
+    let Some(seat) = shared.seats.take(client.clone(), peer::of) else {
+        let text = format!(
+            "all {STREAMS} streams are taken, most of them by this client; close a page, or use \
+             /api/v1/snapshot"
+        );
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
+    client.streams();
     let events = WatchStream::new(shared.latest).filter_map(move |latest| {
         // Held until the stream is dropped, when the client disconnects.
         let _seat = &seat;
@@ -51,4 +112,30 @@ fn event(published: &Published) -> Result<Event, Infallible> {
     let json = published.brief();
     let text = str::from_utf8(&json).expect("JSON is written as UTF-8");
     Ok(Event::default().event("sample").id(published.view.snapshot.tick.to_string()).data(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_are_shared_among_peers() {
+        let seats = Seats::default();
+        // The port is the user, so that a table can say who asks.
+        let client =
+            |user: u16| Client { address: ([127, 0, 0, 1], user).into(), ..Client::default() };
+        let owners = |all: &[SocketAddr]| all.iter().map(|a| Peer::User(a.port().into())).collect();
+        let take = |user| seats.take(client(user), owners);
+        let n_of = |user| seats.lock().seats.values().filter(|c| c.address.port() == user).count();
+
+        let held: Vec<_> = (0..STREAMS).map(|_| take(1).unwrap()).collect();
+        assert!(take(1).is_none(), "one who has all");
+        let second: Vec<_> = (0..STREAMS / 2).map(|_| take(2).unwrap()).collect();
+        assert_eq!((n_of(1), n_of(2)), (STREAMS / 2, STREAMS / 2));
+        assert!(take(2).is_none() && take(1).is_none(), "equal shares");
+        let third = take(3).unwrap();
+        assert_eq!((n_of(3), n_of(1) + n_of(2)), (1, STREAMS - 1));
+        drop((held, second, third));
+        assert_eq!(seats.lock().seats.len(), 0);
+    }
 }

@@ -1,0 +1,232 @@
+//! Accepts connections, on a thread of its own at ordinary priority: whoever may connect cannot hold
+//! up a tick, and cannot use up the agent's memory or descriptors.
+//!
+//! A connection has ten seconds for the headers of a request, and ten for a write that the client
+//! does not read. Of more than [`CONNECTIONS`] one is closed: of the address that has most of them
+//! the one whose last request is the oldest, so that one that never completes a request goes first.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::setpriority_process;
+use tokio::net::TcpStream;
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+use tokio_io_timeout::TimeoutStream;
+use tower::ServiceExt as _;
+
+/// Connections at a time. Each costs a descriptor and up to [`BUFFER`] bytes twice.
+const CONNECTIONS: usize = 128;
+/// The largest head of a request; also what is buffered of a response.
+const BUFFER: usize = 16 << 10;
+/// For the headers of a request, from the connection or the last response on.
+const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// For a client to read something.
+const READS_WITHIN: Duration = Duration::from_secs(10);
+/// After so many connections that were one too many there is a pause, so that a flood costs little
+/// and those that wait behind it wait little.
+const FLOOD: usize = 64;
+const FLOOD_PAUSE: Duration = Duration::from_millis(1);
+/// After a connection could not be accepted, mostly for want of descriptors.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// The server's thread.
+#[derive(Debug)]
+pub struct Server {
+    /// Dropped to end it.
+    _leave: oneshot::Sender<()>,
+    ended: oneshot::Receiver<io::Error>,
+}
+
+impl Server {
+    /// Serves on `listener`, which does not block, until it is dropped.
+    ///
+    /// # Errors
+    /// If the thread or its event loop cannot be made.
+    pub fn begin(listener: TcpListener, router: Router) -> io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (leave, left) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let serve = move || {
+            // More nice is always permitted; it is the thread's own.
+            let _ = setpriority_process(None, 0);
+            let result = runtime.block_on(async {
+                tokio::select! {
+                    result = accept(listener, router) => result,
+                    _ = left => Ok(()),
+                }
+            });
+            if let Err(why) = result {
+                let _ = end.send(why);
+            }
+        };
+        thread::Builder::new().name("server".into()).spawn(serve)?;
+        Ok(Self { _leave: leave, ended })
+    }
+
+    /// Returns when the server has failed.
+    pub async fn failed(&mut self) -> io::Error {
+        match (&mut self.ended).await {
+            Ok(why) => why,
+            Err(_) => io::Error::other("its thread has panicked"),
+        }
+    }
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    pub(super) address: SocketAddr,
+    id: u64,
+    all: Connections,
+}
+
+/// A request that no connection carried, as in a test.
+impl Default for Client {
+    fn default() -> Self {
+        Self { address: ([0; 4], 0).into(), id: 0, all: Connections::default() }
+    }
+}
+
+impl Client {
+    /// The connection is a stream, which has a seat and is not closed for being old.
+    pub(super) fn streams(&self) {
+        if let Some(own) = self.all.lock().open.get_mut(&self.id) {
+            own.streams = true;
+        }
+    }
+
+    /// Ends the connection.
+    pub(super) fn close(&self) {
+        if let Some(own) = self.all.lock().open.remove(&self.id) {
+            own.task.abort();
+        }
+    }
+}
+
+/// All connections, by number in the order in which they came.
+#[derive(Debug, Clone, Default)]
+struct Connections(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Counts connections and requests.
+    next: u64,
+    open: BTreeMap<u64, Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    from: IpAddr,
+    task: AbortHandle,
+    /// The number of its last request, or its own before the first.
+    last: u64,
+    streams: bool,
+}
+
+impl Connections {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Nothing that holds it can panic in the middle of a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes room for one more; true if one had to be closed for it.
+    fn make_room(&self) -> bool {
+        let mut table = self.lock();
+        if table.open.len() < CONNECTIONS {
+            return false;
+        }
+        let mut n_of = BTreeMap::<IpAddr, usize>::new();
+        for one in table.open.values() {
+            *n_of.entry(one.from).or_default() += 1;
+        }
+        let candidates = table.open.iter().filter(|(_, one)| !one.streams);
+        let oldest = candidates.min_by_key(|(_, one)| (Reverse(n_of[&one.from]), one.last));
+        let oldest = oldest.map(|(id, _)| *id);
+        if let Some(closed) = oldest.and_then(|id| table.open.remove(&id)) {
+            closed.task.abort();
+        }
+        true
+    }
+
+    fn enter(&self, from: IpAddr, task: impl FnOnce(u64) -> AbortHandle) {
+        let mut table = self.lock();
+        let id = table.next;
+        table.next += 1;
+        let connection = Connection { from, task: task(id), last: id, streams: false };
+        table.open.insert(id, connection);
+    }
+
+    fn request(&self, id: u64) {
+        let mut table = self.lock();
+        let n = table.next;
+        table.next += 1;
+        if let Some(own) = table.open.get_mut(&id) {
+            own.last = n;
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, router: Router) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let connections = Connections::default();
+    let (mut has_warned, mut n_closed) = (false, 0);
+    loop {
+        match listener.accept().await {
+            Ok((socket, address)) => {
+                n_closed += usize::from(connections.make_room());
+                if n_closed == FLOOD {
+                    n_closed = 0;
+                    sleep(FLOOD_PAUSE).await;
+                }
+                let (all, router) = (connections.clone(), router.clone());
+                connections.enter(address.ip(), |id| {
+                    let client = Client { address, id, all };
+                    tokio::spawn(serve(socket, client, router)).abort_handle()
+                });
+                has_warned = false;
+            }
+            // The client has gone again.
+            Err(why) if why.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(why) => {
+                if !has_warned {
+                    tracing::warn!("cannot accept a connection, trying again: {why}");
+                    has_warned = true;
+                }
+                sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+async fn serve(socket: TcpStream, client: Client, router: Router) {
+    let mut socket = TimeoutStream::new(socket);
+    socket.set_write_timeout(Some(READS_WITHIN));
+    let service = service_fn(|request: Request<Incoming>| {
+        client.all.request(client.id);
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(client.clone());
+        router.clone().oneshot(request)
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(BUFFER);
+    let served = http.serve_connection(TokioIo::new(Box::pin(socket)), service).await;
+    if let Err(why) = served {
+        tracing::debug!("connection from {} ended: {why}", client.address);
+    }
+    client.all.lock().open.remove(&client.id);
+}

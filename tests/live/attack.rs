@@ -1,0 +1,110 @@
+//! Users without rights who mean harm: the agent ticks on, stays small, and answers others.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::host::{Agent, Group, alone};
+use isobar::clock;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::Value;
+
+/// Growth of resident memory while an attack lasts: connections and their buffers.
+const GROWTH: u64 = 12 << 20;
+const READERS: usize = 20;
+/// For an answer while the agent is attacked.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+fn resident(snapshot: &Value) -> u64 {
+    snapshot["cost"]["resident"].as_u64().unwrap()
+}
+
+/// The longest time between two ticks since the start, in milliseconds.
+fn longest_gap(snapshot: &Value) -> u64 {
+    snapshot["cost"]["longestGap"].as_u64().unwrap() / 1_000_000
+}
+
+/// Asks as an honest client would, and returns how long that took.
+fn answer_time(agent: &Agent) -> Duration {
+    let begun = clock::now().boot;
+    let mut socket = TcpStream::connect(agent.address()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+        .write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).expect("an answer in time");
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    Duration::from_nanos(clock::now().boot.since(begun).0)
+}
+
+#[test]
+fn attack_by_half_open_connections() {
+    let _alone = alone();
+    // As many as this process may open.
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let n_most = usize::try_from(maximum.unwrap_or(u64::MAX).min(10_500) - 500).unwrap();
+
+    let agent = Agent::start(&[]);
+    let start = agent.wait_for("a steady state", |s| s["tick"].as_u64() >= Some(6));
+    let mut sockets = Vec::new();
+    let mut slowest = Duration::ZERO;
+    for n in 0..n_most {
+        let mut socket = TcpStream::connect(agent.address()).unwrap();
+        // The agent may have closed it already: then there is nothing to write to.
+        let _ = socket.write_all(b"GET / HTTP/1.1\r\n");
+        sockets.push(socket);
+        // Faster, and the kernel drops what is not accepted yet: each tries again after a second.
+        if n % 100 == 99 {
+            sleep(Duration::from_millis(30));
+        }
+        if n % 1_000 == 999 {
+            slowest = slowest.max(answer_time(&agent));
+        }
+    }
+    let under = agent.snapshot();
+    let grown = resident(&under).saturating_sub(resident(&start));
+    assert!(grown < GROWTH, "{n_most} connections, and {grown} bytes more");
+    let n_open = agent.n_sockets();
+    assert!(n_open <= 150, "{n_open} sockets are open");
+    let longest = longest_gap(&under);
+    assert!(longest < 2_500, "{longest} ms without a tick");
+    drop(sockets);
+    println!("{n_most} connections, {n_open} open, {grown} bytes more, answers within {slowest:?}");
+}
+
+#[test]
+fn attack_by_slow_readers() {
+    let _alone = alone();
+    let Some(above) = Group::make("slow-readers") else { return };
+    // So many that a snapshot is far larger than what two sockets buffer.
+    let many: Vec<_> = (0..1_500).map(|n| above.child(&format!("{n:0100}"))).collect();
+    let agent = Agent::start(&["--max-cgroups", "4096"]);
+    let mut last = agent.wait_for("all of them", |s| {
+        s["tick"].as_u64() >= Some(6)
+            && s["scopes"].as_object().is_some_and(|all| all.len() > 1_500)
+    });
+    let size = agent.get("/api/v1/snapshot").unwrap().len() as u64;
+    last = agent.next(&last);
+    let start = resident(&last);
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        let mut socket = TcpStream::connect(agent.address()).unwrap();
+        socket.write_all(b"GET /api/v1/snapshot HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        socket.read_exact(&mut [0; 100]).unwrap();
+        readers.push(socket);
+        last = agent.next(&last);
+    }
+    let grown = resident(&last).saturating_sub(start);
+    let bound = (16 << 20) + 3 * size + GROWTH;
+    assert!(
+        grown < bound,
+        "{grown} bytes more for {READERS} readers of {size} bytes; {bound} may be"
+    );
+    assert!(longest_gap(&last) < 2_500, "{} ms without a tick", longest_gap(&last));
+    drop(readers);
+    drop(many);
+    println!("{READERS} readers of {size} bytes: {grown} bytes more");
+}
