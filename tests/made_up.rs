@@ -149,11 +149,11 @@ fn aggressions() -> Vec<Blame> {
         (14, 0,  None, 21),
         (23, 23, path(HOSTILE), 12),
     ];
-    let blame = |(victim, aggressor, aggressor_path, ms)| Blame {
+    let blame = |(victim, aggressor, aggressor_path, ms): (_, _, _, u64)| Blame {
         victim: CgroupId(victim),
         aggressor: CgroupId(aggressor),
         aggressor_path,
-        time: waited(ms),
+        time: Nanos(ms * 1_000_000),
         ..Blame::default()
     };
     table.map(blame).into()

@@ -65,7 +65,11 @@ export function cpuWait({ cpu }) {
   ];
 }
 
-const IDLE = { name: "none", sub: "wake-up latency of an idle CPU" };
+/** Aggressors that are no cgroup, by id; the largest u64 as JSON.parse reads it. */
+const NO_CGROUP = {
+  0: { name: "none", sub: "wake-up latency of an idle CPU" },
+  [2 ** 64]: { name: "unknown", sub: "too long ago" },
+};
 
 const CAUSES = {
   ownLimit: "own limit", ownHigh: "own memory.high", ancestorLimit: "limit above",
@@ -93,11 +97,11 @@ export function called(view, id, path) {
 /** Sufferers and aggressors, sorted by time, each with its share of the sufferer's wait. */
 export function blameRows(view) {
   const ofVictim = {};
-  for (const { victim, time } of view.aggressions) ofVictim[victim] = (ofVictim[victim] ?? 0) + time.now;
+  for (const { victim, time } of view.aggressions) ofVictim[victim] = (ofVictim[victim] ?? 0) + time;
   return view.aggressions.slice(0, 15).map(({ victim, victimPath, aggressor, aggressorPath, time }) => ({
     victim: called(view, victim, victimPath),
-    aggressor: aggressor === 0 ? IDLE : called(view, aggressor, aggressorPath),
-    nanos: time.now,
-    share: ofVictim[victim] ? time.now / ofVictim[victim] : 0,
+    aggressor: NO_CGROUP[aggressor] ?? called(view, aggressor, aggressorPath),
+    nanos: time,
+    share: ofVictim[victim] ? time / ofVictim[victim] : 0,
   }));
 }

@@ -14,8 +14,14 @@ pub const LEVELS: usize = 8;
 /// Buckets of a wait histogram: bucket 0 is below 1,024 ns, bucket `i` starts at `2^(9+i)` ns.
 pub const BUCKETS: usize = 32;
 
-/// Slices kept per CPU to find out which cgroups ran during a wait.
-pub const SLICES: usize = 8;
+/// Slices kept per CPU to find out which cgroups ran during a wait: a tenth of a second at 10,000
+/// switches a second between cgroups. A power of two, so that a mask bounds an index.
+pub const SLICES: usize = 1 << SLICES_LOG;
+/// Steps of a binary search among them.
+pub const SLICES_LOG: u32 = 10;
+
+/// Aggressor of the part of a wait that lies before the slices that are kept.
+pub const UNKNOWN: u64 = u64::MAX;
 
 /// Key of the node's own memory stall. Only the root cgroup has inode 1, and it has no memory stall
 /// of its own.
@@ -102,7 +108,7 @@ pub struct Anchor {
     pub clock: u64,
 }
 
-/// One CPU. Cost: 352 bytes per possible CPU.
+/// One CPU. Cost: 224 bytes per possible CPU.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cpu {
@@ -144,13 +150,20 @@ pub struct Cpu {
     pub lost_events: u64,
     /// Walks cut off at [`LEVELS`].
     pub too_deep: u64,
-    /// Number of the newest slice; its low bits index `slices`.
-    pub slice: u64,
-    /// The cgroups that ran here last.
-    pub slices: [Slice; SLICES],
+    /// Waiting time, ns, that was charged to no aggressor because the matrix was full.
+    pub lost_pair_time: u64,
     /// The run queues of the task that left and its ancestors, by depth: levels shared with the
     /// next task are handled once. Used within one event only.
     pub chain: [u64; LEVELS],
+}
+
+/// The cgroups that ran on a CPU last. Cost: 16 KiB per possible CPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slices {
+    /// Number of the newest slice; its low bits index `ring`.
+    pub newest: u64,
+    pub ring: [Slice; SLICES],
 }
 
 /// A stretch of time in which tasks of one cgroup ran on a CPU.
@@ -302,7 +315,8 @@ pub const OOM_LIMIT_KNOWN: u32 = 4;
 
 const _: () = {
     assert!(size_of::<Group>() == 400);
-    assert!(size_of::<Cpu>() == 352);
+    assert!(size_of::<Cpu>() == 224);
+    assert!(size_of::<Slices>() == 16_392);
     assert!(size_of::<Memory>() == 512);
     assert!(size_of::<Stall>() == 88);
     assert!(size_of::<Pattern>() == 72);
@@ -312,7 +326,7 @@ const _: () = {
 /// Types that the agent may read from a map byte by byte.
 #[cfg(not(target_arch = "bpf"))]
 mod pod {
-    use super::{Caller, Cpu, Group, Memory, Pair, Pattern, Stall};
+    use super::{Caller, Cpu, Group, Memory, Pair, Pattern, Slices, Stall};
 
     // SAFETY: `repr(C)`, integers only, no padding (sizes asserted above, all fields aligned).
     unsafe impl aya::Pod for Group {}
@@ -328,4 +342,6 @@ mod pod {
     unsafe impl aya::Pod for Pattern {}
     // SAFETY: as above.
     unsafe impl aya::Pod for Caller {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for Slices {}
 }

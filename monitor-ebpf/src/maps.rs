@@ -10,7 +10,7 @@ use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_RB_FORCE_WAKEUP, BP
 use aya_ebpf::helpers::generated::bpf_map_lookup_percpu_elem;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, RingBuf};
-use isobar_ebpf::{Caller, Cpu, Event, Group, Memory, PATTERNS, Pair, Pattern, Stall};
+use isobar_ebpf::{Caller, Cpu, Event, Group, Memory, PATTERNS, Pair, Pattern, Slices, Stall};
 
 use crate::layout::{Object, id, parent_id};
 
@@ -19,11 +19,16 @@ use crate::layout::{Object, id, parent_id};
 pub(crate) static GROUPS: PerCpuHashMap<u64, Group> =
     PerCpuHashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
 
-/// 352 bytes per possible CPU.
+/// 224 bytes per possible CPU.
 #[map]
 pub(crate) static CPUS: PerCpuArray<Cpu> = PerCpuArray::with_max_entries(1, 0);
 
-/// 16 bytes of key and 8 of value, allocated for each new pair: about 1 MiB when full.
+/// 16 KiB per possible CPU.
+#[map]
+pub(crate) static RECENT: PerCpuArray<Slices> = PerCpuArray::with_max_entries(1, 0);
+
+/// 16 bytes of key and 8 of value, allocated for each new pair: about 1 MiB when full. The agent
+/// empties it in each tick.
 #[map]
 pub(crate) static MATRIX: HashMap<Pair, u64> = HashMap::with_max_entries(16384, BPF_F_NO_PREALLOC);
 
@@ -55,9 +60,13 @@ pub(crate) static ALLOCATABLE: HashMap<u64, u8> = HashMap::with_max_entries(64, 
 #[map]
 pub(crate) static OOM_LIMITS: LruHashMap<u32, u64> = LruHashMap::with_max_entries(64, 0);
 
-/// Rare events: 512 KiB, room for some 1,700 new cgroups within a second.
+/// Cgroups that come and go: 512 KiB, room for some 1,700 within a second.
 #[map]
 pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(512 * 1024, 0);
+
+/// OOM kills: 64 KiB, room for some 200 within a second. Whoever makes cgroups cannot fill it.
+#[map]
+pub(crate) static OOM_EVENTS: RingBuf = RingBuf::with_byte_size(64 * 1024, 0);
 
 /// Zeros of the large values, which do not fit on the stack.
 #[map]
@@ -157,7 +166,7 @@ pub(crate) fn blame(victim: u64, aggressor: u64, time: u64) -> bool {
     MATRIX.insert(pair, time, BPF_NOEXIST.into()).is_ok()
 }
 
-/// Whether an event wakes the agent: an OOM kill is urgent, but a node that creates and removes
+/// How an event reaches the agent: an OOM kill is urgent, but a node that creates and removes
 /// cgroups all the time must not keep the agent awake.
 #[derive(Clone, Copy)]
 pub(crate) enum Wakeup {
@@ -168,12 +177,13 @@ pub(crate) enum Wakeup {
 /// Sends an event that `fill` writes, or counts it as lost.
 #[inline(always)]
 pub(crate) fn send(wakeup: Wakeup, fill: impl FnOnce(*mut Event)) {
-    if let Some(mut slot) = EVENTS.reserve::<Event>(0) {
+    let (ring, flags) = match wakeup {
+        Wakeup::Now => (&OOM_EVENTS, BPF_RB_FORCE_WAKEUP),
+        Wakeup::NextTick => (&EVENTS, BPF_RB_NO_WAKEUP),
+    };
+    if let Some(mut slot) = ring.reserve::<Event>(0) {
         fill(slot.as_mut_ptr());
-        slot.submit(match wakeup {
-            Wakeup::Now => BPF_RB_FORCE_WAKEUP.into(),
-            Wakeup::NextTick => BPF_RB_NO_WAKEUP.into(),
-        });
+        slot.submit(flags.into());
     } else {
         count_lost(|cpu| &raw mut cpu.lost_events);
     }

@@ -8,18 +8,24 @@
 //! queue's lock, so plain additions are safe.
 
 use aya_ebpf::bindings::BPF_ANY;
+use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
-use isobar_ebpf::{BUCKETS, Cpu, Group, LEVELS, SLICES, Slice};
+use isobar_ebpf::{BUCKETS, Cpu, Group, LEVELS, SLICES, SLICES_LOG, Slice, Slices, UNKNOWN};
 
 use crate::layout::{
     BLAME_FROM, CFS_RQ_RQ, HAS_GROUPS, Object, RQ_CLOCK, RQ_NR_IOWAIT, TASK_CFS_RQ, TASK_IN_IOWAIT,
     TASK_IN_IOWAIT_MASK, TASK_LAST_QUEUED, at, cgroup_of_queue, cgroup_of_task, has, id,
     is_throttled, later, load, pid, waiters,
 };
-use crate::maps::{CPUS, GROUPS, IO_SLEEPERS, blame, group};
+use crate::maps::{CPUS, GROUPS, IO_SLEEPERS, RECENT, blame, group};
 use crate::throttle;
 use crate::union::levels;
+
+/// Slices of a wait that are charged one by one.
+const WALKED: u64 = 8;
+/// Instants of a longer wait.
+const INSTANTS: u64 = 8;
 
 /// How long `next` waited.
 struct Picked {
@@ -52,7 +58,8 @@ unsafe fn switched(prev: Object, next: Object) {
 
         let mut throttled = false;
         let left = if prev_pid == 0 { 0 } else { leave(cpu, prev, prev_pid, now, &mut throttled) };
-        end_slice(cpu, left, now);
+        let Some(recent) = RECENT.get_ptr_mut(0) else { return };
+        end_slice(recent, left, now);
 
         let waited = (*cpu).waiters;
         let waiting = waiters(rq, next_pid == 0);
@@ -60,7 +67,7 @@ unsafe fn switched(prev: Object, next: Object) {
         let picked = if next_pid == 0 {
             Picked { group: 0, queued: 0, slow }
         } else {
-            pick(cpu, next, next_pid, queue, now, slow)
+            pick(cpu, recent, next, next_pid, queue, now, slow)
         };
         account(cpu, waited, picked.queued, now);
         if picked.slow {
@@ -115,13 +122,13 @@ unsafe fn leave(cpu: *mut Cpu, prev: Object, prev_pid: u32, now: u64, throttled:
 
 /// Ends the slice of the cgroup that ran until now; consecutive slices of one cgroup are merged.
 #[inline(always)]
-unsafe fn end_slice(cpu: *mut Cpu, cgroup: u64, now: u64) {
+unsafe fn end_slice(recent: *mut Slices, cgroup: u64, now: u64) {
     // SAFETY: a map value; the mask keeps the index inside.
     unsafe {
-        if (*cpu).slices[index((*cpu).slice)].cgroup != cgroup {
-            (*cpu).slice += 1;
+        if (*recent).ring[index((*recent).newest)].cgroup != cgroup {
+            (*recent).newest += 1;
         }
-        (*cpu).slices[index((*cpu).slice)] = Slice { cgroup, end: now };
+        (*recent).ring[index((*recent).newest)] = Slice { cgroup, end: now };
     }
 }
 
@@ -135,6 +142,7 @@ fn index(slice: u64) -> usize {
 #[inline(always)]
 unsafe fn pick(
     cpu: *mut Cpu,
+    recent: *const Slices,
     next: Object,
     next_pid: u32,
     queue: Object,
@@ -194,7 +202,7 @@ unsafe fn pick(
             wake_from_io(entry, next_pid, stamp);
         }
         if now - queued >= at(&BLAME_FROM) as u64 {
-            charge_runners(cpu, own_id, queued, now);
+            charge_runners(cpu, recent, own_id, queued, now);
         }
         Picked { group: key, queued, slow }
     }
@@ -280,30 +288,75 @@ unsafe fn forget_io(next: Object, next_pid: u32) {
     }
 }
 
-/// Charges the wait to the cgroups that ran since `queued`. The oldest of the [`SLICES`] is charged
-/// with everything before it.
+/// Charges the wait to the cgroups that ran since `queued`: exactly, if at most [`WALKED`] slices
+/// lie in it, and else by the cgroups that ran at [`INSTANTS`] random instants, one in each equal part
+/// of it. Over many waits that is right whatever runs in what rhythm, and a wait costs the same
+/// however many slices it has.
 #[inline(always)]
-unsafe fn charge_runners(cpu: *mut Cpu, victim: u64, queued: u64, now: u64) {
+unsafe fn charge_runners(cpu: *mut Cpu, recent: *const Slices, victim: u64, queued: u64, now: u64) {
     // SAFETY: a map value; the mask keeps the index inside.
     unsafe {
-        let newest = (*cpu).slice;
-        let mut until = now;
-        for back in 0..SLICES as u64 {
-            let slice = (*cpu).slices[index(newest.wrapping_sub(back))];
-            let began = if back == SLICES as u64 - 1 {
-                0
-            } else {
-                (*cpu).slices[index(newest.wrapping_sub(back + 1))].end
-            };
-            let from = later(began, queued);
-            if until > from && !blame(victim, slice.cgroup, until - from) {
-                (*cpu).lost_pairs += 1;
+        let newest = (*recent).newest;
+        if (*recent).ring[index(newest.wrapping_sub(WALKED))].end <= queued {
+            let mut until = now;
+            for back in 0..WALKED {
+                let began = (*recent).ring[index(newest.wrapping_sub(back + 1))].end;
+                let from = later(began, queued);
+                let ran = (*recent).ring[index(newest.wrapping_sub(back))].cgroup;
+                charge(cpu, victim, ran, until - from);
+                if began <= queued {
+                    return;
+                }
+                until = began;
             }
-            if began <= queued {
-                return;
-            }
-            until = began;
+            return;
         }
+        let part = (now - queued) / INSTANTS;
+        let (mut ran, mut time) = (UNKNOWN, now - queued - part * INSTANTS);
+        for n in 0..INSTANTS {
+            let offset = (part * u64::from(bpf_get_prandom_u32() & 0xffff)) >> 16;
+            let then = running_at(recent, queued + part * n + offset);
+            if then != ran {
+                charge(cpu, victim, ran, time);
+                (ran, time) = (then, 0);
+            }
+            time += part;
+        }
+        charge(cpu, victim, ran, time);
+    }
+}
+
+#[inline(always)]
+unsafe fn charge(cpu: *mut Cpu, victim: u64, aggressor: u64, time: u64) {
+    if time != 0 && !blame(victim, aggressor, time) {
+        // SAFETY: a map value.
+        unsafe {
+            (*cpu).lost_pairs += 1;
+            (*cpu).lost_pair_time += time;
+        }
+    }
+}
+
+/// The cgroup that ran at an instant before now; [`UNKNOWN`] before the oldest slice.
+#[inline(always)]
+unsafe fn running_at(recent: *const Slices, instant: u64) -> u64 {
+    // SAFETY: a map value; the mask keeps the index inside.
+    unsafe {
+        let newest = (*recent).newest;
+        // The slice so far back ended after the instant: a binary search for the farthest that did.
+        // Without branches, each of which the verifier would follow both ways.
+        let mut back = 0_u64;
+        for bit in (0..SLICES_LOG).rev() {
+            let end = (*recent).ring[index(newest.wrapping_sub(back + (1 << bit)))].end;
+            let is_later = instant.wrapping_sub(end) >> 63;
+            back += is_later << bit;
+        }
+        // The oldest began nobody knows when, and so did the first of all.
+        let before = (*recent).ring[index(newest.wrapping_sub(back + 1))].end;
+        if back >= SLICES as u64 - 1 || before == 0 {
+            return UNKNOWN;
+        }
+        (*recent).ring[index(newest.wrapping_sub(back))].cgroup
     }
 }
 

@@ -137,7 +137,7 @@ impl Contest {
                 sum.contention[me] += nanos(&cpu["contention"]["now"]);
                 let blames = snapshot["aggressions"].as_array().unwrap().iter();
                 for blame in blames.filter(|blame| blame["victimPath"] == **path) {
-                    let time = nanos(&blame["time"]["now"]);
+                    let time = nanos(&blame["time"]);
                     match blame["aggressorPath"] == *paths[1 - me] {
                         true => sum.by_other[me] += time,
                         false => sum.by_strangers[me] += time,

@@ -15,7 +15,7 @@ use isobar_core::model::stall::{GroupStall, KernelStalls};
 use isobar_core::model::units::{Nanos, Percent};
 
 /// Later than the first rest ends.
-const LATER: Nanos = Nanos(11 * 60 * 1_000_000_000);
+const LATER: Nanos = Nanos(31 * 1_000_000_000);
 /// Sleeps and wakes all the time.
 const RESTLESS: &str = "while :; do sleep 0.001; done";
 

@@ -5,6 +5,7 @@
 mod act;
 mod agent;
 mod attack;
+mod attribution;
 mod budget;
 mod churn;
 mod enforce;

@@ -71,7 +71,7 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_cgroups: u32,
     /// Maximum share of the node's CPU time for tracing context switches. Above it the programs are
-    /// detached for ten minutes or longer, and waits are unknown.
+    /// detached for 30 to 60 seconds, and waits are unknown.
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, env = "ISOBAR_PROBE_BUDGET")]
     probe_budget: Percent,
     /// Mount point of cgroup v2 [default: from /proc/self/mountinfo].

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write};
 
 use anyhow::Result;
+use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::psi::Pressure;
 use isobar_core::model::snapshot::{Blame, Scope, Union, Waited};
 use isobar_core::model::units::{MilliCpu, Nanos, Percent};
@@ -114,10 +115,10 @@ fn aggressors(view: &View) -> Table {
     let blames = &view.snapshot.aggressions;
     for blame in blames.iter().take(AGGRESSORS) {
         let of_victim = blames.iter().filter(|other| other.victim == blame.victim);
-        let all: u64 = of_victim.map(|other| other.time.now.0).sum();
-        let share = Percent::share(blame.time.now.0, all).to_string();
+        let all: u64 = of_victim.map(|other| other.time.0).sum();
+        let share = Percent::share(blame.time.0, all).to_string();
         let (victim, aggressor) = names(view, blame);
-        table.row([victim, aggressor, time(Some(blame.time.now)), share]);
+        table.row([victim, aggressor, time(Some(blame.time)), share]);
     }
     table
 }
@@ -129,8 +130,9 @@ fn names(view: &View, blame: &Blame) -> (String, String) {
         (None, Some(path)) => format!("{path}"),
         (None, None) => format!("removed cgroup {}", id.0),
     };
-    let aggressor = match blame.aggressor.0 {
-        0 => "none (wake-up latency of an idle CPU)".into(),
+    let aggressor = match blame.aggressor {
+        CgroupId(0) => "none (wake-up latency of an idle CPU)".into(),
+        CgroupId::UNKNOWN => "unknown (too long ago)".into(),
         _ => of(&blame.aggressor, &blame.aggressor_path),
     };
     (of(&blame.victim, &blame.victim_path), aggressor)

@@ -24,7 +24,10 @@ const PIECE: usize = 64 << 10;
 /// Rendered views of the latest ticks. A client that reads slowly holds none of them: it is cut off
 /// once there is no room for the one that it was sent.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Documents(Arc<Mutex<VecDeque<(u64, Arc<Body>)>>>);
+pub(super) struct Documents(Arc<Mutex<Kept>>);
+
+/// By tick, the oldest first.
+type Kept = VecDeque<(u64, Arc<Body>)>;
 
 impl Documents {
     /// The document of a tick; rendered if it is not there.

@@ -95,14 +95,12 @@ pub(super) struct Client {
     all: Connections,
 }
 
-/// A request that no connection carried, as in a test.
-impl Default for Client {
-    fn default() -> Self {
-        Self { address: ([0; 4], 0).into(), id: 0, all: Connections::default() }
-    }
-}
-
 impl Client {
+    /// Of a request that no connection carried, as in a test.
+    pub(super) fn unconnected(address: SocketAddr) -> Self {
+        Self { address, id: 0, all: Connections::default() }
+    }
+
     /// The connection is a stream, which has a seat and is not closed for being old.
     pub(super) fn streams(&self) {
         if let Some(own) = self.all.lock().open.get_mut(&self.id) {

@@ -91,7 +91,8 @@ pub(super) async fn open(
     State(shared): State<Shared>,
     client: Option<Extension<Client>>,
 ) -> Response {
-    let client = client.map(|Extension(client)| client).unwrap_or_default();
+    let client = client.map(|Extension(client)| client);
+    let client = client.unwrap_or_else(|| Client::unconnected(([0; 4], 0).into()));
     let Some(seat) = shared.seats.take(client.clone(), peer::of) else {
         let text = format!(
             "all {STREAMS} streams are taken, most of them by this client; close a page, or use \
@@ -122,8 +123,7 @@ mod tests {
     fn seats_are_shared_among_peers() {
         let seats = Seats::default();
         // The port is the user, so that a table can say who asks.
-        let client =
-            |user: u16| Client { address: ([127, 0, 0, 1], user).into(), ..Client::default() };
+        let client = |user: u16| Client::unconnected(([127, 0, 0, 1], user).into());
         let owners = |all: &[SocketAddr]| all.iter().map(|a| Peer::User(a.port().into())).collect();
         let take = |user| seats.take(client(user), owners);
         let n_of = |user| seats.lock().seats.values().filter(|c| c.address.port() == user).count();

@@ -16,6 +16,11 @@ use super::units::{Bytes, Micros};
 #[serde(transparent)]
 pub struct CgroupId(pub u64);
 
+impl CgroupId {
+    /// Of no cgroup: the aggressor of a wait of which it is not known who ran.
+    pub const UNKNOWN: Self = Self(u64::MAX);
+}
+
 /// Path below the cgroup v2 mount: `/` is the root, `/kubepods.slice` its child.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

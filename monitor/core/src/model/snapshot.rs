@@ -172,10 +172,11 @@ pub struct Blame {
     pub victim: CgroupId,
     /// `None` if the cgroup was gone before a sample saw it.
     pub victim_path: Option<CgroupPath>,
-    /// The cgroup that ran; id 0 is the idle task.
+    /// The cgroup that ran; id 0 is the idle task, [`CgroupId::UNKNOWN`] not known any more.
     pub aggressor: CgroupId,
     pub aggressor_path: Option<CgroupPath>,
-    pub time: Waited,
+    /// In this interval.
+    pub time: Nanos,
 }
 
 /// The kubelet's working set: `memory.current` less `inactive_file`, at least 0.

@@ -20,7 +20,7 @@ pub struct KernelStalls {
     pub memory: MemoryStall,
     /// Cgroups that waited at least once and still exist.
     pub groups: BTreeMap<CgroupId, GroupStall>,
-    /// Waits by sufferer and aggressor, since the programs were attached.
+    /// Waits by sufferer and aggressor, since the last sample.
     pub matrix: Vec<Aggression>,
     /// Since the last sample; all else is cumulative.
     pub oom_kills: Vec<OomKill>,
@@ -154,13 +154,13 @@ pub struct CauseStall {
     pub count: u64,
 }
 
-/// How long one cgroup's tasks waited while another's ran on the same CPU, since the programs were
-/// attached.
+/// How long one cgroup's tasks waited while another's ran on the same CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Aggression {
     pub victim: CgroupId,
-    /// The cgroup that ran; id 0 is the idle task: the latency of the wake-up itself.
+    /// The cgroup that ran. Id 0 is the idle task: the latency of the wake-up itself;
+    /// [`CgroupId::UNKNOWN`] is the part of long waits of which nobody knows any more who ran.
     pub aggressor: CgroupId,
     pub time: Nanos,
 }
@@ -198,6 +198,8 @@ pub struct Lost {
     pub cgroups: u64,
     /// Pairs for which the matrix was full.
     pub pairs: u64,
+    /// Waiting time that has no aggressor because of that.
+    pub pair_time: Nanos,
     /// Memory stalls for which a map was full.
     pub stalls: u64,
     /// IO waits for which the map was full.

@@ -1,4 +1,4 @@
-//! The lines of a recording, format version 2: see docs/recording.md.
+//! The lines of a recording, format version 3: see docs/recording.md.
 //!
 //! A header begins a chapter and holds everything that the engine knew at that moment; each line
 //! after it is one tick, as a change to the tick before.
@@ -17,7 +17,7 @@ use crate::policy::engine::Standing;
 /// `format` of every header.
 pub const FORMAT: &str = "isobar-recording";
 /// Raised when other versions cannot read what is written.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The first bytes of every recording after decompression.
 pub const OPENING: &str = "{\"kind\":\"header\",\"format\":\"isobar-recording\",";
 

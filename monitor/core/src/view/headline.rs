@@ -94,7 +94,7 @@ fn own_waits(snapshot: &Snapshot) -> BTreeMap<CgroupId, Nanos> {
         let above = ends.filter_map(|end| by_path.get_key_value(&victim.0[..end]));
         for (_, id) in above.filter(|(unit, _)| is_below(aggressor, unit)) {
             let sum = own.entry(*id).or_default();
-            *sum = sum.plus(blame.time.now);
+            *sum = sum.plus(blame.time);
         }
     }
     own
@@ -227,10 +227,10 @@ mod tests {
         let b = snapshot.scopes.get_mut(&CgroupId(3)).unwrap();
         (b.cpu, b.cpu_usage) = (cpu, Some(MilliCpu(750)));
         snapshot.scopes.get_mut(&CgroupId(2)).unwrap().cpu_usage = Some(MilliCpu(250));
-        let blame = |victim, aggressor, ms| Blame {
+        let blame = |victim, aggressor, ms: u64| Blame {
             victim: CgroupId(victim),
             aggressor: CgroupId(aggressor),
-            time: waited(ms),
+            time: Nanos(ms * 1_000_000),
             ..Blame::default()
         };
         snapshot.aggressions = vec![blame(3, 3, 1_500), blame(2, 3, 750), blame(3, 2, 750)];

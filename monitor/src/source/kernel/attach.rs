@@ -1,24 +1,23 @@
 //! Attaches the programs one by one, and reports for each whether it works, or why not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use std::{fs, io, thread};
 
 use super::btf::BtfError;
 use super::budget::Budget;
-
 use super::fold::Ledger;
 use super::layout::{self, Host, Layout};
 use super::loader::{self, AttachFailure, LoadError, Loader, MapReadError, Sizes};
 use super::meter::Meter;
 use super::programs::{Hook, PLANS, Plan, Set};
-use super::{Kernel, Options, Probes};
+use super::{Created, Kernel, Options, Probes, Restless};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::stall::Coverage;
 
 const BTF_FILE: &str = "/sys/kernel/btf/vmlinux";
-/// Pairs of the aggressor matrix per cgroup: most cgroups wait for few others.
-const PAIRS_PER_CGROUP: u32 = 4;
+/// Pairs of the aggressor matrix per cgroup: in one tick most cgroups wait for few others.
+const PAIRS_PER_CGROUP: u32 = 16;
 
 /// Why there is no kernel side. The agent continues with PSI and files alone.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +70,8 @@ impl Kernel {
             n_cpus: 0,
             ledger: Ledger::default(),
             meter: Meter::default(),
-            created: BTreeMap::new(),
+            created: Created::default(),
+            restless: Restless::default(),
             known: BTreeSet::new(),
             allocatable: BTreeSet::new(),
         };

@@ -5,8 +5,14 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 
-/// `BPF_MAP_LOOKUP_BATCH`, include/uapi/linux/bpf.h.
-const LOOKUP_BATCH: libc::c_long = 24;
+/// What becomes of the entries that were read: `BPF_MAP_LOOKUP_BATCH` and
+/// `BPF_MAP_LOOKUP_AND_DELETE_BATCH`, include/uapi/linux/bpf.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    Keep = 24,
+    Delete = 25,
+}
+
 /// Bytes of values in one call.
 const CHUNK: usize = 256 * 1024;
 /// The kernel returns whole buckets and fails if one does not fit: none is as large as this.
@@ -48,6 +54,7 @@ unsafe impl Plain for isobar_ebpf::Memory {}
 pub(super) fn entries<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
     per_key: usize,
+    then: Then,
 ) -> io::Result<(Vec<K>, Vec<V>)> {
     let chunk = (CHUNK / (size_of::<V>() * per_key).max(1)).max(LARGEST_BUCKET);
     let (mut keys, mut values) = (Vec::new(), Vec::new());
@@ -69,7 +76,8 @@ pub(super) fn entries<K: Plain, V: Plain>(
         // SAFETY: the buffers hold `count` keys and as many times `per_key` values, whose sizes
         // are multiples of eight, as the kernel rounds them; they outlive the call.
         let result = unsafe {
-            libc::syscall(libc::SYS_bpf, LOOKUP_BATCH, &raw mut request, size_of::<Request>())
+            let command = then as libc::c_long;
+            libc::syscall(libc::SYS_bpf, command, &raw mut request, size_of::<Request>())
         };
         let error = (result < 0).then(io::Error::last_os_error);
         // ENOENT comes with the last entries.

@@ -6,9 +6,10 @@
 
 use isobar_core::model::units::{Nanos, Percent};
 
-/// The first pause. It doubles each time that the next one comes too early.
-const FIRST_PAUSE: Nanos = Nanos(600_000_000_000);
-const LONGEST_PAUSE: Nanos = Nanos(4 * 3_600_000_000_000);
+/// The first pause. The next is twice as long if it comes too early. A longer one would let a user
+/// who switches all the time blind the agent for long.
+const FIRST_PAUSE: Nanos = Nanos(30_000_000_000);
+const LONGEST_PAUSE: Nanos = Nanos(60_000_000_000);
 
 /// The allowed share of the node's CPU time, and the pauses so far.
 #[derive(Debug)]
@@ -63,6 +64,11 @@ impl Budget {
         Verdict::Pause
     }
 
+    /// True if the next measurement may begin a pause.
+    pub(super) fn is_close(&self) -> bool {
+        self.was_over
+    }
+
     /// Ends the pause if it is over. Returns true if it ended now.
     pub(super) fn ends(&mut self, now: Nanos) -> bool {
         let Some(pause) = self.pause.take_if(|pause| pause.until <= now) else { return false };
@@ -75,26 +81,24 @@ impl Budget {
 mod tests {
     use super::*;
 
-    const MINUTE: u64 = 60;
-
     #[test]
     fn budget_pauses_longer_after_a_short_pause() {
         use Verdict::{Continue, MeasureAgain, Pause};
         #[rustfmt::skip]
         let table = [
-            // at s, µs a second on two CPUs, verdict, pause in min, why
-            (0,             39_000, Continue,     None,     "2 % of two CPUs are 40 ms"),
-            (20,            41_000, MeasureAgain, None,     "above, once: measured again"),
-            (21,            40_000, Continue,     None,     "a spike: at the limit is within"),
-            (40,            90_000, MeasureAgain, None,     "above"),
-            (41,            90_000, Pause,        Some(10), "above twice"),
-            (700,           50_000, MeasureAgain, None,     "followed again after ten minutes"),
-            (701,           50_000, Pause,        Some(20), "ten minutes were too short"),
-            (2_000,         50_000, MeasureAgain, None,     "followed again after twenty"),
-            (2_001,         50_000, Pause,        Some(40), "twenty were too short"),
-            (4_500,          1_000, Continue,     None,     "followed again after forty, within the limit"),
-            (120 * MINUTE, 50_000, MeasureAgain, None,      "the last pause was long enough"),
-            (120 * MINUTE, 50_000, Pause,  Some(10),  "so the first length again"),
+            // at s, µs a second on two CPUs, verdict, pause in s, why
+            (0,     39_000, Continue,     None,     "2 % of two CPUs are 40 ms"),
+            (20,    41_000, MeasureAgain, None,     "above, once: measured again"),
+            (21,    40_000, Continue,     None,     "a spike: at the limit is within"),
+            (40,    90_000, MeasureAgain, None,     "above"),
+            (41,    90_000, Pause,        Some(30), "above twice"),
+            (80,    50_000, MeasureAgain, None,     "followed again after thirty seconds"),
+            (81,    50_000, Pause,        Some(60), "they were too short"),
+            (150,   50_000, MeasureAgain, None,     "followed again after a minute"),
+            (151,   50_000, Pause,        Some(60), "never longer"),
+            (220,    1_000, Continue,     None,     "within the limit"),
+            (7_200, 50_000, MeasureAgain, None,     "the last pause was long enough"),
+            (7_200, 50_000, Pause,        Some(30), "so the first length again"),
         ];
         let mut budget = Budget::new(Percent(2_00));
         for (at, micros, verdict, length, why) in table {
@@ -104,7 +108,7 @@ mod tests {
             }
             assert!(!budget.ends(now), "only once: {why}");
             assert_eq!(budget.judge(Nanos(micros * 1_000), 2, now), verdict, "{why}");
-            let pause = budget.pause.map(|pause| pause.length.0 / (60 * 1_000_000_000));
+            let pause = budget.pause.map(|pause| pause.length.0 / 1_000_000_000);
             assert_eq!(pause, length, "{why}");
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct Maps {
     pub offline: BTreeSet<usize>,
     /// By cgroup, then by CPU number.
     pub groups: Vec<(u64, Vec<Group>)>,
-    /// Time that the victim waited while the aggressor ran, ns.
+    /// Time that the victim waited while the aggressor ran, ns, since the maps were last read.
     pub matrix: Vec<(Pair, u64)>,
     /// By cgroup; [`NODE`] for the node.
     pub memory: Vec<(u64, Memory)>,
@@ -226,24 +226,13 @@ impl Ledger {
     }
 }
 
-/// The pairs to drop when the matrix is three quarters full: those with the shortest waits, so that
-/// half is free again. A new pair without room would be lost, however long it waits.
-pub(super) fn pairs_to_drop(matrix: &[(Pair, u64)], room: usize) -> Vec<Pair> {
-    if matrix.len() * 4 < room * 3 {
-        return Vec::new();
-    }
-    let mut by_time: Vec<(u64, Pair)> = matrix.iter().map(|(pair, time)| (*time, *pair)).collect();
-    by_time.sort_unstable();
-    by_time.truncate(matrix.len().saturating_sub(room / 2));
-    by_time.into_iter().map(|(_, pair)| pair).collect()
-}
-
 /// A CPU's counters of what was lost, everything else 0.
 pub(super) fn only_losses(cpu: &Cpu) -> Cpu {
     Cpu {
         stale_stamps: cpu.stale_stamps,
         lost_groups: cpu.lost_groups,
         lost_pairs: cpu.lost_pairs,
+        lost_pair_time: cpu.lost_pair_time,
         lost_io: cpu.lost_io,
         lost_stalls: cpu.lost_stalls,
         lost_events: cpu.lost_events,
@@ -366,6 +355,7 @@ fn lost(cpus: &[Cpu]) -> Lost {
     Lost {
         cgroups: sum(|cpu| cpu.lost_groups),
         pairs: sum(|cpu| cpu.lost_pairs),
+        pair_time: Nanos(sum(|cpu| cpu.lost_pair_time)),
         stalls: sum(|cpu| cpu.lost_stalls),
         io_waits: sum(|cpu| cpu.lost_io),
         events: sum(|cpu| cpu.lost_events),

@@ -16,11 +16,11 @@ use aya::sys::{Stats, enable_stats};
 use aya::util::nr_cpus;
 use aya::{Btf, Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
-use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern};
+use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern, SLICES, Slice, Slices};
 
 pub use self::errors::MapReadError;
 pub(super) use self::errors::{AttachFailure, LoadError};
-use super::batch::{self, Plain};
+use super::batch::{self, Plain, Then};
 use super::fold::only_losses;
 use super::layout::Layout;
 use super::programs::{CALLERS, Hook, Plan, pattern};
@@ -51,13 +51,12 @@ pub(super) struct Loader {
     btf: Option<Btf>,
     groups: PerCpuHashMap<MapData, u64, Group>,
     cpus: PerCpuArray<MapData, Cpu>,
-    matrix: HashMap<MapData, Pair, u64>,
+    recent: PerCpuArray<MapData, Slices>,
     memory: HashMap<MapData, u64, Memory>,
     allocatable: HashMap<MapData, u64, u8>,
     io_sleepers: HashMap<MapData, u32, u64>,
     events: RingBuf<MapData>,
-    /// Capacity of the aggressor matrix.
-    pub(super) room_for_pairs: usize,
+    oom_events: RingBuf<MapData>,
     n_possible_cpus: usize,
     // The same maps again, to read them in batches: aya has no call for that.
     groups_fd: OwnedFd,
@@ -109,12 +108,12 @@ impl Loader {
             memory_fd: descriptor(&ebpf, "MEMORY")?,
             groups: take(&mut ebpf, "GROUPS")?,
             cpus: take(&mut ebpf, "CPUS")?,
-            matrix: take(&mut ebpf, "MATRIX")?,
+            recent: take(&mut ebpf, "RECENT")?,
             memory: take(&mut ebpf, "MEMORY")?,
             allocatable: take(&mut ebpf, "ALLOCATABLE")?,
             io_sleepers: take(&mut ebpf, "IO_SLEEPERS")?,
             events: take(&mut ebpf, "EVENTS")?,
-            room_for_pairs: sizes.pairs as usize,
+            oom_events: take(&mut ebpf, "OOM_EVENTS")?,
             n_possible_cpus: nr_cpus().map_err(|(_, error)| LoadError::Cpus(error))?,
             links: BTreeMap::new(),
             ebpf,
@@ -178,13 +177,13 @@ impl Loader {
         for group in self.groups.keys().collect::<Result<Vec<_>, _>>()? {
             let _ = self.groups.remove(&group);
         }
-        for pair in self.matrix.keys().collect::<Result<Vec<_>, _>>()? {
-            let _ = self.matrix.remove(&pair);
-        }
+        let _ = self.matrix();
         for thread in self.io_sleepers.keys().collect::<Result<Vec<_>, _>>()? {
             let _ = self.io_sleepers.remove(&thread);
         }
         let cpus: Vec<Cpu> = self.cpus.get(&0, 0)?.iter().map(only_losses).collect();
+        let none = Slices { newest: 0, ring: [Slice::default(); SLICES] };
+        self.recent.set(0, PerCpuValues::try_from(vec![none; cpus.len()])?, 0)?;
         self.cpus.set(0, PerCpuValues::try_from(cpus)?, 0)
     }
 
@@ -208,29 +207,26 @@ impl Loader {
     /// Each cgroup's state on each CPU.
     pub(super) fn groups(&self) -> Result<Vec<(u64, Vec<Group>)>, MapReadError> {
         let n_cpus = self.n_possible_cpus;
-        let (ids, values) = batch::entries::<u64, Group>(self.groups_fd.as_fd(), n_cpus)
+        let map = self.groups_fd.as_fd();
+        let (ids, values) = batch::entries::<u64, Group>(map, n_cpus, Then::Keep)
             .map_err(|error| MapReadError::new("GROUPS", error))?;
         Ok(ids.into_iter().zip(values.chunks(n_cpus).map(<[Group]>::to_vec)).collect())
     }
 
-    /// The aggressor matrix.
+    /// The aggressor matrix since the last call.
     pub(super) fn matrix(&self) -> Result<Vec<(Pair, u64)>, MapReadError> {
-        pairs("MATRIX", &self.matrix_fd)
+        pairs("MATRIX", &self.matrix_fd, Then::Delete)
     }
 
     /// Each scope's memory stall.
     pub(super) fn memory(&self) -> Result<Vec<(u64, Memory)>, MapReadError> {
-        pairs("MEMORY", &self.memory_fd)
+        pairs("MEMORY", &self.memory_fd, Then::Keep)
     }
 
     /// Drops the entries of a removed cgroup, if it has any.
     pub(super) fn forget(&mut self, cgroup: u64) {
         let _ = self.groups.remove(&cgroup);
         let _ = self.memory.remove(&cgroup);
-    }
-
-    pub(super) fn forget_pair(&mut self, pair: Pair) {
-        let _ = self.matrix.remove(&pair);
     }
 
     /// Sets whether a cgroup's limits are the node's allocatable: kubepods and the QoS slices.
@@ -248,10 +244,12 @@ impl Loader {
     /// The rare events since the last call.
     pub(super) fn events(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        while let Some(item) = self.events.next() {
-            if item.len() == size_of::<Event>() {
-                // SAFETY: the kernel side wrote an `Event`: integers only, any bytes are one.
-                events.push(unsafe { item.as_ptr().cast::<Event>().read_unaligned() });
+        for ring in [&mut self.oom_events, &mut self.events] {
+            while let Some(item) = ring.next() {
+                if item.len() == size_of::<Event>() {
+                    // SAFETY: the kernel side wrote an `Event`: integers only, any bytes are one.
+                    events.push(unsafe { item.as_ptr().cast::<Event>().read_unaligned() });
+                }
             }
         }
         events
@@ -259,7 +257,7 @@ impl Loader {
 
     /// A descriptor that becomes readable when an event is urgent.
     pub(super) fn urgent(&self) -> io::Result<OwnedFd> {
-        self.events.as_fd().try_clone_to_owned()
+        self.oom_events.as_fd().try_clone_to_owned()
     }
 
     /// Writes to the agent's log what the programs logged.
@@ -313,8 +311,9 @@ fn link(program: Option<&mut Program>) -> Result<Box<dyn Any + Send>, ProgramErr
 fn pairs<K: Plain, V: Plain>(
     name: &'static str,
     map: &OwnedFd,
+    then: Then,
 ) -> Result<Vec<(K, V)>, MapReadError> {
-    let read = batch::entries(map.as_fd(), 1).map_err(|error| MapReadError::new(name, error));
+    let read = batch::entries(map.as_fd(), 1, then).map_err(|error| MapReadError::new(name, error));
     read.map(|(keys, values)| keys.into_iter().zip(values).collect())
 }
 

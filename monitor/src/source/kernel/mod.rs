@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use isobar_ebpf::{CREATED, Event, OOM, OOM_LIMIT_KNOWN, REMOVED};
+use isobar_ebpf::{CREATED, Event, Group, OOM, OOM_LIMIT_KNOWN, REMOVED};
 
 pub use self::attach::AttachError;
 use self::budget::{Budget, Verdict};
@@ -37,7 +37,7 @@ use isobar_core::model::cost::KernelCost;
 use isobar_core::model::places::Places;
 use isobar_core::model::pod::Place;
 use isobar_core::model::stall::{Coverage, KernelStalls, OomKill, ShortLived};
-use isobar_core::model::units::{Bytes, Nanos, Percent};
+use isobar_core::model::units::{Bytes, Nanos, Percent, scale};
 
 /// Which programs to attach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,8 +78,9 @@ pub struct Kernel {
     budget: Budget,
     /// CPUs that have switched.
     n_cpus: usize,
-    /// Paths of cgroups created since the tree was last read.
-    created: BTreeMap<u64, CgroupPath>,
+    /// Cgroups created since the tree was last read, or while it was.
+    created: Created,
+    restless: Restless,
     /// Cgroups in the last tree: those missing from the next were removed.
     known: BTreeSet<u64>,
     /// Cgroups whose limits are the node's allocatable.
@@ -96,11 +97,12 @@ impl Kernel {
         for program in all.iter_mut().filter(|program| waits.contains(&program.name)) {
             program.state = CapabilityState::Off;
             program.detail = format!(
-                "left off for {} min: following context switches took {} % of the node's CPU \
-                 time, and {} % is allowed",
-                pause.length.0 / (60 * Nanos::SECOND.0),
+                "left off for {} s: following context switches took {} % of the node's CPU \
+                 time, and {} % is allowed{}",
+                pause.length.0 / Nanos::SECOND.0,
                 pause.used,
                 self.budget.allowed,
+                self.restless.words(),
             );
             program.remedy = Some("raise --probe-budget to keep it attached".into());
         }
@@ -138,6 +140,7 @@ impl Kernel {
         stalls.short_lived = self.short_lived(&events, tree);
         stalls.lost.recursions = self.runs().map(|runs| runs.skipped).sum();
         self.n_cpus = self.n_cpus.max(stalls.cpus.len());
+        self.restless.look(self.budget.is_close(), &maps, tree);
         self.drop_removed(&maps, tree);
         Ok(stalls)
     }
@@ -267,15 +270,15 @@ impl Kernel {
         let mut removed = Vec::new();
         for event in events {
             match event.kind {
-                CREATED => drop(self.created.insert(event.cgroup, path(event))),
+                CREATED => drop(self.created.new.insert(event.cgroup)),
                 REMOVED => {
-                    self.created.remove(&event.cgroup);
+                    self.created.remove(event.cgroup);
                     removed.push(ShortLived { id: CgroupId(event.cgroup), path: path(event) });
                 }
                 _ => {}
             }
         }
-        self.created.retain(|id, _| !tree.contains_key(&CgroupId(*id)));
+        self.created.seen(tree);
         removed.retain(|cgroup| !self.known.contains(&cgroup.id.0));
         removed
     }
@@ -284,18 +287,77 @@ impl Kernel {
     fn drop_removed(&mut self, maps: &Maps, tree: &BTreeMap<CgroupId, Cgroup>) {
         let Self { loader, ledger, created, known, .. } = self;
         let exists = |id: u64| {
-            id <= isobar_ebpf::NODE || tree.contains_key(&CgroupId(id)) || created.contains_key(&id)
+            id <= isobar_ebpf::NODE || tree.contains_key(&CgroupId(id)) || created.contains(id)
         };
         let ids = maps.groups.iter().map(|(id, _)| *id);
         let ids = ids.chain(maps.memory.iter().map(|(id, _)| *id)).chain(known.iter().copied());
         let removed: BTreeSet<u64> = ids.filter(|id| !exists(*id)).collect();
         ledger.remove_all(&removed, maps);
         removed.into_iter().for_each(|id| loader.forget(id));
-        let is_removed = |pair: &isobar_ebpf::Pair| !exists(pair.victim) || !exists(pair.aggressor);
-        let removed = maps.matrix.iter().map(|(pair, _)| *pair).filter(is_removed);
-        let least = fold::pairs_to_drop(&maps.matrix, loader.room_for_pairs);
-        least.into_iter().chain(removed).for_each(|pair| loader.forget_pair(pair));
         *known = tree.keys().map(|id| id.0).collect();
+    }
+}
+
+/// Cgroups that no tree has shown yet. One that still is not there when the tree was read twice is
+/// gone, and its end was lost.
+#[derive(Debug, Default)]
+struct Created {
+    new: BTreeSet<u64>,
+    old: BTreeSet<u64>,
+}
+
+impl Created {
+    fn contains(&self, id: u64) -> bool {
+        self.new.contains(&id) || self.old.contains(&id)
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.new.remove(&id);
+        self.old.remove(&id);
+    }
+
+    /// `tree` was read after the events.
+    fn seen(&mut self, tree: &BTreeMap<CgroupId, Cgroup>) {
+        self.old = std::mem::take(&mut self.new);
+        self.old.retain(|id| !tree.contains_key(&CgroupId(*id)));
+    }
+}
+
+/// The cgroup that switches most: why the budget is exceeded.
+#[derive(Debug, Default)]
+struct Restless {
+    /// Waits of each cgroup's own tasks when the budget came close, on that clock.
+    before: BTreeMap<u64, u64>,
+    since: u64,
+    most: Option<(CgroupPath, u64)>,
+}
+
+impl Restless {
+    /// Compares two readings while a pause is close.
+    fn look(&mut self, is_close: bool, maps: &Maps, tree: &BTreeMap<CgroupId, Cgroup>) {
+        if !is_close {
+            self.before.clear();
+            return;
+        }
+        let n_waits = |cpus: &[Group]| cpus.iter().map(|group| group.n_waits).sum::<u64>();
+        let now = maps.groups.iter().map(|(id, cpus)| (*id, n_waits(cpus)));
+        if self.before.is_empty() {
+            (self.before, self.since) = (now.collect(), maps.now);
+            return;
+        }
+        let before = |id| self.before.get(&id).copied().unwrap_or(0);
+        let grown = now.map(|(id, n)| (n.saturating_sub(before(id)), id));
+        let interval = maps.now.saturating_sub(self.since);
+        self.most = grown.max().and_then(|(n, id)| {
+            let per_second = scale(n, Nanos::SECOND.0, interval);
+            Some((tree.get(&CgroupId(id))?.path.clone(), per_second))
+        });
+    }
+
+    fn words(&self) -> String {
+        self.most.as_ref().map_or_else(String::new, |(path, per_second)| {
+            format!("; {path} was switched to most often, {per_second} times a second")
+        })
     }
 }
 

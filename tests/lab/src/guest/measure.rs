@@ -183,21 +183,14 @@ impl Seen<'_> {
         self.time(of, |s| usage(s).map(Nanos::from))
     }
 
-    /// A pair is listed only in intervals in which it occurred, so the first one that lists it tells
-    /// what it was before.
+    /// A pair is listed only in intervals in which it occurred; the first one ends where the measured
+    /// time begins.
     fn harm(&self, by: &str, to: &str) -> f64 {
         let is = |path: &Option<CgroupPath>, name: &str| path.as_ref().is_some_and(|p| p.0 == name);
-        let mut before = None;
-        let mut after = 0;
-        for (i, view) in self.views.iter().enumerate() {
-            let mut all = view.snapshot.aggressions.iter();
-            let ours = all.find(|one| is(&one.victim_path, to) && is(&one.aggressor_path, by));
-            let Some(blame) = ours else { continue };
-            let (now, total) = (blame.time.now.0, blame.time.total.0);
-            before = before.or(Some(if i == 0 { total } else { total.saturating_sub(now) }));
-            after = total;
-        }
-        after as f64 - before.unwrap_or(0) as f64
+        let measured = self.views.iter().skip(1);
+        let all = measured.flat_map(|view| &view.snapshot.aggressions);
+        let ours = all.filter(|one| is(&one.victim_path, to) && is(&one.aggressor_path, by));
+        ours.map(|blame| blame.time.0 as f64).sum()
     }
 
     /// Kills after the first view that fit. Those of a tick that was not heard are among the recent

@@ -28,7 +28,7 @@ impl Snapshot {
         let scopes = below_root
             .map(|(&id, cgroup)| (id, scope(id, cgroup, &places, pair, averages)))
             .collect();
-        let aggressions = pair.map(|pair| aggressions(pair, &mut averages.doubts));
+        let aggressions = pair.map(aggressions);
         let kernel = next.kernel.as_ref();
         Self {
             tick: next.tick,
@@ -158,10 +158,10 @@ fn scope(
     scope
 }
 
-fn aggressions(pair: &Pair<'_>, doubts: &mut Doubts) -> Vec<Blame> {
+fn aggressions(pair: &Pair<'_>) -> Vec<Blame> {
     let Some((before, after)) = pair.kernel else { return Vec::new() };
     if !(before.covers.waits && after.covers.waits) {
         return Vec::new();
     }
-    blame::aggressions((pair.prev, before), (pair.next, after), &mut pair.deltas(doubts))
+    blame::aggressions((pair.prev, before), (pair.next, after))
 }

@@ -293,7 +293,7 @@ impl<'a> Tree<'a> {
             let is_own = self.of(*victim, victim_path.as_ref()).as_ref() == Some(&by);
             let harm = &mut doings.entry(by).or_default().harm;
             let to = if is_own { &mut harm.own } else { &mut harm.others };
-            *to = to.plus(time.now);
+            *to = to.plus(*time);
         }
         for (id, scope) in &snapshot.scopes {
             let throttled = scope.cpu.as_ref().and_then(|cpu| cpu.throttled_own);

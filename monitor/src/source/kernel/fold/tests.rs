@@ -222,14 +222,3 @@ fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
     after.groups.retain(|(id, _)| *id != LEFT);
     assert_eq!(split(&ledger.fold(&after, |_| true), POD), (21, 300));
 }
-
-#[test]
-fn pairs_to_drop_have_the_shortest_waits() {
-    let matrix = |n: u64| -> Vec<(Pair, u64)> {
-        (1..=n).map(|i| (Pair { victim: i, aggressor: 1 }, i * 10)).collect()
-    };
-    assert_eq!(pairs_to_drop(&matrix(5), 8), [], "there is room");
-    let dropped: Vec<u64> = pairs_to_drop(&matrix(6), 8).iter().map(|pair| pair.victim).collect();
-    assert_eq!(dropped, [1, 2]);
-    assert_eq!(pairs_to_drop(&matrix(8), 8).len(), 4);
-}

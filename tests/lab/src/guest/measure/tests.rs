@@ -20,7 +20,7 @@ fn waited(total_ms: u64) -> Waited {
 }
 
 /// `/a` waits, `/b` makes it wait, and what the kernel killed by then.
-fn view(second: u64, wait_ms: u64, harm: Option<(u64, u64)>, kills: &[u32]) -> View {
+fn view(second: u64, wait_ms: u64, harm: Option<u64>, kills: &[u32]) -> View {
     let mut view = View::default();
     let cpu = CpuWait {
         wait: waited(wait_ms),
@@ -47,10 +47,10 @@ fn view(second: u64, wait_ms: u64, harm: Option<(u64, u64)>, kills: &[u32]) -> V
     let line = Line { total: Micros(wait_ms * 1_000), ..Line::default() };
     view.snapshot.whole.pressure.cpu = Some(Pressure { some: Some(line), full: None });
     view.snapshot.whole.contention_per_cpu = vec![Percent(0), Percent(98_00)];
-    view.snapshot.aggressions.extend(harm.map(|(now, total)| Blame {
+    view.snapshot.aggressions.extend(harm.map(|ms| Blame {
         victim_path: Some(path("/a")),
         aggressor_path: Some(path("/b")),
-        time: Waited { now: Nanos(now * MS), total: Nanos(total * MS) },
+        time: Nanos(ms * MS),
         ..Blame::default()
     }));
     view.recent_oom_kills = kills.iter().map(|pid| kill(*pid)).collect();
@@ -115,7 +115,7 @@ fn claim(text: &str) -> Claim {
 fn claims_are_read_and_compared_on_both_their_numbers() {
     let views = [
         view(10, 500, None, &[1]),
-        view(11, 900, Some((400, 600)), &[2, 1]),
+        view(11, 900, Some(400), &[2, 1]),
         view(12, 1500, None, &[3, 2, 1]),
     ];
     let seen = Seen { views: &views, mount: Path::new("/nowhere") };

@@ -141,7 +141,7 @@ proptest! {
             prop_assert!(shares(&snapshot).all(|share| share <= Percent::FULL));
             prop_assert!(snapshot.doubts.backwards >= doubts.backwards);
             prop_assert!(snapshot.doubts.too_fast >= doubts.too_fast);
-            prop_assert!(snapshot.aggressions.is_sorted_by(|a, b| a.time.now >= b.time.now));
+            prop_assert!(snapshot.aggressions.is_sorted_by(|a, b| a.time >= b.time));
             doubts = snapshot.doubts;
         }
     }

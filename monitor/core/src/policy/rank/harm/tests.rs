@@ -63,7 +63,7 @@ impl Node {
             victim_path: named(victim),
             aggressor: self.id(aggressor),
             aggressor_path: named(aggressor),
-            time: Waited { now: Nanos(ms * MS), total: Nanos(0) },
+            time: Nanos(ms * MS),
         };
         self.snapshot.aggressions.push(blame);
     }
