@@ -1,7 +1,7 @@
 //! An open cgroup directory: a write reaches this cgroup or none. A path can be used again by
 //! another cgroup; the inode number, which is the kernel's cgroup id, cannot.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, mpsc};
@@ -33,6 +33,8 @@ pub(super) type Root = Arc<OwnedFd>;
 pub(super) struct CgroupDir {
     pub(super) path: CgroupPath,
     pub(super) id: CgroupId,
+    /// `path` as the kernel has it, below the root: a name need not be UTF-8.
+    at: CString,
     dir: OwnedFd,
     root: Root,
 }
@@ -53,23 +55,42 @@ impl CgroupDir {
     }
 
     fn at(root: &Root, path: &CgroupPath) -> Result<Self, ActError> {
-        let dir = openat(root, relative(path)?, DIRECTORY, Mode::empty());
-        let dir = dir.map_err(|why| opening(path, why))?;
-        let id = fstat(&dir).map_err(|why| opening(path, why))?.st_ino;
-        Ok(Self { path: path.clone(), id: CgroupId(id), dir, root: root.clone() })
+        let at = CString::new(relative(path)?).map_err(|_| ActError::Path(path.clone()))?;
+        Self::below(root, root, &at, path.clone(), at.clone())
+    }
+
+    /// The directory `name` in `dir`.
+    fn below(
+        root: &Root,
+        dir: impl AsFd,
+        name: &CStr,
+        path: CgroupPath,
+        at: CString,
+    ) -> Result<Self, ActError> {
+        let failed = |why| opening(&path, why);
+        let dir = openat(dir, name, DIRECTORY, Mode::empty()).map_err(failed)?;
+        let id = fstat(&dir).map_err(failed)?.st_ino;
+        Ok(Self { path, id: CgroupId(id), at, dir, root: root.clone() })
+    }
+
+    fn child(&self, name: &CStr) -> Result<Self, ActError> {
+        let mut at = self.at.to_bytes().to_vec();
+        at.push(b'/');
+        at.extend_from_slice(name.to_bytes());
+        let at = CString::new(at).expect("two strings without a zero");
+        Self::below(&self.root, &self.dir, name, self.path.child(&name.to_string_lossy()), at)
     }
 
     /// True if it has been removed, whatever stands at its path now.
     pub(super) fn is_gone(&self) -> bool {
-        let Ok(path) = relative(&self.path) else { return true };
-        let found = statat(&*self.root, path, AtFlags::SYMLINK_NOFOLLOW);
+        let found = statat(&*self.root, &*self.at, AtFlags::SYMLINK_NOFOLLOW);
         found.map_or(true, |stat| stat.st_ino != self.id.0)
     }
 
     /// The cgroups directly below.
     pub(super) fn children(&self) -> Result<Vec<Self>, ActError> {
         let names = self.names().map_err(|why| self.unread("", why))?;
-        let found = names.iter().map(|name| Self::at(&self.root, &self.path.child(name)));
+        let found = names.iter().map(|name| self.child(name));
         // One that went away while the directory was read is none.
         found.filter(|child| !matches!(child, Err(ActError::Gone(_)))).collect()
     }
@@ -82,7 +103,7 @@ impl CgroupDir {
         }
     }
 
-    fn names(&self) -> Result<Vec<String>, Errno> {
+    fn names(&self) -> Result<Vec<CString>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(&self.dir, c".", flags, Mode::empty())?;
         let mut buffer = [MaybeUninit::uninit(); 8 * 1024];
@@ -92,7 +113,7 @@ impl CgroupDir {
             let entry = entry?;
             let name = entry.file_name();
             if is_child(&self.dir, name, entry.file_type()) {
-                names.push(name.to_string_lossy().into_owned());
+                names.push(name.to_owned());
             }
         }
         names.sort();

@@ -61,6 +61,16 @@ pub(super) fn oom_score_adj(proc: &Path, pid: u32) -> Option<i32> {
     fs::read_to_string(path).ok()?.trim_end().parse().ok()
 }
 
+/// Resident memory of processes together, in bytes; `None` if one of them does not say.
+pub(super) fn resident(proc: &Path, pids: &[u32]) -> Option<u64> {
+    let of = |pid: &u32| {
+        let statm = fs::read_to_string(proc.join(pid.to_string()).join("statm")).ok()?;
+        statm.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    let pages: u64 = pids.iter().map(of).sum::<Option<u64>>()?;
+    Some(pages.saturating_mul(procfs::page_size()))
+}
+
 /// A process by its pidfd: a signal reaches this process or none.
 #[derive(Debug)]
 pub(super) struct Held {

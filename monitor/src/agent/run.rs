@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::runtime;
@@ -34,6 +35,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// A tick that has begun may hold up the exit for so long: on a node without memory it takes its
 /// time.
 const LAST_TICK: Duration = Duration::from_secs(5);
+
+/// Descriptors below which the agent does not start: 128 for connections, as many for everything
+/// else.
+const DESCRIPTORS: u64 = 256;
 
 /// How to run.
 #[derive(Debug)]
@@ -63,6 +68,12 @@ pub enum AgentError {
     /// Any other failure to listen: no such address, as a rule.
     #[error("cannot listen on {address}; choose another address with --listen")]
     Listen { address: SocketAddr, source: io::Error },
+    /// The limit leaves nothing for connections, or for the files of a cgroup that is to be ended.
+    #[error(
+        "this process may open {0} files, and the agent needs at least {DESCRIPTORS}: raise \
+         LimitNOFILE of its unit, or `ulimit -n`"
+    )]
+    Descriptors(u64),
     /// The runtime could not be made, or signals could not be caught.
     #[error("cannot start the event loop")]
     Start(#[source] io::Error),
@@ -85,7 +96,11 @@ where
     S: Source,
     E: From<AgentError>,
 {
-    // One thread runs everything but the ticks: the work is a few milliseconds a second.
+    let may_open = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    if may_open < DESCRIPTORS {
+        return Err(AgentError::Descriptors(may_open).into());
+    }
+    // One thread runs everything but the ticks and the server: the work is little.
     let runtime =
         runtime::Builder::new_current_thread().enable_all().build().map_err(AgentError::Start)?;
     let result = runtime.block_on(async {

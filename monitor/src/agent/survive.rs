@@ -8,12 +8,13 @@ use std::fs;
 use std::io;
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
-use rustix::mm::{Advice, MlockAllFlags, madvise, mlockall};
+use rustix::mm::{Advice, MlockAllFlags, madvise, mlockall, munlockall};
 use rustix::process::{Resource, getrlimit, setpriority_process};
 use rustix::thread::{CapabilitySet, capabilities};
 
 pub(super) use self::cgroup::Protected;
 use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::units::Bytes;
 
 /// Spared by the kernel's OOM killer before almost all other processes, but not for ever: an agent that
 /// leaks must not take the node with it.
@@ -23,14 +24,29 @@ const OOM_SCORE: i32 = -999;
 const NICE: i32 = -15;
 /// What a tick allocates and gives back at 500 cgroups, and as much again.
 const RESERVE: usize = 4 << 20;
+/// Pages that were never touched are left out, or each thread's stack of megabytes would count: the
+/// budget of resident memory is 24 MiB.
+const LOCKED: MlockAllFlags =
+    MlockAllFlags::CURRENT.union(MlockAllFlags::FUTURE).union(MlockAllFlags::ONFAULT);
 /// Code that is read in beforehand, at most. A release build has less; one for debugging, which
 /// has more, is not meant to be relied upon.
 const CODE: u64 = 12 << 20;
+
+/// Resident memory above the least that there was is given back if so much of it is free, at most
+/// once in so many ticks: after cgroups by the thousand have gone, or a large document was sent.
+const SURPLUS: u64 = 3 << 20;
+const TICKS_BETWEEN: u32 = 20;
 
 /// What was had of it.
 #[derive(Debug)]
 pub struct Survival {
     is_heap_settled: bool,
+    is_locked: bool,
+    /// The least resident memory so far.
+    least: Option<Bytes>,
+    /// What was free in the heap after something was last given back.
+    given_back: u64,
+    ticks: u32,
     capabilities: Vec<Capability>,
 }
 
@@ -38,14 +54,35 @@ impl Survival {
     /// What has to be asked for before any thread is made: they inherit it.
     #[must_use]
     pub fn begin() -> Self {
-        Self { is_heap_settled: settle_heap(), capabilities: vec![score(), priority()] }
+        let capabilities = vec![score(), priority()];
+        let (is_heap_settled, is_locked) = (settle_heap(), false);
+        Self { is_heap_settled, is_locked, least: None, given_back: 0, ticks: 0, capabilities }
     }
 
     /// Locks memory once everything is open and memory of the start was given back: a page that is
     /// locked stays.
     pub(super) fn lock(&mut self) {
         self.capabilities.push(reserve(self.is_heap_settled));
-        self.capabilities.push(lock());
+        let lock = lock();
+        self.is_locked = lock.state == CapabilityState::Attached;
+        self.capabilities.push(lock);
+    }
+
+    /// Called once a tick: gives memory back that a burst has left.
+    pub(super) fn give_back(&mut self, resident: Option<Bytes>) {
+        let Some(resident) = resident else { return };
+        let least = self.least.map_or(resident, |least| least.min(resident));
+        self.least = Some(least);
+        self.ticks += 1;
+        if self.ticks < TICKS_BETWEEN || resident.0 < least.0 + SURPLUS {
+            return;
+        }
+        self.ticks = 0;
+        // The allocator counts what it has given back as free, too.
+        if free_in_heap() > self.given_back.max(RESERVE as u64) + SURPLUS / 4 {
+            trim_heap(self.is_locked);
+            self.given_back = free_in_heap();
+        }
     }
 
     pub(super) fn capabilities(&self) -> &[Capability] {
@@ -63,10 +100,7 @@ fn lock() -> Capability {
     if !may_lock {
         return absent(name, "not permitted", remedy);
     }
-    // Pages that were never touched are left out, or each thread's stack of megabytes would count:
-    // the budget of resident memory is 30 MiB.
-    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    match mlockall(flags) {
+    match mlockall(LOCKED) {
         Ok(()) => had(name, &read_code().unwrap_or_else(|why| why.to_string())),
         Err(why) => absent(name, &why.to_string(), remedy),
     }
@@ -113,6 +147,33 @@ fn settle_heap() -> bool {
 fn settle_heap() -> bool {
     false
 }
+
+/// Bytes that the allocator has and nobody uses.
+#[cfg(target_env = "gnu")]
+fn free_in_heap() -> u64 {
+    // SAFETY: reads the allocator's own books, under its lock.
+    unsafe { libc::mallinfo2() }.fordblks as u64
+}
+
+/// Gives it back, but for the reserve at the end of the heap. What is locked the kernel does not take
+/// back, so nothing is for that moment.
+#[cfg(target_env = "gnu")]
+fn trim_heap(is_locked: bool) {
+    let unlocked = is_locked && munlockall().is_ok();
+    // SAFETY: touches nothing but free memory.
+    unsafe { libc::malloc_trim(RESERVE) };
+    if unlocked && let Err(why) = mlockall(LOCKED) {
+        tracing::warn!("memory is no longer locked: {why}");
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn free_in_heap() -> u64 {
+    0
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn trim_heap(_: bool) {}
 
 /// Some memory in hand: touched, and freed again, it stays with the allocator.
 fn reserve(is_settled: bool) -> Capability {

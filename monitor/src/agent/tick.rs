@@ -143,7 +143,11 @@ impl<S: Source> Tick<S> {
         self.log.missing(&capabilities);
         let handover = self.actuator.as_ref().ok().and_then(Handle::handover);
         let cost = self.meter.cost(decided, handover, kernel);
+        let resident = cost.resident;
         self.publisher.publish(step, capabilities, cost);
+        if let Some(survival) = &mut self.survival {
+            survival.give_back(resident);
+        }
         decision
     }
 

@@ -10,8 +10,8 @@ use zstd::stream::read::Decoder;
 
 /// The first bytes of a zstd frame (RFC 8878, 3.1.1).
 pub(super) const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
-/// No recorded line is longer: 10,000 cgroups on 256 CPUs stay below.
-const LONGEST: u64 = 1 << 30;
+/// No recorded line is longer: 5,000 cgroups on 256 CPUs stay below.
+const LONGEST: u64 = 256 << 20;
 
 pub(super) enum Piece {
     /// A line without its newline.
@@ -152,7 +152,7 @@ impl Lines {
 fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     let n = from.by_ref().take(LONGEST).read_until(b'\n', line)?;
     if n as u64 == LONGEST {
-        let text = "a line of more than a gibibyte";
+        let text = "a line of more than 256 MiB";
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(n)

@@ -36,6 +36,8 @@ impl Documents {
         if let Some((_, document)) = kept.iter().find(|(of, _)| *of == tick) {
             return document.clone();
         }
+        // Who is sent one watches it weakly.
+        kept.retain(|(_, document)| Arc::weak_count(document) > 0);
         let document = Arc::new(render());
         kept.push_back((tick, document.clone()));
         while kept.len() > 2 && kept.iter().map(|(_, one)| one.len()).sum::<usize>() > ROOM {

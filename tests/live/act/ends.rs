@@ -1,5 +1,8 @@
 //! Ending work, at once or by asking first.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
 use isobar_core::model::decision::Action;
 use isobar_core::model::decision::OutcomeResult::{Done, Refused};
 use isobar_core::model::decision::StepKind::{KillContainers, StopContainers};
@@ -92,6 +95,22 @@ fn kill_dry_run() {
     }
     assert!(!actor.is_busy());
     assert_eq!(group.pids().len(), 1);
+}
+
+#[test]
+fn kill_finds_processes_below_any_name() {
+    let Some(group) = Cgroup::new("names") else { return };
+    let below = group.child(OsStr::from_bytes(b"hidden-\xff\xfe"));
+    let deeper = below.child("deeper");
+    deeper.spawn("exec sleep 100");
+    deeper.wait_for(1);
+    let (mut actor, _state) = actor();
+    let outcome = actor.take(&action(KillContainers, group.target()));
+    assert!(outcome.detail.contains("would end 1 processes"), "{outcome:?}");
+    let outcome = actor.take(&enforced(KillContainers, group.target()));
+    let outcome = settle(&mut actor, outcome);
+    assert_eq!((outcome.result, outcome.ended), (Done, Some(1)), "{outcome:?}");
+    assert!(deeper.pids().is_empty());
 }
 
 #[test]

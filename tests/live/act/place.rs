@@ -1,6 +1,7 @@
 //! Cgroups and processes made for one test, and gone with it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -66,8 +67,9 @@ impl Cgroup {
     }
 
     /// A cgroup below it.
-    pub(crate) fn child(&self, name: &str) -> Self {
-        Self::at(self.dir.join(name), self.path.child(name)).unwrap()
+    pub(crate) fn child(&self, name: impl AsRef<OsStr>) -> Self {
+        let name = name.as_ref();
+        Self::at(self.dir.join(name), self.path.child(&name.to_string_lossy())).unwrap()
     }
 
     /// Runs a script in it.

@@ -107,6 +107,13 @@ fn kill_nothing_like_a_sandbox() {
     assert_eq!(pod.sandbox.pids().len(), 1);
 }
 
+/// Where it is told what a container holds: without the memory controller, by its processes alone.
+#[derive(Debug, Clone, Copy)]
+enum Held {
+    Cgroup(u64),
+    Processes(u64),
+}
+
 /// One container in one pod, of plain files, with one process.
 struct Told {
     root: TempDir,
@@ -117,7 +124,7 @@ struct Told {
 
 impl Told {
     /// What the kernel says of the process, and what the container holds.
-    fn new(class: &str, name: &str, oom_score_adj: i32, held: Option<u64>) -> Self {
+    fn new(class: &str, name: &str, oom_score_adj: i32, held: Held) -> Self {
         let (root, proc) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let child = Command::new("sleep").arg("100").spawn().unwrap();
         let pod = Path::new("kubepods").join(class).join("pod0d3a");
@@ -125,9 +132,13 @@ impl Told {
         fs::create_dir_all(&container).unwrap();
         fs::write(container.join("cgroup.procs"), format!("{}\n", child.id())).unwrap();
         fs::write(root.path().join(&pod).join("cgroup.procs"), "").unwrap();
-        if let Some(held) = held {
-            fs::write(container.join("memory.current"), format!("{held}\n")).unwrap();
-        }
+        let pages = match held {
+            Held::Cgroup(bytes) => {
+                fs::write(container.join("memory.current"), format!("{bytes}\n")).unwrap();
+                100
+            }
+            Held::Processes(bytes) => bytes / 4096,
+        };
         let of = proc.path().join(child.id().to_string());
         let random = proc.path().join("sys/kernel/random");
         [&of, &random].into_iter().for_each(|dir| fs::create_dir_all(dir).unwrap());
@@ -137,6 +148,7 @@ impl Told {
             format!("1 ({name}) S 1 1 1 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 88123"),
         )
         .unwrap();
+        fs::write(of.join("statm"), format!("9000 {pages} 80 1 0 60 0\n")).unwrap();
         fs::write(of.join("oom_score_adj"), format!("{oom_score_adj}\n")).unwrap();
         Self { root, proc, child, pod }
     }
@@ -179,7 +191,7 @@ fn kill_refuses_critical_pods() {
         ("",           -997, Done,   "would end 1 processes"),
     ];
     for (class, adjusted, result, told) in table {
-        let outcome = Told::new(class, "work", adjusted, None).kill();
+        let outcome = Told::new(class, "work", adjusted, Held::Cgroup(1)).kill();
         assert_eq!(outcome.result, result, "{class} {adjusted} {outcome:?}");
         assert!(outcome.detail.contains(told), "{class} {adjusted} {outcome:?}");
     }
@@ -190,13 +202,14 @@ fn kill_false_sandbox() {
     #[rustfmt::skip]
     let table = [
         // name, oom_score_adj, held, result
-        ("pause", 1000, None,            Failed),
-        ("pause", 1000, Some(700 << 10), Failed),
-        ("pause", 1000, Some(16 << 20),  Done),
-        ("conmon", 1000, Some(1 << 30),  Done),
+        ("pause",  1000, Held::Processes(700 << 10), Failed),
+        ("pause",  1000, Held::Processes(16 << 20),  Done), // the memory controller is on v1
+        ("pause",  1000, Held::Cgroup(700 << 10),    Failed),
+        ("pause",  1000, Held::Cgroup(16 << 20),     Done),
+        ("conmon", 1000, Held::Cgroup(1 << 30),      Done),
         // This is nobody's to choose.
-        ("pause", -998, Some(1 << 30),   Failed),
-        ("work",  1000, Some(1),         Done),
+        ("pause",  -998, Held::Cgroup(1 << 30),      Failed),
+        ("work",   1000, Held::Cgroup(1),            Done),
     ];
     for (name, adjusted, held, result) in table {
         let outcome = Told::new("besteffort", name, adjusted, held).kill();

@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::act::cgroup::{CgroupDir, Root, relative};
 use crate::act::deny::DenyList;
 use crate::act::error::ActError;
-use crate::act::process::{Stat, oom_score_adj};
+use crate::act::process::{Stat, oom_score_adj, resident};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::Target;
 use isobar_core::model::pod::{Place, QosClass};
@@ -118,7 +118,9 @@ fn is_sandbox(proc: &Path, group: &CgroupDir) -> Result<bool, ActError> {
         Stat::of(proc, *pid).is_some_and(|stat| matches!(stat.name.as_str(), "pause" | "conmon"))
     };
     let is_adjusted = |pid: &u32| oom_score_adj(proc, *pid) == Some(SANDBOX);
-    // Any process can choose that name, but a cgroup that holds memory is no sandbox.
-    let is_small = group.bytes("memory.current").is_none_or(|held| held < SMALL);
+    // Any process can choose that name, but a cgroup that holds memory is no sandbox. Without the
+    // memory controller its processes tell how much.
+    let held = group.bytes("memory.current").or_else(|| resident(proc, &pids));
+    let is_small = held.is_some_and(|held| held < SMALL);
     Ok((is_small && pids.iter().all(is_named)) || pids.iter().all(is_adjusted))
 }

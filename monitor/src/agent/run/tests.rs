@@ -69,10 +69,10 @@ fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
     (sampler, asked, dropped)
 }
 
-/// Observing, so the directory is never made.
+/// Below a file no directory can be made: nothing is kept.
 fn options(listen: SocketAddr, duration: Option<Duration>) -> Options {
     let orders = Orders::new(Plan::default(), || Ok(Plan::default()));
-    let (mode, state_dir) = (Mode::Configured, "/nowhere".into());
+    let (mode, state_dir) = (Mode::Configured, "/dev/null/state".into());
     Options { listen, duration, orders, mode, state_dir, survival: None }
 }
 
