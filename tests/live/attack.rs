@@ -119,7 +119,7 @@ fn attack_by_cgroups_that_come_and_go() {
     let agent = Agent::start(&["--max-cgroups", "1024"]);
     let start = agent.wait_for("a steady state", |s| s["tick"].as_u64() >= Some(6));
     let many: Vec<_> = (0..CGROUPS).map(|n| above.child(&format!("{n:0200}"))).collect();
-    let n_of = |s: &Value| s["scopes"].as_object().map_or(0, |all| all.len());
+    let n_of = |s: &Value| s["scopes"].as_object().map_or(0, serde_json::Map::len);
     let under = agent.wait_for("all of them", |s| n_of(s) > CGROUPS);
     drop(many);
     agent.wait_for("none of them", |s| n_of(s) < CGROUPS / 2);

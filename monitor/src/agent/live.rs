@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::agreement::{Agreement, Blind};
 use super::log::chain;
@@ -9,6 +10,7 @@ use super::pace::Alarms;
 use super::run::AgentError;
 use super::sampler::{Reading, Source};
 use crate::clock;
+use crate::source::kernel::detach::detach_all;
 use crate::source::kernel::{self, Kernel, MapReadError, Probes};
 use crate::source::triggers::Triggers;
 use crate::source::{self, Directories, Roots};
@@ -122,6 +124,10 @@ impl Source for Live {
 
     fn cgroup_root(&self) -> Option<PathBuf> {
         Some(self.sources.cgroup_root().into())
+    }
+
+    fn leave(self, patience: Duration) -> usize {
+        detach_all(patience)
     }
 
     fn read(&mut self, cause: Cause) -> Reading {

@@ -32,6 +32,8 @@ use isobar_core::model::decision::Decision;
 
 /// A read that hangs (a dying disk below a cgroup's lock) must not hold up the exit for longer.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Programs are detached within so long, or without the agent.
+const DETACHED_WITHIN: Duration = Duration::from_secs(2);
 /// A tick that has begun may hold up the exit for so long: on a node without memory it takes its
 /// time.
 const LAST_TICK: Duration = Duration::from_secs(5);
@@ -148,7 +150,17 @@ async fn live_on<S: Source>(
             () = timer(duration) => Ok(()),
         }
     };
-    tick_until(over, tick, orders, pace, hangup).await
+    let (ended, source) = tick_until(over, tick, orders, pace, hangup).await;
+    // By now another agent may have the port, and enforce.
+    let n = source.map_or(0, |source| source.leave(DETACHED_WITHIN));
+    if n > 0 {
+        tracing::info!(
+            n,
+            "{n} eBPF programs are still being detached, by processes that end by themselves: the \
+             kernel waits until every throttled thread has run once"
+        );
+    }
+    ended
 }
 
 /// Ticks until `over` has come. A tick that has begun is finished first: what it decides is in a
@@ -159,7 +171,7 @@ async fn tick_until<S: Source>(
     mut orders: Orders,
     mut pace: Pace,
     mut hangup: Signal,
-) -> Result<(), AgentError> {
+) -> (Result<(), AgentError>, Option<S>) {
     let mut over = pin!(over);
     let mut is_ready = false;
     let ended = loop {
@@ -193,7 +205,7 @@ async fn tick_until<S: Source>(
                 Err(_) => {
                     tracing::error!("leaving in the middle of a tick, which hangs");
                     leave_without_tick(farewell);
-                    return ended;
+                    return (ended, None);
                 }
             },
         };
@@ -201,7 +213,7 @@ async fn tick_until<S: Source>(
             Ok(ticked) => ticked,
             Err(why) => {
                 leave_without_tick(farewell);
-                return Err(AgentError::Sampler(why));
+                return (Err(AgentError::Sampler(why)), None);
             }
         };
         tick = back;
@@ -210,8 +222,8 @@ async fn tick_until<S: Source>(
         is_ready = true;
     };
     notify(&[NotifyState::Stopping]);
-    tick.leave();
-    ended
+    let source = tick.leave();
+    (ended, Some(source))
 }
 
 /// Takes squeezes back although the tick that knows of them does not return.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::actuator::Report;
 use super::pace::Alarms;
@@ -25,6 +26,9 @@ pub trait Source: Send + 'static {
     fn suspect(&mut self, suspects: Vec<CgroupId>);
     /// The top of the cgroup v2 tree that is read; `None` where there is none to act on.
     fn cgroup_root(&self) -> Option<PathBuf>;
+    /// Detaches what it attached. What takes longer than `patience` goes on without this process;
+    /// how much does.
+    fn leave(self, patience: Duration) -> usize;
 }
 
 /// What one reading gives.

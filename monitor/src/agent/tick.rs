@@ -151,12 +151,14 @@ impl<S: Source> Tick<S> {
         decision
     }
 
-    /// Takes squeezes back: nothing would undo them once the agent is gone.
-    pub(super) fn leave(mut self) {
+    /// Takes squeezes back: nothing would undo them once the agent is gone. Then another agent may
+    /// enforce, while the source still has to leave.
+    pub(super) fn leave(mut self) -> S {
         self.warm.save();
         if let Ok(actuator) = self.actuator {
             self.log.outcomes(&actuator.leave(FAREWELL));
         }
+        self.sampler.source
     }
 
     /// The same beside a tick that may not return.

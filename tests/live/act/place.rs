@@ -258,8 +258,8 @@ impl Pod {
     pub(crate) fn new(root: &Cgroup) -> Self {
         let above =
             root.below("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu.slice");
-        let container = above[0].child(&format!("cri-containerd-{}.scope", Self::CONTAINER));
-        let sandbox = above[0].child(&format!("cri-containerd-{}.scope", "5a".repeat(32)));
+        let container = above[0].child(format!("cri-containerd-{}.scope", Self::CONTAINER));
+        let sandbox = above[0].child(format!("cri-containerd-{}.scope", "5a".repeat(32)));
         let program = tempfile::tempdir().unwrap();
         let pause = program.path().join("pause");
         fs::copy("/bin/sleep", &pause).unwrap();

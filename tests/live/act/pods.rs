@@ -66,7 +66,7 @@ fn kill_with_a_container_gone() {
     for step in [StopContainers, KillContainers] {
         let Some(root) = Cgroup::new("gone") else { return };
         let pod = Pod::new(&root);
-        let deaf = pod.pod().child(&format!("cri-containerd-{}.scope", "de".repeat(32)));
+        let deaf = pod.pod().child(format!("cri-containerd-{}.scope", "de".repeat(32)));
         deaf.spawn("trap '' TERM; while :; do sleep 0.1; done");
         wait("it is deaf", || deaf.pids().len() == 2);
         // Whoever looks for what is never touched looks below each container.

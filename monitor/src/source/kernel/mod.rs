@@ -8,6 +8,7 @@ mod attach;
 mod batch;
 mod btf;
 mod budget;
+pub mod detach;
 mod fold;
 pub(super) mod layout;
 mod loader;

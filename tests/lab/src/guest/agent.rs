@@ -21,9 +21,9 @@ use crate::clock::Since;
 use crate::facts;
 use crate::form::Form;
 
-/// How long an agent is given to leave: systemd waits for ninety seconds, and taking a program out
-/// of the kernel takes until every task has been seen at rest.
-const LEAVES_WITHIN: Duration = Duration::from_secs(60);
+/// How long an agent is given to leave, on an emulated CPU: programs that take longer to be detached
+/// do not hold it up.
+const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 
 /// Lines of its log that are kept.
 const LOG_LINES: usize = 500;
