@@ -157,7 +157,7 @@ fn allocatable_apply_and_roll_back() {
         "/kubepods.slice memory.max 32212254720: written",
         "/kubepods.slice cpu.weight 274: written",
         "/kubepods.slice pids.max 10000: written",
-        "/kubepods.slice hugetlb.2MB.max 67108864: written",
+        "/kubepods.slice hugetlb.2MB.max 4611686018427387904: written",
         // 1 GiB would have to be taken from daemons that use 20.
         "/system.slice memory.max max: failed",
         "/system.slice cpu.weight 20: written",
@@ -172,7 +172,7 @@ fn allocatable_apply_and_roll_back() {
     assert_eq!(
         limits(&again)[3..5],
         [
-            "/kubepods.slice hugetlb.2MB.max 67108864: kept",
+            "/kubepods.slice hugetlb.2MB.max 4611686018427387904: kept",
             "/system.slice memory.max 1073741824: written",
         ]
     );

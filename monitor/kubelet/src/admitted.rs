@@ -6,11 +6,19 @@ use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::request;
 use isobar_core::model::workload::{ContainerKind, Pod};
 
+/// Priorities of the classes that every cluster has; others only the API server knows.
+/// Source: `pkg/apis/scheduling/types.go`, `SystemCriticalPriority`.
+const PRIORITIES: [(&str, i32); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
 /// `pod` with missing requests filled in: for each container from its limits; for the pod, if it
-/// has pod-level limits, first from the containers' requests, then from its own limits.
+/// has pod-level limits, first from the containers' requests, then from its own limits. With the
+/// priority of its class, if it has none and every cluster has the class.
 #[must_use]
 pub fn admitted(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
+    let of_class = PRIORITIES.iter().find(|(class, _)| *class == pod.priority_class);
+    pod.priority = pod.priority.or(of_class.map(|(_, priority)| *priority));
     // Ephemeral containers cannot have resources.
     for container in pod.containers.iter_mut().filter(|c| c.kind != ContainerKind::Ephemeral) {
         let resources = &mut container.resources;

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::enforce::{Enforced, Limits};
+use super::enforce::{Enforced, HUGE_PAGES_OF_PODS, Limits};
 use isobar_core::model::cgroup::{CgroupPath, Limit};
 use isobar_core::model::machine::Found;
 use isobar_core::model::shares;
@@ -63,18 +63,18 @@ pub struct Live {
 /// All differences. `page` is the page size: the kernel truncates `memory.max` to whole pages.
 #[must_use]
 pub fn drift(enforced: &Enforced, live: &Live, page: Bytes) -> Vec<Drift> {
-    let both = [
-        (Some(&enforced.pods), Some(&live.pods)),
+    let daemons = [
         (enforced.kube_reserved.as_ref(), live.kube_reserved.as_ref()),
         (enforced.system_reserved.as_ref(), live.system_reserved.as_ref()),
     ];
-    both.into_iter()
-        .filter_map(|(limits, found)| limits.zip(found))
-        .flat_map(|(limits, found)| of_one(limits, found, page))
-        .collect()
+    let daemons = daemons.into_iter().filter_map(|(limits, found)| limits.zip(found));
+    let mut all = of_one(&enforced.pods, &live.pods, page, true);
+    all.extend(daemons.flat_map(|(limits, found)| of_one(limits, found, page, false)));
+    all
 }
 
-fn of_one(limits: &Limits, found: &Found, page: Bytes) -> Vec<Drift> {
+fn of_one(limits: &Limits, found: &Found, page: Bytes, is_pods: bool) -> Vec<Drift> {
+    let is_huge = |file: &str| file.starts_with("hugetlb.");
     let differs = |(file, configured): (String, u64)| {
         let live = found.file(&file);
         let unit = if file == "memory.max" { page.0.max(1) } else { 1 };
@@ -83,6 +83,7 @@ fn of_one(limits: &Limits, found: &Found, page: Bytes) -> Vec<Drift> {
             _ if !found.exists => Why::NoCgroup,
             None => Why::NoController,
             Some(Limit::At(live)) if live == configured || live == written => return None,
+            Some(Limit::At(HUGE_PAGES_OF_PODS)) if is_pods && is_huge(&file) => return None,
             Some(Limit::At(live)) if is_runtimes_scale(limits, &file, live) => Why::RuntimesScale,
             Some(Limit::At(live)) if live < configured => Why::Tighter,
             Some(_) => Why::Looser,
@@ -168,16 +169,17 @@ mod tests {
             ("other scale", with(|f| f.cpu_weight = Some(100)),                    Some(("cpu.weight", Some("100"), Why::RuntimesScale))),
             ("weight",      with(|f| f.cpu_weight = Some(38)),                     Some(("cpu.weight", Some("38"), Why::Tighter))),
             ("off",         with(|f| f.pids_max = None),                           Some(("pids.max", None, Why::NoController))),
+            ("kubelet's",   with(|f| f.hugetlb_max = [("2MB".into(), Limit::At(1 << 62))].into()), None),
             ("huge",        with(|f| f.hugetlb_max.clear()),                       Some(("hugetlb.2MB.max", None, Why::NoController))),
         ];
         for (row, found, want) in table {
-            let got = of_one(&limits, &found, Bytes(4_096));
+            let got = of_one(&limits, &found, Bytes(4_096), true);
             let got: Vec<_> =
                 got.iter().map(|d| (d.file.as_str(), d.live.as_deref(), d.why)).collect();
             assert_eq!(got, want.into_iter().collect::<Vec<_>>(), "{row}");
         }
         let absent = Found { path: right.path.clone(), ..Found::default() };
-        let got = of_one(&limits, &absent, Bytes(4_096));
+        let got = of_one(&limits, &absent, Bytes(4_096), true);
         assert!(got.len() == 4 && got.iter().all(|d| d.why == Why::NoCgroup), "{got:?}");
     }
 

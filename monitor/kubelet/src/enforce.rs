@@ -150,6 +150,11 @@ impl Limits {
     }
 }
 
+/// What the kubelet writes as `hugetlb.<size>.max` of kubepods and the QoS slices with each change of a
+/// pod, about once a minute; only at its start it writes the allocatable huge pages to kubepods.
+/// Source: `pkg/kubelet/cm/qos_container_manager_linux.go`, `setHugePagesUnbounded`.
+pub const HUGE_PAGES_OF_PODS: u64 = 1 << 62;
+
 /// Huge pages in `list`: the kernel's name of the page size, and bytes.
 fn huge(list: &ResourceList) -> impl Iterator<Item = (String, u64)> {
     list.iter().filter_map(|(name, amount)| {

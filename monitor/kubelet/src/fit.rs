@@ -27,10 +27,11 @@ pub struct Fit {
     pub fits: bool,
 }
 
-/// Compares each resource. One that the node does not have fits only if no pod requests it.
+/// Compares each resource; pods that are over request nothing any more. One that the node does not have fits only if no pod requests it.
 #[must_use]
 pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
-    let named = pods.iter().flat_map(resources).map(String::as_str);
+    let pods: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_over).collect();
+    let named = pods.iter().flat_map(|pod| resources(pod)).map(String::as_str);
     let mut all: BTreeSet<&str> = named.chain(allocatable.keys().map(String::as_str)).collect();
     all.insert(PODS);
     let line = |resource: &str| {
@@ -135,5 +136,8 @@ mod tests {
             "pods 1 ? fits",
         ];
         assert_eq!(lines(&[whole], ""), want, "only what the pod itself sets replaces the sum");
+
+        let over = Pod { is_over: true, ..pod("cpu=1 example.com/gpu=1") };
+        assert_eq!(lines(&[over, pod("cpu=2")], ""), ["cpu 2 ? too much", "pods 1 ? fits"]);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::allocatable::{CPU, MEMORY, PID, Reservation};
 use super::cpus::{self, Plan};
 use super::drift::Live;
-use super::enforce::{Daemons, Enforced, Limits};
+use super::enforce::{Daemons, Enforced, HUGE_PAGES_OF_PODS, Limits};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::limit::LimitWrite;
@@ -85,7 +85,13 @@ impl Writes {
         }
         let enforced = Enforced::of(node, capacity, &reservation);
         match node.cgroups_per_qos {
-            true => self.files(&ground.live.pods.path, &enforced.pods, ground),
+            true => {
+                // The kubelet's own next write: another value would be overwritten for ever.
+                let huge = enforced.pods.hugetlb_max.keys().cloned();
+                let hugetlb_max = huge.map(|size| (size, HUGE_PAGES_OF_PODS)).collect();
+                let limits = Limits { hugetlb_max, ..enforced.pods.clone() };
+                self.files(&ground.live.pods.path, &limits, ground);
+            }
             false => self.refused.push(Refusal::new(
                 "kubepods",
                 "without cgroupsPerQOS there is no cgroup of all pods",

@@ -128,7 +128,7 @@ impl Document {
         for state in &self.limits {
             let LimitState { write, before, live, result, .. } = state;
             table.row([
-                write.cgroup.0.clone(),
+                write.cgroup.0.to_string(),
                 write.file.clone(),
                 shown(Some(&write.value)),
                 shown(before.as_ref()),

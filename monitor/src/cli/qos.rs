@@ -31,9 +31,10 @@ pub(crate) struct Args {
     /// -o json --field-selector spec.nodeName=..`.
     #[arg(long, value_name = "FILE", group = "from")]
     pods: Option<PathBuf>,
-    /// Fill missing requests from limits first, as the API server does.
+    /// Take pods as written: without the defaults that the API server fills in before the kubelet
+    /// sees a pod (requests from limits, priority from priorityClassName).
     #[arg(long, requires = "from")]
-    admitted: bool,
+    raw: bool,
     /// Memory capacity of the node, such as 32Gi [default: this machine's].
     #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
     node_memory: Option<String>,
@@ -72,20 +73,20 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
 }
 
 impl Args {
-    /// Reads a file. Reports on stderr what is ignored, and classes that admission changes.
+    /// Reads a file. Reports on stderr what is ignored, and classes that the defaults change.
     fn read(&self, file: &Path) -> Result<Manifest> {
         let (name, mut found) = input::pods(file)?;
         for other in &found.others {
             eprintln!("{}", harmless(&format!("{name}:{other}")));
         }
         for pod in &mut found.pods {
-            let as_admitted = admitted(pod);
-            let (raw, after) = (qos::class(pod), qos::class(&as_admitted));
-            if self.admitted {
-                *pod = as_admitted;
+            let with_defaults = admitted(pod);
+            let (raw, after) = (qos::class(pod), qos::class(&with_defaults));
+            if !self.raw {
+                *pod = with_defaults;
             }
             if raw != after {
-                let hint = if self.admitted { "" } else { "; see --admitted" };
+                let hint = if self.raw { "" } else { "; --raw takes it as written" };
                 let text = format!(
                     "{name}: {}: {raw:?} as written, {after:?} once admitted, because the API server \
                      sets missing requests to the limits{hint}",

@@ -27,6 +27,8 @@ pub struct Effective {
     pub yaml: String,
 }
 
+/// The only version of the kubelet's configuration.
+const KUBELET_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 /// Larger configurations are refused.
 const LARGEST_FILE: u64 = 64 << 20;
 
@@ -119,7 +121,14 @@ fn merged(bytes: &[u8], file: &str, dir: &Path, headless: Headless) -> Result<Ef
         return Err(problems.unless_any(file, ()).expect_err("it is not a mapping"));
     };
     let has_head = fields.raw("apiVersion").is_some() || fields.raw("kind").is_some();
-    if is_kubelet(&mut fields) || (!has_head && headless == Headless::Kubelet) {
+    let is_headless = !has_head && headless == Headless::Kubelet;
+    if headless == Headless::Kubelet
+        && let Some(why) = no_kubelet(&mut fields, has_head)
+    {
+        drop(fields);
+        return Err(Invalid::one(file, Problem::at(root.at, why)));
+    }
+    if is_kubelet(&mut fields) || is_headless {
         layers.files.push(kubelet_layer(fields));
         let effective = make(&layers, None);
         return problems.unless_any(file, effective);
@@ -161,12 +170,39 @@ fn merged(bytes: &[u8], file: &str, dir: &Path, headless: Headless) -> Result<Ef
     problems.unless_any(file, effective)
 }
 
-/// True for the kubelet's own file, and for an answer of its `/configz`.
+/// True for the kubelet's own file, and for an answer of its `/configz`. Of its API group this
+/// version alone has the kind.
 fn is_kubelet(fields: &mut Fields<'_>) -> bool {
-    let version = fields.raw("apiVersion").unwrap_or_default();
     fields.raw("kubeletconfig").is_some()
         || fields.raw("kind") == Some("KubeletConfiguration")
-            && version.starts_with("kubelet.config.k8s.io/")
+            && fields.raw("apiVersion") == Some(KUBELET_VERSION)
+}
+
+/// Why a file cannot be a kubelet's: a node without any reservation would follow from it.
+fn no_kubelet(fields: &mut Fields<'_>, has_head: bool) -> Option<String> {
+    if fields.raw("kubeletArguments").is_some() {
+        return Some(
+            "kubeletArguments are flags of OpenShift's node configuration; give the \
+             KubeletConfiguration of the node, or what its /configz answers"
+                .into(),
+        );
+    }
+    let is_own = fields.raw("kind") == Some(KIND);
+    if is_kubelet(fields) || is_own {
+        return None;
+    }
+    if has_head {
+        return Some(format!(
+            "expected kind KubeletConfiguration of apiVersion {KUBELET_VERSION}, or kind {KIND}"
+        ));
+    }
+    let has_any = KUBELET.iter().any(|key| fields.raw(key.name).is_some());
+    (!has_any).then(|| {
+        format!(
+            "no field of a KubeletConfiguration ({KUBELET_VERSION}) is in it; the kubelet's file is \
+             mostly /var/lib/kubelet/config.yaml"
+        )
+    })
 }
 
 fn kubelet_layer<'a>(fields: Fields<'a>) -> Layer<'a> {

@@ -232,7 +232,15 @@ fn cpu_options(layers: &Layers<'_>) -> bool {
         "prefer-align-cpus-by-uncorecache",
     ];
     let mut is_strict = false;
-    for (option, field) in layers.entries("cpuManagerPolicyOptions") {
+    let options = layers.entries("cpuManagerPolicyOptions");
+    if layers.text("cpuManagerPolicy") != "static"
+        && let Some((option, field)) = options.first()
+    {
+        field.problem(format!(
+            "{option:?} is an option of cpuManagerPolicy static; with none the kubelet does not start"
+        ));
+    }
+    for (option, field) in options {
         if !OPTIONS.contains(&option) {
             let what = format!("unsupported CPU manager option {option:?}");
             field.problem(format!("{what}, expected one of {}", OPTIONS.join(", ")));

@@ -110,6 +110,7 @@ impl Manifest {
         if let Some(mut status) = object.map("status") {
             pod.started = status.field("startTime").and_then(|field| seconds(&field));
             pod.qos_class = class(&mut status);
+            pod.is_over = matches!(status.text("phase"), Some("Succeeded" | "Failed"));
             for key in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"]
             {
                 read_ids(&mut status, key, &mut pod.containers);

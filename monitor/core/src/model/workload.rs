@@ -31,6 +31,8 @@ pub struct Pod {
     pub containers: Vec<Container>,
     /// `status.qosClass`, which never changes.
     pub qos_class: Option<QosClass>,
+    /// `status.phase` is Succeeded or Failed: none of its containers runs again.
+    pub is_over: bool,
     /// `spec.tolerations`.
     pub tolerations: Vec<Toleration>,
 }

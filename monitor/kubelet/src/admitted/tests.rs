@@ -31,3 +31,20 @@ fn admitted_fills_requests() {
         assert_eq!(admitted(&got), got, "{text}: once is enough");
     }
 }
+
+#[test]
+fn admitted_fills_the_priority_of_classes_that_every_cluster_has() {
+    #[rustfmt::skip]
+    let table = [
+        // class, priority, as admitted
+        ("system-node-critical",    None,     Some(2_000_001_000)),
+        ("system-cluster-critical", None,     Some(2_000_000_000)),
+        ("system-node-critical",    Some(7),  Some(7)), // what it was admitted with stays
+        ("high",                    None,     None),
+        ("",                        None,     None),
+    ];
+    for (class, priority, want) in table {
+        let pod = Pod { priority_class: class.into(), priority, ..Pod::default() };
+        assert_eq!(admitted(&pod).priority, want, "{class} {priority:?}");
+    }
+}

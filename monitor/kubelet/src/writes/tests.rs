@@ -121,7 +121,7 @@ fn writes_huge_pages() {
         });
         lines(&got).into_iter().filter(|line| line.contains("hugetlb")).collect::<Vec<_>>()
     };
-    let want = ["/kubepods hugetlb.2MB.max 67108864", "/system.slice hugetlb.2MB.max 0"];
+    let want = ["/kubepods hugetlb.2MB.max 4611686018427387904", "/system.slice hugetlb.2MB.max 0"];
     assert_eq!(huge(true), want);
     assert_eq!(huge(false), [""; 0]);
 }
@@ -160,7 +160,7 @@ fn writes_refusals() {
         change(&mut node, &mut ground);
         let settings = Settings { node, ..Settings::default() };
         let got = writes(&settings, &BTreeSet::from([WrittenLimit::Allocatable]), &ground);
-        let at: BTreeSet<_> = got.writes.iter().map(|write| write.cgroup.0.as_str()).collect();
+        let at: BTreeSet<_> = got.writes.iter().map(|write| &*write.cgroup.0).collect();
         assert_eq!(at.into_iter().collect::<Vec<_>>(), cgroups, "{row}");
         let [refusal] = got.refused.as_slice() else { panic!("{row}: {:?}", got.refused) };
         assert_eq!(refusal.level, level, "{row}");

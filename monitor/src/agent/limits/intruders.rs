@@ -24,8 +24,12 @@ pub struct Intruder {
     pub cpus: CpuSet,
 }
 
-/// Processes of pods that may run on `reserved` CPUs, by the first thread of each; and what could
-/// not be read.
+/// The score that the kubelet gives to sandboxes, which it never pins: they only hold a pod's
+/// namespaces. Source: `PodInfraOOMAdj`, kubelet `pkg/kubelet/qos/policy.go`.
+const SANDBOX: i32 = -998;
+
+/// Processes of pods that may run on `reserved` CPUs, by the first thread of each, sandboxes left
+/// out; and what could not be read.
 #[must_use]
 pub fn intruders(processes: &Processes, reserved: &CpuSet) -> (Vec<Intruder>, Vec<Gap>) {
     let is_pods =
@@ -36,7 +40,8 @@ pub fn intruders(processes: &Processes, reserved: &CpuSet) -> (Vec<Intruder>, Ve
         let (Place::Pod { uid: pod, .. } | Place::Container { pod, .. }) = Place::of(&path) else {
             continue;
         };
-        let on_reserved = processes.into_iter().filter_map(|process| {
+        let work = processes.into_iter().filter(|process| process.oom_score_adj != SANDBOX);
+        let on_reserved = work.filter_map(|process| {
             let cpus = cpus::common(&process.cpus_allowed, reserved);
             let (pod, cgroup) = (pod.clone(), path.clone());
             let Process { pid, name, .. } = process;

@@ -238,6 +238,30 @@ fn kubelet_file_fills_missing_fields() {
 }
 
 #[test]
+fn kubelet_refuses_what_is_no_kubelets_file() {
+    let dir = tempfile::tempdir().unwrap();
+    #[rustfmt::skip]
+    let table = [
+        // text, what is said
+        ("kubeletArguments:\n  max-pods: ['250']\n",     "flags of OpenShift's node configuration"),
+        ("{}",                                            "no field of a KubeletConfiguration"),
+        ("foo: bar",                                      "no field of a KubeletConfiguration"),
+        ("apiVersion: kubelet.config.k8s.io/v1",          "expected kind KubeletConfiguration of apiVersion kubelet.config.k8s.io/v1beta1"),
+        ("apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\nmaxPods: 9", "expected kind KubeletConfiguration"),
+        ("apiVersion: v1\nkind: ConfigMap",               "expected kind KubeletConfiguration"),
+    ];
+    for (text, want) in table {
+        let file = dir.path().join("file.yaml");
+        fs::write(&file, text).unwrap();
+        let told = kubelet(&file).unwrap_err().to_string();
+        assert!(told.contains(want), "{text}: {told}");
+    }
+    let empty = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    fs::write(dir.path().join("file.yaml"), empty).unwrap();
+    assert_eq!(kubelet(&dir.path().join("file.yaml")).unwrap().node.max_pods, 110);
+}
+
+#[test]
 fn kubelet_file_problems_name_that_file() {
     let dir = tempfile::tempdir().unwrap();
     let (theirs, ours) = (dir.path().join("k.yaml"), dir.path().join("o.yaml"));

@@ -110,4 +110,7 @@ fn cpu_options_are_checked() {
         let got = got.map_err(|invalid| invalid.problems[0].message.clone());
         assert_eq!(got, want.map_err(String::from), "{options}");
     }
+    let none = read("cpuManagerPolicyOptions: {full-pcpus-only: 'true'}").unwrap_err();
+    let why = "\"full-pcpus-only\" is an option of cpuManagerPolicy static; with none the kubelet does not start";
+    assert_eq!(none.problems[0].message, why);
 }
