@@ -10,7 +10,7 @@ use super::pace::Alarms;
 use super::run::AgentError;
 use super::sampler::{Reading, Source};
 use crate::clock;
-use crate::source::kernel::detach::detach_all;
+use crate::source::kernel::detach::Aside;
 use crate::source::kernel::{self, Kernel, MapReadError, Probes};
 use crate::source::triggers::Triggers;
 use crate::source::{self, Directories, Roots};
@@ -127,7 +127,9 @@ impl Source for Live {
     }
 
     fn leave(self, patience: Duration) -> usize {
-        detach_all(patience)
+        let links = Aside::share_links();
+        drop(self);
+        links.release(patience)
     }
 
     fn read(&mut self, cause: Cause) -> Reading {

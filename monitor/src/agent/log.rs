@@ -136,7 +136,7 @@ fn action(action: &Action, now: Nanos, lost: Option<&str>) {
         action = id,
         step = step.name(),
         target = target.full_name(),
-        path = target.path.as_ref().map(|path| path.0.as_str()),
+        path = target.path.as_ref().map(|path| &*path.0),
         threshold = reason.threshold.name(),
         measured = explain::measured(&reason.threshold, reason.measured),
         enforced = is_enforced,
@@ -206,11 +206,11 @@ fn event(Event { reason, message, is_warning }: &Event) {
 
 fn oom_kill(record: &OomRecord) {
     let path = |path: &Option<isobar_core::model::cgroup::CgroupPath>| {
-        path.as_ref().map_or_else(|| "unknown".to_owned(), |path| path.0.clone())
+        path.as_ref().map_or_else(|| "unknown".to_owned(), |path| path.0.to_string())
     };
     let (victim, trigger) = (path(&record.victim_path), path(&record.trigger_path));
     let limit = match (&record.limit_path, record.kill.limit_known) {
-        (Some(limit), _) => limit.0.clone(),
+        (Some(limit), _) => limit.0.to_string(),
         (None, true) if record.kill.limit.is_none() => "none: the node was out of memory".into(),
         _ => "unknown".into(),
     };

@@ -6,7 +6,7 @@ use super::pace::TICK;
 use super::plan::Plan;
 use super::sampler::{Sampler, Source};
 use crate::clock;
-use crate::serve::publish::Publisher;
+use crate::serve::publish::{Publisher, channel};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Ranking;
@@ -30,7 +30,7 @@ impl<S: Source> Observer<S> {
         settings.relief.enforce.clear();
         let facts = source.facts();
         let engine = Engine::new(settings, Standing::new(facts.n_cpus));
-        let (publisher, _) = Publisher::new(facts, clock::now());
+        let publisher = Publisher::new(facts, clock::now(), channel().0);
         let sampler = Sampler { source, pods };
         let mut observer = Self { sampler, engine, publisher, meter: Meter::default() };
         observer.step();

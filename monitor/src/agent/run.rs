@@ -27,7 +27,7 @@ use crate::clock;
 use crate::record::journal::JournalError;
 use crate::serve;
 use crate::serve::listen::Server;
-use crate::serve::publish::Publisher;
+use crate::serve::publish::{Publisher, Sender, channel};
 use isobar_core::model::decision::Decision;
 
 /// A read that hangs (a dying disk below a cgroup's lock) must not hold up the exit for longer.
@@ -110,11 +110,15 @@ where
         let listener = listen(options.listen).await?;
         let mut authority = Authority::new(options.mode, &options.state_dir);
         authority.bind(&mut options.orders.plan.settings).map_err(AgentError::Lock)?;
+        // Whoever asks meanwhile is told that there is no sample yet.
+        let (to, latest) = channel();
+        let listener = listener.into_std().map_err(AgentError::Start)?;
+        let server = Server::begin(listener, serve::router(latest)).map_err(AgentError::Serve)?;
         let source = open()?;
         if let Some(survival) = &mut options.survival {
             survival.lock();
         }
-        live_on(source, listener, authority, options, leave).await.map_err(E::from)
+        live_on(source, (server, to), authority, options, leave).await.map_err(E::from)
     });
     runtime.shutdown_timeout(PATIENCE);
     result
@@ -122,7 +126,7 @@ where
 
 async fn live_on<S: Source>(
     mut source: S,
-    listener: TcpListener,
+    (mut server, to): (Server, Sender),
     authority: Authority,
     options: Options,
     leave: Leave,
@@ -131,15 +135,12 @@ async fn live_on<S: Source>(
     let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
     let pace = Pace::new(source.alarms()).map_err(AgentError::Start)?;
     let facts = source.facts();
-    let (publisher, latest) = Publisher::new(facts.clone(), clock::now());
+    let publisher = Publisher::new(facts.clone(), clock::now(), to);
     let plan = std::mem::take(&mut orders.plan);
     let mut tick = Tick::new(source, plan, authority, survival, publisher)?;
     if let Some((path, bounds)) = orders.record.take() {
         tick.record_to(&path, bounds).map_err(AgentError::Record)?;
     }
-    let listener = listener.into_std().map_err(AgentError::Start)?;
-    let server = Server::begin(listener, serve::router(latest));
-    let mut server = server.map_err(AgentError::Serve)?;
     log::started(&facts, tick.words(), &listen.to_string());
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.

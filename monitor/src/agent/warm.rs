@@ -20,7 +20,6 @@ const EVERY: Nanos = Nanos(5 * Nanos::SECOND.0);
 #[serde(rename_all = "camelCase")]
 struct Document {
     boot_id: String,
-    #[serde(flatten)]
     warm: WarmStart,
 }
 
@@ -74,5 +73,55 @@ impl Warm {
             let path = self.path.display();
             tracing::warn!("cannot write {path}; a restarted agent has to warm up: {why}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+    use isobar_core::model::node::NodeReading;
+    use isobar_core::model::sample::{Moment, Sample};
+    use isobar_core::model::settings::Settings;
+    use isobar_core::model::stall::{Coverage, CpuStall, KernelStalls};
+    use isobar_core::policy::engine::Engine;
+
+    /// A node with pods, on whose one CPU tasks wait all the time.
+    fn sample(second: u64) -> Sample {
+        let now = Nanos(second * Nanos::SECOND.0);
+        let covers = Coverage { waits: true, throttling: true, ..Coverage::default() };
+        let cpu = CpuStall { contention: now, nonidle: now, switches: second };
+        let mut kernel = KernelStalls { clock: now, covers, cpus: vec![cpu], ..Default::default() };
+        let mut pods = Cgroup { path: CgroupPath("/kubepods".into()), ..Cgroup::default() };
+        pods.cpu.weight = Some(100);
+        kernel.groups.entry(CgroupId(28)).or_default().cpus = vec![cpu];
+        Sample {
+            at: Moment { boot: now, wall: now },
+            cgroups: [(CgroupId(28), pods)].into(),
+            kernel: Some(kernel),
+            node: NodeReading::default(),
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn warm_start_is_that_of_the_agent_before_in_the_same_boot() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut warm, none) = Warm::open(dir.path(), "one");
+        assert_eq!(none, WarmStart::default());
+        let mut engine = Engine::new(Settings::default(), Standing::new(1));
+        let mut left = WarmStart::default();
+        for second in 1..=20 {
+            let step = engine.step(sample(second));
+            let now = Nanos(second * Nanos::SECOND.0);
+            warm.tick(now, engine.standing(), &step.snapshot);
+            left = engine.standing().warm_start(&step.snapshot);
+        }
+        warm.save();
+        assert_ne!(left, WarmStart::default());
+        assert_eq!(Warm::open(dir.path(), "one").1, left);
+        assert_eq!(Warm::open(dir.path(), "two").1, WarmStart::default(), "after a reboot");
+        fs::write(dir.path().join(FILE), "{").unwrap();
+        assert_eq!(Warm::open(dir.path(), "one").1, WarmStart::default(), "costs a warm-up");
     }
 }

@@ -111,8 +111,9 @@ impl Agent {
 fn isobar(form: &Form, mode: Option<Mode>, probes: Option<&str>) -> Command {
     let mut isobar = Command::new("/bin/isobar");
     isobar.args(["run", "--listen", ADDRESS, "--probes", probes.unwrap_or(&form.probes)]);
+    isobar.args(["--state-dir", STATE]);
     match mode {
-        Some(Mode::Enforce) => isobar.args(["--mode", "enforce", "--state-dir", STATE]),
+        Some(Mode::Enforce) => isobar.args(["--mode", "enforce"]),
         Some(Mode::Observe) => isobar.args(["--mode", "observe"]),
         None => &mut isobar,
     };
@@ -138,17 +139,17 @@ mod tests {
     #[test]
     fn an_agent_is_started_with_what_the_scenario_has_for_it() {
         const RUN: &str = "/bin/isobar run --listen 127.0.0.1:9797 --probes";
-        let enforce = "--mode enforce --state-dir /tmp/isobar";
+        let state = "--state-dir /tmp/isobar";
         #[rustfmt::skip]
         let table = [
             // name,           of the scenario,                       line
             ("none",           "config = \"\"",                       None),
-            ("isobar",         "",                                    Some(format!("{RUN} all"))),
-            ("isobar",         "mode = \"enforce\"",                  Some(format!("{RUN} all {enforce}"))),
-            ("isobar",         "probes = \"none\"\nrecord = true",    Some(format!("{RUN} none --record /tmp/recording.isobar"))),
-            ("isobar-no-ebpf", "mode = \"enforce\"",                  Some(format!("{RUN} none {enforce}"))),
-            ("isobar-observe", "mode = \"enforce\"\nmanifests = \"\"", Some(format!("{RUN} all --mode observe --pods /tmp/pods.yaml"))),
-            ("isobar-observe", "config = \"\"",                       Some(format!("{RUN} all --mode observe --config /tmp/config.yaml"))),
+            ("isobar",         "",                                    Some(format!("{RUN} all {state}"))),
+            ("isobar",         "mode = \"enforce\"",                  Some(format!("{RUN} all {state} --mode enforce"))),
+            ("isobar",         "probes = \"none\"\nrecord = true",    Some(format!("{RUN} none {state} --record /tmp/recording.isobar"))),
+            ("isobar-no-ebpf", "mode = \"enforce\"",                  Some(format!("{RUN} none {state} --mode enforce"))),
+            ("isobar-observe", "mode = \"enforce\"\nmanifests = \"\"", Some(format!("{RUN} all {state} --mode observe --pods /tmp/pods.yaml"))),
+            ("isobar-observe", "config = \"\"",                       Some(format!("{RUN} all {state} --mode observe --config /tmp/config.yaml"))),
         ];
         for (name, fields, want) in table {
             let text = format!("# Why.\nseconds = \"1s\"\n{fields}\n[expect]\nno_kill = true\n");

@@ -59,9 +59,10 @@ impl Group {
         self.write("cgroup.subtree_control", &all.join(" "))
     }
 
-    /// Kills what runs in it and removes it.
+    /// Kills what runs in it and removes it. An agent that has left may still detach programs there,
+    /// for as long as throttled threads make an emulated kernel wait.
     pub fn remove(&self) -> Result<()> {
-        self.remove_within(Duration::from_secs(10))
+        self.remove_within(Duration::from_secs(120))
     }
 
     /// The same, for those who may be slow to die.

@@ -92,7 +92,7 @@ fn own(sample: &Sample) -> Result<(CgroupId, CgroupPath, Bytes), String> {
 
 /// The cgroup above that takes the protection away.
 fn unprotected(root: &Path, path: &CgroupPath) -> Option<String> {
-    let mut above = Path::new(&path.0).parent();
+    let mut above = Path::new(&*path.0).parent();
     while let Some(dir) = above.filter(|dir| *dir != Path::new("/")) {
         let file = root.join(dir.strip_prefix("/").unwrap_or(dir)).join("memory.min");
         let protects = fs::read_to_string(file).is_ok_and(|text| text.trim_end() != "0");

@@ -7,6 +7,7 @@ use crate::agent::actuator::tests::action;
 use crate::agent::{Alarms, Mode};
 use crate::record::reader::Recording;
 use crate::record::replay::{Replay, Replayed};
+use crate::serve::publish::channel;
 use isobar_core::model::decision::{Action, InForce, Phase, StepKind};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Sample;
@@ -55,7 +56,7 @@ fn orders(first: &[StepKind], then: &[StepKind]) -> Orders {
 fn tick(dir: &Path, orders: &mut Orders) -> Tick<Still> {
     let mut authority = Authority::new(Mode::Configured, dir);
     authority.bind(&mut orders.plan.settings).unwrap();
-    let (publisher, _) = Publisher::new(NodeFacts::default(), clock::now());
+    let publisher = Publisher::new(NodeFacts::default(), clock::now(), channel().0);
     let mut tick = Tick::new(Still(0), orders.plan.clone(), authority, None, publisher).unwrap();
     if let Some((path, bounds)) = orders.record.take() {
         tick.record_to(&path, bounds).unwrap();

@@ -2,11 +2,13 @@
 //!
 //! To release a program that is attached to a function the kernel waits until every task has given
 //! up its CPU once (`synchronize_rcu_tasks`, kernel/rcu/tasks.h): with threads that are throttled
-//! hard that takes many seconds, for each program anew. So each link is handed to a process that
-//! has nothing else, and they all wait at the same time.
+//! hard that takes many seconds, for each program anew. So each link is shared with a process that
+//! has nothing else. Once this process has closed its own descriptors, those processes close the
+//! last ones, all at the same time.
 
 use std::fs;
-use std::os::fd::RawFd;
+use std::io::{PipeWriter, pipe};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::ptr::null_mut;
 use std::thread::sleep;
@@ -14,23 +16,44 @@ use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(20);
 
-/// Detaches every program of this process, and returns once that is done or `patience` is over. How
-/// many are still being detached then, by processes that end by themselves.
-///
-/// Descriptors of this process on them are not the last any more, and can be closed at once.
-#[must_use]
-pub fn detach_all(patience: Duration) -> usize {
-    let mut children: Vec<libc::pid_t> = links().into_iter().map_while(release_aside).collect();
-    let mut waited = Duration::ZERO;
-    loop {
-        // SAFETY: asks about a child that this function made; nothing is written.
+/// Processes that hold one link each, until this value goes.
+#[derive(Debug, Default)]
+pub struct Aside {
+    children: Vec<libc::pid_t>,
+    /// Closed to let them go on.
+    wait: Option<PipeWriter>,
+}
+
+impl Aside {
+    /// Shares every link of this process. Where no process can be made, the link stays this one's
+    /// alone, and takes its time when it is closed.
+    #[must_use]
+    pub fn share_links() -> Self {
+        let links = links();
+        let Ok((until, wait)) = pipe() else { return Self::default() };
+        let share = |link| share(link, until.as_raw_fd());
+        let children = links.into_iter().map_while(share).collect();
+        Self { children, wait: Some(wait) }
+    }
+
+    /// Has them close what they hold, which must not be open in this process any more. Waits until
+    /// that is done or `patience` is over; how many have not done it by then. They end by
+    /// themselves.
+    #[must_use]
+    pub fn release(self, patience: Duration) -> usize {
+        let Self { mut children, wait } = self;
+        drop(wait);
+        // SAFETY: asks about a child that this process made; nothing is written.
         let is_there = |child| unsafe { libc::waitpid(child, null_mut(), libc::WNOHANG) } == 0;
-        children.retain(|child| is_there(*child));
-        if children.is_empty() || waited >= patience {
-            return children.len();
+        let mut waited = Duration::ZERO;
+        loop {
+            children.retain(|child| is_there(*child));
+            if children.is_empty() || waited >= patience {
+                return children.len();
+            }
+            sleep(STEP);
+            waited += STEP;
         }
-        sleep(STEP);
-        waited += STEP;
     }
 }
 
@@ -43,16 +66,26 @@ fn links() -> Vec<RawFd> {
     links.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A process that has this descriptor alone, closes it, and ends; `None` if none can be made.
-fn release_aside(link: RawFd) -> Option<libc::pid_t> {
+/// A process that has these two descriptors alone, and ends at the end of `until`; `None` if none
+/// can be made.
+fn share(link: RawFd, until: RawFd) -> Option<libc::pid_t> {
+    let between =
+        |from: RawFd, to: RawFd| (libc::c_uint::try_from(from), libc::c_uint::try_from(to));
+    let (low, high) = (link.min(until), link.max(until));
+    let gaps = [between(0, low - 1), between(low + 1, high - 1), between(high + 1, RawFd::MAX)];
     // SAFETY: between fork and _exit the child makes system calls only.
     unsafe {
         match libc::fork() {
             -1 => None,
             0 => {
-                let fd = libc::c_uint::try_from(link).unwrap_or(0);
-                libc::syscall(libc::SYS_close_range, 0, fd.saturating_sub(1), 0);
-                libc::syscall(libc::SYS_close_range, fd + 1, libc::c_uint::MAX, 0);
+                for gap in gaps {
+                    // An empty one is an error, which changes nothing.
+                    if let (Ok(from), Ok(to)) = gap {
+                        libc::syscall(libc::SYS_close_range, from, to, 0);
+                    }
+                }
+                let mut byte = 0_u8;
+                while libc::read(until, (&raw mut byte).cast(), 1) > 0 {}
                 libc::close(link);
                 libc::_exit(0)
             }

@@ -72,7 +72,7 @@ impl Listener {
         let mut heard = lock(&self.heard);
         let Some(newest) = heard.views.pop() else { return false };
         heard.views.clear();
-        let has = |path: &String| newest.snapshot.scopes.values().any(|s| s.path.0 == *path);
+        let has = |path: &String| newest.snapshot.scopes.values().any(|s| *s.path.0 == **path);
         let sees = paths.iter().all(has);
         heard.views.push(newest);
         sees

@@ -186,7 +186,8 @@ impl Seen<'_> {
     /// A pair is listed only in intervals in which it occurred; the first one ends where the measured
     /// time begins.
     fn harm(&self, by: &str, to: &str) -> f64 {
-        let is = |path: &Option<CgroupPath>, name: &str| path.as_ref().is_some_and(|p| p.0 == name);
+        let is =
+            |path: &Option<CgroupPath>, name: &str| path.as_ref().is_some_and(|p| &*p.0 == name);
         let measured = self.views.iter().skip(1);
         let all = measured.flat_map(|view| &view.snapshot.aggressions);
         let ours = all.filter(|one| is(&one.victim_path, to) && is(&one.aggressor_path, by));
@@ -205,7 +206,7 @@ impl Seen<'_> {
 }
 
 fn fits(record: &OomRecord, wanted: &Kills) -> bool {
-    let is = |path: &Option<CgroupPath>, name: &str| path.as_ref().is_some_and(|p| p.0 == name);
+    let is = |path: &Option<CgroupPath>, name: &str| path.as_ref().is_some_and(|p| &*p.0 == name);
     let limit = match &wanted.limit {
         None => true,
         Some(_) if !record.kill.limit_known => false,
@@ -225,7 +226,7 @@ fn scope<'a>(view: &'a View, of: &Of) -> Result<&'a Scope, String> {
     match of {
         Of::Node => Ok(&view.snapshot.whole),
         Of::Cgroup(path) => {
-            let found = view.snapshot.scopes.values().find(|scope| scope.path.0 == *path);
+            let found = view.snapshot.scopes.values().find(|scope| *scope.path.0 == **path);
             found.ok_or_else(|| format!("the agent does not see cgroup {path}"))
         }
     }
