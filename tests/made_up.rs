@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use isobar::clock;
-use isobar::serve::publish::{Latest, Publisher};
+use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, Limit, MemoryFiles};
 use isobar_core::model::cost::{Cost, KernelCost, ProgramCost};
@@ -34,7 +34,8 @@ pub(crate) fn publisher() -> (Publisher, Latest) {
         boot_id: "5d0b1f0e".into(),
         n_cpus: 8,
     };
-    Publisher::new(facts, clock::now())
+    let (to, latest) = channel();
+    (Publisher::new(facts, clock::now(), to), latest)
 }
 
 /// Publishes tick `tick`, as of now.
@@ -118,7 +119,7 @@ fn scopes(sway: u16) -> BTreeMap<CgroupId, Scope> {
     ];
     let scope = |(id, path, place, psi, contention, wait, cause): Row| {
         let scope = Scope {
-            path: CgroupPath(path.clone()),
+            path: CgroupPath(path.clone().into()),
             place,
             pressure: pressures(psi.0, psi.1, psi.2),
             files: Some(files(path)),
@@ -172,7 +173,7 @@ fn oom_kill() -> OomKill {
 
 fn files(path: String) -> Cgroup {
     Cgroup {
-        path: CgroupPath(path),
+        path: CgroupPath(path.into()),
         cpu: CpuFiles {
             quota: Some(Limit::At(200_000)),
             period: Some(Micros(100_000)),

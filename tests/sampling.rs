@@ -33,13 +33,13 @@ pub(crate) fn sample_at_ms(sampler: &mut Sampler, tick: u64, ms: u64) -> Sample 
 }
 
 pub(crate) fn paths(sample: &Sample) -> Vec<&str> {
-    let mut paths: Vec<_> = sample.cgroups.values().map(|cgroup| cgroup.path.0.as_str()).collect();
+    let mut paths: Vec<_> = sample.cgroups.values().map(|cgroup| &*cgroup.path.0).collect();
     paths.sort_unstable();
     paths
 }
 
 pub(crate) fn cgroup<'a>(sample: &'a Sample, path: &str) -> &'a Cgroup {
-    let found = sample.cgroups.values().find(|cgroup| cgroup.path.0 == path);
+    let found = sample.cgroups.values().find(|cgroup| &*cgroup.path.0 == path);
     found.unwrap_or_else(|| panic!("no {path} among {:?}", paths(sample)))
 }
 

@@ -105,7 +105,7 @@ fn kernel_namesake() {
     for tick in 1..=5 {
         let same = top.make("same");
         let read = sample(&mut sampler, tick);
-        let (id, _) = read.cgroups.iter().find(|(_, cgroup)| cgroup.path.0 == "/same").unwrap();
+        let (id, _) = read.cgroups.iter().find(|(_, cgroup)| &*cgroup.path.0 == "/same").unwrap();
         ids.push(*id);
         fs::remove_dir(same).unwrap();
     }

@@ -219,7 +219,7 @@ async fn stream_size() {
     let (mut publisher, latest) = made_up::publisher();
     let mut snapshot: Snapshot = made_up::snapshot(1);
     for id in 1_000..3_000 {
-        let path = CgroupPath(format!("/system.slice/unit-{id}.service"));
+        let path = CgroupPath(format!("/system.slice/unit-{id}.service").into());
         snapshot.scopes.insert(CgroupId(id), Scope { path, ..Scope::default() });
     }
     publisher.publish(Step { snapshot, ..Step::default() }, vec![], Default::default());

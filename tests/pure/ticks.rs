@@ -162,7 +162,7 @@ fn any_limit(d: &mut Dice) -> Limit {
 
 fn any_cgroup(d: &mut Dice) -> Cgroup {
     Cgroup {
-        path: CgroupPath(d.text()),
+        path: CgroupPath(d.text().into()),
         parent: d.maybe(|d| CgroupId(d.any())),
         pressure: any_pressures(d),
         cpu: CpuFiles {
@@ -203,7 +203,7 @@ fn any_kernel(d: &mut Dice) -> KernelStalls {
     let mut kernel = KernelStalls { clock: Nanos(d.any()), ..KernelStalls::default() };
     kernel.covers.waits = d.one_in(2);
     kernel.short_lived =
-        d.some(|d| ShortLived { id: CgroupId(d.any()), path: CgroupPath(d.text()) });
+        d.some(|d| ShortLived { id: CgroupId(d.any()), path: CgroupPath(d.text().into()) });
     kernel
 }
 

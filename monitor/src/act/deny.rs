@@ -89,7 +89,7 @@ impl DenyList {
 
 /// True if `path` is `above`, or lies below it.
 fn lies_in(path: &CgroupPath, above: &CgroupPath) -> bool {
-    let rest = path.0.strip_prefix(&above.0);
+    let rest = path.0.strip_prefix(&*above.0);
     above.is_root() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

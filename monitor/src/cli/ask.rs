@@ -18,6 +18,9 @@ use super::run::SourceArgs;
 
 /// An answer over loopback takes milliseconds; an agent that needs longer is overloaded.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Loading eBPF programs takes a second, and longer on a busy node.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_millis(500);
 /// A node of 10,000 cgroups makes some 20 MB; more than this is not an answer of an agent.
 const LARGEST: u64 = 256 << 20;
 
@@ -97,24 +100,51 @@ fn no_agent(address: &str) -> String {
     format!("no agent listens on {address}; start one with `isobar run`")
 }
 
-/// `None` if nothing listens there.
+/// `None` if nothing listens there. Waits for an agent that is still starting.
 fn from_agent(address: &str) -> Result<Option<View>> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match ask(address)? {
+            Answer::Nobody => return Ok(None),
+            Answer::View(view) => return Ok(Some(*view)),
+            Answer::NoSampleYet if waited >= STARTS_WITHIN => {
+                bail!("the agent on {address} has had no sample for {} s", waited.as_secs());
+            }
+            Answer::NoSampleYet => {
+                if waited.is_zero() {
+                    eprintln!("the agent on {address} is starting; waiting for its first sample");
+                }
+                sleep(AGAIN);
+                waited += AGAIN;
+            }
+        }
+    }
+}
+
+enum Answer {
+    View(Box<View>),
+    /// It loads its eBPF programs.
+    NoSampleYet,
+    Nobody,
+}
+
+fn ask(address: &str) -> Result<Answer> {
     let url = format!("http://{address}/api/v1/snapshot");
     let client: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None).build().into();
     let mut answer = match client.get(&url).call() {
         Ok(answer) => answer,
         Err(ureq::Error::Io(why)) if why.kind() == io::ErrorKind::ConnectionRefused => {
-            return Ok(None);
+            return Ok(Answer::Nobody);
         }
-        Err(ureq::Error::ConnectionFailed) => return Ok(None),
+        Err(ureq::Error::ConnectionFailed) => return Ok(Answer::Nobody),
         Err(ureq::Error::Timeout(_)) => {
             let seconds = PATIENCE.as_secs();
             bail!(
                 "the agent on {address} did not answer within {seconds} s; it may still be starting"
             );
         }
-        Err(ureq::Error::StatusCode(503)) => bail!("the agent on {address} has no sample yet"),
+        Err(ureq::Error::StatusCode(503)) => return Ok(Answer::NoSampleYet),
         Err(why) => return Err(why).with_context(|| format!("cannot ask the agent on {address}")),
     };
     let mut json = Vec::new();
@@ -123,5 +153,5 @@ fn from_agent(address: &str) -> Result<Option<View>> {
     read.with_context(|| format!("cannot read the answer of {address}"))?;
     let view =
         View::parse(&json).map_err(|source| InvalidAnswer { address: address.into(), source })?;
-    Ok(Some(view))
+    Ok(Answer::View(Box::new(view)))
 }

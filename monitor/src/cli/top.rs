@@ -102,7 +102,7 @@ fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
                 some(scope.pressure.cpu),
                 union(scope.shortage),
                 time(scope.io_wait.map(|Waited { now, .. }| now)),
-                scope.path.0.clone(),
+                scope.path.0.to_string(),
             ]);
         }
         table.row(row);

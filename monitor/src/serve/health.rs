@@ -14,12 +14,14 @@ use isobar_core::model::units::Nanos;
 
 /// Without a sample for this long (ten missed ticks) the sampler counts as dead.
 const SILENCE: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// The first comes after the eBPF programs were loaded, which may take long on a busy node.
+const FIRST_WITHIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 /// 200 while the sampler runs.
 pub(super) async fn livez(State(shared): State<Shared>) -> Response {
     let last = shared.latest.borrow().as_ref().map(|p| p.view.snapshot.at.boot);
     let silent = clock::now().boot.since(last.unwrap_or(shared.since.boot));
-    if silent <= SILENCE {
+    if silent <= if last.is_some() { SILENCE } else { FIRST_WITHIN } {
         return "ok".into_response();
     }
     let text = format!("no sample for {} s\n", silent.0 / Nanos::SECOND.0);

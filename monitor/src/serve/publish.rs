@@ -1,7 +1,7 @@
 //! From a finished tick to what every client sees of it.
 //! In: a `Step`. Out: a [`View`] in a watch channel; the newest replaces the one before.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes as Body;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::document::{self, Documents};
 use isobar_core::model::capability::Capability;
-use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::limit::LimitState;
 use isobar_core::model::node::NodeFacts;
@@ -24,6 +24,8 @@ use isobar_core::view::{OOM_KILLS_KEPT, OomRecord, View};
 
 /// The receiving end: `None` before the first sample.
 pub type Latest = watch::Receiver<Option<Arc<Published>>>;
+/// The sending end.
+pub type Sender = watch::Sender<Option<Arc<Published>>>;
 
 /// A view and its JSON: rendered on the first request of each tick, so at most once, however many
 /// clients there are.
@@ -52,20 +54,24 @@ pub struct Publisher {
     facts: NodeFacts,
     started: Moment,
     kills: VecDeque<OomRecord>,
-    /// The paths of the previous snapshot: after a kill the cgroup is often gone.
-    paths: BTreeMap<CgroupId, CgroupPath>,
     limits: Vec<LimitState>,
     documents: Documents,
-    to: watch::Sender<Option<Arc<Published>>>,
+    to: Sender,
+}
+
+/// Both ends of what a publisher publishes: readers may come before it.
+#[must_use]
+pub fn channel() -> (Sender, Latest) {
+    watch::channel(None)
 }
 
 impl Publisher {
-    /// Both ends of a new watch channel.
-    pub fn new(facts: NodeFacts, started: Moment) -> (Self, Latest) {
-        let (to, latest) = watch::channel(None);
+    /// Publishes to readers of `to`.
+    #[must_use]
+    pub fn new(facts: NodeFacts, started: Moment, to: Sender) -> Self {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
-        let (paths, limits, documents) = Default::default();
-        (Self { facts, started, kills, paths, limits, documents, to }, latest)
+        let (limits, documents) = Default::default();
+        Self { facts, started, kills, limits, documents, to }
     }
 
     /// Sets the limits that the following views show.
@@ -102,12 +108,15 @@ impl Publisher {
         }
     }
 
-    /// The OOM kills of a tick, with the names of their cgroups, which may be gone already.
+    /// The OOM kills of a tick, with the names of their cgroups: those that are gone already were
+    /// in the view before.
     #[must_use]
     pub fn named_kills(&self, snapshot: &Snapshot) -> Vec<OomRecord> {
+        let before = self.to.borrow();
+        let before = before.as_ref().map(|published| &published.view.snapshot);
         let path_of = |id: CgroupId| {
-            let now = snapshot.scopes.get(&id).map(|scope| &scope.path);
-            now.or_else(|| self.paths.get(&id)).cloned()
+            let scope = |snapshot: &Snapshot| Some(snapshot.scopes.get(&id)?.path.clone());
+            scope(snapshot).or_else(|| scope(before?))
         };
         let record = |kill: &OomKill| OomRecord {
             wall: snapshot.at.wall.since(snapshot.at.boot.since(kill.at)),
@@ -123,6 +132,5 @@ impl Publisher {
         let new = self.named_kills(snapshot);
         new.into_iter().for_each(|record| self.kills.push_front(record));
         self.kills.truncate(OOM_KILLS_KEPT);
-        self.paths = snapshot.scopes.iter().map(|(id, s)| (*id, s.path.clone())).collect();
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn mount() -> Option<PathBuf> {
 impl Cgroup {
     /// A cgroup for one test; `None`, with a word about it, where none can be made.
     pub(crate) fn new(name: &str) -> Option<Self> {
-        let path = CgroupPath(format!("/isobar-test-{name}-{}", std::process::id()));
+        let path = CgroupPath(format!("/isobar-test-{name}-{}", std::process::id()).into());
         let made = mount().map(|root| Self::at(root.join(path.0.trim_start_matches('/')), path));
         match made {
             None => skip("cgroup v2 is not mounted"),
@@ -133,7 +133,7 @@ impl Cgroup {
 
     pub(crate) fn target_with_id(&self, id: u64) -> Target {
         Target {
-            name: self.path.0.clone(),
+            name: self.path.0.to_string(),
             cgroup: Some(CgroupId(id)),
             path: Some(self.path.clone()),
             ..Target::default()

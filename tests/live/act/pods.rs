@@ -159,7 +159,7 @@ impl Told {
         let options =
             Options { proc: self.proc.path().into(), ..options(self.root.path(), state.path()) };
         let id = fs::metadata(self.root.path().join(&self.pod)).unwrap().ino();
-        let path = CgroupPath(format!("/{}", self.pod.display()));
+        let path = CgroupPath(format!("/{}", self.pod.display()).into());
         let target = Target {
             name: "hog".into(),
             cgroup: Some(CgroupId(id)),

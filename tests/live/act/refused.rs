@@ -90,7 +90,7 @@ fn act_refuses_odd_targets() {
     group.spawn("exec sleep 100");
     group.wait_for(1);
     let (mut actor, _state) = actor();
-    let at = |path: String| Target { path: Some(CgroupPath(path)), ..group.target() };
+    let at = |path: String| Target { path: Some(CgroupPath(path.into())), ..group.target() };
     let name = group.path.0.trim_start_matches('/');
     #[rustfmt::skip]
     let table = [

@@ -3,6 +3,7 @@
 //! while it is read. The sample's gaps tell which and why.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +22,11 @@ impl CgroupId {
     pub const UNKNOWN: Self = Self(u64::MAX);
 }
 
-/// Path below the cgroup v2 mount: `/` is the root, `/kubepods.slice` its child.
+/// Path below the cgroup v2 mount: `/` is the root, `/kubepods.slice` its child. Shared, because each
+/// tick's sample, snapshot and pairs name the same cgroups again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct CgroupPath(pub String);
+pub struct CgroupPath(pub Arc<str>);
 
 impl CgroupPath {
     #[must_use]
@@ -35,12 +37,13 @@ impl CgroupPath {
     /// The path of the child directory `name`.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.is_root() { Self(format!("/{name}")) } else { Self(format!("{}/{name}", self.0)) }
+        let above = if self.is_root() { "" } else { &*self.0 };
+        Self(format!("{above}/{name}").into())
     }
 
     #[must_use]
     pub fn is_root(&self) -> bool {
-        self.0 == "/"
+        &*self.0 == "/"
     }
 
     /// Whether it is `above` or lies below it.

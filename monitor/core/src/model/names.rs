@@ -17,7 +17,7 @@ const SLICE: &str = ".slice";
 pub fn path(driver: CgroupDriver, components: &[&str]) -> CgroupPath {
     match driver {
         _ if components.is_empty() => CgroupPath::root(),
-        CgroupDriver::Cgroupfs => CgroupPath(format!("/{}", components.join("/"))),
+        CgroupDriver::Cgroupfs => CgroupPath(format!("/{}", components.join("/")).into()),
         CgroupDriver::Systemd => {
             // A dash separates a slice's name from its parent's, so a component's own is escaped.
             let names: Vec<_> = components.iter().map(|name| name.replace('-', "_")).collect();
@@ -95,7 +95,7 @@ mod tests {
             (Cgroupfs, &["kubepods", "burstable", "pod1-2"], "/kubepods/burstable/pod1-2"),
         ];
         for (driver, components, want) in table {
-            assert_eq!(path(*driver, components).0, *want, "{driver:?} {components:?}");
+            assert_eq!(&*path(*driver, components).0, *want, "{driver:?} {components:?}");
         }
     }
 
@@ -113,7 +113,7 @@ mod tests {
         ];
         for (driver, root, want) in table {
             let node = Node { cgroup_driver: driver, cgroup_root: root.into(), ..Node::default() };
-            assert_eq!(kubepods(&node).0, want, "{driver:?} {root:?}");
+            assert_eq!(&*kubepods(&node).0, want, "{driver:?} {root:?}");
         }
     }
 
@@ -130,8 +130,8 @@ mod tests {
         ];
         for (driver, there, want) in table {
             let node = Node { cgroup_driver: driver, ..Node::default() };
-            let spelled = as_spelled(&node, |path| path.0 == there);
-            assert_eq!(of_class(&spelled, BURSTABLE).0, want, "{driver:?}, {there}");
+            let spelled = as_spelled(&node, |path| &*path.0 == there);
+            assert_eq!(&*of_class(&spelled, BURSTABLE).0, want, "{driver:?}, {there}");
         }
     }
 

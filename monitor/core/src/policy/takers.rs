@@ -303,7 +303,7 @@ impl Lost {
                     .or_else(|| pod.clone())
                     .unwrap_or_else(last),
                 namespace: known.map(|pod| pod.namespace.clone()).unwrap_or_default(),
-                uid: pod.unwrap_or_else(|| path.0.clone()),
+                uid: pod.unwrap_or_else(|| path.0.to_string()),
                 path,
                 taken: *taken,
                 may_be_marked: may_be_marked(*id, scope),

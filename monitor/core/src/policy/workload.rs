@@ -98,9 +98,8 @@ mod tests {
             let snapshot = tree(&all);
             let workloads = Workloads::of(&rules, &snapshot);
             let found = workloads.each();
-            let mut got: Vec<_> = found
-                .map(|(id, rule)| (snapshot.scopes[&id].path.0.as_str(), rule.priority))
-                .collect();
+            let mut got: Vec<_> =
+                found.map(|(id, rule)| (&*snapshot.scopes[&id].path.0, rule.priority)).collect();
             got.sort_unstable();
             assert_eq!(got, want, "{patterns:?}");
         }

@@ -82,7 +82,7 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
 fn own_waits(snapshot: &Snapshot) -> BTreeMap<CgroupId, Nanos> {
     let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
     let by_path: BTreeMap<&str, CgroupId> =
-        units.map(|(id, scope)| (scope.path.0.as_str(), *id)).collect();
+        units.map(|(id, scope)| (&*scope.path.0, *id)).collect();
     let mut own = BTreeMap::<CgroupId, Nanos>::new();
     for blame in &snapshot.aggressions {
         let (Some(victim), Some(aggressor)) =

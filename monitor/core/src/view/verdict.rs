@@ -146,7 +146,7 @@ pub fn cause_words(cause: MemoryCause) -> &'static str {
     match cause {
         MemoryCause::OwnLimit => "own limits",
         MemoryCause::OwnHigh => "own memory.high",
-        MemoryCause::AncestorLimit => "limits above",
+        MemoryCause::AncestorLimit => "the limits of their pods or slices",
         MemoryCause::AllocatableLimit => "the allocatable limit",
         MemoryCause::SomeLimit => "some limit",
         MemoryCause::Global => "node shortage",

@@ -74,7 +74,7 @@ pub fn name(scope: &Scope) -> String {
         Place::Container { pod, id, .. } => {
             format!("container {} of pod {pod}", id.get(..12).unwrap_or(id))
         }
-        Place::Other => scope.path.0.clone(),
+        Place::Other => scope.path.0.to_string(),
     }
 }
 

@@ -7,7 +7,7 @@ use isobar_core::model::units::Percent;
 fn entry(cgroup: u64) -> Override {
     Override {
         cgroup: CgroupId(cgroup),
-        path: CgroupPath(format!("/work-{cgroup}")),
+        path: CgroupPath(format!("/work-{cgroup}").into()),
         file: "cpu.weight".into(),
         before: "100".into(),
         wrote: "10".into(),
@@ -20,7 +20,7 @@ fn action(id: u64, step: StepKind, is_enforced: bool) -> Action {
     let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos(0) };
     let threshold = Trigger::Pressure(threshold);
     let cgroup = Some(CgroupId(id));
-    let path = Some(CgroupPath(format!("/work-{id}")));
+    let path = Some(CgroupPath(format!("/work-{id}").into()));
     Action {
         id,
         step,

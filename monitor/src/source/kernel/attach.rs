@@ -67,6 +67,7 @@ impl Kernel {
             capabilities: Vec::new(),
             covers: Coverage::default(),
             budget: Budget::new(options.budget),
+            map_bytes: None,
             n_cpus: 0,
             ledger: Ledger::default(),
             meter: Meter::default(),

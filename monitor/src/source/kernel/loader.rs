@@ -64,9 +64,8 @@ pub(super) struct Loader {
     memory_fd: OwnedFd,
     // Dropping the logger would close its map, and programs loaded later would fail with EBADF.
     log: Option<EbpfLogger<&'static dyn log::Log>>,
-    /// Memory of all maps at creation: preallocated entries are included, others are not. `None`
-    /// if the kernel does not report it.
-    pub(super) map_bytes: Option<u64>,
+    /// All maps, to ask for their memory.
+    maps: Vec<OwnedFd>,
 }
 
 /// What the kernel counted for one program. `time` and `count` grow while statistics are on.
@@ -98,7 +97,9 @@ impl Loader {
             loader.override_global(global, value, true);
         }
         let mut ebpf = loader.load(OBJECT).map_err(|source| LoadError::Load(Box::new(source)))?;
-        let map_bytes = ebpf.maps().map(|(_, map)| map_memory(map)).sum();
+        let maps =
+            ebpf.maps().filter_map(|(_, map)| data(map)?.fd().as_fd().try_clone_to_owned().ok());
+        let maps = maps.collect();
         let log = EbpfLogger::init(&mut ebpf)
             .inspect_err(|error| tracing::debug!(%error, "no log from the eBPF programs"))
             .ok();
@@ -119,7 +120,7 @@ impl Loader {
             ebpf,
             btf: Some(btf),
             log,
-            map_bytes,
+            maps,
         };
         this.write_callers()?;
         Ok(this)
@@ -260,6 +261,13 @@ impl Loader {
         self.oom_events.as_fd().try_clone_to_owned()
     }
 
+    /// Memory of all maps now, entries included (`memlock` in fdinfo; before Linux 6.4 only of
+    /// preallocated entries). `None` if the kernel does not report it.
+    #[must_use]
+    pub(super) fn map_bytes(&self) -> Option<u64> {
+        self.maps.iter().map(|map| value(&fdinfo(map.as_raw_fd())?, "memlock")).sum()
+    }
+
     /// Writes to the agent's log what the programs logged.
     pub(super) fn flush_log(&mut self) {
         if let Some(log) = &mut self.log {
@@ -339,12 +347,6 @@ fn descriptor(ebpf: &Ebpf, name: &'static str) -> Result<OwnedFd, LoadError> {
     let data = ebpf.map(name).and_then(data).ok_or_else(|| map_error(name, no_map(name)))?;
     let fd = data.fd().as_fd().try_clone_to_owned();
     fd.map_err(|error| map_error(name, MapError::IoError(error)))
-}
-
-/// `memlock` of a map.
-fn map_memory(map: &Map) -> Option<u64> {
-    let Some(data) = data(map) else { return Some(0) };
-    value(&fdinfo(data.fd().as_fd().as_raw_fd())?, "memlock")
 }
 
 /// The map, if it is of a type that the object uses.

@@ -77,6 +77,8 @@ pub struct Kernel {
     ledger: Ledger,
     meter: Meter,
     budget: Budget,
+    /// Memory of the maps when the programs were last metered.
+    map_bytes: Option<u64>,
     /// CPUs that have switched.
     n_cpus: usize,
     /// Cgroups created since the tree was last read, or while it was.
@@ -173,7 +175,11 @@ impl Kernel {
         let is_paused = self.budget.pause.is_some();
         let running = self.attached.iter().filter(|plan| !(is_paused && plan.set.is_waits()));
         let names = running.map(|plan| plan.program);
-        if self.meter.tick(tick, now, names, &self.loader) {
+        let is_metered = self.meter.tick(tick, now, names, &self.loader);
+        if is_metered || self.map_bytes.is_none() {
+            self.map_bytes = self.loader.map_bytes();
+        }
+        if is_metered {
             match self.budget.judge(self.waits_cost(), self.n_cpus, now) {
                 Verdict::Continue => {}
                 Verdict::MeasureAgain => self.meter.request(),
@@ -183,7 +189,7 @@ impl Kernel {
             self.resume_waits();
         }
         let programs = self.meter.programs.to_vec();
-        KernelCost { programs, map_bytes: self.loader.map_bytes.map(Bytes) }
+        KernelCost { programs, map_bytes: self.map_bytes.map(Bytes) }
     }
 
     /// Each program's statistics.
@@ -389,5 +395,5 @@ fn oom_kill(event: &Event) -> Option<OomKill> {
 /// The path that an event carries, as far as it fits.
 fn path(event: &Event) -> CgroupPath {
     let text = event.path.split(|byte| *byte == 0).next().unwrap_or_default();
-    CgroupPath(String::from_utf8_lossy(text).into_owned())
+    CgroupPath(String::from_utf8_lossy(text).as_ref().into())
 }

@@ -42,7 +42,7 @@ const STATUS: &str = "Name:\tsleep\nUmask:\t0022\nPPid:\t1\nVmRSS:\t    5120 kB\
 
 fn names(found: &[Members]) -> Vec<(&str, Vec<u32>)> {
     let pids = |members: &Members| members.processes.iter().map(|p| p.pid).collect();
-    found.iter().map(|members| (members.path.0.as_str(), pids(members))).collect()
+    found.iter().map(|members| (&*members.path.0, pids(members))).collect()
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn follow_opens_and_closes_a_real_trigger() {
         return;
     }
     let mut sample = Sample::default();
-    let path = CgroupPath(format!("/{name}"));
+    let path = CgroupPath(format!("/{name}").into());
     sample.cgroups.insert(CgroupId(9), Cgroup { path, ..Cgroup::default() });
     let mut triggers = Triggers::new(Path::new("/proc"), mount).unwrap();
     triggers.suspect(ids(&[9]), Nanos(0));

@@ -82,7 +82,7 @@ impl Taker {
     #[must_use]
     pub fn full_name(&self) -> String {
         match (self.namespace.as_str(), self.uid.starts_with('/')) {
-            (_, true) => self.path.0.clone(),
+            (_, true) => self.path.0.to_string(),
             ("", _) => self.name.clone(),
             (namespace, _) => format!("{namespace}/{}", self.name),
         }

@@ -15,7 +15,8 @@ fn path(shape: &str) -> CgroupPath {
             .replace("UID_", &escaped)
             .replace("UID", UID)
             .replace("STATIC", STATIC)
-            .replace("ID", ID),
+            .replace("ID", ID)
+            .into(),
     )
 }
 
@@ -109,7 +110,7 @@ fn place_of_others() {
 proptest! {
     #[test]
     fn place_of_never_panics(path in "(/?(kubepods|burstable|pod|crio-|-|_|\\.slice|\\.scope|[a-f0-9]{0,70}|\\PC{0,3}))*") {
-        let place = Place::of(&CgroupPath(path.clone()));
+        let place = Place::of(&CgroupPath(path.clone().into()));
         prop_assert_eq!(place == Place::Node, path == "/");
     }
 
@@ -119,7 +120,7 @@ proptest! {
         let plain = format!("/kubepods/burstable/pod{uid}/{id}");
         let slices = format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{escaped}.slice/{id}");
         let want = Place::Container { pod: uid, class: Burstable, id, runtime: Runtime::Unknown };
-        prop_assert_eq!(Place::of(&CgroupPath(plain)), want.clone());
-        prop_assert_eq!(Place::of(&CgroupPath(slices)), want);
+        prop_assert_eq!(Place::of(&CgroupPath(plain.into())), want.clone());
+        prop_assert_eq!(Place::of(&CgroupPath(slices.into())), want);
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn choose(
         ),
         taker => {
             let outsiders = question.ranking.map(|ranking| &ranking.outsiders[..]);
-            let outsider = outsiders.and_then(<[_]>::first).map(|one| one.path.0.clone());
+            let outsider = outsiders.and_then(<[_]>::first).map(|one| one.path.0.to_string());
             let outsider = outsider.filter(|_| Purpose::of(&first.threshold).is_about_waiting());
             let taker = outsider.or(taker.map(Taker::full_name)).unwrap_or_default();
             let text = format!("no candidate is a cause: {}", explain::lost(&loss));

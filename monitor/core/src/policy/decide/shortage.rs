@@ -77,7 +77,7 @@ mod tests {
         let stat = MemoryStat { inactive_file: Bytes(20 * MIB), ..MemoryStat::default() };
         let current = Some(Bytes((mib + 20) * MIB));
         let memory = MemoryFiles { current, stat: Some(stat), ..MemoryFiles::default() };
-        Cgroup { path: CgroupPath(path), memory, ..Cgroup::default() }
+        Cgroup { path: CgroupPath(path.into()), memory, ..Cgroup::default() }
     }
 
     #[test]

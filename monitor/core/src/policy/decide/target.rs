@@ -75,7 +75,7 @@ pub(super) fn present(uids: &BTreeSet<String>, sample: &Sample) -> BTreeSet<Stri
 fn uid(group: &Cgroup, places: &Places<'_>) -> Option<String> {
     match places.place(&group.path) {
         Place::Pod { uid, .. } => Some(uid),
-        Place::Other => Some(group.path.0.clone()),
+        Place::Other => Some(group.path.0.to_string()),
         _ => None,
     }
 }

@@ -92,7 +92,7 @@ fn four_pods(left: u64) -> Sample {
         let used = Bytes(used * MIB);
         let stat = Some(MemoryStat { anon: used, ..MemoryStat::default() });
         let memory = MemoryFiles { current: Some(used), stat, ..MemoryFiles::default() };
-        Cgroup { path: CgroupPath(path), memory, ..Cgroup::default() }
+        Cgroup { path: CgroupPath(path.into()), memory, ..Cgroup::default() }
     };
     let pod = |n| (CgroupId(n), cgroup(format!("/kubepods/besteffort/pod{n}"), n * 100));
     let root = (CgroupId(9), cgroup("/".into(), 1000 - left));

@@ -103,7 +103,7 @@ pub(super) fn outsiders(
     let Some(ledger) = standing.ledger(purpose.resource()) else { return Vec::new() };
     let ranked = contenders.iter().map(|contender| contender.uid.as_str());
     let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
-    ledger.outsiders(N_OUTSIDERS, |path| !ranked.contains(path.0.as_str()))
+    ledger.outsiders(N_OUTSIDERS, |path| !ranked.contains(&*path.0))
 }
 
 /// Pods by the uid that their cgroups are named after.
@@ -202,9 +202,9 @@ impl Uses<'_> {
 
     /// A container's own cgroup; one that the container made below itself is part of it.
     fn is_outermost(&self, scope: &Scope) -> bool {
-        let path = scope.path.0.as_str();
+        let path = &*scope.path.0;
         let is_above = |other: &&Scope| {
-            let rest = path.strip_prefix(other.path.0.as_str());
+            let rest = path.strip_prefix(&*other.path.0);
             rest.is_some_and(|rest| rest.starts_with('/'))
         };
         !self.containers.iter().any(is_above)

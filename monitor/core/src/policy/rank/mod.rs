@@ -107,7 +107,7 @@ impl<'a> Pool<'a> {
         let may_be_marked = |id, scope: &Scope| {
             let is_spared = match &scope.place {
                 Place::Pod { uid, .. } => spared.contains(uid.as_str()),
-                _ => spared.contains(scope.path.0.as_str()),
+                _ => spared.contains(&*scope.path.0),
             };
             !is_spared && protected.may_be_marked(id, scope)
         };

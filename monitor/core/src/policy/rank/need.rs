@@ -63,7 +63,7 @@ pub(super) fn takers(
     let is_contender = |id: CgroupId| {
         snapshot.scopes.get(&id).is_some_and(|scope| match &scope.place {
             Place::Pod { uid, .. } => uids.contains(uid.as_str()),
-            _ => uids.contains(scope.path.0.as_str()),
+            _ => uids.contains(&*scope.path.0),
         })
     };
     let outside = lost.largest_but(is_contender);

@@ -71,7 +71,7 @@ impl<'a> Protected<'a> {
         }
         let never = &settings.relief.never_touch;
         for (&id, scope) in &snapshot.scopes {
-            let is_subtree = scope.path.0 == INIT || never.iter().any(|p| p.fits(&scope.path));
+            let is_subtree = &*scope.path.0 == INIT || never.iter().any(|p| p.fits(&scope.path));
             if is_subtree {
                 all.subtrees.insert(id);
             }
@@ -126,7 +126,7 @@ impl<'a> Protected<'a> {
     /// cgroup counts: a wildcard may match by accident.
     pub(super) fn why_workload(&self, id: CgroupId, rule: &WorkloadRule) -> Option<SparedReason> {
         let scope = self.snapshot.scopes.get(&id)?;
-        let pattern = CgroupPath(rule.path.to_string());
+        let pattern = CgroupPath(rule.path.to_string().into());
         let is_reserved = self.reserved.iter().any(|reserved| {
             let is_in = scope.path.is_within(reserved) && !pattern.is_within(reserved);
             is_in || (reserved.is_within(&scope.path) && scope.path != *reserved)

@@ -121,7 +121,7 @@ impl Node {
                 let path = &party.path;
                 self.in_force.retain(|entry| {
                     let mut paths = entry.action.target.cgroups().map(|(_, path)| path);
-                    entry.phase != Phase::Marked || !paths.any(|own| own.0 == *path)
+                    entry.phase != Phase::Marked || !paths.any(|own| *own.0 == **path)
                 });
                 (party.back, party.is_marked) = (None, false);
                 party.held += party.at_start.min(30 * MIB);
@@ -307,7 +307,7 @@ impl Node {
         let ids: BTreeMap<String, CgroupId> = cgroups
             .iter()
             .zip(1..)
-            .map(|(group, id)| (group.path.0.clone(), CgroupId(id)))
+            .map(|(group, id)| (group.path.0.to_string(), CgroupId(id)))
             .collect();
         for group in &mut cgroups {
             let above = group.path.0.rsplit_once('/').map(|(above, _)| above);

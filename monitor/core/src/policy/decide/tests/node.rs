@@ -18,7 +18,7 @@ impl Node {
     pub(super) fn new() -> Self {
         let names = ["a", "b", "c"];
         let cgroup = |name: &str| Cgroup {
-            path: CgroupPath(format!("/kubepods/besteffort/pod{name}")),
+            path: CgroupPath(format!("/kubepods/besteffort/pod{name}").into()),
             memory: MemoryFiles { current: Some(Bytes(400 * MIB)), ..MemoryFiles::default() },
             ..Cgroup::default()
         };

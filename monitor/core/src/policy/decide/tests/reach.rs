@@ -21,7 +21,7 @@ fn contenders(n_harmless: usize) -> Vec<Contender> {
 fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefStanding) -> Relief {
     let relief = settings::Relief { enforce: StepKind::ALL.into(), ..settings::Relief::default() };
     let cgroup = |contender: &Contender| Cgroup {
-        path: CgroupPath(format!("/kubepods/besteffort/pod{}", contender.uid)),
+        path: CgroupPath(format!("/kubepods/besteffort/pod{}", contender.uid).into()),
         ..Cgroup::default()
     };
     let cgroups = (10..).map(CgroupId).zip(all.iter().map(cgroup)).collect();
@@ -124,7 +124,7 @@ fn kernel_kills_hold_back_a_second_victim() {
         kill(&mut node, seconds(1), victim, limit);
         let container = |(id, pod): (u64, &str)| ShortLived {
             id: CgroupId(id),
-            path: CgroupPath(format!("/kubepods/besteffort/pod{pod}/{}", "0f".repeat(32))),
+            path: CgroupPath(format!("/kubepods/besteffort/pod{pod}/{}", "0f".repeat(32)).into()),
         };
         let kernel = node.sample.kernel.as_mut().unwrap();
         kernel.short_lived = [(98, "c"), (97, "a")].map(container).into();

@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(all.len(), 1);
         assert_eq!((all[0].name.as_str(), all[0].harm), ("web.service", Some(entry.harm)));
         let named = outsiders(&harm, purpose, &all);
-        let named: Vec<_> = named.iter().map(|one| one.path.0.as_str()).collect();
+        let named: Vec<_> = named.iter().map(|one| &*one.path.0).collect();
         assert_eq!(named, ["/other", "/system.slice"]);
     }
 }

@@ -45,7 +45,7 @@ impl Node {
     }
 
     fn id(&self, path: &str) -> CgroupId {
-        let found = self.snapshot.scopes.iter().find(|(_, scope)| scope.path.0 == path);
+        let found = self.snapshot.scopes.iter().find(|(_, scope)| &*scope.path.0 == path);
         // Of the idle task, and of what came and went between two samples.
         let other = CgroupId(if path == "idle" { 0 } else { 99 });
         found.map_or(other, |(id, _)| *id)
@@ -324,7 +324,7 @@ fn harm_forgets() {
     node.blame(POD_B, POD_A, 1000);
     node.update();
     node.snapshot.aggressions.clear();
-    node.snapshot.scopes.retain(|_, scope| scope.path.0 != POD_B);
+    node.snapshot.scopes.retain(|_, scope| &*scope.path.0 != POD_B);
     node.update();
     let known: Vec<_> = node.standing.cpu.pods.keys().collect();
     assert_eq!(known, ["a"]);
