@@ -80,7 +80,9 @@ fn budget_exceeded() {
     assert!(before.wait > Nanos(100_000_000), "two want one CPU: {:?}", before.wait);
     assert_eq!(node.switch().state, CapabilityState::Off);
     let detail = node.switch().detail;
-    assert!(detail.starts_with("left off for 10 min") && detail.contains("0.00 % is"), "{detail}");
+    assert!(detail.starts_with("left off for 30 s") && detail.contains("0.00 % is"), "{detail}");
+    let restless = format!("; {} was switched to most often, ", group.path());
+    assert!(detail.contains(&restless), "{detail}");
     assert_eq!(node.told("sched_process_exit").state, CapabilityState::Attached, "it is rare");
     let meanwhile = node.tick();
     assert!(!meanwhile.covers.waits && !meanwhile.covers.throttling);
@@ -128,5 +130,5 @@ fn budget_is_explained() {
     assert!(ready.contains("[-]sched_switch off"), "{ready}");
     assert_eq!(agent.stop().code(), Some(0));
     let told = agent.stderr();
-    assert!(told.contains("waits for CPUs are not followed: left off for 10 min"), "{told}");
+    assert!(told.contains("waits for CPUs are not followed: left off for 30 s"), "{told}");
 }

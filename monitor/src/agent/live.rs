@@ -19,6 +19,7 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Gap, GapReason, Sample};
 use isobar_core::model::stall::{Coverage, KernelStalls, Lost};
+use isobar_core::model::units::{Nanos, Percent};
 
 /// What to read, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,8 +142,11 @@ impl Source for Live {
         if let Some(kernel) = &mut sample.kernel {
             blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
         }
-        let lost = sample.kernel.as_ref().map(|kernel| kernel.lost).unwrap_or_default();
-        sample.gaps.extend(losses(lost));
+        if let Some(kernel) = &sample.kernel {
+            let root = sample.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
+            let waited = root.and_then(|(id, _)| kernel.groups.get(id)).map(|all| all.wait);
+            sample.gaps.extend(losses(kernel.lost, waited));
+        }
         let mut capabilities = pressure_files(&sample);
         if let Some(triggers) = &mut self.triggers {
             triggers.follow(&sample);
@@ -208,24 +212,28 @@ fn kernel_side(state: CapabilityState, detail: &str, remedy: Option<&str>) -> Ca
 }
 
 /// What the kernel side could not count, as gaps in every sample from then on: its counters go on
-/// lacking it for as long as the agent runs.
-fn losses(lost: Lost) -> impl Iterator<Item = Gap> {
+/// lacking it for as long as the agent runs. `waited` is the waiting of all tasks.
+fn losses(lost: Lost, waited: Option<Nanos>) -> Vec<Gap> {
     let room = "; run with a larger --max-cgroups";
+    let share = waited.map(|all| Percent::share(lost.pair_time.0, all.0));
+    let hidden = share.map_or_else(String::new, |share| format!(", {share} % of all waiting"));
+    let pairs = format!("{hidden}{room}");
     #[rustfmt::skip]
     let table = [
         // count, of what, what to do
         (lost.cgroups,  "waits of cgroups: the table of cgroups is full",          room),
-        (lost.pairs,    "waits by pair of cgroups: the table of pairs is full",    room),
+        (lost.pairs,    "waits by pair of cgroups: the table of pairs was full",   &*pairs),
         (lost.stalls,   "memory stalls: the table of stalls is full",              room),
         (lost.io_waits, "waits for IO: the table of sleepers is full",             ""),
         (lost.events,   "OOM kills and cgroups created or removed: the event buffer was full", ""),
         (lost.too_deep, "context switches in cgroups that are nested too deeply",  ""),
     ];
-    table.into_iter().filter(|(n, ..)| *n > 0).map(|(n, what, todo)| Gap {
+    let found = table.into_iter().filter(|(n, ..)| *n > 0).map(|(n, what, todo)| Gap {
         object: "kernel side".into(),
         why: GapReason::Full,
         detail: format!("not counted since the start: {n} {what}{todo}"),
-    })
+    });
+    found.collect()
 }
 
 /// The node's pressure files, as this tick found them.
@@ -256,7 +264,6 @@ fn pressure_files(sample: &Sample) -> Vec<Capability> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isobar_core::model::units::Nanos;
 
     #[test]
     fn or_gap_turns_unread_counters_into_a_gap() {
@@ -268,5 +275,20 @@ mod tests {
         assert_eq!(or_gap(Some(Err(MapReadError::new("MEMORY", "gone"))), &mut gaps), None);
         let told: Vec<_> = gaps.iter().map(|gap| (gap.why, gap.detail.as_str())).collect();
         assert_eq!(told, [(GapReason::Failed, "cannot read the map MEMORY: gone")]);
+    }
+
+    #[test]
+    fn losses_of_pairs_tell_how_much_they_hide() {
+        let lost = Lost { pairs: 7, pair_time: Nanos(30), ..Lost::default() };
+        let told =
+            |waited| losses(lost, waited).into_iter().map(|gap| gap.detail).collect::<Vec<_>>();
+        let of =
+            "not counted since the start: 7 waits by pair of cgroups: the table of pairs was full";
+        assert_eq!(
+            told(Some(Nanos(1_000))),
+            [format!("{of}, 3.00 % of all waiting; run with a larger --max-cgroups")]
+        );
+        assert_eq!(told(None), [format!("{of}; run with a larger --max-cgroups")]);
+        assert_eq!(losses(Lost::default(), None), []);
     }
 }

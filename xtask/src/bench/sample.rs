@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rig::Rig;
 use super::running::Agent;
-use super::tree::Tree;
+use super::tree::{Cpus, Tree};
 use crate::demo;
 use isobar_lab::cgroup::Group;
 use isobar_lab::table::table;
@@ -68,7 +68,7 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     let (mut ticks, mut idle) = (Vec::new(), Vec::new());
     for n in SIZES {
         rig.progress.step(&format!("sample: {n} cgroups"), for_one(n));
-        let _tree = Tree::grow(rig, n)?;
+        let _tree = Tree::grow(rig, n, Cpus::Calm)?;
         let mut agent = rig.agent()?;
         let metered = programs(rig, &mut agent)?;
         if idle.is_empty() {

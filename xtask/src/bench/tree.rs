@@ -2,7 +2,7 @@
 //! and a little life in some.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
@@ -10,8 +10,17 @@ use anyhow::{Context as _, Result};
 use super::rig::Rig;
 use isobar_lab::cgroup::Group;
 
-/// How many of them have a process that keeps waking up.
-const LIVELY: usize = 50;
+/// One cgroup in so many has a process that keeps waking up.
+const LIVELY: usize = 5;
+/// Spinners for each CPU of a node whose CPUs are pressed.
+const SPINNERS: usize = 2;
+
+/// Whether work waits for CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cpus {
+    Calm,
+    Pressed,
+}
 
 /// The cgroups; they go with this value.
 pub(super) struct Tree {
@@ -22,7 +31,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Makes `n` cgroups: two of the node, then pods of a sandbox and a container each.
-    pub(super) fn grow(rig: &Rig, n: usize) -> Result<Self> {
+    pub(super) fn grow(rig: &Rig, n: usize, cpus: Cpus) -> Result<Self> {
         let mut tree = Self { groups: vec![rig.group("kubepods")?], sleepers: Vec::new() };
         let burstable = tree.groups[0].dir().join("burstable");
         tree.groups[0].pass_on_controllers()?;
@@ -44,13 +53,24 @@ impl Tree {
                 }
             }
         }
-        for container in containers.iter().take(LIVELY) {
-            let mut sleeper = Command::new(std::env::current_exe()?);
-            sleeper.args(["load", "burst", "--on-ms", "0", "--off-ms", "50", "--seconds", "3600"]);
-            sleeper.arg("--cgroup").arg(container).stdin(Stdio::null()).stdout(Stdio::null());
-            tree.sleepers.push(sleeper.spawn().context("cannot start a sleeper")?);
+        for container in containers.iter().take(n / LIVELY) {
+            tree.load(container, &["burst", "--on-ms", "0", "--off-ms", "50"])?;
+        }
+        if cpus == Cpus::Pressed {
+            let n_spinners = SPINNERS * std::thread::available_parallelism()?.get();
+            for container in containers.iter().rev().take(n_spinners) {
+                tree.load(container, &["spin"])?;
+            }
         }
         Ok(tree)
+    }
+
+    fn load(&mut self, container: &Path, shape: &[&str]) -> Result<()> {
+        let mut load = Command::new(std::env::current_exe()?);
+        load.arg("load").args(shape).args(["--seconds", "3600"]);
+        load.arg("--cgroup").arg(container).stdin(Stdio::null()).stdout(Stdio::null());
+        self.sleepers.push(load.spawn().context("cannot start a load")?);
+        Ok(())
     }
 
     /// The controllers of a container, as the kernel names them.
