@@ -303,6 +303,8 @@ unsafe fn charge_runners(cpu: *mut Cpu, recent: *const Slices, victim: u64, queu
                 let began = (*recent).ring[index(newest.wrapping_sub(back + 1))].end;
                 let from = later(began, queued);
                 let ran = (*recent).ring[index(newest.wrapping_sub(back))].cgroup;
+                // The first slice of all began nobody knows when.
+                let ran = if began == 0 { UNKNOWN } else { ran };
                 charge(cpu, victim, ran, until - from);
                 if began <= queued {
                     return;
@@ -312,7 +314,7 @@ unsafe fn charge_runners(cpu: *mut Cpu, recent: *const Slices, victim: u64, queu
             return;
         }
         let part = (now - queued) / INSTANTS;
-        let (mut ran, mut time) = (UNKNOWN, now - queued - part * INSTANTS);
+        let (mut ran, mut time) = (UNKNOWN, 0);
         for n in 0..INSTANTS {
             let offset = (part * u64::from(bpf_get_prandom_u32() & 0xffff)) >> 16;
             let then = running_at(recent, queued + part * n + offset);
@@ -322,7 +324,7 @@ unsafe fn charge_runners(cpu: *mut Cpu, recent: *const Slices, victim: u64, queu
             }
             time += part;
         }
-        charge(cpu, victim, ran, time);
+        charge(cpu, victim, ran, time + (now - queued) % INSTANTS);
     }
 }
 

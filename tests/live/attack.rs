@@ -51,6 +51,12 @@ fn attack_by_half_open_connections() {
     let start = agent.wait_for("a steady state", |s| s["tick"].as_u64() >= Some(6));
     let mut sockets = Vec::new();
     let mut slowest = Duration::ZERO;
+    // A stream that nobody reads holds no place.
+    for _ in 0..300 {
+        let mut socket = TcpStream::connect(agent.address()).unwrap();
+        let _ = socket.write_all(b"HEAD /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        sockets.push(socket);
+    }
     for n in 0..n_most {
         let mut socket = TcpStream::connect(agent.address()).unwrap();
         // The agent may have closed it already: then there is nothing to write to.

@@ -3,7 +3,6 @@
 //! agent that crashed had done. One JSON file.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +79,7 @@ impl Ledger {
         let path = state.map(|state| state.join(FILE));
         let document = match &path {
             None => Document::default(),
-            Some(path) => match fs::read(path) {
+            Some(path) => match state::read(path) {
                 Ok(text) => serde_json::from_slice(&text)
                     .map_err(|source| LedgerError::Text { path: path.clone(), source })?,
                 Err(why) if why.kind() == io::ErrorKind::NotFound => Document::default(),

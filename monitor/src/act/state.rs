@@ -4,7 +4,7 @@
 //! does not outlive the kernel.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
@@ -34,13 +34,26 @@ pub fn make(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Reads a file of the directory.
+///
+/// # Errors
+/// If it is not there, or the directory is one that [`make`] would refuse.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = open_for_root().read(true).open(path)?;
+    make(path.parent().unwrap_or(Path::new("/")))?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// Puts `text` in the place of the file: whole or not at all.
 ///
 /// # Errors
 /// If the directory cannot be made, or the file cannot be written.
 pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     make(path.parent().unwrap_or(Path::new("/")))?;
-    let beside = path.with_extension("json.new");
+    // Two agents may keep averages in one directory.
+    let beside = path.with_extension(format!("json.new-{}", std::process::id()));
     let mut options = open_for_root();
     options.write(true).create(true).truncate(true).open(&beside)?.write_all(text)?;
     fs::rename(&beside, path)
@@ -77,9 +90,10 @@ pub fn lock_soon(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Never through a link that was put in the file's place.
+/// Never through a link that was put in the file's place, nor waiting for another process.
 fn open_for_root() -> OpenOptions {
-    let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).expect("a flag of open(2) fits an int");
+    let no_follow = i32::try_from(OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits())
+        .expect("a flag of open(2) fits an int");
     let mut options = OpenOptions::new();
     options.mode(0o600).custom_flags(no_follow);
     options
@@ -118,11 +132,15 @@ mod tests {
         fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
         let refused = replace(&dir.join("ledger.json"), b"{}").unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        fs::write(dir.join("ledger.json"), "{}").unwrap();
+        let refused = read(&dir.join("ledger.json")).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "others may have written it");
         assert_eq!(lock(&dir.join("lock")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
 
         let (mine, theirs) = (root.path().join("ledger.json"), root.path().join("shadow"));
         fs::write(&theirs, "kept").unwrap();
-        symlink(&theirs, root.path().join("ledger.json.new")).unwrap();
+        let beside = format!("ledger.json.new-{}", std::process::id());
+        symlink(&theirs, root.path().join(beside)).unwrap();
         replace(&mine, b"{}").unwrap_err();
         assert_eq!(fs::read(&theirs).unwrap(), b"kept");
     }

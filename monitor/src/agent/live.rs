@@ -215,6 +215,8 @@ fn kernel_side(state: CapabilityState, detail: &str, remedy: Option<&str>) -> Ca
 /// lacking it for as long as the agent runs. `waited` is the waiting of all tasks.
 fn losses(lost: Lost, waited: Option<Nanos>) -> Vec<Gap> {
     let room = "; run with a larger --max-cgroups";
+    // After a pause waits are counted from 0 again, losses are not.
+    let waited = waited.filter(|all| *all > lost.pair_time);
     let share = waited.map(|all| Percent::share(lost.pair_time.0, all.0));
     let hidden = share.map_or_else(String::new, |share| format!(", {share} % of all waiting"));
     let pairs = format!("{hidden}{room}");

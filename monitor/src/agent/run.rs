@@ -152,7 +152,8 @@ async fn live_on<S: Source>(
         }
     };
     let (ended, source) = tick_until(over, tick, orders, pace, hangup).await;
-    // By now another agent may have the port, and enforce.
+    drop(server);
+    // From now on another agent may have the port, and enforce.
     let n = source.map_or(0, |source| source.leave(DETACHED_WITHIN));
     if n > 0 {
         tracing::info!(

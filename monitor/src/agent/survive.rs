@@ -74,12 +74,17 @@ impl Survival {
         let least = self.least.map_or(resident, |least| least.min(resident));
         self.least = Some(least);
         self.ticks += 1;
-        if self.ticks < TICKS_BETWEEN || resident.0 < least.0 + SURPLUS {
+        if resident.0 < least.0 + SURPLUS {
+            return;
+        }
+        // The allocator counts what it has given back as free, too, until it is used again.
+        let free = free_in_heap();
+        self.given_back = self.given_back.min(free);
+        if self.ticks < TICKS_BETWEEN {
             return;
         }
         self.ticks = 0;
-        // The allocator counts what it has given back as free, too.
-        if free_in_heap() > self.given_back.max(RESERVE as u64) + SURPLUS / 4 {
+        if free > self.given_back.max(RESERVE as u64) + SURPLUS / 4 {
             trim_heap(self.is_locked);
             self.given_back = free_in_heap();
         }
@@ -162,8 +167,11 @@ fn trim_heap(is_locked: bool) {
     let unlocked = is_locked && munlockall().is_ok();
     // SAFETY: touches nothing but free memory.
     unsafe { libc::malloc_trim(RESERVE) };
-    if unlocked && let Err(why) = mlockall(LOCKED) {
-        tracing::warn!("memory is no longer locked: {why}");
+    if unlocked {
+        // Code that was dropped in that moment is read in again.
+        if let Err(why) = mlockall(LOCKED).map_err(io::Error::from).and_then(|()| read_code()) {
+            tracing::warn!("memory is no longer locked: {why}");
+        }
     }
 }
 

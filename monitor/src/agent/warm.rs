@@ -1,7 +1,6 @@
 //! What spares the next agent its warm-up, in the state directory: `averages.json`.
-//! Written every ten seconds and at the end. Whatever is wrong with it costs a warm-up, no more.
+//! Written every five seconds and at the end. Whatever is wrong with it costs a warm-up, no more.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +37,7 @@ impl Warm {
     /// Also reads what an agent before this one left in the same boot, if it can be read.
     pub(super) fn open(state_dir: &Path, boot_id: &str) -> (Self, WarmStart) {
         let path = state_dir.join(FILE);
-        let read = match fs::read(&path) {
+        let read = match state::read(&path) {
             Ok(text) => serde_json::from_slice::<Document>(&text).map_err(io::Error::from),
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Document::default()),
             Err(why) => Err(why),
@@ -85,6 +84,7 @@ mod tests {
     use isobar_core::model::settings::Settings;
     use isobar_core::model::stall::{Coverage, CpuStall, KernelStalls};
     use isobar_core::policy::engine::Engine;
+    use std::fs;
 
     /// A node with pods, on whose one CPU tasks wait all the time.
     fn sample(second: u64) -> Sample {

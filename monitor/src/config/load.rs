@@ -162,7 +162,9 @@ fn merged(bytes: &[u8], file: &str, dir: &Path, headless: Headless) -> Result<Ef
         if is_kubelet(&mut fields) {
             layers.files.push(kubelet_layer(fields));
         } else {
-            fields.problem("kind", "expected the kind KubeletConfiguration");
+            let what =
+                format!("expected kind KubeletConfiguration of apiVersion {KUBELET_VERSION}");
+            fields.problem("kind", what);
         }
     }
     let effective = make(&layers, pods);

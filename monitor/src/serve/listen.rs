@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -29,7 +29,8 @@ use tokio::time::sleep;
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
-/// Connections at a time. Each costs a descriptor and up to [`BUFFER`] bytes twice.
+/// Connections at a time. Each costs a descriptor, up to [`BUFFER`] bytes twice, and a piece of what is
+/// sent; those that were just closed for others may last a moment longer.
 const CONNECTIONS: usize = 128;
 /// The largest head of a request; also what is buffered of a response.
 const BUFFER: usize = 16 << 10;
@@ -91,6 +92,8 @@ impl Server {
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     pub(super) address: SocketAddr,
+    /// The address that it connected to.
+    pub(super) server: SocketAddr,
     id: u64,
     all: Connections,
 }
@@ -98,13 +101,13 @@ pub(super) struct Client {
 impl Client {
     /// Of a request that no connection carried, as in a test.
     pub(super) fn unconnected(address: SocketAddr) -> Self {
-        Self { address, id: 0, all: Connections::default() }
+        Self { address, server: ([0; 4], 0).into(), id: 0, all: Connections::default() }
     }
 
-    /// The connection is a stream, which has a seat and is not closed for being old.
-    pub(super) fn streams(&self) {
+    /// Whether the connection is a stream, which has a seat and is not closed for being old.
+    pub(super) fn set_streams(&self, streams: bool) {
         if let Some(own) = self.all.lock().open.get_mut(&self.id) {
-            own.streams = true;
+            own.streams = streams;
         }
     }
 
@@ -136,29 +139,37 @@ struct Connection {
     streams: bool,
 }
 
+/// Room for one more connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Free,
+    /// Another one was closed.
+    Made,
+    None,
+}
+
 impl Connections {
     fn lock(&self) -> MutexGuard<'_, Table> {
         // Nothing that holds it can panic in the middle of a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room for one more; true if one had to be closed for it.
-    fn make_room(&self) -> bool {
+    /// Makes room for one more, if there is none.
+    fn make_room(&self) -> Room {
         let mut table = self.lock();
         if table.open.len() < CONNECTIONS {
-            return false;
+            return Room::Free;
         }
         let mut n_of = BTreeMap::<IpAddr, usize>::new();
-        for one in table.open.values() {
+        for one in table.open.values().filter(|one| !one.streams) {
             *n_of.entry(one.from).or_default() += 1;
         }
         let candidates = table.open.iter().filter(|(_, one)| !one.streams);
         let oldest = candidates.min_by_key(|(_, one)| (Reverse(n_of[&one.from]), one.last));
         let oldest = oldest.map(|(id, _)| *id);
-        if let Some(closed) = oldest.and_then(|id| table.open.remove(&id)) {
-            closed.task.abort();
-        }
-        true
+        let Some(closed) = oldest.and_then(|id| table.open.remove(&id)) else { return Room::None };
+        closed.task.abort();
+        Room::Made
     }
 
     fn enter(&self, from: IpAddr, task: impl FnOnce(u64) -> AbortHandle) {
@@ -186,14 +197,19 @@ async fn accept(listener: TcpListener, router: Router) -> io::Result<()> {
     loop {
         match listener.accept().await {
             Ok((socket, address)) => {
-                n_closed += usize::from(connections.make_room());
+                let room = connections.make_room();
+                n_closed += usize::from(room != Room::Free);
                 if n_closed == FLOOD {
                     n_closed = 0;
                     sleep(FLOOD_PAUSE).await;
                 }
+                let Ok(server) = socket.local_addr() else { continue };
+                if room == Room::None {
+                    continue;
+                }
                 let (all, router) = (connections.clone(), router.clone());
-                connections.enter(address.ip(), |id| {
-                    let client = Client { address, id, all };
+                connections.enter(origin(address.ip()), |id| {
+                    let client = Client { address, server, id, all };
                     tokio::spawn(serve(socket, client, router)).abort_handle()
                 });
                 has_warned = false;
@@ -209,6 +225,12 @@ async fn accept(listener: TcpListener, router: Router) -> io::Result<()> {
             }
         }
     }
+}
+
+/// What counts as one client: any process has all of 127.0.0.0/8 to itself.
+fn origin(address: IpAddr) -> IpAddr {
+    let address = address.to_canonical();
+    if address.is_loopback() { Ipv4Addr::LOCALHOST.into() } else { address }
 }
 
 async fn serve(socket: TcpStream, client: Client, router: Router) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use procfs::net::{TcpNetEntry, tcp, tcp6};
+use procfs::net::{TcpNetEntry, TcpState, tcp, tcp6};
 
 /// Who owns a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,17 +14,21 @@ pub(super) enum Peer {
     Address(IpAddr),
 }
 
-/// The owners of the connections from these addresses.
+/// A client's address, and the server's that it connected to.
+pub(super) type Connection = (SocketAddr, SocketAddr);
+
+/// The owners of these connections.
 /// Reads `/proc/net/tcp`, which takes milliseconds on a node with thousands of connections.
-pub(super) fn of(addresses: &[SocketAddr]) -> Vec<Peer> {
+pub(super) fn of(connections: &[Connection]) -> Vec<Peer> {
     let all = [tcp(), tcp6()].into_iter().flatten().flatten();
-    let users: BTreeMap<SocketAddr, u32> =
-        all.map(|TcpNetEntry { local_address, uid, .. }| (plain(local_address), uid)).collect();
-    let owner = |address: &SocketAddr| match users.get(&plain(*address)) {
-        Some(uid) if address.ip().to_canonical().is_loopback() => Peer::User(*uid),
-        _ => Peer::Address(address.ip().to_canonical()),
+    let open = all.filter(|entry| entry.state == TcpState::Established);
+    let ends = |entry: &TcpNetEntry| (plain(entry.local_address), plain(entry.remote_address));
+    let users: BTreeMap<Connection, u32> = open.map(|entry| (ends(&entry), entry.uid)).collect();
+    let owner = |(client, server): &Connection| match users.get(&(plain(*client), plain(*server))) {
+        Some(uid) if client.ip().to_canonical().is_loopback() => Peer::User(*uid),
+        _ => Peer::Address(client.ip().to_canonical()),
     };
-    addresses.iter().map(owner).collect()
+    connections.iter().map(owner).collect()
 }
 
 /// An IPv4 address in IPv6's clothes is the same address.
@@ -42,8 +46,11 @@ mod tests {
     fn peer_is_the_user_of_a_local_client() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.local_addr().unwrap();
         let (local, remote) = (client.local_addr().unwrap(), "192.0.2.7:40000".parse().unwrap());
         let own = Peer::User(getuid().as_raw());
-        assert_eq!(of(&[local, remote]), [own, Peer::Address("192.0.2.7".parse().unwrap())]);
+        let got = of(&[(local, server), (remote, server), (local, remote)]);
+        let [there, here] = ["192.0.2.7", "127.0.0.1"].map(|ip| Peer::Address(ip.parse().unwrap()));
+        assert_eq!(got, [own, there, here]);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,9 +14,11 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::WatchStream;
 
 use super::listen::Client;
-use super::peer::{self, Peer};
+use super::peer::{self, Connection, Peer};
 use super::publish::Published;
 use super::{Shared, refuse};
+use crate::clock;
+use isobar_core::model::units::Nanos;
 
 /// Concurrent streams. Each costs a socket and a copy of the brief view every second.
 pub(super) const STREAMS: usize = 64;
@@ -32,6 +33,8 @@ pub(super) struct Seats(Arc<Mutex<Taken>>);
 #[derive(Default)]
 struct Taken {
     next: u64,
+    /// When owners were last asked for.
+    asked: Option<Nanos>,
     /// By number, so the oldest first.
     seats: BTreeMap<u64, Client>,
 }
@@ -39,11 +42,13 @@ struct Taken {
 /// Leaves the seat when it is dropped.
 struct Held {
     seats: Seats,
+    client: Client,
     id: u64,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        self.client.set_streams(false);
         self.seats.lock().seats.remove(&self.id);
     }
 }
@@ -58,24 +63,32 @@ impl Seats {
     fn take(&self, client: Client, owners: impl Owners) -> Option<Held> {
         let mut taken = self.lock();
         if taken.seats.len() >= STREAMS {
+            // To ask the kernel for owners takes time: one client must not have it done all the time.
+            let now = clock::now().boot;
+            if taken.asked.is_some_and(|asked| now.since(asked) < Nanos::SECOND) {
+                return None;
+            }
+            taken.asked = Some(now);
             let given_up = taken.given_up(&client, owners)?;
             taken.seats.remove(&given_up)?.close();
         }
         let id = taken.next;
         taken.next += 1;
-        taken.seats.insert(id, client);
-        Some(Held { seats: self.clone(), id })
+        client.set_streams(true);
+        taken.seats.insert(id, client.clone());
+        Some(Held { seats: self.clone(), client, id })
     }
 }
 
-/// Who owns the connections from these addresses.
-trait Owners: FnOnce(&[SocketAddr]) -> Vec<Peer> {}
-impl<F: FnOnce(&[SocketAddr]) -> Vec<Peer>> Owners for F {}
+/// Who owns these connections.
+trait Owners: FnOnce(&[Connection]) -> Vec<Peer> {}
+impl<F: FnOnce(&[Connection]) -> Vec<Peer>> Owners for F {}
 
 impl Taken {
     /// The seat that `newcomer` may have.
     fn given_up(&self, newcomer: &Client, owners: impl Owners) -> Option<u64> {
-        let clients = self.seats.values().chain([newcomer]).map(|client| client.address);
+        let clients = self.seats.values().chain([newcomer]);
+        let clients = clients.map(|Client { address, server, .. }| (*address, *server));
         let owners = owners(&clients.collect::<Vec<_>>());
         let (newcomer, owners) = owners.split_last()?;
         let n_of = |owner: &Peer| owners.iter().filter(|one| *one == owner).count();
@@ -93,14 +106,13 @@ pub(super) async fn open(
 ) -> Response {
     let client = client.map(|Extension(client)| client);
     let client = client.unwrap_or_else(|| Client::unconnected(([0; 4], 0).into()));
-    let Some(seat) = shared.seats.take(client.clone(), peer::of) else {
+    let Some(seat) = shared.seats.take(client, peer::of) else {
         let text = format!(
             "all {STREAMS} streams are taken, most of them by this client; close a page, or use \
              /api/v1/snapshot"
         );
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
-    client.streams();
     let events = WatchStream::new(shared.latest).filter_map(move |latest| {
         // Held until the stream is dropped, when the client disconnects.
         let _seat = &seat;
@@ -124,8 +136,13 @@ mod tests {
         let seats = Seats::default();
         // The port is the user, so that a table can say who asks.
         let client = |user: u16| Client::unconnected(([127, 0, 0, 1], user).into());
-        let owners = |all: &[SocketAddr]| all.iter().map(|a| Peer::User(a.port().into())).collect();
-        let take = |user| seats.take(client(user), owners);
+        let owners = |all: &[Connection]| {
+            all.iter().map(|(client, _)| Peer::User(client.port().into())).collect()
+        };
+        let take = |user| {
+            seats.lock().asked = None;
+            seats.take(client(user), owners)
+        };
         let n_of = |user| seats.lock().seats.values().filter(|c| c.address.port() == user).count();
 
         let held: Vec<_> = (0..STREAMS).map(|_| take(1).unwrap()).collect();
@@ -135,6 +152,7 @@ mod tests {
         assert!(take(2).is_none() && take(1).is_none(), "equal shares");
         let third = take(3).unwrap();
         assert_eq!((n_of(3), n_of(1) + n_of(2)), (1, STREAMS - 1));
+        assert!(seats.take(client(4), owners).is_none(), "asked a moment ago");
         drop((held, second, third));
         assert_eq!(seats.lock().seats.len(), 0);
     }

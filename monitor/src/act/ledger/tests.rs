@@ -1,3 +1,5 @@
+use std::fs;
+
 use super::*;
 use isobar_core::model::condition::ScopeName;
 use isobar_core::model::decision::{Met, StepKind, StepReason, Target, Trigger};

@@ -98,7 +98,7 @@ impl Remembered {
             false => None,
         };
         let boot_id = fs::read_to_string(proc.join(BOOT_ID)).unwrap_or_default().trim().to_owned();
-        let read = match fs::read(&path) {
+        let read = match state::read(&path) {
             Ok(text) => serde_json::from_slice(&text)
                 .map_err(|source| RememberError::Spoilt { path: path.clone(), source })?,
             Err(why) if why.kind() == io::ErrorKind::NotFound => Content::default(),

@@ -122,7 +122,8 @@ impl Kernel {
     /// are no longer in it are dropped.
     ///
     /// # Errors
-    /// If a map cannot be read. Nothing is dropped then, and events wait for the next call.
+    /// If a map cannot be read. Events wait for the next call then; waits by pair that were read already
+    /// are lost.
     pub fn read(
         &mut self,
         tree: &BTreeMap<CgroupId, Cgroup>,
@@ -323,7 +324,7 @@ impl Created {
         self.old.remove(&id);
     }
 
-    /// `tree` was read after the events.
+    /// `tree` was read before the events.
     fn seen(&mut self, tree: &BTreeMap<CgroupId, Cgroup>) {
         self.old = std::mem::take(&mut self.new);
         self.old.retain(|id| !tree.contains_key(&CgroupId(*id)));

@@ -93,7 +93,7 @@ impl Scope {
     }
 
     /// Shortage is a part of the memory stalls that PSI counts, but a union where PSI has the mean
-    /// over CPUs: up to as many times as much as there are CPUs.
+    /// over CPUs: up to as many times as much as there are CPUs, while these are about equally busy.
     #[must_use]
     pub fn averaged_shortage(&self) -> Option<Averaged> {
         let averaged = Averaged::from(self.shortage?);

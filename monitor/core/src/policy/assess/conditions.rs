@@ -41,6 +41,19 @@ impl Held {
         Self { status, since: at, judged: None, phase, turning: None }
     }
 
+    /// A status that is stale, because nothing was measured or no agent ran, becomes Unknown.
+    fn expire(&mut self, settings: &Conditions, at: Moment) {
+        let is_fresh = self.judged.is_some_and(|judged| {
+            judged.boot <= at.boot && at.boot.since(judged.boot) <= settings.stale_after
+        });
+        if !is_fresh {
+            self.turning = None;
+        }
+        if !is_fresh && self.status != Status::Unknown {
+            (self.status, self.since, self.phase) = (Status::Unknown, at, Phase::Unknown);
+        }
+    }
+
     /// How long there has been a reason to change; starts again if the clock ran backwards.
     fn turning_for(&mut self, now: Nanos) -> Nanos {
         let from = self.turning.filter(|from| *from <= now).unwrap_or(now);
@@ -68,6 +81,7 @@ pub fn judge(
         };
         let held = standing.0.entry(name.name().into()).or_insert(Held::new(snapshot.at));
         let before = *held;
+        held.expire(settings, snapshot.at);
         let figures = figures::of(name, rule, snapshot);
         let wanted = figures.as_ref().map_err(Clone::clone).and_then(|figures| {
             let wanted = phase(rule.threshold, figures.within, held.status);
@@ -75,7 +89,7 @@ pub fn judge(
         });
         let phase = match wanted {
             Ok(wanted) => measured(held, wanted, settings, snapshot.at),
-            Err(_) => unmeasured(held, settings, snapshot.at),
+            Err(_) => unmeasured(held),
         };
         let known = figures.ok();
         let condition = Condition {
@@ -139,15 +153,9 @@ fn measured(held: &mut Held, wanted: Phase, settings: &Conditions, at: Moment) -
     phase
 }
 
-/// Keeps the last status until it is stale. Never sets a condition to True.
-fn unmeasured(held: &mut Held, settings: &Conditions, at: Moment) -> Phase {
+/// Keeps the last status; [`Held::expire`] ends it. Never sets a condition to True.
+fn unmeasured(held: &mut Held) -> Phase {
     held.turning = None;
-    let is_fresh = held.judged.is_some_and(|judged| {
-        judged.boot <= at.boot && at.boot.since(judged.boot) <= settings.stale_after
-    });
-    if !is_fresh && held.status != Status::Unknown {
-        (held.status, held.since, held.phase) = (Status::Unknown, at, Phase::Unknown);
-    }
     Phase::Unknown
 }
 
