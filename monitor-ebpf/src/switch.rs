@@ -303,7 +303,7 @@ unsafe fn charge_runners(cpu: *mut Cpu, recent: *const Slices, victim: u64, queu
                 let began = (*recent).ring[index(newest.wrapping_sub(back + 1))].end;
                 let from = later(began, queued);
                 let ran = (*recent).ring[index(newest.wrapping_sub(back))].cgroup;
-                // The first slice of all began nobody knows when.
+                // The first slice of all has no known beginning.
                 let ran = if began == 0 { UNKNOWN } else { ran };
                 charge(cpu, victim, ran, until - from);
                 if began <= queued {
@@ -353,7 +353,7 @@ unsafe fn running_at(recent: *const Slices, instant: u64) -> u64 {
             let is_later = instant.wrapping_sub(end) >> 63;
             back += is_later << bit;
         }
-        // The oldest began nobody knows when, and so did the first of all.
+        // The oldest slice has no known beginning, nor has the first of all.
         let before = (*recent).ring[index(newest.wrapping_sub(back + 1))].end;
         if back >= SLICES as u64 - 1 || before == 0 {
             return UNKNOWN;

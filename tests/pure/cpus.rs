@@ -12,8 +12,12 @@ fn cpus_finds_intruders() {
     let state = r#"{"policyName":"static","defaultCpuSet":"1-3,5-7","checksum":0}"#;
     machine.write("kubelet/cpu_manager_state", state);
     machine.cgroup("system.slice", &[], &[10]);
-    machine.cgroup("kubepods/burstable/pod1-2", &[], &[11, 12]);
+    machine.cgroup("kubepods/burstable/pod1-2", &[], &[11, 12, 13, 14]);
     machine.process(10, "daemon", 1, "0-7");
+    // The kubelet never pins a sandbox; the score tells it, not the name, which anybody may choose.
+    machine.process(13, "pause", 1, "0-7");
+    machine.write("proc/13/oom_score_adj", "-998\n");
+    machine.process(14, "pause", 1, "0");
     machine.process(11, "tidy", 1, "1-3,5-7");
     machine.process(12, "stray", 1, "3-4");
     let config = machine.write(
@@ -27,7 +31,8 @@ fn cpus_finds_intruders() {
     assert_eq!((&got["online"], &got["reserved"]), (&json!("0-7"), &json!("0,4")));
     assert_eq!(got["state"]["problems"], json!([]));
     let want = json!([
-        {"pid": 12, "name": "stray", "pod": "1-2", "cgroup": "/kubepods/burstable/pod1-2", "cpus": "4"}
+        {"pid": 12, "name": "stray", "pod": "1-2", "cgroup": "/kubepods/burstable/pod1-2", "cpus": "4"},
+        {"pid": 14, "name": "pause", "pod": "1-2", "cgroup": "/kubepods/burstable/pod1-2", "cpus": "0"}
     ]);
     assert_eq!(got["intruders"], want);
     let table = machine.isobar(&["cpus", "--config", &config]);

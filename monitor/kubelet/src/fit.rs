@@ -27,7 +27,8 @@ pub struct Fit {
     pub fits: bool,
 }
 
-/// Compares each resource; pods that are over request nothing any more. One that the node does not have fits only if no pod requests it.
+/// Compares each resource; pods that are over request nothing any more.
+/// One that the node does not have fits only if no pod requests it.
 #[must_use]
 pub fn fit(pods: &[Pod], allocatable: &ResourceList) -> Vec<Fit> {
     let pods: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_over).collect();

@@ -3,9 +3,9 @@
 //! each, and what is in force. It never judges: it refuses what the deny list names, takes a step
 //! as far as it is enforced, and reports what it saw.
 //!
-//! From the floor up: `error` and `state` (files that only root may write); `cgroup` (a directory that is held open); `process` and `deny`;
-//! `target`, `throttle` and `mark` with their `ledger`, and `reclaim`; `actuator`. `limits` stands
-//! beside them: it keeps limits of the node written.
+//! From the floor up: `error` and `state` (files that only root may write); `cgroup` (a directory
+//! that is held open); `process` and `deny`; `target`, `throttle` and `mark` with their `ledger`,
+//! and `reclaim`; `actuator`. `limits` stands beside them: it keeps limits of the node written.
 
 mod actuator;
 mod available;

@@ -30,8 +30,8 @@ pub use self::run::{AgentError, Options, run};
 pub use self::sampler::{Reading, Source};
 pub use self::survive::Survival;
 
-/// The state directory: the lock, the actuator's ledger, the averages. It is gone when the node restarts, and
-/// so is what it is about.
+/// The state directory: the lock, the actuator's ledger, the averages. It is gone when the node
+/// restarts, and so is what it is about.
 pub const STATE_DIR: &str = "/run/isobar";
 /// Where the agent listens, and where `top` and `status` look for it.
 pub const LISTEN: &str = "127.0.0.1:9797";

@@ -21,7 +21,8 @@ const FIRST_WITHIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 pub(super) async fn livez(State(shared): State<Shared>) -> Response {
     let last = shared.latest.borrow().as_ref().map(|p| p.view.snapshot.at.boot);
     let silent = clock::now().boot.since(last.unwrap_or(shared.since.boot));
-    if silent <= if last.is_some() { SILENCE } else { FIRST_WITHIN } {
+    let patience = if last.is_some() { SILENCE } else { FIRST_WITHIN };
+    if silent <= patience {
         return "ok".into_response();
     }
     let text = format!("no sample for {} s\n", silent.0 / Nanos::SECOND.0);

@@ -108,7 +108,7 @@ pub(super) async fn open(
     let client = client.unwrap_or_else(|| Client::unconnected(([0; 4], 0).into()));
     let Some(seat) = shared.seats.take(client, peer::of) else {
         let text = format!(
-            "all {STREAMS} streams are taken, most of them by this client; close a page, or use \
+            "all {STREAMS} streams are taken; close a page, try again in a second, or use \
              /api/v1/snapshot"
         );
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &text);

@@ -160,7 +160,7 @@ pub struct CauseStall {
 pub struct Aggression {
     pub victim: CgroupId,
     /// The cgroup that ran. Id 0 is the idle task: the latency of the wake-up itself;
-    /// [`CgroupId::UNKNOWN`] is the part of long waits of which nobody knows any more who ran.
+    /// [`CgroupId::UNKNOWN`] is the part of long waits that lies before the slices that the CPU keeps.
     pub aggressor: CgroupId,
     pub time: Nanos,
 }

@@ -32,7 +32,7 @@ impl Percent {
         Self(u16::try_from(hundredths).expect("at most 100 %"))
     }
 
-    /// Saturating sum.
+    /// The sum, at most 655.35 %.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self(self.0.saturating_add(more.0))

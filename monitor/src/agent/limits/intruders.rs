@@ -8,7 +8,7 @@ use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Gap;
-use isobar_kubelet::cpus;
+use isobar_kubelet::{cpus, oom};
 
 /// A process of a pod that may run where none should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,12 +24,8 @@ pub struct Intruder {
     pub cpus: CpuSet,
 }
 
-/// The score that the kubelet gives to sandboxes, which it never pins: they only hold a pod's
-/// namespaces. Source: `PodInfraOOMAdj`, kubelet `pkg/kubelet/qos/policy.go`.
-const SANDBOX: i32 = -998;
-
-/// Processes of pods that may run on `reserved` CPUs, by the first thread of each, sandboxes left
-/// out; and what could not be read.
+/// Processes of pods that may run on `reserved` CPUs, by the first thread of each; and what could
+/// not be read. Sandboxes are left out: the kubelet never pins them, and only root gives their score.
 #[must_use]
 pub fn intruders(processes: &Processes, reserved: &CpuSet) -> (Vec<Intruder>, Vec<Gap>) {
     let is_pods =
@@ -40,7 +36,7 @@ pub fn intruders(processes: &Processes, reserved: &CpuSet) -> (Vec<Intruder>, Ve
         let (Place::Pod { uid: pod, .. } | Place::Container { pod, .. }) = Place::of(&path) else {
             continue;
         };
-        let work = processes.into_iter().filter(|process| process.oom_score_adj != SANDBOX);
+        let work = processes.into_iter().filter(|process| process.oom_score_adj != oom::SANDBOX);
         let on_reserved = work.filter_map(|process| {
             let cpus = cpus::common(&process.cpus_allowed, reserved);
             let (pod, cgroup) = (pod.clone(), path.clone());

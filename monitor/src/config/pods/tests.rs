@@ -81,6 +81,15 @@ status:
 "#;
 
 #[test]
+fn read_knows_pods_that_are_over() {
+    for (phase, want) in
+        [("Running", false), ("Succeeded", true), ("Failed", true), ("Pending", false)]
+    {
+        assert_eq!(one(&PRINTED.replace("Running", phase)).is_over, want, "{phase}");
+    }
+}
+
+#[test]
 fn read_accepts_pod_as_kubectl_prints_it() {
     let pod = one(PRINTED);
     assert_eq!((pod.namespace.as_str(), pod.name.as_str()), ("shop", "web-7d4b9c-x2x7p"));

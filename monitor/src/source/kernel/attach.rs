@@ -6,12 +6,13 @@ use std::{fs, io, thread};
 
 use super::btf::BtfError;
 use super::budget::Budget;
+use super::created::Created;
 use super::fold::Ledger;
 use super::layout::{self, Host, Layout};
 use super::loader::{self, AttachFailure, LoadError, Loader, MapReadError, Sizes};
 use super::meter::Meter;
 use super::programs::{Hook, PLANS, Plan, Set};
-use super::{Created, Kernel, Options, Probes, Restless};
+use super::{Kernel, Options, Probes, Restless};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::stall::Coverage;
 

@@ -93,3 +93,26 @@ fn share(link: RawFd, until: RawFd) -> Option<libc::pid_t> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::io::Read as _;
+
+    #[test]
+    fn aside_holds_what_is_shared_until_it_is_released() {
+        // A pipe's end stands for a link: the other end sees when the last copy is closed.
+        let (mut other_end, link) = pipe().unwrap();
+        let (until, wait) = pipe().unwrap();
+        let child = share(link.as_raw_fd(), until.as_raw_fd()).unwrap();
+        let aside = Aside { children: vec![child], wait: Some(wait) };
+        drop(link);
+        let fd = other_end.try_clone().unwrap();
+        let soon = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        let closed = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&soon)).unwrap();
+        assert_eq!(closed, 0, "it is held by the other process");
+        assert_eq!(aside.release(Duration::from_secs(10)), 0);
+        assert_eq!(other_end.read(&mut [0]).unwrap(), 0, "closed everywhere");
+    }
+}

@@ -8,6 +8,7 @@ mod attach;
 mod batch;
 mod btf;
 mod budget;
+mod created;
 pub mod detach;
 mod fold;
 pub(super) mod layout;
@@ -24,6 +25,7 @@ use isobar_ebpf::{CREATED, Event, Group, OOM, OOM_LIMIT_KNOWN, REMOVED};
 
 pub use self::attach::AttachError;
 use self::budget::{Budget, Verdict};
+use self::created::Created;
 use self::fold::{Ledger, Maps};
 pub use self::layout::Host;
 pub use self::loader::MapReadError;
@@ -122,8 +124,8 @@ impl Kernel {
     /// are no longer in it are dropped.
     ///
     /// # Errors
-    /// If a map cannot be read. Events wait for the next call then; waits by pair that were read already
-    /// are lost.
+    /// If a map cannot be read. Events wait for the next call then; waits by pair that were read
+    /// already are lost.
     pub fn read(
         &mut self,
         tree: &BTreeMap<CgroupId, Cgroup>,
@@ -303,31 +305,6 @@ impl Kernel {
         ledger.remove_all(&removed, maps);
         removed.into_iter().for_each(|id| loader.forget(id));
         *known = tree.keys().map(|id| id.0).collect();
-    }
-}
-
-/// Cgroups that no tree has shown yet. One that still is not there when the tree was read twice is
-/// gone, and its end was lost.
-#[derive(Debug, Default)]
-struct Created {
-    new: BTreeSet<u64>,
-    old: BTreeSet<u64>,
-}
-
-impl Created {
-    fn contains(&self, id: u64) -> bool {
-        self.new.contains(&id) || self.old.contains(&id)
-    }
-
-    fn remove(&mut self, id: u64) {
-        self.new.remove(&id);
-        self.old.remove(&id);
-    }
-
-    /// `tree` was read before the events.
-    fn seen(&mut self, tree: &BTreeMap<CgroupId, Cgroup>) {
-        self.old = std::mem::take(&mut self.new);
-        self.old.retain(|id| !tree.contains_key(&CgroupId(*id)));
     }
 }
 

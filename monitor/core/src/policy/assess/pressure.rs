@@ -79,10 +79,12 @@ pub(super) fn unmeasured(
 }
 
 /// A measured value in the threshold's unit: hundredths of a percent, nanoseconds, or pages per
-/// second. They differ while an average has not seen its window.
+/// second. The two differ while an average has not seen its window.
 #[derive(Debug, Clone, Copy)]
 struct Measured {
+    /// What the value is at least.
     certain: u64,
+    /// What it may be at most.
     possible: u64,
 }
 

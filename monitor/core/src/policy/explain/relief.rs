@@ -106,7 +106,8 @@ pub fn no_action(hold: &Hold, now: Nanos) -> String {
             format!("action {action} was only observed, so what would have followed is not known")
         }
         Hold::Marked => {
-            "memory is only foretold to run out, and the pod or service that took most of it is marked or squeezed"
+            "memory is only foretold to run out, and the pod or service that took most of it is \
+             marked or squeezed"
                 .into()
         }
         Hold::NotYetKnown => "who took what is short is known after ten seconds of watching".into(),
