@@ -21,7 +21,8 @@ use crate::{build, setup};
 pub(crate) struct Verb {
     /// Only these: a file's name, which stands for all of its variants, or its number (s07, 7).
     names: Vec<String>,
-    /// With these agents, one after the other: isobar, isobar-no-ebpf, isobar-observe, none.
+    /// With these agents, one after the other: isobar, isobar-no-ebpf, isobar-observe, none, and
+    /// earlyoom, systemd-oomd, oomd, nohang as Debian has them or, with -tuned, set up for a node.
     #[arg(long, value_delimiter = ',', default_value = "isobar", value_parser = Agent::named)]
     agent: Vec<Agent>,
     /// On this kernel, or `all`.
@@ -67,7 +68,11 @@ impl Verb {
             return Ok(ExitCode::SUCCESS);
         }
         let object = build::object(&setup::toolchain()?)?;
-        let lab = Lab::open(setup::machine()?, build::for_guests(&object)?, self.keep)?;
+        let mut machine = setup::machine()?;
+        if self.agent.iter().any(Agent::is_peer) {
+            machine.peers = Some(setup::peers()?);
+        }
+        let lab = Lab::open(machine, build::for_guests(&object)?, self.keep)?;
         if self.shell {
             lab.shell(&setup::kernel(self.kernel.0[0])?)?;
             return Ok(ExitCode::SUCCESS);

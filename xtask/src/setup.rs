@@ -8,7 +8,9 @@ mod fuzzer;
 pub(crate) mod kernels;
 mod machine;
 mod modules;
+mod peers;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -63,6 +65,11 @@ pub(crate) fn observers() -> Result<()> {
 /// What a virtual machine is made of but for its kernel, made ready.
 pub(crate) fn machine() -> Result<Machine> {
     machine::ready(&Cache::open()?)
+}
+
+/// The disk with the agents that isobar is compared with, made ready.
+pub(crate) fn peers() -> Result<PathBuf> {
+    peers::ready(&Cache::open()?)
 }
 
 /// A kernel to boot, made ready.

@@ -1,10 +1,13 @@
 //! The agents that can be played with: how each is started, when it is ready, what it offers.
-//! isobar is one of them; a peer is a row more here, and nothing else knows any agent.
+//! isobar is one of them; a peer is a row more in `peers`, and nothing else knows any agent.
+
+pub(crate) mod peers;
 
 use std::process::Command;
 use std::time::Duration;
 
 use crate::form::{Form, Mode};
+use peers::{AtWork, PEERS, Peer};
 
 /// Where an agent finds its configuration.
 pub(crate) const CONFIG: &str = "/tmp/config.yaml";
@@ -39,6 +42,8 @@ enum Kind {
     Nothing,
     /// isobar as the scenario has it, but for these.
     Isobar { mode: Option<Mode>, probes: Option<&'static str> },
+    /// Another one.
+    Peer(Peer),
 }
 
 /// How it is known that an agent is at work.
@@ -47,10 +52,12 @@ pub(crate) enum Ready {
     AtOnce,
     /// Once this answers 200.
     Answers(&'static str),
+    /// Once a peer is.
+    Peer(AtWork),
 }
 
-/// All of them.
-pub const AGENTS: [Agent; 4] = [
+/// isobar in its forms, and nothing.
+const OURS: [Agent; 4] = [
     Agent { name: "none", is_judged: false, kind: Kind::Nothing },
     Agent { name: "isobar", is_judged: true, kind: Kind::Isobar { mode: None, probes: None } },
     // What the kernel side is worth.
@@ -73,9 +80,25 @@ impl Agent {
     /// # Errors
     /// There is none of that name; the text lists those that there are.
     pub fn named(name: &str) -> Result<Self, String> {
-        let names: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
-        let found = AGENTS.into_iter().find(|agent| agent.name == name);
+        let peers =
+            PEERS.map(|(name, peer)| Self { name, is_judged: false, kind: Kind::Peer(peer) });
+        let all = || OURS.into_iter().chain(peers);
+        let names: Vec<&str> = all().map(|agent| agent.name).collect();
+        let found = all().find(|agent| agent.name == name);
         found.ok_or_else(|| format!("there is no agent {name:?}; there are {}", names.join(", ")))
+    }
+
+    /// What it is if it is not isobar.
+    #[must_use]
+    pub fn is_peer(&self) -> bool {
+        self.peer().is_some()
+    }
+
+    pub(crate) fn peer(&self) -> Option<Peer> {
+        match self.kind {
+            Kind::Peer(peer) => Some(peer),
+            Kind::Nothing | Kind::Isobar { .. } => None,
+        }
     }
 
     /// How it is started; `None` if there is nothing to be started.
@@ -83,6 +106,12 @@ impl Agent {
         let mut command = match self.kind {
             Kind::Nothing => return None,
             Kind::Isobar { mode, probes } => isobar(form, mode.or(form.mode), probes),
+            Kind::Peer(peer) => {
+                let mut shell = Command::new("unshare");
+                shell.args(["-m", "sh", "-c", &peer.line(CONFIG)]);
+                shell.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+                shell
+            }
         };
         // The console is a terminal, but what is said there is read from a file.
         command.env("NO_COLOR", "1").envs(&form.environment);
@@ -92,6 +121,14 @@ impl Agent {
     /// What it remembers beyond its life: removed before each scenario of its own.
     pub(crate) fn state(&self) -> Option<&'static str> {
         self.offers_views().then_some(STATE)
+    }
+
+    /// The text of its configuration.
+    pub(crate) fn configuration<'a>(&self, form: &'a Form) -> &'a str {
+        match self.peer() {
+            Some(peer) => peer.config.map_or("", |(_, text)| text),
+            None => form.config.as_deref().unwrap_or_default(),
+        }
     }
 
     /// Serves what isobar serves.
@@ -104,6 +141,7 @@ impl Agent {
         match self.kind {
             Kind::Nothing => Ready::AtOnce,
             Kind::Isobar { .. } => Ready::Answers("http://127.0.0.1:9797/readyz"),
+            Kind::Peer(peer) => Ready::Peer(peer.at_work),
         }
     }
 }
@@ -150,6 +188,11 @@ mod tests {
             ("isobar-no-ebpf", "mode = \"enforce\"",                  Some(format!("{RUN} none {state} --mode enforce"))),
             ("isobar-observe", "mode = \"enforce\"\nmanifests = \"\"", Some(format!("{RUN} all {state} --mode observe --pods /tmp/pods.yaml"))),
             ("isobar-observe", "config = \"\"",                       Some(format!("{RUN} all {state} --mode observe --config /tmp/config.yaml"))),
+            ("oomd",           "",                                    Some("unshare -m sh -c exec chroot /peers /bin/dash -c \
+                'exec oomd --interval 1 --config /etc/oomd/oomd.json'".into())),
+            ("oomd-tuned",     "",                                    Some("unshare -m sh -c mount -o bind /tmp/config.yaml \
+                /peers/etc/oomd/oomd.json && exec chroot /peers /bin/dash -c \
+                'exec oomd --interval 1 --config /etc/oomd/oomd.json'".into())),
         ];
         for (name, fields, want) in table {
             let text = format!("# Why.\nseconds = \"1s\"\n{fields}\n[expect]\nno_kill = true\n");
@@ -157,7 +200,7 @@ mod tests {
             let line = Agent::named(name).unwrap().command(&scenario.form);
             assert_eq!(line.map(|line| spelled(&line)), want, "{name} {fields}");
         }
-        let why = Agent::named("oomd").unwrap_err();
-        assert!(why.contains("none, isobar, isobar-no-ebpf, isobar-observe"), "{why}");
+        let why = Agent::named("oom").unwrap_err();
+        assert!(why.contains("none, isobar, isobar-no-ebpf, isobar-observe, earlyoom"), "{why}");
     }
 }

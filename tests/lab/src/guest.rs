@@ -9,6 +9,7 @@ mod frozen;
 mod listen;
 mod measure;
 mod peaks;
+mod peer;
 mod play;
 pub(crate) mod pods;
 mod testbed;

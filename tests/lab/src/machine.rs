@@ -62,6 +62,8 @@ pub struct Machine {
     pub busybox: PathBuf,
     /// Where what is learnt about this machine is kept.
     pub cache: PathBuf,
+    /// The image of a disk with other agents, if they are played with.
+    pub peers: Option<PathBuf>,
 }
 
 /// The two programs that a guest runs, without shared libraries.

@@ -1,4 +1,4 @@
-//! Debian packages of other releases than this machine's, unpacked and never installed.
+//! Debian packages, of other releases than this machine's too, unpacked and never installed.
 //! The mirror is the one that this machine is configured for; apt's own state is not touched.
 
 use std::fs;
@@ -24,7 +24,9 @@ impl Archive {
     pub(super) fn open(cache: &Cache) -> Result<Self> {
         for program in ["apt-get", "apt-cache", "dpkg-deb"] {
             if found(program).is_none() {
-                bail!("kernels are Debian packages, and there is no {program} here to fetch them");
+                bail!(
+                    "kernels and peers are Debian packages, and there is no {program} here to fetch them"
+                );
             }
         }
         Self::at(cache.root().join("apt"))
@@ -43,7 +45,7 @@ impl Archive {
     pub(super) fn update(&self) -> Result<()> {
         let list = sources_list(&configured()?)?;
         fs::write(self.dir.join("sources.list"), list)?;
-        step("lists of Debian's kernels", || quietly(self.apt("apt-get").arg("update")))?;
+        step("lists of Debian's packages", || quietly(self.apt("apt-get").arg("update")))?;
         Ok(())
     }
 
@@ -63,6 +65,17 @@ impl Archive {
         }
         fs::remove_dir_all(debs)?;
         Ok(())
+    }
+
+    /// The same with all that they depend on, as on a machine on which nothing is installed.
+    pub(super) fn unpack_with_needs(&self, packages: &[&str], into: &Path) -> Result<()> {
+        let mut simulated = self.apt("apt-get");
+        simulated.args(["install", "--simulate", "--no-install-recommends"]).args(packages);
+        let plan = quietly(&mut simulated)?;
+        // `Inst NAME (VERSION ...)`
+        let name = |line: &str| Some(line.strip_prefix("Inst ")?.split(' ').next()?.to_owned());
+        let all: Vec<String> = plan.lines().filter_map(name).collect();
+        self.unpack(&all, into)
     }
 
     fn apt(&self, program: &str) -> Command {
@@ -179,7 +192,7 @@ fn sources_list(sources: &[Source]) -> Result<String> {
         })
     };
     let main = mirror("").context(
-        "kernels are fetched from the Debian mirror that apt is configured for: there is none",
+        "kernels and peers are fetched from the Debian mirror that apt is configured for: there is none",
     )?;
     let security = match mirror("-security") {
         Some(source) => source.clone(),

@@ -24,7 +24,8 @@ pub(super) fn ready(cache: &Cache) -> Result<Machine> {
         Some(kept) => kept,
         None => fetch_busybox(cache)?,
     };
-    Ok(Machine { qemu, busybox: busybox.join("bin/busybox"), cache: cache.root().to_owned() })
+    let (busybox, cache) = (busybox.join("bin/busybox"), cache.root().to_owned());
+    Ok(Machine { qemu, busybox, cache, peers: None })
 }
 
 fn fetch_busybox(cache: &Cache) -> Result<PathBuf> {

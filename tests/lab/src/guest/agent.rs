@@ -13,8 +13,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::TICK;
 use super::listen::Listener;
+use super::peer::{self, Manager};
 use super::testbed::Testbed;
 use super::watch::{self, Watch};
+use crate::agents::peers::AtWork;
 use crate::agents::{self, Agent, Ready};
 use crate::cgroup::Group;
 use crate::clock::Since;
@@ -37,6 +39,8 @@ pub(super) struct Running {
     last: watch::Process,
     pub(super) listener: Option<Listener>,
     group: Group,
+    /// Whom a peer asks.
+    manager: Option<Manager>,
 }
 
 impl Running {
@@ -51,18 +55,26 @@ impl Running {
         for leftover in agent.state().into_iter().chain([agents::RECORDING, agents::LOG]) {
             remove(Path::new(leftover))?;
         }
-        fs::write(agents::CONFIG, form.config.as_deref().unwrap_or_default())?;
+        fs::write(agents::CONFIG, agent.configuration(form))?;
         let manifests = form.manifests.clone().unwrap_or_else(|| testbed.manifests());
         fs::write(agents::PODS, manifests)?;
         let group = testbed.agents_path(agent.name);
-        let Some(pid) = spawn(agent, form, watch, known, &group)? else { return Ok(None) };
+        let manager = match agent.peer() {
+            Some(peer) => {
+                peer::mount()?;
+                Some(Manager::start(peer.managed)?)
+            }
+            None => None,
+        };
+        let started = spawn(agent, form, watch, known, &group, manager.as_ref())?;
+        let Some(pid) = started else { return Ok(None) };
         let listener = match agent.offers_views() {
             true => Some(Listener::start(agents::ADDRESS)?),
             false => None,
         };
         let now = watch::process(pid).unwrap_or_default();
         let (probes, group) = (form.probes.clone(), Group::there(group));
-        Ok(Some(Self { agent, probes, pid, since: now, last: now, listener, group }))
+        Ok(Some(Self { agent, probes, pid, since: now, last: now, listener, group, manager }))
     }
 
     /// True if it lives and would be started for `form` just as it was.
@@ -121,7 +133,8 @@ impl Running {
         known: &mut facts::Agent,
     ) -> Result<()> {
         self.account(known);
-        let pid = spawn(self.agent, form, watch, known, self.group.dir())?;
+        let manager = self.manager.as_ref();
+        let pid = spawn(self.agent, form, watch, known, self.group.dir(), manager)?;
         self.pid = pid.context("there is no agent to start again")?;
         self.begin_account();
         Ok(())
@@ -163,6 +176,7 @@ fn spawn(
     watch: &mut Watch,
     known: &mut facts::Agent,
     group: &Path,
+    manager: Option<&Manager>,
 ) -> Result<Option<u32>> {
     let Some(mut command) = agent.command(form) else { return Ok(None) };
     let since = Since::now();
@@ -171,22 +185,27 @@ fn spawn(
     }
     let log = File::options().create(true).append(true).open(agents::LOG);
     let log = log.with_context(|| format!("cannot write {}", agents::LOG))?;
-    let process = command.stdin(Stdio::null()).stderr(log).spawn();
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    let process = command.spawn();
     let pid = process.with_context(|| format!("cannot start {}", agent.name))?.id();
     fs::write(group.join("cgroup.procs"), pid.to_string())?;
     watch.forget(pid);
-    if let Ready::Answers(url) = agent.ready() {
-        while ureq::get(url).call().is_err() {
-            watch.reap();
-            if let Some((_, how)) = watch.others.iter().find(|(p, _)| *p == pid) {
-                let log = fs::read_to_string(agents::LOG).unwrap_or_default();
-                bail!("{} has ended before it was ready: {how}\n{log}", agent.name);
-            }
-            if !since.within(agents::READY_WITHIN) {
-                bail!("{} is not ready after {:?}", agent.name, agents::READY_WITHIN);
-            }
-            thread::sleep(Duration::from_millis(50));
+    let said = || fs::read_to_string(agents::LOG).unwrap_or_default();
+    let is_at_work = || match agent.ready() {
+        Ready::AtOnce => true,
+        Ready::Answers(url) => ureq::get(url).call().is_ok(),
+        Ready::Peer(AtWork::Says(words)) => said().contains(words),
+        Ready::Peer(AtWork::HasAsked) => manager.is_some_and(Manager::was_asked),
+    };
+    while !is_at_work() {
+        watch.reap();
+        if let Some((_, how)) = watch.others.iter().find(|(p, _)| *p == pid) {
+            bail!("{} has ended before it was ready: {how}\n{}", agent.name, said());
         }
+        if !since.within(agents::READY_WITHIN) {
+            bail!("{} is not ready after {:?}\n{}", agent.name, agents::READY_WITHIN, said());
+        }
+        thread::sleep(Duration::from_millis(50));
     }
     known.alive = true;
     known.ready_after_ms = since.elapsed().as_millis() as u64;

@@ -2,6 +2,7 @@
 //! and what runs in it.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -211,6 +212,8 @@ impl Testbed {
         // Last, because the words may be another program's.
         command.args(load.run.split_whitespace());
         command.stdin(Stdio::null()).stdout(more.said.try_clone()?);
+        // A container is no part of its runtime's process group.
+        command.process_group(0);
         command.spawn().with_context(|| format!("cannot start {:?}", load.run))
     }
 
@@ -267,7 +270,7 @@ pub(super) fn sleeper(dir: &Path, adj: i32) -> Result<Child> {
     );
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null());
-    shell.spawn().context("cannot start a sandbox")
+    shell.process_group(0).spawn().context("cannot start a sandbox")
 }
 
 /// The Guaranteed pod that answers pings.

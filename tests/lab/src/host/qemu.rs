@@ -141,6 +141,11 @@ impl Guest {
             // As slow as a disk: out of the host's memory, nothing would wait for it.
             qemu.arg("-drive").arg(format!("{disk},throttling.iops-total=500"));
         }
+        if let Some(peers) = &machine.peers {
+            // Shared by all guests, and as fast as can be: what isobar is made of is in memory.
+            let disk = format!("file={},if=virtio,format=raw,readonly=on", peers.display());
+            qemu.arg("-drive").arg(disk);
+        }
         qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 psi=1 {boot} {more}"));
         qemu
     }
