@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use isobar::source::{Directories, Roots, Sampler};
+use isobar::source::{Awake, Directories, Roots, Sampler};
 use isobar_core::model::cgroup::Cgroup;
 use isobar_core::model::sample::{Cause, Gap, GapReason, Moment, Sample};
 use isobar_core::model::units::Nanos;
@@ -29,7 +29,7 @@ pub(crate) fn sample(sampler: &mut Sampler, tick: u64) -> Sample {
 
 pub(crate) fn sample_at_ms(sampler: &mut Sampler, tick: u64, ms: u64) -> Sample {
     let at = Moment { boot: Nanos(ms * 1_000_000), wall: Nanos(0) };
-    sampler.sample_at(at, tick, Cause::Timer)
+    sampler.sample_at(at, tick, Cause::Timer, &Awake::Unknown)
 }
 
 pub(crate) fn paths(sample: &Sample) -> Vec<&str> {

@@ -44,8 +44,9 @@ impl Node {
     fn tick(&mut self) -> KernelStalls {
         sleep(Duration::from_millis(100));
         self.tick += 1;
-        let sample = self.sources.sample(self.tick, Cause::Timer);
-        let stalls = self.kernel.read(&sample.cgroups).unwrap();
+        let counters = self.kernel.read().unwrap();
+        let sample = self.sources.sample(self.tick, Cause::Timer, &counters.awake);
+        let stalls = self.kernel.fold(&counters, &sample.cgroups);
         self.kernel.cost(self.tick, clock::now().boot.plus(self.ahead));
         stalls
     }

@@ -7,7 +7,7 @@ use std::{process, thread};
 
 use crate::host::{alone, skip};
 use crate::sampling::{cgroup, gaps, paths, sample, sampler};
-use isobar::source::{Roots, Sampler};
+use isobar::source::{Awake, Roots, Sampler};
 use isobar_core::model::sample::{Cause, Gap, GapReason};
 
 /// A cgroup that is removed with all below it when this is dropped.
@@ -200,7 +200,7 @@ fn kernel_this_machine() {
         Ok(sampler) => sampler,
         Err(error) => return skip(&error.to_string()),
     };
-    let read = sampler.sample(1, Cause::Timer);
+    let read = sampler.sample(1, Cause::Timer, &Awake::Unknown);
     let root = cgroup(&read, "/");
     assert_eq!(root.parent, None);
     if read.cgroups.keys().next().is_some_and(|id| id.0 == 1) {

@@ -13,12 +13,12 @@ use crate::clock;
 use crate::source::kernel::detach::Aside;
 use crate::source::kernel::{self, Kernel, MapReadError, Probes};
 use crate::source::triggers::Triggers;
-use crate::source::{self, Directories, Roots};
+use crate::source::{self, Awake, Directories, Roots};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Gap, GapReason, Sample};
-use isobar_core::model::stall::{Coverage, KernelStalls, Lost};
+use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::units::{Nanos, Percent};
 
 /// What to read, and from where.
@@ -135,9 +135,16 @@ impl Source for Live {
 
     fn read(&mut self, cause: Cause) -> Reading {
         self.tick += 1;
-        let mut sample = self.sources.sample(self.tick, cause);
-        let read = self.kernel.as_mut().ok().map(|kernel| kernel.read(&sample.cgroups));
-        sample.kernel = or_gap(read, &mut sample.gaps);
+        let mut kernel = self.kernel.as_mut().ok();
+        let counters = kernel.as_mut().map(|kernel| kernel.read());
+        let awake = match &counters {
+            Some(Ok(counters)) => &counters.awake,
+            Some(Err(_)) | None => &Awake::Unknown,
+        };
+        let mut sample = self.sources.sample(self.tick, cause, awake);
+        sample.kernel = or_gap(counters, &mut sample.gaps)
+            .zip(kernel)
+            .map(|(counters, kernel)| kernel.fold(&counters, &sample.cgroups));
         let blind = self.agreement.check(&sample);
         if let Some(kernel) = &mut sample.kernel {
             blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
@@ -170,10 +177,7 @@ impl Source for Live {
 
 /// The kernel side's counters or, if they could not be read, the gap that says so: then all that
 /// they would tell is unknown for this tick.
-fn or_gap(
-    read: Option<Result<KernelStalls, MapReadError>>,
-    gaps: &mut Vec<Gap>,
-) -> Option<KernelStalls> {
+fn or_gap<T>(read: Option<Result<T, MapReadError>>, gaps: &mut Vec<Gap>) -> Option<T> {
     read?.map_err(|unread| gaps.push(unread.gap())).ok()
 }
 
@@ -270,11 +274,10 @@ mod tests {
     #[test]
     fn or_gap_turns_unread_counters_into_a_gap() {
         let mut gaps = Vec::new();
-        assert_eq!(or_gap(None, &mut gaps), None, "no kernel side is told by a capability");
-        let read = KernelStalls { clock: Nanos(1), ..KernelStalls::default() };
-        assert_eq!(or_gap(Some(Ok(read.clone())), &mut gaps), Some(read));
+        assert_eq!(or_gap::<u64>(None, &mut gaps), None, "no kernel side is told by a capability");
+        assert_eq!(or_gap(Some(Ok(1)), &mut gaps), Some(1));
         assert!(gaps.is_empty());
-        assert_eq!(or_gap(Some(Err(MapReadError::new("MEMORY", "gone"))), &mut gaps), None);
+        assert_eq!(or_gap::<u64>(Some(Err(MapReadError::new("MEMORY", "gone"))), &mut gaps), None);
         let told: Vec<_> = gaps.iter().map(|gap| (gap.why, gap.detail.as_str())).collect();
         assert_eq!(told, [(GapReason::Failed, "cannot read the map MEMORY: gone")]);
     }

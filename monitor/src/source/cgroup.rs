@@ -27,9 +27,11 @@ use rustix::io::Errno;
 
 pub(crate) use self::descriptors::Budget;
 use self::descriptors::Reader;
+use self::files::File;
 use self::group::{Child, Group, Reading};
 use self::listing::Listing;
 use self::missing::Missing;
+use super::awake::Awake;
 use super::gap::{Gaps, ReadError};
 use super::mounts::{DIRECTORY, Root};
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
@@ -44,6 +46,8 @@ pub(crate) struct Tick {
     pub(crate) now: Nanos,
     /// `/proc/pressure`, just read.
     pub(crate) pressure: Pressures,
+    /// The node reclaimed memory since the last tick, from whomever.
+    pub(crate) is_reclaimed: bool,
 }
 
 /// The cgroup tree from tick to tick.
@@ -62,7 +66,28 @@ struct Walk<'a> {
     /// Listed again because a child was found removed. At most once a tick: a process that creates
     /// and removes cgroups quickly must not keep the agent listing.
     listed_again: BTreeSet<CgroupId>,
+    awake: Subtrees,
     gaps: &'a mut Gaps,
+}
+
+/// Cgroups in which something may have run since the last reading, or below which it may.
+enum Subtrees {
+    All,
+    These { roots: BTreeSet<CgroupId>, by_queue: bool },
+}
+
+impl Walk<'_> {
+    /// Asked of parents first.
+    fn is_awake(&mut self, group: &Group) -> bool {
+        let Subtrees::These { roots, by_queue } = &mut self.awake else { return true };
+        let has_queue = !*by_queue || group.files.has(File::CpuWeight);
+        let parent_is = || group.parent().is_some_and(|parent| roots.contains(&parent));
+        let is_awake = roots.contains(&group.id) || !has_queue && parent_is();
+        if is_awake {
+            roots.insert(group.id);
+        }
+        is_awake
+    }
 }
 
 impl Tree {
@@ -81,13 +106,19 @@ impl Tree {
     }
 
     /// Reads every cgroup, parents first.
-    pub(crate) fn read(&mut self, tick: &Tick, gaps: &mut Gaps) -> BTreeMap<CgroupId, Cgroup> {
+    pub(crate) fn read(
+        &mut self,
+        tick: &Tick,
+        awake: &Awake,
+        gaps: &mut Gaps,
+    ) -> BTreeMap<CgroupId, Cgroup> {
         let mut missing = Missing::at_root(&self.root, &mut self.reader, gaps);
         let mut walk = Walk {
             tick,
             to_visit: vec![self.root.id],
             found: BTreeMap::new(),
             listed_again: BTreeSet::new(),
+            awake: self.subtrees(awake),
             gaps,
         };
         while let Some(id) = walk.to_visit.pop() {
@@ -112,6 +143,19 @@ impl Tree {
         walk.found
     }
 
+    /// The cgroups that are awake, and all above them.
+    fn subtrees(&self, awake: &Awake) -> Subtrees {
+        let Awake::These { cgroups, by_queue } = awake else { return Subtrees::All };
+        let mut roots = BTreeSet::new();
+        for id in cgroups {
+            let mut at = Some(*id);
+            while let Some(id) = at.filter(|id| roots.insert(*id)) {
+                at = self.groups.get(&id).and_then(Group::parent);
+            }
+        }
+        Subtrees::These { roots, by_queue: *by_queue }
+    }
+
     /// Reads one cgroup, and lists it if its children may have changed.
     fn visit(&mut self, id: CgroupId, walk: &mut Walk<'_>) -> Result<Cgroup, ReadError> {
         let dir = self.dir(id)?;
@@ -124,12 +168,18 @@ impl Tree {
         let is_delegated = stat.st_uid != 0 || parent.is_some_and(|parent| parent.is_delegated);
         let takes_preference =
             stat.st_uid == 0 || parent.is_some_and(|parent| parent.uid == stat.st_uid);
+        let sleeps_on = is_same
+            && !walk.is_awake(group)
+            && parent.is_some_and(|above| group.may_sleep_on(above, walk.tick));
         if !is_same || group.relist || due(walk.tick.number, id, Self::LIST_EVERY) {
             self.list(id, dir, walk.gaps)?;
         }
         let Self { root, groups, reader } = self;
         let group = groups.get_mut(&id).expect("listing a cgroup removes only those below it");
         (group.uid, group.is_delegated) = (stat.st_uid, is_delegated);
+        if sleeps_on {
+            return Ok(group.sleep_on());
+        }
         let (tick, gaps) = (walk.tick, &mut *walk.gaps);
         group.read(&mut Reading { dir, root, tick, reader, gaps, takes_preference })
     }

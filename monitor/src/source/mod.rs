@@ -11,13 +11,14 @@
 //!   are at most ten ticks old; those of a new cgroup are fresh.
 //! - File systems are read once in ten seconds; `Filesystems::at` holds the time.
 //! - Pressure, `io.stat` and `memory.events` of an idle cgroup are carried over for at most ten
-//!   ticks; see `cgroup::idle`.
+//!   ticks, and all of its files if the kernel side saw that it slept; see `cgroup::idle`.
 //! - Pressure files are read at most once in 900 ms (see `pressure::LastRead`); a sample that comes
 //!   sooner repeats the last reading. So the caller must skip late ticks instead of catching up.
 //! - The root's pressure is the node's: the kernel keeps one set of counters for both.
 //! - It blocks for as long as the kernel takes to answer: 8 ms for 500 busy cgroups without
 //!   controllers, 4 ms for idle ones, more with controllers.
 
+mod awake;
 mod cgroup;
 mod filesystems;
 pub mod fuzzing;
@@ -35,6 +36,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+pub use self::awake::Awake;
 use self::cgroup::{Budget, Tick, Tree};
 pub use self::filesystems::Directories;
 use self::filesystems::Disks;
@@ -118,6 +120,8 @@ pub struct Sampler {
     node: Node,
     disks: Disks,
     tree: Tree,
+    /// Pages that the node had looked at for reclaim by the last tick.
+    scanned: Option<u64>,
 }
 
 impl Sampler {
@@ -130,21 +134,26 @@ impl Sampler {
         let facts = node.facts()?;
         let root = Root::locate(&roots.proc, roots.cgroup.as_deref())?;
         let disks = Disks::new(roots.filesystems.clone());
-        Ok(Self { facts, node, disks, tree: Tree::new(root, Budget::of_process()) })
+        let tree = Tree::new(root, Budget::of_process());
+        Ok(Self { facts, node, disks, tree, scanned: None })
     }
 
     /// Reads the machine now. `kernel` stays empty.
-    pub fn sample(&mut self, tick: u64, cause: Cause) -> Sample {
-        self.sample_at(clock::now(), tick, cause)
+    pub fn sample(&mut self, tick: u64, cause: Cause, awake: &Awake) -> Sample {
+        self.sample_at(clock::now(), tick, cause, awake)
     }
 
     /// As [`Sampler::sample`], at a moment that the caller read from the clock.
-    pub fn sample_at(&mut self, at: Moment, tick: u64, cause: Cause) -> Sample {
+    pub fn sample_at(&mut self, at: Moment, tick: u64, cause: Cause, awake: &Awake) -> Sample {
         let mut gaps = Gaps::default();
         let mut node = self.node.read(at.boot, &mut gaps);
         node.filesystems = self.disks.read(at.boot, &mut gaps);
         let pressure = node.pressure;
-        let cgroups = self.tree.read(&Tick { number: tick, now: at.boot, pressure }, &mut gaps);
+        let scanned = node.reclaim.map(|reclaim| reclaim.scanned);
+        let is_reclaimed = scanned.is_none() || scanned != self.scanned;
+        self.scanned = scanned;
+        let tick_now = Tick { number: tick, now: at.boot, pressure, is_reclaimed };
+        let cgroups = self.tree.read(&tick_now, awake, &mut gaps);
         let own = own_cgroup(&self.tree.root);
         let gaps = gaps.finish();
         Sample { tick, at, cause, node, cgroups, own, gaps, ..Sample::default() }

@@ -45,6 +45,8 @@ pub(crate) struct Group {
     last_pressure: LastRead,
     /// See [`idle::idle_since`].
     idle_since: Option<Micros>,
+    /// Memory was reclaimed from it or from a cgroup below since the reading before the last.
+    is_reclaimed: bool,
     /// The settings were read since the set of files last changed.
     has_settings: bool,
     last: Cgroup,
@@ -124,6 +126,24 @@ impl Group {
         budget.close(&mut self.dir);
     }
 
+    /// Whether the last reading is still true of a cgroup that has slept since: it was idle then, and
+    /// nobody took memory from it; `above` is its parent.
+    pub(crate) fn may_sleep_on(&self, above: &Self, tick: &Tick) -> bool {
+        let none = FileSet::default();
+        // A gap is reported in every sample, so its file is read for each.
+        let is_whole = self.failed == none && self.unknown == none && self.has_settings;
+        let is_reclaimed = tick.is_reclaimed || above.is_reclaimed;
+        let is_due = self.relist || due(tick.number, self.id, Self::ALL_EVERY);
+        self.idle_since.is_some() && is_whole && !is_reclaimed && !is_due
+    }
+
+    /// The last reading again.
+    pub(crate) fn sleep_on(&mut self) -> Cgroup {
+        self.is_reclaimed = false;
+        self.last.is_delegated = self.is_delegated;
+        self.last.clone()
+    }
+
     /// Reads the files that are due. A file that cannot be read becomes a gap.
     ///
     /// # Errors
@@ -151,6 +171,8 @@ impl Group {
         } else {
             carry_settings(&self.last, &mut now);
         }
+        let scanned = |cgroup: &Cgroup| cgroup.memory.stat.map(|stat| stat.pgscan);
+        self.is_reclaimed = scanned(&self.last) != scanned(&now);
         self.last = now.clone();
         Ok(now)
     }

@@ -12,6 +12,7 @@ use super::layout::{self, Host, Layout};
 use super::loader::{self, AttachFailure, LoadError, Loader, MapReadError, Sizes};
 use super::meter::Meter;
 use super::programs::{Hook, PLANS, Plan, Set};
+use super::switched::Switched;
 use super::{Kernel, Options, Probes, Restless};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::stall::Coverage;
@@ -73,6 +74,7 @@ impl Kernel {
             ledger: Ledger::default(),
             meter: Meter::default(),
             created: Created::default(),
+            switched: Switched::default(),
             restless: Restless::default(),
             known: BTreeSet::new(),
             allocatable: BTreeSet::new(),

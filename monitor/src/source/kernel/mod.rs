@@ -15,6 +15,7 @@ pub(super) mod layout;
 mod loader;
 mod meter;
 mod programs;
+mod switched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -32,7 +33,8 @@ pub use self::loader::MapReadError;
 use self::loader::{Loader, Runs};
 use self::meter::Meter;
 use self::programs::Plan;
-use super::{gap, machine};
+use self::switched::Switched;
+use super::{Awake, gap, machine};
 use crate::clock;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
@@ -67,6 +69,15 @@ pub struct Options {
     pub budget: Percent,
 }
 
+/// What one reading of the kernel side gave.
+#[derive(Debug)]
+pub struct Counters {
+    maps: Maps,
+    events: Vec<Event>,
+    /// Whose files may have changed.
+    pub awake: Awake,
+}
+
 /// The attached kernel side. Dropping it detaches everything.
 pub struct Kernel {
     loader: Loader,
@@ -86,6 +97,7 @@ pub struct Kernel {
     /// Cgroups created since the tree was last read, or while it was.
     created: Created,
     restless: Restless,
+    switched: Switched,
     /// Cgroups in the last tree: those missing from the next were removed.
     known: BTreeSet<u64>,
     /// Cgroups whose limits are the node's allocatable.
@@ -120,35 +132,43 @@ impl Kernel {
         self.covers.waits && self.budget.pause.is_none()
     }
 
-    /// Reads all counters and events. `tree` is this tick's cgroup tree: entries of cgroups that
-    /// are no longer in it are dropped.
+    /// Reads all counters and events. They are read before files, because they tell whose files
+    /// may have changed.
     ///
     /// # Errors
     /// If a map cannot be read. Events wait for the next call then; waits by pair that were read
     /// already are lost.
-    pub fn read(
-        &mut self,
-        tree: &BTreeMap<CgroupId, Cgroup>,
-    ) -> Result<KernelStalls, MapReadError> {
+    pub fn read(&mut self) -> Result<Counters, MapReadError> {
         self.loader.flush_log();
         let maps = self.maps()?;
         let events = self.loader.events();
+        let awake = self.switched.look(&maps, self.follows_waits(), &events);
+        Ok(Counters { maps, events, awake })
+    }
+
+    /// Adds up what was read along `tree`, this tick's cgroup tree. Entries of cgroups that are no
+    /// longer in it are dropped.
+    pub fn fold(
+        &mut self,
+        Counters { maps, events, .. }: &Counters,
+        tree: &BTreeMap<CgroupId, Cgroup>,
+    ) -> KernelStalls {
         for (id, cgroup) in tree {
             self.ledger.set_parent(id.0, cgroup.parent.map_or(0, |parent| parent.0));
         }
         self.update_allocatable(tree);
-        let mut stalls = self.ledger.fold(&maps, |id| tree.contains_key(&CgroupId(id)));
+        let mut stalls = self.ledger.fold(maps, |id| tree.contains_key(&CgroupId(id)));
         stalls.covers = self.covers;
         if self.budget.pause.is_some() {
             (stalls.covers.waits, stalls.covers.throttling) = (false, false);
         }
         stalls.oom_kills = events.iter().filter_map(oom_kill).collect();
-        stalls.short_lived = self.short_lived(&events, tree);
+        stalls.short_lived = self.short_lived(events, tree);
         stalls.lost.recursions = self.runs().map(|runs| runs.skipped).sum();
         self.n_cpus = self.n_cpus.max(stalls.cpus.len());
-        self.restless.look(self.budget.is_close(), &maps, tree);
-        self.drop_removed(&maps, tree);
-        Ok(stalls)
+        self.restless.look(self.budget.is_close(), maps, tree);
+        self.drop_removed(maps, tree);
+        stalls
     }
 
     /// All maps; during a pause without those about waits.
