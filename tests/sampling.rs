@@ -24,12 +24,12 @@ pub(crate) fn sampler(cgroup: &Path) -> Sampler {
 
 /// The sample of one tick, one tick a second.
 pub(crate) fn sample(sampler: &mut Sampler, tick: u64) -> Sample {
-    sample_at_ms(sampler, tick, tick * 1_000)
+    sampler.sample_at(moment(tick * 1_000), tick, Cause::Timer, &Awake::Unknown)
 }
 
-pub(crate) fn sample_at_ms(sampler: &mut Sampler, tick: u64, ms: u64) -> Sample {
-    let at = Moment { boot: Nanos(ms * 1_000_000), wall: Nanos(0) };
-    sampler.sample_at(at, tick, Cause::Timer, &Awake::Unknown)
+/// That many milliseconds after the boot.
+pub(crate) fn moment(ms: u64) -> Moment {
+    Moment { boot: Nanos(ms * 1_000_000), wall: Nanos(0) }
 }
 
 pub(crate) fn paths(sample: &Sample) -> Vec<&str> {

@@ -3,19 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sampling::{cgroup, data, gaps, paths, sample, sample_at_ms, sampler};
-use isobar::source::{Directories, OpenError, Roots, Sampler};
+use crate::sampling::{cgroup, data, gaps, moment, paths, sample, sampler};
+use isobar::source::{Awake, Directories, OpenError, Roots, Sampler};
 use isobar_core::model::cgroup::Limit;
 use isobar_core::model::sample::GapReason::{self, Torn, Unsupported};
-use isobar_core::model::sample::{Gap, Sample};
+use isobar_core::model::sample::{Cause, Gap, Sample};
 use isobar_core::model::units::{Bytes, Micros};
 use tempfile::TempDir;
 
 /// A tree that lasts as long as this.
-struct Fake(TempDir);
+pub(super) struct Fake(TempDir);
 
 impl Fake {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let fake = Self(tempfile::tempdir().unwrap());
         fake.write("/cgroup.controllers", "memory\n");
         fake.write("/cpu.stat", "usage_usec 1\n");
@@ -24,19 +24,19 @@ impl Fake {
         fake
     }
 
-    fn root(&self) -> &Path {
+    pub(super) fn root(&self) -> &Path {
         self.0.path()
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(super) fn at(&self, path: &str) -> PathBuf {
         self.root().join(path.trim_start_matches('/'))
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(super) fn write(&self, path: &str, text: &str) {
         fs::write(self.at(path), text).unwrap();
     }
 
-    fn write_pressure(&self, path: &str, total: u64) {
+    pub(super) fn write_pressure(&self, path: &str, total: u64) {
         for name in ["cpu", "memory", "io"] {
             let text = format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
             self.write(&format!("{path}/{name}.pressure"), &text);
@@ -44,7 +44,7 @@ impl Fake {
     }
 
     /// A cgroup with the memory controller.
-    fn make(&self, path: &str) {
+    pub(super) fn make(&self, path: &str) {
         fs::create_dir(self.at(path)).unwrap();
         for name in ["max", "high", "low", "min"] {
             self.write(&format!("{path}/memory.{name}"), "max\n");
@@ -78,7 +78,7 @@ fn node_without_pressure() -> TempDir {
     proc
 }
 
-fn total_of(read: &Sample, path: &str) -> Option<Micros> {
+pub(super) fn total_of(read: &Sample, path: &str) -> Option<Micros> {
     Some(cgroup(read, path).pressure.cpu?.some?.total)
 }
 
@@ -168,35 +168,9 @@ fn sampler_pressure_once_a_second() {
     ];
     for (tick, (ms, in_file, want)) in (1..).zip(table) {
         fake.write_pressure("/a", in_file);
-        let read = sample_at_ms(&mut sampler, tick, ms);
+        let read = sampler.sample_at(moment(ms), tick, Cause::Timer, &Awake::Unknown);
         assert_eq!(total_of(&read, "/a"), Some(Micros(want)), "at {ms} ms");
     }
-}
-
-#[test]
-fn sampler_quiet_cgroup() {
-    let fake = Fake::new();
-    fake.make("/a");
-    let mut sampler = sampler(fake.root());
-    let mut seen = |tick, in_file| {
-        fake.write_pressure("/a", in_file);
-        fake.write("/a/memory.events", &format!("oom_kill {in_file}\n"));
-        let read = sample(&mut sampler, tick);
-        let total = total_of(&read, "/a").unwrap();
-        let events = cgroup(&read, "/a").memory.events.unwrap();
-        assert_eq!(events.oom_kill, total.0, "read and carried together, tick {tick}");
-        total.0
-    };
-    (1..=2).for_each(|tick| assert_eq!(seen(tick, 1), 1));
-    // Quiet from here on: what changes behind its back is seen at its turn, whichever tick that is.
-    let turn = (3..=12).find(|tick| seen(*tick, 2) == 2).unwrap();
-    assert_eq!(seen(turn + 1, 3), 3, "it grew in the reading before: read each tick");
-    assert_eq!(seen(turn + 2, 3), 3, "stands still");
-    (3..=9).for_each(|later| assert_eq!(seen(turn + later, 4), 3, "{later} ticks later"));
-    assert_eq!(seen(turn + 10, 4), 4, "its turn again");
-    assert_eq!((seen(turn + 11, 4), seen(turn + 12, 5)), (4, 4), "quiet again");
-    fake.write("/a/cpu.stat", "usage_usec 2\n");
-    assert_eq!(seen(turn + 13, 5), 5, "it ran");
 }
 
 #[test]
@@ -246,7 +220,7 @@ fn sampler_pressure_failed() {
         (1_900, None),
     ];
     for (tick, (ms, why)) in (1..).zip(table) {
-        let read = sample_at_ms(&mut sampler, tick, ms);
+        let read = sampler.sample_at(moment(ms), tick, Cause::Timer, &Awake::Unknown);
         fake.write_pressure("/a", 1);
         let told: Vec<_> = gaps(&read, fake.root());
         let told = told.iter().find(|gap| gap.1 == "/a/cpu.pressure").map(|gap| gap.0);

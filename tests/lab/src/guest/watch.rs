@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::WaitOptions;
 
 use super::churn::Known;
 use super::testbed::Testbed;
@@ -54,9 +54,7 @@ impl Watch {
 
     /// Takes note of all processes that have ended. Cheap: one system call if none has.
     pub(super) fn reap(&mut self) {
-        while let Ok(Some((pid, status))) =
-            rustix::process::waitpid(None::<Pid>, WaitOptions::NOHANG)
-        {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let at_ns = monotonic_ns();
             let pid = pid.as_raw_nonzero().get().unsigned_abs();
             let (signal, code) = (status.terminating_signal(), status.exit_status());

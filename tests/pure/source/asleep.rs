@@ -1,0 +1,98 @@
+//! Files that are not read in each tick, because the cgroup is idle or has slept.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
+
+use super::fake::{Fake, total_of};
+use crate::sampling::{cgroup, moment, sample, sampler};
+use isobar::source::Awake;
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::sample::Cause;
+
+#[test]
+fn sampler_quiet_cgroup() {
+    let fake = Fake::new();
+    fake.make("/a");
+    let mut sampler = sampler(fake.root());
+    let mut seen = |tick, in_file| {
+        fake.write_pressure("/a", in_file);
+        fake.write("/a/memory.events", &format!("oom_kill {in_file}\n"));
+        let read = sample(&mut sampler, tick);
+        let total = total_of(&read, "/a").unwrap();
+        let events = cgroup(&read, "/a").memory.events.unwrap();
+        assert_eq!(events.oom_kill, total.0, "read and carried together, tick {tick}");
+        total.0
+    };
+    (1..=2).for_each(|tick| assert_eq!(seen(tick, 1), 1));
+    // Quiet from here on: what changes behind its back is seen at its turn, whichever tick that is.
+    let turn = (3..=12).find(|tick| seen(*tick, 2) == 2).unwrap();
+    assert_eq!(seen(turn + 1, 3), 3, "it grew in the reading before: read each tick");
+    assert_eq!(seen(turn + 2, 3), 3, "stands still");
+    (3..=9).for_each(|later| assert_eq!(seen(turn + later, 4), 3, "{later} ticks later"));
+    assert_eq!(seen(turn + 10, 4), 4, "its turn again");
+    assert_eq!((seen(turn + 11, 4), seen(turn + 12, 5)), (4, 4), "quiet again");
+    fake.write("/a/cpu.stat", "usage_usec 2\n");
+    assert_eq!(seen(turn + 13, 5), 5, "it ran");
+}
+
+/// Those at `paths` may have run.
+fn awake(fake: &Fake, paths: &[&str]) -> Awake {
+    let id = |path: &&str| CgroupId(fake.at(path).metadata().unwrap().ino());
+    Awake::These { cgroups: paths.iter().map(id).collect::<BTreeSet<_>>(), by_queue: false }
+}
+
+#[test]
+fn sampler_sleeping_cgroup() {
+    let fake = Fake::new();
+    ["/a", "/a/b", "/a/c"].iter().for_each(|path| fake.make(path));
+    if fake.at("/a").metadata().unwrap().nlink() != 4 {
+        return println!("skipped: directories are not counted as links here");
+    }
+    let mut sampler = sampler(fake.root());
+    let mut tick = 0;
+    let mut current = |who: &Awake, in_file: u64| {
+        tick += 1;
+        fake.write("/a/b/memory.current", &format!("{in_file}\n"));
+        let read = sampler.sample_at(moment(tick * 1_000), tick, Cause::Timer, who);
+        cgroup(&read, "/a/b").memory.current.unwrap().0
+    };
+    let nobody = awake(&fake, &[]);
+    assert_eq!((current(&nobody, 1), current(&nobody, 2)), (1, 2), "not yet known to be idle");
+    let turn = (3..=13_u64).find(|n| current(&nobody, *n) == *n).unwrap();
+    assert!(turn > 3, "it slept for a time");
+    #[rustfmt::skip]
+    let table: [(&[&str], u64, u64, &str); 6] = [
+        // awake,   in the file, seen, why
+        (&[],       20,          turn, "asleep"),
+        (&["/a/c"], 21,          turn, "its neighbour ran"),
+        (&["/a"],   22,          turn, "its parent's own task ran"),
+        (&["/a/b"], 23,          23,   "it ran"),
+        (&[],       24,          23,   "asleep again"),
+        (&["/a/c"], 25,          23,   "and its neighbour not"),
+    ];
+    for (who, in_file, want, why) in table {
+        assert_eq!(current(&awake(&fake, who), in_file), want, "{why}");
+    }
+    assert_eq!(current(&Awake::Unknown, 26), 26, "nobody saw whether it ran");
+    fake.write("/a/memory.stat", "anon 1\ninactive_file 2\npgscan 5\n");
+    assert_eq!(current(&awake(&fake, &["/a/c"]), 27), 27, "memory was taken below its parent");
+}
+
+#[test]
+fn sampler_sleeping_without_a_queue_of_its_own() {
+    let fake = Fake::new();
+    ["/a", "/a/b"].iter().for_each(|path| fake.make(path));
+    if fake.at("/a").metadata().unwrap().nlink() != 3 {
+        return println!("skipped: directories are not counted as links here");
+    }
+    let Awake::These { cgroups, .. } = awake(&fake, &["/a"]) else { unreachable!() };
+    let mut sampler = sampler(fake.root());
+    let mut seen = |tick, in_file: u64| {
+        fake.write("/a/b/memory.current", &format!("{in_file}\n"));
+        let who = Awake::These { cgroups: cgroups.clone(), by_queue: true };
+        let read = sampler.sample_at(moment(tick * 1_000), tick, Cause::Timer, &who);
+        cgroup(&read, "/a/b").memory.current.unwrap().0
+    };
+    // What runs in it runs on the queue of its parent.
+    (1..=15).for_each(|tick| assert_eq!(seen(tick, tick), tick, "tick {tick}"));
+}
