@@ -146,7 +146,7 @@ async fn snapshot_document() {
         assert_eq!(found.as_deref(), Some(want), "{pointer}");
     }
     let view = View::parse(json.as_bytes()).unwrap();
-    assert_eq!(view, latest.borrow().as_ref().unwrap().view);
+    assert_eq!(view, *latest.borrow().as_ref().unwrap().view);
 }
 
 #[tokio::test]

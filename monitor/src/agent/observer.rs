@@ -41,7 +41,7 @@ impl<S: Source> Observer<S> {
     pub fn observe(&mut self) -> View {
         std::thread::sleep(TICK);
         let (step, capabilities, cost) = self.step();
-        self.publisher.view(step, capabilities, cost)
+        self.publisher.view(step, capabilities, cost)()
     }
 
     /// Waits for a tick, and ranks every candidate for `purpose`.

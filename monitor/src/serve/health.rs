@@ -19,7 +19,7 @@ const FIRST_WITHIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 /// 200 while the sampler runs.
 pub(super) async fn livez(State(shared): State<Shared>) -> Response {
-    let last = shared.latest.borrow().as_ref().map(|p| p.view.snapshot.at.boot);
+    let last = shared.latest.borrow().as_ref().map(|p| p.at);
     let silent = clock::now().boot.since(last.unwrap_or(shared.since.boot));
     let patience = if last.is_some() { SILENCE } else { FIRST_WITHIN };
     if silent <= patience {
@@ -41,7 +41,7 @@ pub(super) async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQue
     if !verbose {
         return "ok".into_response();
     }
-    let mut text = format!("[+]sample ok: tick {}\n", published.view.snapshot.tick);
+    let mut text = format!("[+]sample ok: tick {}\n", published.tick);
     for capability in &published.view.capabilities {
         line(&mut text, capability);
     }

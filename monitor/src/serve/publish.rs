@@ -2,7 +2,8 @@
 //! In: a `Step`. Out: a [`View`] in a watch channel; the newest replaces the one before.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::fmt;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use axum::body::Bytes as Body;
 use tokio::sync::watch;
@@ -16,6 +17,7 @@ use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
+use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
 use isobar_core::view::headline::headline;
@@ -27,19 +29,27 @@ pub type Latest = watch::Receiver<Option<Arc<Published>>>;
 /// The sending end.
 pub type Sender = watch::Sender<Option<Arc<Published>>>;
 
-/// A view and its JSON: rendered on the first request of each tick, so at most once, however many
-/// clients there are.
-#[derive(Debug, Default)]
+/// A view and its JSON: made on the first request of each tick, so at most once, however many
+/// clients there are, and not at all without any.
 pub struct Published {
-    pub view: View,
+    pub tick: u64,
+    /// When the sample was taken, since the boot.
+    pub at: Nanos,
+    pub view: LazyLock<View, Box<dyn FnOnce() -> View + Send>>,
     full: Documents,
     brief: OnceLock<Body>,
+}
+
+impl fmt::Debug for Published {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Published").field("tick", &self.tick).finish_non_exhaustive()
+    }
 }
 
 impl Published {
     /// See [`document::render`].
     pub(super) fn full(&self) -> Arc<Body> {
-        self.full.of(self.view.snapshot.tick, || document::render(&self.view))
+        self.full.of(self.tick, || document::render(&self.view))
     }
 
     /// See [`document::render_brief`].
@@ -51,7 +61,7 @@ impl Published {
 /// The sending end. It keeps what outlives one tick.
 #[derive(Debug)]
 pub struct Publisher {
-    facts: NodeFacts,
+    facts: Arc<NodeFacts>,
     started: Moment,
     kills: VecDeque<OomRecord>,
     limits: Vec<LimitState>,
@@ -71,7 +81,7 @@ impl Publisher {
     pub fn new(facts: NodeFacts, started: Moment, to: Sender) -> Self {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         let (limits, documents) = Default::default();
-        Self { facts, started, kills, limits, documents, to }
+        Self { facts: Arc::new(facts), started, kills, limits, documents, to }
     }
 
     /// Sets the limits that the following views show.
@@ -83,28 +93,38 @@ impl Publisher {
 
     /// Publishes one tick. Never blocks.
     pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
-        let view = self.view(step, capabilities, cost);
+        let (tick, at) = (step.snapshot.tick, step.snapshot.at.boot);
+        let view = LazyLock::new(Box::new(self.view(step, capabilities, cost)) as Box<_>);
         // `send` would fail without a receiver; the next client must find this view all the same.
         let (full, brief) = (self.documents.clone(), OnceLock::new());
-        self.to.send_replace(Some(Arc::new(Published { view, full, brief })));
+        self.to.send_replace(Some(Arc::new(Published { tick, at, view, full, brief })));
     }
 
-    pub fn view(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) -> View {
-        let Step { snapshot, decision, .. } = step;
+    /// What makes the view of one tick.
+    pub fn view(
+        &mut self,
+        Step { snapshot, decision, .. }: Step,
+        capabilities: Vec<Capability>,
+        cost: Cost,
+    ) -> impl FnOnce() -> View + Send + use<> {
         self.remember_kills(&snapshot);
-        let verdict = judge(&snapshot);
-        View {
-            facts: self.facts.clone(),
-            started: self.started,
-            headline: headline(&snapshot, &verdict, &decision),
-            verdict,
-            recent_oom_kills: self.kills.iter().cloned().collect(),
-            capabilities,
-            limits: self.limits.clone(),
-            cost,
-            snapshot,
-            explanation: explain(&decision),
-            decision,
+        let (facts, started) = (Arc::clone(&self.facts), self.started);
+        let (kills, limits) = (self.kills.clone(), self.limits.clone());
+        move || {
+            let verdict = judge(&snapshot);
+            View {
+                facts: NodeFacts::clone(&facts),
+                started,
+                headline: headline(&snapshot, &verdict, &decision),
+                verdict,
+                recent_oom_kills: kills.into(),
+                capabilities,
+                limits,
+                cost,
+                snapshot,
+                explanation: explain(&decision),
+                decision,
+            }
         }
     }
 
@@ -112,6 +132,9 @@ impl Publisher {
     /// in the view before.
     #[must_use]
     pub fn named_kills(&self, snapshot: &Snapshot) -> Vec<OomRecord> {
+        if snapshot.oom_kills.is_empty() {
+            return Vec::new();
+        }
         let before = self.to.borrow();
         let before = before.as_ref().map(|published| &published.view.snapshot);
         let path_of = |id: CgroupId| {

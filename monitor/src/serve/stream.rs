@@ -124,7 +124,7 @@ pub(super) async fn open(
 fn event(published: &Published) -> Result<Event, Infallible> {
     let json = published.brief();
     let text = str::from_utf8(&json).expect("JSON is written as UTF-8");
-    Ok(Event::default().event("sample").id(published.view.snapshot.tick.to_string()).data(text))
+    Ok(Event::default().event("sample").id(published.tick.to_string()).data(text))
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use rustix::fs::OFlags;
 
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{Cgroup, CgroupId};
-use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::units::Nanos;
 
@@ -101,13 +100,12 @@ impl Triggers {
     /// Suspects with a trigger come before suspects without one.
     fn wanted(&self, sample: &Sample) -> Vec<CgroupId> {
         let places = sample.places();
-        let at = |is: fn(&Place) -> bool| {
-            let all = sample.cgroups.iter();
-            let is = |group: &Cgroup| is(&places.place(&group.path));
-            all.filter(|(_, group)| is(group)).map(|(id, _)| *id).collect::<Vec<_>>()
+        let all = |is: &dyn Fn(&Cgroup) -> bool| {
+            let found = sample.cgroups.iter().filter(|(_, group)| is(group));
+            found.map(|(id, _)| *id).collect::<Vec<_>>()
         };
-        let node = at(|place| matches!(place, Place::Node));
-        let pods = at(|place| matches!(place, Place::Kubepods | Place::Qos { .. }));
+        let node = all(&|group| group.path.is_root());
+        let pods = all(&|group| places.is_shared(&group.path));
         let mut wanted: Vec<CgroupId> = node.into_iter().chain(pods).take(MAX_TRIGGERS).collect();
         let (old, new): (Vec<CgroupId>, _) =
             self.suspects.keys().partition(|id| self.open.contains_key(id));

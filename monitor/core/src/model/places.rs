@@ -25,7 +25,7 @@ impl<'a> Places<'a> {
             let is_nearer = |known: &CgroupPath| (depth(path), path) < (depth(known), known);
             if cgroup.is_delegated {
                 delegated.push(path);
-            } else if Place::of(path) == Place::Kubepods && places.pods.is_none_or(is_nearer) {
+            } else if Place::is_kubepods(path) && places.pods.is_none_or(is_nearer) {
                 places.pods = Some(path);
             }
         }
@@ -36,6 +36,16 @@ impl<'a> Places<'a> {
             }
         }
         places
+    }
+
+    /// True of the cgroup of all pods, and of those of all pods of a class.
+    #[must_use]
+    pub fn is_shared(&self, path: &CgroupPath) -> bool {
+        self.pods.is_some_and(|pods| {
+            let is_next = || path.segments().count() == pods.segments().count() + 1;
+            let is_class = || matches!(Place::of(path), Place::Qos { .. });
+            path == pods || path.is_within(pods) && is_next() && is_class()
+        })
     }
 
     /// What the cgroup at `path` is. Without a cgroup of all pods, pods may be anywhere but below

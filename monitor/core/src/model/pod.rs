@@ -80,6 +80,13 @@ impl Place {
         Self::in_pod(class, uid, segments)
     }
 
+    /// True if [`Place::of`] the path is the cgroup of all pods.
+    pub(super) fn is_kubepods(path: &CgroupPath) -> bool {
+        let mut segments = path.segments();
+        segments.any(|segment| Names::below_kubepods(segment).is_some())
+            && segments.next().is_none()
+    }
+
     /// A pod, or the container `below` it.
     fn in_pod<'a>(
         class: QosClass,

@@ -40,7 +40,6 @@ use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::cost::KernelCost;
 use isobar_core::model::places::Places;
-use isobar_core::model::pod::Place;
 use isobar_core::model::stall::{Coverage, KernelStalls, OomKill, ShortLived};
 use isobar_core::model::units::{Bytes, Nanos, Percent, scale};
 
@@ -276,10 +275,7 @@ impl Kernel {
     /// Tells the programs which cgroups' limits are the node's allocatable.
     fn update_allocatable(&mut self, tree: &BTreeMap<CgroupId, Cgroup>) {
         let places = Places::of(tree.values());
-        let is_allocatable = |cgroup: &Cgroup| {
-            matches!(places.place(&cgroup.path), Place::Kubepods | Place::Qos { .. })
-        };
-        let now = tree.iter().filter(|(_, cgroup)| is_allocatable(cgroup));
+        let now = tree.iter().filter(|(_, cgroup)| places.is_shared(&cgroup.path));
         let now: BTreeSet<u64> = now.map(|(id, _)| id.0).collect();
         for id in self.allocatable.symmetric_difference(&now) {
             if let Err(error) = self.loader.set_allocatable(*id, now.contains(id)) {
