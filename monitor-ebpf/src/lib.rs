@@ -36,8 +36,16 @@ pub const SYMBOL: usize = 32;
 /// Capacity of the map of patterns.
 pub const PATTERNS: u32 = 32;
 
+/// Key of a [`Group`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OnCpu {
+    pub cgroup: u64,
+    pub cpu: u64,
+}
+
 /// One cgroup on one CPU: run-queue wait, IO wait and the union of contention.
-/// Cost: 400 bytes per cgroup and possible CPU.
+/// Cost: some 480 bytes per cgroup and CPU on which it ever waited, however many CPUs are possible.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Group {
@@ -94,7 +102,7 @@ pub struct Group {
     pub io: u64,
     /// Number of IO waits.
     pub n_io: u64,
-    /// The parent cgroup; 0 on the CPUs that did not create the entry.
+    /// The parent cgroup; 0 on CPUs on which none of its own tasks has waited.
     pub parent: u64,
     /// Waits by length without throttled time.
     pub histogram: [u32; BUCKETS],
@@ -326,10 +334,12 @@ const _: () = {
 /// Types that the agent may read from a map byte by byte.
 #[cfg(not(target_arch = "bpf"))]
 mod pod {
-    use super::{Caller, Cpu, Group, Memory, Pair, Pattern, Slices, Stall};
+    use super::{Caller, Cpu, Group, Memory, OnCpu, Pair, Pattern, Slices, Stall};
 
     // SAFETY: `repr(C)`, integers only, no padding (sizes asserted above, all fields aligned).
     unsafe impl aya::Pod for Group {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for OnCpu {}
     // SAFETY: as above.
     unsafe impl aya::Pod for Cpu {}
     // SAFETY: as above.

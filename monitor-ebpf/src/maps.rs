@@ -7,17 +7,19 @@ use core::ffi::c_void;
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
 use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_NOEXIST, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
-use aya_ebpf::helpers::generated::bpf_map_lookup_percpu_elem;
+use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_map_lookup_percpu_elem};
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, RingBuf};
-use isobar_ebpf::{Caller, Cpu, Event, Group, Memory, PATTERNS, Pair, Pattern, Slices, Stall};
+use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
+use isobar_ebpf::{
+    Caller, Cpu, Event, Group, Memory, OnCpu, PATTERNS, Pair, Pattern, Slices, Stall,
+};
 
 use crate::layout::{Object, id, parent_id};
 
-/// 400 bytes per entry and possible CPU, allocated when a cgroup first waits.
+/// 16 bytes of key and 400 of value, allocated when a cgroup first waits on a CPU. Not a map per
+/// CPU: that has a value for each possible CPU, and there may be hundreds that are never online.
 #[map]
-pub(crate) static GROUPS: PerCpuHashMap<u64, Group> =
-    PerCpuHashMap::with_max_entries(4096, BPF_F_NO_PREALLOC);
+static GROUPS: HashMap<OnCpu, Group> = HashMap::with_max_entries(16384, BPF_F_NO_PREALLOC);
 
 /// 224 bytes per possible CPU.
 #[map]
@@ -75,9 +77,29 @@ static ZERO_GROUP: Array<Group> = Array::with_max_entries(1, 0);
 #[map]
 static ZERO_MEMORY: Array<Memory> = Array::with_max_entries(1, 0);
 
-/// This CPU's entry for a cgroup, created if missing; `None` if the map is full.
 #[inline(always)]
-pub(crate) fn group_by_id(key: u64) -> Option<*mut Group> {
+fn this_cpu() -> u32 {
+    // SAFETY: it has no arguments and cannot fail.
+    unsafe { bpf_get_smp_processor_id() }
+}
+
+/// A CPU's entry for a cgroup. The caller holds that CPU's run queue lock, as every writer of the
+/// value does, so no update is lost.
+#[inline(always)]
+pub(crate) fn group_on(cpu: u32, cgroup: u64) -> Option<*mut Group> {
+    GROUPS.get_ptr_mut(OnCpu { cgroup, cpu: cpu.into() })
+}
+
+/// This CPU's entry for a cgroup.
+#[inline(always)]
+pub(crate) fn group_here(cgroup: u64) -> Option<*mut Group> {
+    group_on(this_cpu(), cgroup)
+}
+
+/// As [`group_here`], created if missing; `None` if the map is full.
+#[inline(always)]
+pub(crate) fn group_by_id(cgroup: u64) -> Option<*mut Group> {
+    let key = OnCpu { cgroup, cpu: this_cpu().into() };
     if let Some(found) = GROUPS.get_ptr_mut(key) {
         return Some(found);
     }
@@ -103,26 +125,11 @@ pub(crate) unsafe fn group(cgroup: Object) -> Option<*mut Group> {
     }
 }
 
-/// Another CPU's entry for a cgroup. The caller holds that CPU's run queue lock, as every writer of
-/// the value does, so no update is lost.
-#[inline(always)]
-pub(crate) fn group_on(cpu: u32, key: u64) -> Option<*mut Group> {
-    // SAFETY: the map and key outlive the call. Helper 195, Linux 5.19+.
-    let found = unsafe {
-        bpf_map_lookup_percpu_elem(
-            (&raw const GROUPS).cast_mut().cast::<c_void>(),
-            (&raw const key).cast::<c_void>(),
-            cpu,
-        )
-    };
-    if found.is_null() { None } else { Some(found.cast()) }
-}
-
 /// Another CPU's state, under that CPU's run queue lock.
 #[inline(always)]
 pub(crate) fn cpu_on(cpu: u32) -> Option<*mut Cpu> {
     let key = 0u32;
-    // SAFETY: as in `group_on`.
+    // SAFETY: the map and key outlive the call. Helper 195, Linux 5.19+.
     let found = unsafe {
         bpf_map_lookup_percpu_elem(
             (&raw const CPUS).cast_mut().cast::<c_void>(),

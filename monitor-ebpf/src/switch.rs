@@ -18,7 +18,7 @@ use crate::layout::{
     TASK_IN_IOWAIT_MASK, TASK_LAST_QUEUED, at, cgroup_of_queue, cgroup_of_task, has, id,
     is_throttled, later, load, pid, waiters,
 };
-use crate::maps::{CPUS, GROUPS, IO_SLEEPERS, RECENT, blame, group};
+use crate::maps::{CPUS, IO_SLEEPERS, RECENT, blame, group, group_here};
 use crate::throttle;
 use crate::union::levels;
 
@@ -101,7 +101,7 @@ unsafe fn leave(cpu: *mut Cpu, prev: Object, prev_pid: u32, now: u64, throttled:
         if (*cpu).pending_group == key {
             (*cpu).pending_run += ran;
         } else {
-            if let Some(group) = GROUPS.get_ptr_mut((*cpu).pending_group) {
+            if let Some(group) = group_here((*cpu).pending_group) {
                 (*group).run += (*cpu).pending_run;
             }
             (*cpu).pending_group = key;
@@ -109,7 +109,7 @@ unsafe fn leave(cpu: *mut Cpu, prev: Object, prev_pid: u32, now: u64, throttled:
         }
         if is_throttled(queue) {
             *throttled = true;
-            if let Some(group) = GROUPS.get_ptr_mut(key) {
+            if let Some(group) = group_here(key) {
                 throttle::mark(group, prev);
             }
         }

@@ -8,6 +8,7 @@ use super::btf::BtfError;
 use super::budget::Budget;
 use super::created::Created;
 use super::fold::Ledger;
+use super::fold::n_waits;
 use super::layout::{self, Host, Layout};
 use super::loader::{self, AttachFailure, LoadError, Loader, MapReadError, Sizes};
 use super::meter::Meter;
@@ -179,9 +180,11 @@ fn self_test(loader: &Loader, host: Host) -> Result<(), String> {
     }
     let failed = |error: MapReadError| error.to_string();
     let switches: u64 = loader.cpus().map_err(failed)?.iter().map(|cpu| cpu.switches).sum();
-    let is_seen = loader.groups().map_err(failed)?.iter().any(|(id, cpus)| {
-        host.own_cgroup.is_none_or(|own| own == *id) && cpus.iter().any(|cpu| cpu.n_waits != 0)
-    });
+    let is_seen = loader
+        .groups()
+        .map_err(failed)?
+        .iter()
+        .any(|(id, cpus)| host.own_cgroup.is_none_or(|own| own == *id) && n_waits(cpus) != 0);
     match (switches, is_seen) {
         (0, _) => Err("it counted no context switch although the agent slept and woke".into()),
         (n, false) => Err(format!("it counted {n} context switches, but no wait of the agent")),

@@ -42,39 +42,38 @@ unsafe impl Plain for u64 {}
 // SAFETY: `repr(C)`, integers only, sizes asserted where they are defined.
 unsafe impl Plain for isobar_ebpf::Pair {}
 // SAFETY: as above.
+unsafe impl Plain for isobar_ebpf::OnCpu {}
+// SAFETY: as above.
 unsafe impl Plain for isobar_ebpf::Group {}
 // SAFETY: as above.
 unsafe impl Plain for isobar_ebpf::Memory {}
 
-/// All keys, and for each key `per_key` values: one, or one for each possible CPU. An entry that is
-/// added or removed meanwhile may be included or not.
+/// All keys and values. An entry that is added or removed meanwhile may be included or not.
 ///
 /// # Errors
 /// The kernel's error.
 pub(super) fn entries<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
-    per_key: usize,
     then: Then,
-) -> io::Result<(Vec<K>, Vec<V>)> {
-    let chunk = (CHUNK / (size_of::<V>() * per_key).max(1)).max(LARGEST_BUCKET);
-    let (mut keys, mut values) = (Vec::new(), Vec::new());
-    let (mut some_keys, mut some_values) =
-        (vec![K::default(); chunk], vec![V::default(); chunk * per_key]);
+) -> io::Result<Vec<(K, V)>> {
+    let chunk = (CHUNK / size_of::<V>().max(1)).max(LARGEST_BUCKET);
+    let mut entries = Vec::new();
+    let (mut keys, mut values) = (vec![K::default(); chunk], vec![V::default(); chunk]);
     let (mut at, mut begun) = (0u32, false);
     loop {
         let mut next = 0u32;
         let mut request = Request {
             in_batch: if begun { &raw mut at } else { null_mut() },
             out_batch: &raw mut next,
-            keys: some_keys.as_mut_ptr().cast(),
-            values: some_values.as_mut_ptr().cast(),
+            keys: keys.as_mut_ptr().cast(),
+            values: values.as_mut_ptr().cast(),
             count: u32::try_from(chunk).expect("a chunk is small"),
             map: map.as_raw_fd(),
             elem_flags: 0,
             flags: 0,
         };
-        // SAFETY: the buffers hold `count` keys and as many times `per_key` values, whose sizes
-        // are multiples of eight, as the kernel rounds them; they outlive the call.
+        // SAFETY: the buffers hold `count` keys and values, whose sizes are multiples of eight, as
+        // the kernel rounds them; they outlive the call.
         let result = unsafe {
             let command = then as libc::c_long;
             libc::syscall(libc::SYS_bpf, command, &raw mut request, size_of::<Request>())
@@ -86,10 +85,9 @@ pub(super) fn entries<K: Plain, V: Plain>(
             return Err(error);
         }
         let n = (request.count as usize).min(chunk);
-        keys.extend_from_slice(&some_keys[..n]);
-        values.extend_from_slice(&some_values[..n * per_key]);
+        entries.extend(keys[..n].iter().copied().zip(values[..n].iter().copied()));
         if ended {
-            return Ok((keys, values));
+            return Ok(entries);
         }
         (at, begun) = (next, true);
     }

@@ -12,6 +12,14 @@ use isobar_core::model::stall::{
 };
 use isobar_core::model::units::Nanos;
 
+/// By cgroup; of each, the CPUs on which it has an entry, by number.
+pub(super) type Groups = BTreeMap<u64, Vec<(usize, Group)>>;
+
+/// Waits of a cgroup's own tasks.
+pub(super) fn n_waits(cpus: &[(usize, Group)]) -> u64 {
+    cpus.iter().map(|(_, group)| group.n_waits).sum()
+}
+
 /// All maps at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Maps {
@@ -19,8 +27,7 @@ pub(super) struct Maps {
     pub cpus: Vec<Cpu>,
     /// CPUs that are offline.
     pub offline: BTreeSet<usize>,
-    /// By cgroup, then by CPU number.
-    pub groups: Vec<(u64, Vec<Group>)>,
+    pub groups: Groups,
     /// Time that the victim waited while the aggressor ran, ns, since the maps were last read.
     pub matrix: Vec<(Pair, u64)>,
     /// By cgroup; [`NODE`] for the node.
@@ -108,9 +115,8 @@ impl Ledger {
 
     fn remove(&mut self, cgroup: u64, maps: &Maps) {
         let mut share = self.of_removed.remove(&cgroup).unwrap_or_default();
-        let group = maps.groups.iter().find(|(id, _)| *id == cgroup);
-        if let Some((id, cpus)) = group {
-            share.add(&own_share(*id, cpus, maps, newest(&maps.cpus)));
+        if let Some(cpus) = maps.groups.get(&cgroup) {
+            share.add(&own_share(cgroup, cpus, maps, newest(&maps.cpus)));
         }
         let memory = maps.memory.iter().find(|(id, _)| *id == cgroup);
         if let Some((_, memory)) = memory {
@@ -139,16 +145,15 @@ impl Ledger {
     /// Adds up the maps of one moment. Reports only cgroups that `exists`.
     pub(super) fn fold(&mut self, maps: &Maps, exists: impl Fn(u64) -> bool) -> KernelStalls {
         for (id, cpus) in &maps.groups {
-            for group in cpus {
+            for (_, group) in cpus {
                 self.set_parent(*id, group.parent);
             }
         }
         let clock = newest(&maps.cpus);
         let n_cpus = maps.cpus.iter().rposition(|cpu| cpu.switches != 0).map_or(0, |last| last + 1);
-        let own: BTreeMap<u64, &Vec<Group>> = maps.groups.iter().map(|(id, g)| (*id, g)).collect();
         let memory: BTreeMap<u64, &Memory> = maps.memory.iter().map(|(id, m)| (*id, m)).collect();
         let group = |id: u64, sum: &Share| {
-            let own = own.get(&id).map_or(&[][..], |cpus| cpus);
+            let own = maps.groups.get(&id).map_or(&[][..], |cpus| cpus);
             let cpus = maps.has_unions.then(|| self.unions(id, own, sum, maps, clock, n_cpus));
             let memory = memory.get(&id).map(|memory| memory_unions(memory, maps.now));
             (CgroupId(id), group_stall(sum, cpus, memory))
@@ -196,7 +201,7 @@ impl Ledger {
     fn unions(
         &self,
         id: u64,
-        groups: &[Group],
+        groups: &[(usize, Group)],
         sum: &Share,
         maps: &Maps,
         clock: u64,
@@ -206,7 +211,8 @@ impl Ledger {
         let cpus = maps.cpus.iter().take(n_cpus).enumerate();
         cpus.map(|(number, cpu)| {
             // Without an entry no task ever waited at this level; tasks below may have.
-            let group = groups.get(number).copied().unwrap_or_default();
+            let entry = groups.binary_search_by_key(&number, |(cpu, _)| *cpu);
+            let group = entry.map(|at| groups[at].1).unwrap_or_default();
             let (mut slow, mut both) = (group.slow, group.both);
             if group.waiting != 0 && group.last >= cpu.uncontended_at {
                 let open = clock.saturating_sub(group.last);
@@ -246,24 +252,26 @@ fn newest(cpus: &[Cpu]) -> u64 {
     cpus.iter().map(|cpu| cpu.last_switch).max().unwrap_or(0)
 }
 
-fn own_share(id: u64, groups: &[Group], maps: &Maps, clock: u64) -> Share {
-    let run = groups.iter().zip(&maps.cpus).map(|(group, cpu)| {
-        let mut run = group.run;
-        if cpu.pending_group == id {
-            run += cpu.pending_run;
-        }
-        if cpu.idle == 0 && cpu.current == id {
-            run += clock.saturating_sub(cpu.last_switch);
-        }
-        run.saturating_sub(group.fast_both)
-    });
+fn own_share(id: u64, groups: &[(usize, Group)], maps: &Maps, clock: u64) -> Share {
+    let n_cpus = groups.last().map_or(0, |(last, _)| last + 1);
     let mut share = Share {
-        fast: groups.iter().map(|group| group.fast).collect(),
-        run: run.collect(),
+        fast: vec![0; n_cpus],
+        run: vec![0; n_cpus],
         histogram: vec![0; BUCKETS],
         ..Share::default()
     };
-    for group in groups {
+    for (number, group) in groups {
+        let mut run = group.run;
+        if let Some(cpu) = maps.cpus.get(*number) {
+            if cpu.pending_group == id {
+                run += cpu.pending_run;
+            }
+            if cpu.idle == 0 && cpu.current == id {
+                run += clock.saturating_sub(cpu.last_switch);
+            }
+        }
+        share.fast[*number] = group.fast;
+        share.run[*number] = run.saturating_sub(group.fast_both);
         share.wait += group.wait;
         share.n_waits += group.n_waits;
         share.io += group.io;

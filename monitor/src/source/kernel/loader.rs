@@ -8,20 +8,18 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::{fs, io};
 
-use aya::maps::{
-    Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues, RingBuf,
-};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf};
 use aya::programs::{Program, ProgramError};
 use aya::sys::{Stats, enable_stats};
 use aya::util::nr_cpus;
 use aya::{Btf, Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
-use isobar_ebpf::{Cpu, Event, Group, Memory, Pair, Pattern, SLICES, Slice, Slices};
+use isobar_ebpf::{Cpu, Event, Group, Memory, OnCpu, Pair, Pattern, SLICES, Slice, Slices};
 
 pub use self::errors::MapReadError;
 pub(super) use self::errors::{AttachFailure, LoadError};
 use super::batch::{self, Plain, Then};
-use super::fold::only_losses;
+use super::fold::{Groups, only_losses};
 use super::layout::Layout;
 use super::programs::{CALLERS, Hook, Plan, pattern};
 
@@ -42,6 +40,21 @@ pub(super) struct Sizes {
     pub pairs: u32,
 }
 
+impl Sizes {
+    /// What entries of cgroups by CPU may take at most.
+    const ROOM: usize = 24 << 20;
+    /// What one takes, with the key and the kernel's own head.
+    const ENTRY: usize = size_of::<OnCpu>() + size_of::<Group>() + 64;
+
+    /// Entries of cgroups by CPU: all, unless there are so many CPUs that not every cgroup may have
+    /// waited on each of them.
+    fn groups(self, n_cpus: usize) -> u32 {
+        let n_cpus = u32::try_from(n_cpus).unwrap_or(u32::MAX);
+        let room = u32::try_from(Self::ROOM / Self::ENTRY).expect("some fifty thousand");
+        self.cgroups.saturating_mul(n_cpus).min(room.max(self.cgroups))
+    }
+}
+
 /// The loaded object. Dropping it detaches every program.
 pub(super) struct Loader {
     ebpf: Ebpf,
@@ -49,7 +62,7 @@ pub(super) struct Loader {
     links: BTreeMap<&'static str, Box<dyn Any + Send>>,
     /// The kernel's types; dropped when everything is attached.
     btf: Option<Btf>,
-    groups: PerCpuHashMap<MapData, u64, Group>,
+    groups: HashMap<MapData, OnCpu, Group>,
     cpus: PerCpuArray<MapData, Cpu>,
     recent: PerCpuArray<MapData, Slices>,
     memory: HashMap<MapData, u64, Memory>,
@@ -57,7 +70,6 @@ pub(super) struct Loader {
     io_sleepers: HashMap<MapData, u32, u64>,
     events: RingBuf<MapData>,
     oom_events: RingBuf<MapData>,
-    n_possible_cpus: usize,
     // The same maps again, to read them in batches: aya has no call for that.
     groups_fd: OwnedFd,
     matrix_fd: OwnedFd,
@@ -90,7 +102,8 @@ impl Loader {
         let btf = Btf::from_sys_fs().map_err(|source| LoadError::Btf(Box::new(source)))?;
         let mut loader = EbpfLoader::new();
         loader.btf(Some(&btf));
-        loader.map_max_entries("GROUPS", sizes.cgroups);
+        let n_possible_cpus = nr_cpus().map_err(|(_, error)| LoadError::Cpus(error))?;
+        loader.map_max_entries("GROUPS", sizes.groups(n_possible_cpus));
         loader.map_max_entries("MEMORY", sizes.cgroups);
         loader.map_max_entries("MATRIX", sizes.pairs);
         for (global, value) in &layout.globals {
@@ -115,7 +128,6 @@ impl Loader {
             io_sleepers: take(&mut ebpf, "IO_SLEEPERS")?,
             events: take(&mut ebpf, "EVENTS")?,
             oom_events: take(&mut ebpf, "OOM_EVENTS")?,
-            n_possible_cpus: nr_cpus().map_err(|(_, error)| LoadError::Cpus(error))?,
             links: BTreeMap::new(),
             ebpf,
             btf: Some(btf),
@@ -205,28 +217,34 @@ impl Loader {
         Ok(read.to_vec())
     }
 
-    /// Each cgroup's state on each CPU.
-    pub(super) fn groups(&self) -> Result<Vec<(u64, Vec<Group>)>, MapReadError> {
-        let n_cpus = self.n_possible_cpus;
-        let map = self.groups_fd.as_fd();
-        let (ids, values) = batch::entries::<u64, Group>(map, n_cpus, Then::Keep)
-            .map_err(|error| MapReadError::new("GROUPS", error))?;
-        Ok(ids.into_iter().zip(values.chunks(n_cpus).map(<[Group]>::to_vec)).collect())
+    /// Each cgroup's state on each CPU on which it has waited.
+    pub(super) fn groups(&self) -> Result<Groups, MapReadError> {
+        let mut groups = Groups::new();
+        for (OnCpu { cgroup, cpu }, group) in
+            entries::<OnCpu, Group>("GROUPS", &self.groups_fd, Then::Keep)?
+        {
+            // A CPU's number, which the kernel side wrote.
+            groups.entry(cgroup).or_default().push((cpu as usize, group));
+        }
+        groups.values_mut().for_each(|cpus| cpus.sort_unstable_by_key(|(cpu, _)| *cpu));
+        Ok(groups)
     }
 
     /// The aggressor matrix since the last call.
     pub(super) fn matrix(&self) -> Result<Vec<(Pair, u64)>, MapReadError> {
-        pairs("MATRIX", &self.matrix_fd, Then::Delete)
+        entries("MATRIX", &self.matrix_fd, Then::Delete)
     }
 
     /// Each scope's memory stall.
     pub(super) fn memory(&self) -> Result<Vec<(u64, Memory)>, MapReadError> {
-        pairs("MEMORY", &self.memory_fd, Then::Keep)
+        entries("MEMORY", &self.memory_fd, Then::Keep)
     }
 
-    /// Drops the entries of a removed cgroup, if it has any.
-    pub(super) fn forget(&mut self, cgroup: u64) {
-        let _ = self.groups.remove(&cgroup);
+    /// Drops the entries of a removed cgroup, as far as it has any.
+    pub(super) fn forget(&mut self, cgroup: u64, groups: &Groups) {
+        for (cpu, _) in groups.get(&cgroup).into_iter().flatten() {
+            let _ = self.groups.remove(&OnCpu { cgroup, cpu: *cpu as u64 });
+        }
         let _ = self.memory.remove(&cgroup);
     }
 
@@ -316,13 +334,12 @@ fn link(program: Option<&mut Program>) -> Result<Box<dyn Any + Send>, ProgramErr
     })
 }
 
-fn pairs<K: Plain, V: Plain>(
+fn entries<K: Plain, V: Plain>(
     name: &'static str,
     map: &OwnedFd,
     then: Then,
 ) -> Result<Vec<(K, V)>, MapReadError> {
-    let read = batch::entries(map.as_fd(), 1, then).map_err(|error| MapReadError::new(name, error));
-    read.map(|(keys, values)| keys.into_iter().zip(values).collect())
+    batch::entries(map.as_fd(), then).map_err(|error| MapReadError::new(name, error))
 }
 
 fn map_error(name: &'static str, source: MapError) -> LoadError {
@@ -356,7 +373,6 @@ fn data(map: &Map) -> Option<&MapData> {
         | Map::HashMap(data)
         | Map::LruHashMap(data)
         | Map::PerCpuArray(data)
-        | Map::PerCpuHashMap(data)
         | Map::RingBuf(data) => Some(data),
         _ => None,
     }

@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use isobar_ebpf::{CREATED, Event, Group, OOM, OOM_LIMIT_KNOWN, REMOVED};
+use isobar_ebpf::{CREATED, Event, OOM, OOM_LIMIT_KNOWN, REMOVED};
 
 pub use self::attach::AttachError;
 use self::budget::{Budget, Verdict};
@@ -315,11 +315,11 @@ impl Kernel {
         let exists = |id: u64| {
             id <= isobar_ebpf::NODE || tree.contains_key(&CgroupId(id)) || created.contains(id)
         };
-        let ids = maps.groups.iter().map(|(id, _)| *id);
+        let ids = maps.groups.keys().copied();
         let ids = ids.chain(maps.memory.iter().map(|(id, _)| *id)).chain(known.iter().copied());
         let removed: BTreeSet<u64> = ids.filter(|id| !exists(*id)).collect();
         ledger.remove_all(&removed, maps);
-        removed.into_iter().for_each(|id| loader.forget(id));
+        removed.into_iter().for_each(|id| loader.forget(id, &maps.groups));
         *known = tree.keys().map(|id| id.0).collect();
     }
 }
@@ -340,8 +340,7 @@ impl Restless {
             self.before.clear();
             return;
         }
-        let n_waits = |cpus: &[Group]| cpus.iter().map(|group| group.n_waits).sum::<u64>();
-        let now = maps.groups.iter().map(|(id, cpus)| (*id, n_waits(cpus)));
+        let now = maps.groups.iter().map(|(id, cpus)| (*id, fold::n_waits(cpus)));
         if self.before.is_empty() {
             (self.before, self.since) = (now.collect(), maps.now);
             return;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isobar_ebpf::Event;
 
-use super::fold::Maps;
+use super::fold::{Maps, n_waits};
 use crate::source::Awake;
 use isobar_core::model::cgroup::CgroupId;
 
@@ -29,10 +29,8 @@ impl Switched {
             *self = Self::default();
             return Awake::Unknown;
         }
-        let all = |(id, cpus): &(u64, Vec<isobar_ebpf::Group>)| {
-            (*id, cpus.iter().map(|group| group.n_waits).sum())
-        };
-        let n_waits: BTreeMap<u64, u64> = maps.groups.iter().map(all).collect();
+        let n_waits: BTreeMap<u64, u64> =
+            maps.groups.iter().map(|(id, cpus)| (*id, n_waits(cpus))).collect();
         let current: BTreeSet<u64> = maps.cpus.iter().map(|cpu| cpu.current).collect();
         let switched = n_waits.iter().filter(|(id, n)| self.n_waits.get(id) != Some(*n));
         let ran = switched.map(|(id, _)| *id).chain(current.iter().copied());
@@ -59,7 +57,7 @@ mod tests {
         let group = |n_waits| Group { n_waits, ..Group::default() };
         let maps = |groups: &[(u64, [u64; 2])], current, lost_groups| Maps {
             cpus: vec![Cpu { current, lost_groups, ..Cpu::default() }],
-            groups: groups.iter().map(|(id, n)| (*id, n.map(group).to_vec())).collect(),
+            groups: groups.iter().map(|(id, n)| (*id, (0..).zip(n.map(group)).collect())).collect(),
             ..Maps::default()
         };
         let awake = |ids: &[u64]| Awake::These {

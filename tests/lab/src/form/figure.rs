@@ -106,6 +106,8 @@ pub(crate) enum Figure {
     /// What the kernel side could not count.
     LostCgroups,
     LostStalls,
+    /// Memory of the kernel side's maps at the end, bytes.
+    MapMemory,
     /// Counters that ran backwards.
     BackwardsCounters,
     /// All memory of the node less so much.
@@ -154,6 +156,7 @@ impl Figure {
             | Self::Limits(_)
             | Self::LostCgroups
             | Self::LostStalls
+            | Self::MapMemory
             | Self::BackwardsCounters
             | Self::NodeMemoryLess(_)
             | Self::File { .. }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::snapshot::{Scope, Union};
-use isobar_core::model::units::{Micros, Nanos, Percent};
+use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
 use isobar_core::view::{OomRecord, View};
 
 use super::answer;
@@ -113,6 +113,9 @@ impl Seen<'_> {
                 known(files.collect::<BTreeSet<_>>().len() as f64)
             }
             Figure::LostCgroups => known(self.counted(|view| view.snapshot.lost.cgroups)?),
+            Figure::MapMemory => {
+                Ok(self.last()?.cost.kernel.map_bytes.map(|Bytes(bytes)| bytes as f64))
+            }
             Figure::LostStalls => known(self.counted(|view| view.snapshot.lost.stalls)?),
             Figure::BackwardsCounters => {
                 known(self.counted(|view| view.snapshot.doubts.backwards)?)

@@ -13,11 +13,11 @@ fn maps(left: Group, right: Group, pod: Group) -> Maps {
     let below = |group: Group| Group { parent: POD, ..group };
     Maps {
         cpus: vec![cpu(1_000)],
-        groups: vec![
-            (POD, vec![Group { parent: 1, ..pod }]),
-            (LEFT, vec![below(left)]),
-            (RIGHT, vec![below(right)]),
-        ],
+        groups: BTreeMap::from([
+            (POD, vec![(0, Group { parent: 1, ..pod })]),
+            (LEFT, vec![(0, below(left))]),
+            (RIGHT, vec![(0, below(right))]),
+        ]),
         has_unions: true,
         ..Maps::default()
     }
@@ -53,7 +53,7 @@ fn fold_keeps_counters_of_removed_cgroups() {
     let alive = ledger.fold(&before, |_| true);
     ledger.remove_all(&BTreeSet::from([LEFT]), &before);
     let mut after = before.clone();
-    after.groups.retain(|(id, _)| *id != LEFT);
+    after.groups.remove(&LEFT);
     after.memory.clear();
     let dead = ledger.fold(&after, |id| id != LEFT);
     assert!(!dead.groups.contains_key(&CgroupId(LEFT)));
@@ -68,12 +68,12 @@ fn remove_all_passes_counters_of_a_whole_tree_to_the_root() {
     let mut ledger = Ledger::default();
     let left = Group { wait: 9, n_waits: 2, ..Group::default() };
     let mut before = maps(left, Group::default(), Group::default());
-    before.groups.push((ROOT, vec![Group::default()]));
+    before.groups.insert(ROOT, vec![(0, Group::default())]);
     let alive = ledger.fold(&before, |_| true);
     assert_eq!(alive.groups[&CgroupId(ROOT)].wait, Nanos(9));
     ledger.remove_all(&BTreeSet::from([POD, LEFT, RIGHT]), &before);
     let mut after = before.clone();
-    after.groups.retain(|(id, _)| *id == ROOT);
+    after.groups.retain(|id, _| *id == ROOT);
     let dead = ledger.fold(&after, |id| id == ROOT);
     assert_eq!(dead.groups[&CgroupId(ROOT)].wait, Nanos(9), "nothing runs backwards");
 }
@@ -95,9 +95,7 @@ fn fold_counts_open_intervals_until_now() {
         ..Cpu::default()
     };
     open.cpus.push(cpu(1_000));
-    for (_, groups) in &mut open.groups {
-        groups.push(Group::default());
-    }
+    // On the second CPU none of them has an entry.
     let stalls = Ledger::default().fold(&open, |_| true);
     assert_eq!(union(&stalls, LEFT), (110, 110));
     assert_eq!(union(&stalls, RIGHT), (0, 1 + 20 + 200));
@@ -196,7 +194,7 @@ fn fold_ends_on_circular_parents() {
     let one = Group { wait: 1, ..Group::default() };
     let maps = Maps {
         cpus: vec![cpu(1)],
-        groups: vec![(LEFT, vec![one])],
+        groups: BTreeMap::from([(LEFT, vec![(0, one)])]),
         has_unions: true,
         ..Maps::default()
     };
@@ -219,6 +217,6 @@ fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
     assert_eq!(split(&alive, 1), (321, 0), "nothing lies above the root");
     ledger.remove_all(&BTreeSet::from([LEFT]), &before);
     let mut after = before.clone();
-    after.groups.retain(|(id, _)| *id != LEFT);
+    after.groups.remove(&LEFT);
     assert_eq!(split(&ledger.fold(&after, |_| true), POD), (21, 300));
 }

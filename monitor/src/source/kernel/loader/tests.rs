@@ -25,8 +25,9 @@ fn loaded(programs: &[&str]) -> Option<Loader> {
 }
 
 fn fill_groups(loader: &mut Loader) {
-    let nothing = vec![Group::default(); loader.n_possible_cpus];
-    loader.groups.insert(u64::MAX, PerCpuValues::try_from(nothing).unwrap(), 0).unwrap();
+    for cpu in 0..nr_cpus().unwrap() as u64 {
+        loader.groups.insert(OnCpu { cgroup: u64::MAX, cpu }, Group::default(), 0).unwrap();
+    }
 }
 
 #[test]
