@@ -271,6 +271,7 @@ fn cost() -> Cost {
         cpu: Some(MilliCpu(7)),
         resident: Some(Bytes(18_300_000)),
         tick: Nanos(3_400_000),
+        reading: Nanos(1_500_000),
         decision: Nanos(2_100_000),
         handover: Some(Nanos(64_000)),
         longest_gap: Nanos(1_001_000_000),

@@ -9,6 +9,8 @@ use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
 pub(super) struct Meter {
     /// When the tick began.
     begun: Option<Nanos>,
+    /// When all was read.
+    read: Option<Nanos>,
     longest_gap: Nanos,
     /// Boot clock and CPU time at the end of the tick before.
     before: Option<(Nanos, Nanos)>,
@@ -20,6 +22,11 @@ impl Meter {
         let now = clock::now().boot;
         self.longest_gap = self.longest_gap.max(now.since(self.begun.unwrap_or(now)));
         self.begun = Some(now);
+    }
+
+    /// All was read.
+    pub(super) fn has_read(&mut self) {
+        self.read = Some(clock::now().boot);
     }
 
     /// The cost of the tick so far. `decided` is when the engine had decided, `handover` how long
@@ -36,8 +43,9 @@ impl Meter {
         let begun = self.begun.unwrap_or(now);
         let (resident, major_faults) = own_memory();
         let (tick, decision) = (now.since(begun), decided.since(begun));
+        let reading = self.read.unwrap_or(begun).since(begun);
         let longest_gap = self.longest_gap;
-        Cost { cpu, resident, tick, decision, handover, longest_gap, major_faults, kernel }
+        Cost { cpu, resident, tick, reading, decision, handover, longest_gap, major_faults, kernel }
     }
 }
 

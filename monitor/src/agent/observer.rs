@@ -60,6 +60,7 @@ impl<S: Source> Observer<S> {
         self.meter.begin();
         let generation = self.engine.settings().generation;
         let reading = self.sampler.sample(Cause::Timer, None, generation);
+        self.meter.has_read();
         let step = self.engine.step(reading.sample);
         let cost = self.meter.cost(clock::now().boot, None, reading.kernel);
         (step, reading.capabilities, cost)

@@ -116,6 +116,7 @@ impl<S: Source> Tick<S> {
         let report = self.report();
         let generation = self.engine.settings().generation;
         let reading = self.sampler.sample(cause, report, generation);
+        self.meter.has_read();
         let Reading { sample, capabilities, kernel } = reading;
 
         let step = self.engine.step(sample);

@@ -195,6 +195,8 @@ pub(crate) struct Tick {
     pub(crate) at_ns: u64,
     /// All memory stall of the node until then, where it measures that.
     pub(crate) stall_ns: Option<u64>,
+    /// How long reading took it.
+    pub(crate) reading_ns: u64,
     /// From its sample to its decision.
     pub(crate) decision_ns: u64,
     /// From its last decision to take a step to that step.

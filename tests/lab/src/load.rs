@@ -9,6 +9,7 @@ mod fork;
 mod map;
 mod memory;
 mod pingpong;
+mod poll;
 mod read;
 
 use std::path::PathBuf;
@@ -78,6 +79,7 @@ enum Work {
     File(file::File),
     Fill(fill::Fill),
     Pingpong(pingpong::Pingpong),
+    Poll(poll::Poll),
     /// A process that does nothing.
     Sleep,
     /// Write a text to a file, once, as an operator may do.
@@ -178,6 +180,7 @@ impl Load {
             Work::Map(map) => map.work(&until)?,
             Work::Read(read) => read.work(&until)?,
             Work::Pingpong(pingpong) => pingpong.work(&until)?,
+            Work::Poll(poll) => poll.work(&until)?,
             Work::Sleep => {
                 until.sleep(until.limit);
                 json!({ "load": "sleep" })

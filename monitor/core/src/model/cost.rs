@@ -14,6 +14,9 @@ pub struct Cost {
     pub resident: Option<Bytes>,
     /// From the start of the last sample until it was published.
     pub tick: Nanos,
+    /// From the start of the last sample until all was read.
+    #[serde(default)]
+    pub reading: Nanos,
     /// From the start of the last sample until the engine decided.
     #[serde(default)]
     pub decision: Nanos,

@@ -221,6 +221,7 @@ fn traced(view: &View) -> Tick {
     Tick {
         at_ns: view.snapshot.at.boot.0,
         stall_ns: view.snapshot.whole.memory.as_ref().map(|memory| memory.any.total.0),
+        reading_ns: view.cost.reading.0,
         decision_ns: view.cost.decision.0,
         handover_ns: view.cost.handover.map(|time| time.0),
         ends: ended.map(|action| action.target.name.clone()),

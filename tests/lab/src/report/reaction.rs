@@ -141,6 +141,7 @@ mod tests {
         Tick {
             at_ns: at_ms * MS,
             stall_ns: Some(stall_ms * MS),
+            reading_ns: 3 * MS,
             decision_ns: 5 * MS,
             handover_ns: handover_us.map(|us| us * 1_000),
             ends: ends.map(str::to_owned),
