@@ -59,7 +59,6 @@ fn sampler_sleeping_cgroup() {
     let nobody = awake(&fake, &[]);
     assert_eq!((current(&nobody, 1), current(&nobody, 2)), (1, 2), "not yet known to be idle");
     let turn = (3..=13_u64).find(|n| current(&nobody, *n) == *n).unwrap();
-    assert!(turn > 3, "it slept for a time");
     #[rustfmt::skip]
     let table: [(&[&str], u64, u64, &str); 6] = [
         // awake,   in the file, seen, why

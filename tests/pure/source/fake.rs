@@ -179,7 +179,7 @@ fn sampler_not_quiet() {
     #[rustfmt::skip]
     let table = [
         // file, what it says at each tick
-        ("cpu.pressure", zero.replace("avg300=0.00", "avg300=0.01")),
+        ("cpu.pressure", zero.replace("avg10=0.00", "avg10=0.01")),
         ("io.pressure", zero.replace("avg10=0.00", "avg10=0.01")),
         ("memory.pressure", format!("{zero}odd\n")),
         ("memory.pressure", "??\n".into()),

@@ -4,7 +4,9 @@
 //! What is carried over is normally still true. A task that starts to wait must run first, which
 //! shows in `usage_usec`; that counter covers the subtree, as the pressure totals do. A task that
 //! waits on without running (for IO, asleep at `memory.high`, throttled) made a total grow in the
-//! last reading, so its cgroup is not idle. Falling averages are read until they are 0.00.
+//! last reading, so its cgroup is not idle. Falling averages are read until that over ten seconds is
+//! 0.00, which takes a minute and a half; those over one minute and five fall for half an hour more
+//! and are then at most ten ticks old.
 //!
 //! Where the kernel side saw that nothing ran in the subtree, the other files are carried over too.
 //! A sleeper's memory changes when it is reclaimed, which shows in its parent's `pgscan` and in the
@@ -24,19 +26,22 @@ use isobar_core::model::units::{Micros, Percent};
 /// The cgroup's CPU time if it was idle between the readings `before` and `now`: it stays idle for
 /// as long as its CPU time stays the same. `None` if anything changed or is unknown.
 pub(crate) fn idle_since(before: &Cgroup, now: &Cgroup) -> Option<Micros> {
-    let is_unchanged = now.pressure == before.pressure
+    let totals = |pressure| lines(pressure).map(|line: Line| line.total);
+    let is_unchanged = totals(&now.pressure).eq(totals(&before.pressure))
         && now.io == before.io
         && now.memory.events == before.memory.events;
     (is_unchanged && is_zero(&now.pressure)).then_some(now.cpu.usage).flatten()
 }
 
-/// Whether there is pressure to judge by, and all its averages are 0.00.
+/// Lines of all files.
+fn lines(pressure: &Pressures) -> impl Iterator<Item = Line> {
+    let Pressures { cpu, memory, io, irq } = *pressure;
+    [cpu, memory, io, irq].into_iter().flatten().flat_map(|file| [file.some, file.full]).flatten()
+}
+
+/// Whether there is pressure to judge by, and all averages over ten seconds are 0.00.
 fn is_zero(pressure: &Pressures) -> bool {
-    let Pressures { cpu, memory, io, irq } = pressure;
-    let lines =
-        [cpu, memory, io, irq].into_iter().flatten().flat_map(|file| [file.some, file.full]);
-    let averages = |line: Line| [line.avg10, line.avg60, line.avg300];
-    cpu.is_some() && lines.flatten().flat_map(averages).all(|average| average == Percent(0))
+    pressure.cpu.is_some() && lines(pressure).all(|line| line.avg10 == Percent(0))
 }
 
 /// Copies what an idle cgroup's files contained in the last reading.
