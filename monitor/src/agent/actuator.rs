@@ -177,6 +177,11 @@ impl Handle {
         &self.known.in_force
     }
 
+    /// Whether it can take such a step on this node.
+    pub(super) fn can(&self, step: StepKind) -> bool {
+        self.known.available_steps.contains(&step)
+    }
+
     /// True if no order waits and nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.given.is_empty() && !self.known.is_busy

@@ -227,7 +227,7 @@ fn losses(lost: Lost, waited: Option<Nanos>) -> Vec<Gap> {
     #[rustfmt::skip]
     let table = [
         // count, of what, what to do
-        (lost.cgroups,  "waits of cgroups: the table of cgroups is full",          room),
+        (lost.cgroups,  "waits of cgroups: the table of cgroups had no room",       "; if it goes on, run with a larger --max-cgroups"),
         (lost.pairs,    "waits by pair of cgroups: the table of pairs was full",   &*pairs),
         (lost.stalls,   "memory stalls: the table of stalls is full",              room),
         (lost.io_waits, "waits for IO: the table of sleepers is full",             ""),

@@ -141,7 +141,7 @@ async fn live_on<S: Source>(
     if let Some((path, bounds)) = orders.record.take() {
         tick.record_to(&path, bounds).map_err(AgentError::Record)?;
     }
-    log::started(&facts, tick.words(), &listen.to_string());
+    log::started(&facts, &tick.words(), &listen.to_string());
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.
     let over = async {

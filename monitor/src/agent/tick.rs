@@ -196,24 +196,34 @@ impl<S: Source> Tick<S> {
             self.authority.only_observe(&mut settings);
             self.is_outdated = true;
         }
-        tracing::info!(
-            generation = settings.generation,
-            "configuration reloaded: {}",
-            self.authority.words()
-        );
         if let Ok(actuator) = &self.actuator {
             actuator.enforce_only(&settings.relief.enforce);
         }
         self.engine = self.engine.with_settings(settings.clone());
+        tracing::info!(
+            generation = settings.generation,
+            "configuration reloaded: {}",
+            self.words()
+        );
         if let Some(journal) = &mut self.journal {
             warn(journal.reload(settings, self.engine.standing(), clock::now()));
         }
         self.sampler.pods = pods;
     }
 
-    /// What is enforced, in words.
-    pub(super) fn words(&self) -> &str {
-        self.authority.words()
+    /// What is enforced, in words, and what of it is not possible on this node.
+    pub(super) fn words(&self) -> String {
+        let words = self.authority.words().to_owned();
+        let Ok(actuator) = &self.actuator else { return words };
+        let relief = &self.engine.settings().relief;
+        let chosen = relief.enforce.intersection(&relief.steps);
+        let lacking: Vec<&str> =
+            chosen.filter(|step| !actuator.can(**step)).map(|s| s.name()).collect();
+        if lacking.is_empty() {
+            words
+        } else {
+            format!("{words} (not possible here: {})", lacking.join(", "))
+        }
     }
 
     /// What the actuator has done since the last tick. Once nothing is under way, goes on with one

@@ -122,7 +122,7 @@ fn reload_enforces_once_what_was_in_the_way_is_mended() {
     assert_eq!(tick.words(), "observing", "nor later");
     std::fs::remove_file(&ledger).unwrap();
     tick.reload(&mut orders);
-    assert_eq!(tick.words(), "enforcing reclaim");
+    assert!(tick.words().starts_with("enforcing reclaim"), "{}", tick.words());
 }
 
 #[test]

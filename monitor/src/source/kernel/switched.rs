@@ -15,20 +15,19 @@ pub(super) struct Switched {
     n_waits: BTreeMap<u64, u64>,
     /// What was running.
     current: BTreeSet<u64>,
-    /// There was a last time.
-    is_known: bool,
+    /// Switches that the table of cgroups had no room for; `None` before the first time.
+    n_lost: Option<u64>,
 }
 
 impl Switched {
     /// Who may have run since the maps were read last. `follows` is false while switches are not
     /// followed; `events` are of cgroups that changed without running.
     pub(super) fn look(&mut self, maps: &Maps, follows: bool, events: &[Event]) -> Awake {
-        // A cgroup for which the table had no room has no entry, like one that has slept.
-        let is_whole = follows && maps.cpus.iter().all(|cpu| cpu.lost_groups == 0);
-        if !is_whole {
+        if !follows {
             *self = Self::default();
             return Awake::Unknown;
         }
+        let n_lost = Some(maps.cpus.iter().map(|cpu| cpu.lost_groups).sum());
         let n_waits: BTreeMap<u64, u64> =
             maps.groups.iter().map(|(id, cpus)| (*id, n_waits(cpus))).collect();
         let current: BTreeSet<u64> = maps.cpus.iter().map(|cpu| cpu.current).collect();
@@ -37,9 +36,10 @@ impl Switched {
         let ran = ran.chain(self.current.iter().copied());
         let ran = ran.chain(events.iter().map(|event| event.cgroup));
         let cgroups = ran.map(CgroupId).collect();
-        let was_known = self.is_known;
-        *self = Self { n_waits, current, is_known: true };
-        match was_known {
+        // A cgroup for which there was no room just now may have no entry, like one that has slept.
+        let is_whole = self.n_lost == n_lost;
+        *self = Self { n_waits, current, n_lost };
+        match is_whole {
             true => Awake::These { cgroups, by_queue: maps.has_unions },
             false => Awake::Unknown,
         }
@@ -74,7 +74,7 @@ mod tests {
             (maps(&two, 0, 0),     true,     awake(&[0, 8, 9, 21]),   "a switch to it, its first too"),
             (maps(&two, 0, 0),     true,     awake(&[0]),             "all others sleep"),
             (maps(&two, 0, 1),     true,     Awake::Unknown,          "no room for somebody"),
-            (maps(&two, 0, 0),     true,     Awake::Unknown,          "again nothing to compare with"),
+            (maps(&two, 0, 1),     true,     awake(&[0]),             "room for all again"),
             (maps(&two, 0, 0),     false,    Awake::Unknown,          "paused"),
         ];
         let mut switched = Switched::default();
