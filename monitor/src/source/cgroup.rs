@@ -91,8 +91,8 @@ impl Walk<'_> {
 }
 
 impl Tree {
-    /// Each directory is listed once in this many ticks, whatever its link count: to notice that
-    /// controllers or PSI are switched, and in case the count misleads.
+    /// Each directory is listed once in this many ticks, whatever its link count, unless it sleeps:
+    /// to notice that controllers or PSI are switched, and in case the count misleads.
     const LIST_EVERY: u64 = 10;
 
     pub(crate) fn new(root: Root, budget: Budget) -> Self {
@@ -171,7 +171,8 @@ impl Tree {
         let sleeps_on = is_same
             && !walk.is_awake(group)
             && parent.is_some_and(|above| group.may_sleep_on(above, walk.tick));
-        if !is_same || group.relist || due(walk.tick.number, id, Self::LIST_EVERY) {
+        let is_due = !sleeps_on && due(walk.tick.number, id, Self::LIST_EVERY);
+        if !is_same || group.relist || is_due {
             self.list(id, dir, walk.gaps)?;
         }
         let Self { root, groups, reader } = self;

@@ -11,7 +11,8 @@
 //!   are at most ten ticks old; those of a new cgroup are fresh.
 //! - File systems are read once in ten seconds; `Filesystems::at` holds the time.
 //! - Pressure, `io.stat` and `memory.events` of an idle cgroup are carried over for at most ten
-//!   ticks, and all of its files if the kernel side saw that it slept; see `cgroup::idle`.
+//!   ticks, and all of its files for at most thirty if the kernel side saw that it slept; see
+//!   `cgroup::idle`.
 //! - Pressure files are read at most once in 900 ms (see `pressure::LastRead`); a sample that comes
 //!   sooner repeats the last reading. So the caller must skip late ticks instead of catching up.
 //! - The root's pressure is the node's: the kernel keeps one set of counters for both.

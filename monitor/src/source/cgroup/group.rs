@@ -47,8 +47,8 @@ pub(crate) struct Group {
     idle_since: Option<Micros>,
     /// Memory was reclaimed from it or from a cgroup below since the reading before the last.
     is_reclaimed: bool,
-    /// The settings were read since the set of files last changed.
-    has_settings: bool,
+    /// The tick in which the settings were read; `None` if the set of files has changed since.
+    settings_at: Option<u64>,
     last: Cgroup,
 }
 
@@ -74,6 +74,8 @@ pub(crate) struct Reading<'a> {
 impl Group {
     /// Settings, and all files of an idle cgroup, are read once in this many ticks.
     const ALL_EVERY: u64 = 10;
+    /// The same for one that has slept. Once awake, it is read at once, settings included.
+    const ASLEEP_EVERY: u64 = 30;
 
     pub(crate) fn new(
         id: CgroupId,
@@ -111,7 +113,7 @@ impl Group {
             self.close(file, budget);
         }
         let is_same = self.files == listing.files;
-        self.has_settings &= is_same;
+        self.settings_at = self.settings_at.filter(|_| is_same);
         if !is_same || self.unsupported != FileSet::default() {
             self.idle_since = None;
         }
@@ -131,9 +133,9 @@ impl Group {
     pub(crate) fn may_sleep_on(&self, above: &Self, tick: &Tick) -> bool {
         let none = FileSet::default();
         // A gap is reported in every sample, so its file is read for each.
-        let is_whole = self.failed == none && self.unknown == none && self.has_settings;
+        let is_whole = self.failed == none && self.unknown == none && self.settings_at.is_some();
         let is_reclaimed = tick.is_reclaimed || above.is_reclaimed;
-        let is_due = self.relist || due(tick.number, self.id, Self::ALL_EVERY);
+        let is_due = self.relist || due(tick.number, self.id, Self::ASLEEP_EVERY);
         self.idle_since.is_some() && is_whole && !is_reclaimed && !is_due
     }
 
@@ -164,8 +166,10 @@ impl Group {
             idle::carry(&self.last, &mut now);
         }
         let must_retry = File::SETTINGS.iter().any(|file| self.failed.has(*file));
-        if !self.has_settings || must_retry || is_due {
-            self.has_settings = true;
+        let tick = on.tick.number;
+        let is_recent = |at: u64| tick.saturating_sub(at) <= Self::ALL_EVERY;
+        if !self.settings_at.is_some_and(is_recent) || must_retry || is_due {
+            self.settings_at = Some(tick);
             self.read_files(&File::SETTINGS, &mut now, on)?;
             now.preference = on.takes_preference.then(|| xattr::preference(on.dir)).flatten();
         } else {

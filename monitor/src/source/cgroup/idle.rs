@@ -11,7 +11,7 @@
 //! Where the kernel side saw that nothing ran in the subtree, the other files are carried over too.
 //! A sleeper's memory changes when it is reclaimed, which shows in its parent's `pgscan` and in the
 //! node's, and is then read. What others free that was charged to it (a shared file, a page that was
-//! written back) is seen at its next turn, within ten ticks.
+//! written back) is seen at its next turn, within thirty ticks.
 //!
 //! The exceptions happen to a cgroup that does not run: a sleeper is woken and gets no CPU, a
 //! waiting task is moved in, dirty pages are written back, protected memory is reclaimed (`low`),
