@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use isobar_core::model::duration::GoDuration;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::{Node, Settings};
-use isobar_core::model::threshold::{Amount, Signal};
+use isobar_core::model::threshold::{Amount, Signal, Threshold};
 
 pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
@@ -152,6 +153,20 @@ pub fn hard_thresholds(
     hard.filter(|threshold| threshold.signal != Signal::AllocatableMemoryAvailable)
         .map(|t| (t.signal.name(), resolve(t.signal, t.value, known).to_string()))
         .collect()
+}
+
+/// The same of soft thresholds, which reserve nothing, each with its grace period.
+#[must_use]
+pub fn soft_thresholds(
+    settings: &Settings,
+    known: &BTreeMap<Signal, u64>,
+) -> BTreeMap<&'static str, (String, GoDuration)> {
+    let soft = settings.eviction.thresholds.iter().filter(|threshold| !threshold.is_hard());
+    let told = |t: &Threshold| {
+        let grace = GoDuration(i64::try_from(t.grace.0).unwrap_or(i64::MAX));
+        (t.signal.name(), (resolve(t.signal, t.value, known).to_string(), grace))
+    };
+    soft.map(told).collect()
 }
 
 fn resolve(signal: Signal, value: Amount, known: &BTreeMap<Signal, u64>) -> Amount {

@@ -15,7 +15,9 @@ use isobar_core::model::threshold::Signal;
 use isobar_core::model::workload::Pod;
 use isobar_core::view::API_VERSION;
 use isobar_kubelet::admitted::admitted;
-use isobar_kubelet::allocatable::{Reservation, hard_thresholds, signal_capacities};
+use isobar_kubelet::allocatable::{
+    Reservation, hard_thresholds, signal_capacities, soft_thresholds,
+};
 use isobar_kubelet::capacity as counted;
 use isobar_kubelet::enforce::{self, Enforced};
 use isobar_kubelet::fit::{Fit, fit};
@@ -59,6 +61,10 @@ struct Document {
     kube_reserved: ResourceList,
     system_reserved: ResourceList,
     eviction_hard: BTreeMap<&'static str, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    eviction_soft: BTreeMap<&'static str, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    eviction_soft_grace_period: BTreeMap<&'static str, String>,
     /// The whole reservation, including the hard eviction threshold.
     reservation: ResourceList,
     allocatable: ResourceList,
@@ -118,10 +124,15 @@ fn document(
     problems.extend(unknown.map(|name| {
         format!("the capacity of {name} is not known; its reservation is not checked")
     }));
+    let soft = || soft_thresholds(settings, known).into_iter();
     Ok(Document {
         api_version: API_VERSION,
         kind: "Allocatable",
         eviction_hard: hard_thresholds(settings, known),
+        eviction_soft: soft().map(|(name, (value, _))| (name, value)).collect(),
+        eviction_soft_grace_period: soft()
+            .map(|(name, (_, grace))| (name, grace.to_string()))
+            .collect(),
         reservation: reservation.total(),
         allocatable: reservation.allocatable(&capacity),
         enforced,

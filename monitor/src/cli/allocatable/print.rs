@@ -17,6 +17,15 @@ pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> 
             document.eviction_hard.iter().map(|(name, value)| format!("{name}<{value}")).collect();
         writeln!(out, "\nhard eviction thresholds: {}", all.join(", "))?;
     }
+    if !document.eviction_soft.is_empty() {
+        let (values, graces) = (&document.eviction_soft, &document.eviction_soft_grace_period);
+        let all: Vec<_> = values
+            .iter()
+            .zip(graces.values())
+            .map(|((name, value), grace)| format!("{name}<{value} for {grace}"))
+            .collect();
+        writeln!(out, "soft eviction thresholds: {}", all.join(", "))?;
+    }
     writeln!(out)?;
     limits(document).write(out, width())?;
     if let Some(fit) = &document.fit {
