@@ -168,8 +168,10 @@ impl Tree {
         let is_delegated = stat.st_uid != 0 || parent.is_some_and(|parent| parent.is_delegated);
         let takes_preference =
             stat.st_uid == 0 || parent.is_some_and(|parent| parent.uid == stat.st_uid);
+        // Asked in any case: cgroups below may depend on the answer.
+        let is_awake = walk.is_awake(group);
         let sleeps_on = is_same
-            && !walk.is_awake(group)
+            && !is_awake
             && parent.is_some_and(|above| group.may_sleep_on(above, walk.tick));
         let is_due = !sleeps_on && due(walk.tick.number, id, Self::LIST_EVERY);
         if !is_same || group.relist || is_due {
