@@ -42,7 +42,7 @@ enum Kind {
     Nothing,
     /// isobar as the scenario has it, but for these.
     Isobar { mode: Option<Mode>, probes: Option<&'static str> },
-    /// Another one.
+    /// An agent that is compared with isobar: see [`peers`].
     Peer(Peer),
 }
 

@@ -4,7 +4,7 @@
 /// Where the disk with their packages is mounted.
 pub(crate) const ROOT: &str = "/peers";
 
-/// Another agent.
+/// How an agent of Debian is started and set up, and when it is at work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// What its unit starts, for a shell.
@@ -93,7 +93,7 @@ pub(super) const PEERS: [(&str, Peer); 8] = [
     ("earlyoom", earlyoom(None)),
     ("earlyoom-tuned", earlyoom(Some(("/etc/default/earlyoom", include_str!("../../peers/earlyoom"))))),
     ("systemd-oomd", systemd_oomd(None, &[SWAP])),
-    ("systemd-oomd-tuned", systemd_oomd(Some(("/etc/systemd/oomd.conf", include_str!("../../peers/systemd-oomd"))), &[SWAP, PODS])),
+    ("systemd-oomd-tuned", systemd_oomd(Some(("/usr/lib/systemd/oomd.conf.d/10-oomd-defaults.conf", include_str!("../../peers/systemd-oomd"))), &[SWAP, PODS])),
     ("oomd", oomd(None)),
     ("oomd-tuned", oomd(Some(("/etc/oomd/oomd.json", include_str!("../../peers/oomd.json"))))),
     ("nohang", nohang(None)),

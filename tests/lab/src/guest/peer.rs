@@ -21,7 +21,7 @@ use crate::shell::quietly;
 const DISK: &str = "/dev/vdc";
 /// The guest's own file systems, which a peer sees as it would on a machine of its own.
 const SHARED: [&str; 5] = ["/dev", "/proc", "/sys", "/tmp", "/run"];
-/// Where systemd-oomd asks. Source: `varlink-oom` in systemd's `src/shared`.
+/// Where systemd-oomd 252 asks, by Varlink (https://varlink.org).
 const ASKED_AT: &str = "/run/systemd/io.system.ManagedOOM";
 
 /// Mounts the disk, once a boot.
