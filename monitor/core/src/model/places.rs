@@ -73,7 +73,7 @@ mod tests {
         let fake_pod = format!("{fake}/podu1");
         type Row<'a> = (&'a [(&'a str, bool)], &'a str, bool);
         #[rustfmt::skip]
-        let table: [Row<'_>; 8] = [
+        let table: [Row<'_>; 11] = [
             // cgroups, each delegated or not; a path; it is what it is called
             (&[(real, false), (pod, false)],            pod,       true),
             (&[(real, false), (pod, true)],             pod,       true),  // a pod in a user namespace
@@ -83,6 +83,9 @@ mod tests {
             (&[(user, false), (fake, false)],           &fake_pod, true),  // a node in a container
             (&[(real, false), ("/x/kubepods", false)],  "/x/kubepods/podu1", false),
             (&[],                                       pod,       true),
+            (&[(real, false)],                          real,      true),
+            (&[(real, false)],                          "/kubepods.slice/kubepods-burstable.slice", true),
+            (&[(real, false), (pod, false)],            "/kubepods.slice/kubepods-podu1.slice/kubepods", true),
         ];
         for (cgroups, path, want) in table {
             let cgroup = |(path, is_delegated): &(&str, bool)| Cgroup {
@@ -92,9 +95,12 @@ mod tests {
             };
             let cgroups: Vec<Cgroup> = cgroups.iter().map(cgroup).collect();
             let path = CgroupPath(path.into());
-            let got = Places::of(cgroups.iter()).place(&path);
+            let places = Places::of(cgroups.iter());
+            let got = places.place(&path);
             let want = if want { Place::of(&path) } else { Place::Other };
             assert_eq!(got, want, "{cgroups:?} {path}");
+            let is_shared = matches!(got, Place::Kubepods | Place::Qos { .. });
+            assert_eq!(places.is_shared(&path), is_shared, "{cgroups:?} {path}");
         }
     }
 }

@@ -122,7 +122,9 @@ fn reload_enforces_once_what_was_in_the_way_is_mended() {
     assert_eq!(tick.words(), "observing", "nor later");
     std::fs::remove_file(&ledger).unwrap();
     tick.reload(&mut orders);
-    assert!(tick.words().starts_with("enforcing reclaim"), "{}", tick.words());
+    // Not every machine has `memory.reclaim`.
+    let expected = ["enforcing reclaim", "enforcing reclaim (not possible here: reclaim)"];
+    assert!(expected.contains(&&*tick.words()), "{}", tick.words());
 }
 
 #[test]

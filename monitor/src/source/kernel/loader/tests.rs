@@ -31,6 +31,20 @@ fn fill_groups(loader: &mut Loader) {
 }
 
 #[test]
+fn sizes_bound_entries_by_cpu() {
+    #[rustfmt::skip]
+    let table = [
+        // cgroups, possible CPUs, entries
+        (2_048,   4,     8_192),
+        (2_048,   256,   52_428), // what 24 MiB hold
+        (100_000, 256,   100_000), // one for each cgroup in any case
+    ];
+    for (cgroups, n_cpus, want) in table {
+        assert_eq!(Sizes { cgroups, pairs: 1 }.groups(n_cpus), want, "{cgroups} {n_cpus}");
+    }
+}
+
+#[test]
 fn switch_forgets_io_sleepers_whose_wait_is_lost() {
     let Some(mut loader) = loaded(&[]) else { return };
     fill_groups(&mut loader);
