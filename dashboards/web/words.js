@@ -10,7 +10,8 @@ function ofPath(path) {
 }
 
 /** The name of a cgroup: its pod or container if it is one. */
-export function nameOf({ place, path }) {
+export function nameOf({ place, path, name }) {
+  if (name) return { name, sub: path };
   switch (place.kind) {
     case "node": return { name: "the node", sub: "" };
     case "kubepods": return { name: "all pods", sub: path };

@@ -1,20 +1,19 @@
 //! The operator's configuration, and where to get it again.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::record::journal::Bounds;
 use isobar_core::model::settings::Settings;
-use isobar_core::model::workload::Pod;
+use isobar_core::model::workload::Pods;
 
 /// The operator's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     pub settings: Settings,
     /// The pods of this node by uid; `None` if no source names them.
-    pub pods: Option<BTreeMap<String, Pod>>,
+    pub pods: Option<Pods>,
 }
 
 /// Reads the configuration again; an error says all that is wrong with it.

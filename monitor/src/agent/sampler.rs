@@ -1,7 +1,6 @@
 //! The only maker of a finished [`Sample`]: what was read, the pods, what the actuator has done and
 //! what it has in force.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::KernelCost;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Sample};
-use isobar_core::model::workload::Pod;
+use isobar_core::model::workload::Pods;
 
 /// Reads the node. Dropping it detaches what it attached.
 pub trait Source: Send + 'static {
@@ -44,7 +43,7 @@ pub struct Reading {
 #[derive(Debug)]
 pub(super) struct Sampler<S> {
     pub(super) source: S,
-    pub(super) pods: Option<BTreeMap<String, Pod>>,
+    pub(super) pods: Option<Pods>,
 }
 
 impl<S: Source> Sampler<S> {

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 use isobar::agent::Plan;
@@ -33,7 +34,7 @@ impl PlanArgs {
             Some(file) => {
                 let (name, Manifest { pods, others, .. }) = input::pods(file)?;
                 others.iter().for_each(|other| tracing::warn!("{name}:{other}"));
-                Some(pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect())
+                Some(Arc::new(pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect()))
             }
             None => None,
         };

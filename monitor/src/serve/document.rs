@@ -85,6 +85,7 @@ fn brief(whole: &Snapshot) -> Snapshot {
         oom_kills: whole.oom_kills.clone(),
         lost: whole.lost,
         gaps: whole.gaps.clone(),
+        pods: None,
         doubts: whole.doubts,
         covers: whole.covers,
     }

@@ -21,6 +21,7 @@ use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
 use isobar_core::view::headline::headline;
+use isobar_core::view::pods::name_scopes;
 use isobar_core::view::verdict::judge;
 use isobar_core::view::{OOM_KILLS_KEPT, OomRecord, View};
 
@@ -103,7 +104,7 @@ impl Publisher {
     /// What makes the view of one tick.
     pub fn view(
         &mut self,
-        Step { snapshot, decision, .. }: Step,
+        Step { mut snapshot, decision, .. }: Step,
         capabilities: Vec<Capability>,
         cost: Cost,
     ) -> impl FnOnce() -> View + Send + use<> {
@@ -111,6 +112,7 @@ impl Publisher {
         let (facts, started) = (Arc::clone(&self.facts), self.started);
         let (kills, limits) = (self.kills.clone(), self.limits.clone());
         move || {
+            name_scopes(&mut snapshot);
             let verdict = judge(&snapshot);
             View {
                 facts: NodeFacts::clone(&facts),

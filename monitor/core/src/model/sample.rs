@@ -10,7 +10,7 @@ use super::node::NodeReading;
 use super::places::Places;
 use super::stall::KernelStalls;
 pub use super::units::Moment;
-use super::workload::Pod;
+use super::workload::Pods;
 
 /// Why the sampler took a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct Sample {
     pub kernel: Option<KernelStalls>,
     /// By uid; `None` if no source of pods answered.
     #[serde(default)]
-    pub pods: Option<BTreeMap<String, Pod>>,
+    pub pods: Option<Pods>,
     /// Results of earlier actions.
     #[serde(default)]
     pub outcomes: Vec<Outcome>,

@@ -21,6 +21,7 @@ use super::psi::Pressures;
 use super::sample::{Gap, Moment};
 use super::stall::{Coverage, Lost, MemoryCause, OomKill};
 use super::units::{Bytes, MilliCpu, Nanos, Percent};
+use super::workload::Pods;
 use crate::model::pod::Place;
 
 pub use averages::Averages;
@@ -53,6 +54,9 @@ pub struct Snapshot {
     /// Of the later sample.
     pub gaps: Vec<Gap>,
     pub doubts: Doubts,
+    /// Of the later sample: they have the names of the scopes.
+    #[serde(skip)]
+    pub pods: Option<Pods>,
 }
 
 /// Impossible readings since the agent's start. Each was clamped.
@@ -76,6 +80,10 @@ pub struct Scope {
     pub path: CgroupPath,
     /// What the cgroup is, according to its path.
     pub place: Place,
+    /// `namespace/pod`, and which of its containers; `None` if no source of pods names it, and
+    /// before a view is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub parent: Option<CgroupId>,
     /// PSI as the kernel printed it.
     pub pressure: Pressures,

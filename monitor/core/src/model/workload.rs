@@ -1,11 +1,32 @@
 //! Pods as the API describes them: the fields that the policy may depend on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::pod::QosClass;
 use super::quantity::ResourceList;
+
+/// The pods of a node by uid, shared: they change far less often than samples are taken.
+pub type Pods = Arc<BTreeMap<String, Pod>>;
+
+/// Set on the mirror pod, the API's copy of a static pod: the static pod's hash.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+/// A static pod's uid, as its cgroup has it; the mirror pod has another one.
+/// Source: kubelet `pkg/kubelet/types/pod_update.go`, `ConfigHashAnnotationKey`.
+const HASH: &str = "kubernetes.io/config.hash";
+
+/// Pods by the uid that their cgroups are named after.
+#[must_use]
+pub fn by_cgroup_uid(pods: &Pods) -> BTreeMap<&str, &Pod> {
+    let hashes = pods.values().flat_map(|pod| {
+        let hashes = [MIRROR, HASH].into_iter().filter_map(|key| pod.annotations.get(key));
+        hashes.map(move |hash| (hash.as_str(), pod))
+    });
+    // A pod's own uid wins over what another says of it.
+    hashes.chain(pods.values().map(|pod| (pod.uid.as_str(), pod))).collect()
+}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -35,6 +56,17 @@ pub struct Pod {
     pub is_over: bool,
     /// `spec.tolerations`.
     pub tolerations: Vec<Toleration>,
+}
+
+impl Pod {
+    /// `namespace/name`.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        match self.namespace.as_str() {
+            "" => self.name.clone(),
+            namespace => format!("{namespace}/{}", self.name),
+        }
+    }
 }
 
 /// The controller that created a pod and would replace it.

@@ -2,6 +2,7 @@
 //! Objects are kept as they were recorded, so that changes to fields of another version apply too.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Number, Value};
@@ -110,7 +111,7 @@ impl State {
             cgroups: self.cgroups.rows.clone(),
             groups: self.groups.rows.clone(),
             matrix: matrix.unwrap_or_else(|| self.matrix.rows.iter().map(row).collect()),
-            pods: self.pods.rows.clone(),
+            pods: Arc::new(self.pods.rows.clone()),
             gaps: self.gaps.clone(),
         };
         Ok(parts.into())

@@ -6,6 +6,7 @@
 //! code names no field and cannot forget one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::to_raw_value;
@@ -44,7 +45,10 @@ pub fn line<'a>(
         groups: texts.rows(by_id(&old.groups), by_id(&now.groups), depth)?,
         matrix,
         matrix_list,
-        pods: texts.rows(by_id(&old.pods), by_id(&now.pods), |_| 0)?,
+        pods: match Arc::ptr_eq(&old.pods, &now.pods) {
+            true => Rows::default(),
+            false => texts.rows(by_id(&old.pods), by_id(&now.pods), |_| 0)?,
+        },
         gaps: (old.gaps != now.gaps).then(|| now.gaps.clone()),
         decision,
     })

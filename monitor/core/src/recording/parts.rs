@@ -6,7 +6,7 @@ use std::mem::take;
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::sample::{Gap, Sample};
 use crate::model::stall::{Aggression, GroupStall};
-use crate::model::workload::Pod;
+use crate::model::workload::Pods;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parts {
@@ -15,7 +15,7 @@ pub struct Parts {
     pub cgroups: BTreeMap<CgroupId, Cgroup>,
     pub groups: BTreeMap<CgroupId, GroupStall>,
     pub matrix: Vec<Aggression>,
-    pub pods: BTreeMap<String, Pod>,
+    pub pods: Pods,
     pub gaps: Vec<Gap>,
 }
 

@@ -2,6 +2,7 @@
 //! a recording alike, because a view is made of these two alone.
 
 pub mod headline;
+pub mod pods;
 pub mod verdict;
 pub mod waiting;
 

@@ -64,8 +64,12 @@ pub(super) fn weight(scope: &Scope) -> (Percent, Nanos) {
     (worst_share(scope), times.into_iter().flatten().max().unwrap_or_default())
 }
 
-/// The name of a cgroup: its pod or container if it is one, else its path.
+/// The name of a cgroup: its pod or container if it is one, by the API's name where that is known;
+/// else its path.
 pub fn name(scope: &Scope) -> String {
+    if let Some(name) = &scope.name {
+        return name.clone();
+    }
     match &scope.place {
         Place::Node => "node".into(),
         Place::Kubepods => "all pods".into(),
@@ -82,6 +86,7 @@ pub fn name(scope: &Scope) -> String {
 pub fn short_name(scope: &Scope) -> String {
     let start = |uid: &str| uid.get(..8).unwrap_or(uid).to_owned();
     match &scope.place {
+        _ if scope.name.is_some() => name(scope),
         Place::Pod { uid, .. } => format!("pod {}", start(uid)),
         Place::Container { pod, .. } => format!("a container of pod {}", start(pod)),
         Place::Other => scope.path.segments().next_back().unwrap_or("/").into(),

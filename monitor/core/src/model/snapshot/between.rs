@@ -42,6 +42,7 @@ impl Snapshot {
             covers: kernel.map(|kernel| kernel.covers).unwrap_or_default(),
             lost: kernel.map(|kernel| kernel.lost).unwrap_or_default(),
             gaps: next.gaps.clone(),
+            pods: next.pods.clone(),
             doubts: averages.doubts,
         }
     }

@@ -60,7 +60,8 @@ fn tolerates_memory_pressure(toleration: &Toleration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::assess::critical::{MIRROR, SOURCE};
+    use crate::model::workload::MIRROR;
+    use crate::policy::assess::critical::SOURCE;
     use NodePressure::{DiskPressure, MemoryPressure, PidPressure};
     use QosClass::{BestEffort, Burstable, Guaranteed};
 

@@ -3,12 +3,10 @@
 //! `IsMirrorPod`, `IsNodeCriticalPod`; `SystemCriticalPriority` of `pkg/apis/scheduling`.
 
 use crate::model::decision::SparedReason;
-use crate::model::workload::Pod;
+use crate::model::workload::{MIRROR, Pod};
 
 /// The source of a pod in the kubelet: `file`, `http` or `api`.
 pub const SOURCE: &str = "kubernetes.io/config.source";
-/// Set on the mirror pod, the API's copy of a static pod.
-pub const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Pods of this priority or higher are critical: `SystemCriticalPriority`.
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 /// The priority class of pods that the node needs to work.

@@ -64,6 +64,8 @@ fn used(is_it: impl Fn(&Place) -> bool, sample: &Sample) -> Option<Quantity> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
     use crate::model::threshold::{Signal, Threshold};
@@ -108,7 +110,7 @@ mod tests {
         };
         let sample = Sample {
             cgroups: (1..).map(CgroupId).zip(groups).collect(),
-            pods: Some([("u1".to_owned(), pod)].into()),
+            pods: Some(Arc::new([("u1".to_owned(), pod)].into())),
             ..Sample::default()
         };
         let signal = Signal::MemoryAvailable;

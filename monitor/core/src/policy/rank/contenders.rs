@@ -15,19 +15,12 @@ use crate::model::decision::{Order, Outsider, SparedReason, StepKind};
 use crate::model::pod::{Place, QosClass};
 use crate::model::quantity::Quantity;
 use crate::model::request;
-use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot, working_set};
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
-use crate::model::workload::Pod;
+use crate::model::workload::{Pod, by_cgroup_uid};
 use crate::policy::takers::{Counts, Lost, freed_by_end, held};
 use crate::policy::workload::Workloads;
-
-/// A static pod's uid, as its cgroup has it. The API's picture of the pod has another.
-/// Source: kubelet `pkg/kubelet/types/pod_update.go`, `ConfigHashAnnotationKey`.
-const HASH: &str = "kubernetes.io/config.hash";
-/// On the picture: the static pod's hash.
-const MIRROR: &str = crate::policy::assess::critical::MIRROR;
 
 /// As many outsiders as are named.
 const N_OUTSIDERS: usize = 3;
@@ -45,7 +38,7 @@ pub(super) fn of_node(
     protected: &Protected<'_>,
 ) -> Vec<Contender> {
     let Node { sample, snapshot, harm, settings, .. } = node;
-    let told = told(sample);
+    let told = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
     let resource = purpose.resource();
     let ledger = harm.ledger(resource);
     let protected_pods = protected.pods();
@@ -104,17 +97,6 @@ pub(super) fn outsiders(
     let ranked = contenders.iter().map(|contender| contender.uid.as_str());
     let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
     ledger.outsiders(N_OUTSIDERS, |path| !ranked.contains(&*path.0))
-}
-
-/// Pods by the uid that their cgroups are named after.
-fn told(sample: &Sample) -> BTreeMap<&str, &Pod> {
-    let pods = || sample.pods.iter().flat_map(BTreeMap::values);
-    let hashes = pods().flat_map(|pod| {
-        let hashes = [MIRROR, HASH].into_iter().filter_map(|key| pod.annotations.get(key));
-        hashes.map(move |hash| (hash.as_str(), pod))
-    });
-    // A pod's own uid wins over what another says of it.
-    hashes.chain(pods().map(|pod| (pod.uid.as_str(), pod))).collect()
 }
 
 fn request(pod: Option<&Pod>, class: QosClass, resource: Resource) -> Option<Quantity> {

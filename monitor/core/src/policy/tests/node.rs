@@ -1,6 +1,7 @@
 //! A node of 16 GiB with 5 to 110 pods, one of which misbehaves as its family does.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Toll;
 use super::family::Dice;
@@ -346,7 +347,7 @@ impl Node {
             tick,
             at: Moment { boot: nanos(now), wall: nanos(now) },
             cgroups: (1..).map(CgroupId).zip(cgroups).collect(),
-            pods: Some(told.collect()),
+            pods: Some(Arc::new(told.collect())),
             in_force: self.in_force.clone(),
             available_steps: Some(
                 StepKind::ALL

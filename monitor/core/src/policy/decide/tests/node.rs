@@ -1,5 +1,7 @@
 //! A node and its actuator, for decisions in a row.
 
+use std::sync::Arc;
+
 use super::*;
 
 /// A node with pods `a`, `b`, `c`, ranked in this order, an actuator that does what it is told at
@@ -46,6 +48,7 @@ impl Node {
         };
         let relief =
             settings::Relief { enforce: StepKind::ALL.into(), ..settings::Relief::default() };
+        let pods = pods.map(Arc::new);
         let sample = Sample { cgroups, pods, ..Sample::default() };
         let standing = ReliefStanding::default();
         let (unseen, unmeasured, is_harm_paused) = (Nanos(0), Vec::new(), false);

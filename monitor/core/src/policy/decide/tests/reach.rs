@@ -1,5 +1,7 @@
 //! Whom a decision reaches, and what it waits for.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::model::decision::Target;
 use crate::model::pod::QosClass;
@@ -177,7 +179,7 @@ fn kernel_kills_in_a_row_prolong_nothing() {
 #[test]
 fn target_of_names_all_cgroups_and_containers() {
     let mut node = Node::new();
-    let pods = node.sample.pods.as_mut().unwrap();
+    let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
     for (uid, id) in [("a", "0a"), ("b", "0b")] {
         let container = |id: Option<&str>| crate::model::workload::Container {
             id: id.map(Into::into),
@@ -228,7 +230,7 @@ fn grace_is_the_kubelets() {
     ];
     for (threshold_grace, max_pod_grace, own, want) in table {
         let mut node = Node::new();
-        let pods = node.sample.pods.as_mut().unwrap();
+        let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
         pods.get_mut("a").unwrap().termination_grace = own;
         let trigger = threshold(Signal::MemoryAvailable, seconds(threshold_grace));
         let eviction = Eviction { max_pod_grace, ..Eviction::default() };
@@ -241,7 +243,7 @@ fn grace_is_the_kubelets() {
 #[test]
 fn grace_of_a_group_is_its_longest() {
     let mut node = Node::new();
-    let pods = node.sample.pods.as_mut().unwrap();
+    let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
     pods.get_mut("a").unwrap().termination_grace = Some(5);
     pods.get_mut("b").unwrap().termination_grace = Some(20);
     let trigger = threshold(Signal::MemoryAvailable, seconds(60));

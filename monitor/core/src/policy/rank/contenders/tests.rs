@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
 use crate::model::decision::SparedReason;
+use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::units::{MilliCpu, Nanos};
 use crate::model::workload::{Container, Owner, Resources};
@@ -46,6 +49,7 @@ fn pod(uid: &str, name: &str, requests: &[(&str, &str)]) -> Pod {
 
 fn sample(pods: impl IntoIterator<Item = Pod>) -> Sample {
     let pods = pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect();
+    let pods = Arc::new(pods);
     Sample { pods: Some(pods), ..Sample::default() }
 }
 

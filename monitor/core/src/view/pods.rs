@@ -1,0 +1,87 @@
+//! The names that the API has for pods and their containers.
+
+use crate::model::pod::Place;
+use crate::model::snapshot::Snapshot;
+use crate::model::workload::{Pod, by_cgroup_uid};
+
+/// Names the scopes of pods and containers that the snapshot's pods tell of.
+pub fn name_scopes(snapshot: &mut Snapshot) {
+    let Some(pods) = snapshot.pods.clone() else { return };
+    let pods = by_cgroup_uid(&pods);
+    for scope in snapshot.scopes.values_mut() {
+        scope.name = match &scope.place {
+            Place::Pod { uid, .. } => pods.get(uid.as_str()).map(|pod| pod.full_name()),
+            Place::Container { pod, id, .. } => pods.get(pod.as_str()).map(|pod| within(pod, id)),
+            _ => None,
+        };
+    }
+}
+
+/// A container by its runtime's id. One that the API does not list is the pod's sandbox, or has just
+/// been started.
+fn within(pod: &Pod, id: &str) -> String {
+    let known = pod.containers.iter().find(|container| container.id.as_deref() == Some(id));
+    let short = id.get(..12).unwrap_or(id);
+    let name = known.map_or(short, |container| &container.name);
+    format!("container {name} of {}", pod.full_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::cgroup::CgroupId;
+    use crate::model::pod::{QosClass, Runtime};
+    use crate::model::snapshot::Scope;
+    use crate::model::workload::{Container, MIRROR};
+
+    #[test]
+    fn name_scopes_by_uid_hash_and_container_id() {
+        let id = "0123456789abcdef";
+        let container = |name: &str, id: &str| Container {
+            name: name.into(),
+            id: Some(id.into()),
+            ..Container::default()
+        };
+        let pod = |uid: &str, name: &str| Pod {
+            uid: uid.into(),
+            namespace: "shop".into(),
+            name: name.into(),
+            containers: vec![container("app", id)],
+            ..Pod::default()
+        };
+        let mirror = Pod {
+            annotations: [(MIRROR.to_owned(), "hash".to_owned())].into(),
+            ..pod("u2", "etcd")
+        };
+        let pods = [pod("u1", "web"), mirror].map(|pod| (pod.uid.clone(), pod));
+        let class = QosClass::Burstable;
+        let of_pod = |uid: &str| Place::Pod { uid: uid.into(), class };
+        let of_container = |pod: &str, id: &str| {
+            let (pod, id) = (pod.into(), id.into());
+            Place::Container { pod, class, id, runtime: Runtime::Containerd }
+        };
+        #[rustfmt::skip]
+        let table = [
+            // place, name
+            (of_pod("u1"),                             Some("shop/web")),
+            (of_pod("hash"),                           Some("shop/etcd")), // a static pod
+            (of_pod("u9"),                             None),
+            (of_container("u1", id),                   Some("container app of shop/web")),
+            (of_container("u1", "fedcba9876543210"),   Some("container fedcba987654 of shop/web")),
+            (of_container("u9", id),                   None),
+            (Place::Other,                             None),
+        ];
+        for (place, want) in table {
+            let scope = Scope { place: place.clone(), ..Scope::default() };
+            let mut snapshot = Snapshot {
+                scopes: [(CgroupId(1), scope)].into(),
+                pods: Some(Arc::new(pods.clone().into())),
+                ..Snapshot::default()
+            };
+            name_scopes(&mut snapshot);
+            assert_eq!(snapshot.scopes[&CgroupId(1)].name.as_deref(), want, "{place:?}");
+        }
+    }
+}
