@@ -4,6 +4,8 @@ pub mod act;
 pub mod agent;
 pub mod clock;
 pub mod config;
+#[cfg(feature = "kubernetes")]
+pub mod kube;
 pub mod record;
 pub mod scenario;
 pub mod serve;

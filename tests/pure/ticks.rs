@@ -1,6 +1,7 @@
 //! Samples of nodes that do not exist: one where anything happens, and one as nodes are.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use isobar_core::model::cgroup::{
     Cgroup, CgroupId, CgroupPath, CpuFiles, IoStat, Limit, MemoryFiles, MemoryStat,
@@ -14,7 +15,7 @@ use isobar_core::model::stall::{
     Aggression, CauseStall, CpuStall, GroupStall, KernelStalls, MemoryCause, OomKill, ShortLived,
 };
 use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
-use isobar_core::model::workload::{Container, Pod};
+use isobar_core::model::workload::{Container, Pod, Pods};
 
 /// Numbers that only look random: the same seed throws the same (splitmix64).
 #[derive(Debug)]
@@ -106,10 +107,10 @@ pub(crate) fn anything(before: &Sample, dice: &mut Dice) -> Sample {
         kernel.oom_kills = dice.some(any_oom_kill);
     }
     if dice.one_in(3) {
-        next.pods = dice.maybe(|_| BTreeMap::new());
+        next.pods = dice.maybe(|_| Pods::default());
     }
     if let Some(pods) = &mut next.pods {
-        change(pods, dice, Dice::text, any_pod, |p, d| {
+        change(Arc::make_mut(pods), dice, Dice::text, any_pod, |p, d| {
             p.priority = Some(i32::try_from(d.below(1 << 31)).unwrap() - (1 << 30));
         });
     }

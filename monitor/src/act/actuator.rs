@@ -17,6 +17,7 @@ use super::available;
 use super::cgroup::{CgroupDir, Root};
 use super::deny::DenyList;
 use super::error::{ActError, Done};
+use super::evict::{Evictions, Way};
 use super::ledger::{Ledger, LedgerError};
 use super::mark;
 use super::process::Releaser;
@@ -49,6 +50,8 @@ pub struct Options {
     pub state: Option<PathBuf>,
     /// Cgroups that are never touched, beside those that are built in.
     pub never_touch: Vec<PathPattern>,
+    /// The way to the API server; `None` where there is none.
+    pub evict_by: Option<Way>,
 }
 
 /// Why no step can be taken at all.
@@ -70,6 +73,7 @@ pub struct Actuator {
     deny: DenyList,
     ledger: Ledger,
     prepared: Vec<OpenTarget>,
+    evictions: Option<Evictions>,
     endings: Vec<Ending>,
     releaser: Releaser,
     reclaims: Vec<Reclaim>,
@@ -92,6 +96,7 @@ impl Actuator {
         })?);
         let ledger = ledger(&options.proc, options.state.as_deref())?;
         let deny = DenyList::new(&options.proc, options.never_touch.clone());
+        let evictions = options.evict_by.clone().map(Evictions::new);
         let (prepared, endings, releaser, reclaims, unreleased) = Default::default();
         let pruned = Nanos(0);
         let mut actuator = Self {
@@ -100,6 +105,7 @@ impl Actuator {
             deny,
             ledger,
             prepared,
+            evictions,
             endings,
             releaser,
             reclaims,
@@ -110,10 +116,11 @@ impl Actuator {
         Ok(actuator)
     }
 
-    /// The steps that can be taken here. Never the API's eviction, which is not done on the node.
+    /// The steps that can be taken here.
     #[must_use]
     pub fn available_steps(&self) -> BTreeSet<StepKind> {
-        available::steps(&self.root)
+        let can_evict = self.evictions.as_ref().is_some_and(Evictions::are_possible);
+        available::steps(&self.root, can_evict)
     }
 
     /// What is in force or under way, and evictions that still count.
@@ -162,13 +169,12 @@ impl Actuator {
             StepKind::Mark => self.mark(action, began).map(Done::from),
             StepKind::Reclaim => self.reclaim(action, began),
             StepKind::Squeeze => self.squeeze(action, began).map(Done::from),
-            StepKind::Evict => Err(ActError::Other(
-                "not available: this agent does not talk to the API server".into(),
-            )),
-            StepKind::StopContainers | StepKind::KillContainers => match self.end(action, began) {
-                Ok(outcome) => return outcome,
-                Err(error) => Err(error),
-            },
+            StepKind::Evict | StepKind::StopContainers | StepKind::KillContainers => {
+                match self.end(action, began) {
+                    Ok(outcome) => return outcome,
+                    Err(error) => Err(error),
+                }
+            }
             StepKind::ReleaseMemory => self.release_memory(action),
         };
         outcome(action.id, began, done)
@@ -211,8 +217,8 @@ impl Actuator {
     /// Outcomes of what was under way, and SIGKILL where a grace is over.
     pub fn poll(&mut self) -> Vec<Outcome> {
         let now = clock::now().boot;
+        let mut outcomes = self.hear_answers();
         let node = node(&self.root, &self.options, &self.deny);
-        let mut outcomes = Vec::new();
         let mut over = Vec::new();
         self.endings.retain_mut(|ending| match ending.look(node) {
             Some(outcome) => {
@@ -234,10 +240,11 @@ impl Actuator {
         outcomes
     }
 
-    /// Lets no SIGKILL follow on steps that are no longer enforced.
+    /// Lets no SIGKILL follow on steps that are no longer enforced. What the API server was asked
+    /// for is not taken back.
     pub fn call_off(&mut self, is_enforced: impl Fn(StepKind) -> bool) -> Vec<Outcome> {
         let now = clock::now().boot;
-        let its = |ending: &mut Ending| !is_enforced(ending.step);
+        let its = |ending: &mut Ending| !is_enforced(ending.step) && ending.step != StepKind::Evict;
         let called_off: Vec<_> = self.endings.extract_if(.., its).map(Ending::call_off).collect();
         called_off.iter().for_each(|outcome| self.ledger.end(outcome.action, now));
         called_off

@@ -17,7 +17,7 @@ const LOOKED_AT: usize = 8;
 ///
 /// Source: `cgroup.kill` Linux 5.14, `memory.reclaim` 5.19, `process_mrelease` 5.15,
 /// Documentation/admin-guide/cgroup-v2.rst.
-pub(super) fn steps(root: &Root) -> BTreeSet<StepKind> {
+pub(super) fn steps(root: &Root, can_evict: bool) -> BTreeSet<StepKind> {
     // The root itself has none of the files; a controller that any child has is on.
     let children = CgroupDir::children_of_root(root).unwrap_or_default();
     let children = children.iter().take(LOOKED_AT);
@@ -31,7 +31,7 @@ pub(super) fn steps(root: &Root) -> BTreeSet<StepKind> {
         StepKind::StopContainers => has_pidfds,
         StepKind::KillContainers => has_pidfds || can_write("cgroup.kill"),
         StepKind::ReleaseMemory => has_pidfds && can_release(),
-        StepKind::Evict => false,
+        StepKind::Evict => can_evict,
     };
     StepKind::ALL.into_iter().filter(is_there).collect()
 }

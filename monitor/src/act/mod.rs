@@ -5,13 +5,14 @@
 //!
 //! From the floor up: `error` and `state` (files that only root may write); `cgroup` (a directory
 //! that is held open); `process` and `deny`; `target`, `throttle` and `mark` with their `ledger`,
-//! and `reclaim`; `actuator`. `limits` stands beside them: it keeps limits of the node written.
+//! `reclaim` and `evict`; `actuator`. `limits` stands beside them: it keeps limits of the node written.
 
 mod actuator;
 mod available;
 mod cgroup;
 mod deny;
 mod error;
+pub mod evict;
 mod ledger;
 pub mod limits;
 mod mark;

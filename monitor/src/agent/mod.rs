@@ -3,11 +3,13 @@
 //! `run` opens the parts, waits for what is due and leaves in good order. `tick` is one tick from
 //! the sample to what readers see. `plan` is the configuration, `sampler` makes the sample,
 //! `actuator` takes the steps on a thread of its own, `authority` says which may be taken, `pace`
-//! when the next tick comes, `log` writes down what happened.
+//! when the next tick comes, `log` writes down what happened, `cluster` tells it to the API server.
 
 mod actuator;
 mod agreement;
 mod authority;
+#[cfg_attr(not(feature = "kubernetes"), path = "without_cluster.rs")]
+mod cluster;
 pub mod limits;
 mod live;
 mod log;

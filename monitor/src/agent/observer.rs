@@ -26,12 +26,12 @@ pub struct Observer<S> {
 impl<S: Source> Observer<S> {
     /// Takes the first sample, which the first observation is compared with.
     pub fn new(source: S, plan: Plan) -> Self {
-        let Plan { mut settings, pods } = plan;
+        let Plan { mut settings, pods, .. } = plan;
         settings.relief.enforce.clear();
         let facts = source.facts();
         let engine = Engine::new(settings, Standing::new(facts.n_cpus));
         let publisher = Publisher::new(facts, clock::now(), channel().0);
-        let sampler = Sampler { source, pods };
+        let sampler = Sampler { source, pods, listed: None };
         let mut observer = Self { sampler, engine, publisher, meter: Meter::default() };
         observer.step();
         observer

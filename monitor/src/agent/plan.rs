@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::config::kubernetes::Publish;
 use crate::record::journal::Bounds;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
@@ -12,6 +13,8 @@ use isobar_core::model::workload::Pods;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     pub settings: Settings,
+    /// What the cluster is told.
+    pub publish: Publish,
     /// The pods of this node by uid; `None` if no source names them.
     pub pods: Option<Pods>,
 }

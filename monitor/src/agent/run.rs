@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::actuator::Farewell;
 use super::authority::{Authority, LockError, Mode};
+use super::cluster::Cluster;
 use super::log::{self, Log};
 use super::pace::Pace;
 use super::plan::Orders;
@@ -24,6 +25,7 @@ use super::sampler::Source;
 use super::survive::Survival;
 use super::tick::{FAREWELL, Tick};
 use crate::clock;
+use crate::config::kubernetes::Access;
 use crate::record::journal::JournalError;
 use crate::serve;
 use crate::serve::listen::Server;
@@ -50,6 +52,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     pub orders: Orders,
     pub mode: Mode,
+    /// How the API server is reached; `None` on a host without one.
+    pub cluster: Option<Access>,
     /// See [`super::STATE_DIR`].
     pub state_dir: PathBuf,
     /// What was had to survive a node without memory; `None` if nothing was asked for.
@@ -79,6 +83,9 @@ pub enum AgentError {
     /// The runtime could not be made, or signals could not be caught.
     #[error("cannot start the event loop")]
     Start(#[source] io::Error),
+    /// No thread, or a build without the API server's client.
+    #[error("cannot talk to the API server")]
+    Cluster(#[source] io::Error),
     #[error(transparent)]
     Record(JournalError),
     #[error("the HTTP server failed")]
@@ -131,13 +138,14 @@ async fn live_on<S: Source>(
     options: Options,
     leave: Leave,
 ) -> Result<(), AgentError> {
-    let Options { listen, duration, mut orders, survival, .. } = options;
+    let Options { listen, duration, mut orders, cluster, survival, .. } = options;
     let hangup = signal(SignalKind::hangup()).map_err(AgentError::Start)?;
     let pace = Pace::new(source.alarms()).map_err(AgentError::Start)?;
     let facts = source.facts();
     let publisher = Publisher::new(facts.clone(), clock::now(), to);
     let plan = std::mem::take(&mut orders.plan);
-    let mut tick = Tick::new(source, plan, authority, survival, publisher)?;
+    let cluster = cluster.map(Cluster::begin).transpose().map_err(AgentError::Cluster)?;
+    let mut tick = Tick::new(source, plan, authority, cluster, survival, publisher)?;
     if let Some((path, bounds)) = orders.record.take() {
         tick.record_to(&path, bounds).map_err(AgentError::Record)?;
     }

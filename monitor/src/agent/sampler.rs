@@ -43,7 +43,10 @@ pub struct Reading {
 #[derive(Debug)]
 pub(super) struct Sampler<S> {
     pub(super) source: S,
+    /// Those of the operator's file.
     pub(super) pods: Option<Pods>,
+    /// Those of the API server, which knows better.
+    pub(super) listed: Option<Pods>,
 }
 
 impl<S: Source> Sampler<S> {
@@ -57,7 +60,7 @@ impl<S: Source> Sampler<S> {
     ) -> Reading {
         let mut reading = self.source.read(cause);
         let sample = &mut reading.sample;
-        sample.pods.clone_from(&self.pods);
+        sample.pods = self.listed.clone().or_else(|| self.pods.clone());
         sample.generation = generation;
         if let Some(Report { outcomes, in_force, available_steps }) = report {
             (sample.outcomes, sample.in_force) = (outcomes, in_force);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::actuator::{Farewell, Handle, Report};
 use super::authority::{Authority, LockError};
+use super::cluster::Cluster;
 use super::limits::{Keeping, Places};
 use super::log::{self, Log, chain};
 use super::meter::Meter;
@@ -15,6 +16,7 @@ use super::survive::{Protected, Survival};
 use super::warm::Warm;
 use crate::act::{self, Actuator};
 use crate::clock;
+use crate::config::kubernetes::Publish;
 use crate::record::journal::{Bounds, Journal, JournalError, Start};
 use crate::serve::publish::Publisher;
 use isobar_core::model::capability::{Capability, CapabilityState};
@@ -26,6 +28,8 @@ use isobar_core::policy::engine::{Engine, Standing, Step};
 
 /// How long the exit may be held up by what the actuator is doing.
 pub(super) const FAREWELL: Duration = Duration::from_secs(2);
+/// And by what the cluster is told last.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Everything that lives from tick to tick.
 pub(super) struct Tick<S> {
@@ -37,6 +41,10 @@ pub(super) struct Tick<S> {
     /// deny list is another one.
     is_outdated: bool,
     authority: Authority,
+    /// `None` where there is no API server to talk to.
+    cluster: Option<Cluster>,
+    /// What the cluster is told.
+    publish: Publish,
     /// Keeps limits of the node written; `None` if it has no thread.
     limits: Option<Keeping>,
     journal: Option<Journal>,
@@ -58,19 +66,22 @@ impl<S: Source> Tick<S> {
         source: S,
         plan: Plan,
         authority: Authority,
+        cluster: Option<Cluster>,
         survival: Option<Survival>,
         publisher: Publisher,
     ) -> Result<Self, LockError> {
-        let Plan { settings, pods } = plan;
+        let Plan { settings, publish, pods } = plan;
         let facts = source.facts();
         let (warm, from) = Warm::open(authority.state_dir(), &facts.boot_id);
         let engine = Engine::new(settings, Standing::after(from, facts.n_cpus));
         let mut tick = Self {
-            sampler: Sampler { source, pods },
+            sampler: Sampler { source, pods, listed: None },
             engine,
             actuator: Err("not opened yet".into()),
             is_outdated: false,
             authority,
+            cluster,
+            publish,
             limits: None,
             journal: None,
             warm,
@@ -114,6 +125,7 @@ impl<S: Source> Tick<S> {
     pub(super) fn run(&mut self, cause: Cause) -> Decision {
         self.meter.begin();
         let report = self.report();
+        self.sampler.listed = self.cluster.as_ref().and_then(Cluster::pods);
         let generation = self.engine.settings().generation;
         let reading = self.sampler.sample(cause, report, generation);
         self.meter.has_read();
@@ -132,6 +144,10 @@ impl<S: Source> Tick<S> {
         let kills = self.publisher.named_kills(&step.snapshot);
         if let Some(sample) = &self.engine.standing().before {
             self.log.tick(sample, &step.decision, &kills);
+            if let Some(cluster) = &mut self.cluster {
+                let settings = self.engine.settings();
+                cluster.tell(settings, self.publish, sample, &step.decision, &kills);
+            }
         }
         self.watch_suspects(&step);
         self.protect();
@@ -159,6 +175,9 @@ impl<S: Source> Tick<S> {
         if let Ok(actuator) = self.actuator {
             self.log.outcomes(&actuator.leave(FAREWELL));
         }
+        if let Some(cluster) = self.cluster {
+            cluster.leave(LAST_WORD);
+        }
         self.sampler.source
     }
 
@@ -169,7 +188,7 @@ impl<S: Source> Tick<S> {
 
     /// Uses another configuration from the next tick on. A bad one changes nothing.
     pub(super) fn reload(&mut self, orders: &mut Orders) {
-        let Plan { mut settings, pods } = match (orders.again)() {
+        let Plan { mut settings, publish, pods } = match (orders.again)() {
             Ok(plan) => plan,
             Err(why) => {
                 tracing::error!("cannot use the new configuration; keeping the old one: {why}");
@@ -208,7 +227,7 @@ impl<S: Source> Tick<S> {
         if let Some(journal) = &mut self.journal {
             warn(journal.reload(settings, self.engine.standing(), clock::now()));
         }
-        self.sampler.pods = pods;
+        (self.sampler.pods, self.publish) = (pods, publish);
     }
 
     /// What is enforced, in words, and what of it is not possible on this node.
@@ -280,6 +299,7 @@ impl<S: Source> Tick<S> {
             proc: "/proc".into(),
             state: self.authority.ledger_dir().map(Path::to_owned),
             never_touch: relief.never_touch.clone(),
+            evict_by: self.cluster.as_ref().map(Cluster::way),
         };
         let actuator = Actuator::open(options).map_err(|why| chain(&why))?;
         let opened = Handle::begin(actuator);
@@ -330,6 +350,7 @@ impl<S: Source> Tick<S> {
     fn capabilities(&mut self, of_sources: Vec<Capability>) -> Vec<Capability> {
         let mut all = of_sources;
         all.extend(self.authority.capabilities(self.engine.settings()));
+        all.extend(self.cluster.iter().flat_map(Cluster::capabilities));
         all.extend(self.protected.iter().map(|(_, capability)| capability.clone()));
         all.extend(self.journal.as_ref().map(Journal::capability));
         all.push(match &self.actuator {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use isobar::agent::Plan;
-use isobar::config;
 use isobar::config::pods::Manifest;
+use isobar::config::{self, Effective};
 
 use super::input;
 
@@ -24,9 +24,9 @@ pub(crate) struct PlanArgs {
 impl PlanArgs {
     /// Reads the files.
     pub(crate) fn plan(&self) -> Result<Plan> {
-        let settings = match &self.config {
-            Some(file) => config::load(file)?,
-            None => config::defaults().settings,
+        let Effective { settings, publish, .. } = match &self.config {
+            Some(file) => config::read(file)?,
+            None => config::defaults(),
         };
         let configured =
             Some(Path::new(&settings.node.pods_file)).filter(|file| !file.as_os_str().is_empty());
@@ -38,7 +38,7 @@ impl PlanArgs {
             }
             None => None,
         };
-        Ok(Plan { settings, pods })
+        Ok(Plan { settings, publish, pods })
     }
 
     /// Reads the files again, after SIGHUP.

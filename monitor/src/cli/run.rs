@@ -1,5 +1,6 @@
 //! `isobar run`: the agent in the foreground.
 
+use std::env;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use clap::ValueEnum;
 use isobar::agent::{
     self, LISTEN, Live, Mode, OpenError, Options, Orders, STATE_DIR, SourceOptions, Survival,
 };
+use isobar::config::kubernetes::{Access, Connection};
 use isobar::record::journal::Bounds;
 use isobar::source::kernel::{self, Probes};
 use isobar_core::model::quantity::Quantity;
@@ -33,11 +35,46 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = STATE_DIR, env = "ISOBAR_STATE_DIR")]
     state_dir: PathBuf,
     #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
     sources: SourceArgs,
+}
+
+/// The API server. In a pod its service account is used; elsewhere there is none, unless a
+/// kubeconfig is named.
+#[derive(Debug, clap::Args)]
+struct ClusterArgs {
+    /// Do not talk to the API server, even in a pod.
+    #[arg(long, conflicts_with = "kubeconfig")]
+    no_kubernetes: bool,
+    /// Talk to the API server that this file names; by default the service account of the pod is
+    /// used, and outside of pods no API server.
+    #[arg(long, value_name = "FILE", env = "ISOBAR_KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// Name of this node in the cluster [default: the host name].
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: Option<String>,
+}
+
+impl ClusterArgs {
+    /// How the API server is reached, if it is to be.
+    fn access(&self) -> Option<Access> {
+        let is_in_pod = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let connection = match &self.kubeconfig {
+            _ if self.no_kubernetes => return None,
+            Some(file) => Connection::Kubeconfig(file.clone()),
+            None if is_in_pod => Connection::InCluster,
+            None => return None,
+        };
+        let host = || rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+        let node = self.node_name.clone().unwrap_or_else(host);
+        let reporter = env::var("POD_NAME").unwrap_or_else(|_| node.clone());
+        Some(Access { connection, node, reporter })
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -144,6 +181,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             Some(ModeArg::Observe) => Mode::Observe,
             Some(ModeArg::Enforce) => Mode::Enforce,
         },
+        cluster: args.cluster.access(),
         state_dir: args.state_dir.clone(),
         survival: Some(Survival::begin()),
     };

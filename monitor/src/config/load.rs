@@ -15,6 +15,7 @@ use isobar_core::model::units::Bytes;
 
 use super::fields::Fields;
 use super::keys::{API_VERSION, ISOBAR, KIND, KUBELET, pattern};
+use super::kubernetes::{self, Publish};
 use super::layers::{Layer, Layers};
 use super::problem::{Invalid, Problem, Problems};
 use super::yaml::{self, Node};
@@ -23,6 +24,7 @@ use super::{eviction, node, pressure, print, workload};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
     pub settings: Settings,
+    pub publish: Publish,
     /// Every key with its effective value, as YAML that means the same.
     pub yaml: String,
 }
@@ -234,7 +236,7 @@ fn make(layers: &Layers<'_>, pods: Option<PathBuf>) -> Effective {
         workloads: workload::rules(layers),
     };
     let yaml = print::effective(layers, &settings);
-    Effective { settings, yaml }
+    Effective { settings, publish: kubernetes::publish(layers), yaml }
 }
 
 fn ranking(layers: &Layers<'_>) -> Ranking {

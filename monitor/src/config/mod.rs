@@ -4,6 +4,7 @@
 mod eviction;
 mod fields;
 mod keys;
+pub mod kubernetes;
 mod layers;
 mod load;
 mod node;

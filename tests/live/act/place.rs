@@ -209,6 +209,7 @@ pub(crate) fn options(root: &Path, state: &Path) -> Options {
         proc: "/proc".into(),
         state: Some(state.into()),
         never_touch: Vec::new(),
+        evict_by: None,
     }
 }
 

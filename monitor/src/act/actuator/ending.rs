@@ -1,4 +1,4 @@
-//! Stops and kills: how they are taken, and those under way, which are looked at between orders and
+//! Evictions, stops and kills: how they are taken, and those under way, which are looked at between orders and
 //! never waited for.
 
 use std::path::Path;
@@ -9,6 +9,7 @@ use super::steps::leftovers;
 use super::{Actuator, node, outcome};
 use crate::act::cgroup::size;
 use crate::act::error::{ActError, Done};
+use crate::act::evict::{Answer, Evictions, Refusal};
 use crate::act::process::Stat;
 use crate::act::target::{Node, OpenTarget, describe};
 use crate::clock;
@@ -24,7 +25,7 @@ const PATIENCE: Nanos = Nanos(200_000_000);
 pub(super) const LONGEST: Nanos = Nanos(120 * Nanos::SECOND.0);
 
 impl Actuator {
-    /// Stops or kills the victim.
+    /// Evicts, stops or kills the victim.
     pub(super) fn end(&mut self, action: &Action, began: Nanos) -> Result<Outcome, ActError> {
         let target = self.open_target(action)?;
         let node = node(&self.root, &self.options, &self.deny);
@@ -39,8 +40,14 @@ impl Actuator {
                 "{why}; taking the action all the same, but after a crash the next agent will not know of it"
             );
         }
-        let begun = match action.step {
-            StepKind::KillContainers => Ending::kill(node, target, action, began),
+        let begun = match (action.step, &self.evictions) {
+            (StepKind::KillContainers, _) => Ending::kill(node, target, action, began),
+            (StepKind::Evict, Some(evictions)) => {
+                evictions.ask(action).map(|()| Ending::evict(target, action, began))
+            }
+            (StepKind::Evict, None) => Err(ActError::Other(
+                "not available: this agent does not talk to the API server".into(),
+            )),
             _ => Ending::stop(node, target, action, began),
         };
         let mut ending = match begun {
@@ -65,6 +72,24 @@ impl Actuator {
         Ok(first)
     }
 
+    /// What the API server answered about evictions. One that was refused has ended nothing.
+    pub(super) fn hear_answers(&mut self) -> Vec<Outcome> {
+        let answers = self.evictions.as_mut().map(Evictions::answers).unwrap_or_default();
+        let mut refused = Vec::new();
+        for Answer { action, result } in answers {
+            let is_its = |ending: &Ending| ending.action == action;
+            let Some(i) = self.endings.iter().position(is_its) else { continue };
+            match result {
+                Ok(story) => self.endings[i].story = story,
+                Err(refusal) => {
+                    refused.push(self.endings.swap_remove(i).refused(refusal));
+                    self.ledger.remove(action);
+                }
+            }
+        }
+        refused
+    }
+
     /// The target as it is now. A kill takes one that was opened before; a stop has the time to
     /// look again.
     fn open_target(&mut self, action: &Action) -> Result<OpenTarget, ActError> {
@@ -87,6 +112,10 @@ fn would_end(target: &OpenTarget, action: &Action) -> String {
         StepKind::KillContainers => {
             format!("would end {n_before} processes in {n} cgroups of {who}")
         }
+        StepKind::Evict => format!(
+            "would ask the API server to evict {who} with a grace period of {} s",
+            action.grace.unwrap_or_default().0 / Nanos::SECOND.0
+        ),
         _ => format!(
             "would send SIGTERM in {n} cgroups of {who}, and SIGKILL to those of {n_before} \
              processes that are left after {} s",
@@ -95,14 +124,15 @@ fn would_end(target: &OpenTarget, action: &Action) -> String {
     }
 }
 
-/// A stop or a kill whose victim has not ended.
+/// An eviction, a stop or a kill whose victim has not ended.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) action: u64,
     pub(super) step: StepKind,
     pub(super) target: OpenTarget,
     time: Time,
-    /// How long after SIGTERM comes SIGKILL; `None` once it has, or where it came first.
+    /// How long after SIGTERM comes SIGKILL; `None` once it has, where it came first, and where the
+    /// kubelet ends the victim.
     grace: Option<Nanos>,
     /// What was done so far, in words.
     story: String,
@@ -153,6 +183,16 @@ impl Ending {
         Ok(Self::new(action, target, began, None, story))
     }
 
+    /// The API server was asked to evict the victim: the kubelet ends it.
+    pub(super) fn evict(target: OpenTarget, action: &Action, began: Nanos) -> Self {
+        let (who, grace) = (action.target.full_name(), action.grace.unwrap_or_default());
+        let story = format!(
+            "asked the API server to evict {who} with a grace period of {} s",
+            grace.0 / Nanos::SECOND.0
+        );
+        Self::new(action, target, began, None, story)
+    }
+
     /// Asks the victim to end. SIGKILL follows after the action's grace.
     pub(super) fn stop(
         node: Node<'_>,
@@ -201,7 +241,7 @@ impl Ending {
             return Some(self.outcome(Ok(story), &left, now));
         }
         let is_due = self.grace.is_some_and(|grace| watched >= grace);
-        if self.grace.is_none() {
+        if self.grace.is_none() && self.step != StepKind::Evict {
             self.target.end_newcomers(node, &left);
         }
         if is_due {
@@ -229,6 +269,17 @@ impl Ending {
         let outcome = self.outcome(Ok(why), &left, clock::now().boot);
         let result = OutcomeResult::Refused;
         Outcome { result, ..outcome }
+    }
+
+    /// The API server does not evict the victim.
+    fn refused(mut self, why: Refusal) -> Outcome {
+        let left = self.target.left();
+        let (result, detail) = match why {
+            Refusal::Forbidden(why) => (OutcomeResult::Refused, why),
+            Refusal::Failed(why) => (OutcomeResult::Failed, why),
+        };
+        let outcome = self.outcome(Ok(String::new()), &left, clock::now().boot);
+        Outcome { result, detail, ..outcome }
     }
 
     fn outcome(&mut self, story: Result<String, ActError>, left: &[u32], now: Nanos) -> Outcome {

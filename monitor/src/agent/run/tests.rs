@@ -77,7 +77,7 @@ fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
 fn options(listen: SocketAddr, duration: Option<Duration>) -> Options {
     let orders = Orders::new(Plan::default(), || Ok(Plan::default()));
     let (mode, state_dir) = (Mode::Configured, "/dev/null/state".into());
-    Options { listen, duration, orders, mode, state_dir, survival: None }
+    Options { listen, duration, orders, mode, state_dir, cluster: None, survival: None }
 }
 
 fn any_port() -> SocketAddr {

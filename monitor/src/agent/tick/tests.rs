@@ -57,7 +57,8 @@ fn tick(dir: &Path, orders: &mut Orders) -> Tick<Still> {
     let mut authority = Authority::new(Mode::Configured, dir);
     authority.bind(&mut orders.plan.settings).unwrap();
     let publisher = Publisher::new(NodeFacts::default(), clock::now(), channel().0);
-    let mut tick = Tick::new(Still(0), orders.plan.clone(), authority, None, publisher).unwrap();
+    let mut tick =
+        Tick::new(Still(0), orders.plan.clone(), authority, None, None, publisher).unwrap();
     if let Some((path, bounds)) = orders.record.take() {
         tick.record_to(&path, bounds).unwrap();
     }

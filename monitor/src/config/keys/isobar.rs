@@ -16,11 +16,20 @@ pub(in crate::config) const ISOBAR: &[Key] = &[
     key("kubeletRoot", Text, Some("/var/lib/kubelet"), "The kubelet's root directory"),
     key("minSharedCPUs", Number(0, 65_535), Some("0"), "CPUs that must stay in the shared pool, however many are assigned exclusively"),
     key("writeLimits", Words(&["allocatable", "reservedCpus"]), Some("[]"), "Limits that `isobar run` writes and restores, unless --mode is observe: allocatable (those that enforceNodeAllocatable names) and reservedCpus (cpuset.cpus of pods, without the reserved CPUs)"),
+    key("kubernetes", Map(KUBERNETES), None, "What the agent tells the API server, where there is one"),
     key("conditions", Map(CONDITIONS), None, "Node conditions for contention"),
     key("evictionPressure", List(PRESSURE), Some(USUAL_PRESSURE), "Pressure thresholds that start relief, in addition to the kubelet's eviction signals"),
     key("ranking", Map(RANKING), None, "How candidates for eviction are ordered"),
     key("relief", Map(RELIEF), None, "Steps that relieve the node"),
     key("workloads", List(WORKLOAD), Some("[]"), "Cgroups other than pods that may be evicted, such as services; the first rule that matches applies"),
+];
+
+#[rustfmt::skip]
+const KUBERNETES: &[Key] = &[
+    key("conditions", Flag, Some("true"), "Whether node conditions are published in the node's status"),
+    key("taints", Flag, Some("false"), "Whether a node with a condition that is True is tainted"),
+    key("events", Flag, Some("true"), "Whether events are written about the node and its pods"),
+    key("atExit", Word(&["unknown", "keep", "remove"]), Some("unknown"), "What becomes of published conditions when the agent exits; taints are removed in any case"),
 ];
 
 #[rustfmt::skip]

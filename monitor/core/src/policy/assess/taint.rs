@@ -7,6 +7,7 @@ use crate::model::settings::Conditions;
 
 /// The domain of the taint keys, unless the prefix has one.
 const DOMAIN: &str = "node.kubernetes.io/";
+const RESOURCES: [Resource; 3] = [Resource::Cpu, Resource::Memory, Resource::Disk];
 
 /// One taint for each resource with a condition that is True. Unknown sets no taint.
 #[must_use]
@@ -17,7 +18,13 @@ pub fn taints(settings: &Conditions, conditions: &[Condition]) -> Vec<Taint> {
         let key = key(&settings.prefix, resource);
         (!because.is_empty()).then_some(Taint { key, effect: settings.taint_effect, because })
     };
-    [Resource::Cpu, Resource::Memory, Resource::Disk].into_iter().filter_map(of).collect()
+    RESOURCES.into_iter().filter_map(of).collect()
+}
+
+/// The keys of all taints that may be set with this prefix.
+#[must_use]
+pub fn keys(prefix: &str) -> Vec<String> {
+    RESOURCES.into_iter().map(|resource| key(prefix, resource)).collect()
 }
 
 /// A prefix with a domain (`isobar.example/`) replaces Kubernetes' domain; another is put before

@@ -185,6 +185,9 @@ fn after_pending(
         Event::Unmeasured => standing.give_up(action.id, now),
         Event::Forbidden => {
             standing.give_up(action.id, now);
+            if action.step == StepKind::Evict {
+                standing.uncount(&action.target);
+            }
             standing.leave_alone(&action.target, &action.reason.threshold);
         }
         // Who took what is short is looked for anew: the pod whose cache was taken back need not be

@@ -242,6 +242,12 @@ impl ReliefStanding {
         its.map(|(_, uid, _)| uid.as_str()).collect()
     }
 
+    /// Its last eviction was refused: it does not count against the budget.
+    pub(super) fn uncount(&mut self, target: &Target) {
+        let last = self.victims.iter().rposition(|(_, uid)| *uid == target.uid);
+        last.map(|last| self.victims.remove(last));
+    }
+
     /// Tries nothing more on it against this.
     pub(super) fn leave_alone(&mut self, target: &Target, against: &Trigger) {
         StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));

@@ -28,6 +28,21 @@ pub(super) fn sentences(decision: &Decision) -> Vec<String> {
     all
 }
 
+/// The numbers of this tick, or why there are none.
+#[must_use]
+pub fn numbers(now: &Condition) -> String {
+    if let Some(why) = &now.why {
+        return why.clone();
+    }
+    let (Some(avg10), Some(avg60)) = (now.avg10, now.avg60) else { return "not measured".into() };
+    let figure = now.measure.figure(now.name.resource);
+    let threshold = now.threshold;
+    format!(
+        "{figure} was {avg60} % over a minute and {avg10} % over ten seconds, the threshold is \
+         {threshold} %"
+    )
+}
+
 fn sentence(condition: &Condition, decision: &Decision) -> String {
     let Condition { kind, name, status, threshold, measure, .. } = condition;
     let measure = measure.figure(name.resource);

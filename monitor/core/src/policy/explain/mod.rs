@@ -8,6 +8,7 @@ pub mod relief;
 #[cfg(test)]
 mod tests;
 
+pub use conditions::numbers as condition_numbers;
 pub use ranking::lost;
 use serde::{Deserialize, Serialize};
 

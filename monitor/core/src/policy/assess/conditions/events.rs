@@ -2,6 +2,7 @@
 
 use crate::model::condition::{Condition, Phase, Status};
 use crate::model::decision::Event;
+use crate::policy::explain::condition_numbers;
 
 /// The events of one tick. `before` is the condition's status and phase at the last tick, `phase`
 /// the result of the last measurement. Every change of the status has an event.
@@ -26,7 +27,7 @@ pub(super) fn of(before: (Status, Phase), phase: Phase, now: &Condition) -> Vec<
     };
     let event = |(reason, what): (&str, &str)| Event {
         reason: reason.into(),
-        message: format!("{} {what}: {}", now.kind, numbers(now)),
+        message: format!("{} {what}: {}", now.kind, condition_numbers(now)),
         is_warning: matches!(reason, "PressureHigh" | "PressureContended" | "PressureUnknown"),
     };
     of_status.into_iter().chain(of_phase).map(event).collect()
@@ -37,18 +38,4 @@ pub(super) fn dropped(kind: &str, before: Status) -> Option<Event> {
     let message = format!("{kind} is judged no longer: the configuration has no rule for it");
     let event = Event { reason: "PressureUnknown".into(), message, is_warning: false };
     (before != Status::Unknown).then_some(event)
-}
-
-/// The numbers of this tick, or why there are none.
-fn numbers(now: &Condition) -> String {
-    if let Some(why) = &now.why {
-        return why.clone();
-    }
-    let (Some(avg10), Some(avg60)) = (now.avg10, now.avg60) else { return "not measured".into() };
-    let figure = now.measure.figure(now.name.resource);
-    let threshold = now.threshold;
-    format!(
-        "{figure} was {avg60} % over a minute and {avg10} % over ten seconds, the threshold is \
-         {threshold} %"
-    )
 }

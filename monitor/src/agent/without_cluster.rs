@@ -1,0 +1,53 @@
+//! An agent that was built without the feature `kubernetes`: there is no cluster to talk to.
+
+use std::io;
+use std::time::Duration;
+
+use crate::act::evict::Way;
+use crate::config::kubernetes::{Access, Publish};
+use isobar_core::model::capability::Capability;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::sample::Sample;
+use isobar_core::model::settings::Settings;
+use isobar_core::model::workload::Pods;
+use isobar_core::view::OomRecord;
+
+/// There is none.
+#[derive(Debug)]
+pub(super) enum Cluster {}
+
+impl Cluster {
+    /// Fails.
+    pub(super) fn begin(_: Access) -> io::Result<Self> {
+        let why =
+            "this isobar was built without the feature kubernetes: run it with --no-kubernetes";
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+    }
+
+    pub(super) fn pods(&self) -> Option<Pods> {
+        match *self {}
+    }
+
+    pub(super) fn way(&self) -> Way {
+        match *self {}
+    }
+
+    pub(super) fn capabilities(&self) -> Vec<Capability> {
+        match *self {}
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        _: &Settings,
+        _: Publish,
+        _: &Sample,
+        _: &Decision,
+        _: &[OomRecord],
+    ) {
+        match *self {}
+    }
+
+    pub(super) fn leave(self, _: Duration) {
+        match self {}
+    }
+}

@@ -1,0 +1,72 @@
+//! What the thread knows of the cluster, for the ticks to read, and the log lines of what changes.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::watch;
+
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::workload::Pods;
+
+/// What is known of the cluster.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    /// `None` before they were listed. Kept while the API server does not answer.
+    pub(super) pods: Option<Pods>,
+    /// Of the node's object, for the events about it.
+    pub(super) node_uid: Option<String>,
+    pub(super) capabilities: BTreeMap<&'static str, Capability>,
+}
+
+/// What one part of this module has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Report {
+    Works(String),
+    /// Why it does not, and what the operator can do.
+    Fails(String, Option<&'static str>),
+    /// The configuration switches it off, or leaves it to another writer.
+    Off(String),
+}
+
+#[derive(Debug)]
+pub(super) struct Board(watch::Sender<Known>);
+
+impl Board {
+    pub(super) fn new(to: watch::Sender<Known>) -> Self {
+        Self(to)
+    }
+
+    pub(super) fn set_pods(&self, pods: Pods) {
+        self.0.send_modify(|known| known.pods = Some(pods));
+    }
+
+    pub(super) fn set_node_uid(&self, uid: Option<String>) {
+        self.0.send_if_modified(|known| {
+            std::mem::replace(&mut known.node_uid, uid) != known.node_uid
+        });
+    }
+
+    pub(super) fn node_uid(&self) -> Option<String> {
+        self.0.borrow().node_uid.clone()
+    }
+
+    /// Reports how `name` works; a change is a line in the log.
+    pub(super) fn report(&self, name: &'static str, report: Report) {
+        let (state, detail, remedy) = match report {
+            Report::Works(detail) => (CapabilityState::Attached, detail, None),
+            Report::Fails(detail, remedy) => (CapabilityState::Absent, detail, remedy),
+            Report::Off(detail) => (CapabilityState::Off, detail, None),
+        };
+        let before = self.0.borrow().capabilities.get(name).map(|before| before.state);
+        if before != Some(state) {
+            match state {
+                CapabilityState::Absent => tracing::warn!(remedy, "{name}: {detail}"),
+                _ => tracing::info!("{name}: {detail}"),
+            }
+        }
+        let remedy = remedy.map(str::to_owned);
+        let capability = Capability { name: name.into(), state, detail, remedy };
+        self.0.send_if_modified(|known| {
+            known.capabilities.insert(name, capability.clone()) != Some(capability)
+        });
+    }
+}

@@ -1,0 +1,155 @@
+//! The connection, and what the API server's errors mean to an operator.
+
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::watcher;
+use kube::{Client, Config};
+use tokio::time::{sleep, timeout};
+
+use super::board::{Board, Report};
+use super::jitter::about;
+use crate::config::kubernetes::Connection;
+
+/// A request that takes longer has failed; watches have timeouts of their own.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long until a configuration that cannot be used is read again: a service account's files may
+/// be mounted later than the agent starts.
+const AGAIN: Duration = Duration::from_secs(15);
+
+/// The name of this part in capabilities.
+const NAME: &str = "API server";
+
+/// A client, once there is a usable configuration.
+pub(super) async fn connect(connection: &Connection, board: &Board) -> Client {
+    loop {
+        match try_connect(connection).await {
+            Ok((client, url)) => {
+                board.report(NAME, Report::Works(format!("talks to {url}")));
+                return client;
+            }
+            Err(why) => board.report(NAME, Report::Fails(why, remedy_of(connection))),
+        }
+        sleep(about(AGAIN)).await;
+    }
+}
+
+fn remedy_of(connection: &Connection) -> Option<&'static str> {
+    Some(match connection {
+        Connection::InCluster => {
+            "mount the service account's token (automountServiceAccountToken), or run with --no-kubernetes"
+        }
+        Connection::Kubeconfig(_) => "name a kubeconfig that kubectl can use, with --kubeconfig",
+    })
+}
+
+async fn try_connect(connection: &Connection) -> Result<(Client, String), String> {
+    let mut config = match connection {
+        Connection::InCluster => Config::incluster().map_err(|why| chain(&why))?,
+        Connection::Kubeconfig(path) => {
+            let file = Kubeconfig::read_from(path).map_err(|why| chain(&why))?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(file, &options).await.map_err(|why| chain(&why))?
+        }
+    };
+    // kube would repeat what the server refuses for minutes, behind the back of the caller, who has
+    // a deadline.
+    config.default_retry = false;
+    config.connect_timeout = Some(PATIENCE);
+    let url = config.cluster_url.to_string();
+    let client = Client::try_from(config).map_err(|why| words(&why))?;
+    Ok((client, url))
+}
+
+/// Waits for an answer, but not for ever.
+pub(super) async fn answered<T>(
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Failure> {
+    match timeout(PATIENCE, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(why)) => Err(Failure::from(&why)),
+        Err(_) => Err(Failure {
+            code: None,
+            words: format!("the API server has not answered within {} s", PATIENCE.as_secs()),
+        }),
+    }
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// The HTTP status; `None` if there was no answer that could be read.
+    pub(super) code: Option<u16>,
+    pub(super) words: String,
+}
+
+impl From<&kube::Error> for Failure {
+    fn from(why: &kube::Error) -> Self {
+        let code = match why {
+            kube::Error::Api(status) => Some(status.code),
+            _ => None,
+        };
+        Self { code, words: words(why) }
+    }
+}
+
+impl Failure {
+    /// As a report about something that needs `permission`.
+    pub(super) fn report(self, permission: &'static str) -> Report {
+        let remedy = match self.code {
+            Some(401) => Some("the token is not accepted: check the service account"),
+            Some(403) => Some(permission),
+            _ => None,
+        };
+        Report::Fails(self.words, remedy)
+    }
+}
+
+/// An error of the client, in one line.
+pub(super) fn words(why: &kube::Error) -> String {
+    match why {
+        kube::Error::Api(status) if status.message.is_empty() => {
+            format!("the API server answered {} {}", status.code, status.reason)
+        }
+        kube::Error::Api(status) => {
+            format!("the API server answered {}: {}", status.code, status.message)
+        }
+        kube::Error::Service(why) => {
+            format!("cannot reach the API server: {}", chain(&**why))
+        }
+        kube::Error::SerdeError(why) => {
+            format!("the API server's answer cannot be read: {why}")
+        }
+        other => chain(other),
+    }
+}
+
+/// An error and its causes on one line. What only repeats its cause is left out.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+impl From<&watcher::Error> for Failure {
+    fn from(why: &watcher::Error) -> Self {
+        use watcher::Error;
+        match why {
+            Error::InitialListFailed(why)
+            | Error::WatchStartFailed(why)
+            | Error::WatchFailed(why) => Self::from(why),
+            Error::WatchError(status) => {
+                let words = format!("the API server ended the watch: {}", status.message);
+                Self { code: Some(status.code), words }
+            }
+            Error::NoResourceVersion => Self { code: None, words: chain(why) },
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Events about the node and its pods. The same one again within six minutes is counted in a series
+//! and not written anew. Source: client-go `tools/events/event_broadcaster.go`; the fields that a
+//! server demands: kubernetes `pkg/apis/core/validation/events.go`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::board::{Board, Report};
+use super::client::{Failure, answered};
+use super::jitter::about;
+use crate::clock;
+use crate::config::kubernetes::Access;
+use isobar_core::model::units::Nanos;
+
+/// The name of this part in capabilities.
+const NAME: &str = "events";
+const PERMISSION: &str = "allow it to create and patch events in events.k8s.io";
+/// `reportingController`.
+const CONTROLLER: &str = "isobar";
+/// Events that may wait for the API server.
+const ROOM: usize = 64;
+/// One that has waited longer is no news any more.
+const STALE: Nanos = Nanos(300 * Nanos::SECOND.0);
+/// A series ends when its event has not come again for so long.
+const SERIES: Nanos = Nanos(360 * Nanos::SECOND.0);
+/// A series is written at most so often.
+const COUNTED: Nanos = Nanos(30 * Nanos::SECOND.0);
+/// Series that are remembered.
+const REMEMBERED: usize = 256;
+const RETRIED: Duration = Duration::from_secs(5);
+/// Bytes of a note, at most.
+const LONGEST: usize = 1024;
+
+/// What happened, as the cluster is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// When, since 1970.
+    pub at: Nanos,
+    pub about: About,
+    /// In one word.
+    pub reason: String,
+    /// With the numbers.
+    pub text: String,
+    pub is_warning: bool,
+    /// What isobar does or did, in one word.
+    pub action: String,
+    pub annotations: BTreeMap<String, String>,
+    /// Tells series of the same reason apart.
+    pub subject: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum About {
+    Node,
+    Pod { namespace: String, name: String, uid: String },
+}
+
+/// The end into which the agent puts notes. It never waits.
+#[derive(Debug)]
+pub(super) struct Notes {
+    to: mpsc::Sender<Note>,
+    n_left_out: Arc<AtomicU64>,
+}
+
+impl Notes {
+    pub(super) fn put(&self, note: Note) {
+        if self.to.try_send(note).is_err() {
+            self.n_left_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The other end.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    from: mpsc::Receiver<Note>,
+    n_left_out: Arc<AtomicU64>,
+}
+
+pub(super) fn queue() -> (Notes, Inbox) {
+    let (to, from) = mpsc::channel(ROOM);
+    let n_left_out = Arc::new(AtomicU64::new(0));
+    (Notes { to, n_left_out: Arc::clone(&n_left_out) }, Inbox { from, n_left_out })
+}
+
+/// Writes events until the agent leaves, in the order in which they happened.
+pub(super) async fn post(client: Client, access: &Access, mut inbox: Inbox, board: &Board) {
+    let mut series = Series::default();
+    while let Some(note) = inbox.from.recv().await {
+        loop {
+            if clock::now().wall.since(note.at) > STALE {
+                inbox.n_left_out.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
+            match series.write(&client, access, &note, board).await {
+                Ok(()) => {
+                    board.report(NAME, Report::Works(series.words(&inbox)));
+                    break;
+                }
+                // What the server holds to be wrong stays wrong; the next one may be right.
+                Err(why) if matches!(why.code, Some(400 | 404 | 409 | 422)) => {
+                    tracing::warn!(
+                        reason = note.reason,
+                        "an event was not accepted: {}",
+                        why.words
+                    );
+                    inbox.n_left_out.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
+                Err(why) => {
+                    board.report(NAME, why.report(PERMISSION));
+                    sleep(about(RETRIED)).await;
+                }
+            }
+        }
+    }
+}
+
+/// What tells one series from another.
+type Key = (About, String, String);
+
+/// An event that was written, and how often it has come again.
+#[derive(Debug)]
+struct Written {
+    name: String,
+    /// Since 1970.
+    last: Nanos,
+    counted: Nanos,
+    count: i32,
+}
+
+#[derive(Debug, Default)]
+struct Series {
+    known: BTreeMap<Key, Written>,
+    /// The oldest first.
+    order: VecDeque<Key>,
+    n_written: u64,
+}
+
+impl Series {
+    async fn write(
+        &mut self,
+        client: &Client,
+        access: &Access,
+        note: &Note,
+        board: &Board,
+    ) -> Result<(), Failure> {
+        let key = (note.about.clone(), note.reason.clone(), note.subject.clone());
+        let api: Api<Event> = Api::namespaced(client.clone(), namespace(&note.about));
+        if let Some(before) = self.known.get_mut(&key)
+            && note.at.since(before.last) < SERIES
+        {
+            (before.last, before.count) = (note.at, before.count.saturating_add(1));
+            if note.at.since(before.counted) < COUNTED {
+                return Ok(());
+            }
+            let series = EventSeries { count: before.count, last_observed_time: time(note.at) };
+            let (params, patch) = (PatchParams::default(), Patch::Merge(json!({"series": series})));
+            let patched = api.patch(&before.name, &params, &patch);
+            match answered(patched).await {
+                Ok(_) => {
+                    before.counted = note.at;
+                    return Ok(());
+                }
+                // The server forgets events after an hour.
+                Err(why) if why.code == Some(404) => {}
+                Err(why) => return Err(why),
+            }
+        }
+        let event = event(note, access, board.node_uid());
+        let name = event.metadata.name.clone().unwrap_or_default();
+        answered(api.create(&PostParams::default(), &event)).await?;
+        self.n_written += 1;
+        let (last, counted, count) = (note.at, note.at, 1);
+        if self.known.insert(key.clone(), Written { name, last, counted, count }).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        Ok(())
+    }
+
+    fn words(&self, inbox: &Inbox) -> String {
+        let n = self.n_written;
+        match inbox.n_left_out.load(Ordering::Relaxed) {
+            0 => format!("{n} written"),
+            left_out => format!("{n} written, {left_out} left out"),
+        }
+    }
+}
+
+/// Events about what has no namespace are kept in `default`.
+fn namespace(about: &About) -> &str {
+    match about {
+        About::Node => "default",
+        About::Pod { namespace, .. } => namespace,
+    }
+}
+
+fn event(note: &Note, access: &Access, node_uid: Option<String>) -> Event {
+    let (kind, name, uid, namespace_of) = match &note.about {
+        About::Node => ("Node", &access.node, node_uid, None),
+        About::Pod { namespace, name, uid } => {
+            ("Pod", name, Some(uid.clone()), Some(namespace.clone()))
+        }
+    };
+    let annotations = (!note.annotations.is_empty()).then(|| note.annotations.clone());
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{name}.{:x}", note.at.0)),
+            namespace: Some(namespace(&note.about).into()),
+            annotations,
+            ..ObjectMeta::default()
+        },
+        event_time: Some(time(note.at)),
+        reporting_controller: Some(CONTROLLER.into()),
+        reporting_instance: Some(cut(&access.reporter, 128).into()),
+        action: Some(cut(&note.action, 128).into()),
+        reason: Some(cut(&note.reason, 128).into()),
+        regarding: Some(ObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some(kind.into()),
+            name: Some(name.clone()),
+            namespace: namespace_of,
+            uid,
+            ..ObjectReference::default()
+        }),
+        note: Some(cut(&note.text, LONGEST).into()),
+        type_: Some(if note.is_warning { "Warning" } else { "Normal" }.into()),
+        ..Event::default()
+    }
+}
+
+/// The start of a text, as far as so many bytes go.
+fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+fn time(Nanos(wall): Nanos) -> MicroTime {
+    MicroTime(Timestamp::from_nanosecond(i128::from(wall)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::kubernetes::Connection;
+
+    #[test]
+    fn event_bodies() {
+        let access = Access {
+            connection: Connection::InCluster,
+            node: "n1".into(),
+            reporter: "isobar-x".into(),
+        };
+        let pod = About::Pod { namespace: "shop".into(), name: "web".into(), uid: "u1".into() };
+        #[rustfmt::skip]
+        let table = [
+            // about, is a warning, name, namespace, regarding
+            (About::Node, false, "n1.16345785d8a0000",  "default", json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "nu"})),
+            (pod,         true,  "web.16345785d8a0000", "shop",    json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": "shop", "uid": "u1"})),
+        ];
+        for (about, is_warning, name, namespace, regarding) in table {
+            let note = Note {
+                at: Nanos(100_000_000_000_000_000),
+                about,
+                reason: "Evicted".into(),
+                text: "é".repeat(600),
+                is_warning,
+                action: "evict".into(),
+                annotations: [("starved_resource".to_owned(), "memory".to_owned())].into(),
+                subject: String::new(),
+            };
+            let got = serde_json::to_value(event(&note, &access, Some("nu".into()))).unwrap();
+            let want = json!({
+                "apiVersion": "events.k8s.io/v1",
+                "kind": "Event",
+                "metadata": {"name": name, "namespace": namespace, "annotations": {"starved_resource": "memory"}},
+                "eventTime": "1973-03-03T09:46:40.000000Z",
+                "reportingController": "isobar",
+                "reportingInstance": "isobar-x",
+                "action": "evict",
+                "reason": "Evicted",
+                "regarding": regarding,
+                "note": "é".repeat(512),
+                "type": if is_warning { "Warning" } else { "Normal" },
+            });
+            assert_eq!(got, want);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The API server: the pods of this node, its node object, and what isobar tells the cluster.
+//! On a thread of its own with its own event loop, so no tick waits for it. In: what is to be
+//! published (the newest replaces what was not yet written), events and evictions (bounded queues).
+//! Out: the pods as they are known, what works and what does not, and answers to evictions.
+
+mod board;
+mod client;
+mod conditions;
+mod events;
+mod evict;
+mod jitter;
+mod managed;
+mod node;
+mod pods;
+mod taints;
+mod writer;
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::sync::{mpsc, watch};
+
+use self::board::{Board, Known};
+use self::client::connect;
+use self::events::Notes;
+pub use self::events::{About, Note};
+use crate::act::evict::Way;
+use crate::config::kubernetes::{Access, Publish};
+use isobar_core::model::capability::Capability;
+use isobar_core::model::condition::Condition;
+use isobar_core::model::decision::Taint;
+use isobar_core::model::workload::Pods;
+
+/// Requests for evictions that may wait.
+const EVICTIONS: usize = 8;
+
+/// What the node's object should say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// `None` before the first tick.
+    pub publish: Option<Publish>,
+    pub conditions: Vec<Condition>,
+    pub taints: Vec<Taint>,
+    /// Keys of taints that are isobar's, whether they are wanted or not.
+    pub taint_keys: Vec<String>,
+    /// The agent leaves: the last word.
+    pub is_last: bool,
+}
+
+/// The agent's end.
+#[derive(Debug)]
+pub struct ApiServer {
+    known: watch::Receiver<Known>,
+    wanted: watch::Sender<Wanted>,
+    notes: Notes,
+    way: Way,
+    /// Closed once the thread has ended.
+    ended: Receiver<()>,
+}
+
+impl ApiServer {
+    /// Begins to talk to the API server. That it cannot be reached is no error: a capability says so,
+    /// and it is tried again.
+    ///
+    /// # Errors
+    /// If no thread or event loop can be made.
+    pub fn begin(access: Access) -> io::Result<Self> {
+        let (to_known, known) = watch::channel(Known::default());
+        let (wanted, from_wanted) = watch::channel(Wanted::default());
+        let (notes, from_notes) = events::queue();
+        let (requests, from_requests) = mpsc::channel(EVICTIONS);
+        let (is_answering, is_allowed) = Default::default();
+        let way = Way { requests, is_answering, is_allowed };
+        let (alive, ended) = sync_channel(0);
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let board = Board::new(to_known);
+        let (is_answering, is_allowed) = (way.is_answering.clone(), way.is_allowed.clone());
+        thread::Builder::new().name("kube".into()).spawn(move || {
+            runtime.block_on(async {
+                let mut wanted = from_wanted.clone();
+                let last = wanted.wait_for(|wanted| wanted.is_last);
+                // Before there is a connection nothing was written that would have to be undone.
+                let client = tokio::select! {
+                    client = connect(&access.connection, &board) => client,
+                    _ = last => return,
+                };
+                let rest = async {
+                    tokio::join!(
+                        pods::watch(client.clone(), &access.node, &is_answering, &board),
+                        events::post(client.clone(), &access, from_notes, &board),
+                        evict::answer(client.clone(), from_requests, &is_allowed, &board),
+                    )
+                };
+                tokio::select! {
+                    () = writer::keep(client.clone(), &access, from_wanted, &board) => {}
+                    _ = rest => {}
+                }
+            });
+            drop(alive);
+        })?;
+        Ok(Self { known, wanted, notes, way, ended })
+    }
+
+    /// The pods of this node; `None` before the API server has listed them.
+    #[must_use]
+    pub fn pods(&self) -> Option<Pods> {
+        self.known.borrow().pods.clone()
+    }
+
+    /// What works and what does not.
+    #[must_use]
+    pub fn capabilities(&self) -> Vec<Capability> {
+        self.known.borrow().capabilities.values().cloned().collect()
+    }
+
+    /// Has the node's object say this from now on.
+    pub fn publish(&self, wanted: Wanted) {
+        self.wanted.send_replace(wanted);
+    }
+
+    /// Tells the cluster what happened. What finds no room is counted and left out.
+    pub fn note(&self, note: Note) {
+        self.notes.put(note);
+    }
+
+    /// The way by which the actuator evicts.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        self.way.clone()
+    }
+
+    /// Writes the last word, and waits for that, but not longer than `within`.
+    pub fn leave(self, within: Duration) {
+        self.wanted.send_modify(|wanted| wanted.is_last = true);
+        if self.ended.recv_timeout(within) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("leaving before the API server has confirmed the node's conditions");
+        }
+    }
+}

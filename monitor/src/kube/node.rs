@@ -1,0 +1,57 @@
+//! The node's own object, by a watch.
+
+use std::pin::pin;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+
+use tokio_stream::StreamExt as _;
+
+use super::board::{Board, Report};
+use super::client::Failure;
+
+/// The name of this part in capabilities.
+const NAME: &str = "node object";
+
+/// Watches until the agent leaves. An object that cannot be had stays as it was last seen.
+pub(super) async fn watch(
+    client: Client,
+    name: &str,
+    to: &watch::Sender<Option<Node>>,
+    board: &Board,
+) {
+    let config = Config::default().fields(&format!("metadata.name={name}"));
+    let mut events = pin!(watcher(Api::<Node>::all(client), config).default_backoff());
+    let mut is_listed = false;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => is_listed = false,
+            Ok(Event::InitApply(node) | Event::Apply(node)) => {
+                if node.metadata.name.as_deref() != Some(name) {
+                    continue;
+                }
+                is_listed = true;
+                board.set_node_uid(node.metadata.uid.clone());
+                board.report(NAME, Report::Works(format!("watches node {name}")));
+                to.send_replace(Some(node));
+            }
+            Ok(Event::InitDone) if is_listed => {}
+            Ok(Event::InitDone | Event::Delete(_)) => {
+                to.send_replace(None);
+                board.report(NAME, absent(name));
+            }
+            Err(why) => {
+                let why = Failure::from(&why);
+                board.report(NAME, why.report("allow it to get, list and watch nodes"));
+            }
+        }
+    }
+}
+
+fn absent(name: &str) -> Report {
+    let remedy = "name the node as the cluster does, with --node-name or NODE_NAME";
+    Report::Fails(format!("the cluster has no node {name}"), Some(remedy))
+}

@@ -1,0 +1,212 @@
+//! The pods of this node, by a watch. What the API server sends is not trusted: pods of other nodes
+//! and pods without a uid are left out and counted, and one that cannot be read costs no other.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kube::api::{ApiResource, DynamicObject, TypeMeta};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client};
+use tokio::time::{sleep, timeout};
+
+use tokio_stream::StreamExt as _;
+
+use super::board::{Board, Report};
+use super::client::{Failure, answered};
+use super::jitter::about;
+use crate::config::pods::read;
+use isobar_core::model::workload::Pod;
+
+/// The name of this part in capabilities.
+const NAME: &str = "pods";
+const PERMISSION: &str = "allow it to get, list and watch pods";
+/// Pods in one answer to a list: an answer is in memory at once.
+const PAGE: u32 = 50;
+/// A list that takes longer is begun anew.
+const LISTED_WITHIN: Duration = Duration::from_secs(30);
+/// How often an API server that failed is asked whether it is back.
+const PROBED: Duration = Duration::from_secs(5);
+
+/// Watches until the agent leaves. `is_answering` tells whether the API server answers.
+pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool, board: &Board) {
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let config = Config::default().fields(&format!("spec.nodeName={node}")).page_size(PAGE);
+    let mut seen = Seen::default();
+    loop {
+        let events = watcher(api.clone(), config.clone()).default_backoff();
+        let mut events = pin!(events);
+        let mut listing = Some(Seen::default());
+        let mut failing: Option<Failure> = None;
+        loop {
+            let next = tokio::select! {
+                next = timeout(LISTED_WITHIN, events.next()) => next,
+                () = sleep(about(PROBED)), if failing.is_some() => {
+                    let is_back = answered(client.apiserver_version()).await.is_ok();
+                    is_answering.store(is_back, Ordering::Relaxed);
+                    // A server that answers and refuses goes on refusing.
+                    if is_back && failing.take_if(|why| why.code.is_none()).is_some() && listing.is_none() {
+                        board.report(NAME, seen.report());
+                    }
+                    continue;
+                }
+            };
+            let is_complete = match next {
+                Err(_) if listing.is_none() => continue,
+                Err(_) => {
+                    is_answering.store(false, Ordering::Relaxed);
+                    let words = format!("no list of pods within {} s", LISTED_WITHIN.as_secs());
+                    board.report(NAME, seen.stale(Failure { code: None, words }));
+                    break;
+                }
+                Ok(None) => break,
+                Ok(Some(Err(why))) => {
+                    let why = Failure::from(&why);
+                    is_answering.store(false, Ordering::Relaxed);
+                    board.report(NAME, seen.stale(why.clone()));
+                    failing = Some(why);
+                    continue;
+                }
+                Ok(Some(Ok(event))) => take(event, node, &mut seen, &mut listing),
+            };
+            if is_complete {
+                failing = None;
+                is_answering.store(true, Ordering::Relaxed);
+                board.set_pods(Arc::new(seen.pods.clone()));
+                board.report(NAME, seen.report());
+            }
+        }
+    }
+}
+
+/// Takes note of an event; true if all pods are known after it.
+fn take(
+    event: Event<DynamicObject>,
+    node: &str,
+    seen: &mut Seen,
+    listing: &mut Option<Seen>,
+) -> bool {
+    match event {
+        Event::Init => *listing = Some(Seen::default()),
+        Event::InitApply(object) => listing.get_or_insert_default().put(object, node),
+        Event::InitDone => *seen = listing.take().unwrap_or_default(),
+        Event::Apply(object) => seen.put(object, node),
+        Event::Delete(object) => seen.remove(&object),
+    }
+    listing.is_none()
+}
+
+/// The pods as the watch has told of them.
+#[derive(Debug, Default)]
+struct Seen {
+    pods: BTreeMap<String, Pod>,
+    /// Pods that are left out: their names, and why.
+    left_out: BTreeMap<String, String>,
+}
+
+impl Seen {
+    fn put(&mut self, object: DynamicObject, node: &str) {
+        let name = full_name(&object);
+        match pod(object, node) {
+            Ok(pod) => {
+                self.left_out.remove(&name);
+                self.pods.insert(pod.uid.clone(), pod);
+            }
+            Err(why) => {
+                if self.left_out.insert(name.clone(), why.clone()).as_ref() != Some(&why) {
+                    tracing::warn!(pod = name, "leaving out the pod {name}: {why}");
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, object: &DynamicObject) {
+        self.left_out.remove(&full_name(object));
+        if let Some(uid) = &object.metadata.uid {
+            self.pods.remove(uid);
+        }
+    }
+
+    fn report(&self) -> Report {
+        let n = self.pods.len();
+        let left_out = match self.left_out.len() {
+            0 => String::new(),
+            n => format!("; {n} are left out, see the log"),
+        };
+        Report::Works(format!("{n} pods by the API server{left_out}"))
+    }
+
+    /// The API server does not answer. What it said last is better than nothing: cgroups that it did
+    /// not know of are still pods by their names.
+    fn stale(&self, why: Failure) -> Report {
+        match (why.report(PERMISSION), self.pods.len()) {
+            (Report::Fails(words, remedy), n @ 1..) => {
+                Report::Fails(format!("{words}; the last known {n} pods are used"), remedy)
+            }
+            (report, _) => report,
+        }
+    }
+}
+
+fn full_name(object: &DynamicObject) -> String {
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    format!("{}/{}", part(&object.metadata.namespace), part(&object.metadata.name))
+}
+
+/// A pod as the policy sees it.
+fn pod(mut object: DynamicObject, node: &str) -> Result<Pod, String> {
+    let at = object.data.pointer("/spec/nodeName").and_then(serde_json::Value::as_str);
+    if at != Some(node) {
+        return Err(format!("it is on node {}, not on {node}", at.unwrap_or_default()));
+    }
+    if object.metadata.uid.as_ref().is_none_or(String::is_empty) {
+        return Err("it has no uid".into());
+    }
+    // Most of an object's text, and of no use here.
+    object.metadata.managed_fields = None;
+    // The items of a list have no kind of their own.
+    object.types = Some(TypeMeta::resource::<k8s_openapi::api::core::v1::Pod>());
+    let text = serde_json::to_vec(&object).map_err(|why| why.to_string())?;
+    let mut manifest = read("pod", &text).map_err(|why| why.to_string())?;
+    manifest.pods.pop().ok_or_else(|| "it cannot be read as a pod".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(json: serde_json::Value) -> DynamicObject {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn pod_is_of_this_node_and_has_a_uid() {
+        let spec = serde_json::json!({"nodeName": "n1", "containers": [{"name": "app"}]});
+        let with = |uid: &str, spec: &serde_json::Value| {
+            let metadata = serde_json::json!({"name": "web", "namespace": "shop", "uid": uid});
+            serde_json::json!({"kind": "Pod", "metadata": metadata, "spec": spec})
+        };
+        let elsewhere = serde_json::json!({"nodeName": "n2", "containers": [{"name": "app"}]});
+        let odd = serde_json::json!({"nodeName": "n1", "containers": "none"});
+        #[rustfmt::skip]
+        let table = [
+            // object, error contains
+            (with("u1", &spec),                         None),
+            (with("", &spec),                           Some("no uid")),
+            (with("u1", &elsewhere),                    Some("on node n2")),
+            (with("u1", &serde_json::json!({})),        Some("on node ")),
+            (with("u1", &odd),                          Some("containers")),
+        ];
+        for (json, want) in table {
+            let got = pod(object(json.clone()), "n1");
+            match want {
+                None => assert_eq!(got.unwrap().full_name(), "shop/web"),
+                Some(part) => assert!(got.as_ref().unwrap_err().contains(part), "{json}: {got:?}"),
+            }
+        }
+    }
+}
