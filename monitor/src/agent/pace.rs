@@ -127,7 +127,7 @@ async fn rings(alarm: Option<&AsyncFd<OwnedFd>>) {
 /// Memory is running out, or something is under way, and there is something that can be done.
 fn is_urgent(decision: &Decision) -> bool {
     match &decision.relief.held {
-        Some(Hold::Settling { .. } | Hold::KernelKilled { .. }) => true,
+        Some(Hold::Settling { .. } | Hold::KernelKilled { .. } | Hold::Ending { .. }) => true,
         None => !decision.relief.actions.is_empty() || decision.assessment.met.iter().any(runs_out),
         Some(
             Hold::CoolingDown { .. }

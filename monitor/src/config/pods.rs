@@ -110,6 +110,7 @@ impl Manifest {
         if let Some(mut status) = object.map("status") {
             pod.started = status.field("startTime").and_then(|field| seconds(&field));
             pod.qos_class = class(&mut status);
+            pod.is_evicted = status.text("reason") == Some("Evicted");
             pod.is_over = matches!(status.text("phase"), Some("Succeeded" | "Failed"));
             for key in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"]
             {
@@ -117,6 +118,7 @@ impl Manifest {
             }
         }
         pod.started = pod.started.or(created);
+        pod.ends_within = pod.ends_within.or(pod.is_over.then_some(0));
         self.pods.push(pod);
     }
 
@@ -155,6 +157,9 @@ fn read_metadata(metadata: &mut Fields<'_>, pod: &mut Pod) {
     }
     pod.namespace = text(metadata, "namespace");
     pod.uid = text(metadata, "uid");
+    if metadata.field("deletionTimestamp").is_some() {
+        pod.ends_within = Some(metadata.number("deletionGracePeriodSeconds").unwrap_or(0));
+    }
     pod.labels = spec::texts(metadata, "labels");
     pod.annotations = spec::texts(metadata, "annotations");
     for owner in metadata.list("ownerReferences").unwrap_or_default() {

@@ -54,6 +54,11 @@ pub struct Pod {
     pub qos_class: Option<QosClass>,
     /// `status.phase` is Succeeded or Failed: none of its containers runs again.
     pub is_over: bool,
+    /// Seconds that it is given to end, once its end was ordered: `metadata.deletionTimestamp` is set,
+    /// or its phase is Succeeded or Failed.
+    pub ends_within: Option<i64>,
+    /// `status.reason` is Evicted: the kubelet ended it.
+    pub is_evicted: bool,
     /// `spec.tolerations`.
     pub tolerations: Vec<Toleration>,
 }

@@ -199,6 +199,13 @@ pub enum Hold {
         /// Until when what it killed is given to give its memory back.
         until: Nanos,
     },
+    /// A pod ends already whose memory suffices: the kubelet evicts it, or its deletion was ordered.
+    Ending {
+        /// `namespace/pod`.
+        pod: String,
+        /// Until when it is given to end.
+        until: Nanos,
+    },
     /// Enough was done lately.
     BudgetSpent {
         /// When there is room again.

@@ -8,6 +8,7 @@
 mod cause;
 mod choose;
 mod effects;
+mod endings;
 mod grace;
 mod kernel_kills;
 mod oom;
@@ -51,6 +52,8 @@ enum Event {
     Resting { until: Nanos },
     /// A threshold is due, and the kernel's OOM killer has just killed for the same memory.
     KernelKilled { until: Nanos },
+    /// A threshold is due, and a pod ends already that holds what is missing.
+    Ending { pod: String, until: Nanos },
     /// A threshold is due.
     Due(Met),
     // While a step is pending:
@@ -75,6 +78,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     standing.adopt(question);
     standing.forget(question);
     standing.kernel_kills.hear(question.sample);
+    standing.hear_endings(question.sample);
     let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };
     if let Some(mut pending) = standing.pending.take() {
         pending.hear(question);
@@ -122,8 +126,11 @@ fn idle_event(question: &Question<'_>, standing: &ReliefStanding) -> Event {
     if now < until {
         return Event::Resting { until };
     }
-    match standing.kernel_kills.settle_until(question, &first) {
-        Some(until) => Event::KernelKilled { until },
+    if let Some(until) = standing.kernel_kills.settle_until(question, &first) {
+        return Event::KernelKilled { until };
+    }
+    match standing.endings.awaited(question, &first) {
+        Some((pod, until)) => Event::Ending { pod, until },
         None => Event::Due(first),
     }
 }
@@ -135,6 +142,7 @@ fn without_pending(question: &Question<'_>, standing: &mut ReliefStanding, relie
         Event::Stale => Some(Hold::StaleReadings),
         Event::Resting { until } => Some(Hold::CoolingDown { until }),
         Event::KernelKilled { until } => Some(Hold::KernelKilled { until }),
+        Event::Ending { pod, until } => Some(Hold::Ending { pod, until }),
         Event::Due(first) => return begin(question, standing, first, relief),
         _ => None,
     };

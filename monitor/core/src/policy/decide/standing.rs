@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::effects::Effects;
+use super::endings::Endings;
 use super::kernel_kills::KernelKills;
 use super::pending::{Pending, held, is_rest, is_unread_at};
 use super::steps::{Able, Kind};
@@ -55,6 +56,8 @@ pub struct ReliefStanding {
     pub(super) effects: Effects,
     #[serde(skip_serializing_if = "KernelKills::is_empty")]
     pub(super) kernel_kills: KernelKills,
+    #[serde(skip_serializing_if = "Endings::is_empty")]
+    pub(super) endings: Endings,
 }
 
 /// A mark that was ordered.
@@ -97,9 +100,9 @@ impl ReliefStanding {
     /// was enforced stands in the ledger, and is taken up from there.
     #[must_use]
     pub fn without_observed(self) -> Self {
-        let Self { last_id, pending, given_up, effects, kernel_kills, .. } = self;
+        let Self { last_id, pending, given_up, effects, kernel_kills, endings, .. } = self;
         let pending = pending.filter(|pending| pending.action.is_enforced);
-        Self { last_id, pending, given_up, effects, kernel_kills, ..Self::default() }
+        Self { last_id, pending, given_up, effects, kernel_kills, endings, ..Self::default() }
     }
 
     /// Takes up what the ledger tells and is not known, as of an agent that ended before this one
@@ -135,6 +138,16 @@ impl ReliefStanding {
         let ids = sample.in_force.iter().map(|entry| entry.action.id);
         self.last_id = ids.fold(self.last_id, u64::max);
         self.known_to = self.last_id;
+    }
+
+    /// Takes note of pods that end. A victim of the kubelet's counts against the budget as one of
+    /// isobar's own: they are the same one, if isobar had it evicted.
+    pub(super) fn hear_endings(&mut self, sample: &Sample) {
+        for uid in self.endings.hear(sample) {
+            if !self.victims.iter().any(|(_, victim)| *victim == uid) {
+                self.victims.push((sample.at.boot, uid));
+            }
+        }
     }
 
     /// The action has not helped. A squeeze is taken back for that.

@@ -72,7 +72,7 @@ pub(super) fn present(uids: &BTreeSet<String>, sample: &Sample) -> BTreeSet<Stri
 }
 
 /// A pod's uid; of what is no pod's, its path. `None` for what lies in a pod.
-fn uid(group: &Cgroup, places: &Places<'_>) -> Option<String> {
+pub(super) fn uid(group: &Cgroup, places: &Places<'_>) -> Option<String> {
     match places.place(&group.path) {
         Place::Pod { uid, .. } => Some(uid),
         Place::Other => Some(group.path.0.to_string()),

@@ -1,3 +1,4 @@
+mod endings;
 mod node;
 mod properties;
 mod reach;

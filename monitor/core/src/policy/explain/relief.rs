@@ -99,6 +99,9 @@ pub fn no_action(hold: &Hold, now: Nanos) -> String {
             "waiting {}: the kernel's OOM killer has just killed for the same memory",
             left(until)
         ),
+        Hold::Ending { pod, until } => {
+            format!("waiting up to {}: {pod} ends already, and its memory suffices", left(until))
+        }
         Hold::BudgetSpent { until } => {
             format!("the eviction budget is spent for another {}", left(until))
         }

@@ -153,6 +153,7 @@ fn explain_quiet_and_holds() {
         Hold::Settling { action: 4, until },
         Hold::CoolingDown { until },
         Hold::KernelKilled { until },
+        Hold::Ending { pod: "shop/web".into(), until },
         Hold::BudgetSpent { until },
         Hold::Observed { action: 4 },
         Hold::NobodyLeft,

@@ -94,7 +94,7 @@ proptest! {
                     "{action:?} while {before:?} has time"
                 );
                 // An eviction that a disruption budget forbids has ended nothing.
-                if was_forbidden && is_other && before.step == StepKind::Evict {
+                if was_forbidden && is_other && before.step == Evict {
                     ended.pop_if(|(_, name)| *name == before.target.name);
                 }
             }

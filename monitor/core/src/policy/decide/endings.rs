@@ -1,0 +1,80 @@
+//! Pods that end anyway: the kubelet has evicted them, or their deletion was ordered. Their memory
+//! comes back, and a second victim would die for the same bytes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::steps::Kind;
+use super::target::uid;
+use super::{Question, wanted};
+use crate::model::decision::Met;
+use crate::model::sample::Sample;
+use crate::model::threshold::Resource;
+use crate::model::units::{Bytes, Nanos};
+use crate::model::workload::{Pod, by_cgroup_uid};
+
+/// How long after its grace a pod's memory may take to come back.
+const SETTLE: Nanos = Nanos(5 * Nanos::SECOND.0);
+/// No shortage waits longer for a pod's grace: that of `evict`, by default.
+const LONGEST: Nanos = Nanos(30 * Nanos::SECOND.0);
+/// What has to come back where it is not known how much is missing.
+const ENOUGH: Bytes = Bytes(64 << 20);
+
+/// Since when pods end that have a cgroup, by the uid of the cgroup.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Endings(BTreeMap<String, Nanos>);
+
+impl Endings {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes note of pods that end. Those that the kubelet has evicted since the sample before.
+    pub(super) fn hear(&mut self, sample: &Sample) -> Vec<String> {
+        let pods = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
+        let is_ending = |pod: &&Pod| pod.ends_within.is_some();
+        if !pods.values().any(|pod| is_ending(&pod)) {
+            self.0.clear();
+            return Vec::new();
+        }
+        let places = sample.places();
+        let there = sample.cgroups.values().filter_map(|group| uid(group, &places));
+        let ending: BTreeMap<String, &Pod> = there
+            .filter_map(|uid| pods.get(uid.as_str()).copied().filter(is_ending).map(|p| (uid, p)))
+            .collect();
+        self.0.retain(|uid, _| ending.contains_key(uid));
+        let new = ending.into_iter().filter(|(uid, _)| !self.0.contains_key(uid));
+        let new: Vec<_> = new.collect();
+        self.0.extend(new.iter().map(|(uid, _)| (uid.clone(), sample.at.boot)));
+        new.into_iter().filter(|(_, pod)| pod.is_evicted).map(|(uid, _)| uid).collect()
+    }
+
+    /// The pod whose memory is waited for, and until when; `None` if what comes back does not
+    /// suffice, or there is no time to wait.
+    pub(super) fn awaited(&self, question: &Question<'_>, first: &Met) -> Option<(String, Nanos)> {
+        let is_about_memory = first.threshold.resource() == Resource::Memory;
+        if self.0.is_empty() || !is_about_memory || Kind::of(first) == Kind::MemoryEmergency {
+            return None;
+        }
+        let Question { sample, .. } = *question;
+        let pods = by_cgroup_uid(sample.pods.as_ref()?);
+        let places = sample.places();
+        let due = |uid: &str| {
+            let seconds = u64::try_from(pods.get(uid)?.ends_within?).unwrap_or(0);
+            let grace = Nanos(seconds.saturating_mul(Nanos::SECOND.0)).min(LONGEST);
+            Some(self.0.get(uid)?.plus(grace).plus(SETTLE))
+        };
+        let awaited = sample.cgroups.values().filter_map(|group| {
+            let uid = uid(group, &places)?;
+            let until = due(&uid).filter(|until| sample.at.boot < *until)?;
+            Some((group.memory.current?, until, uid))
+        });
+        let awaited: Vec<_> = awaited.collect();
+        let comes_back = awaited.iter().map(|(held, ..)| held.0).fold(0, u64::saturating_add);
+        let (_, until, uid) = awaited.iter().max()?;
+        let name = pods.get(uid.as_str())?.full_name();
+        (comes_back >= wanted(first).unwrap_or(ENOUGH).0).then_some((name, *until))
+    }
+}

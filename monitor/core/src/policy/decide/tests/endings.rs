@@ -1,0 +1,83 @@
+//! Pods that others have ordered to end.
+
+use std::sync::Arc;
+
+use super::*;
+
+#[test]
+fn endings_are_waited_for_where_they_suffice() {
+    let hard = threshold(Signal::MemoryAvailable, Nanos(0));
+    let pids = threshold(Signal::PidAvailable, Nanos(0));
+    let soft = pressure(PressureSignal::Memory(Percent(60_00)));
+    let gone = pressure(PressureSignal::Exhaustion(seconds(10)));
+    #[rustfmt::skip]
+    let table = [
+        // short of, which pod ends, within how many seconds, its MiB, waited for until
+        (hard, "b", 1,     400, Some(7)),
+        (hard, "b", 0,      50, Some(6)),
+        (hard, "b", 1,      49, None),     // fifty are missing
+        (hard, "b", 900,   400, Some(36)), // no longer than an eviction of isobar's own
+        (soft, "b", 1,      64, Some(7)),
+        (soft, "b", 1,      63, None),
+        (pids, "b", 1,     400, None),
+        (gone, "b", 1,     400, None),     // there is no time to wait
+        (hard, "x", 1,     400, None),     // its cgroup is gone already
+    ];
+    for (trigger, uid, within, mib, want) in table {
+        let mut node = Node::new();
+        end_within(&mut node, uid, within, false);
+        node.sample.cgroups.get_mut(&CgroupId(11)).unwrap().memory.current = Some(Bytes(mib * MIB));
+        let verdict = node.at(1, &[met(trigger)]);
+        let until = |second| Hold::Ending { pod: uid.into(), until: seconds(second) };
+        assert_eq!(verdict.held, want.map(until), "{trigger:?} {uid} {within} s {mib} MiB");
+        let Some(until) = want else { continue };
+        assert!(node.at(until - 1, &[met(trigger)]).actions.is_empty(), "{within} s");
+        assert!(
+            !node.at(until, &[met(trigger)]).actions.is_empty(),
+            "{within} s: its time is over"
+        );
+    }
+}
+
+#[test]
+fn endings_by_the_kubelet_count_against_the_budget() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    for (is_evicted, is_spent) in [(true, true), (false, false)] {
+        let mut node = Node::new();
+        node.relief.budget = 1;
+        end_within(&mut node, "b", 1, is_evicted);
+        node.at(1, &hard);
+        node.end("b");
+        let held = node.at(10, &hard).held;
+        assert_eq!(matches!(held, Some(Hold::BudgetSpent { .. })), is_spent, "{held:?}");
+    }
+}
+
+#[test]
+fn endings_long_over_count_for_nothing() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    node.relief.budget = 1;
+    // The API keeps evicted pods for hours; their cgroups are gone.
+    end_within(&mut node, "x", 0, true);
+    assert_eq!(short(&node.at(1, &hard)), Some(("a", Evict)));
+}
+
+#[test]
+fn evictions_refused_do_not_count_against_the_budget() {
+    let soft = [met(pressure(PressureSignal::Memory(Percent(60_00))))];
+    let mut node = Node::new();
+    node.relief.budget = 1;
+    node.relief.steps.remove(&Squeeze);
+    assert_eq!(short(&node.at(1, &soft)), Some(("a", Evict)));
+    node.hear(1, OutcomeResult::Refused);
+    assert_eq!(short(&node.at(2, &soft)), Some(("b", Evict)));
+}
+
+/// Has the API tell that a pod ends.
+fn end_within(node: &mut Node, uid: &str, seconds: i64, is_evicted: bool) {
+    let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
+    let pod = pods.entry(uid.into()).or_default();
+    (pod.uid, pod.name) = (uid.into(), uid.into());
+    (pod.ends_within, pod.is_evicted) = (Some(seconds), is_evicted);
+}
