@@ -1,0 +1,102 @@
+//! What a request is answered with, and which part of the server answers it.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::Value;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::call::Call;
+use crate::cluster::Cluster;
+use crate::fault::Effect;
+use crate::kind::{Kind, Scope};
+use crate::status::Failure;
+use crate::{delete, discovery, evict, list, watch, write};
+
+pub(crate) enum Answer {
+    Object(u16, Value),
+    Text(u16, &'static str),
+    /// The events of a watch, a line each.
+    Lines(ReceiverStream<io::Result<Bytes>>),
+    Refusal(Failure),
+}
+
+impl From<Failure> for Answer {
+    fn from(failure: Failure) -> Self {
+        Self::Refusal(failure)
+    }
+}
+
+impl Answer {
+    pub(crate) fn code(&self) -> u16 {
+        match self {
+            Self::Object(code, _) | Self::Text(code, _) => *code,
+            Self::Lines(_) => 200,
+            Self::Refusal(failure) => failure.code,
+        }
+    }
+
+    pub(crate) fn response(self) -> Response {
+        let code = StatusCode::from_u16(self.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let json = |object: &Value| {
+            let text = format!("{object}\n");
+            (code, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+        };
+        match self {
+            Self::Object(_, object) => json(&object),
+            Self::Text(_, text) => (code, text).into_response(),
+            Self::Lines(lines) => {
+                let body = Body::from_stream(lines);
+                (code, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+            }
+            Self::Refusal(failure) => {
+                let mut response = json(&failure.object());
+                if let Some(seconds) = failure.retry_after() {
+                    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+                }
+                response
+            }
+        }
+    }
+}
+
+/// Answers a request that no fault has struck, or only one that a watch plays itself.
+pub(crate) fn answer(cluster: &Arc<Cluster>, call: &Call, effect: Option<Effect>) -> Answer {
+    if let Err(failure) = cluster.access().check(call) {
+        return failure.into();
+    }
+    if call.resource.is_empty() {
+        return discovery::answer(call);
+    }
+    let Some(kind) = Kind::of_path(&call.group, &call.version, &call.resource) else {
+        return Answer::Text(404, "404 page not found\n");
+    };
+    let known = call.subresource.is_empty() || kind.subresources.contains(&&*call.subresource);
+    let of_all = matches!(call.verb.as_str(), "list" | "watch" | "create" | "deletecollection");
+    let placed = match kind.scope {
+        Scope::Cluster => call.namespace.is_empty(),
+        Scope::Namespaced => of_all || !call.namespace.is_empty(),
+    };
+    if !known || !placed {
+        return Answer::Text(404, "404 page not found\n");
+    }
+    let done = match (call.verb.as_str(), call.subresource.as_str()) {
+        ("get", "" | "status") => write::get(cluster, call, kind),
+        ("list", "") => list::list(cluster, call, kind),
+        ("watch", "") => watch::open(cluster, call, kind, effect),
+        ("create", "") => write::create(cluster, call, kind),
+        ("create", "eviction") => evict::evict(cluster, call, kind),
+        ("update", "" | "status") => write::replace(cluster, call, kind),
+        ("patch", "" | "status") => write::patch(cluster, call, kind),
+        ("delete", "") => delete::delete(cluster, call, kind),
+        _ => Err(Failure::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )),
+    };
+    done.unwrap_or_else(Answer::Refusal)
+}

@@ -1,0 +1,88 @@
+//! The stand-in API server as a program of its own, for virtual machines and demos.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use std::{io::Write as _, thread};
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use isobar_apistub::{Fault, Kubelet, Options, Rules, Stub};
+
+/// A stand-in Kubernetes API server.
+#[derive(Parser)]
+#[command(name = "isobar-apistub")]
+struct Arguments {
+    /// Address and port to listen on
+    #[arg(long, default_value = "127.0.0.1:8001")]
+    listen: SocketAddr,
+    /// Objects to begin with: JSON, an object, a list or a List
+    #[arg(long, value_name = "FILE")]
+    load: Vec<PathBuf>,
+    /// What goes wrong: JSON, a list of faults
+    #[arg(long, value_name = "FILE")]
+    faults: Option<PathBuf>,
+    /// Refuse what the ClusterRoles of this manifest do not allow
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Write each request and its status as one line of JSON
+    #[arg(long, value_name = "FILE")]
+    transcript: Option<PathBuf>,
+    /// Seconds that a pod takes to end
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    pods_end_after: u64,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let options = Options {
+        listen: arguments.listen,
+        kubelet: Kubelet::After(Duration::from_secs(arguments.pods_end_after)),
+        ..Options::default()
+    };
+    let stub =
+        Stub::start(&options).with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let read = |path: &PathBuf| {
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    for path in &arguments.load {
+        let text = read(path)?;
+        stub.load(&text).with_context(|| format!("cannot load {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.faults {
+        let faults: Vec<Fault> = serde_json::from_str(&read(path)?)
+            .with_context(|| format!("{} is not a list of faults", path.display()))?;
+        faults.into_iter().for_each(|fault| stub.add_fault(fault));
+    }
+    if let Some(path) = &arguments.rules {
+        let rules = Rules::parse(&read(path)?)
+            .with_context(|| format!("cannot read rules from {}", path.display()))?;
+        stub.enforce(rules);
+    }
+    let requests = stub.follow();
+    eprintln!("listening on {}", stub.url());
+    let Some(path) = &arguments.transcript else {
+        loop {
+            thread::park();
+        }
+    };
+    let mut transcript =
+        File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    for seen in requests {
+        let line = serde_json::to_string(&seen).context("cannot write a request as JSON")?;
+        writeln!(transcript, "{line}")
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}

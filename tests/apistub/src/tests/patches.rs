@@ -1,0 +1,213 @@
+use serde_json::{Value, json};
+
+use super::client::{JSON, JSON_PATCH, MERGE, STRATEGIC, get, patch, stub};
+use crate::{Stub, generate};
+
+const NODE: &str = "/api/v1/nodes/worker-1";
+const STATUS: &str = "/api/v1/nodes/worker-1/status";
+const POD: &str = "/api/v1/namespaces/shop/pods/web-0";
+
+/// The types of the node's conditions with their status, in order.
+fn conditions(stub: &Stub) -> String {
+    let node = stub.get("nodes", "", "worker-1").unwrap();
+    let all = node["status"]["conditions"].as_array().unwrap().iter();
+    let brief =
+        |c: &Value| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap());
+    all.map(brief).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn strategic_patch_merges_conditions_by_type() {
+    let kubelet = "MemoryPressure=False DiskPressure=False PIDPressure=False Ready=True";
+    let ours = "SystemMemoryContentionPressure";
+    let add = json!([{"type": ours, "status": "True", "reason": "r", "message": "m"}]);
+    let change = json!([{"type": ours, "status": "False"}]);
+    let remove = json!([{"type": ours, "$patch": "delete"}]);
+    let replace = json!([{"$patch": "replace"}, {"type": ours, "status": "True"}]);
+    let stub = stub();
+    #[rustfmt::skip]
+    let table = [
+        // conditions of the patch, conditions after it
+        (&add,     format!("{kubelet} {ours}=True")),
+        (&change,  format!("{kubelet} {ours}=False")),
+        (&remove,  kubelet.to_owned()),
+        (&remove,  kubelet.to_owned()),
+        (&replace, format!("{ours}=True")),
+    ];
+    for (list, want) in table {
+        let reply = patch(&stub, STATUS, STRATEGIC, &json!({"status": {"conditions": list}}));
+        assert_eq!((reply.code, conditions(&stub)), (200, want), "{list}");
+    }
+}
+
+#[test]
+fn strategic_patch_changes_only_the_fields_that_it_names() {
+    let stub = stub();
+    let beat = json!([{"type": "Ready", "lastHeartbeatTime": "2026-02-02T00:00:00Z"}]);
+    patch(&stub, STATUS, STRATEGIC, &json!({"status": {"conditions": beat}}));
+    let node = stub.get("nodes", "", "worker-1").unwrap();
+    let want = json!({
+        "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "KubeletReady",
+        "lastHeartbeatTime": "2026-02-02T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    assert_eq!(node["status"]["conditions"][3], want);
+}
+
+#[test]
+fn patch_replaces_taints_as_a_whole() {
+    let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+    for kind in [STRATEGIC, MERGE] {
+        let stub = stub();
+        for taints in [json!([taint("a"), taint("b")]), json!([taint("c")]), json!([])] {
+            let reply = patch(&stub, NODE, kind, &json!({"spec": {"taints": taints}}));
+            assert_eq!((reply.code, reply.at("/spec/taints")), (200, &taints), "{kind}");
+        }
+        patch(&stub, NODE, kind, &json!({"spec": {"taints": null}}));
+        assert_eq!(get(&stub, NODE).body["spec"], json!({}), "{kind}");
+    }
+}
+
+#[test]
+fn patch_of_taints_is_checked() {
+    let stub = stub();
+    let t = |key: &str, effect: &str| json!({"key": key, "effect": effect});
+    let one_of = "supported values: \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\"";
+    #[rustfmt::skip]
+    let table = [
+        // taints, message after "Node "worker-1" is invalid: "
+        (json!([t("a", "Sometimes")]),                        format!("metadata.taints[0].effect: Unsupported value: \"Sometimes\": {one_of}")),
+        (json!([t("a", "")]),                                 "metadata.taints[0].effect: Required value".into()),
+        (json!([t("a b", "NoSchedule")]),                     "metadata.taints[0].key: Invalid value: \"a b\": must be a qualified name".into()),
+        (json!([t("a", "NoSchedule"), t("a", "NoSchedule")]), "metadata.taints[1]: Duplicate value: taints must be unique by key and effect pair".into()),
+    ];
+    for (taints, want) in table {
+        let reply = patch(&stub, NODE, MERGE, &json!({"spec": {"taints": taints}}));
+        let want = format!("Node \"worker-1\" is invalid: {want}");
+        assert_eq!(reply.refusal(), (422, want.as_str()), "{taints}");
+    }
+    let both = json!([t("a", "NoSchedule"), t("a", "NoExecute")]);
+    assert_eq!(patch(&stub, NODE, MERGE, &json!({"spec": {"taints": both}})).code, 200);
+}
+
+#[test]
+fn patch_with_a_version_is_conditional() {
+    #[rustfmt::skip]
+    let table = [
+        // kind, patch that names the version @
+        (STRATEGIC,  r#"{"metadata": {"resourceVersion": "@"}, "spec": {"taints": []}}"#),
+        (MERGE,      r#"{"metadata": {"resourceVersion": "@"}, "spec": {"taints": []}}"#),
+        (JSON_PATCH, r#"[{"op": "replace", "path": "/metadata/resourceVersion", "value": "@"},
+                         {"op": "add", "path": "/spec/taints", "value": []}]"#),
+    ];
+    for (kind, text) in table {
+        let stub = stub();
+        let version = get(&stub, NODE).body["metadata"]["resourceVersion"].clone();
+        let with = |version: &str| serde_json::from_str(&text.replace('@', version)).unwrap();
+        let stale = patch(&stub, NODE, kind, &with("1"));
+        assert_eq!((stale.code, stale.at("/reason")), (409, &json!("Conflict")), "{kind}");
+        let fresh = patch(&stub, NODE, kind, &with(version.as_str().unwrap()));
+        assert_eq!((fresh.code, fresh.at("/spec/taints")), (200, &json!([])), "{kind}");
+    }
+}
+
+#[test]
+fn json_patch_operations() {
+    let a = json!([{"key": "a", "effect": "NoSchedule"}]);
+    let test = |value: &Value| json!({"op": "test", "path": "/spec/taints", "value": value});
+    let add = json!({"op": "add", "path": "/spec/taints", "value": a});
+    let key = json!({"op": "test", "path": "/metadata/labels/kubernetes.io~1hostname", "value": "worker-1"});
+    #[rustfmt::skip]
+    let table = [
+        // operations, code, taints after it
+        (json!([test(&Value::Null), add]),                                    200, a.clone()),
+        (json!([test(&a), add]),                                              422, Value::Null),
+        (json!([add, test(&json!([]))]),                                      422, Value::Null),
+        (json!([key, add]),                                                   200, a.clone()),
+        (json!([add, {"op": "remove", "path": "/spec/taints/0"}]),            200, json!([])),
+        (json!([{"op": "remove", "path": "/spec/taints/0"}]),                 422, Value::Null),
+        (json!([{"op": "replace", "path": "/spec/taints", "value": []}]),     422, Value::Null),
+        (json!([add, {"op": "copy", "from": "/spec/taints/0", "path": "/spec/other"}, {"op": "move", "from": "/spec/other", "path": "/spec/taints/0"}, {"op": "remove", "path": "/spec/taints/1"}]), 200, a.clone()),
+        (json!([{"op": "guess", "path": "/spec"}]),                           422, Value::Null),
+        (json!({"op": "add"}),                                                400, Value::Null),
+    ];
+    for (operations, code, want) in table {
+        let stub = stub();
+        let reply = patch(&stub, NODE, JSON_PATCH, &operations);
+        let taints = stub.get("nodes", "", "worker-1").unwrap()["spec"]["taints"].clone();
+        assert_eq!((reply.code, taints), (code, want), "{operations}");
+    }
+}
+
+#[test]
+fn json_patch_that_does_not_fit_says_so() {
+    let failed = json!([{"op": "test", "path": "/spec/taints", "value": []}]);
+    let want = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "the server rejected our request due to an error in our request",
+        "reason": "Invalid", "details": {}, "code": 422,
+    });
+    assert_eq!(patch(&stub(), NODE, JSON_PATCH, &failed).body, want);
+}
+
+#[test]
+fn strategic_patch_of_other_lists_and_maps() {
+    #[rustfmt::skip]
+    let table = [
+        // patch, pointer, value after it
+        (json!({"metadata": {"labels": {"b": "2"}}}),                         "/metadata/labels",     json!({"app": "web-0", "b": "2"})),
+        (json!({"metadata": {"labels": {"app": null}}}),                      "/metadata/labels",     json!({})),
+        (json!({"metadata": {"labels": {"$patch": "replace", "c": "3"}}}),    "/metadata/labels",     json!({"c": "3"})),
+        (json!({"metadata": {"labels": {"$retainKeys": ["d"], "d": "4"}}}),   "/metadata/labels",     json!({"d": "4"})),
+        (json!({"metadata": {"finalizers": ["a", "b"]}}),                     "/metadata/finalizers", json!(["z", "a", "b"])),
+        (json!({"metadata": {"finalizers": ["z"], "$setElementOrder/finalizers": ["a", "z"]}}), "/metadata/finalizers", json!(["a", "z"])),
+        (json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["z"]}}), "/metadata/finalizers", json!(["a"])),
+    ];
+    for (body, pointer, want) in table {
+        let stub = stub();
+        let mut pod = generate::pod("worker-1", "shop", "web-0");
+        pod["metadata"]["finalizers"] = json!(["z", "a"]);
+        stub.put(pod).unwrap();
+        let reply = patch(&stub, POD, STRATEGIC, &body);
+        assert_eq!((reply.code, reply.at(pointer)), (200, &want), "{body}");
+    }
+}
+
+#[test]
+fn patch_refusals() {
+    let stub = stub();
+    let nameless = json!({"status": {"conditions": [{"status": "True"}]}});
+    let unheard = "the body of the request was in an unknown format - accepted media types \
+                   include: application/json-patch+json, application/merge-patch+json, \
+                   application/strategic-merge-patch+json";
+    #[rustfmt::skip]
+    let table = [
+        // path, kind, patch, code, message
+        (STATUS, STRATEGIC, nameless,                            500, "map: {\"status\":\"True\"} does not contain declared merge key: type"),
+        (NODE,   STRATEGIC, json!([]),                           400, "error decoding patch: expected a JSON object, found []"),
+        (NODE,   MERGE,     json!("text"),                       400, "error decoding patch: expected a JSON object, found \"text\""),
+        (NODE,   MERGE,     json!({"metadata": {"name": "b"}}),  400, "the name of the object (b) does not match the name on the URL (worker-1)"),
+        (NODE,   MERGE,     json!({"metadata": 1}),              422, " \"\" is invalid: patch: Invalid value: {\"metadata\":1}: json: cannot unmarshal 1 into Go struct field Node.metadata"),
+        (NODE,   JSON,      json!({}),                           415, unheard),
+        ("/api/v1/nodes/b", MERGE, json!({}),                    404, "nodes \"b\" not found"),
+    ];
+    for (path, kind, body, code, message) in table {
+        assert_eq!(patch(&stub, path, kind, &body).refusal(), (code, message), "{kind} {body}");
+    }
+}
+
+#[test]
+fn patch_keeps_status_and_rest_apart() {
+    let body = json!({"spec": {"unschedulable": true}, "status": {"phase": "New"}});
+    for kind in [STRATEGIC, MERGE] {
+        let node = patch(&stub(), NODE, kind, &body);
+        assert_eq!(
+            (node.at("/spec/unschedulable"), node.at("/status/phase")),
+            (&json!(true), &Value::Null)
+        );
+        let status = patch(&stub(), STATUS, kind, &body);
+        assert_eq!(
+            (status.at("/spec/unschedulable"), status.at("/status/phase")),
+            (&Value::Null, &json!("New"))
+        );
+    }
+}
