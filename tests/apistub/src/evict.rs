@@ -15,7 +15,8 @@ use crate::store::{Key, Store, now};
 use crate::write::{dry_run, key};
 
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-const TWO_BUDGETS: &str = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+const TWO_BUDGETS: &str = "This pod has more than one PodDisruptionBudget, which the eviction \
+                           subresource does not support.";
 const REASON: &str = "EvictionByEvictionAPI";
 /// Pods that a budget may know of as disrupted.
 const MOST_DISRUPTED: usize = 2000;
@@ -150,7 +151,8 @@ fn allowed(budget: &Value, name: &str) -> Result<i64, Failure> {
         0 => {
             let (desired, healthy) = (status("desiredHealthy"), status("currentHealthy"));
             let why = format!(
-                "The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+                "The disruption budget {name} needs {desired} healthy pods and has {healthy} \
+                 currently"
             );
             refuse(why, 0)
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio::time::{interval_at, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -50,6 +50,8 @@ pub(crate) fn open(
     let (lines, receiver) = mpsc::channel(QUEUE);
     let watch = Watch {
         cluster: cluster.clone(),
+        // A signal that is sent once the client has its answer must not be missed.
+        signals: cluster.signals(),
         kind,
         selection,
         seen,
@@ -68,6 +70,7 @@ pub(crate) fn open(
 
 struct Watch {
     cluster: Arc<Cluster>,
+    signals: broadcast::Receiver<Signal>,
     kind: &'static Kind,
     selection: Selection,
     /// The client knows all changes up to this version.
@@ -83,6 +86,13 @@ struct Watch {
 /// The client has gone, or the watch is over.
 struct Over;
 
+/// What a watch does next.
+enum Next {
+    Change,
+    Bookmark,
+    End,
+}
+
 impl Watch {
     async fn run(mut self, initial: Vec<Value>) -> Result<(), Over> {
         match self.effect {
@@ -95,7 +105,6 @@ impl Watch {
         }
         // Before the first look at the store, or a change between the two is missed.
         let mut changes = self.cluster.changes();
-        let mut signals = self.cluster.signals();
         let timeout = sleep(self.timeout);
         tokio::pin!(timeout);
         let every = self.cluster.bookmark_every;
@@ -109,16 +118,27 @@ impl Watch {
         loop {
             changes.mark_unchanged();
             self.catch_up().await?;
-            tokio::select! {
-                changed = changes.changed() => changed.map_err(|_| Over)?,
-                _ = bookmark.tick() => self.send_bookmark().await?,
-                signal = signals.recv() => match signal {
-                    Ok(Signal::Bookmark) => self.send_bookmark().await?,
+            let next = tokio::select! {
+                changed = changes.changed() => changed.map(|()| Next::Change).map_err(|_| Over)?,
+                _ = bookmark.tick() => Next::Bookmark,
+                signal = self.signals.recv() => match signal {
+                    Ok(Signal::Bookmark) => Next::Bookmark,
                     Ok(Signal::Expire) => return self.expire(self.seen).await,
-                    _ => {}
+                    _ => Next::Change,
                 },
-                () = &mut timeout => return self.send_bookmark().await,
+                () = &mut timeout => Next::End,
                 () = self.lines.closed() => return Err(Over),
+            };
+            match next {
+                Next::Change => {}
+                Next::Bookmark => {
+                    self.catch_up().await?;
+                    self.send_bookmark().await?;
+                }
+                Next::End => {
+                    self.catch_up().await?;
+                    return self.send_bookmark().await;
+                }
             }
         }
     }

@@ -22,6 +22,9 @@ const OWNED: [&str; 7] = [
     "deletionGracePeriodSeconds",
 ];
 
+const NO_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+                            characters, '-' or '.'";
+
 pub(crate) fn key(call: &Call, kind: &Kind) -> Key {
     let (namespace, name) = (call.namespace.clone(), call.name.clone());
     Key { resource: kind.plural, namespace, name }
@@ -44,15 +47,12 @@ pub(crate) fn create(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answ
     cluster.change(|store| {
         let name = name(&object, store)?;
         if !is_subdomain(&name) {
-            let cause = Cause::invalid("metadata.name", &name.as_str().into(), "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'");
+            let cause = Cause::invalid("metadata.name", &name.as_str().into(), NO_SUBDOMAIN);
             return Err(Failure::invalid(kind.group, kind.name, &name, &[cause]));
         }
         let key = Key { resource: kind.plural, namespace, name };
-        let home = Key {
-            resource: "namespaces",
-            namespace: String::new(),
-            name: key.namespace.clone(),
-        };
+        let home =
+            Key { resource: "namespaces", namespace: String::new(), name: key.namespace.clone() };
         if kind.scope == Scope::Namespaced && store.get(&home).is_none() {
             let namespaces = Kind::of_plural("namespaces");
             return Err(Failure::not_found(namespaces.unwrap_or(kind), &key.namespace));
@@ -60,9 +60,8 @@ pub(crate) fn create(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answ
         if store.get(&key).is_some() {
             return Err(Failure::already_exists(kind, &key.name));
         }
-        let metadata = object["metadata"].as_object_mut();
-        for owned in metadata.into_iter().flat_map(|m| OWNED.map(|name| m.remove(name))) {
-            drop(owned);
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.retain(|name, _| !OWNED.contains(&name.as_str()));
         }
         object["metadata"]["name"] = key.name.clone().into();
         if kind.scope == Scope::Namespaced {
@@ -234,7 +233,8 @@ fn body(call: &Call, kind: &Kind) -> Result<Value, Failure> {
     if !["", version.as_str()].contains(&said("apiVersion")) {
         let said = said("apiVersion");
         let message = format!(
-            "the API version in the data ({said}) does not match the expected API version ({version})"
+            "the API version in the data ({said}) does not match the expected API version \
+             ({version})"
         );
         return Err(Failure::bad_request(message));
     }
