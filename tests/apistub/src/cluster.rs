@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use tokio::sync::{broadcast, watch};
 
 use crate::access::Access;
@@ -47,6 +48,8 @@ pub(crate) struct Cluster {
     pub(crate) faults: Faults,
     pub(crate) journal: Journal,
     access: Mutex<Access>,
+    /// None: plain HTTP.
+    tls: Mutex<Option<Arc<ServerConfig>>>,
     pub(crate) kubelet: Kubelet,
     /// How often a watch that allows them sends bookmarks.
     pub(crate) bookmark_every: Duration,
@@ -61,6 +64,7 @@ impl Cluster {
             faults: Faults::default(),
             journal: Journal::default(),
             access: Mutex::default(),
+            tls: Mutex::default(),
             kubelet,
             bookmark_every,
         };
@@ -87,6 +91,10 @@ impl Cluster {
 
     pub(crate) fn access(&self) -> MutexGuard<'_, Access> {
         self.access.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tls(&self) -> MutexGuard<'_, Option<Arc<ServerConfig>>> {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {

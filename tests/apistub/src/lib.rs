@@ -24,6 +24,7 @@ mod status;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod watch;
 mod write;
 mod yaml;
@@ -42,6 +43,7 @@ pub use cluster::Kubelet;
 pub use fault::{Effect, Fault};
 pub use journal::Seen;
 pub use rbac::{Findings, Rules};
+pub use tls::Authority;
 
 use cluster::{Cluster, Signal};
 use kind::{Kind, Scope};
@@ -92,9 +94,19 @@ impl Stub {
         self.address
     }
 
-    /// `http://127.0.0.1:PORT`
+    /// `http://127.0.0.1:PORT`, or with `https` once [`serve_as`](Self::serve_as) was called.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.cluster.tls().is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// New connections speak TLS from now on, with a certificate of this authority.
+    ///
+    /// # Errors
+    /// If no certificate can be made.
+    pub fn serve_as(&self, authority: &Authority) -> Result<()> {
+        *self.cluster.tls() = Some(authority.server()?);
+        Ok(())
     }
 
     /// Stores an object as it is, its status with it, in place of one of the same name; returns it

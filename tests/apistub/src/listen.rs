@@ -13,9 +13,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime;
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
 
 use crate::access::forbidden;
 use crate::answer::{Answer, answer};
@@ -64,17 +67,34 @@ async fn accept(listener: TcpListener, cluster: &Arc<Cluster>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     while let Ok((stream, _)) = listener.accept().await {
         if let Ok(stream) = stream.into_std() {
-            tokio::spawn(serve(stream, cluster.clone()));
+            tokio::spawn(serve(stream, cluster.signals(), cluster.clone()));
         }
     }
 }
 
-async fn serve(stream: TcpStream, cluster: Arc<Cluster>) {
+async fn serve(stream: TcpStream, signals: Receiver<Signal>, cluster: Arc<Cluster>) {
     // A second descriptor of the socket, by which a fault reaches it below hyper.
     let Ok(socket) = stream.try_clone().map(Arc::new) else { return };
     let _ = stream.set_nodelay(true);
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
-    let mut signals = cluster.signals();
+    let tls = cluster.tls().clone();
+    match tls {
+        None => speak(stream, socket, signals, cluster).await,
+        Some(tls) => {
+            // An error is a client that does not trust this authority.
+            if let Ok(stream) = TlsAcceptor::from(tls).accept(stream).await {
+                speak(stream, socket, signals, cluster).await;
+            }
+        }
+    }
+}
+
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    socket: Arc<TcpStream>,
+    mut signals: Receiver<Signal>,
+    cluster: Arc<Cluster>,
+) {
     let of_request = {
         let socket = socket.clone();
         service_fn(move |request| respond(cluster.clone(), socket.clone(), request))

@@ -9,7 +9,10 @@ use std::{io::Write as _, thread};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use isobar_apistub::{Fault, Kubelet, Options, Rules, Stub};
+use isobar_apistub::{Authority, Fault, Kubelet, Options, Rules, Stub};
+
+/// What a client of `--account` shows; it opens nothing but this server.
+const TOKEN: &str = "isobar-apistub";
 
 /// A stand-in Kubernetes API server.
 #[derive(Parser)]
@@ -27,6 +30,9 @@ struct Arguments {
     /// Refuse what the ClusterRoles of this manifest do not allow
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// Speak TLS, accept one token alone, and write ca.crt, token and namespace into this directory
+    #[arg(long, value_name = "DIR")]
+    account: Option<PathBuf>,
     /// Write each request and its status as one line of JSON
     #[arg(long, value_name = "FILE")]
     transcript: Option<PathBuf>,
@@ -69,6 +75,12 @@ fn run(arguments: &Arguments) -> Result<()> {
         let rules = Rules::parse(&read(path)?)
             .with_context(|| format!("cannot read rules from {}", path.display()))?;
         stub.enforce(rules);
+    }
+    if let Some(dir) = &arguments.account {
+        let authority = Authority::new("isobar-apistub")?;
+        authority.write_account(dir, TOKEN)?;
+        stub.accept_tokens(&[TOKEN]);
+        stub.serve_as(&authority)?;
     }
     let requests = stub.follow();
     eprintln!("listening on {}", stub.url());

@@ -8,5 +8,6 @@ mod faults;
 mod lists;
 mod patches;
 mod rules;
+mod tls;
 mod watches;
 mod writes;
