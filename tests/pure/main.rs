@@ -12,6 +12,8 @@ mod corpus;
 mod cpus;
 mod http;
 mod judged;
+#[cfg(feature = "kubernetes")]
+mod kube;
 mod layout;
 mod machine;
 #[path = "../made_up.rs"]

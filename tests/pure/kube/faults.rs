@@ -1,0 +1,102 @@
+//! An API server that is slow, refuses, breaks off and comes back: in the end the node's object says
+//! what it should, and others' taints are there.
+
+use super::*;
+use isobar_apistub::{Effect, Fault};
+use serde_json::json;
+
+#[test]
+fn kube_faults_lose_no_condition_and_no_taint_of_others() {
+    let status = |code, retry_after_seconds| Effect::Status { code, retry_after_seconds };
+    let node = "/api/v1/nodes/n1";
+    #[rustfmt::skip]
+    let table = [
+        // verb, path, effect, how often
+        ("*",     "*",                Effect::Latency { millis: 300 }, 20),
+        ("*",     "*",                Effect::Reset,                    4),
+        ("watch", "*",                Effect::HalfLine,                 2),
+        ("watch", "*",                Effect::Expire,                   2),
+        ("list",  "*",                status(410, None),                2),
+        ("list",  "*",                status(429, Some(1)),             2),
+        ("list",  "*",                status(500, None),                2),
+        ("patch", "*",                status(429, Some(1)),             2),
+        ("patch", "*",                status(429, None),                2),
+        ("patch", "*",                status(503, None),                2),
+        ("patch", "*",                status(401, None),                2),
+        ("patch", "*",                status(403, None),                2),
+        ("patch", node,               status(409, None),                2),
+        ("patch", node,               status(409, None),                6),
+    ];
+    for (verb, path, effect, times) in table {
+        let row = format!("{verb} {path} {effect:?} {times}");
+        let bed = Bed::with(|stub| {
+            let mut node = generate::node("n1");
+            node["spec"]["taints"] = json!([{"key": "other", "effect": "NoSchedule"}]);
+            stub.put(node).unwrap();
+            stub.add_fault(Fault::new(verb, path, effect).times(times));
+        });
+        bed.publish_until(Status::True, |node| {
+            is(node, "True", "PressureContended") && taint_keys(node) == ["other", TAINT]
+        });
+        eventually(&format!("the pod is known: {row}"), || {
+            bed.api.pods().is_some_and(|pods| pods.len() == 1)
+        });
+    }
+}
+
+#[test]
+fn kube_faults_taints_of_others_that_come_meanwhile_stay() {
+    let bed = Bed::new();
+    for round in 0..10 {
+        let status = if round % 2 == 0 { Status::True } else { Status::False };
+        bed.api.publish(wanted(status));
+        let mut node = bed.node();
+        let key = format!("other-{round}");
+        let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.push(json!({"key": key, "effect": "NoSchedule"}));
+        node["spec"]["taints"] = json!(taints);
+        bed.stub.put(node).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let others =
+        |node: &Value| taint_keys(node).iter().filter(|key| key.starts_with("other-")).count();
+    bed.publish_until(Status::True, |node| taint_keys(node).contains(&TAINT.to_owned()));
+    // The test itself writes over what it read a moment ago, as `kubectl taint` never would; of its
+    // own taints none may be lost by isobar's writes.
+    assert_eq!(others(&bed.node()), 10, "{}", bed.node()["spec"]);
+}
+
+#[test]
+fn kube_faults_server_that_hangs_is_told_and_overcome() {
+    let bed = Bed::with(|stub| {
+        stub.add_fault(Fault::new("patch", "*", Effect::Hang).times(1));
+    });
+    // Ten seconds pass until the first patch is given up.
+    bed.publish_until(Status::True, |_| {
+        bed.capability("node conditions")
+            .is_some_and(|words| words.contains("not answered within 10 s"))
+    });
+    bed.publish_until(Status::True, |node| is(node, "True", "PressureContended"));
+}
+
+#[test]
+fn kube_faults_node_that_is_not_there_is_told() {
+    let bed = Bed::with(|stub| {
+        stub.remove("nodes", "", "n1");
+    });
+    eventually("it is told", || {
+        bed.capability("node object").as_deref() == Some("the cluster has no node n1")
+    });
+    bed.stub.put(generate::node("n1")).unwrap();
+    bed.publish_until(Status::True, |node| is(node, "True", "PressureContended"));
+}
+
+#[test]
+fn kube_faults_many_pods_of_other_nodes_cost_nothing() {
+    let bed = Bed::with(|stub| {
+        for object in generate::pods("n2", 5_000) {
+            stub.put(object).unwrap();
+        }
+    });
+    eventually("the pod is known", || bed.api.pods().is_some_and(|pods| pods.len() == 1));
+}

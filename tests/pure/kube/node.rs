@@ -1,0 +1,111 @@
+//! Conditions, taints and events.
+
+use std::time::Duration;
+
+use super::*;
+use isobar::kube::{About, Note};
+use isobar_core::model::units::Nanos;
+use serde_json::json;
+
+#[test]
+fn kube_node_is_written_and_left_clean() {
+    let bed = Bed::with(|stub| {
+        let mut node = generate::node("n1");
+        node["spec"]["taints"] = json!([{"key": "other", "effect": "NoExecute", "value": "v"}]);
+        stub.put(node).unwrap();
+    });
+    let contended = |node: &Value| is(node, "True", "PressureContended");
+    bed.publish_until(Status::True, |node| contended(node) && taint_keys(node) == ["other", TAINT]);
+    let ready = bed.node()["status"]["conditions"].as_array().unwrap().len();
+    assert_eq!(ready, 5, "the kubelet's conditions stay");
+
+    // What has not changed is not written again.
+    let n_written = || bed.bodies("patch", "nodes", "status").len();
+    let before = n_written();
+    for _ in 0..30 {
+        bed.api.publish(wanted(Status::True));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!((before, n_written()), (1, 1));
+
+    bed.publish_until(Status::False, |node| {
+        is(node, "False", "PressureLow") && taint_keys(node) == ["other"]
+    });
+    bed.publish_until(Status::True, |node| contended(node) && taint_keys(node).len() == 2);
+    let Bed { stub, api, _dir } = bed;
+    api.leave(SOON);
+    let node = stub.get("nodes", "", "n1").unwrap();
+    assert!(is(&node, "Unknown", "AgentStopped"), "{node}");
+    assert_eq!(taint_keys(&node), ["other"]);
+    assert_eq!(
+        node["spec"]["taints"][0],
+        json!({"key": "other", "effect": "NoExecute", "value": "v"})
+    );
+}
+
+#[test]
+fn kube_node_condition_of_another_writer_is_left_alone() {
+    let entry = json!({
+        "manager": "kubelet", "operation": "Update", "apiVersion": "v1", "subresource": "status",
+        "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z",
+        "fieldsV1": {"f:status": {"f:conditions": {format!("k:{{\"type\":\"{CPU}\"}}"): {"f:status": {}}}}},
+    });
+    #[rustfmt::skip]
+    let table = [
+        // the other's heartbeat, whose condition it is afterwards
+        (jiff::Timestamp::MAX.to_string(),      "Other"),
+        ("2020-01-01T00:00:00Z".to_owned(),     "PressureContended"), // given up years ago
+    ];
+    for (beat, want) in table {
+        let bed = Bed::with(|stub| {
+            let mut node = generate::node("n1");
+            node["metadata"]["managedFields"] = json!([entry]);
+            let of_other = json!({
+                "type": CPU, "status": "False", "reason": "Other",
+                "lastHeartbeatTime": beat, "lastTransitionTime": beat,
+            });
+            node["status"]["conditions"].as_array_mut().unwrap().push(of_other);
+            stub.put(node).unwrap();
+        });
+        bed.publish_until(Status::True, |node| taint_keys(node) == [TAINT]);
+        assert_eq!(condition(&bed.node()).unwrap().1, want, "{beat}");
+    }
+}
+
+#[test]
+fn kube_node_events_come_in_series() {
+    let bed = Bed::new();
+    let note = |second: u64, reason: &str, about: About| Note {
+        at: Nanos(isobar::clock::now().wall.0 + second * Nanos::SECOND.0),
+        about,
+        reason: reason.into(),
+        text: format!("{reason} at {second}"),
+        is_warning: true,
+        action: "judge".into(),
+        annotations: [].into(),
+        subject: CPU.into(),
+    };
+    let pod = || About::Pod { namespace: "shop".into(), name: "web".into(), uid: "u1".into() };
+    bed.api.note(note(0, "PressureHigh", About::Node));
+    bed.api.note(note(1, "Evicted", pod()));
+    bed.api.note(note(10, "PressureHigh", About::Node)); // counted, not yet written
+    bed.api.note(note(40, "PressureHigh", About::Node));
+    bed.api.note(note(500, "PressureHigh", About::Node)); // another series
+    eventually("all are written", || bed.bodies("create", "events", "").len() == 3);
+    let created = bed.bodies("create", "events", "");
+    let shown: Vec<_> = created
+        .iter()
+        .map(|event| (&event["metadata"]["namespace"], &event["regarding"]["kind"], &event["note"]))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (&json!("default"), &json!("Node"), &json!("PressureHigh at 0")),
+            (&json!("shop"), &json!("Pod"), &json!("Evicted at 1")),
+            (&json!("default"), &json!("Node"), &json!("PressureHigh at 500")),
+        ]
+    );
+    let counted = bed.bodies("patch", "events", "");
+    assert_eq!(counted.len(), 1, "{counted:?}");
+    assert_eq!(counted[0]["series"]["count"], 3);
+}
