@@ -116,7 +116,6 @@ fn name(object: &Value, store: &Store) -> Result<String, Failure> {
 }
 
 pub(crate) fn replace(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answer, Failure> {
-    let dry = dry_run(call.option("dryRun").into_iter())?;
     let after = body(call, kind)?;
     if after["metadata"]["resourceVersion"].as_str().unwrap_or("").is_empty() && !kind.unconditional
     {
@@ -124,12 +123,11 @@ pub(crate) fn replace(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Ans
         let cause = Cause::invalid("metadata.resourceVersion", &json!("0x0"), why);
         return Err(Failure::invalid(kind.group, kind.name, &call.name, &[cause]));
     }
-    update(cluster, call, kind, dry, |_| Ok(after))
+    update(cluster, call, kind, |_| Ok(after))
 }
 
 pub(crate) fn patch(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answer, Failure> {
-    let dry = dry_run(call.option("dryRun").into_iter())?;
-    update(cluster, call, kind, dry, |before| {
+    update(cluster, call, kind, |before| {
         let after = patch::apply(call, kind, before)?;
         check_shape(kind, &after).map_err(|why| {
             Failure::invalid("", "", "", &[Cause::invalid("patch", &call.body, &why)])
@@ -143,9 +141,9 @@ fn update(
     cluster: &Cluster,
     call: &Call,
     kind: &Kind,
-    dry: bool,
     change: impl FnOnce(&Value) -> Result<Value, Failure>,
 ) -> Result<Answer, Failure> {
+    let dry = dry_run(call.option("dryRun").into_iter())?;
     let key = key(call, kind);
     cluster.change(|store| {
         let before = store.get(&key).ok_or_else(|| Failure::not_found(kind, &call.name))?;
