@@ -13,8 +13,9 @@ use crate::call::Call;
 use crate::cluster::Cluster;
 use crate::fault::Effect;
 use crate::kind::{Kind, Scope};
+use crate::review::is_review;
 use crate::status::Failure;
-use crate::{delete, discovery, evict, list, watch, write};
+use crate::{delete, discovery, evict, list, review, watch, write};
 
 pub(crate) enum Answer {
     Object(u16, Value),
@@ -70,6 +71,9 @@ pub(crate) fn answer(cluster: &Arc<Cluster>, call: &Call, effect: Option<Effect>
     }
     if call.resource.is_empty() {
         return discovery::answer(call);
+    }
+    if is_review(call) {
+        return review::answer(cluster, call);
     }
     let Some(kind) = Kind::of_path(&call.group, &call.version, &call.resource) else {
         return Answer::Text(404, "404 page not found\n");

@@ -19,6 +19,7 @@ mod list;
 mod listen;
 mod patch;
 mod rbac;
+mod review;
 mod select;
 mod status;
 mod store;

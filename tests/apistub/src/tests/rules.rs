@@ -33,6 +33,29 @@ rules:
 ";
 
 #[test]
+fn review_says_what_the_rules_allow() {
+    let stub = stub();
+    let allowed = |verb: &str, resource: &str, subresource: &str| {
+        let attributes = json!({"verb": verb, "resource": resource, "subresource": subresource});
+        let review = json!({"spec": {"resourceAttributes": attributes}});
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        post(&stub, path, &review).body["status"]["allowed"].as_bool().unwrap()
+    };
+    assert!(allowed("delete", "pods", ""), "without rules");
+    stub.enforce(Rules::parse(ROLES).unwrap());
+    #[rustfmt::skip]
+    let table = [
+        // verb, resource, subresource, allowed
+        ("create", "pods", "eviction", true),
+        ("list",   "pods", "",         true),
+        ("delete", "pods", "",         false),
+    ];
+    for (verb, resource, subresource, want) in table {
+        assert_eq!(allowed(verb, resource, subresource), want, "{verb} {resource}/{subresource}");
+    }
+}
+
+#[test]
 fn journal_has_every_request_as_rbac_sees_it() {
     let stub = stub();
     let selector = "fieldSelector=metadata.name%3Dweb-0";
