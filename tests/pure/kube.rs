@@ -7,8 +7,9 @@ mod node;
 mod pods;
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use isobar::clock;
 use isobar::config::kubernetes::{Access, Connection, Publish};
 use isobar::kube::{ApiServer, Wanted};
 use isobar_apistub::generate;
@@ -19,7 +20,7 @@ use isobar_core::model::condition::{
 use isobar_core::model::decision::Taint;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::TaintEffect;
-use isobar_core::model::units::Percent;
+use isobar_core::model::units::{Nanos, Percent};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -139,9 +140,9 @@ fn taint_keys(node: &Value) -> Vec<String> {
 }
 
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + SOON;
+    let end = clock::now().boot.plus(Nanos(u64::try_from(SOON.as_nanos()).unwrap()));
     while !is_so() {
-        assert!(Instant::now() < end, "never: {what}");
+        assert!(clock::now().boot < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -86,7 +86,9 @@ impl Cluster {
             let target = self.ending.iter().find(|(action, _)| *action == outcome.action);
             notes.extend(target.and_then(|(_, target)| came_to(outcome, target, at)));
         }
-        notes.extend(decision.events().map(|event| change(event, at)));
+        // That a condition can be judged stands in the condition.
+        let changes = decision.events().filter(|event| event.reason != "PressureKnown");
+        notes.extend(changes.map(|event| change(event, at)));
         for action in &decision.relief.actions {
             notes.extend(begun(action, decision.at.boot, at));
             if action.step.is_final() && action.is_enforced {

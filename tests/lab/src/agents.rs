@@ -13,6 +13,10 @@ use peers::{AtWork, PEERS, Peer};
 pub(crate) const CONFIG: &str = "/tmp/config.yaml";
 /// Where it finds the node's pods.
 pub(crate) const PODS: &str = "/tmp/pods.yaml";
+/// What leads it to the API server, in scenarios that have one.
+pub(crate) const KUBECONFIG: &str = "/tmp/kubeconfig";
+/// The node's name there.
+pub(crate) const NODE: &str = "worker-1";
 /// Where it records.
 pub(crate) const RECORDING: &str = "/tmp/recording.isobar";
 /// Where its log goes.
@@ -158,7 +162,9 @@ fn isobar(form: &Form, mode: Option<Mode>, probes: Option<&str>) -> Command {
     if form.config.is_some() {
         isobar.args(["--config", CONFIG]);
     }
-    if form.has_node() || form.manifests.is_some() {
+    if form.api.is_some() {
+        isobar.args(["--kubeconfig", KUBECONFIG, "--node-name", NODE]);
+    } else if form.has_node() || form.manifests.is_some() {
         isobar.args(["--pods", PODS]);
     }
     if form.record {

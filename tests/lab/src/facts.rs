@@ -157,6 +157,8 @@ pub(crate) struct Agent {
     /// Over the measured time.
     pub(crate) cpu_ms: u64,
     pub(crate) major_faults: u64,
+    /// What it wrote to the API server, a line for each request.
+    pub(crate) requests: Vec<String>,
     /// What it wrote to its log, the first lines if there are many.
     pub(crate) log: Vec<String>,
     pub(crate) served: Option<Served>,

@@ -18,7 +18,7 @@ use crate::amount::{Memory, Seconds};
 use crate::machine::Series;
 use crate::shell::root;
 use expect::Expect;
-use group::{Cgroup, Churn, Load, Order, Pod, Prepared, Service, Swap};
+use group::{Api, Cgroup, Churn, Load, Order, Pod, Prepared, Service, Swap};
 use kernels::{Kernels, NeverOn};
 
 /// The configuration for scenarios with pods that have none of their own.
@@ -91,6 +91,8 @@ pub(crate) struct Form {
     #[serde(default)]
     pub(crate) service: Vec<Service>,
     pub(crate) churn: Option<Churn>,
+    /// An API server, which tells the agent of the pods.
+    pub(crate) api: Option<Api>,
     /// What is done to the agent, and when.
     #[serde(default)]
     pub(crate) agent: Vec<Order>,

@@ -4,6 +4,7 @@
 mod agent;
 mod answer;
 mod churn;
+mod cluster;
 mod disks;
 mod frozen;
 mod listen;

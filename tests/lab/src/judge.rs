@@ -65,6 +65,17 @@ impl Verdicts {
             let what = format!("the agent takes at most {} % of a CPU", limit * 100.0);
             self.say(&what, format!("{:.1} %", cpu * 100.0), cpu <= limit);
         }
+        let mut rest = agent.requests.iter();
+        for part in &expect.requests {
+            let found = rest.find(|line| line.contains(part));
+            let seen = found.map_or_else(|| agent.requests.join("; "), Clone::clone);
+            self.say(&format!("the API server is then told {part:?}"), seen, found.is_some());
+        }
+        for part in &expect.never_requests {
+            let found = agent.requests.iter().find(|line| line.contains(part));
+            let seen = found.cloned().unwrap_or_default();
+            self.say(&format!("the API server is never told {part:?}"), seen, found.is_none());
+        }
         if expect.limits_restored {
             let left = facts.limits_left.iter().map(|limit| {
                 format!("{} {}: {} was {}", limit.name, limit.file, limit.after, limit.before)

@@ -3,7 +3,6 @@
 use super::*;
 use isobar::act::evict::{Answer, Refusal, Request};
 use isobar_apistub::{Effect, Fault};
-use isobar_core::model::units::Nanos;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, channel};
 
@@ -12,7 +11,7 @@ const EVICTION: &str = "/api/v1/namespaces/shop/pods/web/eviction";
 /// Asks for the eviction of the pod of this uid.
 fn ask(bed: &Bed, uid: &str, within: Duration) -> Receiver<Answer> {
     let (reply, answers) = channel(1);
-    let now = isobar::clock::now().boot;
+    let now = clock::now().boot;
     let request = Request {
         action: 7,
         namespace: "shop".into(),

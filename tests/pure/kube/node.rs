@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::*;
 use isobar::kube::{About, Note};
-use isobar_core::model::units::Nanos;
 use serde_json::json;
 
 #[test]
@@ -76,7 +75,7 @@ fn kube_node_condition_of_another_writer_is_left_alone() {
 fn kube_node_events_come_in_series() {
     let bed = Bed::new();
     let note = |second: u64, reason: &str, about: About| Note {
-        at: Nanos(isobar::clock::now().wall.0 + second * Nanos::SECOND.0),
+        at: Nanos(clock::now().wall.0 + second * Nanos::SECOND.0),
         about,
         reason: reason.into(),
         text: format!("{reason} at {second}"),

@@ -3,11 +3,12 @@
 use super::*;
 use isobar_apistub::generate::pod;
 use isobar_core::model::pod::QosClass;
+use isobar_core::model::workload::Pod;
 use serde_json::json;
 
 fn names(bed: &Bed) -> Vec<String> {
     let pods = bed.api.pods().unwrap_or_default();
-    let mut names: Vec<_> = pods.values().map(|pod| pod.full_name()).collect();
+    let mut names: Vec<_> = pods.values().map(Pod::full_name).collect();
     names.sort();
     names
 }

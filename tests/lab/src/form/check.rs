@@ -22,6 +22,12 @@ impl Scenario {
                 return Err((cgroup.path.span().start, "expected a path with a leading /".into()));
             }
         }
+        for name in form.api.iter().flat_map(|api| &api.budgets) {
+            if !form.pod.iter().any(|pod| pod.name.get_ref() == name.get_ref()) {
+                let why = format!("no pod is called {}", name.get_ref());
+                return Err((name.span().start, why));
+            }
+        }
         let expect = &form.expect;
         for name in expect.allowed() {
             let pods = form.pod.iter().map(|pod| pod.name.get_ref());

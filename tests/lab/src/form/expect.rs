@@ -45,6 +45,11 @@ pub(crate) struct Expect {
     pub(crate) limits_restored: bool,
     /// How much of one CPU the agent may take.
     pub(crate) agent_cpu: Option<f64>,
+    /// What must have been written to the API server, in this order: parts of lines, as the report
+    /// has them.
+    pub(crate) requests: Vec<String>,
+    /// What may not have been.
+    pub(crate) never_requests: Vec<String>,
     /// What the agent must have measured.
     pub(crate) figures: Vec<Spanned<Claim>>,
 }

@@ -139,3 +139,11 @@ impl TryFrom<String> for Swap {
         }
     }
 }
+
+/// The API server of a scenario.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Api {
+    /// Pods that a disruption budget keeps from being evicted.
+    pub(crate) budgets: Vec<Spanned<String>>,
+}

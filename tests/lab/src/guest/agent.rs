@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::TICK;
+use super::cluster::Cluster;
 use super::listen::Listener;
 use super::peer::{self, Manager};
 use super::testbed::Testbed;
@@ -41,6 +42,7 @@ pub(super) struct Running {
     group: Group,
     /// Whom a peer asks.
     manager: Option<Manager>,
+    cluster: Option<Cluster>,
 }
 
 impl Running {
@@ -66,6 +68,7 @@ impl Running {
             }
             None => None,
         };
+        let cluster = form.api.as_ref().map(|api| Cluster::start(api, testbed)).transpose()?;
         let started = spawn(agent, form, watch, known, &group, manager.as_ref())?;
         let Some(pid) = started else { return Ok(None) };
         let listener = match agent.offers_views() {
@@ -74,7 +77,17 @@ impl Running {
         };
         let now = watch::process(pid).unwrap_or_default();
         let (probes, group) = (form.probes.clone(), Group::there(group));
-        Ok(Some(Self { agent, probes, pid, since: now, last: now, listener, group, manager }))
+        Ok(Some(Self {
+            agent,
+            probes,
+            pid,
+            since: now,
+            last: now,
+            listener,
+            group,
+            manager,
+            cluster,
+        }))
     }
 
     /// True if it lives and would be started for `form` just as it was.
@@ -163,6 +176,7 @@ impl Running {
         known.left_after_ms = since.elapsed().as_millis() as u64;
         watch.forget(self.pid);
         known.served = self.listener.take().map(Listener::end);
+        known.requests = self.cluster.take().map(Cluster::end).unwrap_or_default();
         let log = fs::read_to_string(agents::LOG).unwrap_or_default();
         known.log = log.lines().take(LOG_LINES).map(Into::into).collect();
         self.group.remove()

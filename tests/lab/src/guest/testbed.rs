@@ -194,6 +194,15 @@ impl Testbed {
         self.pods.iter().map(|pod| pod.manifest.as_str()).collect()
     }
 
+    /// All pods as the API has them, with the directories of their containers.
+    pub(super) fn objects(&self) -> Result<Vec<(serde_json::Value, PathBuf)>> {
+        let object = |pod: &Placed| {
+            let json = pod.manifest.trim_start_matches("---\n");
+            Ok((serde_json::from_str(json)?, self.below(&pod.container)))
+        };
+        self.pods.iter().map(object).collect()
+    }
+
     /// Starts the sandbox of a place, if it has one.
     pub(super) fn sandbox(&self, place: &Place) -> Result<Option<Child>> {
         place.sandbox.as_ref().map(|path| sleeper(&self.below(path), -998)).transpose()

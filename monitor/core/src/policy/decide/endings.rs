@@ -34,15 +34,16 @@ impl Endings {
     /// Takes note of pods that end. Those that the kubelet has evicted since the sample before.
     pub(super) fn hear(&mut self, sample: &Sample) -> Vec<String> {
         let pods = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
-        let is_ending = |pod: &&Pod| pod.ends_within.is_some();
-        if !pods.values().any(|pod| is_ending(&pod)) {
+        if !pods.values().any(|pod| pod.ends_within.is_some()) {
             self.0.clear();
             return Vec::new();
         }
         let places = sample.places();
         let there = sample.cgroups.values().filter_map(|group| uid(group, &places));
         let ending: BTreeMap<String, &Pod> = there
-            .filter_map(|uid| pods.get(uid.as_str()).copied().filter(is_ending).map(|p| (uid, p)))
+            .filter_map(|uid| Some((*pods.get(uid.as_str())?, uid)))
+            .filter(|(pod, _)| pod.ends_within.is_some())
+            .map(|(pod, uid)| (uid, pod))
             .collect();
         self.0.retain(|uid, _| ending.contains_key(uid));
         let new = ending.into_iter().filter(|(uid, _)| !self.0.contains_key(uid));

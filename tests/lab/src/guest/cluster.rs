@@ -1,0 +1,139 @@
+//! An API server in the guest: the scenario's node and pods, a kubelet that ends pods that are told
+//! to end, and what was written to it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use isobar_apistub::{Kubelet, Options, Seen, Stub, generate};
+use serde_json::{Value, json};
+
+use super::TICK;
+use super::testbed::Testbed;
+use crate::agents::{KUBECONFIG, NODE};
+use crate::clock::Since;
+use crate::form::group::Api;
+
+pub(super) struct Cluster {
+    stub: Arc<Stub>,
+    is_over: Arc<AtomicBool>,
+    kubelet: JoinHandle<()>,
+}
+
+impl Cluster {
+    /// Starts it, and writes the kubeconfig that leads to it.
+    pub(super) fn start(api: &Api, testbed: &Testbed) -> Result<Self> {
+        let options = Options { kubelet: Kubelet::WhenConfirmed, ..Options::default() };
+        let stub = Arc::new(Stub::start(&options).context("cannot start the API server")?);
+        stub.put(generate::node(NODE))?;
+        for (mut pod, _) in testbed.objects()? {
+            pod["spec"]["nodeName"] = NODE.into();
+            stub.put(pod)?;
+        }
+        for name in &api.budgets {
+            stub.put(generate::budget("scenario", name.get_ref(), name.get_ref(), 0))?;
+        }
+        fs::write(KUBECONFIG, kubeconfig(&stub.url()))?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (watched, over) = (Arc::clone(&stub), Arc::clone(&is_over));
+        let containers = testbed.objects()?;
+        let containers = containers.into_iter().map(|(pod, path)| (name_of(&pod), path)).collect();
+        let kubelet = thread::spawn(move || end_pods(&watched, containers, &over));
+        Ok(Self { stub, is_over, kubelet })
+    }
+
+    /// What was written to it, a line for each request, in order.
+    pub(super) fn end(self) -> Vec<String> {
+        self.is_over.store(true, Ordering::Relaxed);
+        // A kubelet that panicked has said so on the console.
+        let _ = self.kubelet.join();
+        self.stub.seen().iter().filter_map(line).collect()
+    }
+}
+
+fn kubeconfig(url: &str) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    })
+    .to_string()
+}
+
+fn name_of(pod: &Value) -> String {
+    pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Ends the containers of pods that are told to end once their grace is over, as a kubelet does with
+/// processes that ignore SIGTERM, and confirms that they are gone.
+fn end_pods(stub: &Stub, mut containers: Vec<(String, PathBuf)>, is_over: &AtomicBool) {
+    let mut told: Vec<(String, Since)> = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        for pod in stub.all("pods") {
+            let (name, metadata) = (name_of(&pod), &pod["metadata"]);
+            if metadata["deletionTimestamp"].is_null() {
+                continue;
+            }
+            if !told.iter().any(|(one, _)| *one == name) {
+                told.push((name.clone(), Since::now()));
+            }
+            let grace = metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(30);
+            let is_due = told
+                .iter()
+                .any(|(one, since)| *one == name && !since.within(Duration::from_secs(grace)));
+            let at = containers.iter().position(|(one, _)| *one == name);
+            if let Some(at) = at.filter(|_| is_due) {
+                kill_all(&containers.swap_remove(at).1);
+                stub.confirm("scenario", &name);
+            }
+        }
+        thread::sleep(TICK);
+    }
+}
+
+fn kill_all(container: &Path) {
+    if let Err(why) = fs::write(container.join("cgroup.kill"), "1") {
+        eprintln!("the kubelet cannot end {}: {why}", container.display());
+    }
+}
+
+/// A request that writes, in a line.
+fn line(seen: &Seen) -> Option<String> {
+    let call = &seen.call;
+    let status = seen.status.map_or("cut".into(), |code| code.to_string());
+    let what = match (&*call.verb, &*call.resource, &*call.subresource) {
+        ("patch", "nodes", "status") => format!("conditions {}", conditions(&call.body)),
+        ("patch", "nodes", "") => format!("taints {}", taints(&call.body)),
+        ("create", "pods", "eviction") => format!("evict {}", call.name),
+        ("create", "events", "") => {
+            let body = &call.body;
+            let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+            let about = text(&body["regarding"]["name"]);
+            format!("event {} {about}: {}", text(&body["reason"]), text(&body["note"]))
+        }
+        ("list" | "watch" | "get", ..) | (_, "selfsubjectaccessreviews", _) => return None,
+        (verb, resource, _) => format!("{verb} {resource}"),
+    };
+    Some(format!("{what} -> {status}"))
+}
+
+fn conditions(body: &Value) -> String {
+    let each = body["status"]["conditions"].as_array().into_iter().flatten().map(|one| {
+        let text = |name: &str| one[name].as_str().unwrap_or_default();
+        format!("{}={}", text("type"), text("status"))
+    });
+    each.collect::<Vec<_>>().join(" ")
+}
+
+fn taints(body: &Value) -> String {
+    let each = body["spec"]["taints"].as_array().into_iter().flatten().map(|one| {
+        let text = |name: &str| one[name].as_str().unwrap_or_default();
+        format!("{}:{}", text("key"), text("effect"))
+    });
+    each.collect::<Vec<_>>().join(" ")
+}
