@@ -22,9 +22,9 @@ use isobar_core::policy::engine::Step;
 /// A name that a browser or a terminal would act upon if it were not taken as text.
 pub(crate) const HOSTILE: &str = "/<img src=x onerror=alert(1)>.service";
 
-const POD_A: &str = "3f2a91c4-7d1e-4b0a-9a52-0c6e1f7b8d21";
+pub(crate) const POD_A: &str = "3f2a91c4-7d1e-4b0a-9a52-0c6e1f7b8d21";
 const POD_B: &str = "b81d60f2-52ce-4f5c-8a10-6e0c9d3a7f44";
-const POD_C: &str = "0a7c44de-91b3-4c3f-b6f1-2d9be58c1e90";
+pub(crate) const POD_C: &str = "0a7c44de-91b3-4c3f-b6f1-2d9be58c1e90";
 
 /// Both ends of a watch for a made-up node.
 pub(crate) fn publisher() -> (Publisher, Latest) {
@@ -239,7 +239,7 @@ fn memory_wait(causes: &[(MemoryCause, u64)]) -> MemoryWait {
     }
 }
 
-fn capabilities() -> Vec<Capability> {
+pub(crate) fn capabilities() -> Vec<Capability> {
     use CapabilityState::{Absent, Attached, Blind, Off};
     #[rustfmt::skip]
     let table = [
@@ -260,7 +260,7 @@ fn capabilities() -> Vec<Capability> {
     table.map(capability).into()
 }
 
-fn cost() -> Cost {
+pub(crate) fn cost() -> Cost {
     let program = |name: &str, runs, per_run| ProgramCost {
         name: name.into(),
         runs,
@@ -269,6 +269,7 @@ fn cost() -> Cost {
     };
     Cost {
         cpu: Some(MilliCpu(7)),
+        used: Some(Nanos(41_000_000)),
         resident: Some(Bytes(18_300_000)),
         tick: Nanos(3_400_000),
         reading: Nanos(1_500_000),

@@ -49,6 +49,7 @@ async fn router_paths() {
         ("/icon.svg",            200, 200, "image/svg+xml"),
         ("/api/v1/snapshot",     503, 200, "application/json"),
         ("/api/v1/stream",       200, 200, "text/event-stream"),
+        ("/metrics",             503, 200, "text/plain"),
         ("/livez",               200, 200, "text/plain"),
         ("/healthz",             200, 200, "text/plain"),
         ("/readyz",              503, 200, "text/plain"),
@@ -107,7 +108,7 @@ async fn router_refuses_other_hosts() {
 #[tokio::test]
 async fn router_reads_only() {
     let router = observing();
-    for path in ["/", "/api/v1/snapshot", "/api/v1/stream", "/livez", "/readyz"] {
+    for path in ["/", "/api/v1/snapshot", "/api/v1/stream", "/metrics", "/livez", "/readyz"] {
         for (method, want) in [(Method::HEAD, 200), (Method::POST, 405), (Method::DELETE, 405)] {
             let response = ask(&router, method.clone(), "localhost", path).await;
             assert_eq!(response.status().as_u16(), want, "{method} {path}");

@@ -18,6 +18,7 @@ mod layout;
 mod machine;
 #[path = "../made_up.rs"]
 mod made_up;
+mod metrics;
 #[path = "../program.rs"]
 mod program;
 mod qos;

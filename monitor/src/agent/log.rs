@@ -151,11 +151,7 @@ fn outcome_of(outcome: &Outcome, target: Option<&str>) {
     let Outcome { action, result, detail, took, freed, ended } = outcome;
     let freed = freed.map(|Bytes(n)| n);
     let took_ms = took.0 / 1_000_000;
-    let result_name = match result {
-        OutcomeResult::Done => "done",
-        OutcomeResult::Refused => "refused",
-        OutcomeResult::Failed => "failed",
-    };
+    let result_name = result.name();
     match result {
         OutcomeResult::Done => tracing::info!(
             action,

@@ -45,7 +45,18 @@ impl Meter {
         let (tick, decision) = (now.since(begun), decided.since(begun));
         let reading = self.read.unwrap_or(begun).since(begun);
         let longest_gap = self.longest_gap;
-        Cost { cpu, resident, tick, reading, decision, handover, longest_gap, major_faults, kernel }
+        Cost {
+            cpu,
+            used: Some(used),
+            resident,
+            tick,
+            reading,
+            decision,
+            handover,
+            longest_gap,
+            major_faults,
+            kernel,
+        }
     }
 }
 

@@ -148,6 +148,7 @@ impl<S: Source> Tick<S> {
                 let settings = self.engine.settings();
                 cluster.tell(settings, self.publish, sample, &step.decision, &kills);
             }
+            self.publisher.count(sample, self.engine.settings(), &step);
         }
         self.watch_suspects(&step);
         self.protect();

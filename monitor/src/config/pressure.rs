@@ -27,10 +27,7 @@ pub(super) fn conditions(layers: &Layers<'_>) -> Conditions {
 
 /// What one condition measures; `None` if it is disabled.
 fn rule(layers: &Layers<'_>, name: ConditionName) -> Option<ConditionRule> {
-    let scope = match name.scope {
-        ScopeName::System => "system",
-        ScopeName::Kubepods => "kubepods",
-    };
+    let scope = name.scope.name();
     let resource = match name.resource {
         Resource::Cpu => "cpu",
         Resource::Memory => "memory",

@@ -1,4 +1,4 @@
-//! The server: the page, the API, the health endpoints. Read-only.
+//! The server: the page, the API, the metrics, the health endpoints. Read-only.
 //! In: the latest [`View`](isobar_core::view::View), from a watch channel. Out: HTTP.
 //! The server never waits for the sampler, nor the sampler for a client: a slow client gets the
 //! newest view with its next request.
@@ -7,13 +7,17 @@ pub mod document;
 mod guard;
 mod health;
 pub mod listen;
+pub mod metrics;
 mod page;
 mod peer;
 pub mod publish;
 mod stream;
+mod totals;
+
+use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn, map_response};
@@ -42,6 +46,7 @@ pub fn router(latest: Latest) -> Router {
     Router::new()
         .route("/api/v1/snapshot", get(snapshot))
         .route("/api/v1/stream", get(stream::open))
+        .route("/metrics", get(metrics::scrape))
         .route("/livez", get(health::livez))
         .route("/healthz", get(health::livez))
         .route("/readyz", get(health::readyz))
@@ -59,12 +64,16 @@ async fn snapshot(State(shared): State<Shared>) -> Response {
     let Some(published) = shared.latest.borrow().clone() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
     };
-    let document = published.full();
+    whole("application/json", &published.full())
+}
+
+/// A document of one tick.
+fn whole(content_type: &'static str, document: &Arc<Bytes>) -> Response {
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
         (header::CONTENT_LENGTH, HeaderValue::from(document.len())),
     ];
-    (headers, Body::from_stream(document::pieces(&document))).into_response()
+    (headers, Body::from_stream(document::pieces(document))).into_response()
 }
 
 /// An error as JSON, in the shape of the Kubernetes API's `Status`.

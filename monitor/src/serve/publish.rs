@@ -9,12 +9,15 @@ use axum::body::Bytes as Body;
 use tokio::sync::watch;
 
 use super::document::{self, Documents};
+use super::metrics::{self, Format};
+use super::totals::Totals;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::limit::LimitState;
 use isobar_core::model::node::NodeFacts;
-use isobar_core::model::sample::Moment;
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::units::Nanos;
@@ -30,15 +33,19 @@ pub type Latest = watch::Receiver<Option<Arc<Published>>>;
 /// The sending end.
 pub type Sender = watch::Sender<Option<Arc<Published>>>;
 
-/// A view and its JSON: made on the first request of each tick, so at most once, however many
-/// clients there are, and not at all without any.
+/// A view, its JSON and its metrics: made on the first request of each tick, so at most once,
+/// however many clients there are, and not at all without any.
 pub struct Published {
     pub tick: u64,
     /// When the sample was taken, since the boot.
     pub at: Nanos,
     pub view: LazyLock<View, Box<dyn FnOnce() -> View + Send>>,
+    /// Since the agent started.
+    pub(super) totals: Totals,
     full: Documents,
     brief: OnceLock<Body>,
+    /// By [`Format`].
+    metrics: [Documents; 2],
 }
 
 impl fmt::Debug for Published {
@@ -57,6 +64,11 @@ impl Published {
     pub(super) fn brief(&self) -> Body {
         self.brief.get_or_init(|| document::render_brief(&self.view)).clone()
     }
+
+    /// See [`metrics::render`].
+    pub(super) fn metrics(self: &Arc<Self>, format: Format) -> Arc<Body> {
+        self.metrics[format as usize].of(self.tick, || metrics::render(self, format))
+    }
 }
 
 /// The sending end. It keeps what outlives one tick.
@@ -66,7 +78,9 @@ pub struct Publisher {
     started: Moment,
     kills: VecDeque<OomRecord>,
     limits: Vec<LimitState>,
+    totals: Totals,
     documents: Documents,
+    metrics: [Documents; 2],
     to: Sender,
 }
 
@@ -81,24 +95,34 @@ impl Publisher {
     #[must_use]
     pub fn new(facts: NodeFacts, started: Moment, to: Sender) -> Self {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
-        let (limits, documents) = Default::default();
-        Self { facts: Arc::new(facts), started, kills, limits, documents, to }
+        let (limits, totals, documents, metrics) = Default::default();
+        let facts = Arc::new(facts);
+        Self { facts, started, kills, limits, totals, documents, metrics, to }
     }
 
     /// Sets the limits that the following views show.
     pub fn note_limits(&mut self, limits: &[LimitState]) {
         if self.limits != limits {
+            self.totals.limits(limits);
             self.limits = limits.to_vec();
         }
+    }
+
+    /// Counts what a tick has seen and done, for those who look less often than once a tick.
+    pub fn count(&mut self, sample: &Sample, settings: &Settings, step: &Step) {
+        self.totals.tick(sample, settings, step);
     }
 
     /// Publishes one tick. Never blocks.
     pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
         let (tick, at) = (step.snapshot.tick, step.snapshot.at.boot);
+        self.totals.took(&cost);
         let view = LazyLock::new(Box::new(self.view(step, capabilities, cost)) as Box<_>);
+        let (totals, full, brief) = (self.totals.clone(), self.documents.clone(), OnceLock::new());
+        let metrics = self.metrics.clone();
+        let published = Published { tick, at, view, totals, full, brief, metrics };
         // `send` would fail without a receiver; the next client must find this view all the same.
-        let (full, brief) = (self.documents.clone(), OnceLock::new());
-        self.to.send_replace(Some(Arc::new(Published { tick, at, view, full, brief })));
+        self.to.send_replace(Some(Arc::new(published)));
     }
 
     /// What makes the view of one tick.

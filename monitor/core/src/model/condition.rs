@@ -15,6 +15,17 @@ pub enum ScopeName {
     Kubepods,
 }
 
+impl ScopeName {
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Kubepods => "kubepods",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resource {
@@ -102,6 +113,19 @@ pub enum Status {
     /// Not measured lately.
     #[default]
     Unknown,
+}
+
+impl Status {
+    pub const ALL: [Self; 3] = [Self::True, Self::False, Self::Unknown];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
 }
 
 /// What one tick found for a condition.

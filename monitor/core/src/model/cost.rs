@@ -10,6 +10,9 @@ use super::units::{Bytes, MilliCpu, Nanos};
 pub struct Cost {
     /// The agent's process; `None` before two readings.
     pub cpu: Option<MilliCpu>,
+    /// CPU time that the agent's process has used since it began.
+    #[serde(default)]
+    pub used: Option<Nanos>,
     /// Resident memory of the agent's process (`/proc/self/statm`, second field).
     pub resident: Option<Bytes>,
     /// From the start of the last sample until it was published.

@@ -71,6 +71,8 @@ pub enum NodePressure {
 }
 
 impl NodePressure {
+    pub const ALL: [Self; 3] = [Self::MemoryPressure, Self::DiskPressure, Self::PidPressure];
+
     /// The condition's type.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -13,7 +13,9 @@ pub use super::units::Moment;
 use super::workload::Pods;
 
 /// Why the sampler took a sample.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
     #[default]
@@ -22,6 +24,20 @@ pub enum Cause {
     Pressure,
     /// An eBPF program reported an urgent event, such as an OOM kill.
     Event,
+}
+
+impl Cause {
+    pub const ALL: [Self; 3] = [Self::Timer, Self::Pressure, Self::Event];
+
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timer => "timer",
+            Self::Pressure => "pressure",
+            Self::Event => "event",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,4 +119,22 @@ pub enum GapReason {
     Failed,
     /// A table of fixed size was full.
     Full,
+}
+
+impl GapReason {
+    pub const ALL: [Self; 6] =
+        [Self::Gone, Self::Unsupported, Self::Denied, Self::Torn, Self::Failed, Self::Full];
+
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Unsupported => "unsupported",
+            Self::Denied => "denied",
+            Self::Torn => "torn",
+            Self::Failed => "failed",
+            Self::Full => "full",
+        }
+    }
 }

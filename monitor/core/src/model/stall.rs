@@ -126,6 +126,24 @@ impl MemoryCause {
         Self::Other,
     ];
 
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OwnLimit => "ownLimit",
+            Self::OwnHigh => "ownHigh",
+            Self::AncestorLimit => "ancestorLimit",
+            Self::AllocatableLimit => "allocatableLimit",
+            Self::SomeLimit => "someLimit",
+            Self::Global => "global",
+            Self::Compaction => "compaction",
+            Self::Refault => "refault",
+            Self::SwapIn => "swapIn",
+            Self::KernelThread => "kernelThread",
+            Self::Other => "other",
+        }
+    }
+
     /// True if the node or its allocatable was short, not a cgroup at its own limit.
     #[must_use]
     pub fn is_shortage(self) -> bool {

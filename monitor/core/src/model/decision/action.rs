@@ -238,6 +238,29 @@ pub enum Hold {
     StaleReadings,
 }
 
+impl Hold {
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Settling { .. } => "settling",
+            Self::CoolingDown { .. } => "coolingDown",
+            Self::KernelKilled { .. } => "kernelKilled",
+            Self::BudgetSpent { .. } => "budgetSpent",
+            Self::Observed { .. } => "observed",
+            Self::Marked => "marked",
+            Self::NotYetKnown => "notYetKnown",
+            Self::TakenByOther { .. } => "takenByOther",
+            Self::NobodyLeft => "nobodyLeft",
+            Self::BelowHarmBudget => "belowHarmBudget",
+            Self::HarmUnknown => "harmUnknown",
+            Self::NothingHelps => "nothingHelps",
+            Self::InGrace => "inGrace",
+            Self::StaleReadings => "staleReadings",
+        }
+    }
+}
+
 /// What came of an action; part of the next sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -345,4 +368,15 @@ pub enum OutcomeResult {
     Refused,
     /// It could not be done.
     Failed,
+}
+
+impl OutcomeResult {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
 }

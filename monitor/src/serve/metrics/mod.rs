@@ -1,0 +1,72 @@
+//! `/metrics`: the newest view and the totals since the start, for Prometheus.
+//! In: what was published. Out: text, made on the first request of each tick and format.
+//! What is not known has no line, because 0 would be a measurement.
+
+mod agent;
+pub mod catalogue;
+mod families;
+mod format;
+mod judged;
+mod pods;
+mod pressure;
+mod relief;
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+use self::families::Families;
+pub(super) use self::format::Format;
+use super::publish::Published;
+use super::totals::Totals;
+use super::{NO_SAMPLE_YET, Shared, whole};
+use isobar_core::view::View;
+
+/// In the format that the client likes best.
+pub(super) async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    let Some(published) = shared.latest.borrow().clone() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET).into_response();
+    };
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let format = Format::of(accepted.filter_map(|value| value.to_str().ok()));
+    let mut response = whole(format.content_type(), &published.metrics(format));
+    // A cache must not give one client the other's format.
+    response.headers_mut().insert(header::VARY, header::ACCEPT.into());
+    response
+}
+
+/// All metrics of one tick.
+pub(super) fn render(published: &Arc<Published>, format: Format) -> Bytes {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Metrics(Arc::clone(published))));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("writing to a string cannot fail");
+    match format {
+        Format::OpenMetrics => text.into(),
+        Format::Prometheus => format::to_prometheus(&text).into(),
+    }
+}
+
+/// Reads what was published while it is encoded.
+#[derive(Debug)]
+struct Metrics(Arc<Published>);
+
+impl Collector for Metrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (view, totals): (&View, &Totals) = (&self.0.view, &self.0.totals);
+        let families = &mut Families(encoder);
+        pressure::write(families, view, totals)?;
+        judged::write(families, view, totals)?;
+        relief::write(families, view, totals)?;
+        pods::write(families, view, totals)?;
+        agent::write(families, view, totals)
+    }
+}

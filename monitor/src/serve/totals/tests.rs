@@ -1,0 +1,168 @@
+use super::*;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::decision::{
+    Action, Met, Outcome, OutcomeResult, Release, ReleaseReason, StepReason, Target,
+};
+use isobar_core::model::snapshot::{Blame, Scope};
+use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::units::{Bytes, Percent};
+
+fn ms(n: u64) -> Nanos {
+    Nanos(n * 1_000_000)
+}
+
+/// An action of a step.
+fn order(id: u64, step: StepKind, is_enforced: bool) -> Action {
+    let scope = isobar_core::model::condition::ScopeName::System;
+    let on = PressureSignal::Memory(Percent(0));
+    let threshold = Trigger::Pressure(PressureThreshold { scope, on, grace: Nanos(0) });
+    Action {
+        id,
+        step,
+        target: Target::default(),
+        reason: Met { threshold, since: Nanos(0), is_due: true, measured: 0, missing: None },
+        why: StepReason::Gentlest,
+        want: None,
+        grace: None,
+        deadline: Nanos(0),
+        escalates_to: None,
+        is_enforced,
+        message: String::new(),
+        annotations: BTreeMap::new(),
+    }
+}
+
+fn release(action: u64) -> Release {
+    let (step, target) = (StepKind::Squeeze, Target::default());
+    Release { action, step, target, why: ReleaseReason::Over, is_enforced: true }
+}
+
+fn outcome(action: u64, result: OutcomeResult) -> Outcome {
+    let (freed, ended) = (Some(Bytes(10)), Some(1));
+    Outcome { action, result, detail: String::new(), took: Nanos(0), freed, ended }
+}
+
+#[test]
+fn steps_count_each_result_of_an_action_once() {
+    use OutcomeResult::{Done, Failed, Refused};
+    use StepKind::{KillContainers, Squeeze};
+    let mut totals = Totals::default();
+    let mut tick = |outcomes: &[Outcome], actions: Vec<Action>, releases: Vec<Release>| {
+        let sample = Sample { outcomes: outcomes.into(), ..Sample::default() };
+        let mut step = Step::default();
+        step.decision.relief.actions = actions;
+        step.decision.relief.releases = releases;
+        totals.tick(&sample, &Settings::default(), &step);
+    };
+    tick(&[], vec![order(1, KillContainers, true)], vec![]);
+    tick(&[outcome(1, Done)], vec![order(2, Squeeze, false)], vec![]);
+    // What a victim leaves behind is taken back later, and its end may fail after it began.
+    tick(&[outcome(1, Done), outcome(1, Failed), outcome(2, Done)], vec![], vec![release(2)]);
+    tick(&[], vec![], vec![release(2)]);
+    tick(&[outcome(2, Done), outcome(9, Refused)], vec![], vec![]);
+    let want = [
+        (("killContainers", "done"), 1),
+        (("killContainers", "failed"), 1),
+        (("release", "done"), 1),
+        (("squeeze", "observed"), 1),
+    ];
+    assert_eq!(totals.steps.taken, want.into());
+    assert_eq!((totals.steps.freed, totals.steps.ended), (Bytes(50), 5));
+    assert_eq!(totals.decisions[&("acted", "system.memory.pressure".to_owned())], 2);
+    assert_eq!(totals.decisions[&("none", String::new())], 3);
+}
+
+#[test]
+fn steps_and_results_are_all_that_occur() {
+    let steps = StepKind::ALL.map(StepKind::name).into_iter().chain(["release"]);
+    assert!(steps.eq(STEPS_AND_RELEASE));
+    for result in [OutcomeResult::Done, OutcomeResult::Refused, OutcomeResult::Failed] {
+        assert!(RESULTS.contains(&result.name()), "{result:?}");
+    }
+}
+
+/// Each blame is `(aggressor, victim, milliseconds)`, by cgroups `/1`, `/2`, ..
+fn waits(blames: &[(u64, u64, u64)]) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    snapshot.covers.waits = true;
+    for (aggressor, victim, time) in blames {
+        let path = |id: &u64| Some(CgroupPath(format!("/{id}").into()));
+        snapshot.aggressions.push(Blame {
+            victim: CgroupId(*victim),
+            victim_path: path(victim),
+            aggressor: CgroupId(*aggressor),
+            aggressor_path: path(aggressor),
+            time: ms(*time),
+        });
+    }
+    snapshot
+}
+
+#[test]
+fn pairs_keep_those_that_wait_most_lately() {
+    let mut pairs = Pairs::default();
+    let names = Names::new();
+    let many: Vec<_> = (1..=20).map(|n| (n, 100, 500 - n)).collect();
+    pairs.tick(&waits(&many), &names);
+    assert_eq!(pairs.kept.len(), 16);
+    assert_eq!(pairs.others, ms(4 * 500 - 17 - 18 - 19 - 20));
+    let kept = |pairs: &Pairs, aggressor: &str| {
+        pairs.kept.get(&(aggressor.into(), "/100".into())).map(|pair| pair.total)
+    };
+    assert_eq!(kept(&pairs, "/17"), None);
+    // One that matters less than every pair that is kept is not kept.
+    pairs.tick(&waits(&[(17, 100, 20)]), &names);
+    assert_eq!(kept(&pairs, "/17"), None);
+    // One that goes on for long replaces what is over, and what is kept stays as it is.
+    for _ in 0..60 {
+        pairs.tick(&waits(&[(1, 100, 900), (17, 100, 450)]), &names);
+    }
+    assert_eq!(kept(&pairs, "/1"), Some(ms(499 + 60 * 900)));
+    assert!(kept(&pairs, "/17").is_some() && kept(&pairs, "/16").is_none());
+}
+
+#[test]
+fn pairs_leave_out_idle_and_own_waits() {
+    let mut pairs = Pairs::default();
+    let unknown = CgroupId::UNKNOWN.0;
+    pairs.tick(&waits(&[(0, 5, 40), (5, 5, 30), (unknown, 5, 20), (6, 5, 10)]), &Names::new());
+    let kept: Vec<_> = pairs.kept.iter().map(|(pair, at)| (pair.clone(), at.total)).collect();
+    assert_eq!(kept, [(("/6".to_owned(), "/5".to_owned()), ms(10))]);
+    assert_eq!(pairs.others, ms(20));
+}
+
+#[test]
+fn tick_durations_fall_into_buckets() {
+    let mut totals = Totals::default();
+    for (took, bucket) in
+        [(ms(0), 0), (ms(1), 0), (Nanos(1_000_001), 1), (ms(1_000), 9), (ms(1_001), 10)]
+    {
+        let before = totals.tick_durations.buckets.get(bucket).copied().unwrap_or(0);
+        totals.took(&Cost { tick: took, ..Cost::default() });
+        assert_eq!(totals.tick_durations.buckets[bucket], before + 1, "{took:?}");
+    }
+    assert_eq!(totals.tick_durations.sum, Nanos(2_003_000_001));
+}
+
+#[test]
+fn oom_limit_of_a_kill() {
+    let place = |place| Scope { place, ..Scope::default() };
+    let scopes = [(2, place(Place::Kubepods)), (3, place(Place::Other))];
+    let scopes = scopes.map(|(id, scope)| (CgroupId(id), scope)).into();
+    let snapshot = Snapshot { scopes, ..Snapshot::default() };
+    #[rustfmt::skip]
+    let table = [
+        // limit, known, whose
+        (None,    true,  OomLimit::Node),
+        (None,    false, OomLimit::Unknown),
+        (Some(2), true,  OomLimit::Kubepods),
+        (Some(3), true,  OomLimit::Own),
+        (Some(4), true,  OomLimit::Own), // gone with its processes
+    ];
+    for (limit, limit_known, want) in table {
+        let (victim, trigger) = (CgroupId(1), CgroupId(1));
+        let limit = limit.map(CgroupId);
+        let kill = OomKill { at: Nanos(0), victim, victim_pid: 7, limit, limit_known, trigger };
+        assert_eq!(OomLimit::of(&kill, &snapshot), want, "{limit:?}");
+    }
+}

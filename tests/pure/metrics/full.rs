@@ -1,0 +1,219 @@
+//! A node of which everything is known, for one scrape that has every metric.
+
+use isobar::serve::publish::{Latest, Publisher, channel};
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
+use isobar_core::model::cost::Cost;
+use isobar_core::model::decision::{
+    Action, Assessment, Decision, InForce, Met, NodePressure, Observation, Outcome, OutcomeResult,
+    Outlook, Phase as InForcePhase, Relief, StepKind, StepReason, Target, Trigger,
+};
+use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite};
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::quantity::Quantity;
+use isobar_core::model::sample::{Cause, Moment, Sample};
+use isobar_core::model::settings::{Settings, WrittenLimit, usual_pressure_thresholds};
+use isobar_core::model::snapshot::{Doubts, Snapshot};
+use isobar_core::model::stall::{Coverage, Lost};
+use isobar_core::model::threshold::{Amount, Signal, Threshold};
+use isobar_core::model::units::{Bytes, Nanos, Percent};
+use isobar_core::model::workload::Pod;
+use isobar_core::policy::engine::Step;
+
+use crate::made_up;
+
+pub(super) const ODD_NAME: &str = "od\"d\\\nname";
+
+const START: Moment = Moment { boot: Nanos(0), wall: Nanos(1_795_000_000_000_000_000) };
+const GIB: u64 = 1 << 30;
+
+/// The newest of one tick of a node of which everything is known.
+pub(super) fn latest() -> Latest {
+    of(snapshot())
+}
+
+/// The same of a snapshot; of an empty one nothing else is known either.
+pub(super) fn of(snapshot: Snapshot) -> Latest {
+    let (mut publisher, latest) = publisher();
+    publish(&mut publisher, snapshot);
+    latest
+}
+
+pub(super) fn publisher() -> (Publisher, Latest) {
+    let facts =
+        NodeFacts { name: "worker-07".into(), kernel: "6.12.57".into(), ..NodeFacts::default() };
+    let (to, latest) = channel();
+    (Publisher::new(facts, START, to), latest)
+}
+
+pub(super) fn publish(publisher: &mut Publisher, snapshot: Snapshot) {
+    if snapshot == Snapshot::default() {
+        let step = Step { snapshot, ..Step::default() };
+        publisher.count(&Sample::default(), &Settings::default(), &step);
+        return publisher.publish(step, Vec::new(), Cost::default());
+    }
+    let step = Step { snapshot, decision: decision(), ..Step::default() };
+    publisher.note_limits(&limits());
+    publisher.count(&Sample::default(), &settings(), &step);
+    // Its outcome comes with a later sample.
+    publisher.count(&sample(), &settings(), &step);
+    let oom = Capability {
+        name: "mark_victim".into(),
+        state: CapabilityState::Attached,
+        detail: String::new(),
+        remedy: None,
+    };
+    let capabilities = made_up::capabilities().into_iter().chain([oom]).collect();
+    publisher.publish(step, capabilities, made_up::cost());
+}
+
+/// Made up, at a fixed time.
+pub(super) fn snapshot() -> Snapshot {
+    Snapshot {
+        at: Moment { boot: Nanos(9 * Nanos::SECOND.0), wall: Nanos(START.wall.0 + 9_000_000_000) },
+        interval: Nanos(7 * Nanos::SECOND.0),
+        covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: false },
+        lost: Lost { pairs: 4, pair_time: Nanos(2_000_000), ..Lost::default() },
+        doubts: Doubts { backwards: 1, ..Doubts::default() },
+        ..made_up::snapshot(3)
+    }
+}
+
+fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.eviction.thresholds = vec![hard(), soft()];
+    settings.eviction.pressure = usual_pressure_thresholds();
+    settings.relief.enforce = [StepKind::Mark].into();
+    settings
+}
+
+fn hard() -> Threshold {
+    Threshold {
+        signal: Signal::MemoryAvailable,
+        value: Amount::Quantity(Quantity::bytes(GIB)),
+        grace: Nanos(0),
+        min_reclaim: None,
+    }
+}
+
+fn soft() -> Threshold {
+    Threshold { signal: Signal::PidAvailable, grace: Nanos(30 * Nanos::SECOND.0), ..hard() }
+}
+
+fn met() -> Met {
+    Met {
+        threshold: Trigger::Eviction(hard()),
+        since: Nanos(0),
+        is_due: true,
+        measured: GIB / 2,
+        missing: Some(GIB / 2),
+    }
+}
+
+fn action() -> Action {
+    Action {
+        id: 1,
+        step: StepKind::KillContainers,
+        target: Target::default(),
+        reason: met(),
+        why: StepReason::Gentlest,
+        want: None,
+        grace: None,
+        deadline: Nanos(0),
+        escalates_to: None,
+        is_enforced: true,
+        message: String::new(),
+        annotations: Default::default(),
+    }
+}
+
+fn sample() -> Sample {
+    let phase = InForcePhase::Ending;
+    let in_force = InForce { action: action(), since: Nanos(0), held: None, phase };
+    let outcome = Outcome {
+        action: 1,
+        result: OutcomeResult::Done,
+        detail: String::new(),
+        took: Nanos(0),
+        freed: Some(Bytes(GIB)),
+        ended: Some(3),
+    };
+    let pod = |uid: &str, name: &str| {
+        let pod = Pod { namespace: "shop".into(), name: name.into(), ..Pod::default() };
+        (uid.to_owned(), pod)
+    };
+    let pods = [pod(made_up::POD_A, "front"), pod(made_up::POD_C, ODD_NAME)];
+    Sample {
+        cause: Cause::Pressure,
+        pods: Some(pods.into()),
+        outcomes: vec![outcome],
+        in_force: vec![in_force],
+        ..Sample::default()
+    }
+}
+
+fn decision() -> Decision {
+    let observation =
+        |signal, available, capacity| Observation { signal, available, capacity, at: Nanos(0) };
+    let outlook = |scope| Outlook {
+        scope,
+        left: Some(Bytes(3 * GIB)),
+        growth: Some(Bytes(GIB / 64)),
+        lasts: Some(Nanos(192 * Nanos::SECOND.0)),
+        efficiency: Some(Percent(87_50)),
+        refaults: Some(12),
+    };
+    let assessment = Assessment {
+        conditions: ConditionName::ALL.map(condition).into(),
+        node_pressure: vec![NodePressure::MemoryPressure],
+        observations: vec![
+            observation(Signal::MemoryAvailable, GIB / 2, 32 * GIB),
+            observation(Signal::PidAvailable, 30_000, 32_768),
+        ],
+        outlooks: vec![outlook(ScopeName::System), outlook(ScopeName::Kubepods)],
+        met: vec![met()],
+        ..Assessment::default()
+    };
+    let relief = Relief { actions: vec![action()], ..Relief::default() };
+    Decision { generation: 2, assessment, relief, ..Decision::default() }
+}
+
+fn condition(name: ConditionName) -> Condition {
+    Condition {
+        name,
+        kind: format!("isobar.example/{name}"),
+        status: Status::True,
+        phase: Phase::Contended,
+        measure: Measure::Contention,
+        threshold: Percent(50_00),
+        avg10: Some(Percent(64_00)),
+        avg60: Some(Percent(58_25)),
+        seen: None,
+        since: START,
+        judged: Some(START),
+        why: None,
+    }
+}
+
+fn limits() -> Vec<LimitState> {
+    let limit = |file: &str, value: &str, live: &str, result| LimitState {
+        write: LimitWrite {
+            what: WrittenLimit::Allocatable,
+            cgroup: CgroupPath("/kubepods.slice".into()),
+            file: file.into(),
+            value: value.into(),
+        },
+        before: None,
+        live: Some(live.into()),
+        result,
+        detail: String::new(),
+    };
+    vec![
+        limit("memory.max", "33000000000", "34000000000", LimitResult::Drifted),
+        limit("cpu.weight", "313", "313", LimitResult::Kept),
+        // Neither is a number.
+        limit("pids.max", "max", "max", LimitResult::Kept),
+        limit("cpuset.cpus", "1-7", "0-7", LimitResult::Failed),
+    ]
+}
