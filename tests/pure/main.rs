@@ -10,6 +10,7 @@ mod cli;
 mod config;
 mod corpus;
 mod cpus;
+mod dashboards;
 mod http;
 mod judged;
 #[cfg(feature = "kubernetes")]
@@ -21,6 +22,7 @@ mod made_up;
 mod metrics;
 #[path = "../program.rs"]
 mod program;
+mod promtool;
 mod qos;
 mod rank;
 mod recording;

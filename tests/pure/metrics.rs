@@ -17,6 +17,8 @@ use isobar_core::model::pod::{Place, QosClass};
 use isobar_core::model::snapshot::{Scope, Snapshot};
 use tower::ServiceExt as _;
 
+use crate::promtool::promtool;
+
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// What was published is kept by `latest` until the body was read.
@@ -215,4 +217,12 @@ async fn metrics_counters_never_fall() {
         before = now;
     }
     assert_eq!(before["isobar_ticks_total{cause=\"pressure\"}"], 5.0);
+}
+
+#[tokio::test]
+async fn metrics_pass_promtool() {
+    for snapshot in [full::snapshot(), Snapshot::default()] {
+        let text = scrape(&full::of(snapshot), "text/plain").await;
+        promtool(&["check", "metrics"], &text);
+    }
 }

@@ -9,6 +9,7 @@ pub(crate) mod kernels;
 mod machine;
 mod modules;
 mod peers;
+mod promtool;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,6 +51,11 @@ pub(crate) fn toolchain() -> Result<Toolchain> {
 /// A browser and its driver.
 pub(crate) fn browser() -> Result<()> {
     apt::install(&["chromium", "chromium-driver"], "the page is tested in a real browser")
+}
+
+/// What tests metrics and alert rules.
+pub(crate) fn promtool() -> Result<PathBuf> {
+    promtool::ready(&Cache::open()?)
 }
 
 /// What builds the fuzz targets.

@@ -10,6 +10,9 @@ use anyhow::Result;
 use crate::{build, setup};
 use tally::Tally;
 
+/// The environment variable by which tests find promtool.
+const PROMTOOL: &str = "ISOBAR_PROMTOOL";
+
 /// Set up, then run all tests: format, lints, tests here, scenarios in virtual machines.
 #[derive(clap::Args)]
 pub(crate) struct Test {
@@ -29,7 +32,12 @@ impl Test {
         ] {
             tally.command(build::cargo(&object).args(args));
         }
-        tally.cargo_test(&object)?;
+        let mut tests = build::cargo(&object);
+        match setup::promtool() {
+            Ok(promtool) => _ = tests.env(PROMTOOL, promtool),
+            Err(why) => tally.missing("promtool", &format!("{why:#}")),
+        }
+        tally.cargo_test(tests)?;
         let which = if self.all { machines::Which::All } else { machines::Which::Ordinary };
         machines::play(&object, which, &mut tally)?;
         println!("{tally}");

@@ -2,13 +2,10 @@
 
 use std::fmt;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use isobar_lab::shell::{loudly, spelled};
-
-use crate::build;
 
 /// So many scenarios may pass on a second try alone: more, and the machine or isobar is at fault.
 const FLAKES: usize = 2;
@@ -91,9 +88,8 @@ impl Tally {
         }
     }
 
-    /// The workspace's own tests.
-    pub(super) fn cargo_test(&mut self, object: &Path) -> Result<()> {
-        let mut cargo = build::cargo(object);
+    /// The workspace's own tests, by a cargo that is set up for them.
+    pub(super) fn cargo_test(&mut self, mut cargo: Command) -> Result<()> {
         // What a test prints is shown, because one that cannot run says so.
         cargo.args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
         let name = spelled(&cargo);
