@@ -120,7 +120,8 @@ impl Totals {
         for kill in &snapshot.oom_kills {
             *self.oom_kills.entry(OomLimit::of(kill, snapshot)).or_default() += 1;
         }
-        for gap in &snapshot.gaps {
+        // That a table was full stays a gap for good; how much it lost is counted in the kernel.
+        for gap in snapshot.gaps.iter().filter(|gap| gap.why != GapReason::Full) {
             *self.gaps.entry(gap.why).or_default() += 1;
         }
         *self.decisions.entry(result_and_reason(decision)).or_default() += 1;

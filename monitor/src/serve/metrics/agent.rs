@@ -65,7 +65,8 @@ fn sight(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Resu
     let capabilities: BTreeSet<[&str; 2]> = capabilities.collect();
     families.write(&CAPABILITY, capabilities.into_iter().map(|labels| (labels, true)))?;
     let gaps = |why: GapReason| ([why.name()], totals.gaps.get(&why).copied().unwrap_or(0));
-    families.write(&GAPS, GapReason::ALL.map(gaps))
+    let counted = GapReason::ALL.into_iter().filter(|why| *why != GapReason::Full);
+    families.write(&GAPS, counted.map(gaps))
 }
 
 fn doubts(families: &mut Families<'_>, snapshot: &Snapshot) -> fmt::Result {
