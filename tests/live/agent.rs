@@ -29,6 +29,11 @@ fn agent_without_rights() {
         assert_eq!(snapshot["whole"][unknown], Value::Null, "{unknown}");
     }
     assert!(snapshot["verdict"][0]["text"].as_str().unwrap().contains("contention unknown"));
+    let metrics = agent.get("/metrics").unwrap();
+    for known in ["isobar_pressure_waiting_seconds_total{", "isobar_covered{what=\"waits\"} 0\n"] {
+        assert!(metrics.contains(known), "{known}: {metrics}");
+    }
+    assert!(!metrics.contains("isobar_cpu_contention_seconds_total"), "{metrics}");
 
     let ready = agent.get("/readyz?verbose").unwrap();
     assert!(ready.contains("[+]/proc/pressure/cpu attached"), "{ready}");

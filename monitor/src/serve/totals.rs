@@ -39,7 +39,7 @@ pub(super) const TICK_BOUNDS: [Nanos; 10] = [
 pub(super) struct Totals {
     pub(super) ticks: BTreeMap<Cause, u64>,
     pub(super) tick_durations: Histogram,
-    /// Time without samples, after each of which nothing counts as watched.
+    /// See [`unsampled`].
     pub(super) unwatched: Nanos,
     /// Waits for a CPU; bounds as in `GroupStall::histogram`.
     pub(super) latency: Histogram,

@@ -2,7 +2,7 @@
 
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 use isobar_core::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::{
@@ -70,13 +70,16 @@ pub(super) fn publish(publisher: &mut Publisher, snapshot: Snapshot) {
 
 /// Made up, at a fixed time.
 pub(super) fn snapshot() -> Snapshot {
+    let mut snapshot = made_up::snapshot(3);
+    let pods = snapshot.scopes.get_mut(&CgroupId(2)).unwrap().files.as_mut().unwrap();
+    (pods.cpu.weight, pods.pids_max) = (Some(157), Some(Limit::At(30_000)));
     Snapshot {
         at: Moment { boot: Nanos(9 * Nanos::SECOND.0), wall: Nanos(START.wall.0 + 9_000_000_000) },
         interval: Nanos(7 * Nanos::SECOND.0),
         covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: false },
         lost: Lost { pairs: 4, pair_time: Nanos(2_000_000), ..Lost::default() },
         doubts: Doubts { backwards: 1, ..Doubts::default() },
-        ..made_up::snapshot(3)
+        ..snapshot
     }
 }
 
@@ -197,10 +200,10 @@ fn condition(name: ConditionName) -> Condition {
 }
 
 fn limits() -> Vec<LimitState> {
-    let limit = |file: &str, value: &str, live: &str, result| LimitState {
+    let limit = |cgroup: &str, file: &str, value: &str, live: &str, result| LimitState {
         write: LimitWrite {
             what: WrittenLimit::Allocatable,
-            cgroup: CgroupPath("/kubepods.slice".into()),
+            cgroup: CgroupPath(cgroup.into()),
             file: file.into(),
             value: value.into(),
         },
@@ -209,11 +212,14 @@ fn limits() -> Vec<LimitState> {
         result,
         detail: String::new(),
     };
-    vec![
-        limit("memory.max", "33000000000", "34000000000", LimitResult::Drifted),
-        limit("cpu.weight", "313", "313", LimitResult::Kept),
+    #[rustfmt::skip]
+    let limits = [
+        // cgroup, file, configured, live, result
+        limit("/kubepods.slice", "memory.max",  "33000000000", "34000000000", LimitResult::Drifted),
+        limit("/system.slice",   "cpu.weight",  "313",         "313",         LimitResult::Kept),
         // Neither is a number.
-        limit("pids.max", "max", "max", LimitResult::Kept),
-        limit("cpuset.cpus", "1-7", "0-7", LimitResult::Failed),
-    ]
+        limit("/system.slice",   "pids.max",    "max",         "max",         LimitResult::Kept),
+        limit("/kubepods.slice", "cpuset.cpus", "1-7",         "0-7",         LimitResult::Failed),
+    ];
+    limits.into()
 }

@@ -30,7 +30,7 @@ use super::totals::Totals;
 use super::{NO_SAMPLE_YET, Shared, whole};
 use isobar_core::view::View;
 
-/// In the format that the client likes best.
+/// In the format that the client prefers.
 pub(super) async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     let Some(published) = shared.latest.borrow().clone() else {
         return (StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET).into_response();

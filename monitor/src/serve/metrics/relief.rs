@@ -9,8 +9,10 @@ use super::catalogue::{
 use super::families::Families;
 use crate::serve::totals::{OomLimit, RESULTS, STEPS_AND_RELEASE, Totals};
 use isobar_core::model::capability::CapabilityState;
+use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::StepKind;
 use isobar_core::model::limit::{LimitResult, LimitState};
+use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
 
 /// The capability without which OOM kills are not seen.
@@ -37,25 +39,53 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
         |limit: OomLimit| ([limit.name()], totals.oom_kills.get(&limit).copied().unwrap_or(0));
     let kills = is_seen.then_some(OomLimit::ALL.map(kills));
     families.write(&OOM_KILLS, kills.into_iter().flatten())?;
-    limits(families, &view.limits, totals.drifts)
+    limits(families, view, totals.drifts)
 }
 
-fn limits(families: &mut Families<'_>, limits: &[LimitState], drifts: u64) -> fmt::Result {
-    let is_memory =
-        |one: &LimitState| ["memory.", "hugetlb."].iter().any(|of| one.write.file.starts_with(of));
-    let each = |of_memory: bool, value: fn(&LimitState) -> Option<&String>| {
-        let alike = limits.iter().filter(move |one| is_memory(one) == of_memory);
-        alike.filter_map(move |one| Some((labels(one), value(one)?.parse::<u64>().ok()?)))
+fn limits(families: &mut Families<'_>, view: &View, drifts: u64) -> fmt::Result {
+    let limits = &view.limits;
+    let configured = |of_memory: bool| {
+        let alike = limits.iter().filter(move |one| is_memory(&one.write.file) == of_memory);
+        alike.filter_map(|one| Some((labels(one), one.write.value.parse::<u64>().ok()?)))
     };
-    families.write(&LIMIT_CONFIGURED_BYTES, each(true, |one| Some(&one.write.value)))?;
-    families.write(&LIMIT_LIVE_BYTES, each(true, |one| one.live.as_ref()))?;
-    families.write(&LIMIT_CONFIGURED, each(false, |one| Some(&one.write.value)))?;
-    families.write(&LIMIT_LIVE, each(false, |one| one.live.as_ref()))?;
+    let live = |of_memory: bool| {
+        let written =
+            limits.iter().filter_map(|one| Some((labels(one), one.live.as_ref()?.parse().ok()?)));
+        let all = written.chain(limits_of_pods(view));
+        all.filter(move |([_, file], _): &([&str; 2], u64)| is_memory(file) == of_memory)
+    };
+    families.write(&LIMIT_CONFIGURED_BYTES, configured(true))?;
+    families.write(&LIMIT_LIVE_BYTES, live(true))?;
+    families.write(&LIMIT_CONFIGURED, configured(false))?;
+    families.write(&LIMIT_LIVE, live(false))?;
     let is_other =
         |one: &LimitState| !matches!(one.result, LimitResult::Kept | LimitResult::Written);
     let differs = limits.iter().map(|one| (labels(one), is_other(one)));
     families.write(&LIMIT_DIFFERS, differs)?;
     families.write(&LIMIT_DRIFTS, [([], drifts)])
+}
+
+/// The limits of all pods, which are the enforced allocatable, but for those that isobar writes.
+fn limits_of_pods(view: &View) -> impl Iterator<Item = ([&str; 2], u64)> {
+    let pods =
+        kubepods(&view.snapshot).and_then(|(_, pods)| Some((&pods.path, pods.files.as_ref()?)));
+    let found = pods.into_iter().flat_map(|(path, files)| {
+        let number = |limit: Option<Limit>| match limit {
+            Some(Limit::At(n)) => Some(n),
+            Some(Limit::Max) | None => None,
+        };
+        let files = [
+            ("memory.max", number(files.memory.max)),
+            ("cpu.weight", files.cpu.weight),
+            ("pids.max", number(files.pids_max)),
+        ];
+        files.into_iter().filter_map(|(file, n)| Some(([&*path.0, file], n?)))
+    });
+    found.filter(|of| view.limits.iter().all(|one| labels(one) != of.0))
+}
+
+fn is_memory(file: &str) -> bool {
+    ["memory.", "hugetlb."].iter().any(|of| file.starts_with(of))
 }
 
 fn labels(limit: &LimitState) -> [&str; 2] {

@@ -11,9 +11,11 @@ use isobar_core::model::units::Nanos;
 
 /// Pairs that are kept, and how many of a tick are looked at.
 const KEPT: usize = 16;
-/// What remains of [`Pair::lately`] after a tick, in parts of [`WHOLE`]: half of it after some 45.
+/// What a tick leaves of [`Pair::lately`], in parts of [`WHOLE`]: half of it after 44 ticks.
 const FADES: u64 = 63;
 const WHOLE: u64 = 64;
+/// The aggressor of a wait in which the CPU was idle: the latency of the wake-up itself.
+const IDLE: CgroupId = CgroupId(0);
 
 #[derive(Debug, Clone, Default)]
 pub(in crate::serve) struct Pairs {
@@ -68,9 +70,6 @@ impl Pairs {
         (pair.total, pair.lately) = (pair.total.plus(time), pair.lately.plus(time));
     }
 }
-
-/// The aggressor of a wait in which a CPU was idle: the latency of the wake-up itself.
-const IDLE: CgroupId = CgroupId(0);
 
 /// Aggressor and sufferer; `None` if the aggressor is not known, or the sufferer itself.
 fn parties(snapshot: &Snapshot, names: &Names, blame: &Blame) -> Option<(String, String)> {
