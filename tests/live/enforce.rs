@@ -168,6 +168,13 @@ fn enforce_after_a_kill() {
     keep(boot_id.trim(), begun);
     let first = node.start("enforce");
     assert_eq!(held(&first), Some(5), "{}", first.stderr());
+    let metrics = first.get("/metrics").unwrap();
+    for series in [
+        "isobar_steps_in_force{step=\"killContainers\"} 1\n",
+        "isobar_decisions_total{result=\"held\",reason=\"settling\"} ",
+    ] {
+        assert!(metrics.contains(series), "{series}: {metrics}");
+    }
     // Dropped, it is killed without a chance to write anything down.
     drop(first);
     let mut second = node.start("enforce");
@@ -203,6 +210,14 @@ fn enforce_on_hangup() {
     };
     first.hang_up();
     relief(&first, "enforcing squeeze");
+    let metrics = first.get("/metrics").unwrap();
+    for line in [
+        "isobar_mode{mode=\"enforce\"} 1\n",
+        "isobar_step_enforced{step=\"squeeze\"} 1\n",
+        "isobar_config_generation 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
     second.hang_up();
     let told = format!("process {}", first.pid());
     second.wait_for("the refusal", |_| second.stderr().contains(&told));
