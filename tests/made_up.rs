@@ -40,7 +40,8 @@ pub(crate) fn publisher() -> (Publisher, Latest) {
 
 /// Publishes tick `tick`, as of now.
 pub(crate) fn publish(publisher: &mut Publisher, tick: u64) {
-    publish_step(publisher, Step { snapshot: snapshot(tick), ..Step::default() });
+    let kubepods = Some(CgroupId(2));
+    publish_step(publisher, Step { snapshot: snapshot(tick), kubepods, ..Step::default() });
 }
 
 pub(crate) fn publish_step(publisher: &mut Publisher, step: Step) {

@@ -210,12 +210,5 @@ fn oom_kill(record: &OomRecord) {
         (None, true) if record.kill.limit.is_none() => "none: the node was out of memory".into(),
         _ => "unknown".into(),
     };
-    tracing::warn!(
-        victim,
-        pid = record.kill.victim_pid,
-        limit,
-        trigger,
-        "the kernel's OOM killer killed process {} of {victim}",
-        record.kill.victim_pid
-    );
+    tracing::warn!(victim, pid = record.kill.victim_pid, limit, trigger, "{}", record.sentence());
 }

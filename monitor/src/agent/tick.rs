@@ -149,7 +149,9 @@ impl<S: Source> Tick<S> {
                 cluster.tell(settings, self.publish, sample, &step.decision, &kills);
             }
             self.publisher.count(sample, self.engine.settings(), &step);
+            self.publisher.note_outcomes(&sample.outcomes);
         }
+        self.publisher.note_settings(self.engine.settings());
         self.watch_suspects(&step);
         self.protect();
 

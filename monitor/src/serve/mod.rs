@@ -6,6 +6,7 @@
 pub mod document;
 mod guard;
 mod health;
+mod history;
 pub mod listen;
 pub mod metrics;
 mod page;
@@ -45,6 +46,8 @@ pub fn router(latest: Latest) -> Router {
     let shared = Shared { latest, seats: stream::Seats::default(), since: clock::now() };
     Router::new()
         .route("/api/v1/snapshot", get(snapshot))
+        .route("/api/v1/history", get(history::series))
+        .route("/api/v1/history/events", get(history::events))
         .route("/api/v1/stream", get(stream::open))
         .route("/metrics", get(metrics::scrape))
         .route("/livez", get(health::livez))

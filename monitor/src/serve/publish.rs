@@ -11,15 +11,19 @@ use tokio::sync::watch;
 use super::document::{self, Documents};
 use super::metrics::{self, Format};
 use super::totals::Totals;
+use super::history::{Beside, History, Recorder};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
+use isobar_core::model::decision::Outcome;
 use isobar_core::model::limit::LimitState;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
+use isobar_core::model::threshold::Threshold;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
@@ -42,6 +46,7 @@ pub struct Published {
     pub view: LazyLock<View, Box<dyn FnOnce() -> View + Send>>,
     /// Since the agent started.
     pub(super) totals: Totals,
+    pub(super) history: History,
     full: Documents,
     brief: OnceLock<Body>,
     /// By [`Format`].
@@ -81,6 +86,11 @@ pub struct Publisher {
     totals: Totals,
     documents: Documents,
     metrics: [Documents; 2],
+    recorder: Recorder,
+    /// Of the settings in force.
+    thresholds: Vec<Threshold>,
+    /// Of earlier actions, since the last tick.
+    outcomes: Vec<Outcome>,
     to: Sender,
 }
 
@@ -98,6 +108,9 @@ impl Publisher {
         let (limits, totals, documents, metrics) = Default::default();
         let facts = Arc::new(facts);
         Self { facts, started, kills, limits, totals, documents, metrics, to }
+        let (limits, documents, thresholds, outcomes) = Default::default();
+        let (facts, recorder) = (Arc::new(facts), Recorder::new());
+        Self { facts, started, kills, limits, documents, recorder, thresholds, outcomes, to }
     }
 
     /// Sets the limits that the following views show.
@@ -111,18 +124,32 @@ impl Publisher {
     /// Counts what a tick has seen and done, for those who look less often than once a tick.
     pub fn count(&mut self, sample: &Sample, settings: &Settings, step: &Step) {
         self.totals.tick(sample, settings, step);
+    /// Sets the thresholds that the history of the following ticks shows.
+    pub fn note_settings(&mut self, settings: &Settings) {
+        if self.thresholds != settings.eviction.thresholds {
+            self.thresholds.clone_from(&settings.eviction.thresholds);
+        }
+    }
+
+    /// Adds results of earlier actions to what the next tick tells.
+    pub fn note_outcomes(&mut self, outcomes: &[Outcome]) {
+        self.outcomes.extend_from_slice(outcomes);
     }
 
     /// Publishes one tick. Never blocks.
     pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
         let (tick, at) = (step.snapshot.tick, step.snapshot.at.boot);
         self.totals.took(&cost);
+        self.record(&step, &cost);
+        let history = self.recorder.history();
         let view = LazyLock::new(Box::new(self.view(step, capabilities, cost)) as Box<_>);
         let (totals, full, brief) = (self.totals.clone(), self.documents.clone(), OnceLock::new());
         let metrics = self.metrics.clone();
         let published = Published { tick, at, view, totals, full, brief, metrics };
         // `send` would fail without a receiver; the next client must find this view all the same.
         self.to.send_replace(Some(Arc::new(published)));
+        let (full, brief) = (self.documents.clone(), OnceLock::new());
+        self.to.send_replace(Some(Arc::new(Published { tick, at, view, history, full, brief })));
     }
 
     /// What makes the view of one tick.
@@ -175,6 +202,14 @@ impl Publisher {
             kill: kill.clone(),
         };
         snapshot.oom_kills.iter().map(record).collect()
+    }
+
+    fn record(&mut self, step: &Step, cost: &Cost) {
+        let kills = self.named_kills(&step.snapshot);
+        let outcomes = std::mem::take(&mut self.outcomes);
+        let beside =
+            Beside { cost, kills: &kills, outcomes: &outcomes, thresholds: &self.thresholds };
+        self.recorder.record(step, beside);
     }
 
     fn remember_kills(&mut self, snapshot: &Snapshot) {

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::cgroup::CgroupId;
 use crate::model::decision::{Assessment, Decision, Ranking, Target};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
@@ -88,6 +89,8 @@ pub struct Engine {
 pub struct Step {
     pub snapshot: Snapshot,
     pub decision: Decision,
+    /// The cgroup of all pods.
+    pub kubepods: Option<CgroupId>,
     /// Targets that may be acted upon soon, first to go first: the actuator opens them beforehand,
     /// because on a node without memory nothing should have to be looked up.
     pub next_targets: Vec<Target>,
@@ -143,8 +146,9 @@ impl Engine {
         standing.harm.update(standing.before.as_ref(), &sample, &snapshot, &workloads);
         standing.takers.update(standing.before.as_ref(), &sample, &snapshot, &workloads);
         let takers = &standing.takers;
-        let pods =
-            scope::kubepods(&snapshot).map(|(_, pods)| takers.limited(&snapshot, Some(pods)));
+        let kubepods = scope::kubepods(&snapshot);
+        let pods = kubepods.map(|(_, pods)| takers.limited(&snapshot, Some(pods)));
+        let kubepods = kubepods.map(|(id, _)| id);
         let limited =
             Limited { node: takers.limited(&snapshot, None), pods: pods.unwrap_or_default() };
         let assessment = assess(settings, &sample, &snapshot, limited, &mut standing.assess);
@@ -191,7 +195,7 @@ impl Engine {
         let (tick, at, generation) = (sample.tick, sample.at, settings.generation);
         standing.before = Some(sample);
         let decision = Decision { tick, at, generation, assessment, ranking, relief };
-        Step { snapshot, decision, next_targets }
+        Step { snapshot, decision, kubepods, next_targets }
     }
 }
 

@@ -65,6 +65,15 @@ pub struct OomRecord {
     pub kill: OomKill,
 }
 
+impl OomRecord {
+    /// What happened, for people.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let victim = self.victim_path.as_ref().map_or("unknown", |path| &path.0);
+        format!("the kernel's OOM killer killed process {} of {victim}", self.kill.victim_pid)
+    }
+}
+
 impl View {
     /// One line of JSON, with the fields of `snapshot` at the top level: the view's own, or a part
     /// of it.

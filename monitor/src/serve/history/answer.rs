@@ -1,0 +1,125 @@
+//! `/api/v1/history` and `/api/v1/history/events`.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use serde::{Serialize, Serializer};
+use serde_json::json;
+
+use super::query::{Stretch, only, wanted};
+use super::series::{ALL, Code, Keeps, Series, Unit};
+use crate::clock;
+use crate::serve::publish::Published;
+use crate::serve::{NO_SAMPLE_YET, Shared, refuse};
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Nanos;
+use isobar_core::view::API_VERSION;
+
+/// Of figures, unless asked otherwise: ten minutes of the node.
+const USUAL: u64 = 600;
+const USUAL_SERIES: &str = "system";
+/// Of what happened: an hour.
+const USUAL_EVENTS: u64 = 3_600;
+
+type Pairs = Query<Vec<(String, String)>>;
+
+/// The points of one series.
+#[derive(Serialize)]
+struct Points {
+    unit: Unit,
+    /// Of what a point is the mean, the largest or the smallest.
+    of: Keeps,
+    values: Values,
+    /// The largest of each point, where the mean may hide it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peaks: Option<Values>,
+}
+
+/// Two bytes each until they are written.
+struct Values(&'static Series, Vec<Option<Code>>);
+
+impl Serialize for Values {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(series, codes) = self;
+        to.collect_seq(codes.iter().map(|code| code.map(|code| series.value(code))))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    api_version: &'static str,
+    kind: &'static str,
+    /// The newest tick in it.
+    tick: u64,
+    begin: Moment,
+    end: Moment,
+    step: Nanos,
+    series: BTreeMap<&'static str, Points>,
+}
+
+pub(in crate::serve) async fn series(State(shared): State<Shared>, query: Pairs) -> Response {
+    respond(&shared, |published, now| {
+        let [begin, end, step, series] = only(&query, ["begin", "end", "step", "series"])?;
+        let stretch = Stretch::parse(begin.as_deref(), end.as_deref(), USUAL, now)?;
+        let range = stretch.points(step.as_deref(), now)?;
+        let wanted = wanted(series.as_deref().unwrap_or(USUAL_SERIES))?;
+        let kept = published.history.lock();
+        let of = |index: usize| {
+            let series = &ALL[index];
+            let (values, peaks) = kept.rings.read(index, range).unzip();
+            let has_peaks = series.keeps == Keeps::MeanAndPeak && range.step > 1;
+            let peaks = has_peaks.then_some(Values(series, peaks));
+            let (unit, of, values) = (series.unit, series.keeps, Values(series, values));
+            (series.name.as_str(), Points { unit, of, values, peaks })
+        };
+        let series: BTreeMap<_, _> = wanted.into_iter().map(of).collect();
+        let at = |second: u64| moment(Nanos(second.saturating_mul(Nanos::SECOND.0)), now);
+        let step = Nanos(range.step.saturating_mul(Nanos::SECOND.0));
+        let (begin, end, tick) = (at(range.begin), at(range.end), published.tick);
+        let (api_version, kind) = (API_VERSION, "History");
+        let document = Document { api_version, kind, tick, begin, end, step, series };
+        Ok(axum::Json(document).into_response())
+    })
+}
+
+pub(in crate::serve) async fn events(State(shared): State<Shared>, query: Pairs) -> Response {
+    respond(&shared, |published, now| {
+        let [begin, end] = only(&query, ["begin", "end"])?;
+        let Stretch { begin, end } =
+            Stretch::parse(begin.as_deref(), end.as_deref(), USUAL_EVENTS, now)?;
+        let kept = published.history.lock();
+        let document = json!({
+            "apiVersion": API_VERSION,
+            "kind": "HistoryEvents",
+            "tick": published.tick,
+            "begin": moment(begin, now),
+            "end": moment(end, now),
+            "spans": kept.spans.spans(begin, end),
+            "events": kept.spans.events(begin, end),
+            "minutes": kept.spans.minutes(begin, end),
+        });
+        Ok(axum::Json(document).into_response())
+    })
+}
+
+/// A moment of the boot clock on both clocks, as the wall clock goes now.
+fn moment(boot: Nanos, now: Moment) -> Moment {
+    let (past, ahead) = (now.boot.since(boot), boot.since(now.boot));
+    Moment { boot, wall: now.wall.since(past).plus(ahead) }
+}
+
+fn respond(
+    shared: &Shared,
+    answer: impl FnOnce(&Published, Moment) -> Result<Response, String>,
+) -> Response {
+    let Some(published) = shared.latest.borrow().clone() else {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
+    };
+    // A second that no tick has reached yet is no gap: what is known ends with the newest tick's.
+    let known = Nanos(published.at.0.saturating_add(1).next_multiple_of(Nanos::SECOND.0));
+    answer(&published, moment(known, clock::now()))
+        .unwrap_or_else(|why| refuse(StatusCode::BAD_REQUEST, &why))
+}

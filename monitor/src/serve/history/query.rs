@@ -1,0 +1,132 @@
+//! What a client asks of the history: `begin`, `end`, `step` and `series`, or why it cannot have it.
+
+use jiff::fmt::temporal::DateTimeParser;
+
+use super::rings::{COARSE, Grid, REACH, SECONDS};
+use super::series::{ALL, named};
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Nanos;
+
+/// Points of a series in one answer.
+pub(super) const POINTS: u64 = 3_600;
+
+const WHEN: &str =
+    "a time in RFC 3339, in seconds since 1970, or so long ago as in -10m; a + in it is %2B";
+const LENGTH: &str = "a length of time such as 10s or 5m, or whole seconds";
+
+/// From when to when, on the boot clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) begin: Nanos,
+    pub(super) end: Nanos,
+}
+
+/// The values of these parameters.
+///
+/// # Errors
+/// If there is any other.
+pub(super) fn only<const N: usize>(
+    pairs: &[(String, String)],
+    names: [&str; N],
+) -> Result<[Option<String>; N], String> {
+    if let Some((other, _)) = pairs.iter().find(|(name, _)| !names.contains(&name.as_str())) {
+        return Err(format!("there is no parameter {other:?}, only {}", names.join(", ")));
+    }
+    let value = |of: &str| Some(pairs.iter().find(|(name, _)| name == of)?.1.clone());
+    Ok(names.map(value))
+}
+
+impl Stretch {
+    /// The last `usual` seconds, unless another stretch is asked for.
+    pub(super) fn parse(
+        begin: Option<&str>,
+        end: Option<&str>,
+        usual: u64,
+        now: Moment,
+    ) -> Result<Self, String> {
+        let ago = |name, text: Option<&str>| text.map(|text| ago(name, text, now)).transpose();
+        let end = ago("end", end)?.unwrap_or_default();
+        let usual = end.plus(Nanos(usual * Nanos::SECOND.0));
+        let begin = ago("begin", begin)?.unwrap_or(usual);
+        if begin <= end {
+            return Err("begin must be before end, and before now".into());
+        }
+        if begin > Nanos(REACH * Nanos::SECOND.0) {
+            return Err(format!("begin is too long ago: history goes back {} h", REACH / SECONDS));
+        }
+        let (begin, end) = (now.boot.since(begin), now.boot.since(end));
+        Ok(Self { begin, end })
+    }
+
+    /// Its points.
+    pub(super) fn points(self, step: Option<&str>, now: Moment) -> Result<Grid, String> {
+        let (begin, end) = (self.begin.0 / Nanos::SECOND.0, self.end.0.div_ceil(Nanos::SECOND.0));
+        let oldest = now.boot.0.div_ceil(Nanos::SECOND.0).saturating_sub(SECONDS);
+        let is_fine = begin >= oldest;
+        let finest = if is_fine { 1 } else { COARSE };
+        let fits = (end - begin).div_ceil(POINTS).max(1).next_multiple_of(finest);
+        let step = step.map(|text| length("step", text)).transpose()?;
+        let step = step.unwrap_or(fits);
+        if step == 0 || step % finest != 0 || step > REACH {
+            return Err(format!(
+                "step must be a multiple of {finest} s, and {} h at most; points of 1 s go back \
+                 {SECONDS} s, those of {COARSE} s {} h",
+                REACH / SECONDS,
+                REACH / SECONDS
+            ));
+        }
+        if (end - begin).div_ceil(step) > POINTS {
+            return Err(format!(
+                "these are more than {POINTS} points a series; a step of {fits} s has fewer"
+            ));
+        }
+        let begin = begin - begin % step;
+        Ok(Grid { begin, end: end.next_multiple_of(step), step, is_fine })
+    }
+}
+
+/// The series that are asked for, by their places in a row.
+pub(super) fn wanted(list: &str) -> Result<Vec<usize>, String> {
+    let mut all = Vec::new();
+    for name in list.split(',') {
+        let found = named(name);
+        if found.is_empty() {
+            let names: Vec<_> = ALL.iter().map(|series| series.name.as_str()).collect();
+            return Err(format!(
+                "there is no series {name:?}; there are {}, and what stands before a dot in them \
+                 names all that begin so",
+                names.join(", ")
+            ));
+        }
+        all.extend(found);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+/// How long ago that is; 0 for a time that is yet to come. The wall clock is taken as it goes now,
+/// also for times before it was set.
+fn ago(name: &str, text: &str, now: Moment) -> Result<Nanos, String> {
+    let wrong = || format!("{name}: expected {WHEN}; found {text:?}");
+    if let Some(ago) = text.strip_prefix('-') {
+        let ago = length(name, ago).map_err(|_| wrong())?;
+        return Ok(Nanos(ago.saturating_mul(Nanos::SECOND.0)));
+    }
+    let seconds = text.parse::<u64>().ok().map(|n| n.saturating_mul(Nanos::SECOND.0));
+    let time = || DateTimeParser::new().parse_timestamp(text).ok()?.as_nanosecond().try_into().ok();
+    Ok(now.wall.since(Nanos(seconds.or_else(time).ok_or_else(wrong)?)))
+}
+
+/// Whole seconds.
+fn length(name: &str, text: &str) -> Result<u64, String> {
+    let time = || {
+        let time: jiff::SignedDuration = text.parse().ok()?;
+        u64::try_from(time.as_secs()).ok().filter(|_| time.subsec_nanos() == 0)
+    };
+    let seconds = text.parse().ok().or_else(time);
+    seconds.ok_or_else(|| format!("{name}: expected {LENGTH}; found {text:?}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! What held from when to when (conditions, thresholds), what happened (changes, actions, outcomes,
+//! OOM kills), and which cgroups made others wait in each minute.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::condition::{ConditionName, Status};
+use isobar_core::model::decision::{Assessment, Decision, NodePressure, Outcome, Trigger};
+use isobar_core::model::sample::Moment;
+use isobar_core::model::snapshot::Blame;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::explain::relief as words;
+use isobar_core::view::OomRecord;
+
+/// How many ended spans, and how many events, are kept.
+pub(super) const KEPT: usize = 512;
+/// Bytes of an event's text; the log has all of it.
+const TEXT: usize = 512;
+/// Pairs of cgroups that are kept of a tick and of a minute, and that are counted within one.
+const OF_TICK: usize = 8;
+const OF_MINUTE: usize = 6;
+const COUNTED: usize = 64;
+const RELEASE: &str = "release";
+/// Minutes that are kept.
+const MINUTES: usize = 60;
+const MINUTE: u64 = 60 * Nanos::SECOND.0;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Subject {
+    Condition(ConditionName),
+    Threshold(Trigger),
+    NodePressure(NodePressure),
+}
+
+impl Subject {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Condition(_) => Kind::Condition,
+            Self::Threshold(_) => Kind::Threshold,
+            Self::NodePressure(_) => Kind::NodePressure,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Kind {
+    Condition,
+    Threshold,
+    NodePressure,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+enum State {
+    True,
+    False,
+    Unknown,
+    /// A threshold is met, but not for its grace period yet.
+    #[serde(rename = "met")]
+    Met,
+    #[serde(rename = "due")]
+    Due,
+}
+
+/// A state from when to when.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Span {
+    kind: Kind,
+    name: String,
+    state: State,
+    /// The tick that first found it.
+    tick: u64,
+    pub(super) begin: Moment,
+    /// `None` while it holds.
+    pub(super) end: Option<Moment>,
+    #[serde(skip)]
+    subject: Subject,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Event {
+    pub(super) at: Moment,
+    tick: u64,
+    kind: &'static str,
+    /// In one word, of a change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// The action that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<u64>,
+    text: String,
+}
+
+/// Who made whom wait in a minute.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Minute {
+    pub(super) begin: Moment,
+    aggressions: Vec<Blame>,
+}
+
+/// The state of a condition or threshold in one tick.
+#[derive(Debug)]
+struct Found {
+    subject: Subject,
+    name: String,
+    state: State,
+    /// When it began.
+    since: Moment,
+}
+
+/// What one tick adds, small enough to be handed over.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    found: Vec<Found>,
+    events: Vec<Event>,
+    aggressions: Vec<Blame>,
+}
+
+impl Told {
+    pub(super) fn of(
+        decision: &Decision,
+        aggressions: &[Blame],
+        outcomes: &[Outcome],
+        kills: &[OomRecord],
+    ) -> Self {
+        let found = found(&decision.assessment, decision.at).collect();
+        let events = events(decision, outcomes, kills);
+        let aggressions = aggressions.iter().take(OF_TICK).cloned().collect();
+        Self { found, events, aggressions }
+    }
+}
+
+fn found(assessment: &Assessment, at: Moment) -> impl Iterator<Item = Found> {
+    let conditions = assessment.conditions.iter().map(|condition| {
+        let state = match condition.status {
+            Status::True => State::True,
+            Status::False => State::False,
+            Status::Unknown => State::Unknown,
+        };
+        let subject = Subject::Condition(condition.name);
+        Found { subject, name: condition.kind.clone(), state, since: condition.since }
+    });
+    let threshold = |threshold: Trigger, state, since| {
+        let subject = Subject::Threshold(threshold);
+        Found { subject, name: threshold.name(), state, since }
+    };
+    let met = assessment.met.iter().map(move |met| {
+        let since = Moment { boot: met.since, wall: at.wall.since(at.boot.since(met.since)) };
+        match met.is_due {
+            true => threshold(met.threshold, State::Due, at),
+            false => threshold(met.threshold, State::Met, since),
+        }
+    });
+    let unmeasured = assessment.unmeasured.iter();
+    let unmeasured = unmeasured.map(move |one| threshold(*one, State::Unknown, at));
+    let pressure = assessment.node_pressure.iter().map(move |one| {
+        let (subject, name) = (Subject::NodePressure(*one), one.name().to_owned());
+        Found { subject, name, state: State::True, since: at }
+    });
+    conditions.chain(met).chain(unmeasured).chain(pressure)
+}
+
+fn events(decision: &Decision, outcomes: &[Outcome], kills: &[OomRecord]) -> Vec<Event> {
+    let (at, tick, relief) = (decision.at, decision.tick, &decision.relief);
+    let event = |kind, action, mut text: String| {
+        text.truncate(text.floor_char_boundary(TEXT));
+        Event { at, tick, kind, reason: None, action, text }
+    };
+    let mut all: Vec<_> = kills
+        .iter()
+        .map(|kill| {
+            let own = Moment { boot: kill.kill.at, wall: kill.wall };
+            Event { at: own, ..event("oomKill", None, kill.sentence()) }
+        })
+        .collect();
+    all.extend(outcomes.iter().map(|outcome| {
+        let text = format!("{}: {}", outcome.result.name(), outcome.detail);
+        event("outcome", Some(outcome.action), text)
+    }));
+    all.extend(decision.events().map(|change| {
+        let reason = Some(change.reason.clone());
+        Event { reason, ..event("change", None, change.message.clone()) }
+    }));
+    let effects = relief.effects.iter();
+    all.extend(effects.map(|one| event("effect", Some(one.action), words::effect(one))));
+    let actions = relief.actions.iter();
+    all.extend(actions.map(|one| {
+        let text = format!("{}; {}", words::action(one, at.boot), words::choice(one));
+        event("action", Some(one.id), text)
+    }));
+    let releases = relief.releases.iter();
+    all.extend(releases.map(|one| event(RELEASE, Some(one.action), words::release(one))));
+    all
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    open: Vec<Span>,
+    ended: VecDeque<Span>,
+    events: VecDeque<Event>,
+    minutes: VecDeque<Minute>,
+    /// Of the last minute, all pairs that are counted.
+    pairs: BTreeMap<(CgroupId, CgroupId), Blame>,
+}
+
+impl Spans {
+    pub(super) fn put(&mut self, at: Moment, tick: u64, told: Told) {
+        let Told { found, events, aggressions } = told;
+        let holds = |span: &Span| {
+            found.iter().any(|one| (one.subject, one.state) == (span.subject, span.state))
+        };
+        let (open, over): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.open).into_iter().partition(holds);
+        self.open = open;
+        self.ended.extend(over.into_iter().map(|span| Span { end: Some(at), ..span }));
+        for Found { subject, name, state, since: begin } in found {
+            if self.open.iter().all(|span| span.subject != subject) {
+                let kind = subject.kind();
+                self.open.push(Span { kind, name, state, tick, begin, end: None, subject });
+            }
+        }
+        for event in events {
+            if !self.has_release(&event) {
+                self.events.push_back(event);
+            }
+        }
+        newest(&mut self.ended, KEPT);
+        newest(&mut self.events, KEPT);
+        self.blame(at, aggressions);
+    }
+
+    /// A release is ordered in each tick until it is done.
+    fn has_release(&self, new: &Event) -> bool {
+        let is_it = |old: &Event| (old.kind, old.action) == (new.kind, new.action);
+        new.kind == RELEASE && self.events.iter().any(is_it)
+    }
+
+    /// Adds the longest waits of a tick to those of its minute.
+    fn blame(&mut self, at: Moment, aggressions: Vec<Blame>) {
+        let into = at.boot.0 % MINUTE;
+        let begin = Moment { boot: Nanos(at.boot.0 - into), wall: at.wall.since(Nanos(into)) };
+        if self.minutes.back().is_none_or(|minute| minute.begin.boot != begin.boot) {
+            self.pairs.clear();
+            self.minutes.push_back(Minute { begin, aggressions: Vec::new() });
+            newest(&mut self.minutes, MINUTES);
+        }
+        for blame in aggressions {
+            let pair = (blame.victim, blame.aggressor);
+            if self.pairs.len() >= COUNTED && !self.pairs.contains_key(&pair) {
+                let least = self.pairs.iter().min_by_key(|(_, blame)| blame.time);
+                let least = least.map(|(pair, _)| *pair);
+                least.and_then(|pair| self.pairs.remove(&pair));
+            }
+            match self.pairs.get_mut(&pair) {
+                Some(known) => known.time = known.time.plus(blame.time),
+                None => _ = self.pairs.insert(pair, blame),
+            }
+        }
+        let mut most: Vec<_> = self.pairs.values().collect();
+        most.sort_by_key(|blame| Reverse(blame.time));
+        if let Some(minute) = self.minutes.back_mut() {
+            minute.aggressions = most.into_iter().take(OF_MINUTE).cloned().collect();
+        }
+    }
+
+    /// What held at any time from `begin` to `end`, in the order in which it began.
+    pub(super) fn spans(&self, begin: Nanos, end: Nanos) -> Vec<&Span> {
+        let mut all: Vec<_> = self.ended.iter().chain(&self.open).collect();
+        all.retain(|span| span.begin.boot < end && span.end.is_none_or(|at| at.boot > begin));
+        all.sort_by_key(|span| span.begin.boot);
+        all
+    }
+
+    pub(super) fn events(&self, begin: Nanos, end: Nanos) -> Vec<&Event> {
+        let within = |event: &&Event| (begin..end).contains(&event.at.boot);
+        let mut all: Vec<_> = self.events.iter().filter(within).collect();
+        // The kernel has killed before the tick that tells of it.
+        all.sort_by_key(|event| event.at.boot);
+        all
+    }
+
+    /// Every minute of which a part lies between.
+    pub(super) fn minutes(&self, begin: Nanos, end: Nanos) -> Vec<&Minute> {
+        let within = |minute: &&Minute| {
+            minute.begin.boot < end && minute.begin.boot.plus(Nanos(MINUTE)) > begin
+        };
+        self.minutes.iter().filter(within).collect()
+    }
+}
+
+/// Keeps the last `n`.
+fn newest<T>(all: &mut VecDeque<T>, n: usize) {
+    all.drain(..all.len().saturating_sub(n));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use super::*;
+use isobar_core::model::condition::{Condition, Measure, Phase, Resource, ScopeName};
+use isobar_core::model::decision::Event as Change;
+use isobar_core::model::decision::{Met, Relief};
+use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+use isobar_core::model::units::Percent;
+
+/// The wall clock is set back by an hour at second 100.
+fn at(second: u64) -> Moment {
+    let wall = if second < 100 { second + 10_000 } else { second + 6_400 };
+    Moment { boot: Nanos(second * Nanos::SECOND.0), wall: Nanos(wall * Nanos::SECOND.0) }
+}
+
+fn condition(status: Status, since: u64) -> Condition {
+    Condition {
+        name: ConditionName { scope: ScopeName::System, resource: Resource::Cpu },
+        kind: "SystemCPUContentionPressure".into(),
+        status,
+        phase: Phase::Calm,
+        measure: Measure::Contention,
+        threshold: Percent(50_00),
+        avg10: None,
+        avg60: None,
+        seen: None,
+        since: at(since),
+        judged: None,
+        why: None,
+    }
+}
+
+fn met(is_due: bool) -> Met {
+    let on = PressureSignal::Cpu(Percent(40_00));
+    let threshold = PressureThreshold { scope: ScopeName::System, on, grace: Nanos::SECOND };
+    let since = at(98).boot;
+    Met { threshold: Trigger::Pressure(threshold), since, is_due, measured: 1, missing: None }
+}
+
+fn put(spans: &mut Spans, second: u64, decision: Decision) {
+    let decision = Decision { at: at(second), tick: second, ..decision };
+    spans.put(at(second), second, Told::of(&decision, &[], &[], &[]));
+}
+
+#[test]
+fn spans_say_what_held_from_when_to_when() {
+    let mut spans = Spans::default();
+    let tick = |status, since, met: &[Met]| {
+        let (conditions, met) = (vec![condition(status, since)], met.to_vec());
+        let assessment = Assessment { conditions, met, ..Assessment::default() };
+        Decision { assessment, ..Decision::default() }
+    };
+    put(&mut spans, 97, tick(Status::Unknown, 90, &[]));
+    put(&mut spans, 98, tick(Status::False, 98, &[met(false)]));
+    put(&mut spans, 99, tick(Status::False, 98, &[met(true)]));
+    put(&mut spans, 101, tick(Status::True, 101, &[met(true)]));
+    put(&mut spans, 102, tick(Status::True, 101, &[]));
+    let words = |begin: u64, end: u64| {
+        let of = |span: &&Span| {
+            let seconds = |at: Moment| at.boot.0 / Nanos::SECOND.0;
+            (span.state, seconds(span.begin), span.end.map(seconds))
+        };
+        spans.spans(at(begin).boot, at(end).boot).iter().map(of).collect::<Vec<_>>()
+    };
+    #[rustfmt::skip]
+    assert_eq!(words(0, 200), [
+        (State::Unknown, 90,  Some(98)),
+        (State::Met,     98,  Some(99)),
+        (State::False,   98,  Some(101)),
+        (State::Due,     99,  Some(102)),
+        (State::True,    101, None), // later, although the wall clock shows an earlier time
+    ]);
+    assert_eq!(words(99, 101), [(State::False, 98, Some(101)), (State::Due, 99, Some(102)),]);
+}
+
+#[test]
+fn events_are_bounded_and_in_order() {
+    let mut spans = Spans::default();
+    for second in 0..600 {
+        let message = if second == 599 { "ä".repeat(TEXT) } else { format!("{second}") };
+        let change = Change { reason: "R".into(), message, is_warning: false };
+        let relief = Relief { events: vec![change], ..Relief::default() };
+        put(&mut spans, second, Decision { relief, ..Decision::default() });
+    }
+    let all = spans.events(at(0).boot, at(600).boot);
+    assert_eq!((all.len(), all[0].tick, all[511].tick), (KEPT, 88, 599));
+    assert_eq!(all[511].text.len(), TEXT);
+    assert!(all.is_sorted_by_key(|event| event.at.boot));
+}
+
+#[test]
+fn minutes_keep_the_longest_waits() {
+    let mut spans = Spans::default();
+    let blame = |victim, aggressor, seconds: u64| Blame {
+        victim: CgroupId(victim),
+        aggressor: CgroupId(aggressor),
+        time: Nanos(seconds * Nanos::SECOND.0),
+        ..Blame::default()
+    };
+    for second in 120..=180 {
+        let mut waits: Vec<_> = (0..5).map(|n| blame(second * 10 + n, 7, 1)).collect();
+        waits.push(blame(1, 2, 2));
+        let told = Told::of(&Decision::default(), &waits, &[], &[]);
+        spans.put(at(second), second, told);
+        assert!(spans.pairs.len() <= COUNTED);
+    }
+    let minutes = spans.minutes(at(0).boot, at(1_000).boot);
+    assert_eq!(minutes.iter().map(|one| one.begin).collect::<Vec<_>>(), [at(120), at(180)]);
+    let longest = &minutes[0].aggressions;
+    assert_eq!((longest.len(), &longest[0]), (OF_MINUTE, &blame(1, 2, 120)));
+    assert_eq!(minutes[1].aggressions[0], blame(1, 2, 2));
+    assert!(spans.minutes(at(0).boot, at(120).boot).is_empty());
+}
