@@ -1,8 +1,8 @@
-// The page: shows one event of api/v1/stream each second.
+// The page: shows api/v1/stream, one event each second: a view first, then what has changed in it.
 // Text from the node is untrusted (any user can choose the name of a cgroup), so this code never
 // writes markup: text is inserted as text.
 
-import { blameRows, called, cpuWait, memoryCauses, mode, nameOf, shown, worstShare } from "./words.js";
+import { blameRows, called, cpuWait, memoryCauses, mode, nameOf, patched, shown, worstShare } from "./words.js";
 
 const STALE_AFTER = 3; // seconds: one lost tick is normal
 const HISTORY = 300; // samples in a spark line
@@ -282,13 +282,15 @@ function link() {
 }
 
 function open() {
-  const stream = new EventSource("api/v1/stream");
-  stream.addEventListener("sample", ({ data }) => {
-    newest = JSON.parse(data);
+  const stream = new EventSource("api/v1/stream?delta=1");
+  const take = (view) => {
+    newest = view;
     arrived = performance.now();
     if (!paused) show(newest);
     link();
-  });
+  };
+  stream.addEventListener("sample", ({ data }) => take(JSON.parse(data)));
+  stream.addEventListener("delta", ({ data }) => take(patched(newest, JSON.parse(data))));
   stream.addEventListener("error", () => {
     // A browser reconnects by itself after a broken connection, but not after a 503, nor always
     // after a refused connection: closing and reopening works for all of them.

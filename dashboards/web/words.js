@@ -2,6 +2,17 @@
 
 const short = (id) => (id.length > 13 ? `${id.slice(0, 8)}…${id.slice(-4)}` : id);
 
+/** A view with its changes, a JSON Merge Patch (RFC 7396). What does not change is shared. */
+export function patched(view, changes) {
+  if (changes === null || typeof changes !== "object" || Array.isArray(changes)) return changes;
+  const next = view !== null && typeof view === "object" && !Array.isArray(view) ? { ...view } : {};
+  for (const [name, change] of Object.entries(changes)) {
+    if (change === null) delete next[name];
+    else next[name] = patched(next[name], change);
+  }
+  return next;
+}
+
 /** The last part of a path, and its parent. */
 function ofPath(path) {
   const parts = path.split("/").filter(Boolean);

@@ -3,33 +3,34 @@
 use crate::made_up;
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Method, Request, Response, StatusCode};
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
+use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
 use isobar::clock;
 use isobar::serve::router;
-use isobar_core::model::cgroup::{CgroupId, CgroupPath};
-use isobar_core::model::snapshot::{Scope, Snapshot};
+use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::view::View;
 use serde_json::Value;
+use std::io::Read as _;
 use tower::ServiceExt as _;
 
-async fn ask(router: &Router, method: Method, host: &str, path: &str) -> Response<Body> {
+pub(crate) async fn ask(router: &Router, method: Method, host: &str, path: &str) -> Response<Body> {
     let request = Request::builder().method(method).uri(path).header("host", host);
     router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
 }
 
-async fn get(router: &Router, path: &str) -> Response<Body> {
+pub(crate) async fn get(router: &Router, path: &str) -> Response<Body> {
     ask(router, Method::GET, "127.0.0.1:9797", path).await
 }
 
-async fn text(response: Response<Body>) -> String {
+pub(crate) async fn text(response: Response<Body>) -> String {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn observing() -> Router {
+pub(crate) fn observing() -> Router {
     let (mut publisher, latest) = made_up::publisher();
     made_up::publish(&mut publisher, 3);
     router(latest)
@@ -52,6 +53,12 @@ async fn router_paths() {
         ("/api/v1/history/events", 503, 200, "application/json"),
         ("/api/v1/stream",       200, 200, "text/event-stream"),
         ("/metrics",             503, 200, "text/plain"),
+        ("/api/v1/cgroups",      503, 200, "application/json"),
+        ("/api/v1/matrix",       503, 200, "application/json"),
+        ("/api/v1/conditions",   503, 200, "application/json"),
+        ("/api/v1/decisions",    503, 200, "application/json"),
+        ("/api/v1/allocatable",  503, 200, "application/json"),
+        ("/api/v1/capabilities", 503, 200, "application/json"),
         ("/livez",               200, 200, "text/plain"),
         ("/healthz",             200, 200, "text/plain"),
         ("/readyz",              503, 200, "text/plain"),
@@ -153,6 +160,82 @@ async fn snapshot_document() {
 }
 
 #[tokio::test]
+async fn parts_are_as_in_the_snapshot() {
+    let router = observing();
+    let read = async |path: &str| -> Value {
+        serde_json::from_str(&text(get(&router, path).await).await).unwrap()
+    };
+    let whole = read("/api/v1/snapshot").await;
+    #[rustfmt::skip]
+    let table: [(&str, &str, &str, &[&str]); 6] = [
+        // path, kind, where the fields are in a snapshot, fields
+        ("cgroups",      "Cgroups",      "",                     &["scopes"]),
+        ("matrix",       "Matrix",       "",                     &["interval", "aggressions"]),
+        ("conditions",   "Conditions",   "/decision/assessment", &["conditions", "taints", "nodePressure", "refused"]),
+        ("decisions",    "Decisions",    "",                     &["decision", "explanation"]),
+        ("allocatable",  "Allocatable",  "/decision/assessment", &["observations", "unobserved", "outlooks"]),
+        ("capabilities", "Capabilities", "",                     &["capabilities", "covers", "gaps", "lost"]),
+    ];
+    for (path, kind, place, fields) in table {
+        let part = read(&format!("/api/v1/{path}")).await;
+        assert_eq!((&part["kind"], &part["tick"]), (&kind.into(), &3.into()), "{path}");
+        assert_eq!(part["at"], whole["at"], "{path}");
+        for field in fields {
+            let want = whole.pointer(&format!("{place}/{field}"));
+            assert_eq!(part.get(field), want, "{path} {field}");
+            assert!(want.is_some(), "{path} {field}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn documents_are_tagged_by_tick() {
+    let (mut publisher, latest) = made_up::publisher();
+    made_up::publish(&mut publisher, 3);
+    let router = router(latest);
+    let again = async |path: &str, tag: &HeaderValue| {
+        let request = Request::builder().uri(path).header("host", "localhost");
+        let request = request.header("if-none-match", tag).body(Body::empty()).unwrap();
+        router.clone().oneshot(request).await.unwrap()
+    };
+    let paths = ["snapshot", "cgroups", "conditions", "history", "history/events"];
+    for path in paths.map(|path| format!("/api/v1/{path}")) {
+        let tag = get(&router, &path).await.headers()["etag"].clone();
+        let same = again(&path, &tag).await;
+        assert_eq!((same.status().as_u16(), &same.headers()["etag"]), (304, &tag), "{path}");
+        assert_eq!(text(same).await, "", "{path}");
+        made_up::publish(&mut publisher, 4);
+        let other = again(&path, &tag).await;
+        assert_eq!(other.status(), 200, "{path}");
+        assert_ne!(other.headers()["etag"], tag, "{path}");
+        made_up::publish(&mut publisher, 3);
+    }
+}
+
+#[tokio::test]
+async fn documents_are_packed_where_gzip_is_accepted() {
+    let router = observing();
+    let packed = async |path: &str| {
+        let request = Request::builder().uri(path).header("host", "localhost");
+        let request = request.header("accept-encoding", "gzip").body(Body::empty()).unwrap();
+        router.clone().oneshot(request).await.unwrap()
+    };
+    for path in ["snapshot", "cgroups", "history"].map(|path| format!("/api/v1/{path}")) {
+        let plain = text(get(&router, &path).await).await;
+        let response = packed(&path).await;
+        assert_eq!(response.headers()["content-encoding"], "gzip", "{path}");
+        assert_eq!(response.headers()["vary"], "accept-encoding", "{path}");
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(bytes.len() * 2 < plain.len(), "{path}");
+        let mut unpacked = String::new();
+        GzDecoder::new(&bytes[..]).read_to_string(&mut unpacked).unwrap();
+        assert_eq!(unpacked, plain, "{path}");
+    }
+    let stream = packed("/api/v1/stream").await;
+    assert!(!stream.headers().contains_key("content-encoding"), "a stream is not held up");
+}
+
+#[tokio::test]
 async fn readyz_verbose() {
     let got = text(get(&observing(), "/readyz?verbose").await).await;
     let want = "[+]sample ok: tick 3\n\
@@ -187,61 +270,6 @@ async fn livez_silent_sampler() {
 }
 
 #[tokio::test]
-async fn stream_newest_first() {
-    let (mut publisher, latest) = made_up::publisher();
-    made_up::publish(&mut publisher, 1);
-    let mut body = get(&router(latest), "/api/v1/stream").await.into_body();
-    assert!(next(&mut body).await.starts_with("event: sample\nid: 1\ndata: {"));
-    for tick in 2..=5 {
-        made_up::publish(&mut publisher, tick);
-    }
-    assert!(next(&mut body).await.starts_with("event: sample\nid: 5\n"));
-}
-
-async fn next(body: &mut Body) -> String {
-    let bytes = body.frame().await.unwrap().unwrap().into_data().unwrap();
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-#[tokio::test]
-async fn stream_limit() {
-    let router = observing();
-    let mut open = Vec::new();
-    for _ in 0..64 {
-        open.push(get(&router, "/api/v1/stream").await);
-    }
-    let refused = get(&router, "/api/v1/stream").await;
-    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(text(refused).await.contains("all 64 streams are taken"));
-    open.pop();
-    assert_eq!(get(&router, "/api/v1/stream").await.status(), StatusCode::OK);
-}
-
-#[tokio::test]
-async fn stream_size() {
-    let (mut publisher, latest) = made_up::publisher();
-    let mut snapshot: Snapshot = made_up::snapshot(1);
-    for id in 1_000..3_000 {
-        let path = CgroupPath(format!("/system.slice/unit-{id}.service").into());
-        snapshot.scopes.insert(CgroupId(id), Scope { path, ..Scope::default() });
-    }
-    publisher.publish(Step { snapshot, ..Step::default() }, vec![], Default::default());
-    let router = router(latest);
-    let full: Value =
-        serde_json::from_str(&text(get(&router, "/api/v1/snapshot").await).await).unwrap();
-    assert_eq!(full["scopes"].as_object().unwrap().len(), 2_010);
-
-    let event = next(&mut get(&router, "/api/v1/stream").await.into_body()).await;
-    let json = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
-    let brief: Value = serde_json::from_str(json).unwrap();
-    let kept = brief["scopes"].as_object().unwrap();
-    assert!(kept.len() <= 60 + 2 * 40, "{}", kept.len());
-    for id in ["11", "12", "13", "14", "22", "23"] {
-        assert!(kept.contains_key(id), "the cgroup {id} waits, and is left out");
-    }
-}
-
-#[tokio::test]
 async fn oom_kills_remembered() {
     let (mut publisher, latest) = made_up::publisher();
     made_up::publish(&mut publisher, 3);
@@ -264,79 +292,4 @@ async fn oom_kills_remembered() {
     let published = latest.borrow().clone().unwrap();
     let kills = &published.view.recent_oom_kills;
     assert_eq!((kills.len(), kills[63].kill.victim_pid), (64, 7));
-}
-
-#[tokio::test]
-async fn history_document() {
-    let (mut publisher, latest) = made_up::publisher();
-    for tick in 1..=3 {
-        made_up::publish(&mut publisher, tick);
-    }
-    let router = router(latest);
-    let ask = async |query: &str| -> (u16, Value) {
-        let response = get(&router, &format!("/api/v1/history{query}")).await;
-        let status = response.status().as_u16();
-        (status, serde_json::from_str(&text(response).await).unwrap())
-    };
-    let (_, all) = ask("?begin=-1m&series=system,agent,kubepods").await;
-    assert_eq!(all["series"].as_object().unwrap().len(), 51);
-    let newest = |name: &str| {
-        let values = all["series"][name]["values"].as_array().unwrap();
-        (values.len(), values[0].to_string(), values.last().unwrap().to_string())
-    };
-    #[rustfmt::skip]
-    let table = [
-        // series, the newest point
-        ("system.cpu.some",               "64.21"),
-        ("system.cpu.contention",         "42.31"),
-        ("system.cpu.wait.p50",           "8192"),
-        ("system.memory.stall.ownLimit",  "19.0"),
-        ("system.memory.stall.swapIn",    "0.0"),
-        ("system.memory.lasts",           "null"),
-        ("kubepods.memory.shortage",      "0.0"),
-        ("agent.cpu",                     "7"),
-        ("agent.resident",                "18284544"),
-    ];
-    for (name, want) in table {
-        assert_eq!(newest(name), (60, "null".into(), want.into()), "{name}");
-    }
-    #[rustfmt::skip]
-    let refused = [
-        // query, what is wrong
-        ("?series=cpu",                    "there is no series"),
-        ("?begin=yesterday",               "expected a time in RFC 3339"),
-        ("?begin=-5m&end=-10m",            "begin must be before end"),
-        ("?begin=-48h",                   "goes back 24 h"),
-        ("?step=0",                        "must be a multiple of 1 s"),
-        ("?from=-5m",                      "only begin, end, step, series"),
-        ("/events?series=system",          "only begin, end"),
-    ];
-    for (query, want) in refused {
-        let (status, document) = ask(query).await;
-        let message = document["message"].as_str().unwrap();
-        assert_eq!(status, 400, "{query}");
-        assert!(message.contains(want), "{query}: {message}");
-    }
-    assert_eq!(ask("").await.1["series"].as_object().unwrap().len(), 24, "all of the node");
-}
-
-#[tokio::test]
-async fn history_events_document() {
-    let (mut publisher, latest) = made_up::publisher();
-    made_up::publish(&mut publisher, 3);
-    let response = get(&router(latest), "/api/v1/history/events").await;
-    let document: Value = serde_json::from_str(&text(response).await).unwrap();
-    #[rustfmt::skip]
-    let table = [
-        // pointer, value
-        ("/kind",                                 "\"HistoryEvents\""),
-        ("/events/0/kind",                        "\"oomKill\""),
-        ("/minutes/0/aggressions/0/victim",       "12"),
-        ("/minutes/0/aggressions/0/time",         "905000000"),
-        ("/spans",                                "[]"),
-    ];
-    for (pointer, want) in table {
-        let found = document.pointer(pointer).map(Value::to_string);
-        assert_eq!(found.as_deref(), Some(want), "{pointer}");
-    }
 }

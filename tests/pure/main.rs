@@ -11,6 +11,7 @@ mod config;
 mod corpus;
 mod cpus;
 mod dashboards;
+mod history;
 mod http;
 mod judged;
 #[cfg(feature = "kubernetes")]
@@ -31,4 +32,5 @@ mod replay;
 mod sampling;
 mod sessions;
 mod source;
+mod stream;
 mod ticks;

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use isobar::serve::document;
 use isobar_core::model::sample::Gap;
 use isobar_core::view::View;
 use serde::Serialize;
@@ -47,7 +46,7 @@ impl Plain {
 
 /// The view as the API has it.
 pub(crate) fn view_json(to: &mut impl Write, view: &View, format: Format) -> Result<()> {
-    let line = document::render(view);
+    let line = view.to_json(&view.snapshot);
     if format == Format::Ndjson {
         to.write_all(&line)?;
         writeln!(to)?;

@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use axum::body::Bytes as Body;
 use tokio_stream::{Stream, StreamExt as _};
 
+use super::parts::Part;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::view::View;
 use isobar_core::view::waiting::{Level, waiting_most};
@@ -26,24 +27,32 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Documents(Arc<Mutex<Kept>>);
 
-/// By tick, the oldest first.
-type Kept = VecDeque<(u64, Arc<Body>)>;
+/// The oldest first.
+type Kept = VecDeque<(Key, Arc<Body>)>;
+
+/// The tick of a document, what it is of, and whether it is packed.
+pub(super) type Key = (u64, Part, bool);
 
 impl Documents {
-    /// The document of a tick; rendered if it is not there.
-    pub(super) fn of(&self, tick: u64, render: impl FnOnce() -> Body) -> Arc<Body> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, document)) = kept.iter().find(|(of, _)| *of == tick) {
-            return document.clone();
+    /// A document; rendered if it is not there.
+    pub(super) fn of(&self, key: Key, render: impl FnOnce() -> Body) -> Arc<Body> {
+        let find = |kept: &Kept| kept.iter().find(|(of, _)| *of == key).map(|(_, one)| one.clone());
+        if let Some(document) = find(&self.lock()) {
+            return document;
         }
-        // Who is sent one watches it weakly.
-        kept.retain(|(_, document)| Arc::weak_count(document) > 0);
         let document = Arc::new(render());
-        kept.push_back((tick, document.clone()));
+        let mut kept = self.lock();
+        // Who is sent one watches it weakly.
+        kept.retain(|((tick, ..), one)| *tick == key.0 || Arc::weak_count(one) > 0);
+        kept.push_back((key, document.clone()));
         while kept.len() > 2 && kept.iter().map(|(_, one)| one.len()).sum::<usize>() > ROOM {
             kept.pop_front();
         }
         document
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -56,15 +65,17 @@ pub(super) fn pieces(document: &Arc<Body>) -> impl Stream<Item = io::Result<Body
     })
 }
 
-/// A view as one line of JSON.
-pub fn render(view: &View) -> Body {
-    view.to_json(&view.snapshot).into()
-}
-
 /// A view cut to what a page shows, so that a stream of a node with thousands of cgroups stays
 /// small: the cgroups that wait most, the longest aggressions, and the cgroups that those name.
 pub(super) fn render_brief(view: &View) -> Body {
     view.to_json(&brief(&view.snapshot)).into()
+}
+
+/// The same without the files of cgroups, which change all the time and which no page shows.
+pub(super) fn render_briefest(view: &View) -> Body {
+    let mut snapshot = brief(&view.snapshot);
+    snapshot.scopes.values_mut().for_each(|scope| scope.files = None);
+    view.to_json(&snapshot).into()
 }
 
 fn brief(whole: &Snapshot) -> Snapshot {

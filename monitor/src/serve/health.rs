@@ -19,7 +19,7 @@ const FIRST_WITHIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 /// 200 while the sampler runs.
 pub(super) async fn livez(State(shared): State<Shared>) -> Response {
-    let last = shared.latest.borrow().as_ref().map(|p| p.at);
+    let last = shared.latest.borrow().as_ref().map(|p| p.at.boot);
     let silent = clock::now().boot.since(last.unwrap_or(shared.since.boot));
     let patience = if last.is_some() { SILENCE } else { FIRST_WITHIN };
     if silent <= patience {

@@ -3,13 +3,16 @@
 //! The server never waits for the sampler, nor the sampler for a client: a slow client gets the
 //! newest view with its next request.
 
-pub mod document;
+mod delta;
+mod document;
 mod guard;
 mod health;
 mod history;
 pub mod listen;
 pub mod metrics;
+mod negotiate;
 mod page;
+mod parts;
 mod peer;
 pub mod publish;
 mod stream;
@@ -20,14 +23,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use serde_json::json;
 
 use crate::clock;
 use isobar_core::model::sample::Moment;
+use negotiate::{accepts_gzip, kept, tagged};
+use parts::Part;
 use publish::Latest;
 
 pub(crate) const NO_SAMPLE_YET: &str = "no sample yet; the first takes about two seconds";
@@ -37,6 +42,7 @@ pub(crate) const NO_SAMPLE_YET: &str = "no sample yet; the first takes about two
 struct Shared {
     latest: Latest,
     seats: stream::Seats,
+    changes: delta::Changes,
     /// When this router was made: the time limit for the first sample begins here.
     since: Moment,
 }
@@ -54,6 +60,10 @@ pub fn router(latest: Latest) -> Router {
         .route("/healthz", get(health::livez))
         .route("/readyz", get(health::readyz))
         .with_state(shared)
+    let (seats, changes) = Default::default();
+    let shared = Shared { latest, seats, changes, since: clock::now() };
+    let api = api().into_iter().fold(Router::new(), |all, (path, get)| all.route(path, get));
+    api.with_state(shared)
         .merge(page::routes())
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such path; the page is at /") })
         .method_not_allowed_fallback(|| async {
@@ -63,7 +73,25 @@ pub fn router(latest: Latest) -> Router {
         .layer(map_response(guard::harden))
 }
 
-async fn snapshot(State(shared): State<Shared>) -> Response {
+/// All paths but those of the page.
+fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
+    let mut all = vec![
+        ("/api/v1/history", get(history::series)),
+        ("/api/v1/history/events", get(history::events)),
+        ("/api/v1/stream", get(stream::open)),
+        ("/livez", get(health::livez)),
+        ("/healthz", get(health::livez)),
+        ("/readyz", get(health::readyz)),
+    ];
+    all.extend(Part::ALL.map(|part| {
+        let of = move |State(shared), headers| document(part, shared, headers);
+        (part.path(), get(of))
+    }));
+    all
+}
+
+/// A document of the newest view.
+async fn document(part: Part, shared: Shared, headers: HeaderMap) -> Response {
     let Some(published) = shared.latest.borrow().clone() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
     };
@@ -77,6 +105,10 @@ fn whole(content_type: &'static str, document: &Arc<Bytes>) -> Response {
         (header::CONTENT_LENGTH, HeaderValue::from(document.len())),
     ];
     (headers, Body::from_stream(document::pieces(document))).into_response()
+    tagged(&headers, &published.tag(), || {
+        let is_packed = accepts_gzip(&headers);
+        kept(&published.document(part, is_packed), is_packed)
+    })
 }
 
 /// An error as JSON, in the shape of the Kubernetes API's `Status`.

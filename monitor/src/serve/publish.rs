@@ -6,12 +6,16 @@ use std::fmt;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use axum::body::Bytes as Body;
+use axum::http::HeaderValue;
 use tokio::sync::watch;
 
 use super::document::{self, Documents};
 use super::metrics::{self, Format};
 use super::totals::Totals;
+use super::document::{Documents, render_brief, render_briefest};
 use super::history::{Beside, History, Recorder};
+use super::negotiate::gzip;
+use super::parts::Part;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
@@ -24,7 +28,6 @@ use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::Threshold;
-use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
 use isobar_core::view::headline::headline;
@@ -41,16 +44,18 @@ pub type Sender = watch::Sender<Option<Arc<Published>>>;
 /// however many clients there are, and not at all without any.
 pub struct Published {
     pub tick: u64,
-    /// When the sample was taken, since the boot.
-    pub at: Nanos,
+    /// When the sample was taken.
+    pub at: Moment,
     pub view: LazyLock<View, Box<dyn FnOnce() -> View + Send>>,
     /// Since the agent started.
     pub(super) totals: Totals,
     pub(super) history: History,
-    full: Documents,
+    started: Moment,
+    documents: Documents,
     brief: OnceLock<Body>,
     /// By [`Format`].
     metrics: [Documents; 2],
+    briefest: OnceLock<Body>,
 }
 
 impl fmt::Debug for Published {
@@ -60,14 +65,29 @@ impl fmt::Debug for Published {
 }
 
 impl Published {
-    /// See [`document::render`].
-    pub(super) fn full(&self) -> Arc<Body> {
-        self.full.of(self.tick, || document::render(&self.view))
+    /// A document of the view, packed by gzip or not.
+    pub(super) fn document(&self, part: Part, is_packed: bool) -> Arc<Body> {
+        let plain = || self.documents.of((self.tick, part, false), || part.render(&self.view));
+        match is_packed {
+            true => self.documents.of((self.tick, part, true), || gzip(&plain()).into()),
+            false => plain(),
+        }
     }
 
-    /// See [`document::render_brief`].
-    pub(super) fn brief(&self) -> Body {
-        self.brief.get_or_init(|| document::render_brief(&self.view)).clone()
+    /// See [`render_brief`].
+    pub(super) fn brief(&self) -> &Body {
+        self.brief.get_or_init(|| render_brief(&self.view))
+    }
+
+    /// See [`render_briefest`].
+    pub(super) fn briefest(&self) -> &Body {
+        self.briefest.get_or_init(|| render_briefest(&self.view))
+    }
+
+    /// Changes with each tick, and with each agent.
+    pub(super) fn tag(&self) -> HeaderValue {
+        let tag = format!("W/\"{:x}-{}\"", self.started.wall.0, self.tick);
+        HeaderValue::try_from(tag).expect("digits, letters and quotes")
     }
 
     /// See [`metrics::render`].
@@ -140,6 +160,7 @@ impl Publisher {
     pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
         let (tick, at) = (step.snapshot.tick, step.snapshot.at.boot);
         self.totals.took(&cost);
+        let (tick, at) = (step.snapshot.tick, step.snapshot.at);
         self.record(&step, &cost);
         let history = self.recorder.history();
         let view = LazyLock::new(Box::new(self.view(step, capabilities, cost)) as Box<_>);
@@ -150,6 +171,10 @@ impl Publisher {
         self.to.send_replace(Some(Arc::new(published)));
         let (full, brief) = (self.documents.clone(), OnceLock::new());
         self.to.send_replace(Some(Arc::new(Published { tick, at, view, history, full, brief })));
+        let (started, documents) = (self.started, self.documents.clone());
+        let (brief, briefest) = Default::default();
+        let published = Published { tick, at, view, history, started, documents, brief, briefest };
+        self.to.send_replace(Some(Arc::new(published)));
     }
 
     /// What makes the view of one tick.

@@ -2,23 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use tokio_stream::StreamExt as _;
+use serde_json::json;
+use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
 
+use super::delta::Follower;
 use super::listen::Client;
 use super::peer::{self, Connection, Peer};
 use super::publish::Published;
 use super::{Shared, refuse};
 use crate::clock;
 use isobar_core::model::units::Nanos;
+use isobar_core::view::API_VERSION;
 
 /// Concurrent streams. Each costs a socket and a copy of the brief view every second.
 pub(super) const STREAMS: usize = 64;
@@ -98,10 +104,12 @@ impl Taken {
     }
 }
 
-/// Opens a stream. The newest view is sent at once, then one for each tick; a slow client skips to
-/// the newest, because a watch channel holds only one.
+/// Opens a stream. The newest view is sent at once, then one for each tick, or its change; a slow
+/// client skips to the newest, because a watch channel holds only one.
 pub(super) async fn open(
     State(shared): State<Shared>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
     client: Option<Extension<Client>>,
 ) -> Response {
     let client = client.map(|Extension(client)| client);
@@ -113,23 +121,113 @@ pub(super) async fn open(
         );
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
-    let events = WatchStream::new(shared.latest).filter_map(move |latest| {
-        // Held until the stream is dropped, when the client disconnects.
-        let _seat = &seat;
-        latest.as_deref().map(event)
-    });
+    let is_delta = query.is_some_and(|query| query.split('&').any(|pair| pair == "delta=1"));
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let events = Events {
+        latest: WatchStream::new(shared.latest),
+        changes: is_delta.then(|| shared.changes.follow()),
+        last,
+        base: None,
+        next: None,
+        _seat: seat,
+    };
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-fn event(published: &Published) -> Result<Event, Infallible> {
-    let json = published.brief();
-    let text = str::from_utf8(&json).expect("JSON is written as UTF-8");
-    Ok(Event::default().event("sample").id(published.tick.to_string()).data(text))
+/// The events of one stream. It holds no view, so a client that does not read costs none.
+struct Events {
+    latest: WatchStream<Option<Arc<Published>>>,
+    /// `None` for whole views.
+    changes: Option<Follower>,
+    /// The tick that the client has seen last, also by a stream before this one.
+    last: Option<u64>,
+    /// The tick of the last event of this stream.
+    base: Option<u64>,
+    /// What follows a gap.
+    next: Option<Event>,
+    /// Held until the stream is dropped, when the client disconnects.
+    _seat: Held,
+}
+
+impl Stream for Events {
+    type Item = Result<Event, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(event) = self.next.take() {
+            return Poll::Ready(Some(Ok(event)));
+        }
+        loop {
+            let latest = ready!(Pin::new(&mut self.latest).poll_next(context));
+            match latest {
+                None => return Poll::Ready(None),
+                Some(None) => {}
+                Some(Some(published)) => {
+                    return Poll::Ready(Some(Ok(self.events_of(&published))));
+                }
+            }
+        }
+    }
+}
+
+impl Events {
+    /// The event of a tick, or the gap before it.
+    fn events_of(&mut self, published: &Published) -> Event {
+        let tick = published.tick;
+        let view = match self.changes {
+            Some(_) => published.briefest(),
+            None => published.brief(),
+        };
+        let change = self.changes.as_ref().and_then(|all| all.between(self.base, tick, view));
+        let (name, json) = match &change {
+            Some(change) => ("delta", change),
+            None => ("sample", view),
+        };
+        let text = str::from_utf8(json).expect("JSON is written as UTF-8");
+        let event = Event::default().event(name).id(tick.to_string()).data(text);
+        let missed = self.last.and_then(|last| missed(last, tick));
+        (self.last, self.base) = (Some(tick), Some(tick));
+        match missed {
+            Some(missed) => {
+                self.next = Some(event);
+                Event::default().event("gap").data(gap(&missed))
+            }
+            None => event,
+        }
+    }
+}
+
+/// The ticks between two events. Ticks begin at 1 with each agent: after a later one they are
+/// another agent's.
+fn missed(last: u64, tick: u64) -> Option<RangeInclusive<u64>> {
+    let first = if last <= tick { last.saturating_add(1) } else { 1 };
+    Some(first..=tick.saturating_sub(1)).filter(|missed| !missed.is_empty())
+}
+
+fn gap(missed: &RangeInclusive<u64>) -> String {
+    let (from, to) = (missed.start(), missed.end());
+    json!({ "apiVersion": API_VERSION, "kind": "Gap", "from": from, "to": to }).to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missed_ticks() {
+        #[rustfmt::skip]
+        let table = [
+            // the last event, the next, missed
+            (3, 4, None),
+            (3, 3, None),    // another stream had it
+            (3, 6, Some(4..=5)),
+            (900, 5, Some(1..=4)), // another agent
+            (900, 1, None),
+            (u64::MAX, u64::MAX, None),
+        ];
+        for (last, tick, want) in table {
+            assert_eq!(missed(last, tick), want, "{last} {tick}");
+        }
+    }
 
     #[test]
     fn seats_are_shared_among_peers() {

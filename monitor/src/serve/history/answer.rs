@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::query::{Stretch, only, wanted};
 use super::series::{ALL, Code, Keeps, Series, Unit};
-use crate::clock;
+use crate::serve::negotiate::{made, tagged};
 use crate::serve::publish::Published;
 use crate::serve::{NO_SAMPLE_YET, Shared, refuse};
 use isobar_core::model::sample::Moment;
@@ -60,8 +60,12 @@ struct Document {
     series: BTreeMap<&'static str, Points>,
 }
 
-pub(in crate::serve) async fn series(State(shared): State<Shared>, query: Pairs) -> Response {
-    respond(&shared, |published, now| {
+pub(in crate::serve) async fn series(
+    State(shared): State<Shared>,
+    query: Pairs,
+    headers: HeaderMap,
+) -> Response {
+    respond(&shared, &headers, |published, now| {
         let [begin, end, step, series] = only(&query, ["begin", "end", "step", "series"])?;
         let stretch = Stretch::parse(begin.as_deref(), end.as_deref(), USUAL, now)?;
         let range = stretch.points(step.as_deref(), now)?;
@@ -76,17 +80,22 @@ pub(in crate::serve) async fn series(State(shared): State<Shared>, query: Pairs)
             (series.name.as_str(), Points { unit, of, values, peaks })
         };
         let series: BTreeMap<_, _> = wanted.into_iter().map(of).collect();
+        drop(kept);
         let at = |second: u64| moment(Nanos(second.saturating_mul(Nanos::SECOND.0)), now);
         let step = Nanos(range.step.saturating_mul(Nanos::SECOND.0));
         let (begin, end, tick) = (at(range.begin), at(range.end), published.tick);
         let (api_version, kind) = (API_VERSION, "History");
         let document = Document { api_version, kind, tick, begin, end, step, series };
-        Ok(axum::Json(document).into_response())
+        serde_json::to_vec(&document).map_err(|why| why.to_string())
     })
 }
 
-pub(in crate::serve) async fn events(State(shared): State<Shared>, query: Pairs) -> Response {
-    respond(&shared, |published, now| {
+pub(in crate::serve) async fn events(
+    State(shared): State<Shared>,
+    query: Pairs,
+    headers: HeaderMap,
+) -> Response {
+    respond(&shared, &headers, |published, now| {
         let [begin, end] = only(&query, ["begin", "end"])?;
         let Stretch { begin, end } =
             Stretch::parse(begin.as_deref(), end.as_deref(), USUAL_EVENTS, now)?;
@@ -101,7 +110,7 @@ pub(in crate::serve) async fn events(State(shared): State<Shared>, query: Pairs)
             "events": kept.spans.events(begin, end),
             "minutes": kept.spans.minutes(begin, end),
         });
-        Ok(axum::Json(document).into_response())
+        serde_json::to_vec(&document).map_err(|why| why.to_string())
     })
 }
 
@@ -113,13 +122,17 @@ fn moment(boot: Nanos, now: Moment) -> Moment {
 
 fn respond(
     shared: &Shared,
-    answer: impl FnOnce(&Published, Moment) -> Result<Response, String>,
+    headers: &HeaderMap,
+    answer: impl FnOnce(&Published, Moment) -> Result<Vec<u8>, String>,
 ) -> Response {
     let Some(published) = shared.latest.borrow().clone() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
     };
     // A second that no tick has reached yet is no gap: what is known ends with the newest tick's.
-    let known = Nanos(published.at.0.saturating_add(1).next_multiple_of(Nanos::SECOND.0));
-    answer(&published, moment(known, clock::now()))
-        .unwrap_or_else(|why| refuse(StatusCode::BAD_REQUEST, &why))
+    let known = Nanos(published.at.boot.0.saturating_add(1).next_multiple_of(Nanos::SECOND.0));
+    let now = moment(known, published.at);
+    tagged(headers, &published.tag(), || match answer(&published, now) {
+        Ok(json) => made(headers, json),
+        Err(why) => refuse(StatusCode::BAD_REQUEST, &why),
+    })
 }

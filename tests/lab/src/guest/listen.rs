@@ -39,9 +39,15 @@ impl Listener {
                 // Ends when the agent does: then its successor is heard.
                 if let Ok(answer) = ureq::get(&url).call() {
                     let lines = BufReader::new(answer.into_body().into_reader()).lines();
+                    let mut is_sample = false;
                     for line in lines.map_while(Result::ok) {
+                        if let Some(name) = line.strip_prefix("event:") {
+                            is_sample = name.trim() == "sample";
+                        }
                         let view = line.strip_prefix("data:").map(str::trim);
-                        if let Some(view) = view.map(|json| View::parse(json.as_bytes())) {
+                        if let Some(view) =
+                            view.filter(|_| is_sample).map(|json| View::parse(json.as_bytes()))
+                        {
                             lock(&all).hear(view, monotonic_ns());
                         }
                     }
