@@ -59,6 +59,7 @@ async fn router_paths() {
         ("/api/v1/decisions",    503, 200, "application/json"),
         ("/api/v1/allocatable",  503, 200, "application/json"),
         ("/api/v1/capabilities", 503, 200, "application/json"),
+        ("/openapi.json",        200, 200, "application/json"),
         ("/livez",               200, 200, "text/plain"),
         ("/healthz",             200, 200, "text/plain"),
         ("/readyz",              503, 200, "text/plain"),

@@ -21,6 +21,7 @@ mod machine;
 #[path = "../made_up.rs"]
 mod made_up;
 mod metrics;
+mod openapi;
 #[path = "../program.rs"]
 mod program;
 mod promtool;

@@ -37,6 +37,10 @@ use publish::Latest;
 
 pub(crate) const NO_SAMPLE_YET: &str = "no sample yet; the first takes about two seconds";
 
+/// Every path and every field at the top of an answer. Kept by hand: types of the core say nothing of
+/// HTTP. Tests hold it to the answers.
+const OPENAPI: &str = include_str!("openapi.json");
+
 /// The state of every handler.
 #[derive(Clone)]
 struct Shared {
@@ -82,6 +86,7 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/livez", get(health::livez)),
         ("/healthz", get(health::livez)),
         ("/readyz", get(health::readyz)),
+        ("/openapi.json", page::file("application/json", OPENAPI)),
     ];
     all.extend(Part::ALL.map(|part| {
         let of = move |State(shared), headers| document(part, shared, headers);
@@ -120,4 +125,19 @@ fn refuse(status: StatusCode, message: &str) -> Response {
         "message": message,
     });
     (status, axum::Json(body)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn openapi_has_every_path() {
+        let document: Value = serde_json::from_str(OPENAPI).unwrap();
+        let told: BTreeSet<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
+        let routed = api().into_iter().map(|(path, _)| path.to_owned()).collect();
+        assert_eq!(told, routed);
+    }
 }

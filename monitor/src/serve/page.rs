@@ -22,7 +22,10 @@ pub(super) fn routes() -> Router {
         .route("/icon.svg", file("image/svg+xml", include_str!("../../../dashboards/web/icon.svg")))
 }
 
-fn file(content_type: &'static str, text: &'static str) -> MethodRouter {
+pub(super) fn file<S: Clone + Send + Sync + 'static>(
+    content_type: &'static str,
+    text: &'static str,
+) -> MethodRouter<S> {
     get(
         move || async move { ([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))], text) },
     )

@@ -1,0 +1,62 @@
+//! The OpenAPI document, held to what the router answers.
+
+use crate::http::{get, observing, text};
+use serde_json::Value;
+
+async fn read(path: &str) -> Value {
+    serde_json::from_str(&text(get(&observing(), path).await).await).unwrap()
+}
+
+#[tokio::test]
+async fn openapi_says_what_is_answered() {
+    let (document, router) = (read("/openapi.json").await, observing());
+    for (path, about) in document["paths"].as_object().unwrap() {
+        let response = get(&router, path).await;
+        assert_eq!(response.status(), 200, "{path}");
+        let content = about.pointer("/get/responses/200/content").unwrap().as_object().unwrap();
+        let (told, schema) = content.iter().next().unwrap();
+        let found = response.headers()["content-type"].to_str().unwrap();
+        assert_eq!(found.split(';').next(), Some(told.as_str()), "{path}");
+        let Some(name) = schema.pointer("/schema/$ref") else { continue };
+        let schema = document.pointer(&name.as_str().unwrap()[1..]).unwrap();
+        let answer: Value = serde_json::from_str(&text(response).await).unwrap();
+        let fields: Vec<_> = answer.as_object().unwrap().keys().collect();
+        let mut properties: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+        properties.sort();
+        assert_eq!(fields, properties, "{path}");
+        for (field, property) in schema["properties"].as_object().unwrap() {
+            let found = &answer[field];
+            if let Some(want) = property.get("const") {
+                assert_eq!(found, want, "{path} {field}");
+            }
+            let is = match property.get("type").and_then(Value::as_str) {
+                Some("string") => found.is_string(),
+                Some("integer") => found.is_u64(),
+                Some("array") => found.is_array(),
+                Some(_) => found.is_object(),
+                None => true,
+            };
+            assert!(is, "{path} {field}: {found}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn openapi_has_what_it_refers_to() {
+    let document = read("/openapi.json").await;
+    let mut all = vec![&document];
+    let mut n = 0;
+    while let Some(value) = all.pop() {
+        if let Some(name) = value.get("$ref") {
+            let name = name.as_str().unwrap();
+            assert!(document.pointer(&name[1..]).is_some(), "{name}");
+            n += 1;
+        }
+        match value {
+            Value::Object(members) => all.extend(members.values()),
+            Value::Array(members) => all.extend(members),
+            _ => {}
+        }
+    }
+    assert!(n > 20, "{n}");
+}
