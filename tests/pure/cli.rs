@@ -8,6 +8,8 @@ use std::thread;
 use crate::machine::output;
 use crate::made_up;
 use crate::program::{isobar, text};
+use isobar::serve::address::{Listener, listen_on};
+use isobar::serve::listen::Server;
 use isobar_core::policy::engine::Step;
 use serde_json::Value;
 
@@ -58,6 +60,26 @@ fn verbs_exit_codes() {
         let has_data = matches!(code, 0 | 10);
         assert_eq!(got.stdout.is_empty(), !has_data, "{arguments:?}: {}", text(&got.stdout));
         assert!(!got.stdout.contains(&0x1b), "{arguments:?}: {}", text(&got.stdout));
+    }
+}
+
+#[tokio::test]
+async fn agent_on_a_socket_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("api.sock");
+    let address = format!("unix:{}", path.display());
+    let ask = |verb: &str| output(&[verb, "-o", "json", "--agent", &address]);
+    assert!(text(&ask("status").stderr).contains("no agent listens on unix:/"));
+
+    let (mut publisher, latest) = made_up::publisher();
+    made_up::publish(&mut publisher, 3);
+    let listener = Listener::Unix(listen_on(&path).unwrap());
+    let _server = Server::begin(listener, isobar::serve::router(latest)).unwrap();
+    for (verb, code, kind) in [("status", 10, "Status"), ("explain", 0, "Explanation")] {
+        let got = ask(verb);
+        assert_eq!(got.status.code(), Some(code), "{verb}: {}", text(&got.stderr));
+        let document: Value = serde_json::from_slice(&got.stdout).unwrap();
+        assert_eq!(document["kind"], kind, "{verb}");
     }
 }
 

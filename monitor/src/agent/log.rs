@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::mem::{Discriminant, discriminant};
 
+use crate::serve::address::Address;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::decision::{
     Action, Decision, Effect, Event, Hold, InForce, Outcome, OutcomeResult, Phase, Release,
@@ -31,14 +32,18 @@ pub(super) struct Log {
 }
 
 /// The first line.
-pub(super) fn started(facts: &NodeFacts, mode: &str, listen: &str) {
+pub(super) fn started(facts: &NodeFacts, mode: &str, listen: &Address) {
+    let place = match listen {
+        Address::Tcp(address) => format!("the page is at http://{address}/"),
+        Address::Unix(_) => format!("the API is at {listen}"),
+    };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         node = %facts.name,
         kernel = %facts.kernel,
         cpus = facts.n_cpus,
         mode,
-        "started; the page is at http://{listen}/"
+        "started; {place}"
     );
 }
 

@@ -28,6 +28,7 @@ use crate::clock;
 use crate::config::kubernetes::Access;
 use crate::record::journal::JournalError;
 use crate::serve;
+use crate::serve::address::{Address, Listener, listen_on};
 use crate::serve::listen::Server;
 use crate::serve::publish::{Publisher, Sender, channel};
 use isobar_core::model::decision::Decision;
@@ -47,7 +48,7 @@ const DESCRIPTORS: u64 = 256;
 /// How to run.
 #[derive(Debug)]
 pub struct Options {
-    pub listen: SocketAddr,
+    pub listen: Address,
     /// Leave after this long; `None` runs until a signal.
     pub duration: Option<Duration>,
     pub orders: Orders,
@@ -63,9 +64,9 @@ pub struct Options {
 /// Why the agent could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Another process has the port; which one, the kernel does not tell.
+    /// Another process has it; which one, the kernel does not tell.
     #[error("{0} is taken by another process; choose another address with --listen")]
-    Taken(SocketAddr),
+    Taken(Address),
     /// A port below 1024 without the capability.
     #[error("not permitted to listen on {0}: missing CAP_NET_BIND_SERVICE")]
     Denied(SocketAddr),
@@ -73,7 +74,7 @@ pub enum AgentError {
     Lock(#[from] LockError),
     /// Any other failure to listen: no such address, as a rule.
     #[error("cannot listen on {address}; choose another address with --listen")]
-    Listen { address: SocketAddr, source: io::Error },
+    Listen { address: Address, source: io::Error },
     /// The limit leaves nothing for connections, or for the files of a cgroup that is to be ended.
     #[error(
         "this process may open {0} files, and the agent needs at least {DESCRIPTORS}: raise \
@@ -114,12 +115,11 @@ where
         runtime::Builder::new_current_thread().enable_all().build().map_err(AgentError::Start)?;
     let result = runtime.block_on(async {
         let leave = Leave::catch().map_err(AgentError::Start)?;
-        let listener = listen(options.listen).await?;
+        let listener = listen(&options.listen).await?;
         let mut authority = Authority::new(options.mode, &options.state_dir);
         authority.bind(&mut options.orders.plan.settings).map_err(AgentError::Lock)?;
         // Whoever asks meanwhile is told that there is no sample yet.
         let (to, latest) = channel();
-        let listener = listener.into_std().map_err(AgentError::Start)?;
         let server = Server::begin(listener, serve::router(latest)).map_err(AgentError::Serve)?;
         let source = open()?;
         if let Some(survival) = &mut options.survival {
@@ -149,7 +149,7 @@ async fn live_on<S: Source>(
     if let Some((path, bounds)) = orders.record.take() {
         tick.record_to(&path, bounds).map_err(AgentError::Record)?;
     }
-    log::started(&facts, &tick.words(), &listen.to_string());
+    log::started(&facts, &tick.words(), &listen);
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.
     let over = async {
@@ -263,11 +263,17 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, AgentError> {
-    TcpListener::bind(address).await.map_err(|source| match source.kind() {
-        io::ErrorKind::AddrInUse => AgentError::Taken(address),
-        io::ErrorKind::PermissionDenied => AgentError::Denied(address),
-        _ => AgentError::Listen { address, source },
+async fn listen(address: &Address) -> Result<Listener, AgentError> {
+    let bound = match address {
+        Address::Tcp(address) => {
+            TcpListener::bind(address).await.and_then(TcpListener::into_std).map(Listener::Tcp)
+        }
+        Address::Unix(path) => listen_on(path).map(Listener::Unix),
+    };
+    bound.map_err(|source| match (source.kind(), address) {
+        (io::ErrorKind::AddrInUse, _) => AgentError::Taken(address.clone()),
+        (io::ErrorKind::PermissionDenied, Address::Tcp(port)) => AgentError::Denied(*port),
+        _ => AgentError::Listen { address: address.clone(), source },
     })
 }
 

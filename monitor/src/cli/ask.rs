@@ -1,8 +1,8 @@
 //! Where `top`, `status`, `explain` and `doctor` get their view from: a running agent, or their own
 //! samples.
 
-use std::io::{self, Read as _};
-use std::net::SocketAddr;
+mod transport;
+
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -10,25 +10,23 @@ use anyhow::{Context as _, Result, bail};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use isobar::agent::{LISTEN, Live, Observer};
+use isobar::serve::address::Address;
 use isobar_core::view::View;
 
+use self::transport::get;
 use super::exit::{InvalidAnswer, Refused};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
 
-/// An answer over loopback takes milliseconds; an agent that needs longer is overloaded.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Loading eBPF programs takes a second, and longer on a busy node.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(500);
-/// A node of 10,000 cgroups makes some 20 MB; more than this is not an answer of an agent.
-const LARGEST: u64 = 256 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AgentArgs {
-    /// Address of the agent [default: 127.0.0.1:9797, and own samples if no agent answers there].
+    /// Address of the agent, or its socket file as unix:PATH [default: 127.0.0.1:9797, and own samples if no agent answers there].
     #[arg(long, value_name = "ADDR", env = "ISOBAR_AGENT")]
-    agent: Option<SocketAddr>,
+    agent: Option<Address>,
     /// Take own samples, even if an agent runs.
     #[arg(long, conflicts_with = "agent")]
     no_agent: bool,
@@ -52,7 +50,7 @@ pub(crate) fn sampling_options(matches: &ArgMatches) -> Vec<String> {
 
 pub(crate) enum Eye {
     /// The agent's address, and its first view.
-    Agent { address: String, found: Option<Box<View>> },
+    Agent { address: Address, found: Option<Box<View>> },
     /// Own samples.
     Own(Box<Observer<Live>>),
 }
@@ -61,7 +59,8 @@ impl Eye {
     /// Looks for an agent, and opens the sources if none listens at the default address. An error
     /// if an agent answers and would ignore `sampling` options.
     pub(crate) fn open(args: &AgentArgs, sampling: &[String]) -> Result<Self> {
-        let address = args.agent.map_or_else(|| LISTEN.into(), |address| address.to_string());
+        let usual = || LISTEN.parse().expect("an address and a port");
+        let address = args.agent.clone().unwrap_or_else(usual);
         let found = if args.no_agent { None } else { from_agent(&address)? };
         match found {
             Some(_) if !sampling.is_empty() => {
@@ -96,12 +95,12 @@ impl Eye {
     }
 }
 
-fn no_agent(address: &str) -> String {
+fn no_agent(address: &Address) -> String {
     format!("no agent listens on {address}; start one with `isobar run`")
 }
 
 /// `None` if nothing listens there. Waits for an agent that is still starting.
-fn from_agent(address: &str) -> Result<Option<View>> {
+fn from_agent(address: &Address) -> Result<Option<View>> {
     let mut waited = Duration::ZERO;
     loop {
         match ask(address)? {
@@ -128,30 +127,14 @@ enum Answer {
     Nobody,
 }
 
-fn ask(address: &str) -> Result<Answer> {
-    let url = format!("http://{address}/api/v1/snapshot");
-    let client: ureq::Agent =
-        ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None).build().into();
-    let mut answer = match client.get(&url).call() {
-        Ok(answer) => answer,
-        Err(ureq::Error::Io(why)) if why.kind() == io::ErrorKind::ConnectionRefused => {
-            return Ok(Answer::Nobody);
-        }
-        Err(ureq::Error::ConnectionFailed) => return Ok(Answer::Nobody),
-        Err(ureq::Error::Timeout(_)) => {
-            let seconds = PATIENCE.as_secs();
-            bail!(
-                "the agent on {address} did not answer within {seconds} s; it may still be starting"
-            );
-        }
-        Err(ureq::Error::StatusCode(503)) => return Ok(Answer::NoSampleYet),
-        Err(why) => return Err(why).with_context(|| format!("cannot ask the agent on {address}")),
+fn ask(address: &Address) -> Result<Answer> {
+    let json = match get(address, "/api/v1/snapshot")? {
+        Some((200, json)) => json,
+        Some((503, _)) => return Ok(Answer::NoSampleYet),
+        Some((status, _)) => bail!("cannot ask the agent on {address}: it answers with {status}"),
+        None => return Ok(Answer::Nobody),
     };
-    let mut json = Vec::new();
-    let body = answer.body_mut().as_reader();
-    let read = body.take(LARGEST).read_to_end(&mut json);
-    read.with_context(|| format!("cannot read the answer of {address}"))?;
-    let view =
-        View::parse(&json).map_err(|source| InvalidAnswer { address: address.into(), source })?;
+    let view = View::parse(&json)
+        .map_err(|source| InvalidAnswer { address: address.to_string(), source })?;
     Ok(Answer::View(Box::new(view)))
 }

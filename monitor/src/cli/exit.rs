@@ -87,6 +87,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use anyhow::Context as _;
+    use isobar::serve::address::Address;
 
     use super::*;
 
@@ -99,7 +100,7 @@ mod tests {
             // error, code
             (anyhow::Error::new(OpenError::Sources(SourceError::NoCgroup2)),     Code::UnsupportedKernel),
             (anyhow::Error::new(OpenError::Agent(AgentError::Denied(port))),    Code::NotPermitted),
-            (anyhow::Error::new(OpenError::Agent(AgentError::Taken(port))),     Code::Failure),
+            (anyhow::Error::new(OpenError::Agent(AgentError::Taken(Address::Tcp(port)))),     Code::Failure),
             (anyhow::Error::new(InvalidAnswer { address: "a".into(), source: no_json }), Code::InvalidInput),
             (anyhow::Error::new(invalid()),                                     Code::InvalidInput),
             (anyhow::Error::new(ReadError::Empty("r".into())),                  Code::InvalidInput),

@@ -12,6 +12,7 @@ use isobar::agent::{
 };
 use isobar::config::kubernetes::{Access, Connection};
 use isobar::record::journal::Bounds;
+use isobar::serve::address::Address;
 use isobar::source::kernel::{self, Probes};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::units::{Bytes, Nanos, Percent};
@@ -21,9 +22,10 @@ use super::plan::PlanArgs;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of the page and the API.
+    /// Address of the page and the API: an IP address and a port, or a socket file as
+    /// unix:/run/isobar/api.sock.
     #[arg(long, value_name = "ADDR", default_value = LISTEN, env = "ISOBAR_LISTEN")]
-    listen: SocketAddr,
+    listen: Address,
     /// Exit after this time, such as 10s or 5m.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
@@ -160,7 +162,7 @@ fn percent(text: &str) -> Result<Percent, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    if !args.listen.ip().is_loopback() {
+    if !args.listen.is_local() {
         tracing::warn!(
             listen = %args.listen,
             "the page and the API have no authentication: any host that can connect can read them"
@@ -173,7 +175,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         orders = orders.recording(path.clone(), args.record.bounds());
     }
     let options = Options {
-        listen: args.listen,
+        listen: args.listen.clone(),
         duration: args.duration,
         orders,
         mode: match args.mode {

@@ -8,7 +8,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::Ipv4Addr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -21,13 +22,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::setpriority_process;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
+
+use super::address::Listener;
+use super::peer::{Link, Peer};
 
 /// Connections at a time. Each costs a descriptor, up to [`BUFFER`] bytes twice, and a piece of what is
 /// sent; those that were just closed for others may last a moment longer.
@@ -58,7 +62,7 @@ impl Server {
     ///
     /// # Errors
     /// If the thread or its event loop cannot be made.
-    pub fn begin(listener: TcpListener, router: Router) -> io::Result<Self> {
+    pub fn begin(listener: Listener, router: Router) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (leave, left) = oneshot::channel();
         let (end, ended) = oneshot::channel();
@@ -91,17 +95,15 @@ impl Server {
 /// Where a request comes from.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
-    pub(super) address: SocketAddr,
-    /// The address that it connected to.
-    pub(super) server: SocketAddr,
+    pub(super) link: Link,
     id: u64,
     all: Connections,
 }
 
 impl Client {
     /// Of a request that no connection carried, as in a test.
-    pub(super) fn unconnected(address: SocketAddr) -> Self {
-        Self { address, server: ([0; 4], 0).into(), id: 0, all: Connections::default() }
+    pub(super) fn unconnected(link: Link) -> Self {
+        Self { link, id: 0, all: Connections::default() }
     }
 
     /// Whether the connection is a stream, which has a seat and is not closed for being old.
@@ -132,7 +134,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Connection {
-    from: IpAddr,
+    from: Peer,
     task: AbortHandle,
     /// The number of its last request, or its own before the first.
     last: u64,
@@ -160,7 +162,7 @@ impl Connections {
         if table.open.len() < CONNECTIONS {
             return Room::Free;
         }
-        let mut n_of = BTreeMap::<IpAddr, usize>::new();
+        let mut n_of = BTreeMap::<Peer, usize>::new();
         for one in table.open.values().filter(|one| !one.streams) {
             *n_of.entry(one.from).or_default() += 1;
         }
@@ -172,7 +174,7 @@ impl Connections {
         Room::Made
     }
 
-    fn enter(&self, from: IpAddr, task: impl FnOnce(u64) -> AbortHandle) {
+    fn enter(&self, from: Peer, task: impl FnOnce(u64) -> AbortHandle) {
         let mut table = self.lock();
         let id = table.next;
         table.next += 1;
@@ -190,26 +192,61 @@ impl Connections {
     }
 }
 
-async fn accept(listener: TcpListener, router: Router) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+/// A connection of either kind.
+trait Socket: AsyncRead + AsyncWrite + Send {}
+impl<S: AsyncRead + AsyncWrite + Send> Socket for S {}
+
+/// A [`Listener`] in the event loop.
+enum Door {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener),
+}
+
+impl Door {
+    fn open(listener: Listener) -> io::Result<Self> {
+        Ok(match listener {
+            Listener::Tcp(listener) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?),
+            Listener::Unix(listener) => Self::Unix(tokio::net::UnixListener::from_std(listener)?),
+        })
+    }
+
+    /// The next connection; a client that has gone again is `ConnectionAborted`.
+    async fn next(&self) -> io::Result<(Pin<Box<dyn Socket>>, Link)> {
+        let gone = |_| io::Error::from(io::ErrorKind::ConnectionAborted);
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let (socket, client) = listener.accept().await?;
+                let server = socket.local_addr().map_err(gone)?;
+                (Box::pin(socket), Link::Tcp { client, server })
+            }
+            Self::Unix(listener) => {
+                let (socket, _) = listener.accept().await?;
+                let uid = socket.peer_cred().map_err(gone)?.uid();
+                (Box::pin(socket), Link::Unix { uid })
+            }
+        })
+    }
+}
+
+async fn accept(listener: Listener, router: Router) -> io::Result<()> {
+    let door = Door::open(listener)?;
     let connections = Connections::default();
     let (mut has_warned, mut n_closed) = (false, 0);
     loop {
-        match listener.accept().await {
-            Ok((socket, address)) => {
+        match door.next().await {
+            Ok((socket, link)) => {
                 let room = connections.make_room();
                 n_closed += usize::from(room != Room::Free);
                 if n_closed == FLOOD {
                     n_closed = 0;
                     sleep(FLOOD_PAUSE).await;
                 }
-                let Ok(server) = socket.local_addr() else { continue };
                 if room == Room::None {
                     continue;
                 }
                 let (all, router) = (connections.clone(), router.clone());
-                connections.enter(origin(address.ip()), |id| {
-                    let client = Client { address, server, id, all };
+                connections.enter(origin(link), |id| {
+                    let client = Client { link, id, all };
                     tokio::spawn(serve(socket, client, router)).abort_handle()
                 });
                 has_warned = false;
@@ -228,12 +265,15 @@ async fn accept(listener: TcpListener, router: Router) -> io::Result<()> {
 }
 
 /// What counts as one client: any process has all of 127.0.0.0/8 to itself.
-fn origin(address: IpAddr) -> IpAddr {
-    let address = address.to_canonical();
-    if address.is_loopback() { Ipv4Addr::LOCALHOST.into() } else { address }
+fn origin(link: Link) -> Peer {
+    let client = match link {
+        Link::Unix { uid } => return Peer::User(uid),
+        Link::Tcp { client, .. } => client.ip().to_canonical(),
+    };
+    Peer::Address(if client.is_loopback() { Ipv4Addr::LOCALHOST.into() } else { client })
 }
 
-async fn serve(socket: TcpStream, client: Client, router: Router) {
+async fn serve(socket: Pin<Box<dyn Socket>>, client: Client, router: Router) {
     let mut socket = TimeoutStream::new(socket);
     socket.set_write_timeout(Some(READS_WITHIN));
     let service = service_fn(|request: Request<Incoming>| {
@@ -246,7 +286,7 @@ async fn serve(socket: TcpStream, client: Client, router: Router) {
     http.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(BUFFER);
     let served = http.serve_connection(TokioIo::new(Box::pin(socket)), service).await;
     if let Err(why) = served {
-        tracing::debug!("connection from {} ended: {why}", client.address);
+        tracing::debug!("connection from {:?} ended: {why}", client.link);
     }
     client.all.lock().open.remove(&client.id);
 }

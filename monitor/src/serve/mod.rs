@@ -3,6 +3,7 @@
 //! The server never waits for the sampler, nor the sampler for a client: a slow client gets the
 //! newest view with its next request.
 
+pub mod address;
 mod delta;
 mod document;
 mod guard;

@@ -14,21 +14,35 @@ pub(super) enum Peer {
     Address(IpAddr),
 }
 
-/// A client's address, and the server's that it connected to.
-pub(super) type Connection = (SocketAddr, SocketAddr);
+/// Both ends of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    Tcp {
+        client: SocketAddr,
+        server: SocketAddr,
+    },
+    /// A socket file: the kernel says who connected.
+    Unix {
+        uid: u32,
+    },
+}
 
 /// The owners of these connections.
 /// Reads `/proc/net/tcp`, which takes milliseconds on a node with thousands of connections.
-pub(super) fn of(connections: &[Connection]) -> Vec<Peer> {
+pub(super) fn of(links: &[Link]) -> Vec<Peer> {
     let all = [tcp(), tcp6()].into_iter().flatten().flatten();
     let open = all.filter(|entry| entry.state == TcpState::Established);
     let ends = |entry: &TcpNetEntry| (plain(entry.local_address), plain(entry.remote_address));
-    let users: BTreeMap<Connection, u32> = open.map(|entry| (ends(&entry), entry.uid)).collect();
-    let owner = |(client, server): &Connection| match users.get(&(plain(*client), plain(*server))) {
-        Some(uid) if client.ip().to_canonical().is_loopback() => Peer::User(*uid),
-        _ => Peer::Address(client.ip().to_canonical()),
+    let users: BTreeMap<_, u32> = open.map(|entry| (ends(&entry), entry.uid)).collect();
+    let owner = |link: &Link| match *link {
+        Link::Unix { uid } => Peer::User(uid),
+        Link::Tcp { client, server } => {
+            let uid = users.get(&(plain(client), plain(server)));
+            let uid = uid.filter(|_| client.ip().to_canonical().is_loopback());
+            uid.map_or(Peer::Address(client.ip().to_canonical()), |uid| Peer::User(*uid))
+        }
     };
-    connections.iter().map(owner).collect()
+    links.iter().map(owner).collect()
 }
 
 /// An IPv4 address in IPv6's clothes is the same address.
@@ -49,8 +63,10 @@ mod tests {
         let server = listener.local_addr().unwrap();
         let (local, remote) = (client.local_addr().unwrap(), "192.0.2.7:40000".parse().unwrap());
         let own = Peer::User(getuid().as_raw());
-        let got = of(&[(local, server), (remote, server), (local, remote)]);
+        let link = |client, server| Link::Tcp { client, server };
+        let links = [link(local, server), link(remote, server), link(local, remote)];
+        let got = of(&[&links[..], &[Link::Unix { uid: 7 }]].concat());
         let [there, here] = ["192.0.2.7", "127.0.0.1"].map(|ip| Peer::Address(ip.parse().unwrap()));
-        assert_eq!(got, [own, there, here]);
+        assert_eq!(got, [own, there, here, Peer::User(7)]);
     }
 }

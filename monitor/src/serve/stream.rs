@@ -19,7 +19,7 @@ use tokio_stream::wrappers::WatchStream;
 
 use super::delta::Follower;
 use super::listen::Client;
-use super::peer::{self, Connection, Peer};
+use super::peer::{self, Link, Peer};
 use super::publish::Published;
 use super::{Shared, refuse};
 use crate::clock;
@@ -87,15 +87,14 @@ impl Seats {
 }
 
 /// Who owns these connections.
-trait Owners: FnOnce(&[Connection]) -> Vec<Peer> {}
-impl<F: FnOnce(&[Connection]) -> Vec<Peer>> Owners for F {}
+trait Owners: FnOnce(&[Link]) -> Vec<Peer> {}
+impl<F: FnOnce(&[Link]) -> Vec<Peer>> Owners for F {}
 
 impl Taken {
     /// The seat that `newcomer` may have.
     fn given_up(&self, newcomer: &Client, owners: impl Owners) -> Option<u64> {
         let clients = self.seats.values().chain([newcomer]);
-        let clients = clients.map(|Client { address, server, .. }| (*address, *server));
-        let owners = owners(&clients.collect::<Vec<_>>());
+        let owners = owners(&clients.map(|client| client.link).collect::<Vec<_>>());
         let (newcomer, owners) = owners.split_last()?;
         let n_of = |owner: &Peer| owners.iter().filter(|one| *one == owner).count();
         let most = owners.iter().max_by_key(|owner| n_of(owner))?;
@@ -113,7 +112,7 @@ pub(super) async fn open(
     client: Option<Extension<Client>>,
 ) -> Response {
     let client = client.map(|Extension(client)| client);
-    let client = client.unwrap_or_else(|| Client::unconnected(([0; 4], 0).into()));
+    let client = client.unwrap_or_else(|| Client::unconnected(Link::Unix { uid: 0 }));
     let Some(seat) = shared.seats.take(client, peer::of) else {
         let text = format!(
             "all {STREAMS} streams are taken; close a page, try again in a second, or use \
@@ -232,16 +231,15 @@ mod tests {
     #[test]
     fn seats_are_shared_among_peers() {
         let seats = Seats::default();
-        // The port is the user, so that a table can say who asks.
-        let client = |user: u16| Client::unconnected(([127, 0, 0, 1], user).into());
-        let owners = |all: &[Connection]| {
-            all.iter().map(|(client, _)| Peer::User(client.port().into())).collect()
-        };
+        let client = |uid| Client::unconnected(Link::Unix { uid });
         let take = |user| {
             seats.lock().asked = None;
-            seats.take(client(user), owners)
+            seats.take(client(user), peer::of)
         };
-        let n_of = |user| seats.lock().seats.values().filter(|c| c.address.port() == user).count();
+        let n_of = |uid| {
+            let link = Link::Unix { uid };
+            seats.lock().seats.values().filter(|client| client.link == link).count()
+        };
 
         let held: Vec<_> = (0..STREAMS).map(|_| take(1).unwrap()).collect();
         assert!(take(1).is_none(), "one who has all");
@@ -250,7 +248,7 @@ mod tests {
         assert!(take(2).is_none() && take(1).is_none(), "equal shares");
         let third = take(3).unwrap();
         assert_eq!((n_of(3), n_of(1) + n_of(2)), (1, STREAMS - 1));
-        assert!(seats.take(client(4), owners).is_none(), "asked a moment ago");
+        assert!(seats.take(client(4), peer::of).is_none(), "asked a moment ago");
         drop((held, second, third));
         assert_eq!(seats.lock().seats.len(), 0);
     }

@@ -1,0 +1,94 @@
+//! One request to an agent, over TCP or its socket file.
+
+use std::io::{self, ErrorKind, Read, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use isobar::serve::address::Address;
+
+/// An answer over loopback takes milliseconds; an agent that needs longer is overloaded.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A node of 10,000 cgroups makes some 20 MB; more than this is not an answer of an agent.
+const LARGEST: u64 = 256 << 20;
+
+/// The status of an answer, and its body.
+type Reply = (u16, Vec<u8>);
+
+/// What the agent answers; `None` if none listens there.
+pub(super) fn get(address: &Address, path: &str) -> Result<Option<Reply>> {
+    let reply = match address {
+        Address::Tcp(at) => over_tcp(*at, path),
+        Address::Unix(file) => over_unix(file, path),
+    };
+    match reply {
+        Ok(reply) => Ok(Some(reply)),
+        Err(why) => match why.kind() {
+            ErrorKind::ConnectionRefused => Ok(None),
+            ErrorKind::NotFound if !matches!(address, Address::Tcp(_)) => Ok(None),
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => bail!(
+                "the agent on {address} did not answer within {} s; it may still be starting",
+                PATIENCE.as_secs()
+            ),
+            _ => Err(why).with_context(|| format!("cannot ask the agent on {address}")),
+        },
+    }
+}
+
+fn over_tcp(at: SocketAddr, path: &str) -> io::Result<Reply> {
+    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None);
+    let client: ureq::Agent = config.http_status_as_error(false).build().into();
+    let answer = client.get(format!("http://{at}{path}")).call();
+    let mut answer = answer.map_err(|why| match why {
+        ureq::Error::ConnectionFailed => ErrorKind::ConnectionRefused.into(),
+        ureq::Error::Timeout(_) => ErrorKind::TimedOut.into(),
+        why => why.into_io(),
+    })?;
+    let mut body = Vec::new();
+    answer.body_mut().as_reader().take(LARGEST).read_to_end(&mut body)?;
+    Ok((answer.status().as_u16(), body))
+}
+
+/// By HTTP/1.0, in which an answer ends with the connection: no length and no chunks to read.
+fn over_unix(file: &Path, path: &str) -> io::Result<Reply> {
+    let mut socket = UnixStream::connect(file)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    write!(socket, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = Vec::new();
+    socket.take(LARGEST).read_to_end(&mut answer)?;
+    parsed(&answer).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "this is not HTTP"))
+}
+
+fn parsed(answer: &[u8]) -> Option<Reply> {
+    const BLANK: &[u8] = b"\r\n\r\n";
+    let end = answer.windows(BLANK.len()).position(|bytes| bytes == BLANK)?;
+    let head = str::from_utf8(&answer[..end]).ok()?;
+    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
+    Some((status, answer[end + BLANK.len()..].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parsed_answers() {
+        #[rustfmt::skip]
+        let table: [(&str, Option<(u16, &str)>); 6] = [
+            // answer, status and body
+            ("HTTP/1.0 200 OK\r\na: b\r\n\r\n{}\r\n\r\n", Some((200, "{}\r\n\r\n"))),
+            ("HTTP/1.1 503 \r\n\r\n",                    Some((503, ""))),
+            ("HTTP/1.0 200 OK\r\n",                       None),
+            ("HTTP/2 200\r\n\r\n",                       None),
+            ("hello\r\n\r\n",                            None),
+            ("",                                          None),
+        ];
+        for (answer, want) in table {
+            let want = want.map(|(status, body)| (status, body.as_bytes().to_vec()));
+            assert_eq!(parsed(answer.as_bytes()), want, "{answer:?}");
+        }
+    }
+}
