@@ -148,10 +148,8 @@ impl<S: Source> Tick<S> {
                 let settings = self.engine.settings();
                 cluster.tell(settings, self.publish, sample, &step.decision, &kills);
             }
-            self.publisher.count(sample, self.engine.settings(), &step);
-            self.publisher.note_outcomes(&sample.outcomes);
+            self.publisher.note(sample, self.engine.settings(), &step);
         }
-        self.publisher.note_settings(self.engine.settings());
         self.watch_suspects(&step);
         self.protect();
 

@@ -1,7 +1,6 @@
 //! `isobar run`: the agent in the foreground.
 
 use std::env;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 

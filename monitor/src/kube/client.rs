@@ -55,6 +55,10 @@ async fn try_connect(connection: &Connection) -> Result<(Client, String), String
     // kube would repeat what the server refuses for minutes, behind the back of the caller, who has
     // a deadline.
     config.default_retry = false;
+    // Plain HTTP needs no roots, and an image from scratch has none to be found.
+    if config.cluster_url.scheme_str() == Some("http") {
+        config.root_cert.get_or_insert_default();
+    }
     config.connect_timeout = Some(PATIENCE);
     let url = config.cluster_url.to_string();
     let client = Client::try_from(config).map_err(|why| words(&why))?;

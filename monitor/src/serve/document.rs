@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use axum::body::Bytes as Body;
 use tokio_stream::{Stream, StreamExt as _};
 
-use super::parts::Part;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::view::View;
 use isobar_core::view::waiting::{Level, waiting_most};
@@ -24,26 +23,31 @@ const PIECE: usize = 64 << 10;
 
 /// Rendered views of the latest ticks. A client that reads slowly holds none of them: it is cut off
 /// once there is no room for the one that it was sent.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Documents(Arc<Mutex<Kept>>);
+#[derive(Debug, Clone)]
+pub(super) struct Documents<K>(Arc<Mutex<Kept<K>>>);
 
-/// The oldest first.
-type Kept = VecDeque<(Key, Arc<Body>)>;
+/// By the tick of a document and what it is of; the oldest first.
+type Kept<K> = VecDeque<((u64, K), Arc<Body>)>;
 
-/// The tick of a document, what it is of, and whether it is packed.
-pub(super) type Key = (u64, Part, bool);
+impl<K> Default for Documents<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
 
-impl Documents {
+impl<K: Copy + PartialEq> Documents<K> {
     /// A document; rendered if it is not there.
-    pub(super) fn of(&self, key: Key, render: impl FnOnce() -> Body) -> Arc<Body> {
-        let find = |kept: &Kept| kept.iter().find(|(of, _)| *of == key).map(|(_, one)| one.clone());
+    pub(super) fn of(&self, tick: u64, of: K, render: impl FnOnce() -> Body) -> Arc<Body> {
+        let key = (tick, of);
+        let find =
+            |kept: &Kept<K>| kept.iter().find(|(of, _)| *of == key).map(|(_, one)| one.clone());
         if let Some(document) = find(&self.lock()) {
             return document;
         }
         let document = Arc::new(render());
         let mut kept = self.lock();
         // Who is sent one watches it weakly.
-        kept.retain(|((tick, ..), one)| *tick == key.0 || Arc::weak_count(one) > 0);
+        kept.retain(|((of, _), one)| *of == tick || Arc::weak_count(one) > 0);
         kept.push_back((key, document.clone()));
         while kept.len() > 2 && kept.iter().map(|(_, one)| one.len()).sum::<usize>() > ROOM {
             kept.pop_front();
@@ -51,7 +55,7 @@ impl Documents {
         document
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, Kept<K>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

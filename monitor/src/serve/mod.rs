@@ -19,10 +19,7 @@ pub mod publish;
 mod stream;
 mod totals;
 
-use std::sync::Arc;
-
 use axum::Router;
-use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{from_fn, map_response};
@@ -54,17 +51,6 @@ struct Shared {
 
 /// All routes. Any number of routers may share one watch channel.
 pub fn router(latest: Latest) -> Router {
-    let shared = Shared { latest, seats: stream::Seats::default(), since: clock::now() };
-    Router::new()
-        .route("/api/v1/snapshot", get(snapshot))
-        .route("/api/v1/history", get(history::series))
-        .route("/api/v1/history/events", get(history::events))
-        .route("/api/v1/stream", get(stream::open))
-        .route("/metrics", get(metrics::scrape))
-        .route("/livez", get(health::livez))
-        .route("/healthz", get(health::livez))
-        .route("/readyz", get(health::readyz))
-        .with_state(shared)
     let (seats, changes) = Default::default();
     let shared = Shared { latest, seats, changes, since: clock::now() };
     let api = api().into_iter().fold(Router::new(), |all, (path, get)| all.route(path, get));
@@ -84,6 +70,7 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/api/v1/history", get(history::series)),
         ("/api/v1/history/events", get(history::events)),
         ("/api/v1/stream", get(stream::open)),
+        ("/metrics", get(metrics::scrape)),
         ("/livez", get(health::livez)),
         ("/healthz", get(health::livez)),
         ("/readyz", get(health::readyz)),
@@ -101,16 +88,6 @@ async fn document(part: Part, shared: Shared, headers: HeaderMap) -> Response {
     let Some(published) = shared.latest.borrow().clone() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
     };
-    whole("application/json", &published.full())
-}
-
-/// A document of one tick.
-fn whole(content_type: &'static str, document: &Arc<Bytes>) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
-        (header::CONTENT_LENGTH, HeaderValue::from(document.len())),
-    ];
-    (headers, Body::from_stream(document::pieces(document))).into_response()
     tagged(&headers, &published.tag(), || {
         let is_packed = accepts_gzip(&headers);
         kept(&published.document(part, is_packed), is_packed)

@@ -51,10 +51,15 @@ pub(super) fn made(headers: &HeaderMap, json: Vec<u8>) -> Response {
     (of_json(is_packed), body).into_response()
 }
 
-/// A JSON document that is kept, in pieces.
+/// A JSON document that is kept.
 pub(super) fn kept(document: &Arc<Bytes>, is_packed: bool) -> Response {
+    (of_json(is_packed), whole(document)).into_response()
+}
+
+/// A document that is kept, in pieces.
+pub(super) fn whole(document: &Arc<Bytes>) -> Response {
     let length = [(header::CONTENT_LENGTH, HeaderValue::from(document.len()))];
-    (of_json(is_packed), length, Body::from_stream(pieces(document))).into_response()
+    (length, Body::from_stream(pieces(document))).into_response()
 }
 
 fn of_json(is_packed: bool) -> HeaderMap {

@@ -9,13 +9,12 @@ use axum::body::Bytes as Body;
 use axum::http::HeaderValue;
 use tokio::sync::watch;
 
-use super::document::{self, Documents};
-use super::metrics::{self, Format};
-use super::totals::Totals;
 use super::document::{Documents, render_brief, render_briefest};
 use super::history::{Beside, History, Recorder};
+use super::metrics::{self, Format};
 use super::negotiate::gzip;
 use super::parts::Part;
+use super::totals::Totals;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
@@ -23,7 +22,6 @@ use isobar_core::model::decision::Outcome;
 use isobar_core::model::limit::LimitState;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
-use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
@@ -51,10 +49,10 @@ pub struct Published {
     pub(super) totals: Totals,
     pub(super) history: History,
     started: Moment,
-    documents: Documents,
+    /// By part, packed by gzip or not.
+    documents: Documents<(Part, bool)>,
+    metrics: Documents<Format>,
     brief: OnceLock<Body>,
-    /// By [`Format`].
-    metrics: [Documents; 2],
     briefest: OnceLock<Body>,
 }
 
@@ -67,9 +65,10 @@ impl fmt::Debug for Published {
 impl Published {
     /// A document of the view, packed by gzip or not.
     pub(super) fn document(&self, part: Part, is_packed: bool) -> Arc<Body> {
-        let plain = || self.documents.of((self.tick, part, false), || part.render(&self.view));
+        let (tick, of) = (self.tick, &self.documents);
+        let plain = || of.of(tick, (part, false), || part.render(&self.view));
         match is_packed {
-            true => self.documents.of((self.tick, part, true), || gzip(&plain()).into()),
+            true => of.of(tick, (part, true), || gzip(&plain()).into()),
             false => plain(),
         }
     }
@@ -92,7 +91,7 @@ impl Published {
 
     /// See [`metrics::render`].
     pub(super) fn metrics(self: &Arc<Self>, format: Format) -> Arc<Body> {
-        self.metrics[format as usize].of(self.tick, || metrics::render(self, format))
+        self.metrics.of(self.tick, format, || metrics::render(self, format))
     }
 }
 
@@ -104,8 +103,8 @@ pub struct Publisher {
     kills: VecDeque<OomRecord>,
     limits: Vec<LimitState>,
     totals: Totals,
-    documents: Documents,
-    metrics: [Documents; 2],
+    documents: Documents<(Part, bool)>,
+    metrics: Documents<Format>,
     recorder: Recorder,
     /// Of the settings in force.
     thresholds: Vec<Threshold>,
@@ -126,11 +125,21 @@ impl Publisher {
     pub fn new(facts: NodeFacts, started: Moment, to: Sender) -> Self {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         let (limits, totals, documents, metrics) = Default::default();
-        let facts = Arc::new(facts);
-        Self { facts, started, kills, limits, totals, documents, metrics, to }
-        let (limits, documents, thresholds, outcomes) = Default::default();
         let (facts, recorder) = (Arc::new(facts), Recorder::new());
-        Self { facts, started, kills, limits, documents, recorder, thresholds, outcomes, to }
+        let (thresholds, outcomes) = Default::default();
+        Self {
+            facts,
+            started,
+            kills,
+            limits,
+            totals,
+            documents,
+            metrics,
+            recorder,
+            thresholds,
+            outcomes,
+            to,
+        }
     }
 
     /// Sets the limits that the following views show.
@@ -141,39 +150,36 @@ impl Publisher {
         }
     }
 
-    /// Counts what a tick has seen and done, for those who look less often than once a tick.
-    pub fn count(&mut self, sample: &Sample, settings: &Settings, step: &Step) {
+    /// Takes note of what a tick has seen and done, for readers who look less often than once a
+    /// tick.
+    pub fn note(&mut self, sample: &Sample, settings: &Settings, step: &Step) {
         self.totals.tick(sample, settings, step);
-    /// Sets the thresholds that the history of the following ticks shows.
-    pub fn note_settings(&mut self, settings: &Settings) {
+        self.outcomes.extend_from_slice(&sample.outcomes);
         if self.thresholds != settings.eviction.thresholds {
             self.thresholds.clone_from(&settings.eviction.thresholds);
         }
     }
 
-    /// Adds results of earlier actions to what the next tick tells.
-    pub fn note_outcomes(&mut self, outcomes: &[Outcome]) {
-        self.outcomes.extend_from_slice(outcomes);
-    }
-
     /// Publishes one tick. Never blocks.
     pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
-        let (tick, at) = (step.snapshot.tick, step.snapshot.at.boot);
         self.totals.took(&cost);
         let (tick, at) = (step.snapshot.tick, step.snapshot.at);
         self.record(&step, &cost);
         let history = self.recorder.history();
         let view = LazyLock::new(Box::new(self.view(step, capabilities, cost)) as Box<_>);
-        let (totals, full, brief) = (self.totals.clone(), self.documents.clone(), OnceLock::new());
-        let metrics = self.metrics.clone();
-        let published = Published { tick, at, view, totals, full, brief, metrics };
+        let published = Published {
+            tick,
+            at,
+            view,
+            totals: self.totals.clone(),
+            history,
+            started: self.started,
+            documents: self.documents.clone(),
+            metrics: self.metrics.clone(),
+            brief: OnceLock::new(),
+            briefest: OnceLock::new(),
+        };
         // `send` would fail without a receiver; the next client must find this view all the same.
-        self.to.send_replace(Some(Arc::new(published)));
-        let (full, brief) = (self.documents.clone(), OnceLock::new());
-        self.to.send_replace(Some(Arc::new(Published { tick, at, view, history, full, brief })));
-        let (started, documents) = (self.started, self.documents.clone());
-        let (brief, briefest) = Default::default();
-        let published = Published { tick, at, view, history, started, documents, brief, briefest };
         self.to.send_replace(Some(Arc::new(published)));
     }
 

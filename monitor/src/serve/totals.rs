@@ -17,7 +17,7 @@ use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::units::Nanos;
 use isobar_core::model::unsampled::unsampled;
-use isobar_core::model::workload::Pod;
+use isobar_core::model::workload::{Pod, Pods, by_cgroup_uid};
 use isobar_core::policy::engine::Step;
 
 use self::pairs::Pairs;
@@ -52,6 +52,8 @@ pub(super) struct Totals {
     /// How often a limit was found changed by another process.
     pub(super) drifts: u64,
     pub(super) names: Arc<Names>,
+    /// The pods that have these names.
+    named: Option<Pods>,
     /// `None` before the first tick.
     pub(super) configured: Option<Arc<Configured>>,
 }
@@ -142,17 +144,15 @@ impl Totals {
         self.drifts += drifted.count() as u64;
     }
 
-    fn name(&mut self, pods: Option<&BTreeMap<String, Pod>>) {
+    fn name(&mut self, pods: Option<&Pods>) {
         let Some(pods) = pods else { return };
-        let name = |pod: &Pod| (pod.namespace.clone(), pod.name.clone());
-        let is_known = |(uid, pod): (&String, &Pod)| {
-            self.names
-                .get(uid)
-                .is_some_and(|(space, name)| *space == pod.namespace && *name == pod.name)
-        };
-        if pods.len() != self.names.len() || !pods.iter().all(is_known) {
-            self.names = Arc::new(pods.iter().map(|(uid, pod)| (uid.clone(), name(pod))).collect());
+        if self.named.as_ref().is_some_and(|before| Arc::ptr_eq(before, pods)) {
+            return;
         }
+        let name =
+            |(uid, pod): (&str, &Pod)| (uid.to_owned(), (pod.namespace.clone(), pod.name.clone()));
+        self.names = Arc::new(by_cgroup_uid(pods).into_iter().map(name).collect());
+        self.named = Some(Arc::clone(pods));
     }
 
     fn configure(&mut self, settings: &Settings) {

@@ -1,5 +1,7 @@
 //! A node of which everything is known, for one scrape that has every metric.
 
+use std::sync::Arc;
+
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
@@ -50,14 +52,14 @@ pub(super) fn publisher() -> (Publisher, Latest) {
 pub(super) fn publish(publisher: &mut Publisher, snapshot: Snapshot) {
     if snapshot == Snapshot::default() {
         let step = Step { snapshot, ..Step::default() };
-        publisher.count(&Sample::default(), &Settings::default(), &step);
+        publisher.note(&Sample::default(), &Settings::default(), &step);
         return publisher.publish(step, Vec::new(), Cost::default());
     }
     let step = Step { snapshot, decision: decision(), ..Step::default() };
     publisher.note_limits(&limits());
-    publisher.count(&Sample::default(), &settings(), &step);
+    publisher.note(&Sample::default(), &settings(), &step);
     // Its outcome comes with a later sample.
-    publisher.count(&sample(), &settings(), &step);
+    publisher.note(&sample(), &settings(), &step);
     let oom = Capability {
         name: "mark_victim".into(),
         state: CapabilityState::Attached,
@@ -143,13 +145,13 @@ fn sample() -> Sample {
         ended: Some(3),
     };
     let pod = |uid: &str, name: &str| {
-        let pod = Pod { namespace: "shop".into(), name: name.into(), ..Pod::default() };
-        (uid.to_owned(), pod)
+        let (uid, namespace, name) = (uid.to_owned(), "shop".into(), name.into());
+        (uid.clone(), Pod { uid, namespace, name, ..Pod::default() })
     };
     let pods = [pod(made_up::POD_A, "front"), pod(made_up::POD_C, ODD_NAME)];
     Sample {
         cause: Cause::Pressure,
-        pods: Some(pods.into()),
+        pods: Some(Arc::new(pods.into())),
         outcomes: vec![outcome],
         in_force: vec![in_force],
         ..Sample::default()

@@ -77,8 +77,8 @@ fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
 fn options(listen: SocketAddr, duration: Option<Duration>) -> Options {
     let orders = Orders::new(Plan::default(), || Ok(Plan::default()));
     let (mode, state_dir) = (Mode::Configured, "/dev/null/state".into());
+    let listen = Address::Tcp(listen);
     Options { listen, duration, orders, mode, state_dir, cluster: None, survival: None }
-    Options { listen: Address::Tcp(listen), duration, orders, mode, state_dir, survival: None }
 }
 
 fn any_port() -> SocketAddr {

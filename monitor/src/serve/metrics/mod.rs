@@ -25,9 +25,10 @@ use prometheus_client::registry::Registry;
 
 use self::families::Families;
 pub(super) use self::format::Format;
+use super::negotiate::whole;
 use super::publish::Published;
 use super::totals::Totals;
-use super::{NO_SAMPLE_YET, Shared, whole};
+use super::{NO_SAMPLE_YET, Shared};
 use isobar_core::view::View;
 
 /// In the format that the client prefers.
@@ -37,10 +38,9 @@ pub(super) async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> 
     };
     let accepted = headers.get_all(header::ACCEPT).iter();
     let format = Format::of(accepted.filter_map(|value| value.to_str().ok()));
-    let mut response = whole(format.content_type(), &published.metrics(format));
     // A cache must not give one client the other's format.
-    response.headers_mut().insert(header::VARY, header::ACCEPT.into());
-    response
+    let headers = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
+    (headers, whole(&published.metrics(format))).into_response()
 }
 
 /// All metrics of one tick.

@@ -246,6 +246,7 @@ impl Hold {
             Self::Settling { .. } => "settling",
             Self::CoolingDown { .. } => "coolingDown",
             Self::KernelKilled { .. } => "kernelKilled",
+            Self::Ending { .. } => "ending",
             Self::BudgetSpent { .. } => "budgetSpent",
             Self::Observed { .. } => "observed",
             Self::Marked => "marked",
