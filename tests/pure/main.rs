@@ -34,4 +34,5 @@ mod sampling;
 mod sessions;
 mod source;
 mod stream;
+mod summary;
 mod ticks;

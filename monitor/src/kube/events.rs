@@ -179,7 +179,7 @@ impl Series {
                 Err(why) => return Err(why),
             }
         }
-        let event = event(note, access, board.node_uid());
+        let event = event(note, self.n_written, access, board.node_uid());
         let name = event.metadata.name.clone().unwrap_or_default();
         answered(api.create(&PostParams::default(), &event)).await?;
         self.n_written += 1;
@@ -212,7 +212,8 @@ fn namespace(about: &About) -> &str {
     }
 }
 
-fn event(note: &Note, access: &Access, node_uid: Option<String>) -> Event {
+/// `n` tells events of the same moment apart.
+fn event(note: &Note, n: u64, access: &Access, node_uid: Option<String>) -> Event {
     let (kind, name, uid, namespace_of) = match &note.about {
         About::Node => ("Node", &access.node, node_uid, None),
         About::Pod { namespace, name, uid } => {
@@ -222,7 +223,7 @@ fn event(note: &Note, access: &Access, node_uid: Option<String>) -> Event {
     let annotations = (!note.annotations.is_empty()).then(|| note.annotations.clone());
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{name}.{:x}", note.at.0)),
+            name: Some(format!("{name}.{:x}", note.at.0.wrapping_add(n))),
             namespace: Some(namespace(&note.about).into()),
             annotations,
             ..ObjectMeta::default()
@@ -271,8 +272,8 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // about, is a warning, name, namespace, regarding
-            (About::Node, false, "n1.16345785d8a0000",  "default", json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "nu"})),
-            (pod,         true,  "web.16345785d8a0000", "shop",    json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": "shop", "uid": "u1"})),
+            (About::Node, false, "n1.16345785d8a0001",  "default", json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "nu"})),
+            (pod,         true,  "web.16345785d8a0001", "shop",    json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": "shop", "uid": "u1"})),
         ];
         for (about, is_warning, name, namespace, regarding) in table {
             let note = Note {
@@ -285,7 +286,7 @@ mod tests {
                 annotations: [("starved_resource".to_owned(), "memory".to_owned())].into(),
                 subject: String::new(),
             };
-            let got = serde_json::to_value(event(&note, &access, Some("nu".into()))).unwrap();
+            let got = serde_json::to_value(event(&note, 1, &access, Some("nu".into()))).unwrap();
             let want = json!({
                 "apiVersion": "events.k8s.io/v1",
                 "kind": "Event",

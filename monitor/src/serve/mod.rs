@@ -17,6 +17,7 @@ mod parts;
 mod peer;
 pub mod publish;
 mod stream;
+mod summary;
 mod totals;
 
 use axum::Router;

@@ -4,6 +4,7 @@ use axum::body::Bytes;
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::summary;
 use isobar_core::model::sample::Moment;
 use isobar_core::view::{API_VERSION, View};
 
@@ -16,6 +17,8 @@ pub(super) enum Part {
     Decisions,
     Allocatable,
     Capabilities,
+    /// In the kubelet's shape.
+    Summary,
 }
 
 /// A field that has the name, and the content, that it has in a snapshot.
@@ -48,7 +51,7 @@ fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
 }
 
 impl Part {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Snapshot,
         Self::Cgroups,
         Self::Matrix,
@@ -56,6 +59,7 @@ impl Part {
         Self::Decisions,
         Self::Allocatable,
         Self::Capabilities,
+        Self::Summary,
     ];
 
     pub(super) fn path(self) -> &'static str {
@@ -67,6 +71,7 @@ impl Part {
             Self::Decisions => "/api/v1/decisions",
             Self::Allocatable => "/api/v1/allocatable",
             Self::Capabilities => "/api/v1/capabilities",
+            Self::Summary => "/stats/summary",
         }
     }
 
@@ -75,6 +80,7 @@ impl Part {
         let snapshot = &view.snapshot;
         let (kind, fields) = match self {
             Self::Snapshot => return view.to_json(snapshot).into(),
+            Self::Summary => return summary::render(view).into(),
             Self::Cgroups => ("Cgroups", vec![("scopes", raw(&snapshot.scopes))]),
             Self::Matrix => ("Matrix", matrix(view)),
             Self::Conditions => ("Conditions", conditions(view)),
