@@ -137,7 +137,7 @@ fn stats(scope: &Scope, at: &str) -> Map<String, Value> {
 }
 
 fn nanocores(scope: &Scope) -> Option<u64> {
-    scope.cpu_usage.map(|MilliCpu(milli)| u64::from(milli).saturating_mul(NANO_OF_MILLI))
+    scope.cpu_usage.map(|MilliCpu(milli)| milli.saturating_mul(NANO_OF_MILLI))
 }
 
 fn psi(pressure: Option<Pressure>) -> Value {
