@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::actuator::Report;
 use super::pace::Alarms;
-use isobar_core::model::capability::Capability;
+use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::KernelCost;
 use isobar_core::model::node::NodeFacts;
@@ -50,6 +50,16 @@ pub(super) struct Sampler<S> {
 }
 
 impl<S: Source> Sampler<S> {
+    /// What names the pods where there is no API server.
+    pub(super) fn source_of_pods(&self) -> Capability {
+        let detail = match &self.pods {
+            Some(pods) => format!("{} pods by the operator's file", pods.len()),
+            None => "by the names of their cgroups alone".into(),
+        };
+        let state = CapabilityState::Attached;
+        Capability { name: "pods".into(), state, detail, remedy: None }
+    }
+
     /// The sample of one tick. `report` is what the actuator reported since the last one; `None`
     /// where there is no actuator.
     pub(super) fn sample(

@@ -351,7 +351,10 @@ impl<S: Source> Tick<S> {
     fn capabilities(&mut self, of_sources: Vec<Capability>) -> Vec<Capability> {
         let mut all = of_sources;
         all.extend(self.authority.capabilities(self.engine.settings()));
-        all.extend(self.cluster.iter().flat_map(Cluster::capabilities));
+        match &self.cluster {
+            Some(cluster) => all.extend(cluster.capabilities()),
+            None => all.push(self.sampler.source_of_pods()),
+        }
         all.extend(self.protected.iter().map(|(_, capability)| capability.clone()));
         all.extend(self.journal.as_ref().map(Journal::capability));
         all.push(match &self.actuator {

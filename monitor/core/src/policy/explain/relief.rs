@@ -28,6 +28,11 @@ fn whole(action: &Action, now: Nanos) -> Vec<String> {
         Some(next) => format!("if it has not helped within {left}: {} it", step(next)),
         None => format!("if it has not helped within {left}: no further step for this candidate"),
     });
+    // A pod that is stopped or killed on the node stays bound to it.
+    let is_local = matches!(action.step, StepKind::StopContainers | StepKind::KillContainers);
+    if is_local && !action.target.containers.is_empty() {
+        all.push("the kubelet starts its containers again, unless restartPolicy is Never".into());
+    }
     if !action.is_enforced {
         all.push("nothing is changed on the node: this step is only observed".into());
     }

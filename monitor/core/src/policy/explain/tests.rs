@@ -80,8 +80,10 @@ fn candidate(name: &str, priority: i64) -> Candidate {
 
 #[test]
 fn explain_a_verdict() {
-    let target = Target { name: "a".into(), namespace: "web".into(), ..Target::default() };
-    let decision = Decision {
+    let containers = vec!["0f3c".into()];
+    let target =
+        Target { name: "a".into(), namespace: "web".into(), containers, ..Target::default() };
+    let mut decision = Decision {
         tick: 12,
         at: Moment { boot: seconds(10), wall: seconds(10) },
         assessment: Assessment {
@@ -122,6 +124,12 @@ fn explain_a_verdict() {
         ..Decision::default()
     };
     assert_snapshot!(sections(&decision));
+
+    let restarted = "the kubelet starts its containers again, unless restartPolicy is Never";
+    let says_so = |decision: &Decision| explain(decision).verdict.iter().any(|s| s == restarted);
+    assert!(!says_so(&decision), "an evicted pod is gone");
+    decision.relief.actions[0].step = StepKind::StopContainers;
+    assert!(says_so(&decision));
 }
 
 #[test]
