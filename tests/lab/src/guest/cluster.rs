@@ -32,6 +32,7 @@ impl Cluster {
         stub.put(generate::node(NODE))?;
         for (mut pod, _) in testbed.objects()? {
             pod["spec"]["nodeName"] = NODE.into();
+            pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
             stub.put(pod)?;
         }
         for name in &api.budgets {
