@@ -47,6 +47,7 @@ fn verbs_exit_codes() {
         (&["completion", "bash"],                 0, ""),
         (&["man"],                                0, ""),
         (&["config", "schema"],                   0, ""),
+        (&["manifest"],                           0, ""),
         (&["status", "--agent", &made_up],       10, ""), // it prints PRESSED
         (&[],                                     2, "Usage"),
         (&["run", "--listen", "192.0.2.1:9797"],  1, "--listen"),

@@ -20,6 +20,7 @@ mod layout;
 mod machine;
 #[path = "../made_up.rs"]
 mod made_up;
+mod manifest;
 mod metrics;
 mod openapi;
 #[path = "../program.rs"]

@@ -10,6 +10,7 @@ mod machine;
 mod modules;
 mod peers;
 mod promtool;
+mod schemas;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,6 +57,11 @@ pub(crate) fn browser() -> Result<()> {
 /// What tests metrics and alert rules.
 pub(crate) fn promtool() -> Result<PathBuf> {
     promtool::ready(&Cache::open()?)
+}
+
+/// What checks manifests against the API's schemas: a Python that has it.
+pub(crate) fn schemas() -> Result<PathBuf> {
+    schemas::ready(&Cache::open()?)
 }
 
 /// What builds the fuzz targets.

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything, from nothing. What CI runs is this and no more.
 
 mod machines;
+mod manifests;
 mod tally;
 
 use std::process::ExitCode;
@@ -38,6 +39,10 @@ impl Test {
             Err(why) => tally.missing("promtool", &format!("{why:#}")),
         }
         tally.cargo_test(tests)?;
+        match setup::schemas() {
+            Ok(python) => manifests::check(&python, &mut tally),
+            Err(why) => tally.missing("manifests against the API's schemas", &format!("{why:#}")),
+        }
         let which = if self.all { machines::Which::All } else { machines::Which::Ordinary };
         machines::play(&object, which, &mut tally)?;
         println!("{tally}");

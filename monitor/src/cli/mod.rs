@@ -11,6 +11,7 @@ mod explain;
 mod input;
 mod limits;
 mod log;
+mod manifest;
 mod node;
 mod output;
 mod plan;
@@ -68,6 +69,8 @@ enum Verb {
     Doctor(doctor::Args),
     /// Check a configuration file, or print configurations.
     Config(config::Args),
+    /// Print what installs isobar on the nodes of a Kubernetes cluster, for `kubectl apply -f -`.
+    Manifest(manifest::Args),
     /// Print the version.
     Version(version::Args),
     /// Print a completion script for a shell.
@@ -99,6 +102,7 @@ pub(crate) fn run() -> Result<Code> {
         Verb::Qos(args) => qos::run(&args),
         Verb::Doctor(args) => doctor::run(&args, &sampling),
         Verb::Config(args) => config::run(&args),
+        Verb::Manifest(args) => manifest::run(&args),
         Verb::Version(args) => version::run(&args),
         Verb::Completion(args) => completion::run(&args),
         Verb::Man => completion::man(),

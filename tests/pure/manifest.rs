@@ -1,0 +1,198 @@
+//! What `isobar manifest` prints: that it is what `deploy/kustomize` renders, that the API server will
+//! take it as it was meant, and that it gives the agents no more than they use.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::machine::output;
+use crate::program::text;
+use serde_json::{Value, json};
+
+const OVERLAYS: [&str; 2] = ["observe", "enforce"];
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
+
+fn printed(overlay: &str) -> String {
+    let got = output(&["manifest", "--overlay", overlay]);
+    assert_eq!(got.status.code(), Some(0), "{}", text(&got.stderr));
+    text(&got.stdout)
+}
+
+fn documents(yaml: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(yaml).unwrap()
+}
+
+fn of_kind(documents: &[Value], kind: &str) -> Vec<Value> {
+    documents.iter().filter(|one| one["kind"] == kind).cloned().collect()
+}
+
+/// The agents' pod, and its only container.
+fn pod(documents: &[Value]) -> (Value, Value) {
+    let pod = of_kind(documents, "DaemonSet")[0]["spec"]["template"]["spec"].clone();
+    assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
+    let container = pod["containers"][0].clone();
+    (pod, container)
+}
+
+/// What kustomize makes of a directory; `None` where there is none.
+fn render(dir: &Path) -> Option<String> {
+    let said = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).output().ok().map(|got| text(&got.stdout))
+    };
+    // That of an older kubectl knows no components.
+    let is_new = |version: String| version.contains("Kustomize Version: v5");
+    let (program, verb) = if said("kustomize", &["version"]).is_some() {
+        ("kustomize", "build")
+    } else if said("kubectl", &["version", "--client"]).is_some_and(is_new) {
+        ("kubectl", "kustomize")
+    } else {
+        return None;
+    };
+    let rendered = Command::new(program).arg(verb).arg(dir).output().unwrap();
+    assert!(rendered.status.success(), "{}", text(&rendered.stderr));
+    Some(text(&rendered.stdout))
+}
+
+#[test]
+fn manifest_is_what_the_overlays_render() {
+    for overlay in OVERLAYS {
+        let dir = deploy().join("kustomize/overlays").join(overlay);
+        let Some(rendered) = render(&dir) else {
+            return println!("skipped: neither kustomize nor a kubectl with kustomize 5 is here");
+        };
+        assert!(
+            printed(overlay) == rendered,
+            "render {overlay} anew: kustomize build deploy/kustomize/overlays/{overlay}"
+        );
+    }
+}
+
+/// A key that the type does not know is lost on the way.
+#[cfg(feature = "kubernetes")]
+#[test]
+fn manifest_has_no_key_that_the_api_does_not_know() {
+    use k8s_openapi::api::admissionregistration::v1 as admission;
+    use k8s_openapi::api::{apps, core, networking, rbac};
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
+
+    fn again<T: DeserializeOwned + Serialize>(document: &Value) -> Value {
+        serde_json::to_value(serde_json::from_value::<T>(document.clone()).unwrap()).unwrap()
+    }
+
+    let components = component("networkpolicy/networkpolicy.yaml");
+    for document in OVERLAYS.iter().flat_map(|name| documents(&printed(name))).chain(components) {
+        let kind = document["kind"].as_str().unwrap();
+        let same = match kind {
+            "Namespace" => again::<core::v1::Namespace>(&document),
+            "ServiceAccount" => again::<core::v1::ServiceAccount>(&document),
+            "ConfigMap" => again::<core::v1::ConfigMap>(&document),
+            "ClusterRole" => again::<rbac::v1::ClusterRole>(&document),
+            "ClusterRoleBinding" => again::<rbac::v1::ClusterRoleBinding>(&document),
+            "DaemonSet" => again::<apps::v1::DaemonSet>(&document),
+            "NetworkPolicy" => again::<networking::v1::NetworkPolicy>(&document),
+            "ValidatingAdmissionPolicy" => again::<admission::ValidatingAdmissionPolicy>(&document),
+            "ValidatingAdmissionPolicyBinding" => {
+                again::<admission::ValidatingAdmissionPolicyBinding>(&document)
+            }
+            _ => panic!("{kind} is not compared"),
+        };
+        assert_eq!(same, document, "{kind}");
+    }
+}
+
+fn component(file: &str) -> Vec<Value> {
+    documents(&fs::read_to_string(deploy().join("kustomize/components").join(file)).unwrap())
+}
+
+#[test]
+fn manifest_permissions() {
+    let observe = json!([
+        {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+    ]);
+    let taint = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]);
+    let evict = json!([{"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}]);
+    #[rustfmt::skip]
+    let table = [
+        // overlay, roles
+        ("observe", vec![("isobar-observe", &observe)]),
+        ("enforce", vec![("isobar-evict", &evict), ("isobar-observe", &observe), ("isobar-taint", &taint)]),
+    ];
+    for (overlay, want) in table {
+        let documents = documents(&printed(overlay));
+        let roles = of_kind(&documents, "ClusterRole");
+        let roles: Vec<_> = roles
+            .iter()
+            .map(|role| (role["metadata"]["name"].as_str().unwrap(), &role["rules"]))
+            .collect();
+        assert_eq!(roles, want, "{overlay}");
+        let bindings = of_kind(&documents, "ClusterRoleBinding");
+        let bound: Vec<_> = bindings.iter().map(|one| one["roleRef"]["name"].clone()).collect();
+        assert_eq!(bound, roles.iter().map(|(name, _)| json!(name)).collect::<Vec<_>>());
+    }
+}
+
+/// What the agent is given on its command line it understands, and what it writes it may.
+#[test]
+fn manifest_agent_by_overlay() {
+    #[rustfmt::skip]
+    let table = [
+        // overlay, the cgroup tree is read-only
+        ("observe", json!(true)),
+        ("enforce", json!(false)),
+    ];
+    for (overlay, is_read_only) in table {
+        let (pod, container) = pod(&documents(&printed(overlay)));
+        assert_eq!(pod["hostPID"], true, "{overlay}");
+        let requests = &container["resources"]["requests"];
+        assert_eq!(requests, &container["resources"]["limits"], "{overlay} is not Guaranteed");
+        let mounts = container["volumeMounts"].as_array().unwrap();
+        let cgroups = mounts.iter().find(|one| one["mountPath"] == "/host/sys/fs/cgroup").unwrap();
+        assert_eq!(cgroups["readOnly"], is_read_only, "{overlay}");
+        let mut arguments: Vec<_> =
+            container["args"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+        // A pod's arguments are right if what follows them is the first that is wrong.
+        arguments.push("--no-such-option");
+        let told = text(&output(&arguments).stderr);
+        assert!(told.contains("'--no-such-option'"), "{overlay}: {told}");
+    }
+}
+
+#[test]
+fn manifest_configurations_pass_the_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let kubelets = dir.path().join("config.yaml");
+    let kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    fs::write(&kubelets, kubelet).unwrap();
+    for overlay in OVERLAYS {
+        let map = &of_kind(&documents(&printed(overlay)), "ConfigMap")[0];
+        let configuration = map["data"]["monitor.yaml"].as_str().unwrap();
+        let there = "/host/var/lib/kubelet/config.yaml";
+        assert!(configuration.contains(there), "{overlay}");
+        let file = dir.path().join(overlay);
+        fs::write(&file, configuration.replace(there, kubelets.to_str().unwrap())).unwrap();
+        let got = output(&["config", "check", file.to_str().unwrap()]);
+        assert_eq!(got.status.code(), Some(0), "{overlay}: {}", text(&got.stderr));
+    }
+}
+
+/// The table of docs/kubernetes.md has the same.
+#[test]
+fn manifest_restricted_capabilities() {
+    let securities = component("restricted/daemonset.yaml");
+    let (_, container) = pod(&securities);
+    let security = &container["securityContext"];
+    assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+    let added = ["BPF", "PERFMON", "SYS_RESOURCE", "DAC_READ_SEARCH", "IPC_LOCK", "SYS_NICE"];
+    assert_eq!(security["capabilities"]["add"], json!(added));
+    // The API server refuses SYS_ADMIN beside this.
+    assert_eq!(security["allowPrivilegeEscalation"], false);
+    let patch = component("restricted-enforce/capabilities.yaml");
+    let added: Vec<_> = patch[0].as_array().unwrap().iter().map(|one| &one["value"]).collect();
+    assert_eq!(added, ["DAC_OVERRIDE", "KILL"]);
+}
