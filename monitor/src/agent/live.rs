@@ -30,6 +30,8 @@ pub struct SourceOptions {
     pub cgroup_root: Option<PathBuf>,
     /// Where the kubelet keeps its files.
     pub kubelet_root: PathBuf,
+    /// The node's name; `None` takes the host name, which in a pod is the pod's.
+    pub node_name: Option<String>,
 }
 
 /// Why the sources could not be opened at all. Whatever can be done without is a capability that
@@ -61,11 +63,13 @@ impl Live {
     /// # Errors
     /// Only if nothing at all can be measured: no cgroup v2 tree, or no `/proc`.
     pub fn open(options: &SourceOptions) -> Result<Self, OpenError> {
-        let nodefs = vec![options.kubelet_root.clone()];
-        let filesystems = Directories { nodefs, ..Directories::default() };
+        let filesystems = Directories::of_kubelet(&options.kubelet_root);
         let cgroup = options.cgroup_root.clone();
         let roots = Roots { cgroup, filesystems, ..Roots::default() };
-        let sources = source::Sampler::open(&roots)?;
+        let mut sources = source::Sampler::open(&roots)?;
+        if let Some(name) = &options.node_name {
+            sources.rename(name);
+        }
         sources.check_is_cgroup2()?;
         let kernel = attach(options.kernel, &sources);
         Ok(Self { sources, kernel, agreement: Agreement::default(), triggers: None, tick: 0 })

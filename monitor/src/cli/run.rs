@@ -150,6 +150,7 @@ impl SourceArgs {
             },
             cgroup_root: self.cgroup_root.clone(),
             kubelet_root: kubelet_root.into(),
+            node_name: None,
         }
     }
 }
@@ -168,7 +169,8 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         );
     }
     let plan = args.plan.plan()?;
-    let sources = args.sources.options(&plan.settings.node.kubelet_root);
+    let mut sources = args.sources.options(&plan.settings.node.kubelet_root);
+    sources.node_name = args.cluster.node_name.clone();
     let mut orders = Orders::new(plan, args.plan.clone().again());
     if let Some(path) = &args.record.record {
         orders = orders.recording(path.clone(), args.record.bounds());

@@ -26,17 +26,29 @@ pub struct Directories {
     pub containerfs: Vec<PathBuf>,
 }
 
+/// Where kubelet and container runtimes keep their files, unless they are told otherwise.
+const USUAL: &str = "/var/lib";
+
 impl Default for Directories {
-    /// containerd, CRI-O and docker keep images and writable layers in one place.
     fn default() -> Self {
-        let images = ["containerd", "containers/storage", "containers", "docker"];
-        let images: Vec<PathBuf> = images.map(|name| Path::new("/var/lib").join(name)).into();
-        let nodefs = vec!["/var/lib/kubelet".into()];
-        Self { nodefs, imagefs: images.clone(), containerfs: images }
+        Self::of_kubelet(&Path::new(USUAL).join("kubelet"))
     }
 }
 
 impl Directories {
+    /// Those of a kubelet that keeps its files in `root`. Images lie beside it, as in a container
+    /// that has the node's directories below one of its own, or at the usual place. containerd,
+    /// CRI-O and docker keep images and writable layers together.
+    #[must_use]
+    pub fn of_kubelet(root: &Path) -> Self {
+        let beside = root.parent().filter(|parent| *parent != Path::new(USUAL));
+        let parents = beside.into_iter().chain([Path::new(USUAL)]);
+        let names = ["containerd", "containers/storage", "containers", "docker"];
+        let images: Vec<_> =
+            parents.flat_map(|parent| names.map(|name| parent.join(name))).collect();
+        Self { nodefs: vec![root.into()], imagefs: images.clone(), containerfs: images }
+    }
+
     /// No file system is read.
     #[must_use]
     pub fn none() -> Self {
@@ -138,6 +150,24 @@ mod tests {
             assert_eq!(gaps.len(), n_gaps, "{text}: {gaps:?}");
             assert_eq!((read.imagefs, read.at), (None, Nanos(5)), "{text}");
         }
+    }
+
+    #[test]
+    fn directories_of_kubelet_look_for_images_beside_it() {
+        #[rustfmt::skip]
+        let table = [
+            // kubelet's root, where images are looked for at first and at last
+            ("/var/lib/kubelet",      "/var/lib/containerd",      "/var/lib/docker"),
+            ("/host/var/lib/kubelet", "/host/var/lib/containerd", "/var/lib/docker"),
+            ("/",                     "/var/lib/containerd",      "/var/lib/docker"),
+        ];
+        for (root, first, last) in table {
+            let found = Directories::of_kubelet(Path::new(root));
+            assert_eq!(found.nodefs, [Path::new(root)], "{root}");
+            let ends = (found.imagefs.first().unwrap(), found.imagefs.last().unwrap());
+            assert_eq!(ends, (&first.into(), &last.into()), "{root}");
+        }
+        assert_eq!(Directories::of_kubelet(Path::new("/var/lib/kubelet")), Directories::default());
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub fn read(proc: &Path, sys: &Path, kubelet_root: &Path) -> Machine {
         memory: gaps.ok(node.meminfo()).map(|memory| memory.total),
         huge_pages: gaps.ok(huge_pages(&sys.join("kernel/mm/hugepages"))).unwrap_or_default(),
         nodefs: gaps.ok(filesystems::first(kubelet_root.ancestors())).flatten(),
-        imagefs: gaps.ok(filesystems::first(Directories::default().imagefs)).flatten(),
+        imagefs: gaps
+            .ok(filesystems::first(Directories::of_kubelet(kubelet_root).imagefs))
+            .flatten(),
         max_threads: gaps.ok(node.max_threads()),
         page: Bytes(procfs::page_size()),
         gaps: gaps.finish(),

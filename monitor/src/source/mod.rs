@@ -76,29 +76,6 @@ pub fn memory_total(proc: &Path) -> Result<Bytes, ReadError> {
     Ok(Node::new(proc).meminfo()?.total)
 }
 
-/// The id of this process's own cgroup. `None` if the tree does not show it: in a cgroup namespace
-/// of its own, the path in `/proc/self/cgroup` names another cgroup of a tree that shows the whole
-/// node.
-fn own_cgroup(root: &Root) -> Option<CgroupId> {
-    let lines = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = lines.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let is_shown = match root.extent {
-        Extent::Whole => path != "/" || is_init_namespace(),
-        // The path starts at the root of the namespace, which is what such a tree shows.
-        Extent::Part => !is_init_namespace(),
-        Extent::Plain => false,
-    };
-    let path = root.path.join(path.trim_start_matches('/'));
-    is_shown.then(|| fs::metadata(path).ok().map(|stat| CgroupId(stat.ino()))).flatten()
-}
-
-/// True in the node's own cgroup namespace, whose number is fixed: `PROC_CGROUP_INIT_INO`,
-/// include/linux/proc_ns.h.
-fn is_init_namespace() -> bool {
-    fs::read_link("/proc/self/ns/cgroup")
-        .is_ok_and(|name| name.as_os_str() == "cgroup:[4026531835]")
-}
-
 /// Why the machine cannot be read at all: the agent cannot run. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -121,6 +98,9 @@ pub struct Sampler {
     node: Node,
     disks: Disks,
     tree: Tree,
+    /// The tree from the root of this process's cgroup namespace on; `None` if it is not mounted, or
+    /// the tree that is read is made of ordinary directories.
+    namespace: Option<Root>,
     /// Pages that the node had looked at for reclaim by the last tick.
     scanned: Option<u64>,
 }
@@ -134,9 +114,16 @@ impl Sampler {
         let node = Node::new(&roots.proc);
         let facts = node.facts()?;
         let root = Root::locate(&roots.proc, roots.cgroup.as_deref())?;
+        let is_real = root.extent != Extent::Plain;
+        let namespace = is_real.then(|| Root::of_namespace(&roots.proc)).flatten();
         let disks = Disks::new(roots.filesystems.clone());
         let tree = Tree::new(root, Budget::of_process());
-        Ok(Self { facts, node, disks, tree, scanned: None })
+        Ok(Self { facts, node, disks, tree, namespace, scanned: None })
+    }
+
+    /// Calls the node by another name than its host name.
+    pub fn rename(&mut self, node: &str) {
+        self.facts.name = node.into();
     }
 
     /// Reads the machine now. `kernel` stays empty.
@@ -155,7 +142,7 @@ impl Sampler {
         self.scanned = scanned;
         let tick_now = Tick { number: tick, now: at.boot, pressure, is_reclaimed };
         let cgroups = self.tree.read(&tick_now, awake, &mut gaps);
-        let own = own_cgroup(&self.tree.root);
+        let own = self.own_cgroup();
         let gaps = gaps.finish();
         Sample { tick, at, cause, node, cgroups, own, gaps, ..Sample::default() }
     }
@@ -193,8 +180,19 @@ impl Sampler {
             cpu_on_v2: controllers
                 .is_ok_and(|line| line.split_whitespace().any(|name| name == "cpu")),
             psi: fs::read("/proc/pressure/memory").is_ok(),
-            own_cgroup: own_cgroup(root).map(|id| id.0),
+            own_cgroup: self.own_cgroup().map(|id| id.0),
         }
+    }
+
+    /// The id of this process's own cgroup. In a cgroup namespace of its own, as containers have it,
+    /// the path in `/proc/self/cgroup` begins at the root of the namespace, whatever the tree that
+    /// is read shows.
+    fn own_cgroup(&self) -> Option<CgroupId> {
+        let namespace = self.namespace.as_ref()?;
+        let lines = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let path = lines.lines().find_map(|line| line.strip_prefix("0::"))?;
+        let stat = fs::metadata(namespace.path.join(path.trim_start_matches('/'))).ok()?;
+        Some(CgroupId(stat.ino()))
     }
 
     /// Descriptors kept open between ticks.

@@ -80,6 +80,13 @@ impl Root {
         part.ok_or_else(|| failed.unwrap_or(OpenError::NoCgroup2))
     }
 
+    /// The mount that shows the tree from the root of this process's cgroup namespace on.
+    pub(crate) fn of_namespace(proc: &Path) -> Option<Self> {
+        let text = fs::read(proc.join("self/mountinfo")).ok()?;
+        let opened = namespace_mounts(&text).into_iter().filter_map(|path| Self::open(&path).ok());
+        opened.into_iter().find(|root| root.extent != Extent::Plain)
+    }
+
     /// The full path of `file` in `cgroup`; of the directory itself if `file` is empty.
     pub(crate) fn path_of(&self, cgroup: &CgroupPath, file: &str) -> PathBuf {
         self.path.join(cgroup.0.trim_start_matches('/')).join(file)
@@ -95,18 +102,29 @@ impl Root {
 /// hold. A path is bytes: its name need not be UTF-8.
 // Not procfs's `MountInfo`: it needs UTF-8 and leaves the kernel's escapes in the path.
 pub(super) fn cgroup2_mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
-    let lines = mountinfo.split(|byte| *byte == b'\n');
-    lines.filter_map(cgroup2_mount).map(unescape).collect()
+    mounts(mountinfo).map(|(_, point)| unescape(point)).collect()
+}
+
+/// Those of them that begin at the root of the reader's cgroup namespace: what lies above it is
+/// `/..` there (`cgroup_show_path`, kernel/cgroup/cgroup.c).
+fn namespace_mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
+    mounts(mountinfo).filter(|(root, _)| root == b"/").map(|(_, point)| unescape(point)).collect()
+}
+
+/// Root and mount point of each cgroup2 mount.
+fn mounts(mountinfo: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    mountinfo.split(|byte| *byte == b'\n').filter_map(cgroup2_mount)
 }
 
 /// `id parent major:minor root mount-point options [optional..] - type source options`:
 /// `show_mountinfo`, fs/proc_namespace.c.
-fn cgroup2_mount(line: &[u8]) -> Option<&[u8]> {
+fn cgroup2_mount(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let point = fields.nth(4).filter(|point| point.starts_with(b"/"))?;
+    let root = fields.nth(3)?;
+    let point = fields.next().filter(|point| point.starts_with(b"/"))?;
     fields.next()?;
     fields.find(|field| *field == b"-")?;
-    (fields.next() == Some(b"cgroup2")).then_some(point)
+    (fields.next() == Some(b"cgroup2")).then_some((root, point))
 }
 
 /// Replaces the kernel's octal escapes (`\040` for a space): `mangle`, fs/proc_namespace.c.
@@ -152,6 +170,25 @@ mod tests {
             let found = cgroup2_mounts(text);
             let found: Vec<&[u8]> = found.iter().map(|path| path.as_os_str().as_bytes()).collect();
             assert_eq!(found, want, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn namespace_mounts_begin_at_its_root() {
+        #[rustfmt::skip]
+        let table: [(&[u8], &[&str]); 4] = [
+            // on the node, or in a privileged container of containerd
+            (b"31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n", &["/sys/fs/cgroup"]),
+            // in a container with a namespace of its own, and the node's tree beside it
+            (b"900 23 0:28 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n\
+               901 23 0:28 /../../.. /host/sys/fs/cgroup ro - cgroup2 cgroup2 rw\n", &["/sys/fs/cgroup"]),
+            // the node's tree alone
+            (b"901 23 0:28 /../../.. /host/sys/fs/cgroup ro - cgroup2 cgroup2 rw\n", &[]),
+            (b"31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n", &[]),
+        ];
+        for (text, want) in table {
+            let want: Vec<PathBuf> = want.iter().map(PathBuf::from).collect();
+            assert_eq!(namespace_mounts(text), want, "{}", String::from_utf8_lossy(text));
         }
     }
 
