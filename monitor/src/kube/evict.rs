@@ -29,8 +29,11 @@ const NAME: &str = "evictions";
 const PERMISSION: &str = "allow it to create pods/eviction";
 /// Between two attempts, where the server could not be reached.
 const RETRIED: Duration = Duration::from_secs(1);
-/// How often it is asked whether evictions are allowed, until they are.
+/// How often it is asked whether evictions are allowed, once there was an answer: where they are not,
+/// each node asks for as long as it runs.
 const ASKED: Duration = Duration::from_secs(300);
+/// The same while there is no answer.
+const ASKED_AGAIN: Duration = Duration::from_secs(15);
 
 /// Evicts what is asked for until the agent leaves.
 pub(super) async fn answer(
@@ -69,16 +72,13 @@ async fn ask_whether_allowed(client: &Client, is_allowed: &AtomicBool, board: &B
         let answer = answered(api.create(&PostParams::default(), &review)).await;
         let allowed = answer.map(|review| review.status.is_some_and(|status| status.allowed));
         is_allowed.store(allowed == Ok(true), Ordering::Relaxed);
+        let wait = if allowed.is_ok() { ASKED } else { ASKED_AGAIN };
         let report = match allowed {
             Ok(true) => Report::Works("the API server allows them".into()),
             Ok(false) => {
                 Report::Fails("the API server does not allow them".into(), Some(PERMISSION))
             }
             Err(why) => why.report(PERMISSION),
-        };
-        let wait = match report {
-            Report::Fails(..) => RETRIED * 15,
-            _ => ASKED,
         };
         board.report(NAME, report);
         sleep(about(wait)).await;
