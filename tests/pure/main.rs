@@ -23,6 +23,8 @@ mod made_up;
 mod manifest;
 mod metrics;
 mod openapi;
+#[cfg(feature = "kubernetes")]
+mod plugin;
 #[path = "../program.rs"]
 mod program;
 mod promtool;

@@ -3,6 +3,7 @@
 
 mod transport;
 
+use std::fmt;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use isobar::agent::{LISTEN, Live, Observer};
+#[cfg(feature = "kubernetes")]
+use isobar::kube::Proxy;
 use isobar::serve::address::Address;
 use isobar_core::view::View;
 
@@ -30,6 +33,10 @@ pub(crate) struct AgentArgs {
     /// Take own samples, even if an agent runs.
     #[arg(long, conflicts_with = "agent")]
     no_agent: bool,
+    /// Ask the agent of this node of a cluster, through the API server that kubectl talks to.
+    #[cfg(feature = "kubernetes")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["agent", "no_agent"])]
+    node: Option<String>,
     #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]
@@ -48,9 +55,48 @@ pub(crate) fn sampling_options(matches: &ArgMatches) -> Vec<String> {
     IDS.into_iter().filter(is_given).map(|id| format!("--{}", id.replace('_', "-"))).collect()
 }
 
+impl AgentArgs {
+    /// The agent of another node, if one is meant.
+    fn elsewhere(&self) -> Result<Option<Place>> {
+        #[cfg(feature = "kubernetes")]
+        if let Some(node) = &self.node {
+            let failed = || format!("cannot ask the agent of node {node}");
+            let proxy = Proxy::open(node).with_context(failed)?;
+            return Ok(Some(Place::Node(Box::new(proxy))));
+        }
+        Ok(None)
+    }
+
+    /// True if the answer is not about this machine.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        #[cfg(feature = "kubernetes")]
+        let node = &self.node;
+        #[cfg(not(feature = "kubernetes"))]
+        let node: Option<String> = None;
+        node.is_some()
+    }
+}
+
+/// Where an agent is asked.
+pub(crate) enum Place {
+    Address(Address),
+    #[cfg(feature = "kubernetes")]
+    Node(Box<Proxy>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            #[cfg(feature = "kubernetes")]
+            Self::Node(proxy) => proxy.fmt(f),
+        }
+    }
+}
+
 pub(crate) enum Eye {
-    /// The agent's address, and its first view.
-    Agent { address: Address, found: Option<Box<View>> },
+    /// Where the agent is, and its first view.
+    Agent { place: Place, found: Option<Box<View>> },
     /// Own samples.
     Own(Box<Observer<Live>>),
 }
@@ -59,19 +105,21 @@ impl Eye {
     /// Looks for an agent, and opens the sources if none listens at the default address. An error
     /// if an agent answers and would ignore `sampling` options.
     pub(crate) fn open(args: &AgentArgs, sampling: &[String]) -> Result<Self> {
+        let elsewhere = args.elsewhere()?;
+        let must_answer = args.agent.is_some() || elsewhere.is_some();
         let usual = || LISTEN.parse().expect("an address and a port");
-        let address = args.agent.clone().unwrap_or_else(usual);
-        let found = if args.no_agent { None } else { from_agent(&address)? };
+        let here = || Place::Address(args.agent.clone().unwrap_or_else(usual));
+        let place = elsewhere.unwrap_or_else(here);
+        let found = if args.no_agent { None } else { from_agent(&place)? };
         match found {
             Some(_) if !sampling.is_empty() => {
                 let (options, way_out) =
                     (sampling.join(", "), "add --no-agent to sample without it");
-                let text =
-                    format!("the agent on {address} answers and ignores {options}; {way_out}");
+                let text = format!("the agent on {place} answers and ignores {options}; {way_out}");
                 Err(Refused(text).into())
             }
-            Some(view) => Ok(Self::Agent { address, found: Some(Box::new(view)) }),
-            None if args.agent.is_some() => bail!(no_agent(&address)),
+            Some(view) => Ok(Self::Agent { place, found: Some(Box::new(view)) }),
+            None if must_answer => bail!(no_agent(&place)),
             None => {
                 let plan = args.plan.plan()?;
                 let sources = args.sources.options(&plan.settings.node.kubelet_root);
@@ -84,34 +132,34 @@ impl Eye {
     pub(crate) fn look(&mut self) -> Result<View> {
         match self {
             Self::Own(observer) => Ok(observer.observe()),
-            Self::Agent { address, found } => match found.take() {
+            Self::Agent { place, found } => match found.take() {
                 Some(view) => Ok(*view),
                 None => {
                     sleep(Duration::from_secs(1));
-                    from_agent(address)?.with_context(|| no_agent(address))
+                    from_agent(place)?.with_context(|| no_agent(place))
                 }
             },
         }
     }
 }
 
-fn no_agent(address: &Address) -> String {
-    format!("no agent listens on {address}; start one with `isobar run`")
+fn no_agent(place: &Place) -> String {
+    format!("no agent listens on {place}; start one with `isobar run`")
 }
 
 /// `None` if nothing listens there. Waits for an agent that is still starting.
-fn from_agent(address: &Address) -> Result<Option<View>> {
+fn from_agent(place: &Place) -> Result<Option<View>> {
     let mut waited = Duration::ZERO;
     loop {
-        match ask(address)? {
+        match ask(place)? {
             Answer::Nobody => return Ok(None),
             Answer::View(view) => return Ok(Some(*view)),
             Answer::NoSampleYet if waited >= STARTS_WITHIN => {
-                bail!("the agent on {address} has had no sample for {} s", waited.as_secs());
+                bail!("the agent on {place} has had no sample for {} s", waited.as_secs());
             }
             Answer::NoSampleYet => {
                 if waited.is_zero() {
-                    eprintln!("the agent on {address} is starting; waiting for its first sample");
+                    eprintln!("the agent on {place} is starting; waiting for its first sample");
                 }
                 sleep(AGAIN);
                 waited += AGAIN;
@@ -127,14 +175,23 @@ enum Answer {
     Nobody,
 }
 
-fn ask(address: &Address) -> Result<Answer> {
-    let json = match get(address, "/api/v1/snapshot")? {
-        Some((200, json)) => json,
-        Some((503, _)) => return Ok(Answer::NoSampleYet),
-        Some((status, _)) => bail!("cannot ask the agent on {address}: it answers with {status}"),
-        None => return Ok(Answer::Nobody),
+fn ask(place: &Place) -> Result<Answer> {
+    let json = match place {
+        Place::Address(address) => match get(address, "/api/v1/snapshot")? {
+            Some((200, json)) => json,
+            Some((503, _)) => return Ok(Answer::NoSampleYet),
+            Some((status, _)) => {
+                bail!("cannot ask the agent on {address}: it answers with {status}")
+            }
+            None => return Ok(Answer::Nobody),
+        },
+        #[cfg(feature = "kubernetes")]
+        Place::Node(proxy) => match proxy.snapshot()? {
+            Some(json) => json.into_bytes(),
+            None => return Ok(Answer::NoSampleYet),
+        },
     };
     let view = View::parse(&json)
-        .map_err(|source| InvalidAnswer { address: address.to_string(), source })?;
+        .map_err(|source| InvalidAnswer { address: place.to_string(), source })?;
     Ok(Answer::View(Box::new(view)))
 }

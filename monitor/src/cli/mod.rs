@@ -25,9 +25,14 @@ mod terminal;
 mod top;
 mod version;
 
+use std::env;
+use std::path::Path;
+
 use anstream::ColorChoice;
 use anyhow::Result;
-use clap::{ColorChoice as Color, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{
+    ColorChoice as Color, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+};
 
 use exit::Code;
 
@@ -79,8 +84,25 @@ enum Verb {
     Man,
 }
 
+/// The name by which kubectl calls its plug-ins.
+const PLUGIN: &str = "kubectl-isobar";
+
+/// The command line as it is meant: as a plug-in of kubectl, what asks an agent asks one of the
+/// cluster.
+fn command() -> Command {
+    let name = env::args_os().next().unwrap_or_default();
+    let is_plugin = Path::new(&name).file_name().is_some_and(|name| name == PLUGIN);
+    if !is_plugin || cfg!(not(feature = "kubernetes")) {
+        return Cli::command();
+    }
+    let asking = ["top", "status", "explain", "doctor"];
+    asking.into_iter().fold(Cli::command().bin_name("kubectl isobar"), |command, verb| {
+        command.mut_subcommand(verb, |verb| verb.mut_arg("node", |node| node.required(true)))
+    })
+}
+
 pub(crate) fn run() -> Result<Code> {
-    let matches = Cli::command().get_matches();
+    let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.color {
         Color::Auto => ColorChoice::Auto,

@@ -12,6 +12,7 @@ mod jitter;
 mod managed;
 mod node;
 mod pods;
+mod proxy;
 mod taints;
 mod writer;
 
@@ -27,6 +28,7 @@ use self::board::{Board, Known};
 use self::client::connect;
 use self::events::Notes;
 pub use self::events::{About, Note};
+pub use self::proxy::{Proxy, ProxyError};
 use crate::act::evict::Way;
 use crate::config::kubernetes::{Access, Publish};
 use isobar_core::model::capability::Capability;

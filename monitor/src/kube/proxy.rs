@@ -1,0 +1,121 @@
+//! The agent of one node, asked from anywhere, by the API server's proxy of its pod.
+//! Source: kubernetes `pkg/registry/core/pod/rest/subresources.go`, `ProxyREST`.
+
+use std::fmt;
+use std::io;
+
+use axum::http::{Request, header};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client, Config};
+use tokio::runtime::{self, Runtime};
+
+use super::client::{Failure, answered};
+
+/// Where the manifests put the agents, and how they mark them.
+const NAMESPACE: &str = "isobar-system";
+const LABEL: &str = "app.kubernetes.io/name=isobar";
+const PORT: u16 = 9797;
+
+/// Why a node's agent could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    #[error("cannot begin to talk to the API server")]
+    Runtime(#[from] io::Error),
+    #[error("no cluster is known: name a kubeconfig with KUBECONFIG")]
+    Config(#[from] kube::config::InferConfigError),
+    #[error("no isobar runs on node {0} in the namespace isobar-system")]
+    NoAgent(String),
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<Failure> for ProxyError {
+    fn from(why: Failure) -> Self {
+        Self::Refused(why.words)
+    }
+}
+
+/// The way to one node's agent.
+#[derive(Debug)]
+pub struct Proxy {
+    node: String,
+    runtime: Runtime,
+    agent: Agent,
+}
+
+#[derive(Debug)]
+struct Agent {
+    pod: String,
+    client: KeepQuiet,
+}
+
+/// A client has nothing to show.
+struct KeepQuiet(Client);
+
+impl fmt::Debug for KeepQuiet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.node)
+    }
+}
+
+impl Proxy {
+    /// Finds the agent of `node` in the cluster that kubectl talks to.
+    ///
+    /// # Errors
+    /// If there is no cluster, or no agent on that node.
+    pub fn open(node: &str) -> Result<Self, ProxyError> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let agent = runtime.block_on(Agent::find(node))?;
+        Ok(Self { node: node.into(), runtime, agent })
+    }
+
+    /// The newest view, as JSON; `None` while the agent has none.
+    ///
+    /// # Errors
+    /// If the API server or the agent does not answer.
+    pub fn snapshot(&self) -> Result<Option<String>, ProxyError> {
+        self.runtime.block_on(self.agent.snapshot())
+    }
+}
+
+impl Agent {
+    async fn find(node: &str) -> Result<Self, ProxyError> {
+        let mut config = Config::infer().await?;
+        config.default_retry = false;
+        let client = Client::try_from(config).map_err(|why| Failure::from(&why))?;
+        let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        let its = ListParams::default().labels(LABEL).fields(&format!("spec.nodeName={node}"));
+        let mut pods = answered(api.list(&its)).await?.into_iter();
+        let runs = |pod: &Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            phase == Some("Running") && pod.metadata.deletion_timestamp.is_none()
+        };
+        let found = pods.find(runs).and_then(|pod| pod.metadata.name);
+        let pod = found.ok_or_else(|| ProxyError::NoAgent(node.into()))?;
+        Ok(Self { pod, client: KeepQuiet(client) })
+    }
+
+    async fn snapshot(&self) -> Result<Option<String>, ProxyError> {
+        let pod = &self.pod;
+        let path =
+            format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{PORT}/proxy/api/v1/snapshot");
+        // The proxy hands this on as it is, and the agent refuses the API server's name.
+        let request = Request::get(path).header(header::HOST, "localhost").body(Vec::new());
+        let request = request.map_err(|why| ProxyError::Refused(why.to_string()))?;
+        let asked = async {
+            match self.client.0.request_text(request).await {
+                // The API server gives its own refusals a reason.
+                Err(kube::Error::Api(why)) if why.code == 503 && why.reason.is_empty() => Ok(None),
+                answer => answer.map(Some),
+            }
+        };
+        Ok(answered(asked).await?)
+    }
+}
