@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use isobar::agent::LISTEN;
@@ -82,9 +83,19 @@ struct Mounts {
 
 fn cgroup_mounts() -> Result<Mounts, procfs::ProcError> {
     let mounts = Process::myself()?.mountinfo()?;
-    let of =
-        |kind: &str| mounts.0.iter().find(|m| m.fs_type == kind).map(|m| m.mount_point.clone());
-    Ok(Mounts { v2: of("cgroup2"), v1: of("cgroup") })
+    let of = |kind: &str| {
+        let its = mounts.0.iter().filter(|mount| mount.fs_type == kind);
+        its.map(|mount| mount.mount_point.clone()).collect::<Vec<_>>()
+    };
+    // `cgroup_ino() == 1` is how the kernel itself recognises the root.
+    let is_whole = |point: &Path| fs::metadata(point).is_ok_and(|stat| stat.ino() == 1);
+    Ok(Mounts { v2: whole(of("cgroup2"), is_whole), v1: of("cgroup").into_iter().next() })
+}
+
+/// Of several mounts the one that shows the whole tree: a container's own shows the container's part.
+fn whole(points: Vec<PathBuf>, is_whole: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let found = points.iter().position(|point| is_whole(point)).unwrap_or(0);
+    points.into_iter().nth(found)
 }
 
 fn cgroup_v2(mounts: &Result<Mounts, procfs::ProcError>) -> Finding {
@@ -201,6 +212,22 @@ mod tests {
             let finding = kernel(release);
             assert_eq!(finding.state, want, "{release:?}");
             assert!(finding.needed, "{release:?}");
+        }
+    }
+
+    #[test]
+    fn whole_prefers_the_tree_of_the_node() {
+        #[rustfmt::skip]
+        let table: [(&[&str], Option<&str>); 4] = [
+            // mounts, the one that counts
+            (&[],                               None),
+            (&["/sys/fs/cgroup"],               Some("/sys/fs/cgroup")),
+            (&["/sys/fs/cgroup", "/host/tree"], Some("/host/tree")),
+            (&["/host/tree", "/sys/fs/cgroup"], Some("/host/tree")),
+        ];
+        for (points, want) in table {
+            let got = whole(points.iter().map(PathBuf::from).collect(), |p| p.starts_with("/host"));
+            assert_eq!(got.as_deref(), want.map(Path::new), "{points:?}");
         }
     }
 
