@@ -5,6 +5,7 @@ mod evictions;
 mod faults;
 mod node;
 mod pods;
+mod rights;
 
 use std::fs;
 use std::time::Duration;
