@@ -9,7 +9,10 @@ pub(crate) fn isobar(arguments: &[&str]) -> Command {
     for name in ["AGENT", "CONFIG", "LISTEN", "PROBES", "PROBE_BUDGET", "LOG", "STATE_DIR"] {
         command.env_remove(format!("ISOBAR_{name}"));
     }
-    command.env_remove("NOTIFY_SOCKET");
+    // Tests that run in a pod are not to talk to its API server.
+    for name in ["NOTIFY_SOCKET", "KUBERNETES_SERVICE_HOST", "ISOBAR_KUBECONFIG", "NODE_NAME"] {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -8,6 +8,8 @@ mod attack;
 mod attribution;
 mod budget;
 mod churn;
+#[cfg(feature = "kubernetes")]
+mod cluster;
 mod enforce;
 mod host;
 mod judged;

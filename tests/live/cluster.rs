@@ -1,0 +1,63 @@
+//! The built agent as in a pod: TLS to the API server by the service account's files, which rotate.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::host::Agent;
+use isobar::clock;
+use isobar_apistub::{Authority, Options, Stub, generate};
+use isobar_core::model::units::Nanos;
+use serde_json::Value;
+
+/// The client reads token and certificate anew once a minute.
+const ROTATED: u64 = 100;
+
+fn eventually(what: &str, agent: &Agent, mut is_so: impl FnMut() -> bool) {
+    let end = clock::now().boot.plus(Nanos(ROTATED * Nanos::SECOND.0));
+    while !is_so() {
+        assert!(clock::now().boot < end, "never: {what}: {}", agent.stderr());
+        sleep(Duration::from_millis(200));
+    }
+}
+
+/// How one part of the client works.
+fn detail(agent: &Agent, name: &str) -> String {
+    let text = agent.get("/api/v1/capabilities").unwrap_or_default();
+    let document: Value = serde_json::from_str(&text).unwrap_or_default();
+    let all = document["capabilities"].as_array().cloned().unwrap_or_default();
+    let found = all.iter().find(|one| one["name"] == name);
+    found.map(|one| one["detail"].to_string()).unwrap_or_default()
+}
+
+#[test]
+fn cluster_account_of_a_pod_rotates() {
+    let stub = Stub::start(&Options::default()).unwrap();
+    stub.put(generate::node("n1")).unwrap();
+    stub.put(generate::pod("n1", "shop", "web")).unwrap();
+    let (old, new) = (Authority::new("old").unwrap(), Authority::new("new").unwrap());
+    let account = tempfile::tempdir().unwrap();
+    old.write_account(account.path(), "old-token").unwrap();
+    stub.serve_as(&old).unwrap();
+    stub.accept_tokens(&["old-token"]);
+
+    let arguments = ["--probes", "none"];
+    let Some(agent) = Agent::start_in_pod(account.path(), stub.address(), &arguments) else {
+        return;
+    };
+    eventually("the pod is listed", &agent, || detail(&agent, "pods").contains("1 pods"));
+    eventually("conditions are published", &agent, || {
+        detail(&agent, "node conditions").contains("6 are published")
+    });
+
+    new.write_account(account.path(), "new-token").unwrap();
+    stub.serve_as(&new).unwrap();
+    stub.accept_tokens(&["new-token"]);
+    stub.cut_connections();
+    stub.put(generate::pod("n1", "shop", "db")).unwrap();
+    eventually("after the rotation the watch goes on", &agent, || {
+        detail(&agent, "pods").contains("2 pods by the API server")
+    });
+    let refused = stub.seen().iter().filter(|seen| seen.status == Some(401)).count();
+    assert!(refused < 60, "{refused} requests with the old token: it is not hammered");
+    drop(agent);
+}
