@@ -4,6 +4,7 @@ pub mod act;
 pub mod agent;
 pub mod clock;
 pub mod config;
+pub mod heap;
 #[cfg(feature = "kubernetes")]
 pub mod kube;
 pub mod record;

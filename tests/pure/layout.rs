@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of its own crate a module may name. `main` and `cli` stand above and may name all.
 /// That core knows no clock, file, socket or thread is held by the compiler: see its Cargo.toml.
-const IMPORTS: [(&str, &str, &[&str]); 13] = [
+const IMPORTS: [(&str, &str, &[&str]); 14] = [
     ("monitor/core/src", "model", &["model"]),
     ("monitor/core/src", "policy", &["policy", "model"]),
     ("monitor/core/src", "recording", &["recording", "policy", "model"]),
     ("monitor/core/src", "view", &["view", "policy", "model"]),
     ("monitor/src", "clock", &["clock"]),
-    ("monitor/src", "source", &["source", "clock"]),
+    ("monitor/src", "heap", &["heap"]),
+    ("monitor/src", "source", &["source", "clock", "heap"]),
     ("monitor/src", "config", &["config"]),
     ("monitor/src", "act", &["act", "clock"]),
     ("monitor/src", "record", &["record"]),
@@ -22,7 +23,7 @@ const IMPORTS: [(&str, &str, &[&str]); 13] = [
     (
         "monitor/src",
         "agent",
-        &["agent", "act", "kube", "serve", "record", "config", "source", "clock"],
+        &["agent", "act", "kube", "serve", "record", "config", "source", "clock", "heap"],
     ),
 ];
 

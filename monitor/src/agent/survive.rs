@@ -13,6 +13,7 @@ use rustix::process::{Resource, getrlimit, setpriority_process};
 use rustix::thread::{CapabilitySet, capabilities};
 
 pub(super) use self::cgroup::Protected;
+use crate::heap;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::units::Bytes;
 
@@ -55,7 +56,7 @@ impl Survival {
     #[must_use]
     pub fn begin() -> Self {
         let capabilities = vec![score(), priority()];
-        let (is_heap_settled, is_locked) = (settle_heap(), false);
+        let (is_heap_settled, is_locked) = (heap::settle(), false);
         Self { is_heap_settled, is_locked, least: None, given_back: 0, ticks: 0, capabilities }
     }
 
@@ -74,11 +75,12 @@ impl Survival {
         let least = self.least.map_or(resident, |least| least.min(resident));
         self.least = Some(least);
         self.ticks += 1;
-        if resident.0 < least.0 + SURPLUS {
+        let surplus = resident.0 - least.0;
+        if surplus < SURPLUS {
             return;
         }
         // The allocator counts what it has given back as free, too, until it is used again.
-        let free = free_in_heap();
+        let free = heap::free(surplus);
         self.given_back = self.given_back.min(free);
         if self.ticks < TICKS_BETWEEN {
             return;
@@ -86,7 +88,7 @@ impl Survival {
         self.ticks = 0;
         if free > self.given_back.max(RESERVE as u64) + SURPLUS / 4 {
             trim_heap(self.is_locked);
-            self.given_back = free_in_heap();
+            self.given_back = heap::free(surplus);
         }
     }
 
@@ -134,39 +136,11 @@ fn read_code() -> io::Result<String> {
     Ok(format!("what is in it, and {} MiB of code", size >> 20))
 }
 
-/// One heap for all threads, which does not give back to the kernel each time that a tick is over
-/// what the next one would have to ask for, and wait. True if the C library agrees.
-#[cfg(target_env = "gnu")]
-fn settle_heap() -> bool {
-    let settings = [
-        (libc::M_ARENA_MAX, 1),
-        (libc::M_MMAP_THRESHOLD, 4 << 20),
-        // Above the reserve, so that it stays when what lies before it is freed.
-        (libc::M_TRIM_THRESHOLD, 8 << 20),
-    ];
-    // SAFETY: sets numbers of the allocator; no other thread is there yet.
-    settings.iter().all(|(what, value)| unsafe { libc::mallopt(*what, *value) } == 1)
-}
-
-#[cfg(not(target_env = "gnu"))]
-fn settle_heap() -> bool {
-    false
-}
-
-/// Bytes that the allocator has and nobody uses.
-#[cfg(target_env = "gnu")]
-fn free_in_heap() -> u64 {
-    // SAFETY: reads the allocator's own books, under its lock.
-    unsafe { libc::mallinfo2() }.fordblks as u64
-}
-
-/// Gives it back, but for the reserve at the end of the heap. What is locked the kernel does not take
-/// back, so nothing is for that moment.
-#[cfg(target_env = "gnu")]
+/// Gives free memory back, but for the reserve. What is locked the kernel does not take back, so
+/// nothing is for that moment.
 fn trim_heap(is_locked: bool) {
     let unlocked = is_locked && munlockall().is_ok();
-    // SAFETY: touches nothing but free memory.
-    unsafe { libc::malloc_trim(RESERVE) };
+    heap::trim(RESERVE);
     if unlocked {
         // Code that was dropped in that moment is read in again.
         if let Err(why) = mlockall(LOCKED).map_err(io::Error::from).and_then(|()| read_code()) {
@@ -175,19 +149,15 @@ fn trim_heap(is_locked: bool) {
     }
 }
 
-#[cfg(not(target_env = "gnu"))]
-fn free_in_heap() -> u64 {
-    0
-}
-
-#[cfg(not(target_env = "gnu"))]
-fn trim_heap(_: bool) {}
-
 /// Some memory in hand: touched, and freed again, it stays with the allocator.
 fn reserve(is_settled: bool) -> Capability {
     let name = "heap reserve";
     if !is_settled {
-        return absent(name, "this C library keeps none", "build isobar for glibc");
+        return absent(
+            name,
+            "the allocator refused its settings",
+            "build isobar for glibc or musl",
+        );
     }
     // In parts, for one block of that size would be mapped and unmapped on its own.
     let parts: Vec<Vec<u8>> = (0..16).map(|n| vec![n + 1; RESERVE / 16]).collect();

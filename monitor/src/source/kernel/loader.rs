@@ -203,12 +203,7 @@ impl Loader {
     /// Frees the kernel's types, two thirds of the agent's memory. Nothing can be loaded after.
     pub(super) fn free_btf(&mut self) {
         self.btf = None;
-        // SAFETY: it touches nothing but free memory. Memory freed in the middle of the heap is
-        // not returned by itself, because later allocations lie above it.
-        #[cfg(target_env = "gnu")]
-        unsafe {
-            libc::malloc_trim(0);
-        }
+        crate::heap::trim(0);
     }
 
     /// Each CPU's state, by CPU number.

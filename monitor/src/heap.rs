@@ -1,0 +1,74 @@
+//! How the allocator is set for a process that must go on where memory runs out: it keeps what a
+//! tick needs and gives back what a burst has left. glibc's own does that where it is told to.
+//! musl's returns pages with each `free`, so that each tick waits for the kernel to give them
+//! again: there the allocator is mimalloc.
+
+pub use self::allocator::{free, settle, trim};
+
+#[cfg(target_env = "gnu")]
+mod allocator {
+    /// One heap for all threads, which does not give back to the kernel each time that a tick is
+    /// over what the next one would have to ask for, and wait. True if the C library agrees. Called
+    /// before there is another thread.
+    #[must_use]
+    pub fn settle() -> bool {
+        let settings = [
+            (libc::M_ARENA_MAX, 1),
+            (libc::M_MMAP_THRESHOLD, 4 << 20),
+            // Above the reserve, so that it stays when what lies before it is freed.
+            (libc::M_TRIM_THRESHOLD, 8 << 20),
+        ];
+        // SAFETY: sets numbers of the allocator; no other thread is there yet.
+        settings.iter().all(|(what, value)| unsafe { libc::mallopt(*what, *value) } == 1)
+    }
+
+    /// Bytes that the allocator has and that are not in use, by its own books.
+    #[must_use]
+    pub fn free(_surplus: u64) -> u64 {
+        // SAFETY: reads the allocator's own books, under its lock.
+        unsafe { libc::mallinfo2() }.fordblks as u64
+    }
+
+    /// Gives free memory back to the kernel, but for `keep` bytes at the end of the heap. Memory
+    /// freed in the middle is not returned by itself, because later allocations lie above it.
+    pub fn trim(keep: usize) {
+        // SAFETY: touches nothing but free memory.
+        unsafe { libc::malloc_trim(keep) };
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+mod allocator {
+    use libmimalloc_sys::{mi_collect, mi_option_set};
+    use mimalloc::MiMalloc;
+
+    #[global_allocator]
+    static ALLOCATOR: MiMalloc = MiMalloc;
+
+    /// `mi_option_purge_delay` of mimalloc.h, which the crate does not name.
+    const PURGE_DELAY: i32 = 15;
+    /// An hour in milliseconds: longer than between two bursts, after which `trim` is called. A delay
+    /// that never ends would forbid that as well.
+    const HOUR: i64 = 3_600_000;
+
+    /// Keeps pages that were freed until `trim`.
+    #[must_use]
+    pub fn settle() -> bool {
+        // SAFETY: sets a number of the allocator.
+        unsafe { mi_option_set(PURGE_DELAY, HOUR) };
+        true
+    }
+
+    /// mimalloc keeps no books of free bytes: what is resident beyond the least that there was.
+    #[must_use]
+    pub fn free(surplus: u64) -> u64 {
+        surplus
+    }
+
+    /// Gives free memory back to the kernel. mimalloc knows no end of the heap to keep a part of, so
+    /// the next ticks take it again.
+    pub fn trim(_keep: usize) {
+        // SAFETY: touches nothing but free memory.
+        unsafe { mi_collect(true) };
+    }
+}
