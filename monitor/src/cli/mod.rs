@@ -81,7 +81,7 @@ enum Verb {
     /// Print a completion script for a shell.
     Completion(completion::Args),
     /// Print the manual page.
-    Man,
+    Man(completion::Man),
 }
 
 /// The name by which kubectl calls its plug-ins.
@@ -127,7 +127,7 @@ pub(crate) fn run() -> Result<Code> {
         Verb::Manifest(args) => manifest::run(&args),
         Verb::Version(args) => version::run(&args),
         Verb::Completion(args) => completion::run(&args),
-        Verb::Man => completion::man(),
+        Verb::Man(args) => completion::man(&args),
     }
 }
 
