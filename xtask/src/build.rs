@@ -1,13 +1,14 @@
 //! The two halves of isobar: the kernel side as one eBPF object, and the agent that carries it.
 
+use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use isobar_lab::machine::Programs;
 
-use crate::setup::Toolchain;
-use isobar_lab::shell::{loudly, root};
+use crate::setup::{Musl, Toolchain};
+use isobar_lab::shell::{loudly, quietly, root};
 
 /// The target of programs that must run without shared libraries, as the guest has none.
 const HOST: &str = "x86_64-unknown-linux-gnu";
@@ -15,10 +16,15 @@ const HOST: &str = "x86_64-unknown-linux-gnu";
 /// The environment variable by which the agent's build finds the kernel side.
 const OBJECT: &str = "ISOBAR_EBPF_OBJECT";
 
-/// Builds the kernel side and returns the object file.
+/// Builds the kernel side for this machine and returns the object file.
 pub(crate) fn object(toolchain: &Toolchain) -> Result<PathBuf> {
-    let target = root().join("target/ebpf");
-    let arch = std::env::consts::ARCH;
+    object_for(toolchain, ARCH)
+}
+
+/// Builds the kernel side for machines of the architecture `arch`.
+pub(crate) fn object_for(toolchain: &Toolchain, arch: &str) -> Result<PathBuf> {
+    let dir = if arch == ARCH { "target/ebpf".into() } else { format!("target/ebpf-{arch}") };
+    let target = root().join(dir);
     let flags = [
         format!("--cfg=bpf_target_arch=\"{arch}\""),
         "-Cdebuginfo=2".into(),
@@ -49,6 +55,61 @@ pub(crate) fn agent(object: &Path) -> Result<PathBuf> {
     cargo.args(["build", "--release", "--package", "isobar", "--target-dir"]).arg(&target);
     loudly(&mut cargo).context("the agent does not build")?;
     Ok(target.join("release/isobar"))
+}
+
+/// Builds the agent as it is released: one static binary, with what `object` holds for the kernel.
+pub(crate) fn released(object: &Path, musl: &Musl) -> Result<PathBuf> {
+    let (target, triple) = (root().join("target/musl"), musl.target.triple());
+    let sysroot = quietly(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let tools = tools(Path::new(sysroot.trim()))?;
+    let slim = target.join(format!("{}-probes.o", musl.target));
+    strip(object, &slim, &tools, Path::new(sysroot.trim()))?;
+    let mut cargo = cargo(&slim);
+    cargo.envs(musl.env.iter().map(|(name, value)| (name, value)));
+    // Panics name the file they come from: not by where this machine keeps its sources.
+    let cargo_home = std::env::var("CARGO_HOME").or_else(|_| {
+        std::env::var("HOME").map(|home| format!("{home}/.cargo")).context("HOME is not set")
+    })?;
+    let mut flags = [(root().display().to_string(), "isobar"), (cargo_home, "cargo")]
+        .map(|(from, to)| format!("--remap-path-prefix={from}={to}"))
+        .to_vec();
+    // rustc's own linker folds functions of the same code and packs relocations: a tenth of the file.
+    let linker = tools.join("gcc-ld");
+    if linker.join("ld.lld").is_file() {
+        flags.extend([
+            format!("-Clink-arg=-B{}", linker.display()),
+            "-Clink-arg=-fuse-ld=lld".into(),
+            "-Clink-arg=-Wl,--icf=all,--pack-dyn-relocs=relr".into(),
+        ]);
+    }
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+    cargo.args(["build", "--locked", "--profile", "dist", "--package", "isobar"]);
+    cargo.args(["--target", triple, "--target-dir"]).arg(&target);
+    loudly(&mut cargo).with_context(|| format!("the agent does not build for {triple}"))?;
+    Ok(target.join(triple).join("dist/isobar"))
+}
+
+/// Where rustc keeps the LLVM tools that it comes with.
+fn tools(sysroot: &Path) -> Result<PathBuf> {
+    let about = quietly(Command::new("rustc").arg("-vV"))?;
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("rustc does not say what it builds for")?;
+    Ok(sysroot.join("lib/rustlib").join(host).join("bin"))
+}
+
+/// Copies the eBPF object without what only a debugger reads, nine tenths of it. BTF stays.
+fn strip(object: &Path, slim: &Path, tools: &Path, sysroot: &Path) -> Result<()> {
+    std::fs::create_dir_all(slim.parent().unwrap_or(root()))?;
+    let objcopy = tools.join("rust-objcopy");
+    if !objcopy.is_file() {
+        eprintln!("left out: stripping the eBPF object, for this rustc comes without rust-objcopy");
+        std::fs::copy(object, slim)?;
+        return Ok(());
+    }
+    let mut objcopy = Command::new(objcopy);
+    objcopy.env("LD_LIBRARY_PATH", sysroot.join("lib"));
+    quietly(objcopy.arg("--strip-debug").args([object, slim]))?;
+    Ok(())
 }
 
 /// Builds what runs in a guest. With glibc, because musl's target cannot be had everywhere.

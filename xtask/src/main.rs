@@ -5,6 +5,7 @@ mod build;
 mod cache;
 mod check;
 mod demo;
+mod dist;
 mod fuzz;
 mod lab;
 mod run;
@@ -28,6 +29,7 @@ enum Errand {
     Load(isobar_lab::load::Load),
     Bench(bench::Bench),
     Fuzz(fuzz::Fuzz),
+    Dist(dist::Dist),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Errand::Load(verb) => verb.run(),
         Errand::Bench(verb) => verb.run(),
         Errand::Fuzz(verb) => verb.run(),
+        Errand::Dist(verb) => verb.run(),
     };
     match done {
         Ok(code) => code,

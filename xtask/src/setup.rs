@@ -8,6 +8,7 @@ mod fuzzer;
 pub(crate) mod kernels;
 mod machine;
 mod modules;
+mod musl;
 mod peers;
 mod promtool;
 mod schemas;
@@ -20,9 +21,11 @@ use anyhow::Result;
 use isobar_lab::machine::{Kernel, Machine, Series};
 
 use crate::cache::Cache;
+use crate::dist::target::Target;
 
 pub(crate) use ebpf::Toolchain;
 pub(crate) use fuzzer::Fuzzer;
+pub(crate) use musl::Musl;
 
 /// Fetch and build what the other verbs need.
 #[derive(clap::Args)]
@@ -72,6 +75,11 @@ pub(crate) fn fuzzer() -> Result<Fuzzer> {
 /// The tools that a context switch's price is compared with, installed.
 pub(crate) fn observers() -> Result<()> {
     apt::install(&["libbpf-tools", "bpftrace"], "runqlat is what isobar's price is measured by")
+}
+
+/// What builds static binaries for `target`.
+pub(crate) fn musl(target: Target) -> Result<Musl> {
+    musl::ready(&Cache::open()?, target)
 }
 
 /// What a virtual machine is made of but for its kernel, made ready.

@@ -14,26 +14,38 @@ use isobar_lab::shell::{found, quietly, step};
 const SUITES: [(&str, bool); 3] =
     [("bookworm", false), ("bookworm-security", true), ("trixie-backports", false)];
 
+/// The architecture of virtual machines, as Debian names it.
+const GUESTS: &str = "amd64";
+
 /// apt with lists of its own.
 pub(super) struct Archive {
     dir: PathBuf,
+    /// As Debian names it.
+    arch: &'static str,
 }
 
 impl Archive {
-    /// Makes the lists' directory, and the lists if there are none yet.
+    /// Packages for virtual machines.
     pub(super) fn open(cache: &Cache) -> Result<Self> {
+        Self::open_for(cache, GUESTS)
+    }
+
+    /// Packages for machines of the architecture `arch`. Makes the lists' directory, and the lists
+    /// if there are none yet.
+    pub(super) fn open_for(cache: &Cache, arch: &'static str) -> Result<Self> {
         for program in ["apt-get", "apt-cache", "dpkg-deb"] {
             if found(program).is_none() {
                 bail!(
-                    "kernels and peers are Debian packages, and there is no {program} here to fetch them"
+                    "what is fetched are Debian packages, and there is no {program} here for that"
                 );
             }
         }
-        Self::at(cache.root().join("apt"))
+        let dir = if arch == GUESTS { "apt".into() } else { format!("apt-{arch}") };
+        Self::at(cache.root().join(dir), arch)
     }
 
-    fn at(dir: PathBuf) -> Result<Self> {
-        let archive = Self { dir };
+    fn at(dir: PathBuf, arch: &'static str) -> Result<Self> {
+        let archive = Self { dir, arch };
         for dir in ["state/lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(archive.dir.join(dir))?;
         }
@@ -43,7 +55,7 @@ impl Archive {
 
     /// Asks the mirror what there is.
     pub(super) fn update(&self) -> Result<()> {
-        let list = sources_list(&configured()?)?;
+        let list = sources_list(&configured()?, self.arch)?;
         fs::write(self.dir.join("sources.list"), list)?;
         step("lists of Debian's packages", || quietly(self.apt("apt-get").arg("update")))?;
         Ok(())
@@ -91,6 +103,8 @@ impl Archive {
         // What this machine has installed is not what the mirror offers: apt-cache would name an
         // installed package although there are no lists yet, and nothing could be fetched then.
         command.arg("-o").arg(format!("Dir::State::status={}", self.dir.join("status").display()));
+        command.args(["-o", &format!("APT::Architecture={}", self.arch)]);
+        command.args(["-o", &format!("APT::Architectures::={}", self.arch)]);
         command
     }
 }
@@ -170,7 +184,7 @@ fn paragraph(text: &str) -> Vec<Source> {
 }
 
 /// Our own list: the suites that kernels come from, on the mirrors of `sources`.
-fn sources_list(sources: &[Source]) -> Result<String> {
+fn sources_list(sources: &[Source], arch: &str) -> Result<String> {
     const RELEASES: [&str; 9] = [
         "bookworm",
         "trixie",
@@ -205,7 +219,7 @@ fn sources_list(sources: &[Source]) -> Result<String> {
         let from = if is_security { &security } else { main };
         let signed = from.signed_by.as_deref().map(|key| format!(" signed-by={key}"));
         let signed = signed.unwrap_or_default();
-        format!("deb [arch=amd64 target=Packages{signed}] {} {suite} main\n", from.uri)
+        format!("deb [arch={arch} target=Packages{signed}] {} {suite} main\n", from.uri)
     };
     Ok(SUITES.into_iter().map(line).collect())
 }
@@ -247,7 +261,7 @@ mod tests {
             return;
         }
         let root = std::env::temp_dir().join(format!("isobar-archive-{}", std::process::id()));
-        let archive = Archive::at(root.join("apt")).unwrap();
+        let archive = Archive::at(root.join("apt"), GUESTS).unwrap();
         assert_eq!(archive.names("^(apt|dpkg|busybox-static)$").unwrap(), [""; 0]);
         fs::remove_dir_all(root).unwrap();
     }
@@ -256,13 +270,13 @@ mod tests {
     fn the_mirror_is_the_configured_one_whatever_its_release() {
         let vendor = one_line("deb http://vendor/debian bookworm stable").unwrap();
         let main = one_line("deb http://mirror/debian/ trixie main").unwrap();
-        let list = sources_list(&[vendor.clone(), main]).unwrap();
+        let list = sources_list(&[vendor.clone(), main], GUESTS).unwrap();
         assert_eq!(
             list,
             "deb [arch=amd64 target=Packages] http://mirror/debian/ bookworm main\n\
              deb [arch=amd64 target=Packages] http://mirror/debian-security bookworm-security main\n\
              deb [arch=amd64 target=Packages] http://mirror/debian/ trixie-backports main\n"
         );
-        assert!(sources_list(&[vendor]).is_err());
+        assert!(sources_list(&[vendor], GUESTS).is_err());
     }
 }
