@@ -162,7 +162,7 @@ impl Tree {
         let dir = dir.as_fd();
         let stat = fstat(dir).map_err(|errno| self.error(id, errno))?;
         let group = &self.groups[&id];
-        let is_same = stat.st_nlink == 2 + group.children.len() as u64;
+        let is_same = usize::try_from(stat.st_nlink) == Ok(2 + group.children.len());
         let parent = group.parent().and_then(|parent| self.groups.get(&parent));
         // Another owner may write the attributes too, and would then decide for the node.
         let is_delegated = stat.st_uid != 0 || parent.is_some_and(|parent| parent.is_delegated);
