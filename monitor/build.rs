@@ -6,8 +6,8 @@ use std::{env, fs};
 
 const WITHOUT: [&str; 3] = [
     "THIS ISOBAR HAS NO KERNEL SIDE (ISOBAR_EBPF_OBJECT is not set).",
-    "It sees pressure and files only: not who makes whom wait, nor throttling apart from contention.",
-    "Use `cargo xtask dist` (static binary, packages) or `cargo xtask run` instead; see docs/install.md.",
+    "It sees pressure and files only: not who makes whom wait, nor contention apart from limits.",
+    "Build it with `cargo xtask dist` or `cargo xtask run` instead: docs/install.md.",
 ];
 
 fn main() {

@@ -47,8 +47,8 @@ mod allocator {
 
     /// `mi_option_purge_delay` of mimalloc.h, which the crate does not name.
     const PURGE_DELAY: i32 = 15;
-    /// An hour in milliseconds: longer than between two bursts, after which `trim` is called. A delay
-    /// that never ends would forbid that as well.
+    /// An hour in milliseconds: longer than between two bursts, after which `trim` is called.
+    /// A delay that never ends would forbid that as well.
     const HOUR: i64 = 3_600_000;
 
     /// Keeps pages that were freed until `trim`.
@@ -65,8 +65,8 @@ mod allocator {
         surplus
     }
 
-    /// Gives free memory back to the kernel. mimalloc knows no end of the heap to keep a part of, so
-    /// the next ticks take it again.
+    /// Gives free memory back to the kernel. mimalloc knows no end of the heap to keep a part of,
+    /// so the next ticks take it again.
     pub fn trim(_keep: usize) {
         // SAFETY: touches nothing but free memory.
         unsafe { mi_collect(true) };

@@ -173,8 +173,8 @@ fn changelog(release: &Release) -> Result<String> {
 
 fn copyright() -> Result<Vec<u8>> {
     let head = "The agent and everything else in user space: MIT or Apache-2.0, as you like.\n\
-                The eBPF programs in it: GPL-2.0-only or MIT. On Debian, the GPL and the Apache licence\n\
-                are in /usr/share/common-licenses.\n\n";
+                The eBPF programs in it: GPL-2.0-only or MIT. The GPL and the Apache licence are in\n\
+                /usr/share/common-licenses on Debian.\n\n";
     Ok([head.as_bytes(), &read("LICENSE-MIT")?].concat())
 }
 

@@ -1,7 +1,7 @@
 //! A container image FROM scratch as an OCI image layout: a directory of blobs named by their
 //! digest, and the same in one tar. One layer holds the binary and an empty /tmp. There are no
 //! certificates: the API server's authority is mounted with the service account.
-//! Rules: image-layout.md, image-index.md, manifest.md and config.md of the OCI image specification.
+//! Rules: the OCI image specification: image-layout.md, image-index.md, manifest.md, config.md.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ impl Layout {
         self.0.iter().map(|(path, content)| (path.as_str(), content.as_slice()))
     }
 
-    /// The layout in one tar, which `podman load`, `ctr images import` and skopeo's `oci-archive:` read.
+    /// The layout in one tar: for `podman load`, `ctr images import`, skopeo's `oci-archive:`.
     pub(super) fn tar(&self, release: &Release) -> Result<Vec<u8>> {
         let mut tree = Tree::default();
         self.files().for_each(|(path, content)| tree.file(path, 0o644, content));

@@ -14,8 +14,8 @@ pub(super) const LICENCE: &str = "(MIT OR Apache-2.0) AND (GPL-2.0-only OR MIT)"
 pub(super) struct Release {
     pub(super) version: &'static str,
     pub(super) commit: String,
-    /// Seconds since 1970: SOURCE_DATE_EPOCH, or the commit's, so that the same source gives the same
-    /// bytes.
+    /// Seconds since 1970: SOURCE_DATE_EPOCH, or the commit's, so that the same source gives the
+    /// same bytes.
     pub(super) epoch: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is built for: an architecture, and the names that compilers, images and packages have for it.
+//! What is built for: an architecture, and its names with compilers, images and packages.
 
 use std::fmt;
 
