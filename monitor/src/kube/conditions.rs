@@ -14,11 +14,11 @@ use isobar_core::policy::explain::condition_numbers;
 /// The conditions that are to be written, `None` if nothing has changed and no heartbeat is due.
 ///
 /// All of them are written if one is, so that their heartbeats are the same. `foreign` are types
-/// that another writer keeps.
+/// that another writer keeps, `stale` those of isobar's that have no rule any more: they go.
 pub(super) fn patch(
     wanted: &[Condition],
     live: &[NodeCondition],
-    foreign: &BTreeSet<String>,
+    (foreign, stale): (&BTreeSet<String>, &BTreeSet<String>),
     now: Timestamp,
     is_due: bool,
 ) -> Option<Value> {
@@ -29,7 +29,15 @@ pub(super) fn patch(
         before.is_none_or(|before| (&before.status, &before.reason) != (&one.status, &one.reason))
     };
     let must = !wanted.is_empty() && (is_due || wanted.iter().any(is_new));
-    must.then(|| json!({"status": {"conditions": wanted}}))
+    (must || !stale.is_empty()).then(|| {
+        let wanted = wanted.iter().map(|one| json!(one));
+        let all: Vec<_> = wanted.chain(stale.iter().map(|kind| deleted(kind))).collect();
+        json!({"status": {"conditions": all}})
+    })
+}
+
+fn deleted(kind: &str) -> Value {
+    json!({"type": kind, "$patch": "delete"})
 }
 
 /// The last word of an agent that exits: its conditions are judged no longer.
@@ -49,7 +57,7 @@ pub(super) fn unknown(wanted: &[Condition], live: &[NodeCondition], now: Timesta
 
 /// Takes conditions of these types off the node.
 pub(super) fn removal<'a>(types: impl Iterator<Item = &'a str>) -> Value {
-    let each = types.map(|kind| json!({"type": kind, "$patch": "delete"}));
+    let each = types.map(deleted);
     json!({"status": {"conditions": each.collect::<Vec<_>>()}})
 }
 
@@ -136,7 +144,7 @@ mod tests {
             (vec![same],                                         foreign(),       true,  false, None),
         ];
         for (live, foreign, is_due, is_written, transition) in table {
-            let got = patch(&wanted, &live, &foreign, at(NOW), is_due);
+            let got = patch(&wanted, &live, (&foreign, &BTreeSet::new()), at(NOW), is_due);
             assert_eq!(got.is_some(), is_written, "{live:?} {foreign:?} {is_due}");
             let time = got.map(|got| got["status"]["conditions"][0]["lastTransitionTime"].clone());
             assert_eq!(time, transition.map(|time| json!(at(time).to_string())), "{live:?}");
@@ -146,7 +154,8 @@ mod tests {
     #[test]
     fn patch_body() {
         let wanted = [condition("A", Status::False, Phase::High)];
-        let got = patch(&wanted, &[], &BTreeSet::new(), at(NOW), false);
+        let stale = BTreeSet::from(["Z".to_owned()]);
+        let got = patch(&wanted, &[], (&BTreeSet::new(), &stale), at(NOW), false);
         let want = json!({"status": {"conditions": [{
             "type": "A",
             "status": "False",
@@ -154,7 +163,7 @@ mod tests {
             "message": "contention was 61.50 % over a minute and 72.00 % over ten seconds, the threshold is 50.00 %",
             "lastHeartbeatTime": "2027-01-15T08:00:00Z",
             "lastTransitionTime": "2027-01-15T08:00:00Z",
-        }]}});
+        }, {"type": "Z", "$patch": "delete"}]}});
         assert_eq!(got, Some(want));
     }
 

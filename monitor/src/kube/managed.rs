@@ -11,9 +11,18 @@ pub(super) const MANAGER: &str = "isobar";
 
 /// The types of conditions whose status another writer wrote last.
 pub(super) fn foreign(node: &Node) -> BTreeSet<String> {
+    written(node, |manager| manager != Some(MANAGER))
+}
+
+/// The types of conditions whose status isobar wrote last, this agent or one before it.
+pub(super) fn own(node: &Node) -> BTreeSet<String> {
+    written(node, |manager| manager == Some(MANAGER))
+}
+
+fn written(node: &Node, is_its: impl Fn(Option<&str>) -> bool) -> BTreeSet<String> {
     let entries = node.metadata.managed_fields.iter().flatten();
-    let others = entries.filter(|entry| entry.manager.as_deref() != Some(MANAGER));
-    let conditions = others.filter_map(|entry| {
+    let its = entries.filter(|entry| is_its(entry.manager.as_deref()));
+    let conditions = its.filter_map(|entry| {
         entry.fields_v1.as_ref()?.0.pointer("/f:status/f:conditions")?.as_object()
     });
     let written = conditions.flatten().filter(|(_, fields)| fields.get("f:status").is_some());
@@ -55,6 +64,8 @@ mod tests {
             let node = serde_json::from_value(serde_json::json!({"metadata": metadata})).unwrap();
             let want: BTreeSet<String> = want.into_iter().map(str::to_owned).collect();
             assert_eq!(foreign(&node), want, "{manager} {fields}");
+            let is_own = manager == MANAGER && fields.contains("f:status\":{}");
+            assert_eq!(own(&node).len(), usize::from(is_own), "{manager} {fields}");
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::board::{Board, Report};
 use super::client::{Failure, answered};
 use super::jitter::about;
-use super::managed::{MANAGER, foreign};
+use super::managed::{MANAGER, foreign, own};
 use super::{Wanted, conditions, node, taints};
 use crate::clock;
 use crate::config::kubernetes::{Access, AtExit, Publish};
@@ -122,10 +122,10 @@ impl<'a> Writer<'a> {
         let now = now();
         let others = self.others(wanted, live, now);
         let is_due = clock::now().boot >= self.heartbeat;
-        let Some(patch) = conditions::patch(&wanted.conditions, there(live), &others, now, is_due)
-        else {
-            return Ok(());
-        };
+        let stale = stale(wanted, live);
+        let patch =
+            conditions::patch(&wanted.conditions, there(live), (&others, &stale), now, is_due);
+        let Some(patch) = patch else { return Ok(()) };
         if let Err(why) = self.patch_status(&patch).await {
             self.board.report(CONDITIONS, why.report("allow it to patch nodes/status"));
             return Err(());
@@ -243,6 +243,13 @@ impl<'a> Writer<'a> {
 fn there(node: &Node) -> &[k8s_openapi::api::core::v1::NodeCondition] {
     let status = node.status.as_ref();
     status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
+}
+
+/// Conditions that isobar wrote and that have no rule any more.
+fn stale(wanted: &Wanted, live: &Node) -> BTreeSet<String> {
+    let is_wanted = |kind: &String| wanted.conditions.iter().any(|one| one.kind == *kind);
+    let is_there = |kind: &String| there(live).iter().any(|one| one.type_ == *kind);
+    own(live).into_iter().filter(|kind| is_there(kind) && !is_wanted(kind)).collect()
 }
 
 /// The wall clock: the node's object is for people, and for other nodes.

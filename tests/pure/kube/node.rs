@@ -72,6 +72,25 @@ fn kube_node_condition_of_another_writer_is_left_alone() {
 }
 
 #[test]
+fn kube_node_condition_without_a_rule_goes() {
+    let old = "SystemDiskContentionPressure";
+    let bed = Bed::with(|stub| {
+        let mut node = generate::node("n1");
+        let fields = json!({"f:status": {"f:conditions": {format!("k:{{\"type\":\"{old}\"}}"): {"f:status": {}}}}});
+        node["metadata"]["managedFields"] = json!([{
+            "manager": "isobar", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+        }]);
+        let stale = json!({"type": old, "status": "True", "reason": "PressureContended"});
+        node["status"]["conditions"].as_array_mut().unwrap().push(stale);
+        stub.put(node).unwrap();
+    });
+    bed.publish_until(Status::False, |node| {
+        is(node, "False", "PressureLow") && !node["status"].to_string().contains(old)
+    });
+    assert_eq!(bed.node()["status"]["conditions"].as_array().unwrap().len(), 5);
+}
+
+#[test]
 fn kube_node_events_come_in_series() {
     let bed = Bed::new();
     let note = |second: u64, reason: &str, about: About| Note {
