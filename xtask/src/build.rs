@@ -1,6 +1,7 @@
 //! The two halves of isobar: the kernel side as one eBPF object, and the agent that carries it.
 
 use std::env::consts::ARCH;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -97,18 +98,22 @@ fn tools(sysroot: &Path) -> Result<PathBuf> {
     Ok(sysroot.join("lib/rustlib").join(host).join("bin"))
 }
 
-/// Copies the eBPF object without what only a debugger reads, nine tenths of it. BTF stays.
+/// Copies the eBPF object without what only a debugger reads, nine tenths of it. BTF stays. An
+/// object that is the same is left alone, for cargo would build the agent anew.
 fn strip(object: &Path, slim: &Path, tools: &Path, sysroot: &Path) -> Result<()> {
-    std::fs::create_dir_all(slim.parent().unwrap_or(root()))?;
-    let objcopy = tools.join("rust-objcopy");
-    if !objcopy.is_file() {
+    fs::create_dir_all(slim.parent().unwrap_or(root()))?;
+    let (objcopy, new) = (tools.join("rust-objcopy"), slim.with_extension("new"));
+    if objcopy.is_file() {
+        let mut objcopy = Command::new(objcopy);
+        objcopy.env("LD_LIBRARY_PATH", sysroot.join("lib"));
+        quietly(objcopy.arg("--strip-debug").args([object, &new]))?;
+    } else {
         eprintln!("left out: stripping the eBPF object, for this rustc comes without rust-objcopy");
-        std::fs::copy(object, slim)?;
-        return Ok(());
+        fs::copy(object, &new)?;
     }
-    let mut objcopy = Command::new(objcopy);
-    objcopy.env("LD_LIBRARY_PATH", sysroot.join("lib"));
-    quietly(objcopy.arg("--strip-debug").args([object, slim]))?;
+    if fs::read(slim).ok() != Some(fs::read(&new)?) {
+        fs::rename(&new, slim)?;
+    }
     Ok(())
 }
 
