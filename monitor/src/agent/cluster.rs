@@ -26,8 +26,8 @@ const REMEMBERED: usize = 64;
 #[derive(Debug)]
 pub(super) struct Cluster {
     api: ApiServer,
-    /// Targets of the last actions that end work, by action.
-    ending: VecDeque<(u64, Target)>,
+    /// The last actions that end work.
+    ending: VecDeque<Action>,
 }
 
 impl Cluster {
@@ -83,8 +83,8 @@ impl Cluster {
         let at = decision.at.wall;
         let mut notes: Vec<Note> = kills.iter().map(|kill| oom_kill(kill, at)).collect();
         for outcome in &sample.outcomes {
-            let target = self.ending.iter().find(|(action, _)| *action == outcome.action);
-            notes.extend(target.and_then(|(_, target)| came_to(outcome, target, at)));
+            let action = self.ending.iter().find(|action| action.id == outcome.action);
+            notes.extend(action.map(|action| came_to(outcome, action, at)).unwrap_or_default());
         }
         // That a condition can be judged stands in the condition.
         let changes = decision.events().filter(|event| event.reason != "PressureKnown");
@@ -92,7 +92,7 @@ impl Cluster {
         for action in &decision.relief.actions {
             notes.extend(begun(action, decision.at.boot, at));
             if action.step.is_final() && action.is_enforced {
-                self.ending.push_back((action.id, action.target.clone()));
+                self.ending.push_back(action.clone());
             }
         }
         let n = self.ending.len();
@@ -108,7 +108,8 @@ fn change(Event { reason, message, is_warning }: &Event, at: Nanos) -> Note {
     Note { is_warning: *is_warning, subject, ..note(at, reason, message) }
 }
 
-/// An action: on the node, and if it ends a pod, on the pod as the kubelet would put it.
+/// An action: on the node, and if it ends a pod here, on the pod. Whether a pod is evicted the API
+/// server says.
 fn begun(action: &Action, now: Nanos, at: Nanos) -> Vec<Note> {
     let step = action.step.name();
     let text = format!("{}; {}", words::action(action, now), words::choice(action));
@@ -119,36 +120,39 @@ fn begun(action: &Action, now: Nanos, at: Nanos) -> Vec<Note> {
         subject: format!("{step} {}", action.target.uid),
         ..note(at, reason, &text)
     };
-    let reason = match action.step {
-        StepKind::Evict => "Evicted",
-        StepKind::StopContainers | StepKind::KillContainers => "Killing",
-        _ => return vec![on_node],
-    };
-    let Some(about) = pod(&action.target).filter(|_| action.is_enforced) else {
-        return vec![on_node];
-    };
-    let text = if action.message.is_empty() { &text } else { &action.message };
-    let on_pod = Note {
-        about,
+    let is_ended_here = matches!(action.step, StepKind::StopContainers | StepKind::KillContainers);
+    let on_pod =
+        (is_ended_here && action.is_enforced).then(|| on_pod(action, "Killing", &text, at));
+    [on_node].into_iter().chain(on_pod.flatten()).collect()
+}
+
+/// That a pod is ended, as the kubelet would put it where it would do the same.
+fn on_pod(action: &Action, reason: &str, text: &str, at: Nanos) -> Option<Note> {
+    let text = if action.message.is_empty() { text } else { &action.message };
+    Some(Note {
+        about: pod(&action.target)?,
         is_warning: true,
-        action: step.into(),
+        action: action.step.name().into(),
         annotations: action.annotations.clone(),
         ..note(at, reason, text)
-    };
-    vec![on_node, on_pod]
+    })
 }
 
 /// An action that ended work, or was to.
-fn came_to(outcome: &Outcome, target: &Target, at: Nanos) -> Option<Note> {
-    let who = target.full_name();
+fn came_to(outcome: &Outcome, action: &Action, at: Nanos) -> Vec<Note> {
+    let has_ended = outcome.freed.is_some() || outcome.ended.is_some_and(|n| n > 0);
     let (reason, is_warning) = match outcome.result {
-        OutcomeResult::Done if outcome.freed.is_some() => ("ReliefDone", false),
-        OutcomeResult::Done => return None,
+        OutcomeResult::Done if has_ended => ("ReliefDone", false),
+        OutcomeResult::Done => return Vec::new(),
         OutcomeResult::Refused => ("ReliefRefused", true),
         OutcomeResult::Failed => ("ReliefFailed", true),
     };
-    let text = format!("{who}: {}", outcome.detail);
-    Some(Note { is_warning, subject: target.uid.clone(), ..note(at, reason, &text) })
+    let text = format!("{}: {}", action.target.full_name(), outcome.detail);
+    let subject = action.target.uid.clone();
+    let on_node = Note { is_warning, subject, ..note(at, reason, &text) };
+    let is_evicted = action.step == StepKind::Evict && outcome.result == OutcomeResult::Done;
+    let on_pod = is_evicted.then(|| on_pod(action, "Evicted", &text, at));
+    [on_node].into_iter().chain(on_pod.flatten()).collect()
 }
 
 fn oom_kill(record: &OomRecord, at: Nanos) -> Note {
@@ -181,4 +185,77 @@ fn note(at: Nanos, reason: &str, text: &str) -> Note {
 fn pod(target: &Target) -> Option<About> {
     let Target { namespace, name, uid, .. } = target.clone();
     (!namespace.is_empty()).then_some(About::Pod { namespace, name, uid })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::decision::{Met, StepReason, Trigger};
+    use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
+    use isobar_core::model::units::{Bytes, Percent};
+
+    fn action(step: StepKind) -> Action {
+        let on = PressureSignal::Memory(Percent(60_00));
+        let scope = isobar_core::model::condition::ScopeName::System;
+        let threshold = Trigger::Pressure(PressureThreshold { scope, on, grace: Nanos(0) });
+        let at = Nanos(0);
+        Action {
+            id: 1,
+            step,
+            target: Target {
+                name: "web".into(),
+                namespace: "shop".into(),
+                uid: "u1".into(),
+                ..Target::default()
+            },
+            reason: Met { threshold, since: at, is_due: true, measured: 0, missing: None },
+            why: StepReason::Gentlest,
+            want: None,
+            grace: None,
+            deadline: at,
+            escalates_to: None,
+            is_enforced: true,
+            message: "low on memory".into(),
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    fn told(notes: Vec<Note>) -> Vec<String> {
+        let one = |note: Note| match note.about {
+            About::Node => note.reason,
+            About::Pod { name, .. } => format!("{} {name}: {}", note.reason, note.text),
+        };
+        notes.into_iter().map(one).collect()
+    }
+
+    #[test]
+    fn came_to_tells_the_pod_of_an_eviction_that_happened() {
+        use OutcomeResult::{Done, Failed, Refused};
+        use StepKind::{Evict, KillContainers, Squeeze};
+        type Row<'a> = (StepKind, OutcomeResult, Option<u64>, &'a [&'a str], &'a [&'a str]);
+        #[rustfmt::skip]
+        let table: &[Row<'_>] = &[
+            // step, result, processes that ended, told when it begins, told when it ends
+            (Squeeze,        Done,    None,    &["Relief"],                               &[]),
+            (Evict,          Done,    Some(0), &["Relief"],                               &[]), // asked
+            (Evict,          Done,    Some(2), &["Relief"],                               &["ReliefDone", "Evicted web: low on memory"]),
+            (Evict,          Refused, Some(0), &["Relief"],                               &["ReliefRefused"]),
+            (Evict,          Failed,  Some(0), &["Relief"],                               &["ReliefFailed"]),
+            (KillContainers, Done,    Some(2), &["Relief", "Killing web: low on memory"], &["ReliefDone"]),
+        ];
+        for (step, result, ended, begins, ends) in table {
+            let action = action(*step);
+            let outcome = Outcome {
+                action: 1,
+                result: *result,
+                detail: String::new(),
+                took: Nanos(0),
+                freed: ended.filter(|n| *n > 0).map(|_| Bytes(1)),
+                ended: *ended,
+            };
+            assert_eq!(told(begun(&action, Nanos(0), Nanos(0))), *begins, "{step:?}");
+            let got = told(came_to(&outcome, &action, Nanos(0)));
+            assert_eq!(got, *ends, "{step:?} {result:?} {ended:?}");
+        }
+    }
 }
