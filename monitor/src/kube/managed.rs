@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::Node;
 use serde_json::Value;
+
+use super::node::Node;
 
 /// The name under which isobar writes.
 pub(super) const MANAGER: &str = "isobar";
@@ -61,7 +62,9 @@ mod tests {
         ];
         for (manager, fields, want) in table {
             let metadata = serde_json::json!({"managedFields": [entry(manager, &fields)]});
-            let node = serde_json::from_value(serde_json::json!({"metadata": metadata})).unwrap();
+            let node =
+                serde_json::from_value(serde_json::json!({"metadata": metadata, "spec": {}}))
+                    .unwrap();
             let want: BTreeSet<String> = want.into_iter().map(str::to_owned).collect();
             assert_eq!(foreign(&node), want, "{manager} {fields}");
             let is_own = manager == MANAGER && fields.contains("f:status\":{}");

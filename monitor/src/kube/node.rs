@@ -1,17 +1,38 @@
-//! The node's own object, by a watch.
+//! The node's own object, by a watch: the parts that isobar reads. What else it says, such as the
+//! images on the node, may be of any shape.
 
 use std::pin::pin;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{self, NodeCondition, Taint};
+use kube::api::{ApiResource, Object};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use tokio_stream::StreamExt as _;
 
 use super::board::{Board, Report};
 use super::client::Failure;
+
+pub(super) type Node = Object<Spec, Status>;
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Spec {
+    #[serde(default)]
+    pub(super) taints: Option<Vec<Taint>>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Status {
+    #[serde(default)]
+    pub(super) conditions: Option<Vec<NodeCondition>>,
+}
+
+pub(super) fn api(client: Client) -> Api<Node> {
+    Api::all_with(client, &ApiResource::erase::<v1::Node>(&()))
+}
 
 /// The name of this part in capabilities.
 const NAME: &str = "node object";
@@ -24,7 +45,7 @@ pub(super) async fn watch(
     board: &Board,
 ) {
     let config = Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = pin!(watcher(Api::<Node>::all(client), config).default_backoff());
+    let mut events = pin!(watcher(api(client), config).default_backoff());
     let mut is_listed = false;
     while let Some(event) = events.next().await {
         match event {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::NodeCondition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use super::board::{Board, Report};
 use super::client::{Failure, answered};
 use super::jitter::about;
 use super::managed::{MANAGER, foreign, own};
+use super::node::Node;
 use super::{Wanted, conditions, node, taints};
 use crate::clock;
 use crate::config::kubernetes::{Access, AtExit, Publish};
@@ -45,7 +46,7 @@ pub(super) async fn keep(
     board: &Board,
 ) {
     let (to_live, mut live) = watch::channel(None);
-    let mut writer = Writer::new(Api::all(client.clone()), &access.node, board);
+    let mut writer = Writer::new(node::api(client.clone()), &access.node, board);
     let writing = async {
         loop {
             tokio::select! {
@@ -186,7 +187,7 @@ impl<'a> Writer<'a> {
         let mut conflicts = 0;
         loop {
             let Some(live) = &self.live else { return Ok(()) };
-            let there = live.spec.iter().filter_map(|spec| spec.taints.as_ref()).flatten();
+            let there = live.spec.taints.iter().flatten();
             let there: Vec<_> = there.cloned().collect();
             let Some(list) = taints::merged(&there, own, wanted) else { return Ok(()) };
             let version = &live.metadata.resource_version;
@@ -240,7 +241,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn there(node: &Node) -> &[k8s_openapi::api::core::v1::NodeCondition] {
+fn there(node: &Node) -> &[NodeCondition] {
     let status = node.status.as_ref();
     status.and_then(|status| status.conditions.as_deref()).unwrap_or_default()
 }
