@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{scope as threads, sleep};
 use std::time::Duration;
 
-use crate::host::{Agent, Group, alone, gaps};
+use crate::host::{Agent, Group, HARMLESS, alone, gaps};
 use isobar::clock;
 use isobar_core::model::units::Nanos;
 use serde_json::Value;
@@ -119,7 +119,11 @@ fn resident(snapshot: &Value) -> u64 {
 fn agent_churn() {
     let _alone = alone();
     let Some(above) = Group::make("churn") else { return };
-    let mut agent = Agent::start(&["--max-cgroups", ROOM]);
+    // A node that is short of something, such as the disk of this machine, is no part of this.
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.yaml");
+    fs::write(&config, HARMLESS).unwrap();
+    let mut agent = Agent::start(&["--max-cgroups", ROOM, "--config", config.to_str().unwrap()]);
     if !agent.sees_waits() {
         return;
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::host::{Agent, Group, free_port, skip};
+use crate::host::{Agent, Group, HARMLESS, free_port, skip};
 use crate::program::isobar;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::ScopeName;
@@ -18,10 +18,6 @@ use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::{Nanos, Percent};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-/// Nothing is ever met, and no step may be chosen.
-const HARMLESS: &str = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\n\
-                        evictionHard: {}\nevictionPressure: []\nrelief: {steps: []}\n";
 
 /// A directory with a configuration and room for what is remembered.
 struct Node {

@@ -24,7 +24,7 @@ pub(super) fn choose(
     let name = first.threshold.name();
     let head = question.ranking.map(|ranking| &ranking.candidates[..]).unwrap_or_default();
     if head.is_empty() {
-        let text = format!("nobody may be chosen to relieve {name}");
+        let text = format!("no candidate may be chosen to relieve {name}");
         return standing.hold_back(HeldBack::NoCandidate, Hold::NobodyLeft, text, relief);
     }
     if question.is_harm_paused && goes_by_harm(question, &first.threshold) {

@@ -12,7 +12,7 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
     let Some(ranking) = &decision.ranking else { return (Vec::new(), Vec::new()) };
     let mut told: Vec<String> = ranking.loss.iter().map(lost).collect();
     told.extend(match &ranking.candidates[..] {
-        [] => vec!["nobody may be chosen".into()],
+        [] => vec!["no candidate may be chosen".into()],
         [first, others @ ..] => {
             let first_told = format!("first to go: {}: {}", name(first), keys(first));
             let others = others.iter().map(|other| spared_by_key(first, other));
