@@ -104,5 +104,7 @@ fn kube_evictions_need_permission_and_an_answer() {
     eventually("they are not while the server is away", || !is_open(&bed));
     bed.stub.clear_faults();
     eventually("they are again", || is_open(&bed));
-    assert_eq!(bed.capability("pods").as_deref(), Some("1 pods by the API server"));
+    eventually("the watch goes on", || {
+        bed.capability("pods").as_deref() == Some("1 pods by the API server")
+    });
 }
