@@ -47,11 +47,12 @@ pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool,
                 next = timeout(LISTED_WITHIN, events.next()) => next,
                 () = sleep(about(PROBED)), if failing.is_some() => {
                     let is_back = answered(client.apiserver_version()).await.is_ok();
-                    is_answering.store(is_back, Ordering::Relaxed);
                     // A server that answers and refuses goes on refusing.
-                    if is_back && failing.take_if(|why| why.code.is_none()).is_some() && listing.is_none() {
+                    let was_away = is_back && failing.take_if(|why| why.code.is_none()).is_some();
+                    if was_away && listing.is_none() {
                         board.report(NAME, seen.report());
                     }
+                    is_answering.store(is_back, Ordering::Relaxed);
                     continue;
                 }
             };
