@@ -75,17 +75,47 @@ impl Browser {
         self.post("/url", json!({ "url": url }));
     }
 
+    /// Reads the page again.
+    pub(crate) fn reload(&self) {
+        self.post("/refresh", json!({}));
+    }
+
+    /// Prefers dark or light, as a reader's system does.
+    pub(crate) fn prefer(&self, scheme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.command("Emulation.setEmulatedMedia", &json!({ "features": features }));
+    }
+
+    /// Presses and releases keys, one after the other; WebDriver's code points for those without a
+    /// letter.
+    pub(crate) fn press(&self, keys: &str) {
+        let strokes = keys.chars().flat_map(|key| {
+            ["keyDown", "keyUp"].map(|kind| json!({"type": kind, "value": key.to_string()}))
+        });
+        let strokes: Vec<_> = strokes.collect();
+        let actions = json!([{"type": "key", "id": "keyboard", "actions": strokes}]);
+        self.post("/actions", json!({ "actions": actions }));
+    }
+
+    fn command(&self, name: &str, parameters: &Value) {
+        self.post("/goog/cdp/execute", json!({"cmd": name, "params": parameters}));
+    }
+
     /// Makes the window this many CSS pixels wide, whatever the platform's smallest window is.
     pub(crate) fn resize(&self, width: u32, height: u32) {
         let parameters =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
-        let command = json!({"cmd": "Emulation.setDeviceMetricsOverride", "params": parameters});
-        self.post("/goog/cdp/execute", command);
+        self.command("Emulation.setDeviceMetricsOverride", &parameters);
     }
 
     /// What a script's `return` gives.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", json!({"script": script, "args": []}))
+    }
+
+    /// What a script hands to its last argument, a function.
+    pub(crate) fn run_async(&self, script: &str) -> Value {
+        self.post("/execute/async", json!({"script": script, "args": []}))
     }
 
     /// Asks until a script returns true, for ten seconds at most.
@@ -108,17 +138,26 @@ impl Browser {
         self.post("/se/log", json!({ "type": kind })).as_array().unwrap().clone()
     }
 
-    /// The addresses that the page at `page` requested since the last call; the browser's own new
-    /// tab has requests too.
-    pub(crate) fn requests(&self, page: &str) -> Vec<String> {
-        let url = |entry: &Value| {
-            let event: Value = serde_json::from_str(entry["message"].as_str()?).ok()?;
-            let sent = event["message"]["method"] == "Network.requestWillBeSent";
-            let ours = event["message"]["params"]["documentURL"].as_str()?.starts_with(page);
-            let url = event["message"]["params"]["request"]["url"].as_str()?;
-            (sent && ours).then(|| url.to_owned())
-        };
-        self.log("performance").iter().filter_map(url).collect()
+    /// The addresses that the page at `page` requested since the last call, and what failed of them;
+    /// the browser's own new tab has requests too.
+    pub(crate) fn requests(&self, page: &str) -> (Vec<String>, Vec<String>) {
+        let (mut asked, mut failed) = (Vec::new(), Vec::new());
+        for entry in self.log("performance") {
+            let event: Value = serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
+            let (method, about) = (&event["message"]["method"], &event["message"]["params"]);
+            let is_ours = |url: &Value| url.as_str().is_some_and(|url| url.starts_with(page));
+            if method == "Network.requestWillBeSent" && is_ours(&about["documentURL"]) {
+                asked.push(about["request"]["url"].as_str().unwrap().to_owned());
+            }
+            let response = &about["response"];
+            if method == "Network.responseReceived"
+                && is_ours(&response["url"])
+                && response["status"].as_u64() >= Some(400)
+            {
+                failed.push(format!("{} {}", response["status"], response["url"]));
+            }
+        }
+        (asked, failed)
     }
 }
 

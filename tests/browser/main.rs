@@ -1,4 +1,4 @@
-//! The page in a real browser: what a reader sees, with a node that is made up.
+//! The page in a real browser: what a reader sees, with a node that is made up or was recorded.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -6,3 +6,5 @@ mod chromium;
 #[path = "../made_up.rs"]
 mod made_up;
 mod page;
+mod server;
+mod views;

@@ -45,9 +45,9 @@ async fn router_paths() {
         // path, before, after, type
         ("/",                    200, 200, "text/html"),
         ("/page.js",             200, 200, "text/javascript"),
-        ("/words.js",            200, 200, "text/javascript"),
         ("/page.css",            200, 200, "text/css"),
         ("/icon.svg",            200, 200, "image/svg+xml"),
+        ("/LICENSES.txt",        200, 200, "text/plain"),
         ("/api/v1/snapshot",     503, 200, "application/json"),
         ("/api/v1/history",      503, 200, "application/json"),
         ("/api/v1/history/events", 503, 200, "application/json"),

@@ -60,3 +60,25 @@ async fn openapi_has_what_it_refers_to() {
     }
     assert!(n > 20, "{n}");
 }
+
+/// The types of the page are written by hand: what they have in common with the document by name is
+/// held to it here.
+#[tokio::test]
+async fn openapi_has_fields_that_the_page_reads() {
+    let document = read("/openapi.json").await;
+    let types = include_str!("../../dashboards/web/src/api.ts");
+    let mut held = Vec::new();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        let Some((_, rest)) = types.split_once(&format!("export interface {name} {{\n")) else {
+            continue;
+        };
+        let fields = rest.lines().take_while(|line| *line != "}");
+        let fields = fields.filter_map(|line| line.trim().split_once(':'));
+        for (field, _) in fields.map(|(field, of)| (field.trim_end_matches('?'), of)) {
+            let known = &schema["properties"][field];
+            assert!(known.is_object(), "{name} has no field {field}: api.ts of the page reads it");
+        }
+        held.push(name.as_str());
+    }
+    assert!(held.contains(&"Snapshot") && held.len() >= 8, "{held:?}");
+}

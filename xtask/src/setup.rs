@@ -9,6 +9,7 @@ pub(crate) mod kernels;
 mod machine;
 mod modules;
 mod musl;
+mod page;
 mod peers;
 mod promtool;
 mod schemas;
@@ -55,6 +56,11 @@ pub(crate) fn toolchain() -> Result<Toolchain> {
 /// A browser and its driver.
 pub(crate) fn browser() -> Result<()> {
     apt::install(&["chromium", "chromium-driver"], "the page is tested in a real browser")
+}
+
+/// The directory of the page, with what builds it.
+pub(crate) fn page() -> Result<PathBuf> {
+    page::ready()
 }
 
 /// What tests metrics and alert rules.

@@ -4,7 +4,7 @@ mod machines;
 mod manifests;
 mod tally;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
@@ -32,6 +32,10 @@ impl Test {
             &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
         ] {
             tally.command(build::cargo(&object).args(args));
+        }
+        match setup::page() {
+            Ok(web) => tally.command(Command::new("npm").current_dir(web).args(["run", "check"])),
+            Err(why) => tally.missing("npm run check", &format!("{why:#}")),
         }
         let mut tests = build::cargo(&object);
         match setup::promtool() {

@@ -1,7 +1,9 @@
 //! Counts what passed and what did not, and names at the very end what must be looked at.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
@@ -72,10 +74,13 @@ impl Tally {
         }
     }
 
-    /// One command of cargo's that passes or fails as a whole.
+    /// One command that passes or fails as a whole: of cargo's, or of npm's.
     pub(super) fn command(&mut self, command: &mut Command) {
-        let name = command.get_args().next().unwrap_or_default().to_string_lossy().into_owned();
-        let name = format!("cargo {name}");
+        let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+        let verbs = command.get_args().take_while(|arg| !arg.to_string_lossy().starts_with('-'));
+        let words: Vec<_> =
+            [program].into_iter().chain(verbs).map(OsStr::to_string_lossy).collect();
+        let name = words.join(" ");
         match loudly(command) {
             Ok(()) => {
                 self.passed_one();

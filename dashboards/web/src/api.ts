@@ -1,0 +1,264 @@
+// What the agent answers, as far as this page reads it. Units: docs/api.md. A field that may be
+// unknown is null, or absent after a patch: both are "not measured", and neither is zero.
+
+export type Nanos = number;
+export type Bytes = number;
+/** Percent of wall time. */
+export type Percent = number;
+type Maybe<T> = T | null | undefined;
+
+export interface Moment {
+  boot: Nanos;
+  wall: Nanos;
+}
+
+export type Resource = "cpu" | "memory" | "io";
+export type Mood = "calm" | "waits" | "pressed" | "unknown";
+export type Status = "True" | "False" | "Unknown";
+
+export interface Line {
+  avg10: Percent;
+  avg60: Percent;
+  avg300: Percent;
+}
+
+export interface Pressure {
+  some: Maybe<Line>;
+  full: Maybe<Line>;
+}
+
+export interface Union extends Line {
+  now: Percent;
+}
+
+export interface Waited {
+  now: Nanos;
+}
+
+export type Place =
+  | { kind: "node" | "kubepods" | "other" }
+  | { kind: "qos"; class: string }
+  | { kind: "pod"; uid: string; class: string }
+  | { kind: "container"; pod: string; class: string; id: string };
+
+export interface Scope {
+  path: string;
+  place: Place;
+  name?: string;
+  parent: Maybe<number>;
+  pressure: Partial<Record<Resource, Maybe<Pressure>>>;
+  cpuUsage: Maybe<number>;
+  cpu: Maybe<{
+    wait: Waited;
+    contention: Maybe<Waited>;
+    throttledOwn: Maybe<Waited>;
+    throttledAncestor: Maybe<Waited>;
+  }>;
+  contention: Maybe<Union>;
+  contentionPerCpu: Percent[];
+  memory: Maybe<{ any: Waited; causes: Record<string, { union: Waited; time: Waited }> }>;
+  shortage: Maybe<Union>;
+  ioWait: Maybe<Waited>;
+  files?: Maybe<{ memory: { current: Maybe<Bytes>; max: Maybe<"max" | { at: Bytes }> } }>;
+}
+
+export interface Blame {
+  victim: number;
+  victimPath: Maybe<string>;
+  aggressor: number;
+  aggressorPath: Maybe<string>;
+  time: Nanos;
+}
+
+export interface Condition {
+  scope: "system" | "kubepods";
+  resource: "cpu" | "memory" | "disk";
+  type: string;
+  status: Status;
+  phase: string;
+  measure: string;
+  threshold: Percent;
+  avg10: Maybe<Percent>;
+  avg60: Maybe<Percent>;
+  seen?: Nanos;
+  since: Moment;
+  why?: string;
+}
+
+export interface Observation {
+  signal: string;
+  available: number;
+  capacity: number;
+}
+
+export interface Outlook {
+  scope: string;
+  left: Maybe<Bytes>;
+  growth: Maybe<Bytes>;
+  lasts: Maybe<Nanos>;
+}
+
+export interface Assessment {
+  conditions: Condition[];
+  taints: { key: string; effect: string }[];
+  nodePressure: string[];
+  refused: string[];
+  observations: Observation[];
+  unobserved: { signal: string; why: string }[];
+  outlooks: Outlook[];
+}
+
+export interface Named {
+  name: string;
+  namespace?: string;
+  uid: string;
+}
+
+export interface Candidate extends Named {
+  members?: string[];
+  keys: { key: string; value: boolean | number | string | null }[];
+}
+
+export interface Ranking {
+  signal: string;
+  order: string;
+  candidates: Candidate[];
+  nCandidates: number;
+  spared: (Named & { why: string })[];
+  nSpared: number;
+  outsiders?: { path: string; harm: Nanos }[];
+  loss?: { lost: Bytes; over: Nanos; takers: (Named & { path: string; taken: Bytes })[]; unattributed: Bytes };
+}
+
+export interface Action {
+  id: number;
+  step: string;
+  target: Named;
+  isEnforced: boolean;
+  message: string;
+  deadline: Nanos;
+  escalatesTo: Maybe<string>;
+}
+
+export interface Relief {
+  actions: Action[];
+  held?: unknown;
+}
+
+export interface Decision {
+  tick: number;
+  at: Moment;
+  generation: number;
+  assessment: Assessment;
+  ranking: Maybe<Ranking>;
+  relief: Relief;
+}
+
+export interface Explanation {
+  why: string[];
+  verdict: string[];
+  candidates: string[];
+  otherwise: string[];
+}
+
+export interface Capability {
+  name: string;
+  state: "attached" | "blind" | "absent" | "off";
+  detail: string;
+  remedy: Maybe<string>;
+}
+
+export interface Cost {
+  cpu: Maybe<number>;
+  resident: Maybe<Bytes>;
+  tick: Nanos;
+  longestGap: Nanos;
+  kernel: {
+    programs: { name: string; runs: number; perRun: Maybe<Nanos>; perSecond: Nanos }[];
+    mapBytes: Maybe<Bytes>;
+  };
+}
+
+export interface OomRecord {
+  wall: Nanos;
+  victimPath: Maybe<string>;
+  limitPath: Maybe<string>;
+  triggerPath: Maybe<string>;
+  kill: { victim: number; victimPid: number; limit: Maybe<number>; limitKnown: boolean; trigger: number };
+}
+
+export interface LimitState {
+  write: { what: string; cgroup: string; file: string; value: string };
+  before: Maybe<string>;
+  live: Maybe<string>;
+  result: string;
+  detail: string;
+}
+
+export interface Snapshot {
+  facts: { name: string; kernel: string; bootId: string; nCpus: number };
+  started: Moment;
+  at: Moment;
+  tick: number;
+  interval: Nanos;
+  headline: string;
+  verdict: { resource: Resource; mood: Mood; text: string }[];
+  decision: Decision;
+  explanation: Explanation;
+  node: { memory: Maybe<{ total: Bytes; available: Bytes }> };
+  whole: Scope;
+  scopes: Record<string, Scope>;
+  aggressions: Blame[];
+  recentOomKills: OomRecord[];
+  capabilities: Capability[];
+  limits: LimitState[];
+  gaps: { object: string; why: string; detail: string }[];
+  lost: Record<string, number>;
+  doubts: Record<string, number>;
+  cost: Cost;
+}
+
+export interface Cgroups {
+  tick: number;
+  scopes: Record<string, Scope>;
+}
+
+export interface Series {
+  unit: "percent" | "milliCpu" | "bytes" | "nanoseconds";
+  of: "mean" | "max" | "min";
+  values: (number | null)[];
+  peaks?: (number | null)[];
+}
+
+export interface History {
+  tick: number;
+  begin: Moment;
+  end: Moment;
+  step: Nanos;
+  series: Record<string, Series>;
+}
+
+export interface Span {
+  kind: "condition" | "threshold" | "nodePressure";
+  name: string;
+  state: Status | "met" | "due";
+  begin: Moment;
+  end: Maybe<Moment>;
+}
+
+export interface HistoryEvent {
+  at: Moment;
+  tick: number;
+  kind: "change" | "action" | "outcome" | "effect" | "release" | "oomKill";
+  text: string;
+  action?: number;
+  reason?: string;
+}
+
+export interface HistoryEvents {
+  begin: Moment;
+  end: Moment;
+  spans: Span[];
+  events: HistoryEvent[];
+  minutes: { begin: Moment; aggressions: Blame[] }[];
+}

@@ -1,0 +1,101 @@
+// What the agent keeps of the last hour and day, asked again while time goes on.
+
+import { useEffect, useState } from "preact/hooks";
+import type { Cgroups, History, HistoryEvents, Moment, Snapshot, Span } from "./api";
+import type { Route } from "./route";
+import { SECOND } from "./words";
+
+const AGAIN = 10_000; // milliseconds
+const RETRY = 2_000; // milliseconds, where no answer came
+/** Points that a chart of a thousand pixels can show. */
+const POINTS = 400;
+
+export interface Answer<T> {
+  data: T | null;
+  /** Why there is none, in the agent's words. */
+  error: string | null;
+}
+
+/** A document of the agent, asked again every so many milliseconds; 0: once. */
+function useDocument<T>(path: string, again: number): Answer<T> {
+  const [answer, set] = useState<Answer<T> & { path: string }>({ path, data: null, error: null });
+  useEffect(() => {
+    const end = new AbortController();
+    let timer: ReturnType<typeof setTimeout>;
+    const ask = async () => {
+      const wait = (await answered()) ? again : RETRY;
+      if (wait > 0 && !end.signal.aborted) timer = setTimeout(ask, wait);
+    };
+    const answered = async () => {
+      try {
+        const response = await fetch(path, { signal: end.signal });
+        const body = await response.json();
+        if (response.ok) set({ path, data: body, error: null });
+        else set({ path, data: null, error: body.message });
+        return true;
+      } catch {
+        // The agent does not answer: the header says so, and what was known stays.
+        return false;
+      }
+    };
+    void ask();
+    return () => {
+      end.abort();
+      clearTimeout(timer);
+    };
+  }, [path, again]);
+  return answer.path === path ? answer : { data: null, error: null };
+}
+
+/** The steps that the agent keeps: a second within the last hour, else ten. */
+export function stepOf(span: number): number {
+  const step = Math.ceil(span / POINTS);
+  return step <= 1 ? 1 : Math.ceil(step / 10) * 10;
+}
+
+function range({ end, span }: Route): string {
+  return end === null ? `begin=-${span}s` : `begin=${end - span}&end=${end}`;
+}
+
+export function useHistory(route: Route, series: string): Answer<History> {
+  // Before the last hour the agent keeps steps of ten seconds only.
+  const step = route.end === null ? stepOf(route.span) : Math.max(10, stepOf(route.span));
+  const path = `api/v1/history?${range(route)}&step=${step}s&series=${series}`;
+  return useDocument(path, route.end === null ? AGAIN : 0);
+}
+
+export function useEvents(route: Route): Answer<HistoryEvents> {
+  return useDocument(`api/v1/history/events?${range(route)}`, route.end === null ? AGAIN / 2 : 0);
+}
+
+export function useCgroups(): Answer<Cgroups> {
+  return useDocument("api/v1/cgroups", AGAIN / 5);
+}
+
+/** Since when a series has been at or above a line without a break. */
+export function risen(history: History | null, name: string, line: number): { from: Moment; isWhole: boolean } | null {
+  const values = history?.series[name]?.values;
+  if (!history || !values) return null;
+  let last = values.length - 1;
+  while (last >= 0 && values[last] == null) last--;
+  let first = last;
+  while (first >= 0 && (values[first] ?? -1) >= line) first--;
+  if (first === last) return null;
+  const ago = (first + 1) * history.step;
+  const from = { boot: history.begin.boot + ago, wall: history.begin.wall + ago };
+  return { from, isWhole: first >= 0 && values[first] != null };
+}
+
+/** What to shade of a chart of the node: whenever a condition of its resource was True, and when its
+ * own was Unknown. */
+export function shaded(events: HistoryEvents | null, own: string | undefined, all: string[]): Span[] {
+  const isWorth = ({ name, state }: Span) =>
+    (state === "True" && all.includes(name)) || (state === "Unknown" && name === own);
+  return events?.spans.filter((span) => span.kind === "condition" && isWorth(span)) ?? [];
+}
+
+/** The last hour, or as much of it as the agent has been there. */
+export function sinceStart({ at, started }: Snapshot): Route {
+  const known = Math.ceil((at.boot - started.boot) / SECOND / 600) * 600;
+  return { view: "now", end: null, span: Math.min(3_600, Math.max(600, known)) };
+}

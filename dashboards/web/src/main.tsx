@@ -1,0 +1,198 @@
+// The page: header, views, keys. What it shows comes from this agent alone, by relative URLs, so
+// that it works below the path prefix of a proxy.
+
+import "uplot/dist/uPlot.min.css";
+import "./page.css";
+import { render } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Snapshot } from "./api";
+import { go, link, type Route, useRoute, VIEWS } from "./route";
+import { type Link, type Live, pause, start, useLive } from "./stream";
+import { THEMES, useTheme } from "./theme";
+import { Allocatable } from "./views/allocatable";
+import { Who } from "./views/blame";
+import { Cgroups } from "./views/cgroups";
+import { Conditions } from "./views/conditions";
+import { Decisions } from "./views/decisions";
+import { Health } from "./views/health";
+import { Now } from "./views/now";
+import { Time } from "./views/time";
+import { clock, mode, RESOURCES } from "./words";
+
+const KEYS = [
+  ["1 to 8", "the views, in the order of their tabs"],
+  ["/", "search cgroups"],
+  ["p", "pause and resume"],
+  ["t", "theme: as the system has it, light, dark"],
+  ["?", "this list"],
+] as const;
+
+function linkText({ link, age }: Live): string {
+  const words: Record<Link, string> = {
+    opening: "connecting",
+    live: "live",
+    paused: "paused",
+    stale: `stale for ${age} s, reconnecting`,
+  };
+  return words[link];
+}
+
+/** What a screen reader is told: only changes of a word, as figures change every second. */
+function Announcement({ view }: { view: Snapshot }) {
+  const moods = view.verdict.map(({ resource, mood }) => `${RESOURCES[resource]} ${mood}`);
+  const holds = view.decision.assessment.conditions.filter(({ status }) => status === "True").map(({ type }) => type);
+  const words = [...moods, ...holds.map((type) => `${type} is True`)].join(", ");
+  return (
+    <p id="announce" class="hidden" aria-live="polite">
+      {words}
+    </p>
+  );
+}
+
+function View({ live, route, isDark }: { live: Live; route: Route; isDark: boolean }) {
+  const { view, past, missed } = live;
+  if (!view) return <p class="outside">Waiting for the first sample.</p>;
+  switch (route.view) {
+    case "now":
+      return <Now view={view} past={past} isDark={isDark} />;
+    case "time":
+      return <Time view={view} route={route} isDark={isDark} />;
+    case "cgroups":
+      return <Cgroups view={view} past={past} />;
+    case "blame":
+      return <Who view={view} past={past} />;
+    case "conditions":
+      return <Conditions view={view} route={route} />;
+    case "decisions":
+      return <Decisions view={view} route={route} />;
+    case "allocatable":
+      return <Allocatable view={view} />;
+    case "health":
+      return <Health view={view} missed={missed} isDark={isDark} />;
+  }
+}
+
+/** Copies a link to this view and this time; a link to "now" is fixed to the time that is shown. */
+function Share({ route, view }: { route: Route; view: Snapshot | null }) {
+  const [said, say] = useState("Copy link");
+  const copy = async () => {
+    const fixed = { ...route, end: route.end ?? (view ? Math.floor(view.at.wall / 1e9) : null) };
+    const url = new URL(link(fixed), location.href).href;
+    // Without https, browsers allow the clipboard on localhost only.
+    try {
+      await navigator.clipboard.writeText(url);
+      say("Copied");
+    } catch {
+      location.hash = link(fixed);
+      say("Copy the address");
+    }
+    setTimeout(() => say("Copy link"), 3_000);
+  };
+  return (
+    <button id="share" type="button" onClick={() => void copy()}>
+      {said}
+    </button>
+  );
+}
+
+function Page() {
+  const live = useLive();
+  const route = useRoute();
+  const [theme, setTheme, isDark] = useTheme();
+  const help = useRef<HTMLDialogElement>(null);
+  const { view } = live;
+  const isPaused = live.link === "paused";
+  const nextTheme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "system";
+
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+      if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      const chosen = VIEWS[Number(event.key) - 1];
+      if (chosen) go({ ...route, view: chosen[0] });
+      else if (event.key === "p") pause(!isPaused);
+      else if (event.key === "t") setTheme(nextTheme);
+      else if (event.key === "?") help.current?.showModal();
+      else if (event.key === "/") {
+        event.preventDefault();
+        go({ ...route, view: "cgroups" });
+        setTimeout(() => document.getElementById("search")?.focus(), 50);
+      }
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, [route, isPaused, nextTheme]);
+
+  const shown = VIEWS.find(([name]) => name === route.view)?.[1] ?? "";
+  document.title = view ? `${shown} · ${view.facts.name} · isobar` : "isobar";
+  return (
+    <div class={live.link === "stale" ? "stale" : ""}>
+      <a class="skip" href={link(route)} onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
+        Skip to the view
+      </a>
+      <header>
+        <div class="brand">
+          <img src="icon.svg" alt="" width="28" height="28" />
+          <strong>isobar</strong>
+        </div>
+        <div class="node">
+          <h1 id="node">{view?.facts.name ?? "\u00a0"}</h1>
+          <span id="facts" class="quiet">
+            {view && `Linux ${view.facts.kernel}, ${view.facts.nCpus} CPUs, tick ${view.tick}, ${clock(view.at.wall)}`}
+          </span>
+          {view && <span class="badge">{mode(view)}</span>}
+        </div>
+        <div class="live">
+          <span id="link" class="link" data-link={live.link}>
+            {linkText(live)}
+          </span>
+          <button id="pause" type="button" aria-pressed={isPaused} onClick={() => pause(!isPaused)}>
+            {isPaused ? "Resume" : "Pause"}
+          </button>
+          <Share route={route} view={view} />
+          <button id="theme" type="button" onClick={() => setTheme(nextTheme)}>
+            Theme: {theme}
+          </button>
+          <button type="button" onClick={() => help.current?.showModal()}>
+            Keys
+          </button>
+        </div>
+      </header>
+      <nav aria-label="Views">
+        {VIEWS.map(([name, label], at) => (
+          <a key={name} href={link({ ...route, view: name })} aria-current={route.view === name ? "page" : undefined} title={`Key ${at + 1}`}>
+            {label}
+          </a>
+        ))}
+      </nav>
+      {live.link === "stale" && (
+        <p id="stale" class="notice" role="alert">
+          The agent has not answered for some seconds: what is shown is old. It was measured at {view && clock(view.at.wall)}.
+        </p>
+      )}
+      <main id="main" tabIndex={-1}>
+        {view && <Announcement view={view} />}
+        <View live={live} route={route} isDark={isDark} />
+      </main>
+      <footer class="quiet">
+        This page is read-only: it changes nothing on the node. <a href="api/v1/snapshot">Snapshot as JSON</a> ·{" "}
+        <a href="openapi.json">API</a> · <a href="metrics">Metrics</a> · <a href="readyz?verbose">readyz</a> ·{" "}
+        <a href="LICENSES.txt">Licences</a>
+      </footer>
+      <dialog ref={help} aria-labelledby="keys-title">
+        <h2 id="keys-title">Keys</h2>
+        <dl>{KEYS.flatMap(([key, does]) => [<dt key={key}>{key}</dt>, <dd key={does}>{does}</dd>])}</dl>
+        <button type="button" onClick={() => help.current?.close()}>
+          Close
+        </button>
+      </dialog>
+    </div>
+  );
+}
+
+const page = document.getElementById("page");
+if (page) {
+  page.replaceChildren();
+  start();
+  render(<Page />, page);
+}

@@ -1,0 +1,62 @@
+// The link: `#view?end=SECONDS&span=SECONDS`. It alone says which view is shown and of which time,
+// so that a copied link shows the same to its reader.
+
+import { useEffect, useState } from "preact/hooks";
+
+export const VIEWS = [
+  ["now", "Now"],
+  ["time", "Time"],
+  ["cgroups", "Cgroups"],
+  ["blame", "Who hurts whom"],
+  ["conditions", "Conditions"],
+  ["decisions", "Decisions"],
+  ["allocatable", "Allocatable"],
+  ["health", "Health"],
+] as const;
+
+export type ViewName = (typeof VIEWS)[number][0];
+
+export interface Route {
+  view: ViewName;
+  /** Seconds since 1970 at which the time shown ends; null: now, and it goes on. */
+  end: number | null;
+  /** Seconds. */
+  span: number;
+}
+
+const HOUR = 3_600;
+const DAY = 24 * HOUR;
+
+export function parse(hash: string): Route {
+  const [name, query] = hash.replace(/^#/, "").split("?");
+  const known = VIEWS.find(([view]) => view === name);
+  const given = new URLSearchParams(query);
+  const whole = (key: string) => {
+    const text = given.get(key);
+    return text !== null && /^\d{1,12}$/.test(text) ? Number(text) : null;
+  };
+  const span = Math.min(DAY, Math.max(30, whole("span") ?? HOUR));
+  return { view: known?.[0] ?? "now", end: whole("end"), span };
+}
+
+export function link({ view, end, span }: Route): string {
+  const query = new URLSearchParams();
+  if (end !== null) query.set("end", String(Math.round(end)));
+  if (span !== HOUR) query.set("span", String(Math.round(span)));
+  const text = query.toString();
+  return `#${view}${text && `?${text}`}`;
+}
+
+export function go(route: Route) {
+  location.hash = link(route);
+}
+
+export function useRoute(): Route {
+  const [route, set] = useState(parse(location.hash));
+  useEffect(() => {
+    const changed = () => set(parse(location.hash));
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return route;
+}

@@ -1,0 +1,119 @@
+// The live stream: the newest view, whether it is stale, and what the last minutes of it were.
+
+import { useEffect, useState } from "preact/hooks";
+import type { Blame, Nanos, Percent, Snapshot } from "./api";
+import { worstShare } from "./waits";
+
+const STALE_AFTER = 3; // seconds: one lost tick is normal
+const RETRY = 2_000; // milliseconds
+const KEPT = 60; // ticks
+
+export type Link = "opening" | "live" | "stale" | "paused";
+
+/** One tick that has passed while this page was open. */
+export interface Past {
+  tick: number;
+  wall: Nanos;
+  interval: Nanos;
+  aggressions: Blame[];
+  /** The largest share of time in which a cgroup waited, by its id. */
+  waits: Record<string, Percent | null>;
+}
+
+export interface Live {
+  view: Snapshot | null;
+  link: Link;
+  /** Seconds since the newest view came. */
+  age: number;
+  /** Oldest first; of this agent alone. */
+  past: Past[];
+  /** Ticks that the agent did not send, because this page or the network was too slow. */
+  missed: number;
+}
+
+let newest: Snapshot | null = null;
+let arrived = 0; // performance.now(): independent of the wall clock
+let past: Past[] = [];
+let missed = 0;
+let live: Live = { view: null, link: "opening", age: 0, past, missed };
+const readers = new Set<(live: Live) => void>();
+
+/** A view with its changes, a JSON Merge Patch (RFC 7396). What does not change is shared. */
+function patched(view: unknown, changes: unknown): unknown {
+  if (changes === null || typeof changes !== "object" || Array.isArray(changes)) return changes;
+  const isObject = view !== null && typeof view === "object" && !Array.isArray(view);
+  const next: Record<string, unknown> = isObject ? { ...view } : {};
+  for (const [name, change] of Object.entries(changes)) {
+    if (change === null) delete next[name];
+    else next[name] = patched(next[name], change);
+  }
+  return next;
+}
+
+function tell(next: Partial<Live>) {
+  live = { ...live, ...next };
+  for (const reader of readers) reader(live);
+}
+
+function remember(view: Snapshot) {
+  const isOther = newest !== null && newest.started.wall !== view.started.wall;
+  const waits = Object.fromEntries(Object.entries(view.scopes).map(([id, scope]) => [id, worstShare(scope)]));
+  const { tick, interval, aggressions, at } = view;
+  past = [...(isOther ? [] : past), { tick, interval, aggressions, wall: at.wall, waits }].slice(-KEPT);
+}
+
+function take(view: Snapshot) {
+  remember(view);
+  newest = view;
+  arrived = performance.now();
+  if (live.link === "paused") return;
+  tell({ view, past, link: "live", age: 0 });
+}
+
+function open() {
+  const stream = new EventSource("api/v1/stream?delta=1");
+  stream.addEventListener("sample", ({ data }) => take(JSON.parse(data)));
+  stream.addEventListener("delta", ({ data }) => {
+    if (newest) take(patched(newest, JSON.parse(data)) as Snapshot);
+  });
+  stream.addEventListener("gap", ({ data }) => {
+    const { from, to } = JSON.parse(data);
+    missed += to - from + 1;
+    tell({ missed });
+  });
+  stream.addEventListener("error", () => {
+    // A browser reconnects by itself after a broken connection, but not after a 503, nor always
+    // after a refused connection: closing and reopening works for all of them.
+    stream.close();
+    setTimeout(open, RETRY);
+  });
+}
+
+function look() {
+  if (newest === null || live.link === "paused") return;
+  const age = Math.floor((performance.now() - arrived) / 1_000);
+  const link = age >= STALE_AFTER ? "stale" : "live";
+  if (link !== live.link || age !== live.age) tell({ link, age });
+}
+
+/** Opens the stream, for as long as the page lives. */
+export function start() {
+  open();
+  setInterval(look, 1_000);
+}
+
+export function pause(isPaused: boolean) {
+  if (isPaused) return tell({ link: "paused" });
+  tell({ link: newest ? "live" : "opening", view: newest, past });
+  look();
+}
+
+export function useLive(): Live {
+  const [now, set] = useState(live);
+  useEffect(() => {
+    readers.add(set);
+    set(live);
+    return () => void readers.delete(set);
+  }, []);
+  return now;
+}

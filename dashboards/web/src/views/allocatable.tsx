@@ -1,0 +1,114 @@
+// What is left of what can run out, and the limits that isobar keeps.
+
+import type { LimitState, Observation, Outlook, Snapshot } from "../api";
+import { Meter, Panel, StatusWord, Table } from "../parts";
+import { bytes, percent, spaced, time } from "../words";
+
+/** Inodes and processes are counted, all else is bytes. */
+const amount = (signal: string, n: number) =>
+  signal.startsWith("pid") || signal.includes("inodes") ? n.toLocaleString("en") : bytes(n);
+
+/** A result that an operator has to look at. */
+const isWrong = ({ result }: LimitState) => result === "drifted" || result === "failed";
+const isOther = ({ live, write }: LimitState) => live != null && live !== write.value;
+
+function Left({ view }: { view: Snapshot }) {
+  const { observations, unobserved } = view.decision.assessment;
+  const used = ({ available, capacity }: Observation) => (capacity ? 1 - available / capacity : 0);
+  return (
+    <Panel title="What is left" id="left">
+      <Table
+        caption="The kubelet's eviction signals. The bar is what is used."
+        columns={[
+          { head: "Signal", cell: ({ signal }: Observation) => signal },
+          { head: "Used", cell: (one) => <Meter parts={[{ kind: "others", share: used(one) }]} /> },
+          { head: "Available", isNumber: true, cell: ({ signal, available }) => amount(signal, available) },
+          { head: "Capacity", isNumber: true, cell: ({ signal, capacity }) => amount(signal, capacity) },
+          { head: "Available, share", isNumber: true, cell: (one) => percent((1 - used(one)) * 100) },
+        ]}
+        rows={observations}
+        rowKey={({ signal }) => signal}
+        nothing="No eviction signal has a reading."
+      />
+      {unobserved.length > 0 && (
+        <ul class="sentences">
+          {unobserved.map(({ signal, why }) => (
+            <li key={signal}>
+              <StatusWord status="Unknown" word={signal} /> {why}
+            </li>
+          ))}
+        </ul>
+      )}
+    </Panel>
+  );
+}
+
+function Outlooks({ view }: { view: Snapshot }) {
+  return (
+    <Panel title="How long memory lasts" id="outlook">
+      <Table
+        caption="At the growth of the last seconds. A dash: not measured, or memory does not grow."
+        columns={[
+          { head: "Scope", cell: ({ scope }: Outlook) => (scope === "system" ? "the node" : "all pods") },
+          { head: "Left", isNumber: true, cell: ({ left }) => bytes(left) },
+          { head: "Growth per second", isNumber: true, cell: ({ growth }) => bytes(growth) },
+          { head: "Lasts", isNumber: true, cell: ({ lasts }) => time(lasts) },
+        ]}
+        rows={view.decision.assessment.outlooks}
+        rowKey={({ scope }) => scope}
+        nothing="No forecast."
+      />
+    </Panel>
+  );
+}
+
+function Limits({ title, id, limits, nothing }: { title: string; id: string; limits: LimitState[]; nothing: string }) {
+  return (
+    <Panel title={title} id={id}>
+      <Table
+        caption="Compared every ten seconds. What is in force and not as configured comes first."
+        columns={[
+          { head: "Cgroup", cell: ({ write }: LimitState) => write.cgroup },
+          { head: "File", cell: ({ write }) => write.file },
+          { head: "Configured", isNumber: true, cell: ({ write }) => write.value },
+          { head: "In force", isNumber: true, cell: ({ live }) => live ?? "unreadable" },
+          { head: "Before isobar", isNumber: true, cell: ({ before }) => before ?? "–" },
+          {
+            head: "Result",
+            cell: (limit) => (
+              <span>
+                <StatusWord
+                  status={isWrong(limit) ? "True" : limit.live == null ? "Unknown" : "False"}
+                  word={isOther(limit) && !isWrong(limit) ? `${spaced(limit.result)}, differs` : spaced(limit.result)}
+                />
+                {limit.detail && <span class="sub">{limit.detail}</span>}
+              </span>
+            ),
+          },
+        ]}
+        rows={[...limits].sort((a, b) => Number(isWrong(b) || isOther(b)) - Number(isWrong(a) || isOther(a)))}
+        rowKey={({ write }) => `${write.cgroup}/${write.file}`}
+        nothing={nothing}
+      />
+    </Panel>
+  );
+}
+
+export function Allocatable({ view }: { view: Snapshot }) {
+  const isCpus = ({ write }: LimitState) => write.file.startsWith("cpuset");
+  const none = "No limit is compared, memory, processes or CPU sets: writeLimits in the configuration names none.";
+  return (
+    <>
+      <Left view={view} />
+      <Outlooks view={view} />
+      <Limits title="Limits in force" id="limits" limits={view.limits.filter((one) => !isCpus(one))} nothing={none} />
+      {view.limits.length > 0 && (
+        <Limits title="CPU sets" id="cpusets" limits={view.limits.filter(isCpus)} nothing="No CPU set is compared." />
+      )}
+      <p class="why outside">
+        The kubelet's arithmetic for this node, beside what is in force: <code>isobar allocatable</code>, and{" "}
+        <code>isobar cpus</code> for its CPU manager.
+      </p>
+    </>
+  );
+}

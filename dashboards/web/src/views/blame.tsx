@@ -1,0 +1,149 @@
+// Who hurts whom: sufferers by aggressors, over ten seconds, a minute and ten minutes.
+
+import { useState } from "preact/hooks";
+import type { Blame, HistoryEvents, Snapshot } from "../api";
+import { useEvents } from "../history";
+import { Named, Panel, Table } from "../parts";
+import type { Past } from "../stream";
+import { lately, type Pairs, summed } from "../waits";
+import { age, called, percent, SECOND, time } from "../words";
+
+const LENGTHS = [10, 60, 600] as const;
+const MOST = 8; // rows and columns of the matrix
+const MINUTE = 60 * SECOND;
+
+/** The longest six pairs of each minute: the agent keeps no more. */
+function ofMinutes(events: HistoryEvents | null, view: Snapshot): Pairs {
+  const minutes = events?.minutes ?? [];
+  const begin = minutes[0]?.begin.boot ?? view.at.boot;
+  return { pairs: summed(minutes.map(({ aggressions }) => aggressions)), over: view.at.boot - Math.max(begin, view.at.boot - 10 * MINUTE) };
+}
+
+/** Ids by their sum of time, largest first. */
+function largest(pairs: Blame[], of: "victim" | "aggressor"): { id: number; path: string | null | undefined }[] {
+  const sums = new Map<number, { time: number; path: string | null | undefined }>();
+  for (const pair of pairs) {
+    const path = of === "victim" ? pair.victimPath : pair.aggressorPath;
+    sums.set(pair[of], { time: (sums.get(pair[of])?.time ?? 0) + pair.time, path });
+  }
+  return [...sums].sort(([, a], [, b]) => b.time - a.time).slice(0, MOST).map(([id, { path }]) => ({ id, path }));
+}
+
+interface MatrixOf {
+  view: Snapshot;
+  of: Pairs;
+  chosen: string | null;
+  choose: (pair: string | null) => void;
+}
+
+const keyOf = (victim: number, aggressor: number) => `${victim} ${aggressor}`;
+
+function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
+  const [rows, columns] = [largest(pairs, "victim"), largest(pairs, "aggressor")];
+  const times = new Map(pairs.map((pair) => [keyOf(pair.victim, pair.aggressor), pair.time]));
+  const longest = pairs.find(({ victim, aggressor }) => victim !== aggressor)?.time ?? 1;
+  const isOwn = (row: { id: number }, column: { id: number }) => row.id === column.id;
+  const heat = (waited: number) => `heat${Math.max(1, Math.min(5, Math.ceil(Math.sqrt(waited / longest) * 5)))}`;
+  if (pairs.length === 0) return <p>{view.whole.cpu ? "No cgroup waited for another one." : "Not measured: see Health."}</p>;
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Sufferers by aggressors">
+      <table class="matrix">
+        <caption>
+          Waiting for a CPU per second, over {age(over)}. A row waited while a column ran; without colour: for its own
+          tasks. Choose a cell to see its evidence.
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">Sufferer ↓ Aggressor →</th>
+            {columns.map(({ id, path }) => (
+              <th key={id} scope="col">
+                <span class="name">{called(view, id, path).name}</span>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.id}>
+              <th scope="row">
+                <span class="name">{called(view, row.id, row.path).name}</span>
+              </th>
+              {columns.map((column) => {
+                const pair = keyOf(row.id, column.id);
+                const waited = times.get(pair);
+                return (
+                  <td key={column.id}>
+                    {waited !== undefined && (
+                      <button
+                        type="button"
+                        class={`cell ${isOwn(row, column) ? "" : heat(waited)}`}
+                        aria-pressed={chosen === pair}
+                        onClick={() => choose(chosen === pair ? null : pair)}
+                      >
+                        {time(Math.round(waited / (over / SECOND)))}
+                      </button>
+                    )}
+                  </td>
+                );
+              })}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
+  const [length, setLength] = useState<(typeof LENGTHS)[number]>(10);
+  const [chosen, choose] = useState<string | null>(null);
+  const events = useEvents({ view: "blame", end: null, span: 600 }).data;
+  const of = length === 600 ? ofMinutes(events, view) : lately(past, length);
+  const whole = new Map<number, number>();
+  for (const { victim, time } of of.pairs) whole.set(victim, (whole.get(victim) ?? 0) + time);
+  const evidence = of.pairs.filter(({ victim, aggressor }) => chosen === null || keyOf(victim, aggressor) === chosen);
+  const tools = (
+    <div class="tools" role="group" aria-label="Over how long">
+      {LENGTHS.map((one) => (
+        <button key={one} type="button" aria-pressed={length === one} onClick={() => setLength(one)}>
+          {age(one * SECOND)}
+        </button>
+      ))}
+    </div>
+  );
+  return (
+    <>
+      <Panel title="Who hurts whom" aside={tools} id="matrix">
+        <p class="why">
+          {length === 600
+            ? "From the agent's memory: the six longest pairs of each minute. Shorter ones are missing here."
+            : "Summed by this page from each tick: the forty longest pairs of each. It begins when the page is opened."}
+        </p>
+        <Matrix view={view} of={of} chosen={chosen} choose={choose} />
+      </Panel>
+      <Panel
+        title="Evidence"
+        id="evidence"
+        aside={chosen && <button type="button" onClick={() => choose(null)}>Show all pairs</button>}
+      >
+        <Table
+          caption="Measured in the kernel: while a task of the sufferer was ready to run, a task of the aggressor held the CPU. The share is of all waiting of this sufferer in the table."
+          columns={[
+            { head: "Sufferer", cell: ({ victim, victimPath }) => <Named {...called(view, victim, victimPath)} /> },
+            { head: "Aggressor", cell: ({ aggressor, aggressorPath }) => <Named {...called(view, aggressor, aggressorPath)} /> },
+            { head: "Waited", isNumber: true, cell: (one) => time(one.time), by: (one) => one.time },
+            {
+              head: "Per second",
+              isNumber: true,
+              cell: (one) => (of.over ? time(Math.round(one.time / (of.over / SECOND))) : "–"),
+            },
+            { head: "Share", isNumber: true, cell: (one) => percent((one.time / (whole.get(one.victim) ?? one.time)) * 100) },
+          ]}
+          rows={evidence.slice(0, 40)}
+          rowKey={({ victim, aggressor }) => keyOf(victim, aggressor)}
+          nothing={view.whole.cpu ? "No cgroup waited for another one." : "Not measured: see Health."}
+        />
+      </Panel>
+    </>
+  );
+}

@@ -1,0 +1,279 @@
+// The first screen: is this node short of something, of what, because of whom, since when, what
+// isobar did or would do, and why.
+
+import type { Condition, History, HistoryEvents, Moment, Resource, Snapshot, Span } from "../api";
+import { Chart, type Drawn } from "../chart";
+import { risen, shaded, sinceStart, useEvents, useHistory } from "../history";
+import { Meter, MoodWord, Named, Panel, Sentences, StatusWord } from "../parts";
+import { link } from "../route";
+import type { Past } from "../stream";
+import { aggressors, lately, sufferers, worstShare } from "../waits";
+import {
+  age, bytes, called, clock, fullName, memoryCauses, mode, nameOf, percent, RESOURCES, sentence, since, time,
+} from "../words";
+
+const HOUR = { view: "now", end: null, span: 3_600 } as const;
+const MOODS = { waits: 5, pressed: 40 };
+/** What a mood looks at, first that which counts only waits that the node causes. */
+const MEASURES: Record<Resource, string[]> = {
+  cpu: ["system.cpu.contention", "system.cpu.some"],
+  memory: ["system.memory.shortage", "system.memory.some"],
+  io: ["system.io.some"],
+};
+
+function conditionsOf(view: Snapshot, resource: Resource): Condition[] {
+  const wanted = resource === "io" ? "disk" : resource;
+  return view.decision.assessment.conditions.filter((condition) => condition.resource === wanted);
+}
+
+/** Since when a mood holds: when its measure last rose above its line. */
+function moodSince(history: History | null, view: Snapshot, { resource, mood }: Snapshot["verdict"][number]) {
+  if (mood !== "waits" && mood !== "pressed") return null;
+  for (const name of MEASURES[resource]) {
+    const found = risen(history, name, MOODS[mood]);
+    if (found) return `${found.isWhole ? "" : "at least "}${since(found.from, view.at)}`;
+  }
+  return null;
+}
+
+function Verdict({ view, history, events }: { view: Snapshot; history: History | null; events: HistoryEvents | null }) {
+  const { conditions } = view.decision.assessment;
+  const holds = conditions.filter(({ status }) => status === "True");
+  const unknown = conditions.filter(({ status }) => status === "Unknown");
+  const met = events?.spans.filter(({ kind, end }) => kind === "threshold" && end == null) ?? [];
+  const worst = view.verdict.some(({ mood }) => mood === "pressed") || holds.length > 0 || met.length > 0;
+  return (
+    <section class={`verdict ${worst ? "bad" : ""}`} aria-labelledby="verdict-title">
+      <h2 id="verdict-title" class="hidden">
+        Verdict
+      </h2>
+      <p id="headline" class="headline">
+        {view.headline}
+      </p>
+      <ul id="verdicts" class="verdicts">
+        {view.verdict.map((one) => (
+          <li key={one.resource}>
+            <b>{RESOURCES[one.resource]}</b>
+            <MoodWord mood={one.mood} />
+            <span>
+              {moodSince(history, view, one) && <b>{moodSince(history, view, one)}. </b>}
+              {sentence(one.text)}
+            </span>
+          </li>
+        ))}
+      </ul>
+      <ul id="holding" class="chips" aria-label="Conditions that hold or are unknown, and thresholds that are met">
+        {holds.map(({ type, since: from }) => (
+          <li key={type}>
+            <StatusWord status="True" word={type} /> {since(from, view.at)}
+          </li>
+        ))}
+        {met.filter(({ state }) => state !== "Unknown").map((span) => (
+          <Met key={span.name} span={span} now={view.at} />
+        ))}
+        {[...byReason(unknown)].map(([why, types]) => (
+          <li key={why}>
+            <StatusWord status="Unknown" word={types.join(", ")} /> {why}
+          </li>
+        ))}
+        {holds.length + unknown.length === 0 && conditions.length > 0 && (
+          <li>
+            <StatusWord status="False" word="No node condition is True" />
+          </li>
+        )}
+      </ul>
+    </section>
+  );
+}
+
+/** The names of unknown conditions, by why they are. */
+function byReason(unknown: Condition[]): Map<string, string[]> {
+  const all = new Map<string, string[]>();
+  for (const { type, why = "not measured for long enough yet" } of unknown) all.set(why, [...(all.get(why) ?? []), type]);
+  return all;
+}
+
+const Met = ({ span, now }: { span: Span; now: Moment }) => (
+  <li>
+    <StatusWord status="True" word={`threshold ${span.name} is ${span.state}`} /> {since(span.begin, now)}
+  </li>
+);
+
+function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
+  const { pairs, over } = lately(past, 10);
+  const harm = aggressors(pairs, 3);
+  const loss = view.decision.ranking?.loss;
+  const most = harm[0]?.time ?? 1;
+  return (
+    <Panel title="Because of" id="aggressors" aside={<a href={link({ ...HOUR, view: "blame" })}>evidence</a>}>
+      {loss && (
+        <>
+          <p class="why">
+            Memory: {bytes(loss.lost)} lost within {age(loss.over)}.
+          </p>
+          <ol class="ranked">
+            {loss.takers.slice(0, 3).map((taker) => (
+              <li key={taker.uid}>
+                <Named name={fullName(taker)} sub={taker.path === fullName(taker) ? "" : taker.path} />
+                <b>{bytes(taker.taken)}</b>
+                <Meter parts={[{ kind: "others", share: loss.lost ? taker.taken / loss.lost : 0 }]} />
+              </li>
+            ))}
+          </ol>
+        </>
+      )}
+      <p class="why">CPU: time that others waited per second while it ran, over {age(over)}.</p>
+      <ol class="ranked">
+        {harm.map(({ id, path, time: harmed }) => (
+          <li key={id}>
+            <Named {...called(view, id, path)} />
+            <b>{time(over ? harmed / (over / 1e9) : null)}</b>
+            <Meter parts={[{ kind: "others", share: harmed / most }]} />
+          </li>
+        ))}
+      </ol>
+      {harm.length === 0 && (
+        <p>{view.whole.cpu ? "No cgroup made another one wait for a CPU." : "Not measured: see Health."}</p>
+      )}
+    </Panel>
+  );
+}
+
+function Sufferers({ view }: { view: Snapshot }) {
+  const waiting = sufferers(view, 4);
+  return (
+    <Panel title="Who suffers" id="sufferers" aside={<a href={link({ ...HOUR, view: "cgroups" })}>all cgroups</a>}>
+      <p class="why">Share of the last ten seconds in which at least one task waited.</p>
+      <ol class="ranked">
+        {waiting.map((scope) => (
+          <li key={scope.path}>
+            <Named {...nameOf(scope)} sub={causes(scope)} />
+            <b>{percent(worstShare(scope))}</b>
+            <Meter parts={[{ kind: "others", share: (worstShare(scope) ?? 0) / 100 }]} />
+          </li>
+        ))}
+      </ol>
+      {waiting.length === 0 && <p>No pod or service waits.</p>}
+    </Panel>
+  );
+}
+
+function causes(scope: Snapshot["whole"]): string {
+  const { cpu, ioWait } = scope;
+  const parts = [
+    ["contention", cpu?.contention?.now],
+    ["own quota", cpu?.throttledOwn?.now],
+    ["quota above", cpu?.throttledAncestor?.now],
+    ["IO", ioWait?.now],
+  ] as const;
+  const told = parts.filter(([, now]) => (now ?? 0) > 0).map(([word, now]) => `${time(now)} ${word}`);
+  return [...told, memoryCauses(scope)].filter(Boolean).join(", ");
+}
+
+function Relief({ view, events }: { view: Snapshot; events: HistoryEvents | null }) {
+  const did = events?.events.filter(({ kind }) => kind !== "change").slice(-3).reverse() ?? [];
+  return (
+    <Panel title="What isobar does" id="relief" aside={<a href={link({ ...HOUR, view: "decisions" })}>decision</a>}>
+      <p id="mode">
+        <b>{sentence(mode(view))}</b>
+      </p>
+      <Sentences of={view.explanation.verdict.map(sentence)} nothing="No action." />
+      {did.length > 0 && (
+        <>
+          <h3>In the last hour</h3>
+          <ul class="sentences">
+            {did.map((event) => (
+              <li key={`${event.tick} ${event.kind} ${event.text}`}>
+                <time>{clock(event.at.wall, view.at.wall)}</time> {event.text}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </Panel>
+  );
+}
+
+function Why({ view }: { view: Snapshot }) {
+  const { why, candidates, otherwise } = view.explanation;
+  return (
+    <Panel title="Why" id="why" aside={<a href={link({ ...HOUR, view: "conditions" })}>conditions</a>}>
+      <Sentences of={[...why, ...candidates].map(sentence)} />
+      {otherwise.length > 0 && (
+        <>
+          <h3>What would change it</h3>
+          <Sentences of={otherwise.map(sentence)} />
+        </>
+      )}
+    </Panel>
+  );
+}
+
+const LINES: Record<Resource, Drawn[]> = {
+  cpu: [
+    { name: "system.cpu.contention", label: "contention", colour: "others" },
+    { name: "system.cpu.some", label: "raw PSI some", colour: "raw", isDashed: true },
+  ],
+  memory: [
+    { name: "system.memory.shortage", label: "shortage", colour: "others" },
+    { name: "system.memory.some", label: "raw PSI some", colour: "raw", isDashed: true },
+  ],
+  io: [
+    { name: "system.io.full", label: "raw PSI full", colour: "others" },
+    { name: "system.io.some", label: "raw PSI some", colour: "raw", isDashed: true },
+  ],
+};
+
+function LastHour({ view, history, events, isDark }: NowOf & { history: History | null; events: HistoryEvents | null }) {
+  return (
+    <Panel title={history && history.end.boot - history.begin.boot < 3_600e9 ? "Since the agent started" : "The last hour"} id="hour" aside={<a href={link({ ...HOUR, view: "time" })}>more figures</a>}>
+      <p class="why">
+        Share of time in which at least one task waited, averaged over ten seconds. Red: a condition of this resource
+        was True. Grey stripes: Unknown. A gap was not measured.
+      </p>
+      <div class="cards">
+        {(["cpu", "memory", "io"] as const).map((resource) => {
+          const conditions = conditionsOf(view, resource);
+          const own = conditions.find(({ scope }) => scope === "system");
+          return (
+            <Chart
+              key={resource}
+              title={RESOURCES[resource]}
+              about={own ? `${own.type} is ${own.status}` : "no condition"}
+              history={history}
+              series={LINES[resource]}
+              threshold={own?.threshold}
+              spans={shaded(events, own?.type, conditions.map(({ type }) => type))}
+              cursor="hour"
+              isDark={isDark}
+            />
+          );
+        })}
+      </div>
+    </Panel>
+  );
+}
+
+export interface NowOf {
+  view: Snapshot;
+  past: Past[];
+  isDark: boolean;
+}
+
+export function Now(of: NowOf) {
+  const { view, past } = of;
+  const history = useHistory(sinceStart(view), "system.cpu,system.memory,system.io").data;
+  const events = useEvents(HOUR).data;
+  return (
+    <>
+      <Verdict view={view} history={history} events={events} />
+      <div class="answers">
+        <Aggressors view={view} past={past} />
+        <Sufferers view={view} />
+        <Relief view={view} events={events} />
+        <Why view={view} />
+      </div>
+      <LastHour {...of} history={history} events={events} />
+    </>
+  );
+}

@@ -1,0 +1,142 @@
+//! A server for the browser: a node that is made up, or one that was recorded.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use axum::Router;
+use isobar::record::reader::{Entry, Recording};
+use isobar::serve::publish::{Latest, Publisher, channel};
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::{Engine, Step};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::time::interval;
+
+use crate::made_up;
+
+/// A node that ticks five times a second. Ends with the value.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// Publishes a tick by its number.
+type Tick = Box<dyn FnMut(u64) + Send>;
+
+impl Server {
+    /// A made-up node, below `prefix`, as a proxy would have it; at `address`, port 0 for any.
+    pub(crate) fn start(address: SocketAddr, prefix: &'static str) -> Self {
+        let (mut publisher, latest) = made_up::publisher();
+        let tick = Box::new(move |tick| made_up::publish(&mut publisher, tick));
+        Self::serve(address, prefix, latest, tick)
+    }
+
+    /// A node whose pod took what all pods may have, in the tick after isobar would have acted.
+    pub(crate) fn recorded() -> Self {
+        let (latest, tick) = leak();
+        Self::serve(anywhere(), "", latest, tick)
+    }
+
+    fn serve(address: SocketAddr, prefix: &'static str, latest: Latest, mut publish: Tick) -> Self {
+        let (end, ended) = oneshot::channel::<()>();
+        let (bound, at) = mpsc::channel();
+        let serve = async move {
+            let listener = TcpListener::bind(address).await.unwrap();
+            bound.send(listener.local_addr().unwrap()).unwrap();
+            let router = match prefix {
+                "" => isobar::serve::router(latest),
+                _ => Router::new().nest_service(prefix, isobar::serve::router(latest)),
+            };
+            let mut ticks = interval(Duration::from_millis(200));
+            let tick = async {
+                for tick in 1.. {
+                    ticks.tick().await;
+                    publish(tick);
+                }
+            };
+            tokio::select! {
+                () = tick => {}
+                _ = ended => {}
+                result = axum::serve(listener, router).into_future() => result.unwrap(),
+            }
+        };
+        let thread = thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(serve);
+        });
+        let address = at.recv().unwrap();
+        Self { address, end: Some(end), thread: Some(thread) }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the server ended in good order");
+        }
+    }
+}
+
+pub(crate) fn anywhere() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// Publishes a recording up to the tick after the first action, and that tick again each time.
+fn leak() -> (Latest, Tick) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/data/recordings/judged-leak-6.12.isobar");
+    let (to, latest) = channel();
+    let (mut to, mut engine, mut publisher) = (Some(to), None, None);
+    let (mut last, mut has_acted) = (None, false);
+    for entry in Recording::open(&path).unwrap() {
+        match entry.unwrap() {
+            Entry::Header(header) => {
+                if let Some(to) = to.take() {
+                    publisher = Some(Publisher::new(header.facts.clone(), header.at, to));
+                }
+                engine = Some(Engine::new(header.settings.clone(), header.standing));
+            }
+            Entry::Frame(frame) => {
+                let (engine, publisher) = (engine.as_mut().unwrap(), publisher.as_mut().unwrap());
+                let step = engine.step(frame.sample.clone());
+                publisher.note(&frame.sample, engine.settings(), &step);
+                publish(publisher, step.clone());
+                last = Some(step);
+                if has_acted {
+                    break;
+                }
+                has_acted = !last.as_ref().unwrap().decision.relief.actions.is_empty();
+            }
+            Entry::Lost(why) | Entry::Notice(why) => panic!("{why}"),
+        }
+    }
+    let (mut publisher, last) = (publisher.unwrap(), last.unwrap());
+    let again = move |tick| {
+        let mut step = last.clone();
+        let later = |Nanos(at)| Nanos(at + tick * Nanos::SECOND.0);
+        let Moment { boot, wall } = step.snapshot.at;
+        step.snapshot.at = Moment { boot: later(boot), wall: later(wall) };
+        step.snapshot.tick += tick;
+        step.decision.at = step.snapshot.at;
+        step.decision.tick = step.snapshot.tick;
+        // What happened has happened once.
+        step.decision.assessment.events.clear();
+        step.decision.relief.events.clear();
+        publish(&mut publisher, step);
+    };
+    (latest, Box::new(again))
+}
+
+fn publish(publisher: &mut Publisher, step: Step) {
+    publisher.publish(step, made_up::capabilities(), made_up::cost());
+}

@@ -1,0 +1,118 @@
+//! Each view, with a node that is made up and with one that was recorded short of memory.
+
+use serde_json::{Value, json};
+
+use crate::chromium::Browser;
+use crate::page::{axe, browser};
+use crate::server::{Server, anywhere};
+
+const VIEWS: [&str; 8] =
+    ["now", "time", "cgroups", "blame", "conditions", "decisions", "allocatable", "health"];
+
+/// Opens a view and waits until a panel of it has these words.
+#[track_caller]
+fn find(browser: &Browser, url: &str, view: &str, panel: &str, words: &str) {
+    browser.open(&format!("{url}#{view}"));
+    let words = json!(words);
+    browser.wait_until(&format!(
+        "return document.getElementById('{panel}')?.textContent.includes({words}) ?? false"
+    ));
+}
+
+#[test]
+fn views_of_a_made_up_node() {
+    let Some(browser) = browser() else { return };
+    let server = Server::start(anywhere(), "");
+    #[rustfmt::skip]
+    let table = [
+        // view, panel, words
+        ("now",          "mode",         "Not reported"),
+        ("time",         "cpus",         "cpu7"),
+        ("cgroups",      "tree",         "1.6 s own quota"),
+        ("cgroups",      "heat",         "backup-nightly"),
+        ("blame",        "matrix",       "backup-nightly"),
+        ("blame",        "evidence",     "removed cgroup"),
+        ("conditions",   "oom",          "process 48213"),
+        ("decisions",    "decision",     "No action"),
+        ("allocatable",  "left",         "No eviction signal has a reading"),
+        ("health",       "capabilities", "Remedy: a kernel with CONFIG_PSI=y"),
+        ("health",       "cost",         "0.7 % of one core"),
+        ("health",       "cost",         "312 ns"),
+    ];
+    for (view, panel, words) in table {
+        find(&browser, &server.url(), view, panel, words);
+    }
+    assert_eq!(browser.log("browser"), Vec::<Value>::new());
+    let (asked, failed) = browser.requests(&server.url());
+    assert_eq!(failed, Vec::<String>::new());
+    for url in asked {
+        assert!(url.starts_with(&server.url()), "a request to another server: {url}");
+    }
+}
+
+#[test]
+fn views_of_a_shortage() {
+    let Some(browser) = browser() else { return };
+    let server = Server::recorded();
+    #[rustfmt::skip]
+    let table = [
+        // view, panel, words
+        ("now",         "headline",   "Short of memory"),
+        ("now",         "holding",    "threshold"),
+        ("now",         "aggressors", "lost within"),
+        ("decisions",   "loss",       "were lost"),
+        ("decisions",   "candidates", "taken"),
+        ("decisions",   "actions",    "#1"),
+        ("conditions",  "lanes",      "kubepods.memory.exhaustion"),
+        ("conditions",  "events",     "change"),
+        ("allocatable", "left",       "memory.available"),
+        ("allocatable", "outlook",    "all pods"),
+    ];
+    for (view, panel, words) in table {
+        find(&browser, &server.url(), view, panel, words);
+    }
+    assert_eq!(browser.log("browser"), Vec::<Value>::new());
+}
+
+#[test]
+fn views_have_tables_behind_pictures() {
+    let Some(browser) = browser() else { return };
+    let server = Server::start(anywhere(), "");
+    for (view, n) in [("now", 3), ("time", 6), ("cgroups", 1), ("conditions", 1), ("health", 3)] {
+        browser.open(&format!("{}#{view}", server.url()));
+        browser.wait_until(&format!("return document.querySelectorAll('.behind').length >= {n}"));
+        browser.run("document.querySelectorAll('.behind').forEach(e => e.open = true)");
+        browser.wait_until(&format!(
+            "return document.querySelectorAll('.behind table tbody tr').length >= {n}"
+        ));
+        let unnamed = "return [...document.querySelectorAll('canvas')].filter(canvas => \
+                       !canvas.closest('[role=img]')?.ariaLabel).length";
+        assert_eq!(browser.run(unnamed), 0, "{view}");
+    }
+}
+
+#[test]
+fn views_without_serious_findings_of_axe() {
+    let (Some(browser), Some(axe)) = (browser(), axe()) else { return };
+    let (calm, short) = (Server::start(anywhere(), ""), Server::recorded());
+    // The recorded node shows more in these.
+    let views = [(&calm, &VIEWS[..]), (&short, &["now", "conditions", "decisions"])];
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        for (server, views) in views {
+            for view in views {
+                browser.open("about:blank");
+                browser.open(&format!("{}#{view}", server.url()));
+                browser.wait_until("return document.querySelector('main section') !== null");
+                browser.run(&format!("{axe}; return 1"));
+                let found = browser.run_async(
+                    "const end = arguments[arguments.length - 1]; \
+                     axe.run({resultTypes: ['violations']}).then(({violations}) => end(violations \
+                     .filter(({impact}) => impact === 'serious' || impact === 'critical') \
+                     .flatMap(({id, nodes}) => nodes.map(({html}) => id + ': ' + html))))",
+                );
+                assert_eq!(found, json!([]), "{view} {scheme}");
+            }
+        }
+    }
+}
