@@ -11,3 +11,4 @@ pub mod record;
 pub mod scenario;
 pub mod serve;
 pub mod source;
+pub mod state;

@@ -15,15 +15,16 @@ const IMPORTS: [(&str, &str, &[&str]); 14] = [
     ("monitor/src", "heap", &["heap"]),
     ("monitor/src", "source", &["source", "clock", "heap"]),
     ("monitor/src", "config", &["config"]),
-    ("monitor/src", "act", &["act", "clock"]),
-    ("monitor/src", "record", &["record"]),
+    ("monitor/src", "state", &["state"]),
+    ("monitor/src", "act", &["act", "state", "clock"]),
+    ("monitor/src", "record", &["record", "state"]),
     ("monitor/src", "serve", &["serve", "record", "clock"]),
     ("monitor/src", "scenario", &["config"]),
     ("monitor/src", "kube", &["kube", "act", "config", "clock"]),
     (
         "monitor/src",
         "agent",
-        &["agent", "act", "kube", "serve", "record", "config", "source", "clock", "heap"],
+        &["agent", "act", "kube", "serve", "record", "config", "source", "state", "clock", "heap"],
     ),
 ];
 

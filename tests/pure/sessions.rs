@@ -32,7 +32,9 @@ fn sessions_match_their_files() {
 fn explain_of_a_leak() {
     let recording = Recording::open(&data("recordings/judged-leak-6.12.isobar")).unwrap();
     let acted = Replay::new(recording, None).find_map(|replayed| match replayed.unwrap() {
-        Replayed::Tick(tick) => (!tick.decision.relief.actions.is_empty()).then_some(tick.decision),
+        Replayed::Tick(tick) => {
+            (!tick.step.decision.relief.actions.is_empty()).then_some(tick.step.decision)
+        }
         Replayed::Notice(_) => None,
     });
     let step = Step { decision: acted.unwrap(), ..Step::default() };

@@ -28,5 +28,5 @@ fn judged(path: &Path) -> Vec<Judged> {
         Ok(Replayed::Tick(judged)) => Some(*judged),
         Ok(Replayed::Notice(_)) | Err(_) => None,
     });
-    ticks.inspect(|judged| same_as_json(&judged.decision)).collect()
+    ticks.inspect(|judged| same_as_json(&judged.step.decision)).collect()
 }

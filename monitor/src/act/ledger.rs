@@ -11,7 +11,7 @@ use isobar_core::model::decision::{Action, InForce, Phase, Release, ReleaseReaso
 use isobar_core::model::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::state;
+use crate::state;
 
 /// The file's name in the state directory.
 const FILE: &str = "ledger.json";

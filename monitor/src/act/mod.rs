@@ -3,7 +3,7 @@
 //! each, and what is in force. It never judges: it refuses what the deny list names, takes a step
 //! as far as it is enforced, and reports what it saw.
 //!
-//! From the floor up: `error` and `state` (files that only root may write); `cgroup` (a directory
+//! From the floor up: `error`; `cgroup` (a directory
 //! that is held open); `process` and `deny`; `target`, `throttle` and `mark` with their `ledger`,
 //! `reclaim` and `evict`; `actuator`. `limits` stands beside them: it keeps limits of the node written.
 
@@ -18,7 +18,6 @@ pub mod limits;
 mod mark;
 mod process;
 mod reclaim;
-pub mod state;
 mod target;
 mod throttle;
 

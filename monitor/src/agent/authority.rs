@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::act::state;
+use crate::state;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::decision::StepKind;
 use isobar_core::model::settings::Settings;

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
+use super::recorder::Record;
 use crate::config::kubernetes::Publish;
 use crate::record::journal::Bounds;
 use isobar_core::model::settings::Settings;
@@ -26,7 +27,7 @@ type Again = Box<dyn FnMut() -> Result<Plan, Box<dyn Error>> + Send>;
 pub struct Orders {
     pub(super) plan: Plan,
     pub(super) again: Again,
-    pub(super) record: Option<(PathBuf, Bounds)>,
+    pub(super) record: Record,
 }
 
 impl Orders {
@@ -35,13 +36,19 @@ impl Orders {
         plan: Plan,
         again: impl FnMut() -> Result<Plan, Box<dyn Error>> + Send + 'static,
     ) -> Self {
-        Self { plan, again: Box::new(again), record: None }
+        Self { plan, again: Box::new(again), record: Record::Off }
     }
 
     /// Records every tick to `path`.
     #[must_use]
     pub fn recording(self, path: PathBuf, bounds: Bounds) -> Self {
-        Self { record: Some((path, bounds)), ..self }
+        Self { record: Record::To(path, bounds), ..self }
+    }
+
+    /// Records every tick into this directory, or in memory if it cannot be written.
+    #[must_use]
+    pub fn recording_where_possible(self, dir: PathBuf) -> Self {
+        Self { record: Record::WherePossible(dir), ..self }
     }
 }
 

@@ -146,9 +146,7 @@ async fn live_on<S: Source>(
     let plan = std::mem::take(&mut orders.plan);
     let cluster = cluster.map(Cluster::begin).transpose().map_err(AgentError::Cluster)?;
     let mut tick = Tick::new(source, plan, authority, cluster, survival, publisher)?;
-    if let Some((path, bounds)) = orders.record.take() {
-        tick.record_to(&path, bounds).map_err(AgentError::Record)?;
-    }
+    tick.record(std::mem::take(&mut orders.record)).map_err(AgentError::Record)?;
     log::started(&facts, &tick.words(), &listen);
     // Whichever ends first drops the others: open streams would hold a graceful shutdown up for
     // ever, and a reader loses nothing that it would not ask for again.

@@ -11,13 +11,14 @@ use super::limits::{Keeping, Places};
 use super::log::{self, Log, chain};
 use super::meter::Meter;
 use super::plan::{Orders, Plan};
+use super::recorder::{Record, Recorder};
 use super::sampler::{Reading, Sampler, Source};
 use super::survive::{Protected, Survival};
 use super::warm::Warm;
 use crate::act::{self, Actuator};
 use crate::clock;
 use crate::config::kubernetes::Publish;
-use crate::record::journal::{Bounds, Journal, JournalError, Start};
+use crate::record::journal::{JournalError, Start};
 use crate::serve::publish::Publisher;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
@@ -30,6 +31,8 @@ use isobar_core::policy::engine::{Engine, Standing, Step};
 pub(super) const FAREWELL: Duration = Duration::from_secs(2);
 /// And by what the cluster is told last.
 const LAST_WORD: Duration = Duration::from_secs(1);
+/// And by the last ticks of the recording, where the disk is slow.
+const LAST_LINE: Duration = Duration::from_secs(1);
 
 /// Everything that lives from tick to tick.
 pub(super) struct Tick<S> {
@@ -47,7 +50,7 @@ pub(super) struct Tick<S> {
     publish: Publish,
     /// Keeps limits of the node written; `None` if it has no thread.
     limits: Option<Keeping>,
-    journal: Option<Journal>,
+    recorder: Option<Recorder>,
     warm: Warm,
     survival: Option<Survival>,
     /// The agent's own cgroup keeps its memory, once that was asked for.
@@ -83,7 +86,7 @@ impl<S: Source> Tick<S> {
             cluster,
             publish,
             limits: None,
-            journal: None,
+            recorder: None,
             warm,
             survival,
             protected: None,
@@ -110,13 +113,16 @@ impl<S: Source> Tick<S> {
     /// Records each tick from now on.
     ///
     /// # Errors
-    /// If the recording cannot be made.
-    pub(super) fn record_to(&mut self, path: &Path, bounds: Bounds) -> Result<(), JournalError> {
+    /// If the recording that the operator named cannot be made.
+    pub(super) fn record(&mut self, record: Record) -> Result<(), JournalError> {
         let facts = self.sampler.source.facts();
         let settings = self.engine.settings().clone();
         let standing = self.engine.standing().clone();
         let start = Start { facts, settings, standing, at: clock::now() };
-        self.journal = Some(Journal::create(path, start, bounds)?);
+        self.recorder = Recorder::begin(record, start)?;
+        if let Some(recorder) = &self.recorder {
+            self.publisher.show_incidents(recorder.shelf());
+        }
         Ok(())
     }
 
@@ -153,7 +159,9 @@ impl<S: Source> Tick<S> {
         self.watch_suspects(&step);
         self.protect();
 
-        self.record(&step.decision);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tick(self.engine.standing(), &step.decision, kills, self.publisher.limits());
+        }
         self.warm.tick(decided, self.engine.standing(), &step.snapshot);
 
         let decision = step.decision.clone();
@@ -178,6 +186,9 @@ impl<S: Source> Tick<S> {
         }
         if let Some(cluster) = self.cluster {
             cluster.leave(LAST_WORD);
+        }
+        if let Some(recorder) = self.recorder {
+            recorder.leave(LAST_LINE);
         }
         self.sampler.source
     }
@@ -225,8 +236,8 @@ impl<S: Source> Tick<S> {
             "configuration reloaded: {}",
             self.words()
         );
-        if let Some(journal) = &mut self.journal {
-            warn(journal.reload(settings, self.engine.standing(), clock::now()));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.reload(settings, self.engine.standing(), clock::now());
         }
         (self.sampler.pods, self.publish) = (pods, publish);
     }
@@ -340,13 +351,6 @@ impl<S: Source> Tick<S> {
         }
     }
 
-    fn record(&mut self, decision: &Decision) {
-        let standing = self.engine.standing();
-        if let (Some(journal), Some(sample)) = (&mut self.journal, &standing.before) {
-            warn(journal.write(sample, decision, standing));
-        }
-    }
-
     /// Everything that this agent can measure and do, and what it cannot.
     fn capabilities(&mut self, of_sources: Vec<Capability>) -> Vec<Capability> {
         let mut all = of_sources;
@@ -356,7 +360,7 @@ impl<S: Source> Tick<S> {
             None => all.push(self.sampler.source_of_pods()),
         }
         all.extend(self.protected.iter().map(|(_, capability)| capability.clone()));
-        all.extend(self.journal.as_ref().map(Journal::capability));
+        all.extend(self.recorder.as_ref().map(|recorder| recorder.capability().clone()));
         all.push(match &self.actuator {
             Ok(actuator) => actuator.capability(),
             Err(why) => Capability {
@@ -374,13 +378,6 @@ impl<S: Source> Tick<S> {
         }
         all.extend(self.survival.iter().flat_map(Survival::capabilities).cloned());
         all
-    }
-}
-
-/// A recording that ends is reported, and ends nothing else.
-fn warn(written: Result<(), JournalError>) {
-    if let Err(why) = written {
-        tracing::warn!("recording has stopped: {}", chain(&why));
     }
 }
 

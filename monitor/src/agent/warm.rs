@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::act::state;
+use crate::state;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Standing, WarmStart};

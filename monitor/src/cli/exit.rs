@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use isobar::agent::{AgentError, OpenError};
 use isobar::config::Invalid;
+use isobar::record::incident::freeze::FreezeError;
+use isobar::record::incident::shelf::ShelfError;
 use isobar::record::reader::ReadError;
 use isobar::source::OpenError as SourceError;
 
@@ -50,6 +52,14 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
         let is_refused = cause.is::<InvalidAnswer>() || cause.is::<Refused>();
         if is_refused || cause.is::<Invalid>() || cause.is::<Unreadable>() {
+            return Code::InvalidInput;
+        }
+        if matches!(cause.downcast_ref(), Some(ShelfError::Unknown(_) | ShelfError::Exists(_)))
+            || matches!(
+                cause.downcast_ref(),
+                Some(FreezeError::NoIncident(_) | FreezeError::Name(_))
+            )
+        {
             return Code::InvalidInput;
         }
         if cause.downcast_ref::<ReadError>().is_some_and(ReadError::is_invalid_input) {

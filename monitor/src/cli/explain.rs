@@ -8,6 +8,7 @@ use isobar_core::view::API_VERSION;
 use serde_json::json;
 
 use super::ask;
+use super::at::AtArgs;
 use super::exit::Code;
 use super::output::Plain;
 use super::terminal::harmless;
@@ -18,11 +19,16 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
     #[command(flatten)]
+    at: AtArgs,
+    #[command(flatten)]
     ask: ask::AgentArgs,
 }
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
-    let view = ask::Eye::open(&args.ask, sampling)?.look()?;
+    let view = match args.at.past()? {
+        Some(past) => past.view()?,
+        None => ask::Eye::open(&args.ask, sampling)?.look()?,
+    };
     let document = json!({
         "apiVersion": API_VERSION,
         "kind": "Explanation",

@@ -2,12 +2,14 @@
 
 mod allocatable;
 mod ask;
+mod at;
 mod completion;
 mod config;
 mod cpus;
 mod doctor;
 pub(crate) mod exit;
 mod explain;
+mod incidents;
 mod input;
 mod limits;
 mod log;
@@ -62,6 +64,8 @@ enum Verb {
     Explain(explain::Args),
     /// Rank pods by the order in which they would be evicted.
     Rank(rank::Args),
+    /// List, show, share and remove what was kept of what went wrong.
+    Incidents(incidents::Args),
     /// Replay a recording with its own configuration or with another one.
     Replay(replay::Args),
     /// Show the node's allocatable resources and the limits that enforce them.
@@ -118,6 +122,7 @@ pub(crate) fn run() -> Result<Code> {
         Verb::Status(args) => status::run(&args, &sampling),
         Verb::Explain(args) => explain::run(&args, &sampling),
         Verb::Rank(args) => rank::run(&args),
+        Verb::Incidents(args) => incidents::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Allocatable(args) => allocatable::run(&args),
         Verb::Cpus(args) => cpus::run(&args),

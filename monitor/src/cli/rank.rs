@@ -1,6 +1,7 @@
 //! `isobar rank`: the order in which pods would be evicted, of a file or of this node.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -9,11 +10,13 @@ use isobar::agent::{Live, Observer, Plan};
 use isobar::scenario::{self, signals};
 use isobar_core::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
 use isobar_core::model::settings;
+use isobar_core::model::units::Nanos;
 use isobar_core::policy::rank::{self, Purpose};
 use isobar_core::view::API_VERSION;
 use serde::Serialize;
 
-use super::exit::Code;
+use super::at::{self, Past};
+use super::exit::{Code, Refused};
 use super::input;
 use super::output::{Plain, gap_text, word};
 use super::plan::PlanArgs;
@@ -23,10 +26,14 @@ use super::terminal::{harmless, width};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Scenario file (`kind: Scenario`, see docs/configuration.md), - for standard input [default: the pods
-    /// of this node].
+    /// Scenario file (`kind: Scenario`, see docs/configuration.md), - for standard input; or a
+    /// recording [default: the pods of this node].
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// The moment of the recording that is ranked, as in `isobar status --at` [default: its last
+    /// tick].
+    #[arg(long, value_name = "TIME", value_parser = at::when)]
+    at: Option<Nanos>,
     /// The signal whose threshold is met, such as memory.available or kubepods.cpu.pressure [default:
     /// the file's, else memory.available].
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
@@ -75,8 +82,11 @@ struct Document<'a> {
 pub(crate) fn run(args: &Args) -> Result<Code> {
     let plan = args.plan.plan()?;
     let ranking = match &args.file {
-        Some(file) => of_file(file, args, &plan.settings.ranking)?,
-        None => of_node(args, plan)?,
+        Some(file) if args.at.is_none() && !is_recording(file) => {
+            of_file(file, args, &plan.settings.ranking)?
+        }
+        file if args.at.is_some() || file.is_some() => of_past(args)?,
+        _ => of_node(args, plan)?,
     };
     let document = Document { api_version: API_VERSION, kind: "Ranking", ranking: &ranking };
     args.output.print(&document, |out| Ok(write(out, &ranking, width())?))?;
@@ -100,6 +110,26 @@ fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Rankin
     let order = args.order.map(Order::from).or(scenario.order).unwrap_or(rules.order);
     let contenders = scenario.contenders(purpose, rules);
     Ok(rank::rank_all(&contenders, purpose, order, rules))
+}
+
+/// Directories and compressed files are no scenarios.
+fn is_recording(file: &Path) -> bool {
+    const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
+    let mut start = [0; 4];
+    let mut read = || File::open(file)?.read_exact(&mut start);
+    file.is_dir() || read().is_ok() && start == MAGIC
+}
+
+/// By the recorded configuration, and in its order.
+fn of_past(args: &Args) -> Result<Ranking> {
+    if args.order.is_some() {
+        return Err(
+            Refused("a recording is ranked in its own order: leave --order out".into()).into()
+        );
+    }
+    let past = Past::open(args.at.or(Some(Nanos(u64::MAX))), args.file.as_deref())?;
+    let past = past.expect("a moment is named");
+    past.rank(args.signal.unwrap_or_else(usual))
 }
 
 /// Two samples a second apart, judged without an agent.

@@ -97,7 +97,7 @@ fn decisions(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     for judged in ticks {
         let judged = judged?;
         match form {
-            Form::Table => table.row(summary(&judged.decision)),
+            Form::Table => table.row(summary(&judged.step.decision)),
             // The decision's own bytes, which --check compares.
             Form::Ndjson => {
                 let fields = judged.text.strip_prefix('{').unwrap_or(&judged.text);

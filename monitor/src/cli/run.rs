@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar::agent::{
-    self, LISTEN, Live, Mode, OpenError, Options, Orders, STATE_DIR, SourceOptions, Survival,
+    self, LISTEN, Live, Mode, OpenError, Options, Orders, RECORDING_DIR, STATE_DIR, SourceOptions,
+    Survival,
 };
 use isobar::config::kubernetes::{Access, Connection};
 use isobar::record::journal::Bounds;
@@ -80,10 +81,15 @@ impl ClusterArgs {
 
 #[derive(Debug, clap::Args)]
 struct RecordArgs {
-    /// Record every tick to this file, for `isobar replay`. An existing recording is continued in a
-    /// new segment.
-    #[arg(long, value_name = "FILE")]
+    /// Record every tick to this file, or into this directory (one that exists, or with a / at the
+    /// end), for `isobar replay` and `--at`. An existing recording is continued in a new segment
+    /// [default: /var/lib/isobar/recording where it may be written, else the last ten minutes in
+    /// memory].
+    #[arg(long, value_name = "DIR|FILE", env = "ISOBAR_RECORD")]
     record: Option<PathBuf>,
+    /// Record nothing, and keep no incidents.
+    #[arg(long, conflicts_with = "record")]
+    no_record: bool,
     /// Maximum size of the recording; the oldest segments are deleted first.
     #[arg(long, value_name = "SIZE", default_value = "512Mi", requires = "record")]
     record_max_size: Quantity,
@@ -172,9 +178,11 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let mut sources = args.sources.options(&plan.settings.node.kubelet_root);
     sources.node_name = args.cluster.node_name.clone();
     let mut orders = Orders::new(plan, args.plan.clone().again());
-    if let Some(path) = &args.record.record {
-        orders = orders.recording(path.clone(), args.record.bounds());
-    }
+    orders = match &args.record.record {
+        _ if args.record.no_record => orders,
+        Some(path) => orders.recording(path.clone(), args.record.bounds()),
+        None => orders.recording_where_possible(RECORDING_DIR.into()),
+    };
     let options = Options {
         listen: args.listen.clone(),
         duration: args.duration,

@@ -11,6 +11,7 @@ use isobar_core::view::verdict::{Mood, Resource, Verdict};
 use serde_json::{Value, json};
 
 use super::ask;
+use super::at::AtArgs;
 use super::exit::Code;
 use super::output::Plain;
 use super::terminal::harmless;
@@ -21,6 +22,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
     #[command(flatten)]
+    at: AtArgs,
+    #[command(flatten)]
     ask: ask::AgentArgs,
 }
 
@@ -28,7 +31,10 @@ pub(crate) struct Args {
 const NAMED: usize = 3;
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
-    let view = ask::Eye::open(&args.ask, sampling)?.look()?;
+    let view = match args.at.past()? {
+        Some(past) => past.view()?,
+        None => ask::Eye::open(&args.ask, sampling)?.look()?,
+    };
     args.output.print(&summary(&view), |out| Ok(write(out, &view)?))?;
     Ok(code(&view))
 }

@@ -1,15 +1,15 @@
-//! Writes a recording: one line for each tick, on disk before the next tick begins.
-//! In: samples and decisions, and the engine's standing after each. A failure stops the recording,
-//! not the agent: the caller logs it once, and [`Journal::capability`] shows it from then on.
+//! Writes a recording: one line for each tick, in the kernel's hands before the next is written.
+//! In: samples and decisions, and the engine's standing where a chapter begins. After the first
+//! failure it writes nothing more.
 
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use zstd::stream::write::Encoder;
 
-pub use super::segments::Bounds;
+pub use super::segments::{Bounds, Ring};
 use super::segments::{Segment, Segments};
-use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::decision::Decision;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
@@ -56,8 +56,8 @@ pub struct Journal {
     /// Ticks in this chapter.
     n_ticks: u64,
     before: Option<Parts>,
-    /// Why recording stopped.
-    stopped: Option<String>,
+    /// A chapter is to begin with the next standing.
+    is_due: bool,
 }
 
 impl std::fmt::Debug for Journal {
@@ -75,6 +75,21 @@ impl Journal {
         }
         let io = |source| JournalError::Io { path: path.into(), source };
         let segments = Segments::open(path, bounds).map_err(io)?.map_err(JournalError::Foreign)?;
+        Self::begin(path, segments, start)
+    }
+
+    /// Begins a recording in memory, of the last ten minutes.
+    pub fn in_memory(start: Start) -> Result<Self, JournalError> {
+        Self::begin(Path::new("memory"), Segments::in_memory(Bounds::IN_MEMORY), start)
+    }
+
+    /// Begins a recording of one segment in an empty file.
+    pub fn to_file(path: &Path, file: File, start: Start) -> Result<Self, JournalError> {
+        Self::begin(path, Segments::one(file), start)
+    }
+
+    fn begin(path: &Path, segments: Segments, start: Start) -> Result<Self, JournalError> {
+        let io = |source| JournalError::Io { path: path.into(), source };
         let mut journal = Self {
             path: path.into(),
             segments,
@@ -83,7 +98,7 @@ impl Journal {
             chapter: None,
             n_ticks: 0,
             before: None,
-            stopped: None,
+            is_due: false,
         };
         let begun = journal.segments.begin(None, start.at).map_err(io)?;
         let n = begun.n;
@@ -94,28 +109,50 @@ impl Journal {
         Ok(journal)
     }
 
+    /// Where it is.
+    pub fn ring(&self) -> &Ring {
+        self.segments.ring()
+    }
+
+    /// True if the next tick should come with the engine's standing, so that a chapter can begin
+    /// after it.
+    pub fn wants_standing(&self) -> bool {
+        self.is_due
+    }
+
     /// Writes one tick; `standing` is the engine's after it. When this returns, the tick survives a
-    /// kill of the agent; a power loss may lose more. After the first error recording has stopped,
-    /// and this does nothing.
+    /// kill of the agent; a power loss may lose more.
     pub fn write(
         &mut self,
         sample: &Sample,
         decision: &Decision,
         standing: &Standing,
     ) -> Result<(), JournalError> {
+        self.put(sample.clone(), decision, Some(standing))
+    }
+
+    /// The same for a caller that has the standing only when [`Journal::wants_standing`] asked for
+    /// it: a copy of it is expensive.
+    pub fn put(
+        &mut self,
+        sample: Sample,
+        decision: &Decision,
+        standing: Option<&Standing>,
+    ) -> Result<(), JournalError> {
         let Some(mut chapter) = self.chapter.take() else { return Ok(()) };
         let at = sample.at;
-        let now = Parts::from(sample.clone());
+        let now = Parts::from(sample);
         let result = (|| {
             let line = change::line(self.before.as_ref(), &now, decision)?;
             put(&mut chapter, &line)?;
             self.before = Some(now);
             self.n_ticks += 1;
             let is_full = self.segments.is_full(chapter.get_ref(), at);
-            if !is_full && self.n_ticks < CHAPTER {
+            self.is_due = is_full || self.n_ticks >= CHAPTER;
+            let Some(standing) = standing.filter(|_| self.is_due) else {
                 self.chapter = Some(chapter);
                 return Ok(());
-            }
+            };
             let segment = chapter.finish()?;
             let next = if is_full { self.segments.begin(Some(segment), at)? } else { segment };
             self.open_chapter(next, standing, at, true)
@@ -131,23 +168,43 @@ impl Journal {
         at: Moment,
     ) -> Result<(), JournalError> {
         self.settings = settings;
+        self.next_chapter(standing, at, true)
+    }
+
+    /// Begins a chapter after ticks that were not written.
+    pub fn resume(
+        &mut self,
+        settings: Settings,
+        standing: &Standing,
+        at: Moment,
+    ) -> Result<(), JournalError> {
+        self.settings = settings;
+        self.next_chapter(standing, at, false)
+    }
+
+    fn next_chapter(
+        &mut self,
+        standing: &Standing,
+        at: Moment,
+        continues: bool,
+    ) -> Result<(), JournalError> {
         let Some(chapter) = self.chapter.take() else { return Ok(()) };
         let segment = chapter.finish();
-        let result = segment.and_then(|next| self.open_chapter(next, standing, at, true));
+        let result = segment.and_then(|next| self.open_chapter(next, standing, at, continues));
         result.map_err(|source| self.stop(source))
     }
 
-    /// The state of the recording, for `status`, `doctor` and the page.
-    pub fn capability(&self) -> Capability {
-        let (state, detail, remedy) = match &self.stopped {
-            None => (CapabilityState::Attached, format!("to {}", self.path.display()), None),
-            Some(why) => {
-                let remedy =
-                    "free disk space or repair the disk, then restart the agent".to_owned();
-                (CapabilityState::Off, format!("stopped: {why}"), Some(remedy))
-            }
-        };
-        Capability { name: "recording".into(), state, detail, remedy }
+    /// Writes a line that is no tick, in a frame of its own, and ends the recording. Readers that do
+    /// not know its kind pass over it.
+    pub fn conclude(mut self, line: &impl serde::Serialize) -> Result<(), JournalError> {
+        let Some(chapter) = self.chapter.take() else { return Ok(()) };
+        let result = (|| {
+            let mut last = Encoder::new(chapter.finish()?, LEVEL)?;
+            last.include_checksum(true)?;
+            put(&mut last, line)?;
+            last.finish().map(|_| ())
+        })();
+        result.map_err(|source| self.stop(source))
     }
 
     fn open_chapter(
@@ -173,12 +230,12 @@ impl Journal {
         put(&mut chapter, &header)?;
         self.before = header.standing.before.map(Parts::from);
         self.n_ticks = 0;
+        self.is_due = false;
         self.chapter = Some(chapter);
         Ok(())
     }
 
     fn stop(&mut self, source: io::Error) -> JournalError {
-        self.stopped = Some(format!("cannot write to {}: {source}", self.path.display()));
         self.chapter = None;
         self.before = None;
         JournalError::Io { path: self.path.clone(), source }

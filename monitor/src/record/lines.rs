@@ -49,6 +49,13 @@ impl Lines {
         Ok(Some(Self { input }))
     }
 
+    /// From the frame that begins at this byte.
+    pub(super) fn open_at(path: &Path, begin: u64) -> io::Result<Self> {
+        let mut file = BufReader::new(File::open(path)?);
+        file.seek(SeekFrom::Start(begin))?;
+        Ok(Self { input: Input::Between(file) })
+    }
+
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.input, Input::Plain(_))
     }

@@ -1,6 +1,8 @@
 //! Recordings on disk: written tick by tick, readable after a crash, replayed through the engine.
 //! The format is in docs/recording.md.
 
+pub mod incident;
+mod index;
 pub mod journal;
 mod lines;
 pub mod reader;

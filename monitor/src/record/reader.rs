@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::index;
 use super::lines::{Lines, Piece};
 use super::segments::existing;
 use isobar_core::model::sample::Sample;
+use isobar_core::model::units::Nanos;
 use isobar_core::recording::apply::{Misfit, State};
 use isobar_core::recording::format::{FORMAT, Header, Opening, Tick, VERSION};
 
@@ -48,6 +50,8 @@ pub enum Entry {
     Lost(String),
     /// A message for the operator.
     Notice(String),
+    /// A line of another kind, as it was written.
+    Other(String),
 }
 
 /// One tick as it was recorded.
@@ -83,7 +87,58 @@ impl Recording {
         if segments.is_empty() {
             segments.push_back(path.into());
         }
-        let mut recording = Self {
+        Self::of(path, segments)
+    }
+
+    /// Reads on from the chapter that holds the moment `wall`, or from the first one after it.
+    pub fn open_at(path: &Path, wall: Nanos) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io { path: path.into(), source };
+        let mut segments = existing(path).map_err(io)?;
+        if segments.is_empty() {
+            segments.push((0, path.into()));
+        }
+        let segments = segments.into_iter().map(|(_, path)| path).collect();
+        Self::of_segments_at(path, segments, wall)
+    }
+
+    /// The same for these segments of the recording `path`, oldest first.
+    pub fn of_segments_at(
+        path: &Path,
+        segments: Vec<PathBuf>,
+        wall: Nanos,
+    ) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io { path: path.into(), source };
+        let (n, begin) = index::find(&segments, wall).map_err(io)?;
+        let mut segments: VecDeque<_> = segments.into_iter().skip(n).collect();
+        let Some(first) = segments.front() else { return Err(ReadError::Empty(path.into())) };
+        if begin == 0 {
+            return Self::of(path, segments);
+        }
+        let io = |source| ReadError::Io { path: first.clone(), source };
+        let lines = Lines::open_at(first, begin).map_err(io)?;
+        let mut recording = Self::unread(path, VecDeque::new());
+        recording.lines = segments.pop_front().zip(Some(lines));
+        recording.segments = segments;
+        recording.find_first()?;
+        Ok(recording)
+    }
+
+    /// Only this file, whatever stands beside it.
+    pub fn open_alone(path: &Path) -> Result<Self, ReadError> {
+        Self::of(path, VecDeque::from([path.to_owned()]))
+    }
+
+    fn of(path: &Path, segments: VecDeque<PathBuf>) -> Result<Self, ReadError> {
+        let mut recording = Self::unread(path, segments);
+        if !recording.next_segment()? {
+            return Err(ReadError::Empty(path.into()));
+        }
+        recording.find_first()?;
+        Ok(recording)
+    }
+
+    fn unread(path: &Path, segments: VecDeque<PathBuf>) -> Self {
+        Self {
             path: path.into(),
             segments,
             lines: None,
@@ -93,12 +148,7 @@ impl Recording {
             has_told_version: false,
             waiting: VecDeque::new(),
             is_over: false,
-        };
-        if !recording.next_segment()? {
-            return Err(ReadError::Empty(path.into()));
         }
-        recording.find_first()?;
-        Ok(recording)
     }
 
     /// Reads on to the first header, and keeps the entries before it.
@@ -176,8 +226,11 @@ impl Recording {
             }
             "tick" => self.tick(line),
             "" => Err(Misfit("it is no line of a recording".into())),
-            // A newer version's.
-            _ => Ok(()),
+            _ => {
+                let text = String::from_utf8_lossy(line).into_owned();
+                self.waiting.push_back(Entry::Other(text));
+                Ok(())
+            }
         };
         if let Err(Misfit(why)) = taken {
             self.lose(path, &format!("cannot apply a line: {why}"));

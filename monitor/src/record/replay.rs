@@ -4,9 +4,12 @@
 
 use super::reader::{Entry, ReadError, Recorded, Recording};
 use isobar_core::model::decision::Decision;
+use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
-use isobar_core::policy::engine::Engine;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::{Engine, Step};
+use isobar_core::recording::format::Header;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replayed {
@@ -23,8 +26,8 @@ pub struct Judged {
     pub recorded: String,
     /// The decision of this code, written the same way.
     pub text: String,
-    /// The decision of this code.
-    pub decision: Decision,
+    /// What this code makes of it.
+    pub step: Step,
 }
 
 /// A decision in the bytes in which it is recorded and compared: JSON, fields in their order.
@@ -36,23 +39,96 @@ pub struct Replay {
     recording: Recording,
     other: Option<Settings>,
     engine: Option<Engine>,
+    facts: Option<NodeFacts>,
+}
+
+/// What the next entry of a recording came to.
+enum Stepped {
+    Tick { recorded: String, step: Box<Step> },
+    Notice(String),
+    Nothing,
 }
 
 impl Replay {
     /// With the recorded settings, or with `other` ones. The samples are the recorded ones: they do
     /// not show what actions under the other settings would have changed on the node.
     pub fn new(recording: Recording, other: Option<Settings>) -> Self {
-        Self { recording, other, engine: None }
+        Self { recording, other, engine: None, facts: None }
     }
 
-    fn judge(&mut self, recorded: Recorded) -> Option<Replayed> {
-        let Recorded { sample, decision: recorded } = recorded;
-        let (tick, at) = (sample.tick, sample.at);
-        let decision = self.engine.as_mut()?.step(sample).decision;
-        Some(match canonical(&decision) {
-            Ok(text) => Replayed::Tick(Box::new(Judged { tick, at, recorded, text, decision })),
-            Err(error) => Replayed::Notice(format!("tick {tick}: {error}")),
-        })
+    /// The engine after the last tick; `None` where ticks are missing.
+    #[must_use]
+    pub fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref()
+    }
+
+    /// The node that the last tick is of.
+    #[must_use]
+    pub fn facts(&self) -> Option<&NodeFacts> {
+        self.facts.as_ref()
+    }
+
+    /// The next tick, if it is no later than `wall`; `None` at the first that is later, and at the
+    /// end. Nothing is compared.
+    ///
+    /// # Errors
+    /// If the recording cannot be read on.
+    pub fn step_before(&mut self, wall: Nanos) -> Result<Option<Step>, ReadError> {
+        while let Some(entry) = self.recording.next().transpose()? {
+            if matches!(&entry, Entry::Frame(recorded) if recorded.sample.at.wall > wall) {
+                return Ok(None);
+            }
+            if let Stepped::Tick { step, .. } = self.take(entry) {
+                return Ok(Some(*step));
+            }
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, entry: Entry) -> Stepped {
+        match entry {
+            Entry::Header(header) => self.begin(*header),
+            Entry::Frame(recorded) => {
+                let Recorded { sample, decision: recorded } = *recorded;
+                let Some(engine) = &mut self.engine else { return Stepped::Nothing };
+                Stepped::Tick { recorded, step: Box::new(engine.step(sample)) }
+            }
+            Entry::Lost(why) => {
+                // The engine's standing is from before the loss; the next header has the right one.
+                self.engine = None;
+                Stepped::Notice(why)
+            }
+            Entry::Notice(text) => Stepped::Notice(text),
+            Entry::Other(_) => Stepped::Nothing,
+        }
+    }
+
+    fn begin(&mut self, header: Header) -> Stepped {
+        let mut settings = self.other.clone().unwrap_or_else(|| header.settings.clone());
+        // Decisions name the generation of the configuration, and do not depend on it.
+        settings.generation = header.settings.generation;
+        let going_on = self.engine.as_mut().filter(|_| header.continues);
+        if let Some(engine) = going_on {
+            *engine = engine.with_settings(settings);
+            return Stepped::Nothing;
+        }
+        let is_first = self.engine.is_none();
+        let is_same_run = self.facts.as_ref() == Some(&header.facts);
+        let paused = self.engine.as_ref().and_then(|engine| {
+            let last = engine.standing().before.as_ref()?.tick;
+            let next = header.standing.before.as_ref()?.tick;
+            (is_same_run && next > last).then(|| next - last)
+        });
+        self.engine = Some(Engine::new(settings, header.standing));
+        let who = format!("isobar {} on {}", header.isobar, header.facts.name);
+        self.facts = Some(header.facts);
+        match paused {
+            Some(n) => Stepped::Notice(format!("{n} ticks were not recorded")),
+            None if !is_first && !header.continues => {
+                Stepped::Notice(format!("another run begins: {who}"))
+            }
+            None => Stepped::Nothing,
+        }
     }
 }
 
@@ -65,36 +141,21 @@ impl Iterator for Replay {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };
-            match entry {
-                Entry::Header(header) => {
-                    let mut settings =
-                        self.other.clone().unwrap_or_else(|| header.settings.clone());
-                    // Decisions name the generation of the configuration, and do not depend on it.
-                    settings.generation = header.settings.generation;
-                    let going_on = self.engine.as_mut().filter(|_| header.continues);
-                    if let Some(engine) = going_on {
-                        *engine = engine.with_settings(settings);
-                        continue;
-                    }
-                    let is_first = self.engine.is_none();
-                    self.engine = Some(Engine::new(settings, header.standing));
-                    if !is_first && !header.continues {
-                        let who = format!("isobar {} on {}", header.isobar, header.facts.name);
-                        return Some(Ok(Replayed::Notice(format!("another run begins: {who}"))));
-                    }
+            match self.take(entry) {
+                Stepped::Tick { recorded, step } => {
+                    return Some(Ok(judge(recorded, *step)));
                 }
-                Entry::Frame(recorded) => {
-                    if let Some(judged) = self.judge(*recorded) {
-                        return Some(Ok(judged));
-                    }
-                }
-                Entry::Lost(why) => {
-                    // The engine's standing is from before the loss; the next header has the right one.
-                    self.engine = None;
-                    return Some(Ok(Replayed::Notice(why)));
-                }
-                Entry::Notice(text) => return Some(Ok(Replayed::Notice(text))),
+                Stepped::Notice(text) => return Some(Ok(Replayed::Notice(text))),
+                Stepped::Nothing => {}
             }
         }
+    }
+}
+
+fn judge(recorded: String, step: Step) -> Replayed {
+    let (tick, at) = (step.decision.tick, step.decision.at);
+    match canonical(&step.decision) {
+        Ok(text) => Replayed::Tick(Box::new(Judged { tick, at, recorded, text, step })),
+        Err(error) => Replayed::Notice(format!("tick {tick}: {error}")),
     }
 }

@@ -1,18 +1,20 @@
-//! The files of one recording: `FILE`, `FILE.1`, `FILE.2` .., oldest first, bounded by size and age.
+//! The segments of one recording, oldest first, bounded by size and age: files `FILE`, `FILE.1`,
+//! `FILE.2` .., or memory where nothing may be written.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use zstd::stream::read::Decoder;
+use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::lines::MAGIC;
+use super::index::{self, Begun};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Bytes, Nanos};
-use isobar_core::recording::format::OPENING;
 
 /// Maximum size and age: the oldest segments beyond either are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ impl Bounds {
     /// A smaller recording would be little more than headers.
     pub const LEAST_SIZE: Bytes = Bytes(1 << 20);
     pub const LEAST_AGE: Nanos = Nanos(60 * Nanos::SECOND.0);
+    /// Of a recording in memory: ten minutes, and what a node of 500 cgroups writes in them.
+    pub const IN_MEMORY: Self = Self { size: Bytes(8 << 20), age: Nanos(600 * Nanos::SECOND.0) };
     /// Deletion is by segment: an eighth of the maximum at a time.
     const SEGMENTS: u64 = 8;
 
@@ -54,9 +58,78 @@ struct Old {
     begun: Nanos,
 }
 
+/// Where the segments of a recording are. A clone names the same ones.
+#[derive(Debug, Clone)]
+pub enum Ring {
+    Files(PathBuf),
+    /// By number. Each is a file of this process that has no name.
+    Memory(Arc<Mutex<BTreeMap<u64, File>>>),
+    /// A single segment, whatever its size.
+    One(Arc<File>),
+}
+
+impl Ring {
+    pub fn in_memory() -> Self {
+        Self::Memory(Arc::default())
+    }
+
+    /// Paths under which the segments can be read now, oldest first. Those in memory last as long as
+    /// the second part is held.
+    pub fn segments(&self) -> io::Result<(Vec<PathBuf>, Vec<File>)> {
+        match self {
+            Self::Files(path) => {
+                Ok((existing(path)?.into_iter().map(|(_, path)| path).collect(), Vec::new()))
+            }
+            Self::Memory(files) => {
+                let files = lock(files);
+                let held = files.values().map(File::try_clone).collect::<io::Result<Vec<_>>>()?;
+                Ok((held.iter().map(path_of).collect(), held))
+            }
+            Self::One(file) => Ok((vec![path_of(file)], Vec::new())),
+        }
+    }
+
+    fn make(&self, n: u64) -> io::Result<File> {
+        match self {
+            Self::Files(path) => OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                // Names, labels and annotations of pods are confidential.
+                .mode(0o600)
+                .open(segment(path, n)),
+            Self::Memory(files) => {
+                let file = File::from(memfd_create("recording", MemfdFlags::CLOEXEC)?);
+                lock(files).insert(n, file.try_clone()?);
+                Ok(file)
+            }
+            Self::One(file) => file.try_clone(),
+        }
+    }
+
+    fn remove(&self, n: u64) -> io::Result<()> {
+        match self {
+            Self::Files(path) => fs::remove_file(segment(path, n)),
+            Self::Memory(files) => {
+                lock(files).remove(&n);
+                Ok(())
+            }
+            Self::One(_) => Ok(()),
+        }
+    }
+}
+
+/// A file without a name, as a path of this process.
+pub(super) fn path_of(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+fn lock(files: &Mutex<BTreeMap<u64, File>>) -> MutexGuard<'_, BTreeMap<u64, File>> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[derive(Debug)]
 pub(super) struct Segments {
-    path: PathBuf,
+    ring: Ring,
     bounds: Bounds,
     old: BTreeMap<u64, Old>,
     next: u64,
@@ -129,12 +202,35 @@ impl Segments {
         let mut next = 0;
         for (n, file) in existing(path)? {
             let metadata = fs::metadata(&file)?;
-            let begun = if metadata.is_file() { begun(&file)? } else { None };
-            let Some(begun) = begun else { return Ok(Err(file)) };
+            let begun = match metadata.is_file() {
+                true => index::begun(File::open(&file)?)?,
+                false => Begun::Foreign,
+            };
+            let begun = match begun {
+                Begun::At(at) => at.wall,
+                Begun::Unknown => Nanos(0),
+                Begun::Foreign => return Ok(Err(file)),
+            };
             old.insert(n, Old { size: metadata.len(), begun });
             next = n.saturating_add(1);
         }
-        Ok(Ok(Self { path: path.into(), bounds, old, next }))
+        Ok(Ok(Self { ring: Ring::Files(path.into()), bounds, old, next }))
+    }
+
+    /// None yet, in memory.
+    pub(super) fn in_memory(bounds: Bounds) -> Self {
+        Self { ring: Ring::in_memory(), bounds, old: BTreeMap::new(), next: 0 }
+    }
+
+    /// The only one is `file`, which is empty.
+    pub(super) fn one(file: File) -> Self {
+        let unbounded = Bounds { size: Bytes(u64::MAX), age: Nanos(u64::MAX) };
+        let ring = Ring::One(Arc::new(file));
+        Self { ring, bounds: unbounded, old: BTreeMap::new(), next: 0 }
+    }
+
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
     }
 
     /// Begins a segment after `before`, and deletes the segments beyond the bounds.
@@ -143,12 +239,7 @@ impl Segments {
             self.old.insert(n, Old { size, begun: begun.wall });
         }
         let n = self.next;
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            // Names, labels and annotations of pods are confidential.
-            .mode(0o600)
-            .open(segment(&self.path, n))?;
+        let file = self.ring.make(n)?;
         self.next = n.saturating_add(1);
         self.prune(at)?;
         Ok(Segment { file, n, size: 0, begun: at })
@@ -163,7 +254,7 @@ impl Segments {
                 break;
             }
             let n = *n;
-            match fs::remove_file(segment(&self.path, n)) {
+            match self.ring.remove(n) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => self.old.remove(&n),
             };
@@ -180,32 +271,6 @@ impl Segments {
     /// Deletes a segment that was begun and is empty.
     pub(super) fn discard(&self, n: u64) {
         // Writing to it failed too; there is nothing more to do.
-        let _ = fs::remove_file(segment(&self.path, n));
+        let _ = self.ring.remove(n);
     }
-}
-
-/// When a segment began, from its first bytes; 0 if it is empty or cut off before. `None` if it is
-/// no recording.
-fn begun(path: &Path) -> io::Result<Option<Nanos>> {
-    const ENOUGH: u64 = 512;
-    let mut magic = Vec::new();
-    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut magic)?;
-    if !MAGIC.starts_with(&magic) {
-        return Ok(None);
-    }
-    let mut start = Vec::new();
-    // The file may be cut off where the agent was killed; the part before is readable.
-    let _ = Decoder::new(File::open(path)?)?.take(ENOUGH).read_to_end(&mut start);
-    let opening = OPENING.as_bytes();
-    if start.len() < opening.len() {
-        return Ok(opening.starts_with(&start).then_some(Nanos(0)));
-    }
-    if !start.starts_with(opening) {
-        return Ok(None);
-    }
-    let text = String::from_utf8_lossy(&start);
-    let at = text.split_once("\"at\":").and_then(|(_, rest)| {
-        serde_json::Deserializer::from_str(rest).into_iter::<Moment>().next()?.ok()
-    });
-    Ok(Some(at.map_or(Nanos(0), |at| at.wall)))
 }

@@ -9,6 +9,7 @@ mod document;
 mod guard;
 mod health;
 mod history;
+mod incidents;
 pub mod listen;
 pub mod metrics;
 mod negotiate;
@@ -70,6 +71,8 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
     let mut all = vec![
         ("/api/v1/history", get(history::series)),
         ("/api/v1/history/events", get(history::events)),
+        ("/api/v1/incidents", get(incidents::list)),
+        ("/api/v1/incidents/{name}", get(incidents::one)),
         ("/api/v1/stream", get(stream::open)),
         ("/metrics", get(metrics::scrape)),
         ("/livez", get(health::livez)),

@@ -15,6 +15,7 @@ use super::metrics::{self, Format};
 use super::negotiate::gzip;
 use super::parts::Part;
 use super::totals::Totals;
+use crate::record::incident::shelf::Shelf;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
@@ -48,6 +49,8 @@ pub struct Published {
     /// Since the agent started.
     pub(super) totals: Totals,
     pub(super) history: History,
+    /// `None` if nothing is recorded.
+    pub(super) incidents: Option<Arc<Shelf>>,
     started: Moment,
     /// By part, packed by gzip or not.
     documents: Documents<(Part, bool)>,
@@ -106,6 +109,7 @@ pub struct Publisher {
     documents: Documents<(Part, bool)>,
     metrics: Documents<Format>,
     recorder: Recorder,
+    incidents: Option<Arc<Shelf>>,
     /// Of the settings in force.
     thresholds: Vec<Threshold>,
     /// Of earlier actions, since the last tick.
@@ -126,7 +130,7 @@ impl Publisher {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         let (limits, totals, documents, metrics) = Default::default();
         let (facts, recorder) = (Arc::new(facts), Recorder::new());
-        let (thresholds, outcomes) = Default::default();
+        let (thresholds, outcomes, incidents) = Default::default();
         Self {
             facts,
             started,
@@ -136,6 +140,7 @@ impl Publisher {
             documents,
             metrics,
             recorder,
+            incidents,
             thresholds,
             outcomes,
             to,
@@ -148,6 +153,17 @@ impl Publisher {
             self.totals.limits(limits);
             self.limits = limits.to_vec();
         }
+    }
+
+    /// The limits that views show.
+    #[must_use]
+    pub fn limits(&self) -> &[LimitState] {
+        &self.limits
+    }
+
+    /// Readers may see these incidents from now on.
+    pub fn show_incidents(&mut self, shelf: &Arc<Shelf>) {
+        self.incidents = Some(Arc::clone(shelf));
     }
 
     /// Takes note of what a tick has seen and done, for readers who look less often than once a
@@ -173,6 +189,7 @@ impl Publisher {
             view,
             totals: self.totals.clone(),
             history,
+            incidents: self.incidents.clone(),
             started: self.started,
             documents: self.documents.clone(),
             metrics: self.metrics.clone(),
@@ -241,6 +258,11 @@ impl Publisher {
         let beside =
             Beside { cost, kills: &kills, outcomes: &outcomes, thresholds: &self.thresholds };
         self.recorder.record(step, beside);
+    }
+
+    /// Takes note of the kills of an earlier tick.
+    pub fn remember(&mut self, snapshot: &Snapshot) {
+        self.remember_kills(snapshot);
     }
 
     fn remember_kills(&mut self, snapshot: &Snapshot) {

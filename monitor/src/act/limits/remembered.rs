@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::file::normal;
-use crate::act::state;
+use crate::state;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::limit::LimitWrite;
 use isobar_core::model::settings::WrittenLimit;

@@ -59,9 +59,7 @@ fn tick(dir: &Path, orders: &mut Orders) -> Tick<Still> {
     let publisher = Publisher::new(NodeFacts::default(), clock::now(), channel().0);
     let mut tick =
         Tick::new(Still(0), orders.plan.clone(), authority, None, None, publisher).unwrap();
-    if let Some((path, bounds)) = orders.record.take() {
-        tick.record_to(&path, bounds).unwrap();
-    }
+    tick.record(std::mem::take(&mut orders.record)).unwrap();
     tick
 }
 

@@ -1,4 +1,4 @@
-//! The state directory: files that only root may read, write or lock, each written whole.
+//! Directories for root alone: files that only root may read, write or lock, each written whole.
 //! A lock that others may take would keep the next agent out, and a file that others may write
 //! would have it undo what it never did. Nothing is flushed to a disk: what these files are about
 //! does not outlive the kernel.

@@ -1,0 +1,233 @@
+//! Records each tick and freezes incidents, on threads of their own: a tick hands over a copy and
+//! never waits for a disk.
+//! In: what each tick read and decided. Out: the recording, incidents, and a capability that says how
+//! it goes. Where files cannot be written the last ten minutes stay in memory.
+
+mod freezer;
+mod writer;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
+};
+use std::thread;
+use std::time::Duration;
+
+use self::freezer::Freezer;
+use self::writer::Writer;
+use crate::record::incident::shelf::Shelf;
+use crate::record::journal::{Bounds, JournalError, Start};
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::decision::Decision;
+use isobar_core::model::limit::LimitState;
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::settings::Settings;
+use isobar_core::policy::engine::Standing;
+use isobar_core::view::OomRecord;
+
+/// Ticks that may wait for a slow disk. A sample of 500 cgroups takes half a megabyte.
+const WAITING: usize = 16;
+
+/// What is recorded, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Record {
+    #[default]
+    Off,
+    /// Into this directory; in memory if it cannot be written.
+    WherePossible(PathBuf),
+    /// To this file, or into this directory, which the operator has named.
+    To(PathBuf, Bounds),
+}
+
+/// What the writer is given.
+enum Order {
+    Tick(Box<Entry>),
+    /// A chapter begins, because settings changed or ticks were lost.
+    Chapter {
+        settings: Box<Settings>,
+        standing: Box<Standing>,
+        at: Moment,
+        continues: bool,
+    },
+}
+
+/// One tick.
+struct Entry {
+    sample: Sample,
+    decision: Decision,
+    /// The engine's after it, if the writer has asked for one.
+    standing: Option<Standing>,
+    kills: Vec<OomRecord>,
+    limits: Vec<LimitState>,
+}
+
+/// What the writer says.
+enum Report {
+    /// The next tick should come with the engine's standing.
+    WantsStanding,
+    Is(Capability),
+}
+
+/// The tick's end of it.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    orders: SyncSender<Order>,
+    reports: Receiver<Report>,
+    shelf: Arc<Shelf>,
+    settings: Settings,
+    capability: Capability,
+    wants_standing: bool,
+    /// Ticks that were not handed over since the last that was.
+    n_waiting: u64,
+    /// Of all ticks.
+    n_lost: u64,
+}
+
+impl Recorder {
+    /// Begins to record; `None` if nothing is to be recorded.
+    ///
+    /// # Errors
+    /// If a recording that the operator named cannot be made, or there is no thread for it.
+    pub(super) fn begin(record: Record, start: Start) -> Result<Option<Self>, JournalError> {
+        let settings = start.settings.clone();
+        let (to, reports) = channel();
+        let Some(mut writer) = Writer::open(record, start, to)? else { return Ok(None) };
+        let (shelf, capability) = (Arc::clone(writer.shelf()), writer.capability());
+        let (orders, inbox) = sync_channel::<Order>(WAITING);
+        let io = |source| JournalError::Io { path: "a thread".into(), source };
+        let freezer = Freezer::begin(Arc::clone(&shelf), writer.ring().cloned()).map_err(io)?;
+        writer.freeze_with(freezer);
+        let run = move || inbox.into_iter().for_each(|order| writer.take(order));
+        thread::Builder::new().name("record".into()).spawn(run).map_err(io)?;
+        let (wants_standing, n_waiting, n_lost) = Default::default();
+        Ok(Some(Self {
+            orders,
+            reports,
+            shelf,
+            settings,
+            capability,
+            wants_standing,
+            n_waiting,
+            n_lost,
+        }))
+    }
+
+    pub(super) fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
+    }
+
+    /// The state of the recording, for `status`, `doctor` and the page.
+    pub(super) fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    /// Hands a tick over; `standing` is the engine's after it. Never waits.
+    pub(super) fn tick(
+        &mut self,
+        standing: &Standing,
+        decision: &Decision,
+        kills: Vec<OomRecord>,
+        limits: &[LimitState],
+    ) {
+        self.listen();
+        let Some(sample) = &standing.before else { return };
+        if self.n_waiting > 0 {
+            // What comes after lost ticks cannot be replayed without the standing between.
+            let settings = self.settings.clone();
+            return self.chapter(settings, standing, sample.at, false);
+        }
+        let entry = Entry {
+            sample: sample.clone(),
+            decision: decision.clone(),
+            standing: std::mem::take(&mut self.wants_standing).then(|| standing.clone()),
+            kills,
+            limits: limits.to_vec(),
+        };
+        let sent = self.orders.try_send(Order::Tick(Box::new(entry)));
+        self.sent(sent);
+    }
+
+    /// Begins a chapter for new settings.
+    pub(super) fn reload(&mut self, settings: Settings, standing: &Standing, at: Moment) {
+        self.settings = settings.clone();
+        let continues = self.n_waiting == 0;
+        self.chapter(settings, standing, at, continues);
+    }
+
+    /// Has the last ticks written, and waits so long for it.
+    pub(super) fn leave(self, patience: Duration) {
+        let Self { orders, reports, .. } = self;
+        drop(orders);
+        let last = loop {
+            if let Err(why) = reports.recv_timeout(patience) {
+                break why;
+            }
+        };
+        if last == RecvTimeoutError::Timeout {
+            tracing::warn!("the disk is slow: the last ticks may not be in the recording");
+        }
+    }
+
+    fn chapter(&mut self, settings: Settings, standing: &Standing, at: Moment, continues: bool) {
+        let (settings, standing) = (Box::new(settings), Box::new(standing.clone()));
+        let n_before = self.n_waiting;
+        let sent = self.orders.try_send(Order::Chapter { settings, standing, at, continues });
+        self.sent(sent);
+        if n_before > 0 && self.n_waiting == 0 {
+            self.n_lost += n_before + 1;
+            tracing::warn!(
+                lost = self.n_lost,
+                "{} ticks are not in the recording: the disk is slow",
+                n_before + 1
+            );
+        }
+    }
+
+    fn sent(&mut self, sent: Result<(), TrySendError<Order>>) {
+        self.n_waiting = match sent {
+            Ok(()) => 0,
+            Err(_) => self.n_waiting + 1,
+        };
+        let why = match sent {
+            Ok(()) => return,
+            Err(TrySendError::Full(_)) => {
+                "the disk is slow: ticks are not recorded until it has \
+                                           caught up"
+            }
+            Err(TrySendError::Disconnected(_)) => "its thread has ended",
+        };
+        if self.n_waiting == 1 {
+            tracing::warn!("recording pauses: {why}");
+        }
+        self.capability = off(why.to_owned());
+    }
+
+    fn listen(&mut self) {
+        for report in self.reports.try_iter() {
+            match report {
+                Report::WantsStanding => self.wants_standing = true,
+                Report::Is(capability) => self.capability = capability,
+            }
+        }
+    }
+}
+
+fn off(why: String) -> Capability {
+    let remedy = "give the recording a disk that is fast enough and has room".to_owned();
+    Capability {
+        name: "recording".into(),
+        state: CapabilityState::Off,
+        detail: why,
+        remedy: Some(remedy),
+    }
+}
+
+/// What may keep a directory from being used, told apart from other failures.
+fn taken(why: io::Error) -> io::Error {
+    match why.kind() {
+        io::ErrorKind::WouldBlock => io::Error::other("another agent records there"),
+        _ => why,
+    }
+}

@@ -1,0 +1,169 @@
+//! `--at` and `-f`: a view of an earlier moment, made from a recording by the code that makes the
+//! live one.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use isobar::agent::RECORDING_DIR;
+use isobar::clock;
+use isobar::record::reader::Recording;
+use isobar::record::replay::Replay;
+use isobar::serve::publish::{Publisher, channel};
+use isobar_core::model::cost::Cost;
+use isobar_core::model::decision::Ranking;
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::rank::Purpose;
+use isobar_core::view::View;
+use jiff::civil::Time;
+use jiff::fmt::temporal::DateTimeParser;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan as _};
+
+use super::exit::Refused;
+
+/// The recording in a recording directory.
+pub(crate) const IN_DIR: &str = "recording";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AtArgs {
+    /// Show this moment from the recording: a time in RFC 3339, today's or yesterday's 02:40, or
+    /// "10 min ago" [default with -f: the last tick].
+    #[arg(long, value_name = "TIME", value_parser = when, conflicts_with_all = ["agent", "no_agent"])]
+    at: Option<Nanos>,
+    /// The recording, its directory, or the file of an incident [default: /var/lib/isobar/recording].
+    #[arg(id = "recording", short = 'f', long = "file", value_name = "FILE", conflicts_with_all = ["agent", "no_agent"])]
+    file: Option<PathBuf>,
+}
+
+impl AtArgs {
+    /// `None` if the present is asked for.
+    pub(crate) fn past(&self) -> Result<Option<Past>> {
+        Past::open(self.at, self.file.as_deref())
+    }
+}
+
+/// One moment of a recording.
+pub(crate) struct Past {
+    replay: Replay,
+    at: Nanos,
+    name: String,
+}
+
+impl Past {
+    pub(crate) fn open(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<Self>> {
+        if at.is_none() && file.is_none() {
+            return Ok(None);
+        }
+        let file = recording_at(file.unwrap_or(Path::new(RECORDING_DIR)));
+        let at = at.unwrap_or(Nanos(u64::MAX));
+        let name = file.display().to_string();
+        let replay = Replay::new(Recording::open_at(&file, at)?, None);
+        Ok(Some(Self { replay, at, name }))
+    }
+
+    /// The view of the last tick that is no later.
+    pub(crate) fn view(mut self) -> Result<View> {
+        let mut last = None;
+        let mut publisher: Option<Publisher> = None;
+        while let Some(step) = self.replay.step_before(self.at)? {
+            let started = step.snapshot.at;
+            let facts = || self.replay.facts().cloned().unwrap_or_default();
+            let publisher =
+                publisher.get_or_insert_with(|| Publisher::new(facts(), started, channel().0));
+            if let Some(before) = last.replace(step) {
+                publisher.remember(&before.snapshot);
+            }
+        }
+        let (Some(step), Some(mut publisher)) = (last, publisher) else { return self.nothing() };
+        Ok(publisher.view(step, Vec::new(), Cost::default())())
+    }
+
+    /// The ranking for `purpose` as of that tick, by the recorded configuration.
+    pub(crate) fn rank(mut self, purpose: Purpose) -> Result<Ranking> {
+        let mut last = None;
+        while let Some(step) = self.replay.step_before(self.at)? {
+            last = Some(step);
+        }
+        let engine = self.replay.engine();
+        let ranking =
+            last.zip(engine).and_then(|(step, engine)| engine.rank(&step.snapshot, purpose));
+        match ranking {
+            Some(ranking) => Ok(ranking),
+            None => self.nothing(),
+        }
+    }
+
+    fn nothing<T>(&self) -> Result<T> {
+        bail!(Refused(format!("{} has no tick of this time or before it", self.name)))
+    }
+}
+
+/// A recording directory stands for the recording in it.
+pub(crate) fn recording_at(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join(IN_DIR) } else { path.into() }
+}
+
+pub(crate) fn when(text: &str) -> Result<Nanos, String> {
+    parse(text, clock::now(), TimeZone::system())
+}
+
+/// A moment of the wall clock.
+fn parse(text: &str, now: Moment, zone: TimeZone) -> Result<Nanos, String> {
+    const EXPECTED: &str =
+        "expected a time in RFC 3339, a time of day such as 02:40, or one such as \"10 min ago\"";
+    let text = text.trim();
+    let whole = |at: Timestamp| u64::try_from(at.as_nanosecond()).ok().map(Nanos);
+    let present = Timestamp::from_nanosecond(now.wall.0.into()).ok();
+    if let Some(ago) = text.strip_suffix("ago") {
+        let ago: SignedDuration = ago.trim().parse().map_err(|why| format!("{why}; {EXPECTED}"))?;
+        let ago = u64::try_from(ago.as_nanos()).map_err(|_| EXPECTED)?;
+        return Ok(now.wall.since(Nanos(ago)));
+    }
+    if let Ok(at) = DateTimeParser::new().parse_timestamp(text) {
+        return whole(at).ok_or_else(|| EXPECTED.into());
+    }
+    let today = || {
+        let time: Time = text.parse().ok()?;
+        let present = present?;
+        let day = present.to_zoned(zone.clone()).date();
+        let at = |day: jiff::civil::Date| day.to_datetime(time).to_zoned(zone.clone()).ok();
+        let today = at(day)?.timestamp();
+        let at =
+            if today > present { at(day.checked_sub(1.day()).ok()?)?.timestamp() } else { today };
+        whole(at)
+    };
+    today().ok_or_else(|| EXPECTED.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_times() {
+        // 2026-11-22 12:00 UTC.
+        const NOON: u64 = 1_795_348_800;
+        let now = Moment { wall: Nanos(NOON * Nanos::SECOND.0), ..Moment::default() };
+        #[rustfmt::skip]
+        let table = [
+            // text, seconds since 1970
+            ("2026-11-22T11:59:00Z",      Some(NOON - 60)),
+            ("2026-11-22T12:59:00+01:00", Some(NOON - 60)),
+            ("11:40",                     Some(NOON - 1_200)),
+            ("11:40:30",                  Some(NOON - 1_170)),
+            ("12:40",                     Some(NOON + 2_400 - 86_400)), // not yet today
+            ("10 min ago",                Some(NOON - 600)),
+            ("1h30m ago",                 Some(NOON - 5_400)),
+            ("10 min",                    None),
+            ("-10 min ago",               None),
+            ("25:00",                     None),
+            ("yesterday",                 None),
+            ("",                          None),
+        ];
+        for (text, want) in table {
+            let got = parse(text, now, TimeZone::UTC).ok();
+            assert_eq!(got, want.map(|s| Nanos(s * Nanos::SECOND.0)), "{text:?}");
+        }
+    }
+}

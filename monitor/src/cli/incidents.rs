@@ -1,0 +1,183 @@
+//! `isobar incidents`: what was kept of what went wrong.
+
+mod print;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+use isobar::agent::RECORDING_DIR;
+use isobar::record::incident::freeze::{import, tell};
+use isobar::record::incident::redact::redact;
+use isobar::record::incident::shelf::Shelf;
+use isobar::record::incident::watch::BEFORE;
+use isobar::record::incident::{Incident, State};
+use isobar::record::reader::Recording;
+use isobar_core::view::API_VERSION;
+use serde_json::json;
+
+use super::at::IN_DIR;
+use super::exit::{Code, Refused};
+use super::output::Plain;
+use super::terminal::width;
+
+/// The incidents in a recording directory, and beside a recording that is a file.
+const SHELF: &str = "incidents";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The recording directory, or the recording, of `isobar run --record`.
+    #[arg(long, global = true, value_name = "DIR|FILE", default_value = RECORDING_DIR, env = "ISOBAR_RECORD")]
+    dir: PathBuf,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List incidents, newest first.
+    Ls {
+        /// Output format.
+        #[arg(short, long, value_enum, default_value_t = Plain::Table)]
+        output: Plain,
+    },
+    /// Show what an incident came to.
+    Show {
+        /// Its name, or the beginning of it; `latest` is the newest.
+        name: String,
+        /// Output format.
+        #[arg(short, long, value_enum, default_value_t = Plain::Table)]
+        output: Plain,
+    },
+    /// Write an incident to one file, which `isobar replay` and `isobar status -f` read.
+    Export {
+        /// Its name, or the beginning of it; `latest` is the newest.
+        name: String,
+        /// The file, - for standard output [default: NAME.isobar].
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Replace names of nodes, pods, services and cgroups, and leave annotations and labels out.
+        #[arg(long)]
+        redact: bool,
+    },
+    /// Keep an incident that was exported elsewhere.
+    Import {
+        /// A file of `isobar incidents export`.
+        file: PathBuf,
+    },
+    /// Remove incidents.
+    Rm {
+        /// Their names.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> Result<Code> {
+    let shelf = Shelf::Dir(shelf_of(&args.dir));
+    match &args.verb {
+        Verb::Ls { output } => list(&shelf, *output)?,
+        Verb::Show { name, output } => show(&shelf, &args.dir, name, *output)?,
+        Verb::Export { name, output, redact } => export(&shelf, name, output.as_deref(), *redact)?,
+        Verb::Import { file } => {
+            let kept = import(file, &shelf)?;
+            println!("{}", kept.name);
+        }
+        Verb::Rm { names } => {
+            for name in names {
+                shelf.remove(name)?;
+            }
+        }
+    }
+    Ok(Code::Ok)
+}
+
+fn shelf_of(recording: &Path) -> PathBuf {
+    if recording.is_file() {
+        let mut shelf = recording.as_os_str().to_owned();
+        shelf.push(format!(".{SHELF}"));
+        return shelf.into();
+    }
+    recording.join(SHELF)
+}
+
+fn list(shelf: &Shelf, output: Plain) -> Result<()> {
+    let mut all = shelf.list()?;
+    all.reverse();
+    let document = json!({ "apiVersion": API_VERSION, "kind": "IncidentList", "incidents": all });
+    output.print(&document, |out| Ok(print::list(out, &all, width())?))
+}
+
+fn show(shelf: &Shelf, recording: &Path, name: &str, output: Plain) -> Result<()> {
+    let mut incident = find(shelf, name)?;
+    if incident.state == State::Open {
+        let file = if recording.is_file() { recording.into() } else { recording.join(IN_DIR) };
+        let begin = incident.begin.wall.since(BEFORE);
+        // What its ticks say so far; without them, what is known.
+        let told = Recording::open_at(&file, begin).map(|ticks| tell(ticks, incident.clone()));
+        if let Ok(Ok(told)) = told {
+            incident = told;
+        }
+    }
+    let document = json!({ "apiVersion": API_VERSION, "kind": "Incident", "incident": incident });
+    output.print(&document, |out| Ok(print::one(out, &incident, width())?))
+}
+
+/// By name, or by the beginning of only one name.
+fn find(shelf: &Shelf, name: &str) -> Result<Incident> {
+    let mut all = shelf.list()?;
+    if name == "latest" {
+        return all.pop().ok_or_else(|| Refused("there are no incidents".into()).into());
+    }
+    if let Some(exact) = all.iter().find(|one| one.name == name) {
+        return Ok(exact.clone());
+    }
+    let mut begun = all.iter().filter(|one| one.name.starts_with(name));
+    match (begun.next(), begun.next()) {
+        (Some(only), None) => Ok(only.clone()),
+        (Some(_), Some(_)) => {
+            bail!(Refused(format!("more than one incident begins with {name:?}")))
+        }
+        (None, _) => Ok(shelf.find(name)?),
+    }
+}
+
+fn export(shelf: &Shelf, name: &str, output: Option<&Path>, is_redacted: bool) -> Result<()> {
+    let incident = find(shelf, name)?;
+    if incident.state == State::Open {
+        bail!(Refused(format!("{} is not over: export it once it is", incident.name)));
+    }
+    let mut from = shelf.open(&incident.name)?;
+    if output == Some(Path::new("-")) {
+        if is_redacted {
+            bail!(Refused("a redacted incident goes to a file: name it with -o FILE".into()));
+        }
+        let mut out = io::stdout().lock();
+        if out.is_terminal() {
+            bail!(Refused(
+                "an incident is no text: redirect it, or name a file with -o FILE".into()
+            ));
+        }
+        io::copy(&mut from, &mut out)?;
+        return Ok(());
+    }
+    let usual =
+        if is_redacted { "incident.isobar".into() } else { format!("{}.isobar", incident.name) };
+    let to = output.map_or_else(|| PathBuf::from(usual), Path::to_owned);
+    let mut file = create(&to).with_context(|| format!("cannot make {}", to.display()))?;
+    if is_redacted {
+        redact(from, file, &to)?;
+    } else {
+        io::copy(&mut from, &mut file)?;
+    }
+    eprintln!("{}", to.display());
+    Ok(())
+}
+
+/// A new file for its owner alone: nothing is overwritten.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).read(true).create_new(true).mode(0o600).open(path)
+}

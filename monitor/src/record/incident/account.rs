@@ -1,0 +1,226 @@
+//! Adds up what the ticks of a span say: what held, who waited because of whom, what isobar did and
+//! what came of it, and whether it saw an OOM kill coming.
+//! In: ticks as a replay gives them. Out: the fields of an [`Incident`].
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::{Deed, Held, Incident, Score, State, Wait, words};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::condition::{self, Condition, Status};
+use isobar_core::model::decision::{Decision, Hold};
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::snapshot::{Blame, Snapshot};
+use isobar_core::model::stall::OomKill;
+use isobar_core::model::threshold::Resource;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::Step;
+use isobar_core::policy::explain::relief;
+use isobar_core::view::pods::name_scopes;
+use isobar_core::view::waiting::short_name;
+
+/// Pairs that are counted, and that are told.
+const PAIRS: usize = 256;
+const TOLD: usize = 5;
+/// Deeds, kills and conditions that are kept. More of them are no longer a story.
+const KEPT: usize = 48;
+
+#[derive(Debug, Default)]
+pub struct Account {
+    first: Option<Moment>,
+    last: Moment,
+    n_ticks: u64,
+    conditions: Vec<Held>,
+    /// By the names of sufferer and aggressor.
+    waits: BTreeMap<(String, String), Nanos>,
+    deeds: Vec<Deed>,
+    kills: Vec<Score>,
+    /// Since when memory is short or foretold to be, without a break.
+    alarmed: Option<Nanos>,
+    /// Why isobar held back at last, and when that was said.
+    held: Option<(Hold, Moment)>,
+    /// The last thing that it did for memory, and whether it really did.
+    tried: Option<(String, bool)>,
+    /// Releases that were told: each is ordered until it is done.
+    released: Vec<u64>,
+    /// Names by cgroup, also of those that are gone.
+    names: BTreeMap<CgroupId, String>,
+}
+
+impl Account {
+    /// Adds a tick, with the sample that it was made of.
+    pub fn tick(&mut self, sample: &Sample, step: &Step) {
+        let decision = &step.decision;
+        self.first.get_or_insert(decision.at);
+        self.last = decision.at;
+        self.n_ticks += 1;
+        self.look_at(&step.snapshot);
+        for kill in &step.snapshot.oom_kills {
+            self.killed(kill, decision.at, sample);
+        }
+        decision.assessment.conditions.iter().for_each(|one| self.condition(one, decision.at));
+        self.deeds(sample, decision);
+        self.alarm(decision);
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.n_ticks == 0
+    }
+
+    /// What is known now, in the fields of `incident`.
+    #[must_use]
+    pub fn close(self, incident: Incident) -> Incident {
+        let mut waits: Vec<_> = self
+            .waits
+            .into_iter()
+            .map(|((sufferer, aggressor), time)| Wait { sufferer, aggressor, time })
+            .collect();
+        waits.sort_by_key(|wait| Reverse(wait.time));
+        waits.truncate(TOLD);
+        let mut told = Incident {
+            from: self.first.unwrap_or(incident.begin),
+            to: self.last,
+            ticks: self.n_ticks,
+            conditions: self.conditions,
+            waits,
+            deeds: self.deeds,
+            kills: self.kills,
+            state: State::Frozen,
+            ..incident
+        };
+        told.summary = words::paragraph(&told);
+        told
+    }
+
+    fn look_at(&mut self, snapshot: &Snapshot) {
+        if snapshot.aggressions.is_empty() && snapshot.oom_kills.is_empty() {
+            return;
+        }
+        let mut named = Snapshot {
+            scopes: snapshot.scopes.clone(),
+            pods: snapshot.pods.clone(),
+            ..Snapshot::default()
+        };
+        name_scopes(&mut named);
+        self.names = named.scopes.iter().map(|(id, scope)| (*id, short_name(scope))).collect();
+        for blame in &snapshot.aggressions {
+            if matches!(blame.aggressor, CgroupId(0) | CgroupId::UNKNOWN) {
+                continue;
+            }
+            let pair = (self.name(blame.victim, blame), self.name(blame.aggressor, blame));
+            if pair.0 == pair.1 {
+                continue;
+            }
+            let is_known = self.waits.contains_key(&pair);
+            if self.waits.len() >= PAIRS && !is_known {
+                let least = self.waits.iter().min_by_key(|(_, time)| **time);
+                least.map(|(pair, _)| pair.clone()).and_then(|pair| self.waits.remove(&pair));
+            }
+            let time = self.waits.entry(pair).or_default();
+            *time = time.plus(blame.time);
+        }
+    }
+
+    fn name(&self, id: CgroupId, blame: &Blame) -> String {
+        let path = if id == blame.victim { &blame.victim_path } else { &blame.aggressor_path };
+        let known = self.names.get(&id).cloned();
+        known
+            .or_else(|| path.as_ref().map(|path| path.0.to_string()))
+            .unwrap_or_else(|| format!("removed cgroup {}", id.0))
+    }
+
+    fn condition(&mut self, condition: &Condition, at: Moment) {
+        let has_room = self.conditions.len() < KEPT;
+        let open = self
+            .conditions
+            .iter_mut()
+            .find(|held| held.name == condition.kind && held.to.is_none());
+        match (open, condition.status == Status::True) {
+            (Some(held), true) => held.peak = held.peak.max(condition.avg60),
+            (Some(held), false) => held.to = Some(at),
+            (None, true) if has_room => self.conditions.push(Held {
+                name: condition.kind.clone(),
+                figure: condition.measure.figure(condition.name.resource).to_owned(),
+                from: condition.since,
+                to: None,
+                peak: condition.avg60,
+            }),
+            (None, _) => {}
+        }
+    }
+
+    fn deeds(&mut self, sample: &Sample, decision: &Decision) {
+        let (at, relief) = (decision.at, &decision.relief);
+        for outcome in &sample.outcomes {
+            let (result, detail) = (outcome.result.name(), &outcome.detail);
+            self.did(at, true, format!("action {} {result}: {detail}", outcome.action));
+        }
+        for action in &relief.actions {
+            let text = relief::action(action, at.boot);
+            if action.reason.threshold.resource() == Resource::Memory {
+                self.tried = Some((text.clone(), action.is_enforced));
+            }
+            self.did(at, action.is_enforced, text);
+        }
+        for effect in &relief.effects {
+            self.did(at, true, relief::effect(effect));
+        }
+        for release in &relief.releases {
+            if !self.released.contains(&release.action) && self.released.len() < KEPT {
+                self.released.push(release.action);
+                self.did(at, release.is_enforced, relief::release(release));
+            }
+        }
+        if let Some(hold) = &relief.held {
+            self.held = Some((hold.clone(), at));
+        }
+    }
+
+    fn did(&mut self, at: Moment, is_enforced: bool, text: String) {
+        if self.deeds.len() < KEPT {
+            self.deeds.push(Deed { at, is_enforced, text });
+        }
+    }
+
+    /// Whether memory is short, or foretold to be, as of this tick.
+    fn alarm(&mut self, decision: &Decision) {
+        let assessment = &decision.assessment;
+        let met = assessment.met.iter().filter(|met| met.threshold.resource() == Resource::Memory);
+        let held = assessment.conditions.iter();
+        let held = held.filter(|one| {
+            one.status == Status::True && one.name.resource == condition::Resource::Memory
+        });
+        let since = met.map(|met| met.since).chain(held.map(|one| one.since.boot)).min();
+        self.alarmed = match (self.alarmed, since) {
+            (Some(before), Some(_)) => Some(before),
+            (_, since) => since,
+        };
+    }
+
+    /// Judged on the ticks before: what this one decides came after the kill.
+    fn killed(&mut self, kill: &OomKill, at: Moment, sample: &Sample) {
+        if self.kills.len() >= KEPT {
+            return;
+        }
+        let path = |id: CgroupId| sample.cgroups.get(&id).map(|one| one.path.0.to_string());
+        let named = |id: CgroupId| self.names.get(&id).cloned().or_else(|| path(id));
+        let unknown = || "a cgroup that is gone".to_owned();
+        let foreseen =
+            self.alarmed.filter(|since| *since <= kill.at).map(|since| kill.at.since(since));
+        let limit = kill.limit.map(|limit| named(limit).unwrap_or_else(unknown));
+        let why = match (limit, &self.tried, &self.held) {
+            (Some(limit), None, _) => format!(
+                "the limit of {limit} was reached, not the node's memory: to end other work would not have helped"
+            ),
+            (_, Some((text, true)), _) => format!("it acted, and that was not enough: {text}"),
+            (_, Some((text, false)), _) => format!("it only observes: it {text}"),
+            (_, None, Some((hold, said))) => relief::no_action(hold, said.boot),
+            (_, None, None) if foreseen.is_some() => "no threshold was due yet".into(),
+            (_, None, None) => "it saw no shortage of memory before the kill".into(),
+        };
+        let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
+        let victim = named(kill.victim).unwrap_or_else(unknown);
+        self.kills.push(Score { at, victim, pid: kill.victim_pid, foreseen, why });
+    }
+}

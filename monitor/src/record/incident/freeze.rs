@@ -1,0 +1,249 @@
+//! Takes the span of an incident out of a recording: its ticks into a file of their own that begins
+//! with the engine's standing at its first tick, and what they came to.
+
+use std::io;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::account::Account;
+use super::redact::Names;
+use super::shelf::{Draft, Shelf, ShelfError};
+use super::watch::{BEFORE, LONGEST};
+use super::{Incident, is_name};
+use crate::record::journal::{Journal, JournalError, Start};
+use crate::record::reader::{Entry, ReadError, Recorded, Recording};
+use crate::record::segments::Ring;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::{Engine, Step};
+use isobar_core::recording::format::Header;
+
+/// The kind of the line that tells of the incident.
+pub const KIND: &str = "incident";
+
+/// The last line of an incident's file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Line {
+    /// [`KIND`].
+    pub kind: String,
+    pub incident: Incident,
+}
+
+/// Why a span cannot be taken out.
+#[derive(Debug, thiserror::Error)]
+pub enum FreezeError {
+    #[error("the recording has no tick of these times")]
+    Nothing,
+    #[error("{0} has no incident in it: `isobar incidents export` writes such files")]
+    NoIncident(String),
+    #[error("the incident in {0} has no usable name")]
+    Name(String),
+    #[error("its names cannot be taken out: a value that is no name stands where names do")]
+    Redact,
+    #[error("cannot list the segments")]
+    Segments(#[source] io::Error),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Write(#[from] JournalError),
+    #[error(transparent)]
+    Shelf(#[from] ShelfError),
+}
+
+/// Freezes an incident that is over, or that its agent left open, and puts it on the shelf.
+///
+/// # Errors
+/// If the recording cannot be read, has no tick of it, or the shelf cannot be written.
+pub fn freeze(ring: &Ring, shelf: &Shelf, incident: Incident) -> Result<Incident, FreezeError> {
+    // Those in memory last as long as this.
+    let (segments, _held) = ring.segments().map_err(FreezeError::Segments)?;
+    let from = incident.begin.wall.since(BEFORE);
+    let to = incident.end.map_or(incident.begin.wall.plus(LONGEST), |end| end.wall);
+    let recording = Recording::of_segments_at(Path::new("recording"), segments, from)?;
+    let draft = shelf.draft()?;
+    let frozen = Span::new((from, to), &draft).take(recording, incident)?;
+    Ok(shelf.keep(frozen, draft)?)
+}
+
+/// Puts an incident from a file on the shelf. What it came to is made anew from its ticks.
+///
+/// # Errors
+/// If the file is no incident, if one of its name is there, or the shelf cannot be written.
+pub fn import(file: &Path, shelf: &Shelf) -> Result<Incident, FreezeError> {
+    let incident = line_of(file)?.incident;
+    if !is_name(&incident.name) {
+        return Err(FreezeError::Name(file.display().to_string()));
+    }
+    if shelf.find(&incident.name).is_ok() {
+        return Err(ShelfError::Exists(incident.name).into());
+    }
+    let draft = shelf.draft()?;
+    let everything = (Nanos(0), Nanos(u64::MAX));
+    let frozen = Span::new(everything, &draft).take(Recording::open_alone(file)?, incident)?;
+    Ok(shelf.keep(frozen, draft)?)
+}
+
+/// The line that tells of the incident in a file.
+///
+/// # Errors
+/// If the file is no recording, or has no such line.
+pub(super) fn line_of(file: &Path) -> Result<Line, FreezeError> {
+    let mut line = None;
+    for entry in Recording::open_alone(file)? {
+        if let Entry::Other(text) = entry? {
+            line = serde_json::from_str::<Line>(&text).ok().filter(|line| line.kind == KIND);
+        }
+    }
+    line.ok_or_else(|| FreezeError::NoIncident(file.display().to_string()))
+}
+
+/// What a recording says of the ticks of an incident, without a file of their own.
+///
+/// # Errors
+/// If the recording cannot be read, or has no tick of it.
+pub fn tell(recording: Recording, incident: Incident) -> Result<Incident, FreezeError> {
+    let from = incident.begin.wall.since(BEFORE);
+    let to = incident.end.map_or(incident.begin.wall.plus(LONGEST), |end| end.wall);
+    let (draft, journal, account, names) = Default::default();
+    let span = Span { from, to, draft, journal, account, names };
+    let state = incident.state;
+    Ok(Incident { state, ..span.take(recording, incident)? })
+}
+
+/// A span while it is read.
+pub(super) struct Span<'a> {
+    from: Nanos,
+    to: Nanos,
+    draft: Option<&'a Draft>,
+    journal: Option<Journal>,
+    account: Account,
+    /// Other names for what is read.
+    names: Option<Names>,
+}
+
+impl<'a> Span<'a> {
+    pub(super) fn new((from, to): (Nanos, Nanos), draft: &'a Draft) -> Self {
+        let (journal, account, names) = Default::default();
+        Self { from, to, draft: Some(draft), journal, account, names }
+    }
+
+    pub(super) fn redacted(self, names: Names) -> Self {
+        Self { names: Some(names), ..self }
+    }
+
+    pub(super) fn take(
+        mut self,
+        recording: Recording,
+        incident: Incident,
+    ) -> Result<Incident, FreezeError> {
+        let mut run: Option<Run> = None;
+        for entry in recording {
+            match entry? {
+                Entry::Header(header) => self.header(&mut run, *header)?,
+                // The engine's standing is from before the loss; the next header has the right one.
+                Entry::Lost(_) => run = None,
+                Entry::Notice(_) | Entry::Other(_) => {}
+                Entry::Frame(recorded) if recorded.sample.at.wall > self.to => break,
+                Entry::Frame(recorded) => {
+                    if let Some(run) = &mut run {
+                        self.frame(run, *recorded)?;
+                    }
+                }
+            }
+        }
+        if self.account.is_empty() {
+            return Err(FreezeError::Nothing);
+        }
+        let told = self.account.close(incident);
+        if let Some(journal) = self.journal {
+            journal.conclude(&Line { kind: KIND.into(), incident: told.clone() })?;
+        }
+        Ok(told)
+    }
+
+    fn header(&mut self, run: &mut Option<Run>, header: Header) -> Result<(), FreezeError> {
+        let header = self.renamed(header)?;
+        let Header { at, continues, facts, settings, standing, .. } = header;
+        let going_on = run.take().filter(|_| continues);
+        let engine = match going_on {
+            Some(run) => run.engine.with_settings(settings.clone()),
+            None => Engine::new(settings.clone(), standing),
+        };
+        if let Some(journal) = &mut self.journal {
+            match continues {
+                true => journal.reload(settings, engine.standing(), at)?,
+                false => journal.resume(settings, engine.standing(), at)?,
+            }
+        }
+        *run = Some(Run { engine, facts, at });
+        Ok(())
+    }
+
+    fn frame(&mut self, run: &mut Run, recorded: Recorded) -> Result<(), FreezeError> {
+        let Recorded { sample, decision } = recorded;
+        let sample = self.renamed(sample)?;
+        let (at, is_within) = (sample.at, sample.at.wall >= self.from);
+        if is_within
+            && self.journal.is_none()
+            && let Some(draft) = self.draft
+        {
+            self.journal = Some(run.begin(draft)?);
+        }
+        let step = run.engine.step(sample);
+        run.at = at;
+        let Some(sample) = run.engine.standing().before.as_ref().filter(|_| is_within) else {
+            return Ok(());
+        };
+        self.account.tick(sample, &step);
+        self.write(sample, &decision, step, &run.engine)
+    }
+
+    /// What was read, with other names if it is to have them.
+    fn renamed<T: Serialize + DeserializeOwned>(&mut self, what: T) -> Result<T, FreezeError> {
+        match &mut self.names {
+            None => Ok(what),
+            Some(names) => names.of(what).ok_or(FreezeError::Redact),
+        }
+    }
+
+    /// The decision as it was recorded, also by another version; with other names, as it is made
+    /// anew.
+    fn write(
+        &mut self,
+        sample: &Sample,
+        recorded: &str,
+        step: Step,
+        engine: &Engine,
+    ) -> Result<(), FreezeError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let as_recorded = self.names.is_none().then(|| serde_json::from_str::<Decision>(recorded));
+        let decision = as_recorded.and_then(Result::ok).unwrap_or(step.decision);
+        journal.write(sample, &decision, engine.standing())?;
+        Ok(())
+    }
+}
+
+/// One run of an agent while it is replayed.
+struct Run {
+    engine: Engine,
+    facts: NodeFacts,
+    /// The last tick.
+    at: Moment,
+}
+
+impl Run {
+    fn begin(&self, draft: &Draft) -> Result<Journal, FreezeError> {
+        let io = |source| ShelfError::Io { path: draft.path.clone(), source };
+        let start = Start {
+            facts: self.facts.clone(),
+            settings: self.engine.settings().clone(),
+            standing: self.engine.standing().clone(),
+            at: self.at,
+        };
+        Ok(Journal::to_file(&draft.path, draft.file.try_clone().map_err(io)?, start)?)
+    }
+}

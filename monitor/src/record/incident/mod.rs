@@ -1,0 +1,179 @@
+//! An incident: a span of the recording in which something went wrong, kept for itself, and what
+//! it came to.
+//!
+//! `watch` finds where one begins and ends, `account` adds up what the recording says of it, `words`
+//! makes a paragraph of that, `freeze` takes the span out of the recording, `shelf` keeps it.
+
+pub mod account;
+pub mod freeze;
+pub mod redact;
+pub mod shelf;
+pub mod watch;
+pub mod words;
+
+use serde::{Deserialize, Serialize};
+
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::{Nanos, Percent};
+
+/// The longest name of an incident.
+const NAME: usize = 120;
+/// The part of a name that says who it is about.
+const WHO: usize = 64;
+
+/// Why an incident is kept, gravest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// The kernel's OOM killer killed.
+    OomKill,
+    /// isobar decided to end work.
+    Kill,
+    /// A condition became True.
+    Condition,
+    /// isobar decided on a gentler step.
+    Action,
+    /// Memory was foretold to run out.
+    Exhaustion,
+    /// Another process changed a limit that isobar wrote.
+    Drift,
+}
+
+impl Kind {
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OomKill => "oomKill",
+            Self::Kill => "kill",
+            Self::Condition => "condition",
+            Self::Action => "action",
+            Self::Exhaustion => "exhaustion",
+            Self::Drift => "drift",
+        }
+    }
+}
+
+/// One thing that makes a span an incident.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trigger {
+    pub at: Moment,
+    pub kind: Kind,
+    /// The condition, the victim, the target, the scope, or the file.
+    pub who: String,
+    /// What happened, as a sentence.
+    pub text: String,
+}
+
+/// Whether the span is still growing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// It is not over, or was not when its agent ended: only the recording has its ticks.
+    #[default]
+    Open,
+    /// Its ticks are in a file of its own.
+    Frozen,
+}
+
+/// What is known of one incident.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Incident {
+    pub name: String,
+    pub state: State,
+    /// The node's name.
+    pub node: String,
+    /// Without repetition, gravest first.
+    pub kinds: Vec<Kind>,
+    /// Of the first trigger.
+    pub who: String,
+    /// When the first trigger was seen.
+    pub begin: Moment,
+    /// When it was calm again, or the span was full; `None` while it is open.
+    pub end: Option<Moment>,
+    /// The first and the last tick of the span.
+    pub from: Moment,
+    pub to: Moment,
+    pub ticks: u64,
+    /// Bytes of its recording.
+    pub size: u64,
+    /// One paragraph.
+    pub summary: String,
+    pub triggers: Vec<Trigger>,
+    pub conditions: Vec<Held>,
+    /// Who made whom wait for a CPU, longest first.
+    pub waits: Vec<Wait>,
+    /// What isobar did, and what came of it.
+    pub deeds: Vec<Deed>,
+    pub kills: Vec<Score>,
+}
+
+/// A condition that was True within the span.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Held {
+    /// The condition's type.
+    pub name: String,
+    /// What was measured, in words.
+    pub figure: String,
+    pub from: Moment,
+    /// `None` if it was still True at the end of the span.
+    pub to: Option<Moment>,
+    /// The highest average over a minute.
+    pub peak: Option<Percent>,
+}
+
+/// How long one cgroup waited while another ran.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Wait {
+    pub sufferer: String,
+    pub aggressor: String,
+    pub time: Nanos,
+}
+
+/// One thing that isobar decided, did or found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Deed {
+    pub at: Moment,
+    /// It was really done; else it was only recorded.
+    pub is_enforced: bool,
+    pub text: String,
+}
+
+/// An OOM kill that isobar did not prevent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Score {
+    pub at: Moment,
+    pub victim: String,
+    pub pid: u32,
+    /// How long before the kill isobar saw memory run short, without a break; `None` if it did not.
+    pub foreseen: Option<Nanos>,
+    /// Why isobar did not prevent it.
+    pub why: String,
+}
+
+/// The name of an incident: when it began (UTC), its kind, and who it is about, in characters that
+/// are safe in a file name, on a terminal and in a URL. Names of pods come from other people.
+#[must_use]
+pub fn name_of(first: &Trigger) -> String {
+    let who: String = first.who.chars().take(WHO).map(harmless).collect();
+    let who = who.trim_matches('_');
+    let when = words::compact(first.at.wall);
+    format!("{when}-{}-{}", first.kind.name(), if who.is_empty() { "unknown" } else { who })
+}
+
+fn harmless(c: char) -> char {
+    if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' }
+}
+
+/// True for what [`name_of`] may have made: no other name is ever joined to a path.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let is_plain = text.chars().all(|c| c == '_' || harmless(c) == c);
+    (1..=NAME).contains(&text.len()) && is_plain && text.starts_with(|c: char| c.is_ascii_digit())
+}

@@ -1,0 +1,149 @@
+//! Where an incident begins and where it ends.
+//! In: what each tick decided, and what it found killed or changed. Out: the turns of an incident.
+//! A trigger while one is open joins it: what goes wrong at one time has one story.
+
+use std::collections::BTreeSet;
+
+use super::{Incident, Kind, State, Trigger, name_of};
+use isobar_core::model::condition::Status;
+use isobar_core::model::decision::{Decision, Trigger as Threshold};
+use isobar_core::model::limit::{LimitResult, LimitState};
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::threshold::PressureSignal;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::explain::{condition_numbers, measured, relief as words};
+use isobar_core::view::OomRecord;
+
+/// What came before belongs to it.
+pub const BEFORE: Nanos = Nanos(120 * Nanos::SECOND.0);
+/// It ends so long after the first trigger, calm or not: a condition that holds for days is the
+/// recording's.
+pub const LONGEST: Nanos = Nanos(600 * Nanos::SECOND.0);
+/// Nothing holds and nothing happens for so long.
+const CALM: Nanos = Nanos(30 * Nanos::SECOND.0);
+/// More triggers of one incident are not listed.
+const TRIGGERS: usize = 32;
+
+/// One tick.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    pub sample: &'a Sample,
+    pub decision: &'a Decision,
+    pub kills: &'a [OomRecord],
+    pub limits: &'a [LimitState],
+}
+
+/// What a tick changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn {
+    /// One began, or another trigger joined it.
+    Open(Box<Incident>),
+    Over(Box<Incident>),
+}
+
+#[derive(Debug, Default)]
+pub struct Watch {
+    node: String,
+    open: Option<Incident>,
+    /// The last tick on which something held or happened.
+    stirred: Nanos,
+    /// Limits that the last tick found changed.
+    drifted: BTreeSet<String>,
+}
+
+impl Watch {
+    #[must_use]
+    pub fn new(node: String) -> Self {
+        Self { node, ..Self::default() }
+    }
+
+    /// At most one turn a tick.
+    pub fn tick(&mut self, seen: Seen<'_>) -> Option<Turn> {
+        let at = seen.sample.at;
+        let new = self.triggers(seen);
+        if !new.is_empty() || !is_calm(seen) {
+            self.stirred = at.boot;
+        }
+        let stirred = self.stirred;
+        let Some(open) = &mut self.open else {
+            let first = new.first()?;
+            let (name, who, begin) = (name_of(first), first.who.clone(), at);
+            let mut incident =
+                Incident { name, who, begin, node: self.node.clone(), ..Incident::default() };
+            join(&mut incident, new);
+            return Some(Turn::Open(Box::new(self.open.insert(incident).clone())));
+        };
+        let is_over = at.boot.since(stirred) >= CALM || at.boot.since(open.begin.boot) >= LONGEST;
+        let has_new = !new.is_empty();
+        join(open, new);
+        if is_over {
+            let incident = Incident { end: Some(at), state: State::Open, ..std::mem::take(open) };
+            self.open = None;
+            return Some(Turn::Over(Box::new(incident)));
+        }
+        has_new.then(|| Turn::Open(Box::new(open.clone())))
+    }
+
+    fn triggers(&mut self, Seen { decision, kills, limits, .. }: Seen<'_>) -> Vec<Trigger> {
+        let (at, now) = (decision.at, decision.at.boot);
+        let trigger = |kind, who, text| Trigger { at, kind, who, text };
+        let mut all: Vec<_> = kills.iter().map(of_kill).collect();
+        all.extend(decision.relief.actions.iter().map(|action| {
+            let kind = if action.step.is_final() { Kind::Kill } else { Kind::Action };
+            trigger(kind, action.target.full_name(), words::action(action, now))
+        }));
+        let conditions = decision.assessment.conditions.iter();
+        let raised = conditions.filter(|one| one.status == Status::True && one.since.boot == now);
+        all.extend(raised.map(|one| {
+            let text = format!("{} became True: {}", one.kind, condition_numbers(one));
+            trigger(Kind::Condition, one.kind.clone(), text)
+        }));
+        let met = decision.assessment.met.iter();
+        let foretold = met.filter(|met| met.since == now && is_forecast(&met.threshold));
+        all.extend(foretold.map(|met| {
+            let name = met.threshold.name();
+            let text = format!("{name}: {}", measured(&met.threshold, met.measured));
+            trigger(Kind::Exhaustion, name, text)
+        }));
+        let drifted = limits.iter().filter(|limit| limit.result == LimitResult::Drifted);
+        let drifted: Vec<_> = drifted.map(|limit| (file_of(limit), limit)).collect();
+        let is_new = |(file, _): &&(String, &LimitState)| !self.drifted.contains(file);
+        all.extend(drifted.iter().filter(is_new).map(|(file, limit)| {
+            trigger(Kind::Drift, file.clone(), format!("{file}: {}", limit.detail))
+        }));
+        self.drifted = drifted.into_iter().map(|(file, _)| file).collect();
+        all
+    }
+}
+
+fn join(incident: &mut Incident, new: Vec<Trigger>) {
+    incident.kinds.extend(new.iter().map(|trigger| trigger.kind));
+    incident.kinds.sort();
+    incident.kinds.dedup();
+    let room = TRIGGERS.saturating_sub(incident.triggers.len());
+    incident.triggers.extend(new.into_iter().take(room));
+}
+
+fn of_kill(record: &OomRecord) -> Trigger {
+    let who = record.victim_path.as_ref().map_or("unknown", |path| &path.0);
+    let at = Moment { boot: record.kill.at, wall: record.wall };
+    Trigger { at, kind: Kind::OomKill, who: who.to_owned(), text: record.sentence() }
+}
+
+fn file_of(limit: &LimitState) -> String {
+    format!("{}/{}", limit.write.cgroup.0.trim_end_matches('/'), limit.write.file)
+}
+
+fn is_forecast(threshold: &Threshold) -> bool {
+    matches!(threshold, Threshold::Pressure(one) if matches!(one.on, PressureSignal::Exhaustion(_)))
+}
+
+/// No condition is True, no threshold is met, nothing was killed, done or is in force.
+fn is_calm(Seen { sample, decision, kills, .. }: Seen<'_>) -> bool {
+    let assessment = &decision.assessment;
+    assessment.conditions.iter().all(|one| one.status != Status::True)
+        && assessment.met.is_empty()
+        && decision.relief.actions.is_empty()
+        && !sample.in_force.iter().any(|entry| entry.can_be_undone())
+        && kills.is_empty()
+}

@@ -1,0 +1,133 @@
+//! An incident as one paragraph: when, what held, who waited because of whom, what isobar did, and
+//! what came of it.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::{Deed, Held, Incident, Score};
+use isobar_core::model::duration::GoDuration;
+use isobar_core::model::units::Nanos;
+
+/// Deeds and kills that a paragraph tells; more are counted.
+const TOLD: usize = 4;
+
+/// All that is known, as sentences.
+#[must_use]
+pub fn paragraph(incident: &Incident) -> String {
+    let mut all = vec![opening(incident)];
+    all.extend(incident.conditions.iter().map(held));
+    all.extend(waits(incident));
+    all.extend(incident.kills.iter().take(TOLD).map(killed));
+    all.extend(more(incident.kills.len(), "OOM kills"));
+    all.extend(deeds(&incident.deeds));
+    all.push(ending(incident));
+    all.join(" ")
+}
+
+fn opening(incident: &Incident) -> String {
+    let first = incident.triggers.first().map_or("something happened", |first| &first.text);
+    let node = if incident.node.is_empty() { "this node" } else { &incident.node };
+    format!("On {node} at {}, {first}.", clock(incident.begin.wall))
+}
+
+fn held(held: &Held) -> String {
+    let Held { name, figure, from, to, peak } = held;
+    let peak = peak.map(|peak| format!("; {figure} reached {peak} % over a minute"));
+    let peak = peak.unwrap_or_default();
+    match to {
+        Some(to) => {
+            let lasted = time(to.boot.since(from.boot));
+            format!(
+                "{name} was True from {} to {} ({lasted}){peak}.",
+                clock(from.wall),
+                clock(to.wall)
+            )
+        }
+        None => format!("{name} has been True since {}{peak}.", clock(from.wall)),
+    }
+}
+
+fn waits(incident: &Incident) -> Option<String> {
+    let worst = incident.waits.first()?;
+    let also = incident.waits.iter().skip(1).take(2);
+    let also: Vec<_> = also
+        .map(|wait| format!("{} {} while {} ran", wait.sufferer, time(wait.time), wait.aggressor))
+        .collect();
+    let also = if also.is_empty() { String::new() } else { format!(" ({})", also.join(", ")) };
+    let span = time(incident.to.boot.since(incident.from.boot));
+    Some(format!(
+        "{} waited longest for a CPU: {} of {span} while {} ran{also}.",
+        worst.sufferer,
+        time(worst.time),
+        worst.aggressor
+    ))
+}
+
+fn killed(Score { at, victim, pid, foreseen, why }: &Score) -> String {
+    let foreseen = match foreseen {
+        Some(before) => format!("isobar had foreseen it for {}", time(*before)),
+        None => "isobar had not foreseen it".into(),
+    };
+    format!(
+        "At {} the kernel's OOM killer killed process {pid} of {victim}; {foreseen}; why isobar did \
+         not prevent it: {why}.",
+        clock(at.wall)
+    )
+}
+
+fn deeds(deeds: &[Deed]) -> Vec<String> {
+    if deeds.is_empty() {
+        return vec!["isobar took no step.".into()];
+    }
+    let tell = |deed: &Deed| {
+        let only = if deed.is_enforced { "" } else { " (only observed)" };
+        format!("At {} isobar: {}{only}.", clock(deed.at.wall), deed.text)
+    };
+    deeds.iter().take(TOLD).map(tell).chain(more(deeds.len(), "steps and outcomes")).collect()
+}
+
+fn more(n: usize, what: &str) -> Option<String> {
+    (n > TOLD).then(|| format!("{} more {what} are in the record.", n - TOLD))
+}
+
+fn ending(incident: &Incident) -> String {
+    let still = incident.conditions.iter().filter(|held| held.to.is_none()).count();
+    match incident.end {
+        None => "It is not over in this record.".into(),
+        Some(end) if still > 0 => {
+            format!("The record ends at {}, and it was not over.", clock(end.wall))
+        }
+        Some(end) => {
+            let lasted = time(end.boot.since(incident.begin.boot));
+            format!("It was calm again at {}, after {lasted}.", clock(end.wall))
+        }
+    }
+}
+
+/// Whole seconds, as Go writes durations; less in milliseconds.
+#[must_use]
+pub fn time(time: Nanos) -> String {
+    let unit = if time < Nanos::SECOND { Nanos::SECOND.0 / 1_000 } else { Nanos::SECOND.0 };
+    GoDuration::from(Nanos(time.0 / unit * unit)).to_string()
+}
+
+/// A moment of the wall clock in UTC, as in `2026-11-22 02:40:03Z`.
+#[must_use]
+pub fn clock(wall: Nanos) -> String {
+    printed(wall, "%Y-%m-%d %H:%M:%SZ")
+}
+
+/// The same for a file name.
+#[must_use]
+pub fn compact(wall: Nanos) -> String {
+    printed(wall, "%Y%m%dT%H%M%SZ")
+}
+
+/// A clock after the year 9999 prints as its nanoseconds.
+fn printed(wall: Nanos, form: &str) -> String {
+    let at = Timestamp::from_nanosecond(wall.0.into()).ok();
+    at.map_or_else(
+        || wall.0.to_string(),
+        |at| at.to_zoned(TimeZone::UTC).strftime(form).to_string(),
+    )
+}
