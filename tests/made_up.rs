@@ -2,8 +2,11 @@
 //! The numbers fit together, so that whoever looks at the page sees a story.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use isobar::clock;
+use isobar::record::incident::Incident;
+use isobar::record::incident::shelf::Shelf;
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, Limit, MemoryFiles};
@@ -22,6 +25,9 @@ use isobar_core::policy::engine::Step;
 /// A name that a browser or a terminal would act upon if it were not taken as text.
 pub(crate) const HOSTILE: &str = "/<img src=x onerror=alert(1)>.service";
 
+/// An incident that is kept.
+pub(crate) const INCIDENT: &str = "20260922T024003Z-condition-SystemCPUContentionPressure";
+
 pub(crate) const POD_A: &str = "3f2a91c4-7d1e-4b0a-9a52-0c6e1f7b8d21";
 const POD_B: &str = "b81d60f2-52ce-4f5c-8a10-6e0c9d3a7f44";
 pub(crate) const POD_C: &str = "0a7c44de-91b3-4c3f-b6f1-2d9be58c1e90";
@@ -35,7 +41,11 @@ pub(crate) fn publisher() -> (Publisher, Latest) {
         n_cpus: 8,
     };
     let (to, latest) = channel();
-    (Publisher::new(facts, clock::now(), to), latest)
+    let mut publisher = Publisher::new(facts, clock::now(), to);
+    let shelf = Shelf::in_memory();
+    shelf.note(&Incident { name: INCIDENT.into(), ..Incident::default() }).unwrap();
+    publisher.show_incidents(&Arc::new(shelf));
+    (publisher, latest)
 }
 
 /// Publishes tick `tick`, as of now.

@@ -13,6 +13,8 @@ pub(crate) fn isobar(arguments: &[&str]) -> Command {
     for name in ["NOTIFY_SOCKET", "KUBERNETES_SERVICE_HOST", "ISOBAR_KUBECONFIG", "NODE_NAME"] {
         command.env_remove(name);
     }
+    // Nor do they leave anything in the node's own recording.
+    command.env_remove("ISOBAR_RECORD").env("ISOBAR_NO_RECORD", "true");
     command
 }
 

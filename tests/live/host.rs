@@ -137,7 +137,8 @@ impl Agent {
         let stderr = File::create(dir.path().join("stderr")).unwrap();
         // What one agent leaves is not for another test's.
         command.env("ISOBAR_STATE_DIR", dir.path().join("state"));
-        command.env("ISOBAR_RECORD", dir.path().join("recording/"));
+        // Nor in the node's own recording.
+        command.env("ISOBAR_NO_RECORD", "true");
         command.args(arguments).args(["--listen", &address.to_string()]).stderr(stderr);
         let agent = Self { process: command.spawn().unwrap(), address, dir };
         for _ in 0..200 {

@@ -12,6 +12,7 @@ mod churn;
 mod cluster;
 mod enforce;
 mod host;
+mod incidents;
 mod judged;
 #[path = "../program.rs"]
 mod program;

@@ -13,6 +13,7 @@ mod cpus;
 mod dashboards;
 mod history;
 mod http;
+mod incidents;
 mod judged;
 #[cfg(feature = "kubernetes")]
 mod kube;

@@ -176,7 +176,7 @@ fn recording_damaged_chapter() {
 /// 512 MiB a day.
 const BYTES_PER_TICK: u64 = (512 << 20) / 86_400;
 /// A header comes once in as many.
-const CHAPTER: u64 = 600;
+const CHAPTER: u64 = 300;
 
 #[test]
 fn journal_bytes_a_day() {

@@ -231,3 +231,6 @@ fn taken(why: io::Error) -> io::Error {
         _ => why,
     }
 }
+
+#[cfg(test)]
+mod tests;

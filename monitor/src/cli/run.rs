@@ -87,8 +87,8 @@ struct RecordArgs {
     /// memory].
     #[arg(long, value_name = "DIR|FILE", env = "ISOBAR_RECORD")]
     record: Option<PathBuf>,
-    /// Record nothing, and keep no incidents.
-    #[arg(long, conflicts_with = "record")]
+    /// Record nothing, and keep no incidents, unless --record says where.
+    #[arg(long, env = "ISOBAR_NO_RECORD")]
     no_record: bool,
     /// Maximum size of the recording; the oldest segments are deleted first.
     #[arg(long, value_name = "SIZE", default_value = "512Mi", requires = "record")]
@@ -179,8 +179,8 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     sources.node_name = args.cluster.node_name.clone();
     let mut orders = Orders::new(plan, args.plan.clone().again());
     orders = match &args.record.record {
-        _ if args.record.no_record => orders,
         Some(path) => orders.recording(path.clone(), args.record.bounds()),
+        None if args.record.no_record => orders,
         None => orders.recording_where_possible(RECORDING_DIR.into()),
     };
     let options = Options {

@@ -29,11 +29,12 @@ pub(super) enum Begun {
 }
 
 /// The segment, by its place in the list, and the byte in it where the chapter begins that holds the
-/// moment `wall`: the last that begins no later, else the first. 0 if frames cannot be told apart.
+/// moment `wall`: the last that begins before it, else the first. A chapter begins with the moment of
+/// the tick before its own first. 0 if frames cannot be told apart.
 pub(super) fn find(segments: &[PathBuf], wall: Nanos) -> io::Result<(usize, u64)> {
     let mut n = 0;
     for (i, path) in segments.iter().enumerate() {
-        if matches!(begun(File::open(path)?)?, Begun::At(at) if at.wall <= wall) {
+        if matches!(begun(File::open(path)?)?, Begun::At(at) if at.wall < wall) {
             n = i;
         }
     }
@@ -41,7 +42,7 @@ pub(super) fn find(segments: &[PathBuf], wall: Nanos) -> io::Result<(usize, u64)
     Ok((n, chapter(path, wall)?))
 }
 
-/// The byte where the last chapter begins that begins no later than `wall`.
+/// The byte where the last chapter begins that begins before `wall`.
 fn chapter(path: &Path, wall: Nanos) -> io::Result<u64> {
     let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
     let mut begins = Vec::new();
@@ -55,7 +56,7 @@ fn chapter(path: &Path, wall: Nanos) -> io::Result<u64> {
     for begin in begins.into_iter().rev() {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(begin))?;
-        if matches!(begun(file)?, Begun::At(at) if at.wall <= wall) {
+        if matches!(begun(file)?, Begun::At(at) if at.wall < wall) {
             return Ok(begin);
         }
     }

@@ -20,8 +20,8 @@ use isobar_core::recording::format::{FORMAT, Header, VERSION};
 use isobar_core::recording::parts::Parts;
 
 /// Ticks between two headers: the most that damage to a file can cost. A header holds a whole sample
-/// and takes as much space as about twenty ticks.
-const CHAPTER: u64 = 600;
+/// and takes as much space as about twenty ticks; a moment is judged from the header before it.
+const CHAPTER: u64 = 300;
 /// zstd level. Higher levels save little: what changes is mostly digits.
 const LEVEL: i32 = 1;
 

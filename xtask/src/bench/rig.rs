@@ -50,6 +50,8 @@ impl Rig {
         let mut isobar = Command::new(&self.isobar);
         // What it costs is measured here, so it is not to be left off for that.
         isobar.args(["run", "--probe-budget", "100"]).env("ISOBAR_LOG", "error");
+        // The node's own recording is not for what is played here.
+        isobar.env("ISOBAR_NO_RECORD", "true");
         // Taken again at once by the agent; nobody else is after it.
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         Agent::start(isobar, "all", &free.to_string(), self.group("agent")?)

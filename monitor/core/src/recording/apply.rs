@@ -1,6 +1,7 @@
 //! Rebuilds samples tick by tick: the counterpart of `change`.
 //! Objects are kept as they were recorded, so that changes to fields of another version apply too.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ impl State {
         for (path, delta) in add {
             let rest =
                 self.rest.as_mut().ok_or_else(|| Misfit("no sample in the tick before".into()))?;
-            shift(rest, &path, delta)?;
+            shift(rest, &Pointer::parse(&path), delta)?;
         }
         self.cgroups.apply(tick.cgroups)?;
         self.groups.apply(tick.groups)?;
@@ -174,9 +175,10 @@ impl<K: Key, T: DeserializeOwned> Table<K, T> {
             if column.len() != keys.len() {
                 return Err(Misfit(format!("{path} has {} of {}", column.len(), keys.len())));
             }
+            let path = Pointer::parse(path);
             for (key, delta) in keys.iter().zip(column).filter(|(_, delta)| **delta != 0) {
                 let row = self.values.get_mut(key);
-                shift(row.ok_or_else(|| missing(key))?, path, *delta)?;
+                shift(row.ok_or_else(|| missing(key))?, &path, *delta)?;
             }
         }
         for key in keys {
@@ -203,10 +205,43 @@ fn read_or_default<T: DeserializeOwned + Default>(value: &Value) -> Result<T, Mi
     if value.is_null() { Ok(T::default()) } else { read(value) }
 }
 
+/// A JSON pointer (RFC 6901), taken apart once for all rows of a column.
+struct Pointer<'a> {
+    text: &'a str,
+    steps: Vec<Cow<'a, str>>,
+}
+
+impl<'a> Pointer<'a> {
+    fn parse(text: &'a str) -> Self {
+        let plain = |step: &'a str| match step.contains('~') {
+            true => Cow::Owned(step.replace("~1", "/").replace("~0", "~")),
+            false => Cow::Borrowed(step),
+        };
+        Self { text, steps: text.split('/').skip(1).map(plain).collect() }
+    }
+
+    fn find<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
+        // Without a slash in front it would point to nothing.
+        if !(self.text.is_empty() || self.text.starts_with('/')) {
+            return None;
+        }
+        self.steps.iter().try_fold(value, |value, step| match value {
+            Value::Object(fields) => fields.get_mut(step.as_ref()),
+            Value::Array(items) if is_index(step) => items.get_mut(step.parse::<usize>().ok()?),
+            _ => None,
+        })
+    }
+}
+
+/// Digits alone, without a zero in front.
+fn is_index(step: &str) -> bool {
+    step.bytes().all(|byte| byte.is_ascii_digit()) && (step == "0" || !step.starts_with('0'))
+}
+
 /// Adds to the number at `path`, in units of its last decimal.
-fn shift(value: &mut Value, path: &str, delta: i64) -> Result<(), Misfit> {
-    let misfit = |why: &str| Misfit(format!("{path}: {why}"));
-    let slot = value.pointer_mut(path).ok_or_else(|| misfit("missing in the tick before"))?;
+fn shift(value: &mut Value, path: &Pointer<'_>, delta: i64) -> Result<(), Misfit> {
+    let misfit = |why: &str| Misfit(format!("{}: {why}", path.text));
+    let slot = path.find(value).ok_or_else(|| misfit("missing in the tick before"))?;
     let Value::Number(number) = &*slot else {
         return Err(misfit("not a number in the tick before"));
     };

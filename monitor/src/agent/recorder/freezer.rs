@@ -65,6 +65,7 @@ struct Cold {
 
 impl Cold {
     fn run(&mut self, inbox: &Receiver<Order>) {
+        self.shelf.sweep();
         let left = self.shelf.list().unwrap_or_default();
         for incident in left.into_iter().filter(|one| one.state == State::Open) {
             self.freeze(incident);

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::agent::actuator::tests::action;
 use crate::agent::{Alarms, Mode};
+use crate::record::journal::Bounds;
 use crate::record::reader::Recording;
 use crate::record::replay::{Replay, Replayed};
 use crate::serve::publish::channel;

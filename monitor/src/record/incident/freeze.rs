@@ -143,6 +143,14 @@ impl<'a> Span<'a> {
         let mut run: Option<Run> = None;
         for entry in recording {
             match entry? {
+                // An incident that its agent left open ends with that agent.
+                Entry::Header(header)
+                    if incident.end.is_none()
+                        && header.standing.before.is_none()
+                        && !self.account.is_empty() =>
+                {
+                    break;
+                }
                 Entry::Header(header) => self.header(&mut run, *header)?,
                 // The engine's standing is from before the loss; the next header has the right one.
                 Entry::Lost(_) => run = None,

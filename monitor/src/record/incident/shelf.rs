@@ -18,6 +18,7 @@ use isobar_core::model::units::{Bytes, Nanos};
 const DAY: u64 = 86_400 * Nanos::SECOND.0;
 /// No document is longer: its lists are bounded.
 const DOCUMENT: u64 = 4 << 20;
+const DRAFT: &[u8] = b"draft-";
 
 /// How much is kept. The oldest incidents are removed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +148,16 @@ impl Shelf {
         match made {
             Ok(file) => Ok(Draft { path, file }),
             Err(source) => Err(ShelfError::Io { path, source }),
+        }
+    }
+
+    /// Removes drafts that killed agents have left.
+    pub fn sweep(&self) {
+        let Self::Dir(dir) = self else { return };
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        for entry in entries.filter(|one| one.file_name().as_encoded_bytes().starts_with(DRAFT)) {
+            // One that cannot be removed takes its space, and no more.
+            let _ = fs::remove_file(entry.path());
         }
     }
 

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::{Incident, Kind, State, Trigger, name_of};
-use isobar_core::model::condition::Status;
-use isobar_core::model::decision::{Decision, Trigger as Threshold};
+use isobar_core::model::condition::{Condition, Status};
+use isobar_core::model::decision::{Decision, NodePressure, Trigger as Threshold};
 use isobar_core::model::limit::{LimitResult, LimitState};
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::threshold::PressureSignal;
@@ -49,6 +49,8 @@ pub struct Watch {
     stirred: Nanos,
     /// Limits that the last tick found changed.
     drifted: BTreeSet<String>,
+    /// The kubelet's conditions of the last tick; `None` before the first.
+    pressed: Option<Vec<NodePressure>>,
 }
 
 impl Watch {
@@ -61,7 +63,8 @@ impl Watch {
     pub fn tick(&mut self, seen: Seen<'_>) -> Option<Turn> {
         let at = seen.sample.at;
         let new = self.triggers(seen);
-        if !new.is_empty() || !is_calm(seen) {
+        let since = self.open.as_ref().map_or(at.boot, |open| open.begin.boot).since(BEFORE);
+        if !new.is_empty() || !is_calm(seen, since) {
             self.stirred = at.boot;
         }
         let stirred = self.stirred;
@@ -97,6 +100,13 @@ impl Watch {
         all.extend(raised.map(|one| {
             let text = format!("{} became True: {}", one.kind, condition_numbers(one));
             trigger(Kind::Condition, one.kind.clone(), text)
+        }));
+        let pressed = &decision.assessment.node_pressure;
+        // What holds at the first tick may have held for long.
+        let before = self.pressed.replace(pressed.clone()).unwrap_or_else(|| pressed.clone());
+        all.extend(pressed.iter().filter(|one| !before.contains(one)).map(|one| {
+            let name = one.name();
+            trigger(Kind::Condition, name.into(), format!("{name} became True"))
         }));
         let met = decision.assessment.met.iter();
         let foretold = met.filter(|met| met.since == now && is_forecast(&met.threshold));
@@ -138,12 +148,14 @@ fn is_forecast(threshold: &Threshold) -> bool {
     matches!(threshold, Threshold::Pressure(one) if matches!(one.on, PressureSignal::Exhaustion(_)))
 }
 
-/// No condition is True, no threshold is met, nothing was killed, done or is in force.
-fn is_calm(Seen { sample, decision, kills, .. }: Seen<'_>) -> bool {
+/// Nothing of what began after `since` holds, and nothing was killed or done: what has held for days
+/// belongs to no incident.
+fn is_calm(Seen { sample, decision, kills, .. }: Seen<'_>, since: Nanos) -> bool {
     let assessment = &decision.assessment;
-    assessment.conditions.iter().all(|one| one.status != Status::True)
-        && assessment.met.is_empty()
+    let is_held = |one: &Condition| one.status == Status::True && one.since.boot >= since;
+    !assessment.conditions.iter().any(is_held)
+        && assessment.met.iter().all(|met| met.since < since)
         && decision.relief.actions.is_empty()
-        && !sample.in_force.iter().any(|entry| entry.can_be_undone())
+        && !sample.in_force.iter().any(|entry| entry.can_be_undone() && entry.since >= since)
         && kills.is_empty()
 }

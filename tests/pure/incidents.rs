@@ -1,0 +1,278 @@
+//! Incidents of nodes that do not exist: where they begin and end, what is taken out of the
+//! recording, and that no name leads out of the directory.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::program::{self, text};
+use isobar::record::incident::freeze::{freeze, import};
+use isobar::record::incident::shelf::{Retention, Shelf};
+use isobar::record::incident::watch::{Seen, Turn, Watch};
+use isobar::record::incident::{Incident, Kind, State, Trigger, is_name, name_of};
+use isobar::record::journal::{Bounds, Journal, Ring, Start};
+use isobar::record::reader::Recording;
+use isobar::record::replay::Replay;
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::condition::Measure;
+use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite};
+use isobar_core::model::psi::{Line, Pressure};
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::settings::{ConditionRule, Settings, WrittenLimit};
+use isobar_core::model::stall::{KernelStalls, OomKill};
+use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::policy::engine::{Engine, Standing};
+use tempfile::TempDir;
+
+const DAY: u64 = 86_400;
+/// 2026-09-21, 14:13:20 UTC.
+const BEGUN: u64 = 1_790_000_000;
+
+fn at(second: u64) -> Moment {
+    let boot = Nanos(second * Nanos::SECOND.0);
+    Moment { boot, wall: Nanos(BEGUN * Nanos::SECOND.0 + boot.0) }
+}
+
+fn settings() -> Settings {
+    let mut settings = Settings::default();
+    for rule in settings.conditions.rules.values_mut() {
+        *rule = ConditionRule { measure: Measure::RawSome, threshold: Percent(60_00) };
+    }
+    settings
+}
+
+/// Its CPUs are short from second 200 to second 260; the kernel kills at 230.
+fn sample(second: u64) -> Sample {
+    let mut sample = Sample { tick: second, at: at(second), ..Sample::default() };
+    let share = Percent(if (200..260).contains(&second) { 90_00 } else { 5_00 });
+    let line = Line { avg10: share, avg60: share, ..Line::default() };
+    sample.node.pressure.cpu = Some(Pressure { some: Some(line), full: None });
+    let mut kernel = KernelStalls { clock: sample.at.boot, ..KernelStalls::default() };
+    if second == 230 {
+        let kill = OomKill { at: sample.at.boot, victim_pid: 7, limit_known: true, ..kill() };
+        kernel.oom_kills.push(kill);
+    }
+    sample.kernel = Some(kernel);
+    sample
+}
+
+fn kill() -> OomKill {
+    serde_json::from_value(serde_json::json!({
+        "at": 0, "victim": 5, "victimPid": 0, "limit": null, "limitKnown": false, "trigger": 5,
+    }))
+    .unwrap()
+}
+
+/// Records so many seconds. The turns that a watch made of them, with their ticks.
+fn recorded(path: &Path, seconds: u64) -> Vec<(u64, Turn)> {
+    let standing = Standing::new(4);
+    let mut engine = Engine::new(settings(), standing.clone());
+    let start = Start { settings: settings(), standing, at: at(0), ..Start::default() };
+    let mut journal = Journal::create(path, start, Bounds::default()).unwrap();
+    let (mut watch, mut turns) = (Watch::new("worker-1".into()), Vec::new());
+    for second in 1..=seconds {
+        let sample = sample(second);
+        let decision = engine.step(sample.clone()).decision;
+        journal.write(&sample, &decision, engine.standing()).unwrap();
+        let seen = Seen { sample: &sample, decision: &decision, kills: &[], limits: &[] };
+        turns.extend(watch.tick(seen).map(|turn| (second, turn)));
+    }
+    turns
+}
+
+/// A recording with an incident, the incident as it was found, and a shelf for it.
+fn scene(dir: &TempDir) -> (Ring, Incident, Shelf) {
+    let path = dir.path().join("recording");
+    let over = recorded(&path, 400).pop().unwrap();
+    let (_, Turn::Over(incident)) = over else { panic!("it is not over: {over:?}") };
+    (Ring::Files(path), *incident, Shelf::Dir(dir.path().join("incidents")))
+}
+
+#[test]
+fn watch_opens_and_closes() {
+    let dir = TempDir::new().unwrap();
+    let turns = recorded(&dir.path().join("r"), 400);
+    let [(200, Turn::Open(open)), (over, Turn::Over(closed))] = &turns[..] else {
+        panic!("{turns:?}")
+    };
+    assert_eq!(open.name, "20260921T141640Z-condition-SystemCPUContentionPressure");
+    assert_eq!((open.state, open.end), (State::Open, None));
+    // Cleared in second 260, and calm for 30 s.
+    assert_eq!((*over, closed.end), (289, Some(at(289))));
+    assert_eq!(closed.kinds, [Kind::Condition]);
+}
+
+#[test]
+fn watch_tells_a_drifted_limit_once() {
+    let limit = |result| LimitState {
+        write: LimitWrite {
+            what: WrittenLimit::Allocatable,
+            cgroup: CgroupPath("/kubepods".into()),
+            file: "memory.max".into(),
+            value: "1".into(),
+        },
+        before: None,
+        live: None,
+        result,
+        detail: "another process wrote 2".into(),
+    };
+    let (kept, drifted) = ([limit(LimitResult::Kept)], [limit(LimitResult::Drifted)]);
+    #[rustfmt::skip]
+    let table = [
+        // limits, triggers since the beginning
+        (&kept,    0),
+        (&drifted, 1),
+        (&drifted, 1), // a look lasts ten ticks
+        (&kept,    1),
+        (&drifted, 2), // again
+    ];
+    let mut watch = Watch::new(String::new());
+    let mut triggers = 0;
+    for (second, (limits, want)) in table.into_iter().enumerate() {
+        let sample = sample(second as u64 + 1);
+        let decision = Engine::new(settings(), Standing::new(4)).step(sample.clone()).decision;
+        let seen = Seen { sample: &sample, decision: &decision, kills: &[], limits };
+        if let Some(Turn::Open(incident)) = watch.tick(seen) {
+            triggers = incident.triggers.len();
+        }
+        assert_eq!(triggers, want, "second {second}");
+    }
+}
+
+#[test]
+fn name_of_is_safe_whoever_it_is_about() {
+    #[rustfmt::skip]
+    let table = [
+        // who, end of the name
+        ("shop/web-1",             "shop_web-1"),
+        ("/kubepods/pod1",         "kubepods_pod1"),
+        ("../../etc/passwd",       ".._.._etc_passwd"),
+        ("a\n\x1b[2J",             "a___2J"),
+        ("\u{202e}cod",            "cod"),
+        ("",                       "unknown"),
+        ("///",                    "unknown"),
+    ];
+    for (who, want) in table {
+        let text = String::new();
+        let name = name_of(&Trigger { at: at(0), kind: Kind::Kill, who: who.into(), text });
+        assert_eq!(name, format!("20260921T141320Z-kill-{want}"), "{who:?}");
+        assert!(is_name(&name), "{name}");
+    }
+    for hostile in ["", ".", "..", "../lock", "a/b", "2/../x", "x", "2\0", &"2".repeat(121)] {
+        assert!(!is_name(hostile), "{hostile:?}");
+    }
+}
+
+#[test]
+fn freeze_keeps_a_span_that_replays() {
+    let dir = TempDir::new().unwrap();
+    let (ring, incident, shelf) = scene(&dir);
+    let frozen = freeze(&ring, &shelf, incident).unwrap();
+    // Two minutes before, and until it was calm.
+    assert_eq!((frozen.from, frozen.to, frozen.ticks), (at(80), at(289), 210));
+    let want = "On worker-1 at 2026-09-21 14:16:40Z, SystemCPUContentionPressure became True: PSI cpu \
+        some was 90.00 % over a minute and 90.00 % over ten seconds, the threshold is 60.00 %. \
+        SystemCPUContentionPressure was True from 2026-09-21 14:16:40Z to 2026-09-21 14:17:40Z (1m0s); \
+        PSI cpu some reached 90.00 % over a minute. At 2026-09-21 14:17:10Z the kernel's OOM killer \
+        killed process 7 of a cgroup that is gone; isobar had not foreseen it; why isobar did not \
+        prevent it: it saw no shortage of memory before the kill. isobar took no step. It was calm \
+        again at 2026-09-21 14:18:09Z, after 1m29s.";
+    assert_eq!(frozen.summary, want);
+    let found = shelf.find(&frozen.name).unwrap();
+    assert_eq!(found, frozen);
+    let file = dir.path().join(format!("incidents/{}.isobar", frozen.name));
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let got = program::isobar(&["replay", "--check"]).arg(&file).output().unwrap();
+    assert_eq!(text(&got.stdout), "210 decisions compared, all the same\n");
+    assert_eq!(text(&got.stderr), "", "a reader that knows no incidents passes over the last line");
+}
+
+#[test]
+fn import_makes_the_same_of_an_export() {
+    let dir = TempDir::new().unwrap();
+    let (ring, incident, shelf) = scene(&dir);
+    let frozen = freeze(&ring, &shelf, incident).unwrap();
+    let file = dir.path().join(format!("incidents/{}.isobar", frozen.name));
+    let other = Shelf::Dir(dir.path().join("other"));
+    assert_eq!(import(&file, &other).unwrap().summary, frozen.summary);
+    let again = import(&file, &other).unwrap_err().to_string();
+    assert!(again.ends_with("exists already"), "{again}");
+
+    let foreign = dir.path().join("foreign");
+    let whole = fs::read(&file).unwrap();
+    let lines = text(&zstd::decode_all(&whole[..]).unwrap());
+    let hostile = lines.replace(&frozen.name, "../../escaped");
+    let no_incident = fs::read(dir.path().join("recording")).unwrap();
+    #[rustfmt::skip]
+    let table: [(&str, &[u8], &str); 5] = [
+        // what, bytes, error
+        ("another file",        b"hello\n",              "is no recording"),
+        ("an empty file",       b"",                     "is empty"),
+        ("a recording",         &no_incident,            "has no incident in it"),
+        ("cut off",             &whole[..whole.len() / 2], "has no incident in it"),
+        ("a name that leads out", hostile.as_bytes(),    "no usable name"),
+    ];
+    for (what, bytes, want) in table {
+        fs::write(&foreign, bytes).unwrap();
+        let error = import(&foreign, &other).unwrap_err().to_string();
+        assert!(error.contains(want), "{what}: {error}");
+    }
+    assert_eq!(other.list().unwrap().len(), 1);
+}
+
+#[test]
+fn shelf_keeps_the_newest() {
+    let dir = TempDir::new().unwrap();
+    let shelf = Shelf::Dir(dir.path().join("incidents"));
+    let keep = |n: usize| {
+        let begin = at(n as u64);
+        let name = format!("2026-{n:04}");
+        let incident = Incident { name, begin, state: State::Frozen, ..Incident::default() };
+        shelf.keep(incident, shelf.draft().unwrap()).unwrap();
+    };
+    let most = Retention::USUAL.n;
+    (0..most + 5).for_each(keep);
+    let names = || shelf.list().unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
+    shelf.prune(at(0).wall).unwrap();
+    assert_eq!((names().len(), names()[0].as_str()), (most, "2026-0005"));
+    shelf.prune(at(31 * DAY).wall).unwrap();
+    assert_eq!(names(), Vec::<String>::new(), "after 30 days");
+    fs::write(dir.path().join("incidents/2026-1.json"), "{").unwrap();
+    assert_eq!(names(), Vec::<String>::new(), "a damaged document hides no other");
+    for name in ["../lock", "2026-none"] {
+        assert!(shelf.remove(name).unwrap_err().to_string().contains("there is no incident"));
+    }
+}
+
+#[test]
+fn recording_opens_at_any_moment() {
+    let dir = TempDir::new().unwrap();
+    let path: PathBuf = dir.path().join("recording");
+    recorded(&path, 700);
+    #[rustfmt::skip]
+    let table = [
+        // second, the tick that is shown
+        (0,     None),
+        (1,     Some(1)),
+        (299,   Some(299)),
+        (300,   Some(300)), // the last of a chapter
+        (301,   Some(301)),
+        (650,   Some(650)),
+        (5_000, Some(700)),
+    ];
+    let whole = fs::read(&path).unwrap();
+    for cut in [whole.len(), whole.len() - 3] {
+        fs::write(&path, &whole[..cut]).unwrap();
+        for (second, want) in table {
+            let mut replay = Replay::new(Recording::open_at(&path, at(second).wall).unwrap(), None);
+            let mut last = None;
+            let mut n = 0;
+            while let Some(step) = replay.step_before(at(second).wall).unwrap() {
+                (last, n) = (Some(step.decision.tick), n + 1);
+            }
+            assert_eq!(last, want, "second {second}");
+            assert!(n <= 300, "no more than a chapter is judged for second {second}: {n}");
+        }
+    }
+}
