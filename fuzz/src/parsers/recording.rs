@@ -8,8 +8,12 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::files::same_as_json;
+use isobar::record::incident::freeze::import;
+use isobar::record::incident::is_name;
+use isobar::record::incident::shelf::Shelf;
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Judged, Replay, Replayed};
+use isobar_core::model::units::Nanos;
 
 /// A recording, plain or compressed. Two replays must give the same decisions.
 pub(crate) fn recording(bytes: &[u8]) -> bool {
@@ -19,7 +23,22 @@ pub(crate) fn recording(bytes: &[u8]) -> bool {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let once = judged(Path::new(&path));
     assert!(once == judged(Path::new(&path)), "two replays differ");
+    moments(Path::new(&path), &once);
+    if let Ok(incident) = import(Path::new(&path), &Shelf::in_memory()) {
+        assert!(is_name(&incident.name) && !incident.summary.is_empty(), "{incident:?}");
+    }
     !once.is_empty()
+}
+
+/// Its frames are found by their own lengths, which may lie.
+fn moments(path: &Path, once: &[Judged]) {
+    let walls = once.iter().map(|judged| judged.at.wall);
+    for wall in walls.chain([Nanos(0), Nanos(u64::MAX)]) {
+        if let Ok(recording) = Recording::open_at(path, wall) {
+            // An error is an answer, too.
+            let _ = Replay::new(recording, None).step_before(wall);
+        }
+    }
 }
 
 fn judged(path: &Path) -> Vec<Judged> {

@@ -10,6 +10,7 @@ use crate::agent::log::chain;
 use crate::clock;
 use crate::record::incident::freeze::freeze;
 use crate::record::incident::shelf::Shelf;
+use crate::record::incident::words::paragraph;
 use crate::record::incident::{Incident, State};
 use crate::record::journal::Ring;
 
@@ -38,8 +39,8 @@ impl Freezer {
     }
 
     /// Keeps what is known of an incident that is open, for readers and for the next agent.
-    pub(super) fn note(&self, incident: &Incident) {
-        self.send(Order::Note(Box::new(incident.clone())));
+    pub(super) fn note(&self, incident: Incident) {
+        self.send(Order::Note(Box::new(incident)));
     }
 
     pub(super) fn freeze(&self, incident: Incident) {
@@ -73,20 +74,22 @@ impl Cold {
         for order in inbox {
             match order {
                 Order::ReadFrom(ring) => self.ring = ring,
-                Order::Note(incident) => {
-                    if let Err(why) = self.shelf.note(&incident) {
-                        tracing::warn!("cannot keep incident {}: {}", incident.name, chain(&why));
-                    }
-                }
+                Order::Note(incident) => self.note(&incident),
                 Order::Freeze(incident) => self.freeze(*incident),
             }
+        }
+    }
+
+    fn note(&self, incident: &Incident) {
+        if let Err(why) = self.shelf.note(incident) {
+            tracing::warn!("cannot keep incident {}: {}", incident.name, chain(&why));
         }
     }
 
     fn freeze(&mut self, incident: Incident) {
         let Some(ring) = &self.ring else { return };
         let name = incident.name.clone();
-        match freeze(ring, &self.shelf, incident) {
+        match freeze(ring, &self.shelf, incident.clone()) {
             Ok(frozen) => {
                 tracing::info!(
                     incident = name,
@@ -96,9 +99,10 @@ impl Cold {
                 );
             }
             Err(why) => {
-                tracing::warn!("cannot keep incident {name}: {}", chain(&why));
-                // Its ticks are gone: what is known of it would be tried again for ever.
-                let _ = self.shelf.remove(&name);
+                tracing::warn!("cannot keep the ticks of incident {name}: {}", chain(&why));
+                // Its ticks are gone; the next agent need not look for them again.
+                let summary = paragraph(&incident);
+                self.note(&Incident { state: State::Frozen, summary, ..incident });
             }
         }
         if let Err(why) = self.shelf.prune(clock::now().wall) {

@@ -152,7 +152,10 @@ impl Writer {
         let is_missing = self.journal.is_none() || self.trouble.is_some() && self.target.is_some();
         if is_missing && at.boot >= self.again {
             match &standing {
-                Some(standing) => return self.reopen(standing, at),
+                Some(standing) => {
+                    self.reopen(standing, at);
+                    return self.turn(turn);
+                }
                 None => self.ask(),
             }
         }
@@ -165,11 +168,14 @@ impl Writer {
                 Err(why) => self.fail(&why, at),
             }
         }
-        if let (Some(turn), Some(freezer)) = (turn, &self.freezer) {
-            match turn {
-                Turn::Open(incident) => freezer.note(&incident),
-                Turn::Over(incident) => freezer.freeze(*incident),
-            }
+        self.turn(turn);
+    }
+
+    fn turn(&self, turn: Option<Turn>) {
+        match (turn, &self.freezer) {
+            (Some(Turn::Open(incident)), Some(freezer)) => freezer.note(*incident),
+            (Some(Turn::Over(incident)), Some(freezer)) => freezer.freeze(*incident),
+            (None, _) | (_, None) => {}
         }
     }
 
