@@ -35,7 +35,8 @@ fn incident_outlives_a_killed_agent() {
     let list: Value = serde_json::from_str(&agent.get("/api/v1/incidents").unwrap()).unwrap();
     assert_eq!(list["incidents"][0]["state"], "open", "{list}");
     agent.end_by(Signal::KILL);
-    assert!(incidents(&dir, &["show", "latest"]).contains("It is not over in this record."));
+    let open = incidents(&dir, &["show", "latest", "-o", "json"]);
+    assert!(open.contains("PIDPressure became True.") && open.contains("It is not over"), "{open}");
 
     let next = Agent::start(&arguments);
     next.wait_for("some ticks", |s| s["tick"].as_u64() > Some(3));

@@ -154,28 +154,32 @@ impl Account {
     }
 
     fn deeds(&mut self, sample: &Sample, decision: &Decision) {
-        let (at, relief) = (decision.at, &decision.relief);
+        let (at, done) = (decision.at, &decision.relief);
         for outcome in &sample.outcomes {
             let (result, detail) = (outcome.result.name(), &outcome.detail);
             self.did(at, true, format!("action {} {result}: {detail}", outcome.action));
         }
-        for action in &relief.actions {
+        for action in &done.actions {
             let text = relief::action(action, at.boot);
             if action.reason.threshold.resource() == Resource::Memory {
                 self.tried = Some((text.clone(), action.is_enforced));
             }
             self.did(at, action.is_enforced, text);
         }
-        for effect in &relief.effects {
+        for effect in &done.effects {
             self.did(at, true, relief::effect(effect));
         }
-        for release in &relief.releases {
+        for release in &done.releases {
             if !self.released.contains(&release.action) && self.released.len() < KEPT {
                 self.released.push(release.action);
                 self.did(at, release.is_enforced, relief::release(release));
             }
         }
-        if let Some(hold) = &relief.held {
+        if let Some(hold) = &done.held {
+            // The first reason only: the log has each of them.
+            if self.held.is_none() {
+                self.did(at, true, relief::no_action(hold, at.boot));
+            }
             self.held = Some((hold.clone(), at));
         }
     }
