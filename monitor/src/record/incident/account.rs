@@ -124,13 +124,12 @@ impl Account {
 
     fn name(&self, id: CgroupId, blame: &Blame) -> String {
         let path = if id == blame.victim { &blame.victim_path } else { &blame.aggressor_path };
-        let known = match self.names.get(&id).map(String::as_str) {
-            Some("/") => Some("the root cgroup".to_owned()),
-            known => known.map(str::to_owned),
-        };
-        known
-            .or_else(|| path.as_ref().map(|path| path.0.to_string()))
-            .unwrap_or_else(|| format!("removed cgroup {}", id.0))
+        let known = self.names.get(&id).map(String::as_str);
+        match known.or_else(|| path.as_ref().map(|path| &*path.0)) {
+            Some("/") => "the root cgroup".into(),
+            Some(name) => name.to_owned(),
+            None => format!("removed cgroup {}", id.0),
+        }
     }
 
     fn condition(&mut self, condition: &Condition, at: Moment) {
