@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Which modules of its own crate a module may name. `main` and `cli` stand above and may name all.
 /// That core knows no clock, file, socket or thread is held by the compiler: see its Cargo.toml.
-const IMPORTS: [(&str, &str, &[&str]); 14] = [
+const IMPORTS: [(&str, &str, &[&str]); 15] = [
     ("monitor/core/src", "model", &["model"]),
     ("monitor/core/src", "policy", &["policy", "model"]),
     ("monitor/core/src", "recording", &["recording", "policy", "model"]),

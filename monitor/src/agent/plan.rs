@@ -47,8 +47,8 @@ impl Orders {
 
     /// Records every tick into this directory, or in memory if it cannot be written.
     #[must_use]
-    pub fn recording_where_possible(self, dir: PathBuf) -> Self {
-        Self { record: Record::WherePossible(dir), ..self }
+    pub fn recording_where_possible(self, dir: PathBuf, bounds: Bounds) -> Self {
+        Self { record: Record::WherePossible(dir, bounds), ..self }
     }
 }
 

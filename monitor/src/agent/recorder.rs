@@ -36,7 +36,7 @@ pub(crate) enum Record {
     #[default]
     Off,
     /// Into this directory; in memory if it cannot be written.
-    WherePossible(PathBuf),
+    WherePossible(PathBuf, Bounds),
     /// To this file, or into this directory, which the operator has named.
     To(PathBuf, Bounds),
 }

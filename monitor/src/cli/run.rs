@@ -91,10 +91,10 @@ struct RecordArgs {
     #[arg(long, env = "ISOBAR_NO_RECORD")]
     no_record: bool,
     /// Maximum size of the recording; the oldest segments are deleted first.
-    #[arg(long, value_name = "SIZE", default_value = "512Mi", requires = "record")]
+    #[arg(long, value_name = "SIZE", default_value = "512Mi")]
     record_max_size: Quantity,
     /// Maximum age of the recording; older segments are deleted.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration, requires = "record")]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     record_max_age: Duration,
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     orders = match &args.record.record {
         Some(path) => orders.recording(path.clone(), args.record.bounds()),
         None if args.record.no_record => orders,
-        None => orders.recording_where_possible(RECORDING_DIR.into()),
+        None => orders.recording_where_possible(RECORDING_DIR.into(), args.record.bounds()),
     };
     let options = Options {
         listen: args.listen.clone(),

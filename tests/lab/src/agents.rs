@@ -169,6 +169,9 @@ fn isobar(form: &Form, mode: Option<Mode>, probes: Option<&str>) -> Command {
     }
     if form.record {
         isobar.args(["--record", RECORDING]);
+    } else {
+        // What is written in a machine without a disk takes its memory.
+        isobar.arg("--no-record");
     }
     isobar.env(BUDGET.0, BUDGET.1);
     isobar
@@ -184,16 +187,17 @@ mod tests {
     fn an_agent_is_started_with_what_the_scenario_has_for_it() {
         const RUN: &str = "/bin/isobar run --listen 127.0.0.1:9797 --probes";
         let state = "--state-dir /tmp/isobar";
+        let unrecorded = "--no-record";
         #[rustfmt::skip]
         let table = [
             // name,           of the scenario,                       line
             ("none",           "config = \"\"",                       None),
-            ("isobar",         "",                                    Some(format!("{RUN} all {state}"))),
-            ("isobar",         "mode = \"enforce\"",                  Some(format!("{RUN} all {state} --mode enforce"))),
+            ("isobar",         "",                                    Some(format!("{RUN} all {state} {unrecorded}"))),
+            ("isobar",         "mode = \"enforce\"",                  Some(format!("{RUN} all {state} --mode enforce {unrecorded}"))),
             ("isobar",         "probes = \"none\"\nrecord = true",    Some(format!("{RUN} none {state} --record /tmp/recording.isobar"))),
-            ("isobar-no-ebpf", "mode = \"enforce\"",                  Some(format!("{RUN} none {state} --mode enforce"))),
-            ("isobar-observe", "mode = \"enforce\"\nmanifests = \"\"", Some(format!("{RUN} all {state} --mode observe --pods /tmp/pods.yaml"))),
-            ("isobar-observe", "config = \"\"",                       Some(format!("{RUN} all {state} --mode observe --config /tmp/config.yaml"))),
+            ("isobar-no-ebpf", "mode = \"enforce\"",                  Some(format!("{RUN} none {state} --mode enforce {unrecorded}"))),
+            ("isobar-observe", "mode = \"enforce\"\nmanifests = \"\"", Some(format!("{RUN} all {state} --mode observe --pods /tmp/pods.yaml {unrecorded}"))),
+            ("isobar-observe", "config = \"\"",                       Some(format!("{RUN} all {state} --mode observe --config /tmp/config.yaml {unrecorded}"))),
             ("oomd",           "",                                    Some("unshare -m sh -c exec chroot /peers /bin/dash -c \
                 'exec oomd --interval 1 --config /etc/oomd/oomd.json'".into())),
             ("oomd-tuned",     "",                                    Some("unshare -m sh -c mount -o bind /tmp/config.yaml \

@@ -2,6 +2,11 @@ use super::*;
 use crate::agent::recorder::writer::Writer;
 use isobar_core::policy::engine::Engine;
 use std::fs;
+use std::path::Path;
+
+fn where_possible(dir: &Path) -> Record {
+    Record::WherePossible(dir.into(), Bounds::default())
+}
 
 fn entry(engine: &mut Engine, tick: u64) -> Decision {
     engine.step(Sample { tick, ..Sample::default() }).decision
@@ -21,7 +26,7 @@ fn record_falls_back_to_memory_where_files_cannot_be_written() {
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let (free, below_a_file) = (dir.path().join("free"), file.join("dir"));
-    let mut first = Recorder::begin(Record::WherePossible(free.clone()), Start::default());
+    let mut first = Recorder::begin(where_possible(&free), Start::default());
     let first = first.as_mut().unwrap().as_mut().unwrap();
     #[rustfmt::skip]
     let table = [
@@ -30,7 +35,7 @@ fn record_falls_back_to_memory_where_files_cannot_be_written() {
         (free.clone(), "another agent records there"),
     ];
     for (path, want) in table {
-        let begun = Recorder::begin(Record::WherePossible(path.clone()), Start::default());
+        let begun = Recorder::begin(where_possible(&path), Start::default());
         let mut recorder = begun.unwrap().unwrap();
         records(&mut recorder, 3);
         let Capability { state, detail, .. } = recorder.capability().clone();
@@ -44,7 +49,7 @@ fn record_falls_back_to_memory_where_files_cannot_be_written() {
 #[test]
 fn tick_pauses_the_recording_while_the_disk_is_slow() {
     let (to, reports) = channel();
-    let writer = Writer::open(Record::WherePossible("/dev/null/no".into()), Start::default(), to);
+    let writer = Writer::open(where_possible(Path::new("/dev/null/no")), Start::default(), to);
     let shelf = Arc::clone(writer.unwrap().unwrap().shelf());
     // Nothing takes these orders.
     let (orders, inbox) = sync_channel(2);

@@ -76,7 +76,7 @@ impl Writer {
     ) -> Result<Option<Self>, JournalError> {
         let (target, is_asked_for) = match record {
             Record::Off => return Ok(None),
-            Record::WherePossible(dir) => (Target::open(&dir, Bounds::default(), true), false),
+            Record::WherePossible(dir, bounds) => (Target::open(&dir, bounds, true), false),
             Record::To(path, bounds) => {
                 let is_dir = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
                 (Target::open(&path, bounds, is_dir), true)
