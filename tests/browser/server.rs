@@ -117,7 +117,7 @@ fn leak() -> (Latest, Tick) {
                 }
                 has_acted = !last.as_ref().unwrap().decision.relief.actions.is_empty();
             }
-            Entry::Lost(why) | Entry::Notice(why) => panic!("{why}"),
+            Entry::Lost(why) | Entry::Notice(why) | Entry::Other(why) => panic!("{why}"),
         }
     }
     let (mut publisher, last) = (publisher.unwrap(), last.unwrap());
