@@ -3,6 +3,7 @@
 
 mod evictions;
 mod faults;
+mod kubelet;
 mod node;
 mod pods;
 mod rights;
@@ -11,7 +12,7 @@ use std::fs;
 use std::time::Duration;
 
 use isobar::clock;
-use isobar::config::kubernetes::{Access, Connection, Publish};
+use isobar::config::kubernetes::{self, Access, Connection, Publish};
 use isobar::kube::{ApiServer, Wanted};
 use isobar_apistub::generate;
 use isobar_apistub::{Kubelet, Options, Stub};
@@ -54,6 +55,10 @@ impl Bed {
         fs::write(&file, kubeconfig(&stub.url())).unwrap();
         let access = Access {
             connection: Connection::Kubeconfig(file),
+            kubelet: Some(kubernetes::Kubelet {
+                url: stub.url(),
+                certificate: dir.path().join("kubelet.crt"),
+            }),
             node: "n1".into(),
             reporter: "isobar-x".into(),
         };

@@ -113,6 +113,7 @@ fn manifest_permissions() {
     let observe = json!([
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "watch"]},
         {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["nodes/stats", "nodes/configz", "nodes/pods"], "verbs": ["get"]},
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
     ]);
     let taint = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]);

@@ -3,15 +3,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::act::evict::Way;
+use crate::config;
 use crate::config::kubernetes::{Access, Publish};
 use crate::kube::{About, ApiServer, Note, Wanted};
-use isobar_core::model::capability::Capability;
+use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::decision::{
     Action, Decision, Event, Outcome, OutcomeResult, StepKind, Target,
 };
+use isobar_core::model::disk::PodDisks;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::units::Nanos;
@@ -28,6 +31,10 @@ pub(super) struct Cluster {
     api: ApiServer,
     /// The last actions that end work.
     ending: VecDeque<Action>,
+    /// What the kubelet runs with, as it was compared last, and with which of isobar's settings.
+    compared: Option<(Arc<Settings>, u64)>,
+    /// What came of that.
+    comparison: Option<Capability>,
 }
 
 impl Cluster {
@@ -36,12 +43,18 @@ impl Cluster {
     /// # Errors
     /// If no thread can be made.
     pub(super) fn begin(access: Access) -> io::Result<Self> {
-        Ok(Self { api: ApiServer::begin(access)?, ending: VecDeque::new() })
+        let api = ApiServer::begin(access)?;
+        Ok(Self { api, ending: VecDeque::new(), compared: None, comparison: None })
     }
 
     /// The pods of this node, as the API server has them; `None` before it has listed them.
     pub(super) fn pods(&self) -> Option<Pods> {
         self.api.pods()
+    }
+
+    /// What they have on disk; `None` while the kubelet does not tell.
+    pub(super) fn pod_disks(&self) -> Option<PodDisks> {
+        self.api.pod_disks()
     }
 
     /// The way by which the actuator evicts.
@@ -50,7 +63,7 @@ impl Cluster {
     }
 
     pub(super) fn capabilities(&self) -> Vec<Capability> {
-        self.api.capabilities()
+        self.api.capabilities().into_iter().chain(self.comparison.clone()).collect()
     }
 
     /// Tells what one tick came to. Never waits.
@@ -62,6 +75,7 @@ impl Cluster {
         decision: &Decision,
         kills: &[OomRecord],
     ) {
+        self.compare(settings);
         self.api.publish(Wanted {
             publish: Some(publish),
             conditions: decision.assessment.conditions.clone(),
@@ -72,6 +86,30 @@ impl Cluster {
         if publish.events {
             self.notes(sample, decision, kills).into_iter().for_each(|note| self.api.note(note));
         }
+    }
+
+    /// Compares isobar's settings with the kubelet's when either has changed.
+    fn compare(&mut self, ours: &Settings) {
+        let Some(kubelet) = self.api.kubelet_settings() else { return };
+        let is_same = |(before, generation): &(Arc<Settings>, u64)| {
+            Arc::ptr_eq(before, &kubelet) && *generation == ours.generation
+        };
+        if self.compared.as_ref().is_some_and(is_same) {
+            return;
+        }
+        let differ = config::differences(ours, &kubelet).join(", ");
+        self.compared = Some((kubelet, ours.generation));
+        let name = "kubelet configuration".to_owned();
+        self.comparison = Some(if differ.is_empty() {
+            let detail = "isobar has the kubelet's values".into();
+            Capability { name, state: CapabilityState::Attached, detail, remedy: None }
+        } else {
+            let remedy = "name the kubelet's file with kubeletConfig";
+            tracing::warn!(remedy, "the kubelet runs with other values of {differ}");
+            let detail = format!("the kubelet runs with other values of {differ}");
+            let remedy = Some(remedy.into());
+            Capability { name, state: CapabilityState::Absent, detail, remedy }
+        });
     }
 
     /// The last word, within this time.

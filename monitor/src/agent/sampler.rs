@@ -9,6 +9,7 @@ use super::pace::Alarms;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::KernelCost;
+use isobar_core::model::disk::PodDisks;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Sample};
 use isobar_core::model::workload::Pods;
@@ -47,6 +48,8 @@ pub(super) struct Sampler<S> {
     pub(super) pods: Option<Pods>,
     /// Those of the API server, which knows better.
     pub(super) listed: Option<Pods>,
+    /// What they have on disk.
+    pub(super) disks: Option<PodDisks>,
 }
 
 impl<S: Source> Sampler<S> {
@@ -71,6 +74,7 @@ impl<S: Source> Sampler<S> {
         let mut reading = self.source.read(cause);
         let sample = &mut reading.sample;
         sample.pods = self.listed.clone().or_else(|| self.pods.clone());
+        sample.pod_disks.clone_from(&self.disks);
         sample.generation = generation;
         if let Some(Report { outcomes, in_force, available_steps }) = report {
             (sample.outcomes, sample.in_force) = (outcomes, in_force);

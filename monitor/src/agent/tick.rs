@@ -78,7 +78,7 @@ impl<S: Source> Tick<S> {
         let (warm, from) = Warm::open(authority.state_dir(), &facts.boot_id);
         let engine = Engine::new(settings, Standing::after(from, facts.n_cpus));
         let mut tick = Self {
-            sampler: Sampler { source, pods, listed: None },
+            sampler: Sampler { source, pods, listed: None, disks: None },
             engine,
             actuator: Err("not opened yet".into()),
             is_outdated: false,
@@ -132,6 +132,7 @@ impl<S: Source> Tick<S> {
         self.meter.begin();
         let report = self.report();
         self.sampler.listed = self.cluster.as_ref().and_then(Cluster::pods);
+        self.sampler.disks = self.cluster.as_ref().and_then(Cluster::pod_disks);
         let generation = self.engine.settings().generation;
         let reading = self.sampler.sample(cause, report, generation);
         self.meter.has_read();

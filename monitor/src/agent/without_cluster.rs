@@ -7,6 +7,7 @@ use crate::act::evict::Way;
 use crate::config::kubernetes::{Access, Publish};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::decision::Decision;
+use isobar_core::model::disk::PodDisks;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
@@ -25,6 +26,10 @@ impl Cluster {
     }
 
     pub(super) fn pods(&self) -> Option<Pods> {
+        match *self {}
+    }
+
+    pub(super) fn pod_disks(&self) -> Option<PodDisks> {
         match *self {}
     }
 

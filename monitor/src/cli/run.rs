@@ -1,7 +1,8 @@
 //! `isobar run`: the agent in the foreground.
 
 use std::env;
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,7 +11,7 @@ use isobar::agent::{
     self, LISTEN, Live, Mode, OpenError, Options, Orders, RECORDING_DIR, STATE_DIR, SourceOptions,
     Survival,
 };
-use isobar::config::kubernetes::{Access, Connection};
+use isobar::config::kubernetes::{Access, Connection, Kubelet};
 use isobar::record::journal::Bounds;
 use isobar::serve::address::Address;
 use isobar::source::kernel::{self, Probes};
@@ -19,6 +20,9 @@ use isobar_core::model::units::{Bytes, Nanos, Percent};
 
 use super::exit::Code;
 use super::plan::PlanArgs;
+
+/// Where a kubelet listens unless it is told otherwise.
+const KUBELET_PORT: u16 = 10250;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -60,11 +64,15 @@ struct ClusterArgs {
     /// Name of this node in the cluster [default: the host name].
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     node_name: Option<String>,
+    /// Address of this node's kubelet, with the API server's credentials [default:
+    /// https://$NODE_IP:10250 if NODE_IP is set].
+    #[arg(long, value_name = "URL", env = "ISOBAR_KUBELET")]
+    kubelet: Option<String>,
 }
 
 impl ClusterArgs {
     /// How the API server is reached, if it is to be.
-    fn access(&self) -> Option<Access> {
+    fn access(&self, kubelet_root: &str) -> Option<Access> {
         let is_in_pod = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
         let connection = match &self.kubeconfig {
             _ if self.no_kubernetes => return None,
@@ -75,7 +83,15 @@ impl ClusterArgs {
         let host = || rustix::system::uname().nodename().to_string_lossy().to_lowercase();
         let node = self.node_name.clone().unwrap_or_else(host);
         let reporter = env::var("POD_NAME").unwrap_or_else(|_| node.clone());
-        Some(Access { connection, node, reporter })
+        let by_ip = || {
+            let ip: IpAddr = env::var("NODE_IP").ok()?.parse().ok()?;
+            // A port after an IPv6 address needs brackets.
+            Some(format!("https://{}", SocketAddr::new(ip, KUBELET_PORT)))
+        };
+        let certificate = Path::new(kubelet_root).join("pki/kubelet.crt");
+        let url = self.kubelet.clone().or_else(by_ip);
+        let kubelet = url.map(|url| Kubelet { url, certificate });
+        Some(Access { connection, kubelet, node, reporter })
     }
 }
 
@@ -177,6 +193,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let plan = args.plan.plan()?;
     let mut sources = args.sources.options(&plan.settings.node.kubelet_root);
     sources.node_name = args.cluster.node_name.clone();
+    let cluster = args.cluster.access(&plan.settings.node.kubelet_root);
     let mut orders = Orders::new(plan, args.plan.clone().again());
     orders = match &args.record.record {
         Some(path) => orders.recording(path.clone(), args.record.bounds()),
@@ -192,7 +209,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             Some(ModeArg::Observe) => Mode::Observe,
             Some(ModeArg::Enforce) => Mode::Enforce,
         },
-        cluster: args.cluster.access(),
+        cluster,
         state_dir: args.state_dir.clone(),
         survival: Some(Survival::begin()),
     };

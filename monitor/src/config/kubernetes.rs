@@ -8,10 +8,21 @@ use super::layers::Layers;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     pub connection: Connection,
+    /// `None` if its address is not known.
+    pub kubelet: Option<Kubelet>,
     /// The name of the node's object.
     pub node: String,
     /// Who reports an event: the name of the agent's pod, or of the node.
     pub reporter: String,
+}
+
+/// The kubelet of this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kubelet {
+    /// `https://10.0.0.5:10250`
+    pub url: String,
+    /// The certificate that it makes for itself where the cluster gives it none.
+    pub certificate: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -68,6 +68,12 @@ pub fn kubelet(path: &Path) -> Result<Settings, Invalid> {
     merged(&bytes, &name, directory(path), Headless::Kubelet).map(|effective| effective.settings)
 }
 
+/// Like [`kubelet`], of an answer of its `/configz`.
+pub fn kubelet_of(answer: &str) -> Result<Settings, Invalid> {
+    let (bytes, dir) = (answer.as_bytes(), Path::new(""));
+    merged(bytes, "/configz", dir, Headless::Kubelet).map(|effective| effective.settings)
+}
+
 /// Like [`load`], of bytes.
 pub fn effective(bytes: &[u8], file: &str, dir: &Path) -> Result<Effective, Invalid> {
     merged(bytes, file, dir, Headless::Refused)

@@ -1,6 +1,7 @@
 //! Files that an operator wrote, read into settings. All errors are reported together, each with
 //! its line and column.
 
+mod differences;
 mod eviction;
 mod fields;
 mod keys;
@@ -16,9 +17,12 @@ mod schema;
 mod workload;
 pub mod yaml;
 
+pub use differences::differences;
 pub use fields::{Field, Fields};
 pub use keys::{API_VERSION, KIND};
-pub use load::{Effective, defaults, effective, kubelet, load, read, read_bounded, settings};
+pub use load::{
+    Effective, defaults, effective, kubelet, kubelet_of, load, read, read_bounded, settings,
+};
 pub use print::defaults as default_file;
 pub use problem::{Invalid, Place, Problem, Problems};
 pub use schema::schema;

@@ -1,10 +1,13 @@
 //! What the thread knows of the cluster, for the ticks to read, and the log lines of what changes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::disk::PodDisks;
+use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
 
 /// What is known of the cluster.
@@ -12,6 +15,10 @@ use isobar_core::model::workload::Pods;
 pub(super) struct Known {
     /// `None` before they were listed. Kept while the API server does not answer.
     pub(super) pods: Option<Pods>,
+    /// `None` while the kubelet does not tell.
+    pub(super) disks: Option<PodDisks>,
+    /// What the kubelet runs with.
+    pub(super) kubelet: Option<Arc<Settings>>,
     /// Of the node's object, for the events about it.
     pub(super) node_uid: Option<String>,
     pub(super) capabilities: BTreeMap<&'static str, Capability>,
@@ -37,6 +44,20 @@ impl Board {
 
     pub(super) fn set_pods(&self, pods: Pods) {
         self.0.send_modify(|known| known.pods = Some(pods));
+    }
+
+    pub(super) fn set_disks(&self, disks: Option<PodDisks>) {
+        self.0.send_modify(|known| known.disks = disks);
+    }
+
+    pub(super) fn set_kubelet_settings(&self, settings: Settings) {
+        self.0.send_if_modified(|known| {
+            let is_new = known.kubelet.as_deref() != Some(&settings);
+            if is_new {
+                known.kubelet = Some(Arc::new(settings));
+            }
+            is_new
+        });
     }
 
     pub(super) fn set_node_uid(&self, uid: Option<String>) {

@@ -1,15 +1,18 @@
 //! The connection, and what the API server's errors mean to an operator.
 
+use std::fs;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher;
 use kube::{Client, Config};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use tokio::time::{sleep, timeout};
 
 use super::board::{Board, Report};
 use super::jitter::about;
-use crate::config::kubernetes::Connection;
+use crate::config::kubernetes::{Access, Connection, Kubelet};
 
 /// A request that takes longer has failed; watches have timeouts of their own.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -17,6 +20,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// be mounted later than the agent starts.
 const AGAIN: Duration = Duration::from_secs(15);
 
+const API_SERVER: &str = "the API server";
+pub(super) const KUBELET: &str = "the kubelet";
 /// The name of this part in capabilities.
 const NAME: &str = "API server";
 
@@ -34,6 +39,21 @@ pub(super) async fn connect(connection: &Connection, board: &Board) -> Client {
     }
 }
 
+/// A client of the kubelet, with the same credentials. Its certificate is one of the cluster's, or
+/// the one that it made for itself, and bears the node's name.
+pub(super) async fn connect_kubelet(access: &Access, kubelet: &Kubelet) -> Result<Client, Failure> {
+    let failed = |words| Failure { code: None, words };
+    let mut config = configuration(&access.connection).await.map_err(failed)?;
+    config.cluster_url = kubelet.url.parse().map_err(|why| failed(format!("{why}")))?;
+    config.tls_server_name = Some(access.node.clone());
+    // The file of the cluster's authority would be the only one.
+    config.root_cert_file = None;
+    let own = fs::read(&kubelet.certificate).unwrap_or_default();
+    let own = CertificateDer::pem_slice_iter(&own).flatten().map(|der| der.to_vec());
+    config.root_cert.get_or_insert_default().extend(own);
+    Client::try_from(config).map_err(|why| Failure::of(KUBELET, &why))
+}
+
 fn remedy_of(connection: &Connection) -> Option<&'static str> {
     Some(match connection {
         Connection::InCluster => {
@@ -44,6 +64,13 @@ fn remedy_of(connection: &Connection) -> Option<&'static str> {
 }
 
 async fn try_connect(connection: &Connection) -> Result<(Client, String), String> {
+    let config = configuration(connection).await?;
+    let url = config.cluster_url.to_string();
+    let client = Client::try_from(config).map_err(|why| words(API_SERVER, &why))?;
+    Ok((client, url))
+}
+
+async fn configuration(connection: &Connection) -> Result<Config, String> {
     let mut config = match connection {
         Connection::InCluster => Config::incluster().map_err(|why| chain(&why))?,
         Connection::Kubeconfig(path) => {
@@ -60,22 +87,28 @@ async fn try_connect(connection: &Connection) -> Result<(Client, String), String
         config.root_cert.get_or_insert_default();
     }
     config.connect_timeout = Some(PATIENCE);
-    let url = config.cluster_url.to_string();
-    let client = Client::try_from(config).map_err(|why| words(&why))?;
-    Ok((client, url))
+    Ok(config)
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for an answer of the API server, but not for ever.
 pub(super) async fn answered<T>(
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Failure> {
+    answered_by(API_SERVER, request).await
+}
+
+/// Waits for an answer of `server`, but not for ever.
+pub(super) async fn answered_by<T>(
+    server: &str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Failure> {
     match timeout(PATIENCE, request).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(why)) => Err(Failure::from(&why)),
-        Err(_) => Err(Failure {
-            code: None,
-            words: format!("the API server has not answered within {} s", PATIENCE.as_secs()),
-        }),
+        Ok(Err(why)) => Err(Failure::of(server, &why)),
+        Err(_) => {
+            let words = format!("{server} has not answered within {} s", PATIENCE.as_secs());
+            Err(Failure { code: None, words })
+        }
     }
 }
 
@@ -89,15 +122,20 @@ pub(super) struct Failure {
 
 impl From<&kube::Error> for Failure {
     fn from(why: &kube::Error) -> Self {
-        let code = match why {
-            kube::Error::Api(status) => Some(status.code),
-            _ => None,
-        };
-        Self { code, words: words(why) }
+        Self::of(API_SERVER, why)
     }
 }
 
 impl Failure {
+    /// What `server` answered, or why it did not.
+    fn of(server: &str, why: &kube::Error) -> Self {
+        let code = match why {
+            kube::Error::Api(status) => Some(status.code),
+            _ => None,
+        };
+        Self { code, words: words(server, why) }
+    }
+
     /// As a report about something that needs `permission`.
     pub(super) fn report(self, permission: &'static str) -> Report {
         let remedy = match self.code {
@@ -110,19 +148,19 @@ impl Failure {
 }
 
 /// An error of the client, in one line.
-pub(super) fn words(why: &kube::Error) -> String {
+fn words(server: &str, why: &kube::Error) -> String {
     match why {
         kube::Error::Api(status) if status.message.is_empty() => {
-            format!("the API server answered {} {}", status.code, status.reason)
+            format!("{server} answered {} {}", status.code, status.reason)
         }
         kube::Error::Api(status) => {
-            format!("the API server answered {}: {}", status.code, status.message)
+            format!("{server} answered {}: {}", status.code, status.message)
         }
         kube::Error::Service(why) => {
-            format!("cannot reach the API server: {}", chain(&**why))
+            format!("cannot reach {server}: {}", chain(&**why))
         }
         kube::Error::SerdeError(why) => {
-            format!("the API server's answer cannot be read: {why}")
+            format!("{server}'s answer cannot be read: {why}")
         }
         other => chain(other),
     }

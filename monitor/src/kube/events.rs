@@ -265,6 +265,7 @@ mod tests {
     fn event_bodies() {
         let access = Access {
             connection: Connection::InCluster,
+            kubelet: None,
             node: "n1".into(),
             reporter: "isobar-x".into(),
         };

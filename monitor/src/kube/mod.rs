@@ -1,4 +1,5 @@
-//! The API server: the pods of this node, its node object, and what isobar tells the cluster.
+//! The API server and the kubelet: the pods of this node, what they have on disk, the node object,
+//! and what isobar tells the cluster.
 //! On a thread of its own with its own event loop, so no tick waits for it. In: what is to be
 //! published (the newest replaces what was not yet written), events and evictions (bounded queues).
 //! Out: the pods as they are known, what works and what does not, and answers to evictions.
@@ -9,6 +10,7 @@ mod conditions;
 mod events;
 mod evict;
 mod jitter;
+mod kubelet;
 mod managed;
 mod node;
 mod pods;
@@ -17,6 +19,7 @@ mod taints;
 mod writer;
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -34,6 +37,8 @@ use crate::config::kubernetes::{Access, Publish};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::condition::Condition;
 use isobar_core::model::decision::Taint;
+use isobar_core::model::disk::PodDisks;
+use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
 
 /// Requests for evictions that may wait.
@@ -94,6 +99,7 @@ impl ApiServer {
                         pods::watch(client.clone(), &access.node, &is_answering, &board),
                         events::post(client.clone(), &access, from_notes, &board),
                         evict::answer(client.clone(), from_requests, &is_allowed, &board),
+                        kubelet::ask(&access, &is_answering, &board),
                     )
                 };
                 tokio::select! {
@@ -110,6 +116,18 @@ impl ApiServer {
     #[must_use]
     pub fn pods(&self) -> Option<Pods> {
         self.known.borrow().pods.clone()
+    }
+
+    /// What pods have on disk; `None` while the kubelet does not tell.
+    #[must_use]
+    pub fn pod_disks(&self) -> Option<PodDisks> {
+        self.known.borrow().disks.clone()
+    }
+
+    /// What the kubelet runs with; `None` before it has told.
+    #[must_use]
+    pub fn kubelet_settings(&self) -> Option<Arc<Settings>> {
+        self.known.borrow().kubelet.clone()
     }
 
     /// What works and what does not.

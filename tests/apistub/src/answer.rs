@@ -72,6 +72,11 @@ pub(crate) fn answer(cluster: &Arc<Cluster>, call: &Call, effect: Option<Effect>
     if call.resource.is_empty() {
         return discovery::answer(call);
     }
+    if call.is_for_kubelet() {
+        let said = cluster.kubelet_says().get(&call.path).cloned();
+        let missing = Answer::Text(404, "404 page not found\n");
+        return said.map_or(missing, |said| Answer::Object(200, said));
+    }
     if is_review(call) {
         return review::answer(cluster, call);
     }

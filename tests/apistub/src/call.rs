@@ -74,6 +74,9 @@ impl Call {
         let (group, version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
+            ["stats", "summary"] => return self.of_kubelet("stats"),
+            ["pods"] => return self.of_kubelet("pods"),
+            ["configz"] => return self.of_kubelet("configz"),
             _ => return,
         };
         let (namespace, rest) = match rest {
@@ -111,6 +114,17 @@ impl Call {
             let name = fields.and_then(Result::ok).and_then(|fields| fields.one_name());
             self.name = name.unwrap_or_default();
         }
+    }
+
+    /// A path of the kubelet, by the subresource of nodes that guards it: fine-grained authorization.
+    fn of_kubelet(&mut self, subresource: &str) {
+        "v1".clone_into(&mut self.version);
+        "nodes".clone_into(&mut self.resource);
+        subresource.clone_into(&mut self.subresource);
+    }
+
+    pub(crate) fn is_for_kubelet(&self) -> bool {
+        self.resource == "nodes" && matches!(&*self.subresource, "stats" | "pods" | "configz")
     }
 
     /// The value of a query parameter, if it has one.

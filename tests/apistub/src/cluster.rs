@@ -1,9 +1,11 @@
 //! What all requests share: the store, the faults, the journal, and who wants to hear of changes.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
 use crate::access::Access;
@@ -51,6 +53,8 @@ pub(crate) struct Cluster {
     /// None: plain HTTP.
     tls: Mutex<Option<Arc<ServerConfig>>>,
     pub(crate) kubelet: Kubelet,
+    /// What the kubelet's own server answers, by path.
+    kubelet_says: Mutex<BTreeMap<String, Value>>,
     /// How often a watch that allows them sends bookmarks.
     pub(crate) bookmark_every: Duration,
 }
@@ -66,6 +70,7 @@ impl Cluster {
             access: Mutex::default(),
             tls: Mutex::default(),
             kubelet,
+            kubelet_says: Mutex::default(),
             bookmark_every,
         };
         cluster.change(|store| {
@@ -75,6 +80,10 @@ impl Cluster {
             }
         });
         cluster
+    }
+
+    pub(crate) fn kubelet_says(&self) -> MutexGuard<'_, BTreeMap<String, Value>> {
+        self.kubelet_says.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn read(&self) -> MutexGuard<'_, Store> {

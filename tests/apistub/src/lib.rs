@@ -216,6 +216,11 @@ impl Stub {
         self.cluster.send(Signal::Cut);
     }
 
+    /// From now on the kubelet, which is at the same address, answers this on `path`.
+    pub fn kubelet_says(&self, path: &str, answer: Value) {
+        self.cluster.kubelet_says().insert(path.to_owned(), answer);
+    }
+
     pub fn add_fault(&self, fault: Fault) {
         self.cluster.faults.add(fault);
     }

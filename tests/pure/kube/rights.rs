@@ -11,6 +11,11 @@ fn kube_rights_are_those_that_are_used() {
     let rules = Rules::parse(include_str!("../../../deploy/isobar-enforce.yaml")).unwrap();
     let bed = Bed::with(|stub| {
         stub.enforce(rules.clone());
+        let summary = include_str!("../../data/kubernetes/stats-summary.json");
+        stub.kubelet_says("/stats/summary", serde_json::from_str(summary).unwrap());
+        // While pods are not listed yet, the kubelet names them.
+        let late = Effect::Latency { millis: 2_000 };
+        stub.add_fault(Fault::new("list", "/api/v1/pods", late).times(1));
         // The list of taints is read anew after a conflict.
         let conflict = Effect::Status { code: 409, retry_after_seconds: None };
         stub.add_fault(Fault::new("patch", "/api/v1/nodes/n1", conflict).times(1));
@@ -48,5 +53,9 @@ fn kube_rights_are_those_that_are_used() {
     };
     way.requests.try_send(request).unwrap();
     assert!(answers.blocking_recv().unwrap().result.is_ok());
+    eventually("pods are watched", || !bed.bodies("watch", "pods", "").is_empty());
+    eventually("the kubelet was asked for its configuration", || {
+        !bed.bodies("get", "nodes", "configz").is_empty()
+    });
     assert_eq!(rules.check(&bed.stub.seen()), Findings::default());
 }

@@ -14,7 +14,7 @@ pub use action::{
     Action, Effect, Hold, InForce, Outcome, OutcomeResult, Phase, Release, ReleaseReason, StepKind,
     StepReason, Target, TargetGroup,
 };
-pub use assessment::{Assessment, Outlook, Taint, Unobserved};
+pub use assessment::{Assessment, Outlook, Overrun, OverrunOf, Taint, Unobserved};
 pub use ranking::{
     Candidate, Key, KeyValue, Loss, MeritKey, Order, Outsider, Ranking, Spared, SparedReason, Taker,
 };

@@ -27,6 +27,7 @@ pub mod condition;
 pub mod cost;
 pub mod cpuset;
 pub mod decision;
+pub mod disk;
 pub mod duration;
 pub mod fraction;
 pub mod limit;

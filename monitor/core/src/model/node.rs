@@ -49,6 +49,30 @@ pub struct Filesystems {
     pub containerfs: Option<Filesystem>,
 }
 
+/// Where images and writable layers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskLayout {
+    /// All on the kubelet's file system, or it is not known where.
+    Single,
+    /// Images and writable layers together, on a file system of their own.
+    WithLayers,
+    /// Images on a file system of their own, writable layers beside the kubelet.
+    ImagesAlone,
+}
+
+impl Filesystems {
+    #[must_use]
+    pub fn layout(&self) -> DiskLayout {
+        let device = |file: Option<Filesystem>| file.map(|file| file.device);
+        let image = device(self.imagefs);
+        match image.is_none() || image == device(self.nodefs) {
+            true => DiskLayout::Single,
+            false if image == device(self.containerfs) => DiskLayout::WithLayers,
+            false => DiskLayout::ImagesAlone,
+        }
+    }
+}
+
 /// `statfs` of one file system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Cgroup, CgroupId};
 use super::decision::{InForce, Outcome, Phase, StepKind};
+use super::disk::PodDisks;
 use super::node::NodeReading;
 use super::places::Places;
 use super::stall::KernelStalls;
@@ -55,6 +56,9 @@ pub struct Sample {
     /// By uid; `None` if no source of pods answered.
     #[serde(default)]
     pub pods: Option<Pods>,
+    /// What pods have on disk; `None` if no source told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_disks: Option<PodDisks>,
     /// Results of earlier actions.
     #[serde(default)]
     pub outcomes: Vec<Outcome>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::pod::QosClass;
-use super::quantity::ResourceList;
+use super::quantity::{Quantity, ResourceList};
 
 /// The pods of a node by uid, shared: they change far less often than samples are taken.
 pub type Pods = Arc<BTreeMap<String, Pod>>;
@@ -61,6 +61,19 @@ pub struct Pod {
     pub is_evicted: bool,
     /// `spec.tolerations`.
     pub tolerations: Vec<Toleration>,
+    /// Those of `spec.volumes` whose use of the node is counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<Volume>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Volume {
+    pub name: String,
+    /// On the node's disks: emptyDir that is not in memory, hostPath, configMap, gitRepo.
+    pub is_local: bool,
+    /// `emptyDir.sizeLimit`; `None` if it has none.
+    pub limit: Option<Quantity>,
 }
 
 impl Pod {

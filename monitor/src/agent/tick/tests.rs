@@ -89,7 +89,7 @@ fn run_records_each_tick_also_across_a_reload() {
     tick.run(Cause::Timer);
     tick.reload(&mut orders);
     tick.run(Cause::Timer);
-    drop(tick);
+    tick.leave();
     assert_eq!(replayed(&path), (2, Vec::new()), "one run, without a break");
 }
 

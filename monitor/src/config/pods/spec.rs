@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::fields::{Field, Fields};
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::workload::{Container, ContainerKind, Pod, Resources, Toleration};
+use isobar_core::model::workload::{Container, ContainerKind, Pod, Resources, Toleration, Volume};
 
 pub(super) fn read(mut spec: Fields<'_>, pod: &mut Pod) {
     pod.priority = spec.number("priority");
@@ -14,6 +14,9 @@ pub(super) fn read(mut spec: Fields<'_>, pod: &mut Pod) {
     pod.overhead = quantities(spec.field("overhead"));
     for toleration in spec.list("tolerations").unwrap_or_default() {
         pod.tolerations.extend(toleration.map().map(tolerated));
+    }
+    for field in spec.list("volumes").unwrap_or_default() {
+        pod.volumes.extend(field.map().and_then(volume));
     }
     let mut names = BTreeSet::new();
     let lists = [
@@ -33,6 +36,27 @@ pub(super) fn read(mut spec: Fields<'_>, pod: &mut Pod) {
             }
             pod.containers.push(container);
         }
+    }
+}
+
+/// `None` if it takes nothing of the node.
+fn volume(mut fields: Fields<'_>) -> Option<Volume> {
+    /// Source: kubelet `pkg/kubelet/eviction/helpers.go`, `localVolumeNames`.
+    const LOCAL: [&str; 3] = ["hostPath", "configMap", "gitRepo"];
+    let name = fields.required("name")?.text()?.to_owned();
+    match fields.field("emptyDir") {
+        Some(field) => {
+            let mut options = field.map();
+            let medium = options.as_mut().and_then(|options| options.text("medium"));
+            let is_local = medium.is_none_or(|medium| medium != "Memory");
+            let limit = options.as_mut().and_then(|options| options.field("sizeLimit"));
+            let limit = limit.and_then(|field| quantity(&field)).filter(|limit| !limit.is_zero());
+            Some(Volume { name, is_local, limit })
+        }
+        None if LOCAL.into_iter().any(|kind| fields.field(kind).is_some()) => {
+            Some(Volume { name, is_local: true, limit: None })
+        }
+        None => None,
     }
 }
 

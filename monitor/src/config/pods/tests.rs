@@ -90,6 +90,34 @@ fn read_knows_pods_that_are_over() {
 }
 
 #[test]
+fn read_knows_volumes_that_take_of_the_node() {
+    #[rustfmt::skip]
+    let table = [
+        // volume, is on the node's disks, limit; None if it counts nowhere
+        ("emptyDir: {}",                             Some((true, None))),
+        ("emptyDir: {sizeLimit: 1Gi}",               Some((true, Some("1Gi")))),
+        ("emptyDir: {sizeLimit: 0}",                 Some((true, None))),
+        ("emptyDir: {medium: Memory, sizeLimit: 1}", Some((false, Some("1")))),
+        ("emptyDir: {medium: HugePages-2Mi}",        Some((true, None))), // as the kubelet has it
+        ("hostPath: {path: /srv}",                   Some((true, None))),
+        ("configMap: {name: web}",                   Some((true, None))),
+        ("secret: {secretName: web}",                None),
+        ("persistentVolumeClaim: {claimName: web}",  None),
+        ("csi: {driver: x}",                         None),
+    ];
+    for (volume, want) in table {
+        let volumes = format!("  volumes:\n  - name: v\n    {volume}\nstatus:");
+        let pod = one(&PRINTED.replacen("status:", &volumes, 1));
+        let got: Vec<_> =
+            pod.volumes.iter().map(|v| (v.name.as_str(), v.is_local, v.limit)).collect();
+        let limit = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+        let want: Vec<_> =
+            want.into_iter().map(|(local, text)| ("v", local, limit(text))).collect();
+        assert_eq!(got, want, "{volume}");
+    }
+}
+
+#[test]
 fn read_accepts_pod_as_kubectl_prints_it() {
     let pod = one(PRINTED);
     assert_eq!((pod.namespace.as_str(), pod.name.as_str()), ("shop", "web-7d4b9c-x2x7p"));

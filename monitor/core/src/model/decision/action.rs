@@ -206,6 +206,11 @@ pub enum Hold {
         /// Until when it is given to end.
         until: Nanos,
     },
+    /// The kubelet deletes dead containers and unused images before it ends a pod.
+    CleaningUp {
+        /// Until when it is given.
+        until: Nanos,
+    },
     /// Enough was done lately.
     BudgetSpent {
         /// When there is room again.
@@ -247,6 +252,7 @@ impl Hold {
             Self::CoolingDown { .. } => "coolingDown",
             Self::KernelKilled { .. } => "kernelKilled",
             Self::Ending { .. } => "ending",
+            Self::CleaningUp { .. } => "cleaningUp",
             Self::BudgetSpent { .. } => "budgetSpent",
             Self::Observed { .. } => "observed",
             Self::Marked => "marked",

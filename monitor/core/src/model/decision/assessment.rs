@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Event, Met, NodePressure, Observation, Trigger};
 use crate::model::condition::{Condition, ConditionName, ScopeName};
 use crate::model::pod::QosClass;
+use crate::model::quantity::Quantity;
 use crate::model::settings::TaintEffect;
 use crate::model::threshold::Signal;
 use crate::model::units::{Bytes, Nanos, Percent};
@@ -27,6 +28,9 @@ pub struct Assessment {
     pub unobserved: Vec<Unobserved>,
     /// How long memory lasts, node first.
     pub outlooks: Vec<Outlook>,
+    /// Pods that have more on disk than they are allowed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overruns: Vec<Overrun>,
     /// Thresholds that are met, in the order in which they are relieved: memory first, of each
     /// resource the kubelet's before isobar's.
     pub met: Vec<Met>,
@@ -61,6 +65,31 @@ pub struct Taint {
 pub struct Unobserved {
     pub signal: Signal,
     pub why: String,
+}
+
+/// A pod that has more on the node's disks than it is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overrun {
+    /// `namespace/name`.
+    pub pod: String,
+    pub uid: String,
+    /// Whose limit it is.
+    pub of: OverrunOf,
+    /// Its name.
+    pub name: String,
+    pub used: Bytes,
+    pub limit: Quantity,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OverrunOf {
+    /// An emptyDir with a size limit.
+    Volume,
+    /// The limits of all containers together.
+    Pod,
+    Container,
 }
 
 /// How long a scope's memory lasts, and what reclaim still makes of it. Over about ten seconds.

@@ -7,6 +7,7 @@ pub mod admission;
 pub mod conditions;
 pub mod critical;
 pub mod growth;
+mod local_storage;
 pub mod pressure;
 pub mod signals;
 pub mod taint;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::conditions::ConditionStanding;
 use self::growth::{GrowthStanding, Limited};
+use self::local_storage::OverrunStanding;
 use self::pressure::{PressureStanding, is_emergency};
 use self::thresholds::ThresholdStanding;
 use crate::model::decision::{Assessment, Event, Met, Trigger, Unobserved};
@@ -38,6 +40,7 @@ pub struct AssessStanding {
     thresholds: ThresholdStanding,
     pressure: PressureStanding,
     growth: GrowthStanding,
+    overruns: OverrunStanding,
     /// What was to be relieved at the last tick, by name.
     relieving: Option<String>,
 }
@@ -74,6 +77,9 @@ pub fn assess(
     let verdict = thresholds::judge(eviction, &all, &observations, now, &mut standing.thresholds);
     events.extend(verdict.events);
 
+    let (overruns, told) = local_storage::judge(sample, &mut standing.overruns);
+    events.extend(told);
+
     let outlooks = growth::outlooks(sample, kubepods, limited, &mut standing.growth);
     let low = growth::low(&outlooks, sample, kubepods);
     let ours =
@@ -105,6 +111,7 @@ pub fn assess(
         observations,
         unobserved,
         outlooks,
+        overruns,
         met,
         unmeasured,
         first,

@@ -7,6 +7,7 @@
 
 mod cause;
 mod choose;
+mod clean_up;
 mod effects;
 mod endings;
 mod grace;
@@ -54,6 +55,8 @@ enum Event {
     KernelKilled { until: Nanos },
     /// A threshold is due, and a pod ends already that holds what is missing.
     Ending { pod: String, until: Nanos },
+    /// A threshold on a disk is due, and the kubelet deletes what is of no use first.
+    CleaningUp { until: Nanos },
     /// A threshold is due.
     Due(Met),
     // While a step is pending:
@@ -129,8 +132,11 @@ fn idle_event(question: &Question<'_>, standing: &ReliefStanding) -> Event {
     if let Some(until) = standing.kernel_kills.settle_until(question, &first) {
         return Event::KernelKilled { until };
     }
-    match standing.endings.awaited(question, &first) {
-        Some((pod, until)) => Event::Ending { pod, until },
+    if let Some((pod, until)) = standing.endings.awaited(question, &first) {
+        return Event::Ending { pod, until };
+    }
+    match clean_up::awaited(question, &first) {
+        Some(until) => Event::CleaningUp { until },
         None => Event::Due(first),
     }
 }
@@ -143,6 +149,7 @@ fn without_pending(question: &Question<'_>, standing: &mut ReliefStanding, relie
         Event::Resting { until } => Some(Hold::CoolingDown { until }),
         Event::KernelKilled { until } => Some(Hold::KernelKilled { until }),
         Event::Ending { pod, until } => Some(Hold::Ending { pod, until }),
+        Event::CleaningUp { until } => Some(Hold::CleaningUp { until }),
         Event::Due(first) => return begin(question, standing, first, relief),
         _ => None,
     };

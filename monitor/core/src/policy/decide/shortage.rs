@@ -6,7 +6,8 @@ use crate::model::quantity::Quantity;
 use crate::model::sample::Sample;
 use crate::model::snapshot::working_set;
 use crate::model::threshold::{Amount, Resource};
-use crate::model::workload::{ContainerKind, Pod};
+use crate::model::units::Bytes;
+use crate::model::workload::{Container, ContainerKind, Pod};
 use crate::policy::explain::message::{Consumer, Shortage};
 
 /// What an eviction of `target` is about; `None` if it is not about something that runs out.
@@ -27,12 +28,19 @@ pub(super) fn shortage(
     };
     let resource = signal.resource();
     let pod = sample.pods.as_ref().and_then(|pods| pods.get(&target.uid));
-    let is_memory = resource == Resource::Memory;
+    let containers = match (resource, pod) {
+        (Resource::Memory, Some(pod)) => each(pod, "memory", |c| in_memory(c, sample)),
+        (Resource::Storage, Some(pod)) => {
+            each(pod, "ephemeral-storage", |c| on_disk(pod, c, sample))
+        }
+        _ => Vec::new(),
+    };
+    let pod = pod.filter(|_| resource == Resource::Memory);
     Some(Shortage {
         resource: resource.name().into(),
         amounts: line.map(|line| (line, signal.quantity(met.measured))),
-        pod: pod.filter(|_| is_memory).and_then(|pod| whole(pod, sample)),
-        containers: pod.filter(|_| is_memory).map(|pod| each(pod, sample)).unwrap_or_default(),
+        pod: pod.and_then(|pod| whole(pod, sample)),
+        containers,
     })
 }
 
@@ -44,15 +52,29 @@ fn whole(pod: &Pod, sample: &Sample) -> Option<Consumer> {
 }
 
 /// Each container whose use is known; one made for debugging is never blamed.
-fn each(pod: &Pod, sample: &Sample) -> Vec<Consumer> {
+fn each(
+    pod: &Pod,
+    resource: &str,
+    usage: impl Fn(&Container) -> Option<Quantity>,
+) -> Vec<Consumer> {
     let blamed = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);
     let consumers = blamed.filter_map(|container| {
-        let id = container.id.as_ref()?;
-        let is_it = |place: &Place| matches!(place, Place::Container { id: own, .. } if own == id);
-        let request = container.resources.requests.get("memory").copied().unwrap_or_default();
-        Some(Consumer { name: container.name.clone(), usage: used(is_it, sample)?, request })
+        let request = container.resources.requests.get(resource).copied().unwrap_or_default();
+        Some(Consumer { name: container.name.clone(), usage: usage(container)?, request })
     });
     consumers.collect()
+}
+
+fn in_memory(container: &Container, sample: &Sample) -> Option<Quantity> {
+    let id = container.id.as_ref()?;
+    used(|place| matches!(place, Place::Container { id: own, .. } if own == id), sample)
+}
+
+/// Writable layer and logs; both have to be known.
+fn on_disk(pod: &Pod, container: &Container, sample: &Sample) -> Option<Quantity> {
+    let disk = sample.pod_disks.as_ref()?.pods.get(&pod.uid)?.containers.get(&container.name)?;
+    let (Bytes(layer), Bytes(logs)) = (disk.layer.bytes?, disk.logs.bytes?);
+    Some(Quantity::bytes(layer.saturating_add(logs)))
 }
 
 /// The working set of the cgroup that `is_it` picks.
@@ -68,9 +90,10 @@ mod tests {
 
     use super::*;
     use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
+    use crate::model::disk::{ContainerDisk, DiskReading, DiskUse, PodDisk};
     use crate::model::threshold::{Signal, Threshold};
-    use crate::model::units::{Bytes, Nanos};
-    use crate::model::workload::{Container, Resources};
+    use crate::model::units::Nanos;
+    use crate::model::workload::Resources;
     use crate::policy::explain::message::message;
 
     const MIB: u64 = 1 << 20;
@@ -94,7 +117,9 @@ mod tests {
             kind,
             id: Some(id.clone()),
             resources: Resources {
-                requests: [("memory".into(), Quantity::bytes(200 * MIB))].into(),
+                requests: ["memory", "ephemeral-storage"]
+                    .map(|name| (name.into(), Quantity::bytes(200 * MIB)))
+                    .into(),
                 ..Resources::default()
             },
         };
@@ -108,28 +133,46 @@ mod tests {
             ],
             ..Pod::default()
         };
+        let used = |mib: u64| DiskUse { bytes: Some(Bytes(mib * MIB)), inodes: None };
+        let disk = |layer: u64, logs| ContainerDisk { layer: used(layer), logs };
+        let unknown = DiskUse::default();
+        let disks = [("main", disk(1, used(200))), ("small", disk(900, unknown))];
+        let containers = disks.map(|(name, disk)| (name.to_owned(), disk)).into();
+        let disks = [("u1".into(), PodDisk { containers, ..PodDisk::default() })].into();
         let sample = Sample {
+            pod_disks: Some(Arc::new(DiskReading { pods: disks, ..DiskReading::default() })),
             cgroups: (1..).map(CgroupId).zip(groups).collect(),
             pods: Some(Arc::new([("u1".to_owned(), pod)].into())),
             ..Sample::default()
         };
-        let signal = Signal::MemoryAvailable;
         let value = Amount::Percentage(serde_json::from_str("0.1").unwrap());
-        let threshold = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
-        let met = Met {
-            threshold: Trigger::Eviction(threshold),
-            since: Nanos(0),
-            is_due: true,
-            measured: 512 * MIB,
-            missing: None,
-        };
-        let seen = Observation { signal, available: 512 * MIB, capacity: 10 << 30, at: Nanos(0) };
         let target = Target { uid: "u1".into(), ..Target::default() };
-        let got = message(&shortage(&met, &target, &[seen], &sample).unwrap());
-        // A tenth of 10Gi in the kubelet's single precision.
-        let want = "The node was low on resource: memory. Threshold quantity: 1073741840, \
-                    available: 512Mi. Container main was using 250Mi, request is 200Mi, has larger \
-                    consumption of memory. ";
-        assert_eq!(got, want);
+        #[rustfmt::skip]
+        let table = [
+            // signal, resource, what the container that is above its request uses
+            (Signal::MemoryAvailable,  "memory",            "250Mi"),
+            (Signal::NodefsAvailable,  "ephemeral-storage", "201Mi"),
+            (Signal::ImagefsAvailable, "ephemeral-storage", "201Mi"),
+        ];
+        for (signal, resource, usage) in table {
+            let threshold = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
+            let met = Met {
+                threshold: Trigger::Eviction(threshold),
+                since: Nanos(0),
+                is_due: true,
+                measured: 512 * MIB,
+                missing: None,
+            };
+            let seen =
+                Observation { signal, available: 512 * MIB, capacity: 10 << 30, at: Nanos(0) };
+            let got = message(&shortage(&met, &target, &[seen], &sample).unwrap());
+            // A tenth of 10Gi in the kubelet's single precision.
+            let want = format!(
+                "The node was low on resource: {resource}. Threshold quantity: 1073741840, \
+                 available: 512Mi. Container main was using {usage}, request is 200Mi, has larger \
+                 consumption of {resource}. "
+            );
+            assert_eq!(got, want);
+        }
     }
 }

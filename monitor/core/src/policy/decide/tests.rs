@@ -1,3 +1,4 @@
+mod clean_up;
 mod endings;
 mod node;
 mod properties;

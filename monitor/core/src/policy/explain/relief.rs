@@ -107,6 +107,10 @@ pub fn no_action(hold: &Hold, now: Nanos) -> String {
         Hold::Ending { pod, until } => {
             format!("waiting up to {}: {pod} ends already, and its memory suffices", left(until))
         }
+        Hold::CleaningUp { until } => format!(
+            "waiting up to {}: the kubelet deletes dead containers and unused images first",
+            left(until)
+        ),
         Hold::BudgetSpent { until } => {
             format!("the eviction budget is spent for another {}", left(until))
         }

@@ -162,6 +162,7 @@ fn explain_quiet_and_holds() {
         Hold::CoolingDown { until },
         Hold::KernelKilled { until },
         Hold::Ending { pod: "shop/web".into(), until },
+        Hold::CleaningUp { until },
         Hold::BudgetSpent { until },
         Hold::Observed { action: 4 },
         Hold::NobodyLeft,

@@ -15,6 +15,7 @@ use crate::model::decision::{Order, Outsider, SparedReason, StepKind};
 use crate::model::pod::{Place, QosClass};
 use crate::model::quantity::Quantity;
 use crate::model::request;
+use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot, working_set};
 use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
@@ -30,7 +31,7 @@ const N_OUTSIDERS: usize = 3;
 /// would rank it first.)
 ///
 /// What is not known is `None`, never 0: a request without the API (but a BestEffort pod has none
-/// by definition), use without the controller's files, disk use altogether.
+/// by definition), use without the controller's files, disk use without a source of it.
 pub(super) fn of_node(
     node: Node<'_>,
     purpose: Purpose,
@@ -59,6 +60,7 @@ pub(super) fn of_node(
             request: request(pod, class, resource),
             usage: match resource {
                 Resource::Io => entry.map(|entry| Quantity::bytes(entry.taken)),
+                Resource::Storage | Resource::Inodes => on_disk(sample, purpose, uid, pod),
                 resource => uses.of(resource, settings.ranking.order),
             },
             harm,
@@ -97,6 +99,13 @@ pub(super) fn outsiders(
     let ranked = contenders.iter().map(|contender| contender.uid.as_str());
     let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
     ledger.outsiders(N_OUTSIDERS, |path| !ranked.contains(&*path.0))
+}
+
+/// What a pod has of what the signal counts, on the file system that is short.
+fn on_disk(sample: &Sample, purpose: Purpose, uid: &str, pod: Option<&Pod>) -> Option<Quantity> {
+    let disk = sample.pod_disks.as_ref()?.pods.get(uid)?;
+    let layout = sample.node.filesystems.layout();
+    disk.counted(purpose.signal()?, layout, pod).of(purpose.resource())
 }
 
 fn request(pod: Option<&Pod>, class: QosClass, resource: Resource) -> Option<Quantity> {
@@ -160,7 +169,7 @@ impl Uses<'_> {
                 let n = scopes.filter_map(|scope| scope.files.as_ref()?.n_procs);
                 n.map(Quantity::count).reduce(Quantity::plus)
             }
-            // Nobody measures what a pod has on disk.
+            // Not by cgroup.
             Resource::Storage | Resource::Inodes | Resource::Io => None,
         }
     }

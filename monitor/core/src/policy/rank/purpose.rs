@@ -11,6 +11,8 @@ pub struct Purpose {
     resource: Resource,
     is_waiting: bool,
     scope: ScopeName,
+    /// `None` for isobar's own signals.
+    signal: Option<Signal>,
     /// What is left below the limit of all pods.
     is_pods_limit: bool,
 }
@@ -31,7 +33,7 @@ impl Purpose {
         let is_pods_limit = signal == Signal::AllocatableMemoryAvailable;
         let scope = if is_pods_limit { ScopeName::Kubepods } else { ScopeName::System };
         let (name, resource) = (signal.name(), signal.resource());
-        Self { name, resource, is_waiting: false, scope, is_pods_limit }
+        Self { name, resource, is_waiting: false, scope, signal: Some(signal), is_pods_limit }
     }
 
     fn of_pressure(scope: ScopeName, on: PressureSignal) -> Self {
@@ -39,7 +41,7 @@ impl Purpose {
         let is_waiting = !matches!(on, PressureSignal::Exhaustion(_));
         let is_pods_limit = !is_waiting && scope == ScopeName::Kubepods;
         let (name, resource) = (on.name(scope), on.resource());
-        Self { name, resource, is_waiting, scope, is_pods_limit }
+        Self { name, resource, is_waiting, scope, signal: None, is_pods_limit }
     }
 
     /// The kubelet's signals, then isobar's.
@@ -64,6 +66,12 @@ impl Purpose {
     #[must_use]
     pub fn resource(self) -> Resource {
         self.resource
+    }
+
+    /// The kubelet's signal that says so; `None` if it is one of isobar's.
+    #[must_use]
+    pub fn signal(self) -> Option<Signal> {
+        self.signal
     }
 
     /// Where it is short.

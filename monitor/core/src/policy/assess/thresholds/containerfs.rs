@@ -1,7 +1,7 @@
 //! Thresholds on containerfs. They are not configured, but follow from where images are stored.
 //! Source: kubelet `pkg/kubelet/eviction/helpers.go`, `UpdateContainerFsThresholds`.
 
-use crate::model::node::{Filesystem, Filesystems};
+use crate::model::node::{DiskLayout, Filesystems};
 use crate::model::threshold::{Signal, Threshold};
 
 /// `thresholds` with containerfs copied from nodefs or, where images and writable layers share a
@@ -14,7 +14,7 @@ pub fn rewritten(thresholds: &[Threshold], filesystems: &Filesystems) -> Vec<Thr
     if filesystems.containerfs.is_none() {
         return all;
     }
-    let is_with_images = is_dedicated(filesystems);
+    let is_with_images = filesystems.layout() == DiskLayout::WithLayers;
     let copies: Vec<_> = all
         .iter()
         .filter_map(|threshold| {
@@ -32,11 +32,4 @@ pub fn rewritten(thresholds: &[Threshold], filesystems: &Filesystems) -> Vec<Thr
         .collect();
     all.extend(copies);
     all
-}
-
-/// Images and writable layers share a file system that is not the kubelet's.
-fn is_dedicated(filesystems: &Filesystems) -> bool {
-    let device = |file: Option<Filesystem>| file.map(|file| file.device);
-    let (node, image) = (device(filesystems.nodefs), device(filesystems.imagefs));
-    image.is_some() && image != node && image == device(filesystems.containerfs)
 }

@@ -103,6 +103,41 @@ fn contenders_usage_of_pod_or_containers() {
 }
 
 #[test]
+fn contenders_disk_use_by_what_is_short() {
+    use crate::model::disk::{ContainerDisk, DiskReading, DiskUse, PodDisk};
+    use crate::model::node::Filesystem;
+    let used = |mib: u64| DiskUse { bytes: Some(Bytes(mib << 20)), inodes: Some(mib) };
+    let container = ContainerDisk { layer: used(1), logs: used(2) };
+    let containers = [("app".to_owned(), container)].into();
+    let disk = PodDisk { containers, ..PodDisk::default() };
+    let pods = [("u".to_owned(), disk)].into();
+    let mut sample = sample([pod("u", "web", &[("ephemeral-storage", "1Mi")])]);
+    sample.pod_disks = Some(Arc::new(DiskReading { at: Nanos(1), pods }));
+    let snapshot = snapshot([
+        scope("/kubepods/podu", None, None, None),
+        scope("/kubepods/podv", None, None, None),
+    ]);
+    let on = |device| Some(Filesystem { device, ..Filesystem::default() });
+    #[rustfmt::skip]
+    let table = [
+        // device of images and layers, signal, use, request
+        (1, "nodefs.available",     "3Mi", "1Mi"),
+        (1, "imagefs.inodesFree",   "3",   "1Mi"),
+        (2, "nodefs.available",     "2Mi", "1Mi"),
+        (2, "imagefs.available",    "1Mi", "1Mi"),
+        (2, "containerfs.available", "1Mi", "1Mi"),
+    ];
+    for (device, signal, usage, request) in table {
+        let files = &mut sample.node.filesystems;
+        (files.nodefs, files.imagefs, files.containerfs) = (on(1), on(device), on(device));
+        let got = of(&sample, &snapshot, signal, Order::Qos);
+        let got: Vec<_> = got.iter().map(|c| (text(c.usage), text(c.request))).collect();
+        let unknown = ("-".to_owned(), "-".to_owned());
+        assert_eq!(got, [(usage.into(), request.into()), unknown], "{device} {signal}");
+    }
+}
+
+#[test]
 fn contenders_cpu_usage_is_a_rate() {
     let mut snapshot = snapshot([scope("/kubepods/podu", None, None, None)]);
     let scope = snapshot.scopes.values_mut().next().unwrap();

@@ -1,0 +1,131 @@
+//! The kubelet of this node: what pods have on disk, the configuration that it runs with, and the
+//! pods while the API server does not answer.
+
+mod summary;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::http::Request;
+use kube::Client;
+use tokio::time::sleep;
+
+use self::summary::Summary;
+use super::board::{Board, Report};
+use super::client::{Failure, KUBELET, answered_by, connect_kubelet};
+use super::jitter::about;
+use crate::clock;
+use crate::config;
+use crate::config::kubernetes::{Access, Kubelet};
+use crate::config::pods;
+use isobar_core::model::disk::DiskReading;
+
+/// The name of this part in capabilities.
+const NAME: &str = "kubelet";
+const PERMISSION: &str =
+    "allow it to get nodes/stats, nodes/pods and nodes/configz (fine-grained authorization)";
+const NO_ADDRESS: &str = "its address is not known: disk use of pods is not measured by it; \
+                          set NODE_IP, or name it with --kubelet";
+/// Disks fill slowly; the kubelet itself looks as often.
+const READ_EVERY: Duration = Duration::from_secs(10);
+/// The kubelet reads its configuration only when it starts.
+const CONFIG_EVERY: u32 = 30;
+
+/// Asks it for as long as the agent runs.
+pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Board) {
+    let Some(kubelet) = &access.kubelet else {
+        return board.report(NAME, Report::Off(NO_ADDRESS.into()));
+    };
+    let mut client = None;
+    for round in 0_u32.. {
+        let is_config_due = round % CONFIG_EVERY == 0;
+        match read(access, kubelet, &mut client, is_answering, is_config_due, board).await {
+            Ok(said) => board.report(NAME, Report::Works(said)),
+            Err(why) => {
+                // Its certificate may have changed.
+                client = None;
+                board.set_disks(None);
+                board.report(NAME, why.report(PERMISSION));
+            }
+        }
+        sleep(about(READ_EVERY)).await;
+    }
+}
+
+/// What it told this time, in words.
+async fn read(
+    access: &Access,
+    kubelet: &Kubelet,
+    client: &mut Option<Client>,
+    is_answering: &AtomicBool,
+    is_config_due: bool,
+    board: &Board,
+) -> Result<String, Failure> {
+    let client = match client {
+        Some(client) => client,
+        None => client.insert(connect_kubelet(access, kubelet).await?),
+    };
+    let n = disks(client, board).await?;
+    let names = match is_answering.load(Ordering::Relaxed) {
+        true => String::new(),
+        false => name_pods(client, is_answering, board).await,
+    };
+    if is_config_due {
+        configuration(client, board).await;
+    }
+    Ok(format!("disk use of {n} pods by {}{names}", kubelet.url))
+}
+
+/// Of how many pods it was told.
+async fn disks(client: &Client, board: &Board) -> Result<usize, Failure> {
+    let at = clock::now().boot;
+    let summary: Summary = serde_json::from_str(&get(client, "/stats/summary").await?)
+        .map_err(|why| unreadable("/stats/summary", &why))?;
+    let pods = summary.pods();
+    let n = pods.len();
+    board.set_disks(Some(Arc::new(DiskReading { at, pods })));
+    Ok(n)
+}
+
+/// The pods as the kubelet has them; what to say of that.
+async fn name_pods(client: &Client, is_answering: &AtomicBool, board: &Board) -> String {
+    let read = match get(client, "/pods").await {
+        Ok(text) => {
+            pods::read("the kubelet's /pods", text.as_bytes()).map_err(|why| why.to_string())
+        }
+        Err(why) => Err(why.words),
+    };
+    match read {
+        // It has come back meanwhile, and knows better.
+        Ok(_) if is_answering.load(Ordering::Relaxed) => String::new(),
+        Ok(manifest) => {
+            let pods = manifest.pods.into_iter().filter(|pod| !pod.uid.is_empty());
+            board.set_pods(Arc::new(pods.map(|pod| (pod.uid.clone(), pod)).collect()));
+            ", and their names while the API server does not answer".into()
+        }
+        Err(why) => format!("; it does not name them: {why}"),
+    }
+}
+
+/// Reads the configuration that the kubelet runs with. That it cannot be read costs nothing else.
+async fn configuration(client: &Client, board: &Board) {
+    let read = match get(client, "/configz").await {
+        Ok(text) => config::kubelet_of(&text).map_err(|why| why.to_string()),
+        Err(why) => Err(why.words),
+    };
+    match read {
+        Ok(settings) => board.set_kubelet_settings(settings),
+        Err(why) => tracing::info!("the kubelet's configuration is not compared: {why}"),
+    }
+}
+
+async fn get(client: &Client, path: &str) -> Result<String, Failure> {
+    let request = Request::get(path).body(Vec::new());
+    let request = request.map_err(|why| Failure { code: None, words: why.to_string() })?;
+    answered_by(KUBELET, client.request_text(request)).await
+}
+
+fn unreadable(path: &str, why: &serde_json::Error) -> Failure {
+    Failure { code: None, words: format!("the kubelet's {path} cannot be read: {why}") }
+}

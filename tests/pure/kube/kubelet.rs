@@ -1,0 +1,108 @@
+//! What the kubelet tells of disks, pods and its configuration, and what comes of it when it does
+//! not.
+
+use super::*;
+use isobar_apistub::{Effect, Fault};
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::disk::DiskUse;
+use isobar_core::model::units::Bytes;
+use serde_json::json;
+
+const SUMMARY: &str = include_str!("../../data/kubernetes/stats-summary.json");
+
+fn summary() -> Value {
+    serde_json::from_str(SUMMARY).unwrap()
+}
+
+fn capability(bed: &Bed) -> Option<Capability> {
+    bed.api.capabilities().into_iter().find(|one| one.name == "kubelet")
+}
+
+#[test]
+fn kubelet_tells_of_disks_what_the_recorded_one_said() {
+    let bed = Bed::with(|stub| stub.kubelet_says("/stats/summary", summary()));
+    eventually("disk use is known", || bed.api.pod_disks().is_some());
+    let disks = bed.api.pod_disks().unwrap();
+    let said = summary();
+    let pods = said["pods"].as_array().unwrap();
+    assert_eq!(disks.pods.len(), pods.len());
+    for pod in pods {
+        let disk = &disks.pods[pod["podRef"]["uid"].as_str().unwrap()];
+        let used = |usage: &Value| DiskUse {
+            bytes: usage["usedBytes"].as_u64().map(Bytes),
+            inodes: usage["inodesUsed"].as_u64(),
+        };
+        assert_eq!(disk.whole, used(&pod["ephemeral-storage"]), "{}", pod["podRef"]);
+        for container in pod["containers"].as_array().into_iter().flatten() {
+            let read = disk.containers[container["name"].as_str().unwrap()];
+            assert_eq!(read.layer, used(&container["rootfs"]));
+            assert_eq!(read.logs, used(&container["logs"]));
+        }
+        for volume in pod["volume"].as_array().into_iter().flatten() {
+            let read = disk.volumes.get(volume["name"].as_str().unwrap()).copied();
+            let is_claim = !volume["pvcRef"].is_null();
+            assert_eq!(read, (!is_claim).then(|| used(volume)), "{volume}");
+        }
+    }
+    let Capability { state, detail, .. } = capability(&bed).unwrap();
+    assert_eq!(state, CapabilityState::Attached);
+    assert!(detail.starts_with(&format!("disk use of {} pods by http", pods.len())), "{detail}");
+}
+
+#[test]
+fn kubelet_that_does_not_tell_is_a_capability() {
+    let status = |code| Effect::Status { code, retry_after_seconds: None };
+    #[rustfmt::skip]
+    let table = [
+        // what the kubelet does, detail, remedy
+        (Err(status(401)),                 "the kubelet answered 401",    Some("the token is not accepted")),
+        (Err(status(403)),                 "the kubelet answered 403",    Some("allow it to get nodes/stats")),
+        (Err(status(500)),                 "the kubelet answered 500",    None),
+        (Err(Effect::Reset),               "cannot reach the kubelet",    None),
+        (Ok(json!({"pods": "none"})),      "/stats/summary cannot be read", None),
+        (Ok(json!({"pods": [{"podRef": {"uid": "u"}, "containers": [{"name": 1}]}]})), "cannot be read", None),
+    ];
+    for (kubelet, detail, remedy) in table {
+        let bed = Bed::with(|stub| match &kubelet {
+            Ok(said) => stub.kubelet_says("/stats/summary", said.clone()),
+            Err(effect) => stub.add_fault(Fault::new("get", "/stats/summary", effect.clone())),
+        });
+        eventually(detail, || {
+            let Some(said) = capability(&bed) else { return false };
+            let has_remedy = remedy.is_none_or(|remedy| {
+                said.remedy.as_ref().is_some_and(|said| said.contains(remedy))
+            });
+            said.state == CapabilityState::Absent && said.detail.contains(detail) && has_remedy
+        });
+        assert_eq!(bed.api.pod_disks(), None, "{detail}");
+    }
+}
+
+#[test]
+fn kubelet_names_the_pods_while_the_api_server_does_not() {
+    let refused = Effect::Status { code: 500, retry_after_seconds: None };
+    let bed = Bed::with(|stub| {
+        let mut pod = generate::pod("n1", "shop", "static");
+        pod["metadata"]["uid"] = json!("u1");
+        let pods = json!({"kind": "PodList", "apiVersion": "v1", "items": [pod]});
+        stub.kubelet_says("/stats/summary", summary());
+        stub.kubelet_says("/pods", pods);
+        stub.add_fault(Fault::new("list", "/api/v1/pods", refused));
+    });
+    eventually("the kubelet's pods are known", || {
+        let pods = bed.api.pods().unwrap_or_default();
+        pods.values().any(|pod| pod.full_name() == "shop/static")
+    });
+    assert!(capability(&bed).unwrap().detail.contains("while the API server does not answer"));
+}
+
+#[test]
+fn kubelet_tells_its_configuration() {
+    let configz = json!({"kubeletconfig": {"maxPods": 42, "cgroupDriver": "systemd"}});
+    let bed = Bed::with(|stub| {
+        stub.kubelet_says("/stats/summary", summary());
+        stub.kubelet_says("/configz", configz);
+    });
+    eventually("the configuration is known", || bed.api.kubelet_settings().is_some());
+    assert_eq!(bed.api.kubelet_settings().unwrap().node.max_pods, 42);
+}
