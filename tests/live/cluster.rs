@@ -1,5 +1,6 @@
 //! The built agent as in a pod: TLS to the API server by the service account's files, which rotate.
 
+use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -27,6 +28,49 @@ fn detail(agent: &Agent, name: &str) -> String {
     let all = document["capabilities"].as_array().cloned().unwrap_or_default();
     let found = all.iter().find(|one| one["name"] == name);
     found.map(|one| one["detail"].to_string()).unwrap_or_default()
+}
+
+/// A kubelet to which the cluster gave no certificate is known by the one that it made for itself.
+#[test]
+fn cluster_kubelet_proves_who_it_is() {
+    let (api, kubelet) = (Options::default(), Options::default());
+    let (api, kubelet) = (Stub::start(&api).unwrap(), Stub::start(&kubelet).unwrap());
+    api.put(generate::node("n1")).unwrap();
+    let (of_cluster, own) = (Authority::new("cluster").unwrap(), Authority::new("own").unwrap());
+    let account = tempfile::tempdir().unwrap();
+    of_cluster.write_account(account.path(), "token").unwrap();
+    api.serve_as(&of_cluster).unwrap();
+    kubelet.serve_as(&own).unwrap();
+    kubelet.accept_tokens(&["token"]);
+    let summary = include_str!("../data/kubernetes/stats-summary.json");
+    kubelet.kubelet_says("/stats/summary", serde_json::from_str(summary).unwrap());
+    let configz = r#"{"kubeletconfig": {"maxPods": 42}}"#;
+    kubelet.kubelet_says("/configz", serde_json::from_str(configz).unwrap());
+
+    let root = tempfile::tempdir().unwrap();
+    let config = root.path().join("monitor.yaml");
+    let text = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\nkubeletRoot: ";
+    fs::write(&config, format!("{text}{}\n", root.path().display())).unwrap();
+    let config = format!("--config={}", config.display());
+    let arguments = ["--probes=none", "--kubelet", &kubelet.url(), &config];
+    let Some(agent) = Agent::start_in_pod(account.path(), api.address(), &arguments) else {
+        return;
+    };
+    eventually("a kubelet that could be anybody is not talked to", &agent, || {
+        detail(&agent, "kubelet").contains("cannot reach the kubelet")
+    });
+    assert!(kubelet.seen().is_empty(), "it has not even seen the token");
+
+    fs::create_dir(root.path().join("pki")).unwrap();
+    fs::write(root.path().join("pki/kubelet.crt"), own.pem()).unwrap();
+    eventually("disk use is known", &agent, || detail(&agent, "kubelet").contains("disk use of"));
+    eventually("its configuration is compared", &agent, || {
+        detail(&agent, "kubelet configuration").contains("maxPods")
+    });
+    let log = agent.stderr();
+    assert!(!log.contains("kube_client"), "{log}");
+    assert!(log.contains("the kubelet runs with other values of maxPods, podsPerCore"), "{log}");
+    drop(agent);
 }
 
 #[test]

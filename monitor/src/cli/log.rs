@@ -22,7 +22,8 @@ pub(crate) enum Format {
 }
 
 pub(crate) fn init(format: Format) {
-    const DEFAULT: &str = "info";
+    // What these libraries would log at each attempt, a capability says once.
+    const DEFAULT: &str = "info,kube_client=off,kube_runtime=off";
     let filter = match env::var("ISOBAR_LOG") {
         Ok(text) => EnvFilter::try_new(text).map_err(Some),
         Err(_) => Err(None),

@@ -38,13 +38,17 @@ pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Boar
         return board.report(NAME, Report::Off(NO_ADDRESS.into()));
     };
     let mut client = None;
-    for round in 0_u32.. {
-        let is_config_due = round % CONFIG_EVERY == 0;
+    let mut n_answers = 0_u32;
+    loop {
+        let is_config_due = n_answers % CONFIG_EVERY == 0;
         match read(access, kubelet, &mut client, is_answering, is_config_due, board).await {
-            Ok(said) => board.report(NAME, Report::Works(said)),
+            Ok(said) => {
+                n_answers = n_answers.wrapping_add(1);
+                board.report(NAME, Report::Works(said));
+            }
             Err(why) => {
-                // Its certificate may have changed.
-                client = None;
+                // Its certificate may have changed, and its configuration.
+                (client, n_answers) = (None, 0);
                 board.set_disks(None);
                 board.report(NAME, why.report(PERMISSION));
             }

@@ -14,8 +14,8 @@ use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::PrivateKeyDer;
 
-/// What a client may call the server.
-const NAMES: [&str; 4] = ["127.0.0.1", "::1", "localhost", "kubernetes.default.svc"];
+/// What a client may call the server, and the kubelet of node n1.
+const NAMES: [&str; 5] = ["127.0.0.1", "::1", "localhost", "kubernetes.default.svc", "n1"];
 
 /// A certificate authority.
 #[derive(Debug)]
