@@ -40,7 +40,7 @@ pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Boar
     let mut client = None;
     let mut n_answers = 0_u32;
     loop {
-        let is_config_due = n_answers % CONFIG_EVERY == 0;
+        let is_config_due = n_answers.is_multiple_of(CONFIG_EVERY);
         match read(access, kubelet, &mut client, is_answering, is_config_due, board).await {
             Ok(said) => {
                 n_answers = n_answers.wrapping_add(1);
