@@ -19,6 +19,10 @@ pub(crate) const KUBECONFIG: &str = "/tmp/kubeconfig";
 pub(crate) const NODE: &str = "worker-1";
 /// Where it records.
 pub(crate) const RECORDING: &str = "/tmp/recording.isobar";
+/// Where it keeps the incidents of that recording.
+pub(crate) const INCIDENTS: &str = "/tmp/recording.isobar.incidents";
+/// The program.
+pub(crate) const ISOBAR: &str = "/bin/isobar";
 /// Where its log goes.
 pub(crate) const LOG: &str = "/tmp/agent.log";
 /// Where isobar listens.
@@ -151,7 +155,7 @@ impl Agent {
 }
 
 fn isobar(form: &Form, mode: Option<Mode>, probes: Option<&str>) -> Command {
-    let mut isobar = Command::new("/bin/isobar");
+    let mut isobar = Command::new(ISOBAR);
     isobar.args(["run", "--listen", ADDRESS, "--probes", probes.unwrap_or(&form.probes)]);
     isobar.args(["--state-dir", STATE]);
     match mode {

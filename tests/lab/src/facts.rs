@@ -159,6 +159,8 @@ pub(crate) struct Agent {
     pub(crate) major_faults: u64,
     /// What it wrote to the API server, a line for each request.
     pub(crate) requests: Vec<String>,
+    /// What its recording has as incidents, a line for each, oldest first.
+    pub(crate) incidents: Vec<String>,
     /// What it wrote to its log, the first lines if there are many.
     pub(crate) log: Vec<String>,
     pub(crate) served: Option<Served>,

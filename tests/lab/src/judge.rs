@@ -76,6 +76,17 @@ impl Verdicts {
             let seen = found.cloned().unwrap_or_default();
             self.say(&format!("the API server is never told {part:?}"), seen, found.is_none());
         }
+        let mut rest = agent.incidents.iter();
+        for part in &expect.incidents {
+            let found = rest.find(|line| line.contains(part));
+            let seen = found.map_or_else(|| agent.incidents.join("; "), Clone::clone);
+            self.say(&format!("an incident is kept that says {part:?}"), seen, found.is_some());
+        }
+        for part in &expect.never_incidents {
+            let found = agent.incidents.iter().find(|line| line.contains(part));
+            let seen = found.cloned().unwrap_or_default();
+            self.say(&format!("no incident says {part:?}"), seen, found.is_none());
+        }
         if expect.limits_restored {
             let left = facts.limits_left.iter().map(|limit| {
                 format!("{} {}: {} was {}", limit.name, limit.file, limit.after, limit.before)

@@ -50,6 +50,11 @@ pub(crate) struct Expect {
     pub(crate) requests: Vec<String>,
     /// What may not have been.
     pub(crate) never_requests: Vec<String>,
+    /// Incidents that its recording must have once it has left: parts of lines, as the report has
+    /// them, oldest first.
+    pub(crate) incidents: Vec<String>,
+    /// What no incident may say.
+    pub(crate) never_incidents: Vec<String>,
     /// What the agent must have measured.
     pub(crate) figures: Vec<Spanned<Claim>>,
 }

@@ -4,12 +4,14 @@
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+
+use serde_json::Value;
 
 use super::TICK;
 use super::cluster::Cluster;
@@ -54,7 +56,8 @@ impl Running {
         watch: &mut Watch,
         known: &mut facts::Agent,
     ) -> Result<Option<Self>> {
-        for leftover in agent.state().into_iter().chain([agents::RECORDING, agents::LOG]) {
+        let of_recording = [agents::RECORDING, agents::INCIDENTS, agents::LOG];
+        for leftover in agent.state().into_iter().chain(of_recording) {
             remove(Path::new(leftover))?;
         }
         fs::write(agents::CONFIG, agent.configuration(form))?;
@@ -176,11 +179,30 @@ impl Running {
         known.left_after_ms = since.elapsed().as_millis() as u64;
         watch.forget(self.pid);
         known.served = self.listener.take().map(Listener::end);
+        known.incidents = incidents()?;
         known.requests = self.cluster.take().map(Cluster::end).unwrap_or_default();
         let log = fs::read_to_string(agents::LOG).unwrap_or_default();
         known.log = log.lines().take(LOG_LINES).map(Into::into).collect();
         self.group.remove()
     }
+}
+
+/// The incidents of its recording, as its own verb tells of them; none without a recording.
+fn incidents() -> Result<Vec<String>> {
+    if !Path::new(agents::RECORDING).exists() {
+        return Ok(Vec::new());
+    }
+    let verb = ["incidents", "ls", "-o", "json", "--dir", agents::RECORDING];
+    let told = Command::new(agents::ISOBAR).args(verb).output()?;
+    ensure!(told.status.success(), "isobar incidents: {}", String::from_utf8_lossy(&told.stderr));
+    let list: Value = serde_json::from_slice(&told.stdout)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let line = |incident: &Value| {
+        let kinds = incident["kinds"].as_array().into_iter().flatten().map(text);
+        let kinds = kinds.collect::<Vec<_>>().join(", ");
+        format!("{kinds}: {}: {}", text(&incident["who"]), text(&incident["summary"]))
+    };
+    Ok(list["incidents"].as_array().into_iter().flatten().rev().map(line).collect())
 }
 
 /// The process, in the cgroup `group`, once it is at work.
