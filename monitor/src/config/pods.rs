@@ -110,11 +110,15 @@ impl Manifest {
         if let Some(mut status) = object.map("status") {
             pod.started = status.field("startTime").and_then(|field| seconds(&field));
             pod.qos_class = class(&mut status);
+            if let Some(resources) = &mut pod.resources {
+                let allocated = spec::quantities(status.field("allocatedResources"));
+                resources.requests.extend(allocated);
+            }
             pod.is_evicted = status.text("reason") == Some("Evicted");
             pod.is_over = matches!(status.text("phase"), Some("Succeeded" | "Failed"));
             for key in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"]
             {
-                read_ids(&mut status, key, &mut pod.containers);
+                read_statuses(&mut status, key, &mut pod.containers);
             }
         }
         pod.started = pod.started.or(created);
@@ -180,14 +184,19 @@ fn class(status: &mut Fields<'_>) -> Option<QosClass> {
     if field.scalar("a text") == Some("") { None } else { field.one_of(&QOS_CLASSES) }
 }
 
-/// The runtime's container ids (`containerd://0f3c..`), from one of the lists of statuses.
-fn read_ids(status: &mut Fields<'_>, key: &'static str, containers: &mut [Container]) {
+/// One of the lists of statuses: the runtime's container ids (`containerd://0f3c..`), and what the
+/// kubelet has allocated, by which it goes while a resize of the spec is still to come.
+fn read_statuses(status: &mut Fields<'_>, key: &'static str, containers: &mut [Container]) {
     for status in status.list(key).unwrap_or_default() {
         let Some(mut status) = status.map() else { continue };
         let (name, id) = (status.text("name"), status.text("containerID"));
         let id = id.map(|id| id.split_once("://").map_or(id, |(_, id)| id));
         if let Some(container) = containers.iter_mut().find(|c| Some(c.name.as_str()) == name) {
             container.id = id.filter(|id| !id.is_empty()).map(Into::into);
+            let allocated = spec::quantities(status.field("allocatedResources"));
+            container.resources.requests.extend(allocated);
+            let in_force = status.field("resources").map(|field| spec::resources(&field));
+            container.resources.limits.extend(in_force.unwrap_or_default().limits);
         }
     }
 }

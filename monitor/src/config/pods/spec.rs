@@ -71,14 +71,14 @@ fn container(field: &Field<'_>, kind: ContainerKind) -> Option<Container> {
     Some(Container { name: name?.into(), kind, resources: resources.unwrap_or_default(), id: None })
 }
 
-fn resources(field: &Field<'_>) -> Resources {
+pub(super) fn resources(field: &Field<'_>) -> Resources {
     let Some(mut map) = field.map() else { return Resources::default() };
     let (requests, limits) = (map.field("requests"), map.field("limits"));
     Resources { requests: quantities(requests), limits: quantities(limits) }
 }
 
 /// Quantities that may not be negative, by the names of resources.
-fn quantities(field: Option<Field<'_>>) -> ResourceList {
+pub(super) fn quantities(field: Option<Field<'_>>) -> ResourceList {
     let map = field.and_then(|field| field.map());
     let each = map.map(|mut map| map.each()).unwrap_or_default().into_iter();
     each.filter_map(|(name, field)| Some((name.into(), quantity(&field)?))).collect()

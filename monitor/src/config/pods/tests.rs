@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::workload::ContainerKind::{Ephemeral, Init, Regular, Sidecar};
 
 #[track_caller]
@@ -87,6 +88,17 @@ fn read_knows_pods_that_are_over() {
     {
         assert_eq!(one(&PRINTED.replace("Running", phase)).is_over, want, "{phase}");
     }
+}
+
+#[test]
+fn read_goes_by_what_is_allocated() {
+    let resized = "    name: web\n    ready: true\n    allocatedResources: {cpu: 250m}\n    resources: {limits: {memory: 1Gi}}";
+    let pod = one(&PRINTED.replace("    name: web\n    ready: true", resized));
+    let web = &pod.containers[2].resources;
+    let text = |list: &ResourceList, name: &str| list[name].to_string();
+    assert_eq!(text(&web.requests, "cpu"), "250m", "the spec has 500m");
+    assert_eq!(text(&web.requests, "memory"), "1Gi", "as in the spec");
+    assert_eq!((text(&web.limits, "cpu"), text(&web.limits, "memory")), ("2".into(), "1Gi".into()));
 }
 
 #[test]
