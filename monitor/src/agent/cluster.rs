@@ -1,11 +1,14 @@
 //! What the cluster is told of each tick: conditions, taints and events, out of a decision and what
 //! came of earlier ones.
 
+mod requests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::requests::Requests;
 use crate::act::evict::Way;
 use crate::config;
 use crate::config::kubernetes::{Access, Publish};
@@ -35,6 +38,7 @@ pub(super) struct Cluster {
     compared: Option<(Arc<Settings>, u64)>,
     /// What came of that.
     comparison: Option<Capability>,
+    requests: Requests,
 }
 
 impl Cluster {
@@ -44,7 +48,8 @@ impl Cluster {
     /// If no thread can be made.
     pub(super) fn begin(access: Access) -> io::Result<Self> {
         let api = ApiServer::begin(access)?;
-        Ok(Self { api, ending: VecDeque::new(), compared: None, comparison: None })
+        let (ending, requests) = Default::default();
+        Ok(Self { api, ending, compared: None, comparison: None, requests })
     }
 
     /// The pods of this node, as the API server has them; `None` before it has listed them.
@@ -63,7 +68,8 @@ impl Cluster {
     }
 
     pub(super) fn capabilities(&self) -> Vec<Capability> {
-        self.api.capabilities().into_iter().chain(self.comparison.clone()).collect()
+        let own = self.comparison.clone().into_iter().chain(self.requests.capability());
+        self.api.capabilities().into_iter().chain(own).collect()
     }
 
     /// Tells what one tick came to. Never waits.
@@ -83,9 +89,23 @@ impl Cluster {
             taint_keys: taint::keys(&settings.conditions.prefix),
             is_last: false,
         });
+        let over = self.add_up(sample);
+        over.iter().for_each(|text| tracing::warn!("{text}"));
         if publish.events {
+            let at = decision.at.wall;
+            let over = over.iter().map(|text| note(at, "NodeOvercommitted", text));
+            over.for_each(|note| self.api.note(Note { is_warning: true, ..note }));
             self.notes(sample, decision, kills).into_iter().for_each(|note| self.api.note(note));
         }
+    }
+
+    /// What pods request beyond what the node has, as far as it is new.
+    fn add_up(&mut self, sample: &Sample) -> Vec<String> {
+        let allocatable = self.api.allocatable();
+        let Some((pods, allocatable)) = sample.pods.as_ref().zip(allocatable) else {
+            return Vec::new();
+        };
+        self.requests.update(pods, &allocatable)
     }
 
     /// Compares isobar's settings with the kubelet's when either has changed.

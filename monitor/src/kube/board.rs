@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::disk::PodDisks;
+use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
 
@@ -19,6 +20,8 @@ pub(super) struct Known {
     pub(super) disks: Option<PodDisks>,
     /// What the kubelet runs with.
     pub(super) kubelet: Option<Arc<Settings>>,
+    /// Of the node's object; `None` before it was read.
+    pub(super) allocatable: Option<Arc<ResourceList>>,
     /// Of the node's object, for the events about it.
     pub(super) node_uid: Option<String>,
     pub(super) capabilities: BTreeMap<&'static str, Capability>,
@@ -63,6 +66,16 @@ impl Board {
     pub(super) fn set_node_uid(&self, uid: Option<String>) {
         self.0.send_if_modified(|known| {
             std::mem::replace(&mut known.node_uid, uid) != known.node_uid
+        });
+    }
+
+    pub(super) fn set_allocatable(&self, allocatable: ResourceList) {
+        self.0.send_if_modified(|known| {
+            let is_new = known.allocatable.as_deref() != Some(&allocatable);
+            if is_new {
+                known.allocatable = Some(Arc::new(allocatable));
+            }
+            is_new
         });
     }
 

@@ -38,6 +38,7 @@ use isobar_core::model::capability::Capability;
 use isobar_core::model::condition::Condition;
 use isobar_core::model::decision::Taint;
 use isobar_core::model::disk::PodDisks;
+use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
 
@@ -122,6 +123,12 @@ impl ApiServer {
     #[must_use]
     pub fn pod_disks(&self) -> Option<PodDisks> {
         self.known.borrow().disks.clone()
+    }
+
+    /// What the node has for pods; `None` before its object was read.
+    #[must_use]
+    pub fn allocatable(&self) -> Option<Arc<ResourceList>> {
+        self.known.borrow().allocatable.clone()
     }
 
     /// What the kubelet runs with; `None` before it has told.

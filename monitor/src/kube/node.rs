@@ -1,6 +1,7 @@
 //! The node's own object, by a watch: the parts that isobar reads. What else it says, such as the
 //! images on the node, may be of any shape.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 
 use k8s_openapi::api::core::v1::{self, NodeCondition, Taint};
@@ -15,6 +16,7 @@ use tokio_stream::StreamExt as _;
 
 use super::board::{Board, Report};
 use super::client::Failure;
+use isobar_core::model::quantity::ResourceList;
 
 pub(super) type Node = Object<Spec, Status>;
 
@@ -28,6 +30,8 @@ pub(super) struct Spec {
 pub(super) struct Status {
     #[serde(default)]
     pub(super) conditions: Option<Vec<NodeCondition>>,
+    #[serde(default)]
+    pub(super) allocatable: Option<BTreeMap<String, String>>,
 }
 
 pub(super) fn api(client: Client) -> Api<Node> {
@@ -56,6 +60,7 @@ pub(super) async fn watch(
                 }
                 is_listed = true;
                 board.set_node_uid(node.metadata.uid.clone());
+                board.set_allocatable(allocatable(&node));
                 board.report(NAME, Report::Works(format!("watches node {name}")));
                 to.send_replace(Some(node));
             }
@@ -70,6 +75,13 @@ pub(super) async fn watch(
             }
         }
     }
+}
+
+/// What the node has for pods; what cannot be read is left out.
+fn allocatable(node: &Node) -> ResourceList {
+    let all = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    let all = all.into_iter().flatten();
+    all.filter_map(|(name, text)| Some((name.clone(), text.parse().ok()?))).collect()
 }
 
 fn absent(name: &str) -> Report {
