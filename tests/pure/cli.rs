@@ -64,6 +64,35 @@ fn verbs_exit_codes() {
     }
 }
 
+#[test]
+fn output_formats_agree() {
+    let made_up = made_up_agent().to_string();
+    #[rustfmt::skip]
+    let table: &[&[&str]] = &[
+        &["allocatable", "--capacity", "cpu=4,memory=8Gi"],
+        &["config", "check"],
+        &["config", "view"],
+        &["cpus", "--online", "0-7"],
+        &["explain", "--agent", &made_up],
+        &["incidents", "ls", "--dir", "nowhere"],
+        &["status", "--agent", &made_up],
+        &["version"],
+    ];
+    for arguments in table {
+        let printed = |format| text(&output(&[*arguments, &["-o", format]].concat()).stdout);
+        let json: Value = serde_json::from_str(&printed("json")).unwrap();
+        let line = printed("ndjson");
+        assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), json, "{arguments:?}");
+        // The configuration is a file here, with more in it than thresholds.
+        if !arguments.starts_with(&["config", "view"]) {
+            let yaml = serde_saphyr::from_str::<Value>(&printed("yaml")).unwrap();
+            assert_eq!(yaml, json, "{arguments:?}");
+        }
+        assert!(printed("wide").len() >= printed("table").len(), "{arguments:?}");
+    }
+}
+
 #[tokio::test]
 async fn agent_on_a_socket_file() {
     let dir = tempfile::tempdir().unwrap();

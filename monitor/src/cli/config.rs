@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use isobar::config::{self, Effective, Invalid, Problem};
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::fraction::Fraction;
@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::exit::Code;
 use super::input;
 use super::output::{Plain, pretty};
+use super::table::Table;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -37,9 +38,10 @@ enum What {
     View {
         #[command(flatten)]
         file: FileArgs,
-        /// Output format.
-        #[arg(short, long, value_enum, default_value_t = Form::Yaml)]
-        output: Form,
+        /// Output format: yaml is the whole configuration, as a file with the same meaning; the
+        /// others only have the eviction thresholds, as the kubelet parses them.
+        #[arg(short, long, value_enum, default_value_t = Plain::Yaml)]
+        output: Plain,
     },
     /// Print a file with every key, its default and its purpose.
     Defaults,
@@ -58,24 +60,17 @@ struct FileArgs {
     config: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// The whole configuration, as a file with the same meaning.
-    Yaml,
-    /// Only the eviction thresholds, as the kubelet parses them.
-    Json,
-}
-
 pub(crate) fn run(args: &Args) -> Result<Code> {
     let mut out = anstream::stdout().lock();
     match &args.what {
-        What::Check { file, output } => return check(&mut out, file, *output),
-        What::View { file, output: Form::Yaml } => {
+        What::Check { file, output } => return check(file, *output),
+        What::View { file, output: Plain::Yaml } => {
             out.write_all(file.read()?.yaml.as_bytes())?;
         }
-        What::View { file, output: Form::Json } => {
+        What::View { file, output } => {
             let thresholds = file.read()?.settings.eviction.thresholds;
-            pretty(&mut out, &thresholds.iter().map(Parsed::of).collect::<Vec<_>>())?;
+            let parsed: Vec<_> = thresholds.iter().map(Parsed::of).collect();
+            output.print(&parsed, |out| Ok(table(&thresholds).write(out, output.width())?))?;
         }
         What::Defaults => out.write_all(config::default_file().as_bytes())?,
         What::Schema => pretty(&mut out, &config::schema())?,
@@ -126,7 +121,17 @@ impl<'a> At<'a> {
     }
 }
 
-fn check(out: &mut impl Write, file: &FileArgs, output: Plain) -> Result<Code> {
+fn table(thresholds: &[Threshold]) -> Table {
+    let mut table = Table::new("SIGNAL VALUE> GRACE-PERIOD> MIN-RECLAIM>");
+    for Threshold { signal, value, grace, min_reclaim, .. } in thresholds {
+        let reclaim = min_reclaim.map_or_else(|| "0".into(), |amount| amount.to_string());
+        let grace = GoDuration::from(*grace).to_string();
+        table.row([signal.name().into(), value.to_string(), grace, reclaim]);
+    }
+    table
+}
+
+fn check(file: &FileArgs, output: Plain) -> Result<Code> {
     let name = file.path().map_or_else(|| "defaults".into(), |path| path.display().to_string());
     let read = file.read();
     let problems = match &read {
@@ -136,16 +141,15 @@ fn check(out: &mut impl Write, file: &FileArgs, output: Plain) -> Result<Code> {
             None => return read.map(|_| Code::Ok),
         },
     };
-    if output == Plain::Json {
-        let problems: Vec<At<'_>> = problems.iter().map(At::of).collect();
-        let (valid, kind) = (problems.is_empty(), "ConfigurationCheck");
-        let checked = Checked { api_version: API_VERSION, kind, file: &name, valid, problems };
-        pretty(out, &checked)?;
-        return Ok(if valid { Code::Ok } else { Code::InvalidInput });
+    let (valid, kind) = (problems.is_empty(), "ConfigurationCheck");
+    if !valid && matches!(output, Plain::Table | Plain::Wide) {
+        // On stderr, as problems of a file are wherever one is read.
+        return read.map(|_| Code::Ok);
     }
-    read?;
-    writeln!(out, "{name}: ok")?;
-    Ok(Code::Ok)
+    let problems: Vec<At<'_>> = problems.iter().map(At::of).collect();
+    let checked = Checked { api_version: API_VERSION, kind, file: &name, valid, problems };
+    output.print(&checked, |out| Ok(writeln!(out, "{name}: ok")?))?;
+    Ok(if valid { Code::Ok } else { Code::InvalidInput })
 }
 
 /// A threshold as the kubelet parses it.

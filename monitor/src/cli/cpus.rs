@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             Err(error) => document.problems.push(error.to_string()),
         }
     }
-    output.print(&document, |out| Ok(print::write(out, &document)?))?;
+    output.print(&document, |out| Ok(print::write(out, &document, output.width())?))?;
     Ok(Code::Ok)
 }
 

@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::ask;
 use super::exit::Code;
 use super::output::Plain;
-use super::terminal::{harmless, width, wrapped};
+use super::terminal::{harmless, wrapped};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         "capabilities": probes.as_deref().unwrap_or_default(),
         "capabilitiesUnknown": probes.as_ref().err().map(|why| format!("{why:#}")),
     });
-    args.output.print(&document, |out| Ok(write(out, &findings, &probes, width())?))?;
+    args.output.print(&document, |out| Ok(write(out, &findings, &probes, args.output.width())?))?;
     let fault = findings.iter().any(|f| f.needed && f.state == State::Missing);
     Ok(if fault { Code::Failure } else { Code::Ok })
 }

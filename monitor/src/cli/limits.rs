@@ -19,7 +19,7 @@ use super::exit::{Code, Refused};
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Plain, gap_text};
 use super::table::Table;
-use super::terminal::{harmless, width};
+use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct WriteArgs {
@@ -64,7 +64,7 @@ impl WriteArgs {
             }
             (false, false) => return Ok(None),
         };
-        output.print(&document, |out| Ok(document.write(out)?))?;
+        output.print(&document, |out| Ok(document.write(out, output)?))?;
         let has_failed = document.limits.iter().any(|one| one.result == LimitResult::Failed);
         Ok(Some(match (document.problems.is_empty(), has_failed) {
             (false, _) => Code::InvalidInput,
@@ -115,7 +115,7 @@ impl Document {
         }
     }
 
-    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn write(&self, out: &mut dyn Write, output: Plain) -> io::Result<()> {
         if self.limits.is_empty() && self.problems.is_empty() {
             return writeln!(out, "no limit to restore: none was written");
         }
@@ -136,7 +136,7 @@ impl Document {
                 result.name().into(),
             ]);
         }
-        table.write(out, width())?;
+        table.write(out, output.width())?;
         for state in self.limits.iter().filter(|state| !state.detail.is_empty()) {
             let LimitState { write, detail, .. } = state;
             let (file, cgroup) = (harmless(&write.file), harmless(&write.cgroup.0));

@@ -9,6 +9,8 @@ use isobar_core::view::View;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::terminal;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// A table, cut to the terminal's width.
@@ -21,16 +23,23 @@ pub(crate) enum Format {
     Ndjson,
 }
 
+/// The formats of a verb that prints one document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Plain {
-    /// Text for people.
+    /// Text for people, within the terminal's width.
     Table,
+    /// The same with nothing shortened, and with more columns and lines where there are more.
+    Wide,
     /// Indented JSON.
     Json,
+    /// YAML, with the keys of the JSON.
+    Yaml,
+    /// JSON in one line.
+    Ndjson,
 }
 
 impl Plain {
-    /// Prints `document` as JSON, or what `table` writes.
+    /// Prints `document` as JSON or YAML, or what `table` writes.
     pub(crate) fn print(
         self,
         document: &impl Serialize,
@@ -38,9 +47,20 @@ impl Plain {
     ) -> Result<()> {
         let mut out = anstream::stdout().lock();
         match self {
-            Self::Table => table(&mut out),
+            Self::Table | Self::Wide => table(&mut out),
             Self::Json => pretty(&mut out, document),
+            Self::Yaml => yaml(&mut out, document),
+            Self::Ndjson => line(&mut out, document),
         }
+    }
+
+    pub(crate) fn is_wide(self) -> bool {
+        self == Self::Wide
+    }
+
+    /// Columns that a table may take; `None` if nothing is to be shortened.
+    pub(crate) fn width(self) -> Option<usize> {
+        if self.is_wide() { None } else { terminal::width() }
     }
 }
 
@@ -62,6 +82,22 @@ pub(crate) fn pretty(to: &mut (impl Write + ?Sized), what: &impl Serialize) -> R
     Ok(())
 }
 
+/// JSON in one line.
+fn line(to: &mut (impl Write + ?Sized), what: &impl Serialize) -> Result<()> {
+    serde_json::to_writer(&mut *to, what)?;
+    writeln!(to)?;
+    Ok(())
+}
+
+/// YAML. A text is one line, however long, so that it can be searched for.
+pub(crate) fn yaml(to: &mut (impl Write + ?Sized), what: &impl Serialize) -> Result<()> {
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    // Into memory first: the serialiser would hide the error of a closed pipe.
+    let text = serde_saphyr::to_string_with_options(what, options)?;
+    to.write_all(text.as_bytes())?;
+    Ok(())
+}
+
 /// What could not be read, and why.
 pub(crate) fn gap_text(Gap { object, detail, .. }: &Gap) -> String {
     format!("{object}: {detail}")
@@ -71,4 +107,30 @@ pub(crate) fn gap_text(Gap { object, detail, .. }: &Gap) -> String {
 pub(crate) fn word(what: &impl Serialize) -> String {
     let json = serde_json::to_value(what).ok();
     json.as_ref().and_then(Value::as_str).unwrap_or("?").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn yaml_reads_back_as_json() {
+        let many_words = "word ".repeat(40);
+        let document = json!({
+            "texts": [
+                "no", "on", "~", "", " ", "-", "- a", "a: b", "a #b", "#", "0755", "1e3", "0x1f",
+                ".inf", "1:30", "2026-11-22", "null", "*a", "&a", "!a", "@a", "`a", "%a", "{", "[",
+                "'", "\"", "\\", "a\nb", "\n", "\t", "\u{1b}[2J", "\u{202e}", "é", "\u{1f600}", many_words,
+            ],
+            "numbers": [0, -1, 1.5, u64::MAX, i64::MIN],
+            "nothing": [null, [], {}, [[]], [{}]],
+            "1": {"true": false, "": 1, "a b": [{"c": [1, {"d": 2}]}]},
+        });
+        let mut out = Vec::new();
+        yaml(&mut out, &document).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), document, "{text}");
+    }
 }

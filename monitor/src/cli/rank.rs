@@ -1,14 +1,16 @@
 //! `isobar rank`: the order in which pods would be evicted, of a file or of this node.
 
+mod print;
+
 use std::fs::File;
-use std::io::{self, Read as _, Write};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar::agent::{Live, Observer, Plan};
 use isobar::scenario::{self, signals};
-use isobar_core::model::decision::{Candidate, Key, KeyValue, Order, Ranking};
+use isobar_core::model::decision::{Order, Ranking};
 use isobar_core::model::settings;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::rank::{self, Purpose};
@@ -18,11 +20,10 @@ use serde::Serialize;
 use super::at::{self, Past};
 use super::exit::{Code, Refused};
 use super::input;
-use super::output::{Plain, gap_text, word};
+use super::output::{Plain, gap_text};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
-use super::table::Table;
-use super::terminal::{harmless, width};
+use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         _ => of_node(args, plan)?,
     };
     let document = Document { api_version: API_VERSION, kind: "Ranking", ranking: &ranking };
-    args.output.print(&document, |out| Ok(write(out, &ranking, width())?))?;
+    args.output.print(&document, |out| Ok(print::write(out, &ranking, args.output)?))?;
     Ok(Code::Ok)
 }
 
@@ -146,143 +147,4 @@ fn of_node(args: &Args, mut plan: Plan) -> Result<Ranking> {
         gaps.for_each(|gap| eprintln!("{}", harmless(&format!("cannot read {gap}"))));
     }
     Ok(ranking)
-}
-
-fn write(out: &mut dyn Write, ranking: &Ranking, width: Option<usize>) -> io::Result<()> {
-    let Ranking { signal, order, candidates, spared, outsiders, loss, .. } = ranking;
-    let order = word(order);
-    match candidates.len() {
-        0 => writeln!(out, "{signal}, order {order}: no candidates")?,
-        n => writeln!(out, "{signal}, order {order}: {n} candidates, in eviction order")?,
-    }
-    if !candidates.is_empty() {
-        table(candidates).write(out, width)?;
-    }
-    if !spared.is_empty() {
-        writeln!(out, "\nnever evicted")?;
-        let mut table = Table::new("NAME~ REASON");
-        for spared in spared {
-            table.row([spared.name.clone(), word(&spared.why)]);
-        }
-        table.write(out, width)?;
-    }
-    if let Some(loss) = loss {
-        writeln!(out, "\n{}", isobar_core::policy::explain::lost(loss))?;
-    }
-    for outsider in outsiders {
-        let (path, ms) = (harmless(&outsider.path.0), outsider.harm.0 / 1_000_000);
-        writeln!(out, "\nnot a pod, but makes others wait {ms} ms per second: {path}")?;
-    }
-    Ok(())
-}
-
-/// One row for each candidate, one column for each key. The last column names the key by which the
-/// candidate above ranks first.
-fn table(candidates: &[Candidate]) -> Table {
-    let keys = keys(candidates);
-    let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key))).collect();
-    let mut table = Table::new(&format!("NAME~ {columns}DECIDED-BY"));
-    let before = std::iter::once(None).chain(candidates.iter().map(Some));
-    for (candidate, before) in candidates.iter().zip(before) {
-        let name = match candidate.members.len() {
-            0 => candidate.name.clone(),
-            n => format!("{} ({n} pods)", candidate.name),
-        };
-        let values = keys.iter().map(|key| {
-            let found = candidate.keys.iter().find(|merit| merit.key == *key);
-            found.map_or_else(|| "-".into(), |merit| value(&merit.value))
-        });
-        let spared_by = before
-            .and_then(|before| rank::why_before(before, candidate))
-            .map_or_else(|| "-".into(), |(_, its)| word(&its.key));
-        table.row([name].into_iter().chain(values).chain([spared_by]));
-    }
-    table
-}
-
-/// The keys of all candidates, in the order in which they decide; the uid has no column.
-fn keys(candidates: &[Candidate]) -> Vec<Key> {
-    let mut keys = Vec::new();
-    for candidate in candidates {
-        let mut at = 0;
-        for merit in candidate.keys.iter().filter(|merit| merit.key != Key::Uid) {
-            match keys.iter().position(|key| *key == merit.key) {
-                Some(found) => at = found + 1,
-                None => {
-                    keys.insert(at, merit.key);
-                    at += 1;
-                }
-            }
-        }
-    }
-    keys
-}
-
-fn heading(key: Key) -> &'static str {
-    match key {
-        Key::HasStats => "STATS",
-        Key::ExceedsRequest => "ABOVE-REQUEST",
-        Key::Priority => "PRIORITY",
-        Key::Excess => "EXCESS",
-        Key::Usage => "USAGE",
-        Key::Qos => "QOS",
-        Key::Harm => "HARM-MS/S",
-        Key::Taker => "TAKER",
-        Key::Taken => "TAKEN",
-        Key::FreesEnough => "FREES-ENOUGH",
-        Key::Processes => "PROCESSES",
-        Key::Started => "STARTED",
-        Key::Preference => "PREFERENCE",
-        Key::Uid => "UID",
-    }
-}
-
-fn value(value: &KeyValue) -> String {
-    match value {
-        KeyValue::Bool(true) => "yes".into(),
-        KeyValue::Bool(false) => "no".into(),
-        KeyValue::Unknown => "?".into(),
-        KeyValue::Class(class) => word(class),
-        KeyValue::Number(n) => n.to_string(),
-        KeyValue::Quantity(quantity) => quantity.to_string(),
-        KeyValue::Text(text) => text.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn printed(scenario: &str) -> String {
-        let scenario = scenario::parse("-", scenario.as_bytes()).unwrap();
-        let rules = settings::Ranking::default();
-        let purpose = usual();
-        let pods = scenario.contenders(purpose, &rules);
-        let ranking = rank::rank_all(&pods, purpose, Order::Qos, &rules);
-        let mut out = Vec::new();
-        write(&mut out, &ranking, None).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn write_names_deciding_key_of_each_candidate() {
-        let got = printed(
-            "pods: [{name: hog, usage: {memory: 800Mi}}, {name: web, request: {memory: 1Gi}, \
-             usage: {memory: 2Gi}}, {name: etcd, priority: 2000001000, usage: {memory: 1Gi}}]",
-        );
-        let want = "memory.available, order qos: 2 candidates, in eviction order\n\
-                    NAME         QOS  ABOVE-REQUEST  PRIORITY  HARM-MS/S  EXCESS  STARTED  DECIDED-BY\n\
-                    hog   BestEffort              -         0          ?   800Mi        ?  -\n\
-                    web    Burstable            yes         0          ?     1Gi        ?  qos\n\
-                    \n\
-                    never evicted\n\
-                    NAME  REASON\n\
-                    etcd  critical\n";
-        assert_eq!(got, want);
-    }
-
-    #[test]
-    fn write_reports_no_candidates() {
-        assert_eq!(printed("pods: []"), "memory.available, order qos: no candidates\n");
-    }
 }

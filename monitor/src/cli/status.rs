@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use isobar_core::model::capability::CapabilityState;
-use isobar_core::model::condition::Status;
+use isobar_core::model::condition::{Condition, Status};
 use isobar_core::model::sample::GapReason;
+use isobar_core::model::units::Percent;
 use isobar_core::view::View;
 use isobar_core::view::verdict::{Mood, Resource, Verdict};
 use serde_json::{Value, json};
@@ -13,7 +14,8 @@ use serde_json::{Value, json};
 use super::ask;
 use super::at::AtArgs;
 use super::exit::Code;
-use super::output::Plain;
+use super::output::{Plain, word};
+use super::table::Table;
 use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +37,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         Some(past) => past.view()?,
         None => ask::Eye::open(&args.ask, sampling)?.look()?,
     };
-    args.output.print(&summary(&view), |out| Ok(write(out, &view)?))?;
+    args.output.print(&summary(&view), |out| Ok(write(out, &view, args.output)?))?;
     Ok(code(&view))
 }
 
@@ -48,7 +50,7 @@ fn code(view: &View) -> Code {
     if is_pressed { Code::UnderPressure } else { Code::Ok }
 }
 
-fn write(out: &mut dyn Write, view: &View) -> io::Result<()> {
+fn write(out: &mut dyn Write, view: &View, output: Plain) -> io::Result<()> {
     let facts = &view.facts;
     let name = harmless(&facts.name);
     writeln!(out, "{name}, kernel {}, {} CPUs", facts.kernel, facts.n_cpus)?;
@@ -60,12 +62,27 @@ fn write(out: &mut dyn Write, view: &View) -> io::Result<()> {
     if let Some(relief) = relief {
         writeln!(out, "mode    {}", harmless(&relief.detail))?;
     }
-    if let Some(missing) = missing(view) {
+    let named = if output.is_wide() { usize::MAX } else { NAMED };
+    if let Some(missing) = missing(view, named) {
         writeln!(out, "missing {}", harmless(&missing))?;
     }
     // A table that is too small makes figures wrong, and an option mends it.
     for gap in view.snapshot.gaps.iter().filter(|gap| gap.why == GapReason::Full) {
         writeln!(out, "lost    {}", harmless(&format!("{}: {}", gap.object, gap.detail)))?;
+    }
+    let conditions = &view.decision.assessment.conditions;
+    if output.is_wide() && !conditions.is_empty() {
+        writeln!(out)?;
+        let mut table = Table::new("CONDITION STATUS PHASE AVG10> AVG60> THRESHOLD>");
+        let shown =
+            |average: Option<Percent>| average.map_or_else(|| "-".into(), |a| a.to_string());
+        for condition in conditions {
+            let Condition { kind, status, phase, avg10, avg60, threshold, .. } = condition;
+            let (phase, threshold) = (word(phase), threshold.to_string());
+            let (status, kind) = (status.name().to_owned(), kind.clone());
+            table.row([kind, status, phase, shown(*avg10), shown(*avg60), threshold]);
+        }
+        table.write(out, None)?;
     }
     Ok(())
 }
@@ -74,17 +91,17 @@ fn write(out: &mut dyn Write, view: &View) -> io::Result<()> {
 const RELIEF: &str = "relief";
 
 /// The names of what could not be attached or read; `None` if nothing is missing.
-fn missing(view: &View) -> Option<String> {
+fn missing(view: &View, n_named: usize) -> Option<String> {
     let lacking = view.capabilities.iter().filter(|c| c.state != CapabilityState::Attached);
     let lacking = lacking.map(|capability| capability.name.as_str()).filter(|name| *name != RELIEF);
     let names: Vec<_> =
         lacking.chain(view.snapshot.gaps.iter().map(|g| g.object.as_str())).collect();
     let more = match names.len() {
         0 => return None,
-        n if n > NAMED => format!(" and {} more", n - NAMED),
+        n if n > n_named => format!(" and {} more", n - n_named),
         _ => String::new(),
     };
-    let named = names.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+    let named = names.into_iter().take(n_named).collect::<Vec<_>>().join(", ");
     Some(format!("{named}{more}; `isobar doctor` lists causes and remedies"))
 }
 
@@ -153,7 +170,11 @@ mod tests {
             let mut capabilities: Vec<_> = names.iter().map(off).collect();
             capabilities.push(capability("sched_switch", CapabilityState::Attached));
             let view = View { capabilities, ..View::default() };
-            assert_eq!(missing(&view), want.map(|want| format!("{want}{tail}")), "{names:?}");
+            assert_eq!(
+                missing(&view, NAMED),
+                want.map(|want| format!("{want}{tail}")),
+                "{names:?}"
+            );
         }
     }
 }

@@ -6,9 +6,13 @@ use isobar::agent::limits::Intruder;
 
 use super::{Checksum, Document};
 use crate::cli::table::Table;
-use crate::cli::terminal::{harmless, width};
+use crate::cli::terminal::harmless;
 
-pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
+pub(super) fn write(
+    out: &mut dyn Write,
+    document: &Document,
+    width: Option<usize>,
+) -> io::Result<()> {
     let strict = if document.strict { ", strict" } else { "" };
     let shown = |cpus: String| if cpus.is_empty() { "none".into() } else { cpus };
     writeln!(out, "policy     {}{strict}", document.policy)?;
@@ -27,7 +31,7 @@ pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> 
             let Intruder { pid, name, pod, cpus, .. } = intruder;
             table.row([pid.to_string(), name.clone(), pod.clone(), cpus.to_string()]);
         }
-        table.write(out, width())?;
+        table.write(out, width)?;
     }
     let Some(state) = &document.state else { return Ok(()) };
     let sum = match state.checksum {
@@ -45,7 +49,7 @@ pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> 
             let cpus = assigned.cpus.to_string();
             table.row([assigned.pod.clone(), assigned.container.clone(), cpus]);
         }
-        table.write(out, width())?;
+        table.write(out, width)?;
     }
     for problem in &state.problems {
         writeln!(out, "! {}", harmless(problem))?;

@@ -20,9 +20,9 @@ use isobar_kubelet::qos;
 use serde::Serialize;
 
 use super::{Args, full_name};
-use crate::cli::output::gap_text;
+use crate::cli::output::{Plain, gap_text};
 use crate::cli::table::Table;
-use crate::cli::terminal::{self, harmless};
+use crate::cli::terminal::harmless;
 
 /// The score of a mark.
 const MARK: i32 = 1000;
@@ -102,7 +102,7 @@ pub(super) fn write(args: &Args, known: &[Pod]) -> Result<()> {
         containers,
         gaps,
     };
-    args.output.print(&report, |out| table(out, &report))
+    args.output.print(&report, |out| table(out, &report, args.output))
 }
 
 impl<'a> Running<'a> {
@@ -173,10 +173,11 @@ impl<'a> Running<'a> {
     }
 }
 
-fn table(out: &mut dyn Write, report: &Report<'_>) -> Result<()> {
+fn table(out: &mut dyn Write, report: &Report<'_>, output: Plain) -> Result<()> {
     /// Processes that are named; more are counted.
     const NAMED: usize = 3;
-    let mut table = Table::new("POD~ CONTAINER~ QOS EXPECTED PROCESSES> DRIFT");
+    let (n_named, more) = if output.is_wide() { (usize::MAX, "UID ID") } else { (NAMED, "") };
+    let mut table = Table::new(&format!("POD~ CONTAINER~ QOS EXPECTED PROCESSES> DRIFT {more}"));
     for running in &report.containers {
         let pod = match (running.namespace, running.pod) {
             (Some(namespace), Some(name)) if !namespace.is_empty() => format!("{namespace}/{name}"),
@@ -186,22 +187,24 @@ fn table(out: &mut dyn Write, report: &Report<'_>) -> Result<()> {
         let n_drifted = running.drifted().count();
         let mut drift: Vec<_> = running
             .drifted()
-            .take(NAMED)
+            .take(n_named)
             .map(|p| format!("{} ({}) has {}", p.pid, p.name, p.oom_score_adj))
             .collect();
-        if n_drifted > NAMED {
-            drift.push(format!("{} more", n_drifted - NAMED));
+        if n_drifted > n_named {
+            drift.push(format!("{} more", n_drifted - n_named));
         }
-        table.row([
+        let row = [
             pod,
             running.name().to_owned(),
             format!("{:?}", running.qos_class),
             running.right(),
             running.processes.len().to_string(),
             if drift.is_empty() { "-".into() } else { drift.join(", ") },
-        ]);
+        ];
+        let ids = [running.pod_uid.clone(), running.id.clone()];
+        table.row(row.into_iter().chain(ids.into_iter().filter(|_| output.is_wide())));
     }
-    table.write(out, terminal::width())?;
+    table.write(out, output.width())?;
     if report.containers.is_empty() {
         eprintln!("no containers found: no cgroup below kubepods has a process");
     }

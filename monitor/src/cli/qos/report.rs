@@ -13,8 +13,8 @@ use isobar_kubelet::{oom, qos};
 use serde::Serialize;
 
 use super::{Args, full_name};
+use crate::cli::output::Plain;
 use crate::cli::table::Table;
-use crate::cli::terminal;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,8 +63,8 @@ impl<'a> Report<'a> {
 pub(super) fn write(args: &Args, manifest: &Manifest) -> Result<()> {
     let capacity = args.capacity()?;
     let reports: Vec<_> = manifest.pods.iter().map(|pod| Report::of(pod, capacity)).collect();
-    let table = table(&manifest.pods, &reports);
-    let write = |out: &mut dyn Write| Ok(table.write(out, terminal::width())?);
+    let table = table(&manifest.pods, &reports, args.output);
+    let write = |out: &mut dyn Write| Ok(table.write(out, args.output.width())?);
     match reports.as_slice() {
         // A list stays a list, even with one pod in it: scripts depend on that.
         [one] if !manifest.is_list => args.output.print(one, write),
@@ -72,16 +72,22 @@ pub(super) fn write(args: &Args, manifest: &Manifest) -> Result<()> {
     }
 }
 
-fn table(pods: &[Pod], reports: &[Report<'_>]) -> Table {
-    let mut table = Table::new("POD~ QOS CONTAINER~ OOM_SCORE_ADJ>");
+fn table(pods: &[Pod], reports: &[Report<'_>], output: Plain) -> Table {
+    let more = if output.is_wide() { "NODE-MEMORY> UID" } else { "" };
+    let mut table = Table::new(&format!("POD~ QOS CONTAINER~ OOM_SCORE_ADJ> {more}"));
     for (pod, report) in pods.iter().zip(reports) {
         for container in &report.containers {
-            table.row([
+            let mut row = vec![
                 full_name(pod),
                 format!("{:?}", report.qos_class),
                 container.name.to_owned(),
                 container.oom_score_adj.to_string(),
-            ]);
+            ];
+            if output.is_wide() {
+                let uid = if report.uid.is_empty() { "-" } else { report.uid };
+                row.extend([report.node_memory.to_string(), uid.to_owned()]);
+            }
+            table.row(row);
         }
     }
     table

@@ -1,0 +1,161 @@
+//! The table: candidates in eviction order with their keys, then who is never evicted.
+
+use std::io::{self, Write};
+
+use isobar_core::model::decision::{Candidate, Key, KeyValue, Ranking, Spared};
+use isobar_core::policy::rank;
+
+use crate::cli::output::{Plain, word};
+use crate::cli::table::Table;
+use crate::cli::terminal::harmless;
+
+pub(super) fn write(out: &mut dyn Write, ranking: &Ranking, output: Plain) -> io::Result<()> {
+    let width = output.width();
+    let Ranking { signal, order, candidates, spared, outsiders, loss, .. } = ranking;
+    let order = word(order);
+    match candidates.len() {
+        0 => writeln!(out, "{signal}, order {order}: no candidates")?,
+        n => writeln!(out, "{signal}, order {order}: {n} candidates, in eviction order")?,
+    }
+    if !candidates.is_empty() {
+        table(candidates, output).write(out, width)?;
+    }
+    if !spared.is_empty() {
+        writeln!(out, "\nnever evicted")?;
+        let mut table =
+            Table::new(if output.is_wide() { "NAME REASON UID" } else { "NAME~ REASON" });
+        for Spared { name, uid, why } in spared {
+            let uid = output.is_wide().then(|| uid.clone());
+            table.row([name.clone(), word(why)].into_iter().chain(uid));
+        }
+        table.write(out, width)?;
+    }
+    if let Some(loss) = loss {
+        writeln!(out, "\n{}", isobar_core::policy::explain::lost(loss))?;
+    }
+    for outsider in outsiders {
+        let (path, ms) = (harmless(&outsider.path.0), outsider.harm.0 / 1_000_000);
+        writeln!(out, "\nnot a pod, but makes others wait {ms} ms per second: {path}")?;
+    }
+    Ok(())
+}
+
+/// One row for each candidate, one column for each key. The last column names the key by which the
+/// candidate above ranks first.
+fn table(candidates: &[Candidate], output: Plain) -> Table {
+    let keys = keys(candidates);
+    let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key))).collect();
+    let more = if output.is_wide() { "NAMESPACE UID" } else { "" };
+    let mut table = Table::new(&format!("NAME~ {columns}DECIDED-BY {more}"));
+    let before = std::iter::once(None).chain(candidates.iter().map(Some));
+    for (candidate, before) in candidates.iter().zip(before) {
+        let name = match candidate.members.len() {
+            0 => candidate.name.clone(),
+            n => format!("{} ({n} pods)", candidate.name),
+        };
+        let values = keys.iter().map(|key| {
+            let found = candidate.keys.iter().find(|merit| merit.key == *key);
+            found.map_or_else(|| "-".into(), |merit| value(&merit.value))
+        });
+        let spared_by = before
+            .and_then(|before| rank::why_before(before, candidate))
+            .map_or_else(|| "-".into(), |(_, its)| word(&its.key));
+        let namespace = Some(candidate.namespace.as_str()).filter(|name| !name.is_empty());
+        let identity = [namespace.unwrap_or("-").to_owned(), candidate.uid.clone()];
+        let identity = identity.into_iter().filter(|_| output.is_wide());
+        table.row([name].into_iter().chain(values).chain([spared_by]).chain(identity));
+    }
+    table
+}
+
+/// The keys of all candidates, in the order in which they decide; the uid has no column.
+fn keys(candidates: &[Candidate]) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for candidate in candidates {
+        let mut at = 0;
+        for merit in candidate.keys.iter().filter(|merit| merit.key != Key::Uid) {
+            match keys.iter().position(|key| *key == merit.key) {
+                Some(found) => at = found + 1,
+                None => {
+                    keys.insert(at, merit.key);
+                    at += 1;
+                }
+            }
+        }
+    }
+    keys
+}
+
+fn heading(key: Key) -> &'static str {
+    match key {
+        Key::HasStats => "STATS",
+        Key::ExceedsRequest => "ABOVE-REQUEST",
+        Key::Priority => "PRIORITY",
+        Key::Excess => "EXCESS",
+        Key::Usage => "USAGE",
+        Key::Qos => "QOS",
+        Key::Harm => "HARM-MS/S",
+        Key::Taker => "TAKER",
+        Key::Taken => "TAKEN",
+        Key::FreesEnough => "FREES-ENOUGH",
+        Key::Processes => "PROCESSES",
+        Key::Started => "STARTED",
+        Key::Preference => "PREFERENCE",
+        Key::Uid => "UID",
+    }
+}
+
+fn value(value: &KeyValue) -> String {
+    match value {
+        KeyValue::Bool(true) => "yes".into(),
+        KeyValue::Bool(false) => "no".into(),
+        KeyValue::Unknown => "?".into(),
+        KeyValue::Class(class) => word(class),
+        KeyValue::Number(n) => n.to_string(),
+        KeyValue::Quantity(quantity) => quantity.to_string(),
+        KeyValue::Text(text) => text.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar::scenario;
+    use isobar_core::model::decision::Order;
+    use isobar_core::model::settings;
+
+    use super::super::usual;
+    use super::*;
+
+    fn printed(scenario: &str) -> String {
+        let scenario = scenario::parse("-", scenario.as_bytes()).unwrap();
+        let rules = settings::Ranking::default();
+        let purpose = usual();
+        let pods = scenario.contenders(purpose, &rules);
+        let ranking = rank::rank_all(&pods, purpose, Order::Qos, &rules);
+        let mut out = Vec::new();
+        write(&mut out, &ranking, Plain::Table).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn write_names_deciding_key_of_each_candidate() {
+        let got = printed(
+            "pods: [{name: hog, usage: {memory: 800Mi}}, {name: web, request: {memory: 1Gi}, \
+             usage: {memory: 2Gi}}, {name: etcd, priority: 2000001000, usage: {memory: 1Gi}}]",
+        );
+        let want = "memory.available, order qos: 2 candidates, in eviction order\n\
+                    NAME         QOS  ABOVE-REQUEST  PRIORITY  HARM-MS/S  EXCESS  STARTED  DECIDED-BY\n\
+                    hog   BestEffort              -         0          ?   800Mi        ?  -\n\
+                    web    Burstable            yes         0          ?     1Gi        ?  qos\n\
+                    \n\
+                    never evicted\n\
+                    NAME  REASON\n\
+                    etcd  critical\n";
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn write_reports_no_candidates() {
+        assert_eq!(printed("pods: []"), "memory.available, order qos: no candidates\n");
+    }
+}
