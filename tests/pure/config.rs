@@ -42,16 +42,17 @@ fn config_view_round_trip() {
     let ours = format!("{HEAD}evictionPressure: [{{scope: system, signal: cpu, threshold: 50}}]\n");
     let defaults = given(&["config", "defaults"], "");
     for file in [kubelets, &ours, text(&defaults.stdout)] {
-        let once = given(&["config", "view", "-"], file);
-        let checked = given(&["config", "check", "-"], text(&once.stdout));
+        let once = given(&["config", "view", "-f", "-"], file);
+        let checked = given(&["config", "check", "-f", "-"], text(&once.stdout));
         assert_eq!(text(&checked.stdout), "-: ok\n", "{file}: {}", text(&checked.stderr));
-        let twice = given(&["config", "view", "-"], text(&once.stdout));
+        let twice = given(&["config", "view", "-f", "-"], text(&once.stdout));
         assert_eq!(text(&once.stdout), text(&twice.stdout), "{file}");
-        let thresholds = |file: &str| given(&["config", "view", "-", "-o", "json"], file).stdout;
+        let thresholds =
+            |file: &str| given(&["config", "view", "-f", "-", "-o", "json"], file).stdout;
         assert_eq!(thresholds(file), thresholds(text(&once.stdout)), "{file}");
     }
     let none = given(&["config", "view"], "");
-    let same = given(&["config", "view", "-"], text(&defaults.stdout));
+    let same = given(&["config", "view", "-f", "-"], text(&defaults.stdout));
     assert_eq!(text(&none.stdout), text(&same.stdout));
 }
 

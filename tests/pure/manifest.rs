@@ -177,7 +177,7 @@ fn manifest_configurations_pass_the_check() {
         assert!(configuration.contains(there), "{overlay}");
         let file = dir.path().join(overlay);
         fs::write(&file, configuration.replace(there, kubelets.to_str().unwrap())).unwrap();
-        let got = output(&["config", "check", file.to_str().unwrap()]);
+        let got = output(&["config", "check", "-f", file.to_str().unwrap()]);
         assert_eq!(got.status.code(), Some(0), "{overlay}: {}", text(&got.stderr));
     }
 }

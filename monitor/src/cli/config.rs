@@ -53,11 +53,8 @@ enum What {
 struct FileArgs {
     /// MonitorConfiguration or KubeletConfiguration file; - for standard input [default: none, the
     /// built-in defaults].
-    #[arg(value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The same as FILE.
-    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "file")]
-    config: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
@@ -79,12 +76,8 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
 }
 
 impl FileArgs {
-    fn path(&self) -> Option<&Path> {
-        self.file.as_deref().or(self.config.as_deref())
-    }
-
     fn read(&self) -> Result<Effective> {
-        match self.path() {
+        match self.file.as_deref() {
             None => Ok(config::defaults()),
             Some(path) if path == Path::new("-") => {
                 let (name, bytes) = input::read(path)?;
@@ -132,7 +125,8 @@ fn table(thresholds: &[Threshold]) -> Table {
 }
 
 fn check(file: &FileArgs, output: Plain) -> Result<Code> {
-    let name = file.path().map_or_else(|| "defaults".into(), |path| path.display().to_string());
+    let name = file.file.as_ref();
+    let name = name.map_or_else(|| "defaults".into(), |path| path.display().to_string());
     let read = file.read();
     let problems = match &read {
         Ok(_) => &[],
