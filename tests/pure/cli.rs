@@ -8,6 +8,7 @@ use std::thread;
 use crate::machine::output;
 use crate::made_up;
 use crate::program::{isobar, text};
+use crate::sampling::data;
 use isobar::serve::address::{Listener, listen_on};
 use isobar::serve::listen::Server;
 use isobar_core::policy::engine::Step;
@@ -61,6 +62,25 @@ fn verbs_exit_codes() {
         let has_data = matches!(code, 0 | 10);
         assert_eq!(got.stdout.is_empty(), !has_data, "{arguments:?}: {}", text(&got.stdout));
         assert!(!got.stdout.contains(&0x1b), "{arguments:?}: {}", text(&got.stdout));
+    }
+}
+
+#[test]
+fn environment_gives_way_to_the_command_line() {
+    let recording = data("recordings/judged-throttled-6.1.isobar");
+    let recording = recording.to_str().unwrap();
+    let nobody = ("ISOBAR_AGENT", "127.0.0.1:1");
+    #[rustfmt::skip]
+    let table: &[(&[&str], &str)] = &[
+        // arguments, what stderr must not say
+        (&["explain", "-f", recording],                 "--agent"),
+        (&["explain", "--no-agent", "--probes", "none"], "no agent listens"),
+    ];
+    for (arguments, unwanted) in table {
+        let got = isobar(arguments).env(nobody.0, nobody.1).output().unwrap();
+        let stderr = text(&got.stderr);
+        assert!(!stderr.contains("cannot be used with"), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains(unwanted), "{arguments:?}: {stderr}");
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ArgMatches;
-use clap::parser::ValueSource;
 use isobar::agent::{LISTEN, Live, Observer};
 #[cfg(feature = "kubernetes")]
 use isobar::kube::Proxy;
@@ -17,7 +16,8 @@ use isobar::serve::address::Address;
 use isobar_core::view::View;
 
 use self::transport::get;
-use super::exit::{InvalidAnswer, Refused};
+use super::conflicts::{SAMPLING, is_typed};
+use super::exit::{InvalidAnswer, Misused};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
 
@@ -31,11 +31,11 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "ADDR", env = "ISOBAR_AGENT")]
     agent: Option<Address>,
     /// Take own samples, even if an agent runs.
-    #[arg(long, conflicts_with = "agent")]
+    #[arg(long)]
     no_agent: bool,
     /// Ask the agent of this node of a cluster, through the API server that kubectl talks to.
     #[cfg(feature = "kubernetes")]
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["agent", "no_agent"])]
+    #[arg(long, value_name = "NAME")]
     node: Option<String>,
     #[command(flatten)]
     plan: PlanArgs,
@@ -45,14 +45,9 @@ pub(crate) struct AgentArgs {
 
 /// The options on the command line that apply to own samples only, such as `--config`.
 pub(crate) fn sampling_options(matches: &ArgMatches) -> Vec<String> {
-    const IDS: [&str; 6] =
-        ["config", "pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"];
     let Some((_, matches)) = matches.subcommand() else { return Vec::new() };
-    let is_given = |id: &&str| {
-        matches.try_contains_id(id).is_ok()
-            && matches.value_source(id) == Some(ValueSource::CommandLine)
-    };
-    IDS.into_iter().filter(is_given).map(|id| format!("--{}", id.replace('_', "-"))).collect()
+    let typed = SAMPLING.into_iter().filter(|id| is_typed(matches, id));
+    typed.map(|id| format!("--{}", id.replace('_', "-"))).collect()
 }
 
 impl AgentArgs {
@@ -106,7 +101,7 @@ impl Eye {
     /// if an agent answers and would ignore `sampling` options.
     pub(crate) fn open(args: &AgentArgs, sampling: &[String]) -> Result<Self> {
         let elsewhere = args.elsewhere()?;
-        let must_answer = args.agent.is_some() || elsewhere.is_some();
+        let must_answer = !args.no_agent && (args.agent.is_some() || elsewhere.is_some());
         let usual = || LISTEN.parse().expect("an address and a port");
         let here = || Place::Address(args.agent.clone().unwrap_or_else(usual));
         let place = elsewhere.unwrap_or_else(here);
@@ -116,7 +111,7 @@ impl Eye {
                 let (options, way_out) =
                     (sampling.join(", "), "add --no-agent to sample without it");
                 let text = format!("the agent on {place} answers and ignores {options}; {way_out}");
-                Err(Refused(text).into())
+                Err(Misused(text).into())
             }
             Some(view) => Ok(Self::Agent { place, found: Some(Box::new(view)) }),
             None if must_answer => bail!(no_agent(&place)),

@@ -20,7 +20,7 @@ use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
-use super::exit::Refused;
+use super::exit::{Misused, Refused};
 
 /// The recording in a recording directory.
 pub(crate) const IN_DIR: &str = "recording";
@@ -29,10 +29,10 @@ pub(crate) const IN_DIR: &str = "recording";
 pub(crate) struct AtArgs {
     /// Show this moment from the recording: a time in RFC 3339, today's or yesterday's 02:40, or
     /// "10 min ago" [default with -f: the last tick].
-    #[arg(long, value_name = "TIME", value_parser = when, conflicts_with_all = ["agent", "no_agent"])]
+    #[arg(long, value_name = "TIME", value_parser = when)]
     at: Option<Nanos>,
     /// The recording, its directory, or the file of an incident [default: /var/lib/isobar/recording].
-    #[arg(id = "recording", short = 'f', long = "file", value_name = "FILE", conflicts_with_all = ["agent", "no_agent"])]
+    #[arg(id = "recording", short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
@@ -54,6 +54,10 @@ impl Past {
     pub(crate) fn open(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<Self>> {
         if at.is_none() && file.is_none() {
             return Ok(None);
+        }
+        if file == Some(Path::new("-")) {
+            let text = "a recording cannot be read from standard input: name its file with -f";
+            bail!(Misused(text.into()));
         }
         let file = recording_at(file.unwrap_or(Path::new(RECORDING_DIR)));
         let at = at.unwrap_or(Nanos(u64::MAX));

@@ -21,17 +21,20 @@ use super::limits::WriteArgs;
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Plain, gap_text};
 
+/// What is read and written on this machine, and means nothing for another one.
+const ELSEWHERE: [&str; 5] = ["apply", "roll_back", "proc", "sys", "cgroup_root"];
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
     /// Online CPUs, such as 0-79 [default: this machine's, unless --topology is given].
-    #[arg(long, value_name = "CPUS", conflicts_with_all = ["apply", "roll_back"])]
+    #[arg(long, value_name = "CPUS", conflicts_with_all = ELSEWHERE)]
     online: Option<CpuSet>,
     /// CPU topology: the output of `lscpu -p=CPU,Core,Socket,Node` [default with --online: each CPU
     /// is a core of its own].
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ELSEWHERE)]
     topology: Option<PathBuf>,
     /// State file of the CPU manager [default for this machine: the one in the kubelet's directory].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::ask;
-use super::exit::Code;
+use super::exit::{Code, Misused};
 use super::output::Plain;
 use super::terminal::{harmless, wrapped};
 
@@ -70,6 +70,10 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     // Attaching is the only reliable test of a program. If no view can be had, that is reported, and
     // is no fault of the node.
     let view = ask::Eye::open(&args.ask, sampling).and_then(|mut eye| eye.look());
+    let view = match view {
+        Err(error) if error.is::<Misused>() => return Err(error),
+        view => view,
+    };
     let probes = view.map(|view| view.capabilities);
     let document = serde_json::json!({
         "apiVersion": API_VERSION, "kind": "Diagnosis",

@@ -17,11 +17,13 @@ Exit codes: 0 ok, 1 failure, 2 usage, 3 invalid input, 4 not permitted, 5 unsupp
 10 under pressure (status).
 Environment: ISOBAR_LOG sets the level of diagnostics (error, warn, info, debug); NO_COLOR.";
 
-/// How a verb ended. Code 2, wrong usage, is clap's own.
+/// How a verb ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     Ok = 0,
     Failure = 1,
+    /// clap ends with it, too.
+    Usage = 2,
     InvalidInput = 3,
     NotPermitted = 4,
     UnsupportedKernel = 5,
@@ -47,9 +49,17 @@ pub(crate) struct InvalidAnswer {
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) String);
 
+/// Options that do not go with what was found: an agent that answers, a recording.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Misused(pub(crate) String);
+
 /// The exit code for an error chain.
 pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     for cause in error.chain() {
+        if cause.is::<Misused>() {
+            return Code::Usage;
+        }
         let is_refused = cause.is::<InvalidAnswer>() || cause.is::<Refused>();
         if is_refused || cause.is::<Invalid>() || cause.is::<Unreadable>() {
             return Code::InvalidInput;
@@ -115,6 +125,7 @@ mod tests {
             (anyhow::Error::new(invalid()),                                     Code::InvalidInput),
             (anyhow::Error::new(ReadError::Empty("r".into())),                  Code::InvalidInput),
             (anyhow::Error::new(Refused("no".into())),                          Code::InvalidInput),
+            (anyhow::Error::new(Misused("no".into())),                          Code::Usage),
             (anyhow::anyhow!("anything else"),                                  Code::Failure),
         ];
         for (error, want) in table {

@@ -27,7 +27,7 @@ pub(crate) struct WriteArgs {
     #[arg(long, conflicts_with = "roll_back")]
     apply: bool,
     /// Restore the values that an agent or --apply replaced, where they are still in place.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["config", "kubelet_config"])]
     roll_back: bool,
     /// Directory with the previous values.
     #[arg(long, value_name = "DIR", default_value = STATE_DIR, env = "ISOBAR_STATE_DIR")]

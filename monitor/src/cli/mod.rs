@@ -5,6 +5,7 @@ mod ask;
 mod at;
 mod completion;
 mod config;
+mod conflicts;
 mod cpus;
 mod doctor;
 pub(crate) mod exit;
@@ -106,7 +107,9 @@ fn command() -> Command {
 }
 
 pub(crate) fn run() -> Result<Code> {
-    let matches = command().get_matches();
+    let mut command = command();
+    let matches = command.get_matches_mut();
+    conflicts::check(&mut command, &matches).unwrap_or_else(|error| error.exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.color {
         Color::Auto => ColorChoice::Auto,
@@ -121,7 +124,7 @@ pub(crate) fn run() -> Result<Code> {
         Verb::Top(args) => top::run(&args, &sampling),
         Verb::Status(args) => status::run(&args, &sampling),
         Verb::Explain(args) => explain::run(&args, &sampling),
-        Verb::Rank(args) => rank::run(&args),
+        Verb::Rank(args) => rank::run(&args, &sampling),
         Verb::Incidents(args) => incidents::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Allocatable(args) => allocatable::run(&args),

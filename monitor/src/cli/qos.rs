@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "from")]
     raw: bool,
     /// Memory capacity of the node, such as 32Gi [default: this machine's].
-    #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
+    #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, requires = "from")]
     node_memory: Option<String>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", default_value = "/proc")]
     proc: PathBuf,
     /// Mount point of cgroup v2 [default: from /proc/self/mountinfo].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "files")]
     cgroup_root: Option<PathBuf>,
 }
 

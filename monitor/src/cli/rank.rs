@@ -18,7 +18,7 @@ use isobar_core::view::API_VERSION;
 use serde::Serialize;
 
 use super::at::{self, Past};
-use super::exit::{Code, Refused};
+use super::exit::{Code, Misused};
 use super::input;
 use super::output::{Plain, gap_text};
 use super::plan::PlanArgs;
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     signal: Option<Purpose>,
     /// Order of candidates [default: the file's, else the configuration's].
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with = "at")]
     order: Option<OrderArg>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
@@ -80,13 +80,13 @@ struct Document<'a> {
     ranking: &'a Ranking,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Code> {
+pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     let plan = args.plan.plan()?;
     let ranking = match &args.file {
         Some(file) if args.at.is_none() && !is_recording(file) => {
             of_file(file, args, &plan.settings.ranking)?
         }
-        file if args.at.is_some() || file.is_some() => of_past(args)?,
+        file if args.at.is_some() || file.is_some() => of_past(args, sampling)?,
         _ => of_node(args, plan)?,
     };
     let document = Document { api_version: API_VERSION, kind: "Ranking", ranking: &ranking };
@@ -122,11 +122,13 @@ fn is_recording(file: &Path) -> bool {
 }
 
 /// By the recorded configuration, and in its order.
-fn of_past(args: &Args) -> Result<Ranking> {
-    if args.order.is_some() {
-        return Err(
-            Refused("a recording is ranked in its own order: leave --order out".into()).into()
-        );
+fn of_past(args: &Args, sampling: &[String]) -> Result<Ranking> {
+    let order = args.order.map(|_| "--order".to_owned());
+    let ignored: Vec<_> = sampling.iter().cloned().chain(order).collect();
+    if !ignored.is_empty() {
+        let options = ignored.join(", ");
+        let text = format!("a recording is ranked by its own configuration: leave {options} out");
+        return Err(Misused(text).into());
     }
     let past = Past::open(args.at.or(Some(Nanos(u64::MAX))), args.file.as_deref())?;
     let past = past.expect("a moment is named");

@@ -55,7 +55,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 struct ClusterArgs {
     /// Do not talk to the API server, even in a pod.
-    #[arg(long, conflicts_with = "kubeconfig")]
+    #[arg(long)]
     no_kubernetes: bool,
     /// Talk to the API server that this file names; by default the service account of the pod is
     /// used, and outside of pods no API server.
