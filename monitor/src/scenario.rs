@@ -1,5 +1,8 @@
 //! A scenario for `isobar rank -f`: pods with their requests and usage, and what is short.
-//! In: YAML or JSON. Out: a [`Scenario`], or everything that is wrong with the file.
+//! In: YAML or JSON, or pods as Kubernetes writes them. Out: a [`Scenario`], or everything that is
+//! wrong with the file.
+
+mod manifest;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +24,8 @@ pub struct Scenario {
     /// What is short; `None` if the file does not say.
     pub purpose: Option<Purpose>,
     pub order: Option<Order>,
+    /// What was ignored, and what the file cannot tell.
+    pub notes: Vec<String>,
     pods: Vec<Described>,
 }
 
@@ -51,6 +56,9 @@ const CLASSES: [(&str, i32); 2] =
 /// Reads the content of `file`.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Scenario, Invalid> {
     let documents = yaml::documents(file, bytes)?;
+    if documents.first().is_some_and(manifest::is_manifest) {
+        return manifest::read(file, bytes, &documents);
+    }
     let problems = Problems::default();
     if let [_, second, ..] = &documents[..] {
         problems.push(second.at, "", "expected one document, this is the second");
@@ -88,7 +96,7 @@ fn scenario(document: &Node, problems: &Problems) -> Option<Scenario> {
         }
         Some(described)
     });
-    Some(Scenario { purpose, order, pods: pods.collect() })
+    Some(Scenario { purpose, order, pods: pods.collect(), ..Scenario::default() })
 }
 
 /// The names of all signals, for messages.

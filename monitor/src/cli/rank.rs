@@ -27,7 +27,8 @@ use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Scenario file (`kind: Scenario`, see docs/configuration.md), - for standard input; or a
+    /// Scenario file (`kind: Scenario`, see docs/configuration.md), or manifests of pods, or what
+    /// `kubectl get pods -o yaml` or `-o json` prints of the pods of a node; - for standard input; or a
     /// recording [default: the pods of this node].
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -107,6 +108,7 @@ fn usual() -> Purpose {
 fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Ranking> {
     let (name, bytes) = input::read(file)?;
     let scenario = scenario::parse(&name, &bytes)?;
+    scenario.notes.iter().for_each(|note| eprintln!("{}", harmless(note)));
     let purpose = args.signal.or(scenario.purpose).unwrap_or_else(usual);
     let order = args.order.map(Order::from).or(scenario.order).unwrap_or(rules.order);
     let contenders = scenario.contenders(purpose, rules);
