@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::thread;
 
@@ -12,6 +13,7 @@ use crate::sampling::data;
 use isobar::serve::address::{Listener, listen_on};
 use isobar::serve::listen::Server;
 use isobar_core::policy::engine::Step;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// An agent that answers with a made-up node, for as long as the tests last.
@@ -164,6 +166,25 @@ fn top_reader_leaves() {
     BufReader::new(top.stdout.take().unwrap()).read_line(&mut first).unwrap();
     let ended = top.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn status_watch_ends_on_sigint() {
+    let agent = made_up_agent().to_string();
+    let mut watch = isobar(&["status", "--watch", "--agent", &agent])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let (heading, first) = (lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap());
+    assert_eq!(heading, "TIME                  CPU      MEMORY   IO       CONDITIONS");
+    assert!(first.ends_with("Z  PRESSED  calm     calm     -"), "{first}");
+    let pid = Pid::from_raw(watch.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let ended = watch.wait_with_output().unwrap();
+    assert_eq!((ended.status.signal(), text(&ended.stderr)), (Some(2), String::new()));
+    assert!(lines.next().is_none(), "nothing has changed");
 }
 
 #[test]

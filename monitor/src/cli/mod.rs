@@ -8,6 +8,7 @@ mod config;
 mod conflicts;
 mod cpus;
 mod doctor;
+mod duration;
 pub(crate) mod exit;
 mod explain;
 mod incidents;

@@ -18,6 +18,7 @@ use isobar::source::kernel::{self, Probes};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::units::{Bytes, Nanos, Percent};
 
+use super::duration::duration;
 use super::exit::Code;
 use super::plan::PlanArgs;
 
@@ -215,38 +216,4 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     };
     agent::run::<Live, OpenError>(options, || Live::open(&sources).inspect(Live::tell))?;
     Ok(Code::Ok)
-}
-
-/// A length of time such as `1h30m`, more than zero.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: jiff::SignedDuration = text.parse().map_err(|why| format!("{why}"))?;
-    match Duration::try_from(parsed) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("must be longer than 0s".into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn duration_accepts_human_units() {
-        #[rustfmt::skip]
-        let table = [
-            // text, seconds
-            ("10s",     Some(10)),
-            ("5m",      Some(300)),
-            ("1h30m",   Some(5_400)),
-            ("2 minutes", Some(120)),
-            ("0s",      None),
-            ("-5s",     None),
-            ("10",      None), // no unit
-            ("soon",    None),
-            ("",        None),
-        ];
-        for (text, want) in table {
-            assert_eq!(duration(text).ok(), want.map(Duration::from_secs), "{text:?}");
-        }
-    }
 }

@@ -1,6 +1,10 @@
 //! `isobar status`: headline, verdicts, mode, and what is missing, in a few lines.
 
+mod wait;
+mod watch;
+
 use std::io::{self, Write};
+use std::time::Duration;
 
 use anyhow::Result;
 use isobar_core::model::capability::CapabilityState;
@@ -11,8 +15,10 @@ use isobar_core::view::View;
 use isobar_core::view::verdict::{Mood, Resource, Verdict};
 use serde_json::{Value, json};
 
+use self::wait::Wish;
 use super::ask;
 use super::at::AtArgs;
+use super::duration::duration;
 use super::exit::Code;
 use super::output::{Plain, word};
 use super::table::Table;
@@ -23,6 +29,21 @@ pub(crate) struct Args {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
+    /// Print a line, or a document, now and at each change of a verdict or condition, until SIGINT.
+    #[arg(short, long, conflicts_with_all = ["at", "recording"])]
+    watch: bool,
+    /// With --watch, also print after this time without a change, such as 10s.
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "watch")]
+    interval: Option<Duration>,
+    /// Print the summary once CONDITION has this status: true (default), false or unknown. CONDITION
+    /// is cpu, memory or io, which are true where this verb prints PRESSED, or a type of condition,
+    /// such as SystemMemoryContentionPressure or MemoryPressure. Ends with 0, or with 1 if --timeout
+    /// has passed.
+    #[arg(long, value_name = "CONDITION[=STATUS]", conflicts_with_all = ["at", "recording", "watch"])]
+    wait: Option<Wish>,
+    /// How long --wait waits.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s", requires = "wait")]
+    timeout: Duration,
     #[command(flatten)]
     at: AtArgs,
     #[command(flatten)]
@@ -33,12 +54,17 @@ pub(crate) struct Args {
 const NAMED: usize = 3;
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
-    let view = match args.at.past()? {
-        Some(past) => past.view()?,
-        None => ask::Eye::open(&args.ask, sampling)?.look()?,
+    let eye = || ask::Eye::open(&args.ask, sampling);
+    if args.watch {
+        match watch::run(eye()?, args.output, args.interval)? {}
+    }
+    let (view, is_awaited) = match (args.at.past()?, &args.wait) {
+        (Some(past), _) => (past.view()?, false),
+        (None, Some(wish)) => (wait::run(eye()?, wish, args.timeout)?, true),
+        (None, None) => (eye()?.look()?, false),
     };
     args.output.print(&summary(&view), |out| Ok(write(out, &view, args.output)?))?;
-    Ok(code(&view))
+    Ok(if is_awaited { Code::Ok } else { code(&view) })
 }
 
 /// For scripts: whether a resource is pressed, or a condition True.
@@ -114,15 +140,20 @@ pub(crate) fn verdicts(out: &mut dyn Write, view: &View) -> io::Result<()> {
             Resource::Memory => "memory",
             Resource::Io => "io",
         };
-        let (word, colour) = match mood {
-            Mood::Calm => ("calm", "32"),
-            Mood::Waits => ("waits", "33"),
-            Mood::Pressed => ("PRESSED", "31;1"),
-            Mood::Unknown => ("unknown", "2"),
-        };
-        writeln!(out, "{resource:<7} \x1b[{colour}m{word:<8}\x1b[0m {text}")?;
+        writeln!(out, "{resource:<7} {}  {text}", paint(*mood))?;
     }
     Ok(())
+}
+
+/// The word for a mood, in its colour and as wide as the longest.
+fn paint(mood: Mood) -> String {
+    let (word, colour) = match mood {
+        Mood::Calm => ("calm", "32"),
+        Mood::Waits => ("waits", "33"),
+        Mood::Pressed => ("PRESSED", "31;1"),
+        Mood::Unknown => ("unknown", "2"),
+    };
+    format!("\x1b[{colour}m{word:<7}\x1b[0m")
 }
 
 fn summary(view: &View) -> Value {

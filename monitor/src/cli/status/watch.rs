@@ -1,0 +1,78 @@
+//! `isobar status --watch`: a line at each change.
+
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anyhow::Result;
+use isobar::record::incident::words::clock;
+use isobar_core::model::condition::Status;
+use isobar_core::model::decision::NodePressure;
+use isobar_core::model::units::Nanos;
+use isobar_core::view::View;
+use isobar_core::view::verdict::Mood;
+
+use super::{Plain, paint, summary};
+use crate::cli::ask::Eye;
+use crate::cli::terminal::{harmless, shorten};
+
+/// Until the agent ends, or a signal ends this process.
+pub(super) fn run(mut eye: Eye, output: Plain, interval: Option<Duration>) -> Result<Infallible> {
+    let interval = interval.map(|time| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+    let mut last: Option<(Standing, Nanos)> = None;
+    loop {
+        let view = eye.look()?;
+        let (standing, now) = (Standing::of(&view), view.snapshot.at.boot);
+        let is_due = last.as_ref().is_none_or(|(before, printed)| {
+            *before != standing || interval.is_some_and(|time| now.since(*printed) >= time)
+        });
+        if !is_due {
+            continue;
+        }
+        if output == Plain::Yaml && last.is_some() {
+            writeln!(io::stdout(), "---")?;
+        }
+        let is_first = last.is_none();
+        output.print(&summary(&view), |out| Ok(line(out, &view, is_first, output.width())?))?;
+        last = Some((standing, now));
+    }
+}
+
+/// What counts as a change; figures change in every second.
+#[derive(Debug, PartialEq, Eq)]
+struct Standing {
+    moods: Vec<Mood>,
+    conditions: Vec<Status>,
+    pressure: Vec<NodePressure>,
+}
+
+impl Standing {
+    fn of(view: &View) -> Self {
+        let assessment = &view.decision.assessment;
+        Self {
+            moods: view.verdict.iter().map(|verdict| verdict.mood).collect(),
+            conditions: assessment.conditions.iter().map(|condition| condition.status).collect(),
+            pressure: assessment.node_pressure.clone(),
+        }
+    }
+}
+
+/// Columns of fixed width, because later lines are not known yet.
+fn line(out: &mut dyn Write, view: &View, is_first: bool, width: Option<usize>) -> io::Result<()> {
+    if is_first {
+        writeln!(out, "{:<20}  CPU      MEMORY   IO       CONDITIONS", "TIME")?;
+    }
+    write!(out, "{}", clock(view.snapshot.at.wall))?;
+    for verdict in &view.verdict {
+        write!(out, "  {}", paint(verdict.mood))?;
+    }
+    let assessment = &view.decision.assessment;
+    let raised = assessment.conditions.iter().filter(|c| c.status == Status::True);
+    let pressure = assessment.node_pressure.iter().map(|pressure| pressure.name().to_owned());
+    let raised: Vec<_> = raised.map(|c| c.kind.clone()).chain(pressure).collect();
+    let raised = if raised.is_empty() { "-".into() } else { harmless(&raised.join(",")) };
+    // What is before it is as wide as the heading.
+    const BEFORE: usize = 20 + 3 * 9 + 2;
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(BEFORE));
+    writeln!(out, "  {}", shorten(&raised, room))
+}
