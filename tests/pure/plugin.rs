@@ -101,7 +101,7 @@ fn plugin_asks_the_agent_of_a_node() {
         // arguments, code, printed
         (&["status", "--node", "n1"],                 10, "PRESSED"),
         (&["top", "--once", "--node", "n1"],          0,  "containerd.service"),
-        (&["doctor", "--node", "n1", "-o", "json"],   0,  "\"findings\": []"),
+        (&["doctor", "--node", "n1", "-o", "json"],   1,  "\"findings\": []"),
         (&["status", "--node", "n2"],                 1,  "no isobar runs on node n2 in the namespace isobar-system"),
         (&["status", "--node", "n3"],                 1,  "no isobar runs on node n3"),
         (&["status"],                                 2,  "--node <NAME>"),

@@ -1,6 +1,7 @@
 //! `isobar doctor`: what this node offers to isobar, and remedies for what is missing.
 
 mod checks;
+mod summary;
 
 use std::io::{self, Write};
 
@@ -10,6 +11,7 @@ use isobar_core::view::API_VERSION;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr as _;
 
+use self::summary::Summary;
 use super::ask;
 use super::exit::{Code, Misused};
 use super::output::Plain;
@@ -30,7 +32,7 @@ pub(crate) struct Args {
 struct Finding {
     name: &'static str,
     state: State,
-    /// If a needed thing is missing, the exit code is 1.
+    /// Without it, isobar only sees pressure and files, or nothing.
     needed: bool,
     detail: String,
     /// How to get it; `None` if it is there.
@@ -75,16 +77,23 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         view => view,
     };
     let probes = view.map(|view| view.capabilities);
+    let summary = Summary::of(&findings, probes.as_deref().ok());
     let document = serde_json::json!({
         "apiVersion": API_VERSION, "kind": "Diagnosis",
         "findings": findings,
         "capabilities": probes.as_deref().unwrap_or_default(),
         "capabilitiesUnknown": probes.as_ref().err().map(|why| format!("{why:#}")),
+        "summary": summary,
     });
-    args.output.print(&document, |out| Ok(write(out, &findings, &probes, args.output.width())?))?;
-    let fault = findings.iter().any(|f| f.needed && f.state == State::Missing);
-    Ok(if fault { Code::Failure } else { Code::Ok })
+    args.output.print(&document, |out| {
+        write(out, &findings, &probes, args.output.width())?;
+        Ok(writeln!(out, "\n{}", harmless(&summary.line()))?)
+    })?;
+    Ok(summary.code())
 }
+
+/// The capabilities together, where no view tells them apart.
+const PROBES: &str = "probes";
 
 struct Line<'a> {
     sign: &'a str,
@@ -126,7 +135,7 @@ fn write(
         })),
         Err(why) => {
             let detail = format!("{why:#}");
-            lines.push(Line { sign: "unknown", name: "probes", detail, remedy: None });
+            lines.push(Line { sign: "unknown", name: PROBES, detail, remedy: None });
         }
     }
     aligned(out, &lines, width)

@@ -1,0 +1,111 @@
+//! What the checks come to: one line, and the exit code.
+
+use isobar_core::model::capability::{Capability, CapabilityState};
+use serde::Serialize;
+
+use super::{Finding, State};
+use crate::cli::exit::Code;
+
+/// The names of what was checked, by what was found.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary<'a> {
+    n_ok: usize,
+    /// Missing, and isobar works without it.
+    absent: Vec<&'a str>,
+    /// Missing, and isobar needs it to see who waits because of whom.
+    missing: Vec<&'a str>,
+    unknown: Vec<&'a str>,
+    /// By an option, or because a program that it goes with is absent.
+    off: Vec<&'a str>,
+}
+
+impl<'a> Summary<'a> {
+    /// Without `probes`, they are unknown.
+    pub(super) fn of(findings: &'a [Finding], probes: Option<&'a [Capability]>) -> Self {
+        let mut this = Self::default();
+        for Finding { name, state, needed, .. } in findings {
+            match (state, needed) {
+                (State::Ok, _) => this.n_ok += 1,
+                (State::Missing, true) => this.missing.push(name),
+                (State::Missing, false) => this.absent.push(name),
+                (State::Unknown, _) => this.unknown.push(name),
+            }
+        }
+        for Capability { name, state, .. } in probes.unwrap_or_default() {
+            match state {
+                CapabilityState::Attached => this.n_ok += 1,
+                CapabilityState::Blind | CapabilityState::Absent => this.absent.push(name),
+                CapabilityState::Off => this.off.push(name),
+            }
+        }
+        if probes.is_none() {
+            this.unknown.push(super::PROBES);
+        }
+        this
+    }
+
+    pub(super) fn code(&self) -> Code {
+        let is_privilege = |name: &&str| name.starts_with("CAP_");
+        match self.missing.as_slice() {
+            [] if self.absent.is_empty() && self.unknown.is_empty() => Code::Ok,
+            [] => Code::Failure,
+            needed if needed.iter().all(is_privilege) => Code::NotPermitted,
+            _ => Code::UnsupportedKernel,
+        }
+    }
+
+    pub(super) fn line(&self) -> String {
+        let Self { n_ok, absent, missing, unknown, off } = self;
+        let parts = [
+            ("MISSING, and needed", missing),
+            ("absent, and isobar works without", absent),
+            ("unknown", unknown),
+            ("off", off),
+        ];
+        let mut line = format!("{n_ok} ok");
+        for (word, names) in parts.into_iter().filter(|(_, names)| !names.is_empty()) {
+            line.push_str(&format!("; {} {word}: {}", names.len(), names.join(", ")));
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_of_findings() {
+        let ok = || Finding::ok("kernel", "6.12");
+        let absent = || Finding::missing("controllers", "io", "enable it");
+        let needed = |name| Finding::missing(name, "", "").needed();
+        let probe = |state| Capability {
+            name: "sched_switch".into(),
+            state,
+            detail: String::new(),
+            remedy: None,
+        };
+        let attached = [probe(CapabilityState::Attached)];
+        let blind = [probe(CapabilityState::Blind)];
+        let off = [probe(CapabilityState::Off)];
+        let unknown = Finding::unknown("cgroup v2", "");
+        #[rustfmt::skip]
+        let table: [(&[Finding], &[Capability], Code, &str); 7] = [
+            // findings, probes, code, line
+            (&[ok()],                               &attached, Code::Ok,                "2 ok"),
+            (&[ok()],                               &off,      Code::Ok,                "1 ok; 1 off: sched_switch"),
+            (&[ok()],                               &blind,    Code::Failure,           "1 ok; 1 absent, and isobar works without: sched_switch"),
+            (&[ok(), absent()],                     &attached, Code::Failure,           "2 ok; 1 absent, and isobar works without: controllers"),
+            (&[unknown],                            &attached, Code::Failure,           "1 ok; 1 unknown: cgroup v2"),
+            (&[needed("CAP_BPF"), absent()],        &attached, Code::NotPermitted,      "1 ok; 1 MISSING, and needed: CAP_BPF; 1 absent, and isobar works without: controllers"),
+            (&[needed("CAP_BPF"), needed("PSI")],   &attached, Code::UnsupportedKernel, "1 ok; 2 MISSING, and needed: CAP_BPF, PSI"),
+        ];
+        for (findings, probes, code, line) in table {
+            let got = Summary::of(findings, Some(probes));
+            assert_eq!((got.code(), got.line().as_str()), (code, line));
+        }
+        let got = Summary::of(&[], None);
+        assert_eq!((got.code(), got.line().as_str()), (Code::Failure, "0 ok; 1 unknown: probes"));
+    }
+}
