@@ -1,5 +1,6 @@
 //! The built binary as a user meets it: what it prints where, and how it ends.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt as _;
@@ -49,6 +50,8 @@ fn verbs_exit_codes() {
         (&["version", "-o", "json"],              0, ""),
         (&["completion", "bash"],                 0, ""),
         (&["man"],                                0, ""),
+        (&["man", "config", "check"],             0, ""),
+        (&["man", "evict"],                       2, "no page for \"evict\""),
         (&["config", "schema"],                   0, ""),
         (&["manifest"],                           0, ""),
         (&["status", "--agent", &made_up],       10, ""), // it prints PRESSED
@@ -84,6 +87,32 @@ fn environment_gives_way_to_the_command_line() {
         assert!(!stderr.contains("cannot be used with"), "{arguments:?}: {stderr}");
         assert!(!stderr.contains(unwanted), "{arguments:?}: {stderr}");
     }
+}
+
+#[test]
+fn man_pages_of_every_verb() {
+    let dir = tempfile::tempdir().unwrap();
+    let got = output(&["man", "--dir", dir.path().to_str().unwrap()]);
+    assert_eq!(got.status.code(), Some(0), "{}", text(&got.stderr));
+    let page = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    #[rustfmt::skip]
+    let table: &[(&str, &[&str])] = &[
+        // page, parts of it
+        ("isobar.1",              &["isobar\\-status(1)", ".SH \"EXIT STATUS\"", ".SH ENVIRONMENT", "NO_COLOR"]),
+        ("isobar-run.1",          &["ISOBAR_LISTEN", "/var/lib/isobar/recording", "/etc/isobar/config.yaml"]),
+        ("isobar-status.1",       &["\\fB10\\fR", "ISOBAR_AGENT", "/sys/fs/cgroup"]),
+        ("isobar-doctor.1",       &["\\fB5\\fR"]),
+        ("isobar-config-check.1", &["\\fB3\\fR", "ISOBAR_LOG"]),
+        ("isobar-qos.1",          &[".SH NOTES"]),
+    ];
+    for (name, parts) in table {
+        let text = page(name);
+        for part in *parts {
+            assert!(text.contains(part), "{name} lacks {part}: {text}");
+        }
+    }
+    assert!(!dir.path().join("isobar-help.1").exists());
+    assert!(fs::read_dir(dir.path()).unwrap().count() > 20);
 }
 
 #[test]

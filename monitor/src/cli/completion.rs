@@ -1,9 +1,8 @@
-//! `isobar completion` and `isobar man`, generated from the definitions of the verbs.
+//! `isobar completion`, generated from the definitions of the verbs.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::CommandFactory as _;
 use clap_complete::{Shell, generate};
 
@@ -22,21 +21,5 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let mut script = Vec::new();
     generate(args.shell, &mut Cli::command(), "isobar", &mut script);
     io::stdout().write_all(&script)?;
-    Ok(Code::Ok)
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Man {
-    /// Write this page and one for each verb into a directory.
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-}
-
-pub(crate) fn man(args: &Man) -> Result<Code> {
-    match &args.dir {
-        Some(dir) => clap_mangen::generate_to(Cli::command(), dir)
-            .with_context(|| format!("cannot write manual pages to {}", dir.display()))?,
-        None => clap_mangen::Man::new(Cli::command()).render(&mut io::stdout())?,
-    }
     Ok(Code::Ok)
 }

@@ -15,6 +15,7 @@ mod incidents;
 mod input;
 mod limits;
 mod log;
+mod man;
 mod manifest;
 mod node;
 mod output;
@@ -86,8 +87,8 @@ enum Verb {
     Version(version::Args),
     /// Print a completion script for a shell.
     Completion(completion::Args),
-    /// Print the manual page.
-    Man(completion::Man),
+    /// Print a manual page, or write all of them.
+    Man(man::Args),
 }
 
 /// The name by which kubectl calls its plug-ins.
@@ -136,7 +137,7 @@ pub(crate) fn run() -> Result<Code> {
         Verb::Manifest(args) => manifest::run(&args),
         Verb::Version(args) => version::run(&args),
         Verb::Completion(args) => completion::run(&args),
-        Verb::Man(args) => completion::man(&args),
+        Verb::Man(args) => man::run(&args),
     }
 }
 
