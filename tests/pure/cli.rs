@@ -15,7 +15,7 @@ use isobar::serve::address::{Listener, listen_on};
 use isobar::serve::listen::Server;
 use isobar_core::policy::engine::Step;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// An agent that answers with a made-up node, for as long as the tests last.
 pub(crate) fn made_up_agent() -> SocketAddr {
@@ -113,6 +113,31 @@ fn man_pages_of_every_verb() {
     }
     assert!(!dir.path().join("isobar-help.1").exists());
     assert!(fs::read_dir(dir.path()).unwrap().count() > 20);
+}
+
+#[test]
+fn version_names_what_is_in_the_binary() {
+    let printed = |format| text(&output(&["version", "-o", format]).stdout);
+    let version: Value = serde_json::from_str(&printed("json")).unwrap();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    #[rustfmt::skip]
+    let table = [
+        ("kind",         json!("Version")),
+        ("version",      json!(env!("CARGO_PKG_VERSION"))),
+        ("architecture", json!(std::env::consts::ARCH)),
+        ("kernel",       json!(kernel.trim())),
+    ];
+    for (key, want) in table {
+        assert_eq!(version[key], want, "{key}");
+    }
+    let object = &version["ebpfObject"];
+    let wide = printed("wide");
+    match object["size"].as_u64() {
+        Some(size) => {
+            assert!(wide.contains(&format!("{size} bytes, GPL-2.0-only OR MIT")), "{wide}");
+        }
+        None => assert!(object.is_null() && wide.contains("not built"), "{wide}"),
+    }
 }
 
 #[test]

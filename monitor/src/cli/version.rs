@@ -1,29 +1,80 @@
-//! `isobar version`.
+//! `isobar version`: this binary, what is in it, and the kernel that it runs on.
 
 use std::env::consts::ARCH;
+use std::io::{self, Write};
 
 use anyhow::Result;
+use isobar::source::kernel::{OBJECT_LICENSE, object_size};
 use isobar_core::view::API_VERSION;
-use serde_json::json;
+use rustix::system::uname;
+use serde::Serialize;
 
 use super::exit::Code;
 use super::output::Plain;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Output format.
+    /// Output format; table is one line.
     #[arg(short, long, value_enum, default_value_t = Plain::Table)]
     output: Plain,
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// From the build script, where it knows.
+const COMMIT: Option<&str> = option_env!("ISOBAR_COMMIT");
+const FEATURES: &[&str] = if cfg!(feature = "kubernetes") { &["kubernetes"] } else { &[] };
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    api_version: &'static str,
+    kind: &'static str,
+    version: &'static str,
+    /// Of the checkout that an optimised build was made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'static str>,
+    architecture: &'static str,
+    features: &'static [&'static str],
+    /// `None` if the build embedded none.
+    ebpf_object: Option<Object>,
+    /// The release of the running kernel.
+    kernel: String,
+}
+
+/// The eBPF programs that are in the binary.
+#[derive(Debug, Serialize)]
+struct Object {
+    /// Bytes.
+    size: usize,
+    license: &'static str,
+}
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let version = json!({
-        "apiVersion": API_VERSION, "kind": "Version", "version": VERSION, "architecture": ARCH,
-    });
-    args.output.print(&version, |out| {
-        Ok(writeln!(out, "isobar {VERSION} ({ARCH}, api {API_VERSION})")?)
-    })?;
+    let document = Document {
+        api_version: API_VERSION,
+        kind: "Version",
+        version: VERSION,
+        commit: COMMIT,
+        architecture: ARCH,
+        features: FEATURES,
+        ebpf_object: object_size().map(|size| Object { size, license: OBJECT_LICENSE }),
+        kernel: uname().release().to_string_lossy().into_owned(),
+    };
+    args.output.print(&document, |out| Ok(write(out, &document, args.output)?))?;
     Ok(Code::Ok)
+}
+
+fn write(out: &mut dyn Write, document: &Document, output: Plain) -> io::Result<()> {
+    let commit = document.commit.map(|commit| format!("commit {commit}, ")).unwrap_or_default();
+    writeln!(out, "isobar {VERSION} ({commit}{ARCH}, api {API_VERSION})")?;
+    if !output.is_wide() {
+        return Ok(());
+    }
+    match &document.ebpf_object {
+        Some(Object { size, license }) => writeln!(out, "eBPF object  {size} bytes, {license}")?,
+        None => writeln!(out, "eBPF object  not built")?,
+    }
+    let features = if FEATURES.is_empty() { "none".into() } else { FEATURES.join(", ") };
+    writeln!(out, "features     {features}")?;
+    writeln!(out, "kernel       {}", document.kernel)
 }

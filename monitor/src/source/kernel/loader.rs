@@ -26,10 +26,19 @@ use super::programs::{CALLERS, Hook, Plan, pattern};
 /// The object that the build embedded; empty if the build had no eBPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probes.o"));
 
+/// The licence of the programs in it, as its crate states it.
+pub const OBJECT_LICENSE: &str = "GPL-2.0-only OR MIT";
+
 /// Whether the build embedded an object.
 #[must_use]
 pub(super) fn is_built() -> bool {
     !OBJECT.is_empty()
+}
+
+/// Bytes of the embedded object; `None` if the build embedded none.
+#[must_use]
+pub fn object_size() -> Option<usize> {
+    is_built().then_some(OBJECT.len())
 }
 
 /// Sizes of the hash maps that grow with the node.
