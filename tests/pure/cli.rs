@@ -116,6 +116,41 @@ fn man_pages_of_every_verb() {
 }
 
 #[test]
+fn color_by_option_and_environment() {
+    let agent = made_up_agent().to_string();
+    #[rustfmt::skip]
+    let table: &[(&str, &[&str], bool)] = &[
+        // --color, environment, whether a pipe gets colour
+        ("auto",   &[],                                 false),
+        ("auto",   &["CLICOLOR=1"],                     false),
+        ("auto",   &["CLICOLOR_FORCE=1"],               true),
+        ("auto",   &["CLICOLOR_FORCE=1", "NO_COLOR=1"], false),
+        ("always", &["NO_COLOR=1", "CLICOLOR=0"],       true),
+        ("never",  &["CLICOLOR_FORCE=1"],               false),
+    ];
+    for (option, environment, want) in table {
+        // The second ends with a message of clap.
+        for more in ["--agent", "--agents"] {
+            let mut isobar = isobar(&["status", "--color", option, more, &agent]);
+            for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+                isobar.env_remove(name);
+            }
+            let got = isobar
+                .envs(environment.iter().filter_map(|pair| pair.split_once('=')))
+                .output()
+                .unwrap();
+            let printed = [got.stdout, got.stderr].concat();
+            assert_eq!(
+                printed.contains(&0x1b),
+                *want,
+                "{option} {environment:?}: {}",
+                text(&printed)
+            );
+        }
+    }
+}
+
+#[test]
 fn version_names_what_is_in_the_binary() {
     let printed = |format| text(&output(&["version", "-o", format]).stdout);
     let version: Value = serde_json::from_str(&printed("json")).unwrap();

@@ -15,7 +15,8 @@ use super::input::Unreadable;
 pub(crate) const HELP: &str = "\
 Exit codes: 0 ok, 1 failure, 2 usage, 3 invalid input, 4 not permitted, 5 unsupported kernel,
 10 under pressure (status). doctor: 1 if something is absent that isobar works without.
-Environment: ISOBAR_LOG sets the level of diagnostics (error, warn, info, debug); NO_COLOR.";
+Environment: ISOBAR_LOG sets the level of diagnostics (error, warn, info, debug); NO_COLOR, CLICOLOR
+and CLICOLOR_FORCE, unless --color is given.";
 
 /// How a verb ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

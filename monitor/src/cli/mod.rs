@@ -31,12 +31,14 @@ mod top;
 mod version;
 
 use std::env;
+use std::ffi::OsString;
 use std::path::Path;
 
 use anstream::ColorChoice;
 use anyhow::Result;
 use clap::{
     ColorChoice as Color, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    ValueEnum as _,
 };
 
 use exit::Code;
@@ -45,7 +47,8 @@ use exit::Code;
 #[derive(Debug, Parser)]
 #[command(name = "isobar", version, propagate_version = true, after_help = exit::HELP)]
 struct Cli {
-    /// When to use colour.
+    /// When to use colour; auto: on a terminal, unless NO_COLOR is set or CLICOLOR is 0, and
+    /// elsewhere if CLICOLOR_FORCE is set.
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
     color: Color,
     /// Format of diagnostics on stderr.
@@ -94,6 +97,15 @@ enum Verb {
 /// The name by which kubectl calls its plug-ins.
 const PLUGIN: &str = "kubectl-isobar";
 
+/// The value of `--color`, which the messages of clap itself follow too.
+fn typed_color(arguments: impl Iterator<Item = OsString>) -> Option<Color> {
+    let arguments: Vec<_> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
+    let at = arguments.iter().position(|argument| argument.starts_with("--color"))?;
+    let value =
+        arguments[at].strip_prefix("--color=").or(arguments.get(at + 1).map(String::as_str));
+    Color::from_str(value?, false).ok()
+}
+
 /// The command line as it is meant: as a plug-in of kubectl, what asks an agent asks one of the
 /// cluster.
 fn command() -> Command {
@@ -109,7 +121,7 @@ fn command() -> Command {
 }
 
 pub(crate) fn run() -> Result<Code> {
-    let mut command = command();
+    let mut command = command().color(typed_color(env::args_os()).unwrap_or(Color::Auto));
     let matches = command.get_matches_mut();
     conflicts::check(&mut command, &matches).unwrap_or_else(|error| error.exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -144,6 +156,23 @@ pub(crate) fn run() -> Result<Code> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn typed_color_of_arguments() {
+        #[rustfmt::skip]
+        let table: [(&[&str], Option<Color>); 6] = [
+            // arguments, colour
+            (&["isobar", "status", "--color", "never"],   Some(Color::Never)),
+            (&["isobar", "--color=always", "status"],     Some(Color::Always)),
+            (&["isobar", "--color=", "never"],            None),
+            (&["isobar", "--color"],                      None),
+            (&["isobar", "--color", "blue"],              None),
+            (&["isobar"],                                 None),
+        ];
+        for (arguments, want) in table {
+            assert_eq!(typed_color(arguments.iter().map(OsString::from)), want, "{arguments:?}");
+        }
+    }
 
     #[test]
     fn cli_definitions_are_sound() {

@@ -64,7 +64,8 @@ const FILES: &[(&str, &str, &[&str])] = &[
 const VARIABLES: &[(&str, &str)] = &[
     ("ISOBAR_LOG",     "level of diagnostics: error, warn, info (default) or debug"),
     ("NO_COLOR",       "if set, no colour, unless --color says so"),
-    ("CLICOLOR, CLICOLOR_FORCE", "0 and not 0: no colour, and colour also where it goes to a file"),
+    ("CLICOLOR",       "if 0, no colour, unless --color says so"),
+    ("CLICOLOR_FORCE", "if set, colour also where output does not go to a terminal, unless NO_COLOR is set"),
 ];
 
 /// Appends the sections to the page of `command`, whose names from the first verb on are `path`.
