@@ -12,7 +12,7 @@ pub(crate) const SAMPLING: [&str; 6] =
 
 /// None of the first goes with any of the second.
 #[rustfmt::skip]
-const EXCLUSIVE: [(&[&str], &[&str]); 6] = [
+const EXCLUSIVE: [(&[&str], &[&str]); 8] = [
     (&["at", "recording", "node", "no_agent"], &["agent"]),
     (&["at", "recording", "node"],             &["no_agent"]),
     (&["at", "recording"],                     &["node"]),
@@ -20,7 +20,9 @@ const EXCLUSIVE: [(&[&str], &[&str]); 6] = [
     (&["at", "recording", "node"],             &SAMPLING),
     // `rank -f` takes rules from --config, and nothing from this node.
     (&["file"],                                &["pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"]),
+    (&["capacity"],                            &["proc", "sys", "cgroup_root"]),
     (&["no_kubernetes"],                       &["kubeconfig"]),
+    (&["no_record"],                           &["record_max_size", "record_max_age"]),
 ];
 
 /// Whether an option stands on the command line of a verb.
@@ -32,18 +34,18 @@ pub(crate) fn is_typed(matches: &ArgMatches, id: &str) -> bool {
 /// The error of clap for the first two options of the verb that exclude each other.
 pub(crate) fn check(command: &mut Command, matches: &ArgMatches) -> Result<(), Error> {
     let Some((verb, matches)) = matches.subcommand() else { return Ok(()) };
+    command.build();
+    let command = command.find_subcommand(verb).expect("clap has found it");
+    let text = |id: &str| {
+        let option = command.get_arguments().find(|option| option.get_id() == id);
+        ContextValue::String(option.expect("it is typed").to_string())
+    };
     let typed = |ids: &'static [&str]| ids.iter().find(|id| is_typed(matches, id));
     for (some, others) in EXCLUSIVE {
         let (Some(one), Some(other)) = (typed(some), typed(others)) else { continue };
-        command.build();
-        let command = command.find_subcommand(verb).expect("clap has found it");
-        let name = |id: &str| {
-            let option = command.get_arguments().find(|option| option.get_id() == id);
-            ContextValue::String(option.expect("it is typed").to_string())
-        };
         let mut error = Error::new(ErrorKind::ArgumentConflict).with_cmd(command);
-        error.insert(ContextKind::InvalidArg, name(one));
-        error.insert(ContextKind::PriorArg, name(other));
+        error.insert(ContextKind::InvalidArg, text(one));
+        error.insert(ContextKind::PriorArg, text(other));
         return Err(error);
     }
     Ok(())

@@ -28,7 +28,7 @@ pub(crate) enum Format {
 pub(crate) enum Plain {
     /// Text for people, within the terminal's width.
     Table,
-    /// The same with nothing shortened, and with more columns and lines where there are more.
+    /// The same with nothing shortened, and more columns and lines if the verb has them.
     Wide,
     /// Indented JSON.
     Json,
