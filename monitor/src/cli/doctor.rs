@@ -157,7 +157,7 @@ fn aligned(out: &mut dyn Write, lines: &[Line<'_>], width: Option<usize>) -> io:
         let below = " ".repeat(names);
         for (n, text) in texts.iter().enumerate() {
             let line = match n {
-                0 => format!("{sign:<SIGN$} {name}{pad} {text}"),
+                0 => format!("\x1b[{}m{sign:<SIGN$}\x1b[0m {name}{pad} {text}", colour(sign)),
                 _ => format!("{:<SIGN$} {below} {text}", ""),
             };
             writeln!(out, "{}", line.trim_end())?;
@@ -166,8 +166,20 @@ fn aligned(out: &mut dyn Write, lines: &[Line<'_>], width: Option<usize>) -> io:
     Ok(())
 }
 
+/// As in `isobar status`.
+fn colour(sign: &str) -> &'static str {
+    match sign {
+        "ok" => "32",
+        "MISSING" => "31;1",
+        "unknown" | "off" => "2",
+        _ => "33",
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use anstream::StripStream;
+
     use super::*;
 
     #[test]
@@ -185,7 +197,7 @@ mod tests {
         ];
         let printed = |width| {
             let mut out = Vec::new();
-            aligned(&mut out, &lines, width).unwrap();
+            aligned(&mut StripStream::new(&mut out), &lines, width).unwrap();
             String::from_utf8(out).unwrap()
         };
         let narrow = "\

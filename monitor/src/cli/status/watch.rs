@@ -33,7 +33,7 @@ pub(super) fn run(mut eye: Eye, output: Plain, interval: Option<Duration>) -> Re
             writeln!(io::stdout(), "---")?;
         }
         let is_first = last.is_none();
-        output.print(&summary(&view), |out| Ok(line(out, &view, is_first, output.width())?))?;
+        output.print(&summary(&view), |out| Ok(line(out, &view, is_first, output)?))?;
         last = Some((standing, now));
     }
 }
@@ -58,9 +58,12 @@ impl Standing {
 }
 
 /// Columns of fixed width, because later lines are not known yet.
-fn line(out: &mut dyn Write, view: &View, is_first: bool, width: Option<usize>) -> io::Result<()> {
+fn line(out: &mut dyn Write, view: &View, is_first: bool, output: Plain) -> io::Result<()> {
+    /// Columns before the conditions.
+    const BEFORE: usize = 20 + 3 * 9 + 2;
     if is_first {
-        writeln!(out, "{:<20}  CPU      MEMORY   IO       CONDITIONS", "TIME")?;
+        let headline = if output.is_wide() { ": HEADLINE" } else { "" };
+        writeln!(out, "{:<20}  CPU      MEMORY   IO       CONDITIONS{headline}", "TIME")?;
     }
     write!(out, "{}", clock(view.snapshot.at.wall))?;
     for verdict in &view.verdict {
@@ -70,9 +73,10 @@ fn line(out: &mut dyn Write, view: &View, is_first: bool, width: Option<usize>) 
     let raised = assessment.conditions.iter().filter(|c| c.status == Status::True);
     let pressure = assessment.node_pressure.iter().map(|pressure| pressure.name().to_owned());
     let raised: Vec<_> = raised.map(|c| c.kind.clone()).chain(pressure).collect();
-    let raised = if raised.is_empty() { "-".into() } else { harmless(&raised.join(",")) };
-    // What is before it is as wide as the heading.
-    const BEFORE: usize = 20 + 3 * 9 + 2;
-    let room = width.map_or(usize::MAX, |width| width.saturating_sub(BEFORE));
-    writeln!(out, "  {}", shorten(&raised, room))
+    let mut rest = if raised.is_empty() { "-".into() } else { raised.join(",") };
+    if output.is_wide() {
+        rest.push_str(&format!(": {}", view.headline));
+    }
+    let room = output.width().map_or(usize::MAX, |width| width.saturating_sub(BEFORE));
+    writeln!(out, "  {}", shorten(&harmless(&rest), room))
 }
