@@ -14,6 +14,7 @@ use isobar::agent::{LISTEN, Live, Observer};
 use isobar::kube::Proxy;
 use isobar::serve::address::Address;
 use isobar_core::view::View;
+use serde_json::Value;
 
 use self::transport::get;
 use super::conflicts::{SAMPLING, is_typed};
@@ -24,6 +25,8 @@ use super::run::SourceArgs;
 /// Loading eBPF programs takes a second, and longer on a busy node.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(500);
+/// The agent takes a sample so often.
+const TICK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AgentArgs {
@@ -125,17 +128,55 @@ impl Eye {
 
     /// The next view, a second after the previous one.
     pub(crate) fn look(&mut self) -> Result<View> {
+        self.look_after(TICK)
+    }
+
+    /// The next view, `pause` after the previous one.
+    pub(crate) fn look_after(&mut self, pause: Duration) -> Result<View> {
         match self {
-            Self::Own(observer) => Ok(observer.observe()),
+            Self::Own(observer) => Ok(observed(observer, pause)),
             Self::Agent { place, found } => match found.take() {
                 Some(view) => Ok(*view),
                 None => {
-                    sleep(Duration::from_secs(1));
+                    sleep(pause);
                     from_agent(place)?.with_context(|| no_agent(place))
                 }
             },
         }
     }
+
+    /// The same, or at once why there is none: the agent may come back.
+    pub(crate) fn glance_after(&mut self, pause: Duration) -> Result<View, String> {
+        let place = match self {
+            Self::Own(observer) => return Ok(observed(observer, pause)),
+            Self::Agent { place, found } => match found.take() {
+                Some(view) => return Ok(*view),
+                None => place,
+            },
+        };
+        sleep(pause);
+        match ask(place) {
+            Ok(Answer::View(view)) => Ok(*view),
+            Ok(Answer::NoSampleYet) => Err(format!("the agent on {place} is starting")),
+            Ok(Answer::Nobody) => Err(no_agent(place)),
+            Err(why) => Err(format!("{why:#}")),
+        }
+    }
+
+    /// Another document of the agent; `None` without an agent that can be asked for it.
+    pub(crate) fn document(&self, path: &str) -> Option<Value> {
+        let Self::Agent { place: Place::Address(address), .. } = self else { return None };
+        let (status, json) = get(address, path).ok().flatten()?;
+        (status == 200).then(|| serde_json::from_slice(&json).ok())?
+    }
+}
+
+/// Every tick is sampled, so that averages are right; the last one within `pause` is shown.
+fn observed(observer: &mut Observer<Live>, pause: Duration) -> View {
+    for _ in 1..pause.as_secs() {
+        observer.observe();
+    }
+    observer.observe()
 }
 
 fn no_agent(place: &Place) -> String {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use isobar::agent::RECORDING_DIR;
 use isobar::clock;
 use isobar::record::reader::Recording;
@@ -13,6 +13,7 @@ use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Ranking;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::Step;
 use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
 use jiff::civil::Time;
@@ -41,65 +42,102 @@ impl AtArgs {
     pub(crate) fn past(&self) -> Result<Option<Past>> {
         Past::open(self.at, self.file.as_deref())
     }
+
+    /// The recording and the moment in it; `None` if the present is asked for.
+    pub(crate) fn recording(&self) -> Result<Option<(PathBuf, Nanos)>> {
+        moment(self.at, self.file.as_deref())
+    }
+}
+
+fn moment(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<(PathBuf, Nanos)>> {
+    if file == Some(Path::new("-")) {
+        let text = "a recording cannot be read from standard input: name its file with -f";
+        bail!(Misused(text.into()));
+    }
+    let file = file.or_else(|| at.map(|_| Path::new(RECORDING_DIR)));
+    Ok(file.map(|file| (recording_at(file), at.unwrap_or(Nanos(u64::MAX)))))
 }
 
 /// One moment of a recording.
 pub(crate) struct Past {
-    replay: Replay,
+    reel: Reel,
     at: Nanos,
-    name: String,
+    file: PathBuf,
 }
 
 impl Past {
     pub(crate) fn open(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<Self>> {
-        if at.is_none() && file.is_none() {
-            return Ok(None);
-        }
-        if file == Some(Path::new("-")) {
-            let text = "a recording cannot be read from standard input: name its file with -f";
-            bail!(Misused(text.into()));
-        }
-        let file = recording_at(file.unwrap_or(Path::new(RECORDING_DIR)));
-        let at = at.unwrap_or(Nanos(u64::MAX));
-        let name = file.display().to_string();
-        let replay = Replay::new(Recording::open_at(&file, at)?, None);
-        Ok(Some(Self { replay, at, name }))
+        let Some((file, at)) = moment(at, file)? else { return Ok(None) };
+        Ok(Some(Self { reel: Reel::open_at(&file, at)?, at, file }))
     }
 
     /// The view of the last tick that is no later.
     pub(crate) fn view(mut self) -> Result<View> {
-        let mut last = None;
-        let mut publisher: Option<Publisher> = None;
-        while let Some(step) = self.replay.step_before(self.at)? {
-            let started = step.snapshot.at;
-            let facts = || self.replay.facts().cloned().unwrap_or_default();
-            let publisher =
-                publisher.get_or_insert_with(|| Publisher::new(facts(), started, channel().0));
-            if let Some(before) = last.replace(step) {
-                publisher.remember(&before.snapshot);
-            }
+        self.reel.run_to(self.at)?;
+        match self.reel.view() {
+            Some(view) => Ok(view),
+            None => Err(no_tick(&self.file)),
         }
-        let (Some(step), Some(mut publisher)) = (last, publisher) else { return self.nothing() };
-        Ok(publisher.view(step, Vec::new(), Cost::default())())
     }
 
     /// The ranking for `purpose` as of that tick, by the recorded configuration.
     pub(crate) fn rank(mut self, purpose: Purpose) -> Result<Ranking> {
-        let mut last = None;
-        while let Some(step) = self.replay.step_before(self.at)? {
-            last = Some(step);
-        }
-        let engine = self.replay.engine();
+        self.reel.run_to(self.at)?;
+        let last = self.reel.last.take();
+        let engine = self.reel.replay.engine();
         let ranking =
             last.zip(engine).and_then(|(step, engine)| engine.rank(&step.snapshot, purpose));
         match ranking {
             Some(ranking) => Ok(ranking),
-            None => self.nothing(),
+            None => Err(no_tick(&self.file)),
         }
     }
+}
 
-    fn nothing<T>(&self) -> Result<T> {
-        bail!(Refused(format!("{} has no tick of this time or before it", self.name)))
+/// What it means that a recording begins later.
+pub(crate) fn no_tick(file: &Path) -> Error {
+    Refused(format!("{} has no tick of this time or before it", file.display())).into()
+}
+
+/// A recording on its way from tick to tick.
+pub(crate) struct Reel {
+    replay: Replay,
+    /// `None` before the first tick.
+    publisher: Option<Publisher>,
+    /// The tick that was read last, until a view is made of it.
+    last: Option<Step>,
+}
+
+impl Reel {
+    /// Begins at the chapter that holds the moment `wall`.
+    pub(crate) fn open_at(file: &Path, wall: Nanos) -> Result<Self> {
+        let replay = Replay::new(Recording::open_at(file, wall)?, None);
+        Ok(Self { replay, publisher: None, last: None })
+    }
+
+    /// Reads one tick, if there is one that is no later than `wall`.
+    pub(crate) fn step(&mut self, wall: Nanos) -> Result<Option<&Step>> {
+        let Some(step) = self.replay.step_before(wall)? else { return Ok(None) };
+        let started = step.snapshot.at;
+        let facts = || self.replay.facts().cloned().unwrap_or_default();
+        let publisher =
+            self.publisher.get_or_insert_with(|| Publisher::new(facts(), started, channel().0));
+        if let Some(before) = self.last.replace(step) {
+            publisher.remember(&before.snapshot);
+        }
+        Ok(self.last.as_ref())
+    }
+
+    /// Reads all ticks that are no later than `wall`.
+    pub(crate) fn run_to(&mut self, wall: Nanos) -> Result<()> {
+        while self.step(wall)?.is_some() {}
+        Ok(())
+    }
+
+    /// The view of the tick that was read last; `None` if there is none, or if it was made already.
+    pub(crate) fn view(&mut self) -> Option<View> {
+        let (step, publisher) = self.last.take().zip(self.publisher.as_mut())?;
+        Some(publisher.view(step, Vec::new(), Cost::default())())
     }
 }
 

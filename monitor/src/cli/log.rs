@@ -2,7 +2,8 @@
 
 use std::env;
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
@@ -32,7 +33,7 @@ pub(crate) fn init(format: Format) {
         Ok(filter) => (filter, None),
         Err(problem) => (EnvFilter::new(DEFAULT), problem),
     };
-    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(filter);
+    let log = tracing_subscriber::fmt().with_writer(|| Stderr).with_env_filter(filter);
     match format {
         Format::Json => log.json().flatten_event(true).init(),
         Format::Text if stderr_is_journal() => log.with_ansi(false).event_format(Journal).init(),
@@ -43,6 +44,44 @@ pub(crate) fn init(format: Format) {
     }
     if let Some(problem) = problem {
         tracing::warn!("ISOBAR_LOG is not a filter, using {DEFAULT:?}: {problem}");
+    }
+}
+
+/// Lines that wait until the screen is free; `None` while it is.
+static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+/// Of more lines, the first are kept: they tell the cause.
+const MOST_HELD: usize = 64 << 10;
+
+/// Keeps lines from the terminal while a program draws on all of it.
+pub(crate) fn hold() {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
+}
+
+/// Prints what was held, and all lines from now on.
+pub(crate) fn release() {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // Without a reader of stderr there is no place for a diagnostic.
+    let _ = io::stderr().write_all(&held.unwrap_or_default());
+}
+
+/// stderr, or what is held.
+struct Stderr;
+
+impl io::Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(kept) = held.as_mut() else {
+            drop(held);
+            return io::stderr().write(bytes);
+        };
+        if kept.len() < MOST_HELD {
+            kept.extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 
@@ -99,6 +138,15 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn hold_keeps_lines_until_release() {
+        hold();
+        io::Write::write_all(&mut Stderr, b"held back by a test\n").unwrap();
+        assert_eq!(HELD.lock().unwrap().as_deref(), Some(&b"held back by a test\n"[..]));
+        release();
+        assert_eq!(*HELD.lock().unwrap(), None);
     }
 
     #[test]

@@ -84,9 +84,8 @@ fn write(out: &mut dyn Write, view: &View, output: Plain) -> io::Result<()> {
     for sentence in view.explanation.why.iter().chain(&view.explanation.verdict) {
         writeln!(out, "{}", harmless(sentence))?;
     }
-    let relief = view.capabilities.iter().find(|capability| capability.name == RELIEF);
-    if let Some(relief) = relief {
-        writeln!(out, "mode    {}", harmless(&relief.detail))?;
+    if let Some(mode) = relief(view) {
+        writeln!(out, "mode    {}", harmless(mode))?;
     }
     let named = if output.is_wide() { usize::MAX } else { NAMED };
     if let Some(missing) = missing(view, named) {
@@ -115,6 +114,12 @@ fn write(out: &mut dyn Write, view: &View, output: Plain) -> io::Result<()> {
 
 /// The capability that carries the mode.
 const RELIEF: &str = "relief";
+
+/// What the agent does about pressure; `None` without an agent.
+pub(crate) fn relief(view: &View) -> Option<&str> {
+    let relief = view.capabilities.iter().find(|capability| capability.name == RELIEF)?;
+    Some(&relief.detail)
+}
 
 /// The names of what could not be attached or read; `None` if nothing is missing.
 fn missing(view: &View, n_named: usize) -> Option<String> {

@@ -37,6 +37,8 @@ pub fn canonical(decision: &Decision) -> serde_json::Result<String> {
 
 pub struct Replay {
     recording: Recording,
+    /// Read by [`Replay::step_before`] and later than it was asked for.
+    ahead: Option<Entry>,
     other: Option<Settings>,
     engine: Option<Engine>,
     facts: Option<NodeFacts>,
@@ -53,7 +55,7 @@ impl Replay {
     /// With the recorded settings, or with `other` ones. The samples are the recorded ones: they do
     /// not show what actions under the other settings would have changed on the node.
     pub fn new(recording: Recording, other: Option<Settings>) -> Self {
-        Self { recording, other, engine: None, facts: None }
+        Self { recording, ahead: None, other, engine: None, facts: None }
     }
 
     /// The engine after the last tick; `None` where ticks are missing.
@@ -68,14 +70,15 @@ impl Replay {
         self.facts.as_ref()
     }
 
-    /// The next tick, if it is no later than `wall`; `None` at the first that is later, and at the
-    /// end. Nothing is compared.
+    /// The next tick, if it is no later than `wall`; `None` before the first that is later, which
+    /// stays the next one, and at the end. Nothing is compared.
     ///
     /// # Errors
     /// If the recording cannot be read on.
     pub fn step_before(&mut self, wall: Nanos) -> Result<Option<Step>, ReadError> {
-        while let Some(entry) = self.recording.next().transpose()? {
+        while let Some(entry) = self.read().transpose()? {
             if matches!(&entry, Entry::Frame(recorded) if recorded.sample.at.wall > wall) {
+                self.ahead = Some(entry);
                 return Ok(None);
             }
             if let Stepped::Tick { step, .. } = self.take(entry) {
@@ -83,6 +86,10 @@ impl Replay {
             }
         }
         Ok(None)
+    }
+
+    fn read(&mut self) -> Option<Result<Entry, ReadError>> {
+        self.ahead.take().map(Ok).or_else(|| self.recording.next())
     }
 
     fn take(&mut self, entry: Entry) -> Stepped {
@@ -137,7 +144,7 @@ impl Iterator for Replay {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let entry = match self.recording.next()? {
+            let entry = match self.read()? {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };

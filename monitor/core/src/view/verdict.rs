@@ -48,6 +48,18 @@ pub enum Mood {
     Unknown,
 }
 
+impl Mood {
+    /// The word for a share of the last ten seconds.
+    #[must_use]
+    pub fn of(share: Percent) -> Self {
+        match share {
+            _ if share >= PRESSED => Self::Pressed,
+            _ if share >= WAITS => Self::Waits,
+            _ => Self::Calm,
+        }
+    }
+}
+
 /// CPU, memory, IO.
 pub fn judge(snapshot: &Snapshot) -> Vec<Verdict> {
     let whole = &snapshot.whole;
@@ -129,12 +141,7 @@ fn compare(
 }
 
 fn mood(union: Option<Union>, raw: Option<Percent>) -> Mood {
-    match union.map(|u| u.avg10).or(raw) {
-        None => Mood::Unknown,
-        Some(share) if share >= PRESSED => Mood::Pressed,
-        Some(share) if share >= WAITS => Mood::Waits,
-        Some(_) => Mood::Calm,
-    }
+    union.map(|u| u.avg10).or(raw).map_or(Mood::Unknown, Mood::of)
 }
 
 fn some(pressure: Option<Pressure>) -> Option<Percent> {

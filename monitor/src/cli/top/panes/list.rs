@@ -1,0 +1,70 @@
+//! The cgroups: a heading, and as many rows as fit around the chosen one.
+
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::cli::terminal::{harmless, shorten};
+use crate::cli::top::paint::{Tone, tone_of};
+use crate::cli::top::rows::{Column, Row};
+use crate::cli::top::state::State;
+
+pub(super) fn lines(state: &State, height: usize) -> Vec<Line<'static>> {
+    let (columns, name) = Column::fitting(state.size.0.into());
+    let rows = state.rows();
+    if rows.is_empty() {
+        let none = match state.list.filter.is_empty() {
+            true => "No cgroup was read.",
+            false => "No name contains this. Esc shows all.",
+        };
+        return vec![heading(state, &columns, name), state.paint.line(Tone::Plain, none)];
+    }
+    let chosen = state.chosen_of(&rows);
+    let n = height.saturating_sub(1);
+    // The chosen row stays near the middle, so that what comes before and after is seen.
+    let first = chosen.saturating_sub(n / 2).min(rows.len().saturating_sub(n));
+    let shown = rows.iter().enumerate().skip(first).take(n);
+    let shown = shown.map(|(i, row)| line(state, &columns, name, row, i == chosen));
+    [heading(state, &columns, name)].into_iter().chain(shown).collect()
+}
+
+fn heading(state: &State, columns: &[Column], name: usize) -> Line<'static> {
+    let cell = |column: &Column| {
+        let tone = if *column == state.list.sort { Tone::Sorted } else { Tone::Heading };
+        state.paint.text(tone, set(*column, name, column.heading()))
+    };
+    Line::from_iter(columns.iter().map(cell))
+}
+
+fn line(
+    state: &State,
+    columns: &[Column],
+    name: usize,
+    row: &Row<'_>,
+    is_chosen: bool,
+) -> Line<'static> {
+    let cell = |column: &Column| -> Span<'static> {
+        let (text, tone) = match column {
+            Column::Name => (row.name(state.list.is_tree), Tone::Plain),
+            Column::Wait | Column::Contention | Column::Memory | Column::Io => {
+                (column.cell(row.scope), tone_of(column.share(row.scope)))
+            }
+            Column::Cpus | Column::Throttled | Column::Held => {
+                (column.cell(row.scope), Tone::Plain)
+            }
+        };
+        state.paint.text(tone, set(*column, name, &text))
+    };
+    let line = Line::from_iter(columns.iter().map(cell));
+    if is_chosen { line.style(state.paint.style(Tone::Chosen)) } else { line }
+}
+
+/// A cell in its width: names to the left, figures to the right after a blank.
+fn set(column: Column, name: usize, text: &str) -> String {
+    let text = harmless(text);
+    if column == Column::Name {
+        let text = shorten(&text, name);
+        return format!("{text}{}", " ".repeat(name.saturating_sub(text.width())));
+    }
+    let text = shorten(&text, column.width());
+    format!(" {}{text}", " ".repeat(column.width().saturating_sub(text.width())))
+}

@@ -1,0 +1,111 @@
+//! `isobar top` in a pipe, in other formats, and once: the tables of one tick after the other.
+
+use std::io::{self, IsTerminal as _, Write};
+
+use anyhow::Result;
+use isobar_core::model::snapshot::Waited;
+use isobar_core::model::units::Percent;
+use isobar_core::view::View;
+use isobar_core::view::waiting::{Level, name, waiting_most, worst_share};
+
+use super::super::ask::Eye;
+use super::super::exit::Code;
+use super::super::output::{Format, view_json};
+use super::super::table::Table;
+use super::super::{status, terminal};
+use super::Args;
+use super::figures::{cores, names, percent, some, throttled, time, union};
+
+const AGGRESSORS: usize = 8;
+/// Rows without `--rows`.
+const ROWS: usize = 15;
+
+/// Prints each tick that `eye` sees, one over the other on a terminal.
+pub(super) fn watch(args: &Args, eye: &mut Eye) -> Result<Code> {
+    let clears = io::stdout().is_terminal();
+    loop {
+        let view = eye.look_after(args.interval)?;
+        print(args, &view, clears)?;
+    }
+}
+
+/// Prints one tick.
+pub(super) fn print(args: &Args, view: &View, clears: bool) -> Result<()> {
+    // Written in one call, so that the screen does not flicker.
+    let mut screen = Vec::new();
+    match args.output {
+        Format::Json | Format::Ndjson => view_json(&mut screen, view, args.output)?,
+        Format::Table | Format::Wide => {
+            write(&mut screen, view, args)?;
+            if clears {
+                // Not through the stream for colour: it drops this where colour is off.
+                io::stdout().write_all(b"\x1b[H\x1b[2J")?;
+            }
+        }
+    }
+    let mut out = anstream::stdout().lock();
+    out.write_all(&screen)?;
+    Ok(out.flush()?)
+}
+
+fn write(out: &mut impl Write, view: &View, args: &Args) -> Result<()> {
+    let wide = args.output == Format::Wide;
+    let width = if wide { None } else { terminal::width() };
+    let level = if args.all { Level::All } else { Level::Units };
+
+    status::verdicts(out, view)?;
+    writeln!(out)?;
+    waiting(view, level, args.rows.unwrap_or(ROWS), wide).write(out, width)?;
+    if !view.snapshot.aggressions.is_empty() {
+        writeln!(out)?;
+        aggressors(view).write(out, width)?;
+    }
+    Ok(())
+}
+
+/// Sorted by the column WAIT%. Shares are of the last ten seconds, times of the last interval.
+fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
+    const NARROW: &str = "NAME~ WAIT%> CPUS> CONTENDED%> THROTTLED> MEM%> IO%>";
+    const MORE: &str =
+        "WAIT> CONTENTION> BY-OWN-QUOTA> BY-QUOTA-ABOVE> PSI-CPU%> SHORTAGE%> IO-WAIT> PATH";
+    let mut table = Table::new(&if wide { format!("{NARROW} {MORE}") } else { NARROW.into() });
+    for (_, scope) in waiting_most(&view.snapshot, level, n) {
+        let mut row = vec![
+            name(scope),
+            worst_share(scope).to_string(),
+            cores(scope.cpu_usage),
+            percent(union(scope.contention)),
+            time(throttled(scope)),
+            percent(some(scope.pressure.memory)),
+            percent(some(scope.pressure.io)),
+        ];
+        if wide {
+            let cpu = scope.cpu.as_ref();
+            row.extend([
+                time(cpu.map(|cpu| cpu.wait.now)),
+                time(cpu.and_then(|cpu| cpu.contention).map(|t| t.now)),
+                time(cpu.and_then(|cpu| cpu.throttled_own).map(|t| t.now)),
+                time(cpu.and_then(|cpu| cpu.throttled_ancestor).map(|t| t.now)),
+                percent(some(scope.pressure.cpu)),
+                percent(union(scope.shortage)),
+                time(scope.io_wait.map(|Waited { now, .. }| now)),
+                scope.path.0.to_string(),
+            ]);
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn aggressors(view: &View) -> Table {
+    let mut table = Table::new("SUFFERER~ AGGRESSOR~ TIME> SHARE%>");
+    let blames = &view.snapshot.aggressions;
+    for blame in blames.iter().take(AGGRESSORS) {
+        let of_victim = blames.iter().filter(|other| other.victim == blame.victim);
+        let all: u64 = of_victim.map(|other| other.time.0).sum();
+        let share = Percent::share(blame.time.0, all).to_string();
+        let (victim, aggressor) = names(view, blame);
+        table.row([victim, aggressor, time(Some(blame.time)), share]);
+    }
+    table
+}

@@ -1,0 +1,322 @@
+//! Which cgroups are listed, in which order, under which name: as a list or as the tree that they
+//! are.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::pod::Place;
+use isobar_core::model::snapshot::{Scope, Snapshot, working_set};
+use isobar_core::model::units::{Bytes, Nanos, Percent};
+use isobar_core::view::waiting::{Level, name, waiting_most, worst_share};
+
+use super::figures::{amount, cores, percent, some, throttled, time, union};
+use super::trail::shares;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Column {
+    Name,
+    Wait,
+    Cpus,
+    Contention,
+    Throttled,
+    Memory,
+    Io,
+    Held,
+}
+
+/// Names are not shortened below this while another column can be left out.
+const SHORTEST_NAME: usize = 24;
+
+impl Column {
+    pub(super) const ALL: [Self; 8] = [
+        Self::Name,
+        Self::Wait,
+        Self::Cpus,
+        Self::Contention,
+        Self::Throttled,
+        Self::Memory,
+        Self::Io,
+        Self::Held,
+    ];
+
+    /// In the order in which columns are left out where there is no room.
+    const LESS: [Self; 6] =
+        [Self::Held, Self::Throttled, Self::Contention, Self::Io, Self::Memory, Self::Cpus];
+
+    pub(super) fn heading(self) -> &'static str {
+        match self {
+            Self::Name => "NAME",
+            Self::Wait => "WAIT%",
+            Self::Cpus => "CPUS",
+            Self::Contention => "CONT%",
+            Self::Throttled => "THROTTLED",
+            Self::Memory => "MEM%",
+            Self::Io => "IO%",
+            Self::Held => "MEMORY",
+        }
+    }
+
+    /// The width of its widest usual value; the name has what is left.
+    pub(super) fn width(self) -> usize {
+        match self {
+            Self::Name => SHORTEST_NAME,
+            Self::Wait | Self::Cpus | Self::Contention | Self::Memory | Self::Io => 6,
+            Self::Throttled => 9,
+            Self::Held => 7,
+        }
+    }
+
+    /// The columns that fit, and the width that is left for the name.
+    pub(super) fn fitting(width: usize) -> (Vec<Self>, usize) {
+        let mut columns = Self::ALL.to_vec();
+        let others = |columns: &[Self]| -> usize {
+            columns.iter().filter(|one| **one != Self::Name).map(|one| one.width() + 1).sum()
+        };
+        for less in Self::LESS {
+            if others(&columns) + SHORTEST_NAME <= width {
+                break;
+            }
+            columns.retain(|column| *column != less);
+        }
+        let name = width.saturating_sub(others(&columns));
+        (columns, name)
+    }
+
+    pub(super) fn cell(self, scope: &Scope) -> String {
+        match self {
+            Self::Name => name(scope),
+            Self::Cpus => cores(scope.cpu_usage),
+            Self::Throttled => time(throttled(scope)),
+            Self::Held => amount(held(scope)),
+            Self::Wait | Self::Contention | Self::Memory | Self::Io => percent(self.share(scope)),
+        }
+    }
+
+    /// What stands in it, if that is a share of time.
+    pub(super) fn share(self, scope: &Scope) -> Option<Percent> {
+        match self {
+            Self::Wait => shares(scope).iter().any(Option::is_some).then(|| worst_share(scope)),
+            Self::Contention => union(scope.contention),
+            Self::Memory => some(scope.pressure.memory),
+            Self::Io => some(scope.pressure.io),
+            Self::Name | Self::Cpus | Self::Throttled | Self::Held => None,
+        }
+    }
+
+    /// What it is sorted by, largest first; what is not known comes last.
+    fn key(self, scope: &Scope) -> Option<u64> {
+        match self {
+            Self::Cpus => scope.cpu_usage.map(|cpus| cpus.0),
+            Self::Throttled => throttled(scope).map(|Nanos(time)| time),
+            Self::Held => held(scope).map(|Bytes(n)| n),
+            Self::Name => None,
+            Self::Wait | Self::Contention | Self::Memory | Self::Io => {
+                self.share(scope).map(|Percent(share)| share.into())
+            }
+        }
+    }
+
+    /// The next one to the right or left, round about.
+    pub(super) fn beside(self, by: usize) -> Self {
+        let at = Self::ALL.iter().position(|one| *one == self).unwrap_or(0);
+        Self::ALL[(at + by) % Self::ALL.len()]
+    }
+}
+
+/// The working set, or all that is charged where that cannot be told.
+fn held(scope: &Scope) -> Option<Bytes> {
+    let files = scope.files.as_ref()?;
+    working_set(files).or(files.memory.current)
+}
+
+/// How the operator wants the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct List {
+    pub(super) sort: Column,
+    pub(super) is_reversed: bool,
+    pub(super) is_tree: bool,
+    /// Slices and containers too.
+    pub(super) shows_all: bool,
+    pub(super) filter: String,
+    /// Branches of the tree of which only the root is shown.
+    pub(super) folded: BTreeSet<CgroupId>,
+    pub(super) most: Option<usize>,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self {
+            sort: Column::Wait,
+            is_reversed: false,
+            is_tree: false,
+            shows_all: false,
+            filter: String::new(),
+            folded: BTreeSet::new(),
+            most: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row<'a> {
+    pub(super) id: CgroupId,
+    pub(super) scope: &'a Scope,
+    /// In the tree; 0 in a list.
+    pub(super) depth: usize,
+    /// `Some` for a branch of the tree.
+    pub(super) is_folded: Option<bool>,
+}
+
+impl Row<'_> {
+    /// The name in its place: in the tree what stands above it says the rest.
+    pub(super) fn name(&self, is_tree: bool) -> String {
+        if !is_tree {
+            return name(self.scope);
+        }
+        let own = match &self.scope.place {
+            Place::Other if self.scope.name.is_none() => {
+                self.scope.path.segments().next_back().unwrap_or("/").to_owned()
+            }
+            _ => name(self.scope),
+        };
+        let mark = match self.is_folded {
+            Some(true) => "+ ",
+            Some(false) => "- ",
+            None => "  ",
+        };
+        format!("{}{mark}{own}", "  ".repeat(self.depth))
+    }
+}
+
+impl List {
+    pub(super) fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<Row<'a>> {
+        let level = if self.is_tree || self.shows_all { Level::All } else { Level::Units };
+        let mut sorted = waiting_most(snapshot, level, usize::MAX);
+        match self.sort {
+            Column::Wait => {}
+            Column::Name => sorted.sort_by_cached_key(|(_, scope)| name(scope)),
+            column => sorted.sort_by_cached_key(|(_, scope)| Reverse(column.key(scope))),
+        }
+        if self.is_reversed {
+            sorted.reverse();
+        }
+        let mut rows = if self.is_tree {
+            self.tree(snapshot, sorted)
+        } else {
+            let shown = sorted.into_iter().filter(|(_, scope)| self.finds(scope));
+            shown.map(|(id, scope)| Row { id, scope, depth: 0, is_folded: None }).collect()
+        };
+        rows.truncate(self.most.unwrap_or(usize::MAX));
+        rows
+    }
+
+    fn finds(&self, scope: &Scope) -> bool {
+        let wanted = self.filter.to_lowercase();
+        let holds = |text: &str| text.to_lowercase().contains(&wanted);
+        wanted.is_empty() || holds(&scope.path.0) || holds(&name(scope))
+    }
+
+    /// Each branch below its root, siblings in the order of `sorted`; of a filter also what stands
+    /// above.
+    fn tree<'a>(&self, snapshot: &'a Snapshot, sorted: Vec<(CgroupId, &'a Scope)>) -> Vec<Row<'a>> {
+        let above = |id: &CgroupId| snapshot.scopes.get(id)?.parent;
+        let mut found = BTreeSet::new();
+        for (id, _) in sorted.iter().filter(|(_, scope)| self.finds(scope)) {
+            let mut next = Some(*id);
+            while let Some(id) = next.filter(|id| found.insert(*id)) {
+                next = above(&id);
+            }
+        }
+        let mut below = BTreeMap::<Option<CgroupId>, Vec<(CgroupId, &Scope)>>::new();
+        for (id, scope) in sorted.into_iter().filter(|(id, _)| found.contains(id)) {
+            let parent = scope.parent.filter(|parent| snapshot.scopes.contains_key(parent));
+            below.entry(parent).or_default().push((id, scope));
+        }
+        // A stack, not a call for each level: the tree is as deep as any user makes it.
+        let mut rows = Vec::new();
+        let mut open = below.remove(&None).unwrap_or_default();
+        open.reverse();
+        let mut open: Vec<_> = open.into_iter().map(|(id, scope)| (id, scope, 0)).collect();
+        while let Some((id, scope, depth)) = open.pop() {
+            let children = below.remove(&Some(id));
+            let is_folded = children.is_some().then(|| self.folded.contains(&id));
+            rows.push(Row { id, scope, depth, is_folded });
+            let children = children.filter(|_| is_folded == Some(false)).unwrap_or_default();
+            open.extend(children.into_iter().rev().map(|(id, scope)| (id, scope, depth + 1)));
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_core::model::cgroup::CgroupPath;
+    use isobar_core::model::units::MilliCpu;
+
+    use super::*;
+
+    /// a.slice/{a.service, b.service}, c.service; CPUs used in thousandths.
+    fn node() -> Snapshot {
+        let scope = |path: &str, parent: Option<u64>, cpus: Option<u64>| Scope {
+            path: CgroupPath(path.into()),
+            parent: parent.map(CgroupId),
+            cpu_usage: cpus.map(MilliCpu),
+            ..Scope::default()
+        };
+        let scopes = [
+            (CgroupId(1), scope("/a.slice", Some(99), Some(300))),
+            (CgroupId(2), scope("/a.slice/a.service", Some(1), Some(100))),
+            (CgroupId(3), scope("/a.slice/b.service", Some(1), Some(200))),
+            (CgroupId(4), scope("/c.service", Some(99), None)),
+        ];
+        Snapshot { scopes: scopes.into(), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn rows_are_sorted_filtered_and_folded() {
+        let list = |sort, is_tree, filter: &str| List {
+            sort,
+            is_tree,
+            filter: filter.into(),
+            ..List::default()
+        };
+        let folded = List { folded: [CgroupId(1)].into(), ..list(Column::Cpus, true, "") };
+        let reversed = List { is_reversed: true, ..list(Column::Name, false, "") };
+        let three = List { shows_all: true, most: Some(3), ..list(Column::Cpus, false, "") };
+        #[rustfmt::skip]
+        let table: [(List, &[u64]); 8] = [
+            // list, ids
+            (list(Column::Cpus, false, ""),        &[3, 2, 4]), // not known comes last
+            (list(Column::Name, false, ""),        &[2, 3, 4]),
+            (reversed,                             &[4, 3, 2]),
+            (list(Column::Cpus, false, "B.SERV"),  &[3]),
+            (list(Column::Cpus, true, ""),         &[1, 3, 2, 4]),
+            (list(Column::Cpus, true, "b.serv"),   &[1, 3]),    // and what stands above it
+            (folded,                               &[1, 4]),
+            (three,                                &[1, 3, 2]),
+        ];
+        let node = node();
+        for (list, want) in table {
+            let got: Vec<_> = list.rows(&node).iter().map(|row| row.id.0).collect();
+            assert_eq!(got, want, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn fitting_leaves_room_for_names() {
+        #[rustfmt::skip]
+        let table = [
+            // columns of the terminal, columns of the list, of the name
+            (200, 8, 147),
+            (80,  8, 27),
+            (60,  6, 25),
+            (40,  3, 26),
+            (5,   2, 0),
+        ];
+        for (width, n, name) in table {
+            let (columns, left) = Column::fitting(width);
+            assert_eq!((columns.len(), left), (n, name), "{width} {columns:?}");
+        }
+    }
+}

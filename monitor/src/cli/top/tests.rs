@@ -1,0 +1,310 @@
+//! The screen as it stands on a terminal, from recorded ticks: what keys, seconds and missing
+//! answers make of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::units::{Moment, Nanos};
+use isobar_core::view::View;
+use jiff::tz::TimeZone;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::draw::draw;
+use super::film::Film;
+use super::rows::Column;
+use super::state::{Event, Order, Pane, Showing, State, Wish};
+
+/// 63 ticks of a pod that takes all memory of the pods; at the 34th it runs short.
+fn recording() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    root.join("tests/data/recordings/judged-leak-6.12.isobar")
+}
+
+/// When the 34th tick was, in nanoseconds since 1970.
+const SHORT: Nanos = Nanos(1_795_342_427_200_000_000);
+
+/// What a film tells when it is opened at `at` and given `orders`.
+fn told(at: Nanos, orders: &[Order]) -> Vec<Event> {
+    let (order, ordered) = channel();
+    orders.iter().for_each(|one| order.send(*one).unwrap());
+    drop(order);
+    let (to, from) = channel();
+    let film = Film::open(recording(), at).unwrap();
+    film.run(&ordered, |event| to.send(event).is_ok());
+    drop(to);
+    from.into_iter().collect()
+}
+
+fn view_at(at: Nanos) -> View {
+    let tick = told(at, &[]).into_iter().find_map(|event| match event {
+        Event::Tick(view) => Some(*view),
+        _ => None,
+    });
+    let relief = Capability {
+        name: "relief".into(),
+        state: CapabilityState::Off,
+        detail: "observing".into(),
+        remedy: None,
+    };
+    View { capabilities: vec![relief], ..tick.unwrap() }
+}
+
+fn screen(showing: Showing, size: (u16, u16)) -> State {
+    let mut state = State::new(showing, Duration::from_secs(1), true);
+    state.zone = TimeZone::UTC;
+    state.after(Event::Size(size.0, size.1)).after(clock(100))
+}
+
+/// So many seconds after the start of the machine at which the screen is.
+fn clock(seconds: u64) -> Event {
+    let since = Nanos(seconds * Nanos::SECOND.0);
+    Event::Clock(Moment { boot: since, wall: SHORT.plus(since) })
+}
+
+fn tick(view: View) -> Event {
+    Event::Tick(Box::new(view))
+}
+
+/// Attached to an agent, at the tick at which memory runs short.
+fn live(size: (u16, u16)) -> State {
+    screen(Showing::Present, size).after(tick(view_at(SHORT)))
+}
+
+/// Each character is a key; these stand for others: `⏎` Enter, `⎋` Esc, `⇥` Tab, `↓`, `↑`, `→`, `←`,
+/// `⇟` and `⇞` pages, `⤒` and `⤓` Home and End, `⌫` Backspace.
+fn press(state: State, keys: &str) -> State {
+    keys.chars().fold(state, |state, key| {
+        let code = match key {
+            '⏎' => KeyCode::Enter,
+            '⎋' => KeyCode::Esc,
+            '⇥' => KeyCode::Tab,
+            '↓' => KeyCode::Down,
+            '↑' => KeyCode::Up,
+            '→' => KeyCode::Right,
+            '←' => KeyCode::Left,
+            '⇟' => KeyCode::PageDown,
+            '⇞' => KeyCode::PageUp,
+            '⤒' => KeyCode::Home,
+            '⤓' => KeyCode::End,
+            '⌫' => KeyCode::Backspace,
+            c => KeyCode::Char(c),
+        };
+        state.after(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+    })
+}
+
+/// The characters on the terminal, without blanks at the ends of lines.
+fn shown(state: &State) -> String {
+    let (columns, lines) = state.size;
+    let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
+    terminal.draw(|frame| draw(state, frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let line = |y| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    let lines: Vec<_> = (0..lines).map(|y| line(y).trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn draw_of_each_pane() {
+    const WIDE: (u16, u16) = (80, 24);
+    const NARROW: (u16, u16) = (60, 20);
+    #[rustfmt::skip]
+    let table = [
+        // snapshot, size, keys
+        ("cgroups",           WIDE,   ""),
+        ("cgroups_narrow",    NARROW, ""),
+        ("sorted_by_memory",  WIDE,   "<<"),
+        ("tree",              WIDE,   "t↓↓-"),
+        ("filter_is_typed",   WIDE,   "/WEB"),
+        ("filter_is_kept",    WIDE,   "/web⏎t"),
+        ("filter_of_nothing", WIDE,   "/xyz⏎"),
+        ("why",               WIDE,   "⏎"),
+        ("why_narrow",        NARROW, "⏎⇟"),
+        ("decision",          WIDE,   "2"),
+        ("decision_below",    WIDE,   "2⤓"),
+        ("conditions",        WIDE,   "3"),
+        ("conditions_narrow", NARROW, "3"),
+        ("help",              WIDE,   "?"),
+        ("low",               (40, 8), ""),
+    ];
+    for (name, size, keys) in table {
+        insta::assert_snapshot!(name, shown(&press(live(size), keys)));
+    }
+}
+
+#[test]
+fn draw_of_what_is_not_new() {
+    let size = (80, 8);
+    let no_agent = || Event::Silent("no agent listens on 127.0.0.1:9797".into());
+    let next = || tick(view_at(SHORT.plus(Nanos::SECOND)));
+    #[rustfmt::skip]
+    let table = [
+        // what happened, screen
+        ("nothing yet",               screen(Showing::Present, size)),
+        ("no answer yet",             screen(Showing::Present, size).after(no_agent())),
+        ("two seconds later",         live(size).after(clock(102))),
+        ("the same tick again",       live(size).after(clock(109)).after(tick(view_at(SHORT)))),
+        ("a newer tick",              live(size).after(clock(109)).after(next())),
+        ("the agent is gone",         live(size).after(clock(165)).after(no_agent())),
+        ("paused, then a newer tick", press(live(size), " ").after(clock(103)).after(next())),
+        ("and gone on",               press(press(live(size), " ").after(next()), " ")),
+    ];
+    let told = table.map(|(what, state)| {
+        let lines: Vec<_> = shown(&state).lines().take(3).map(str::to_owned).collect();
+        format!("{what}:\n{}\n", lines.join("\n").trim_end())
+    });
+    insta::assert_snapshot!("not_new", told.join("\n"));
+}
+
+#[test]
+fn draw_of_recording() {
+    let orders = [Order::Previous, Order::NextEvent];
+    let opened = screen(Showing::Recording, (80, 24));
+    let state = told(SHORT, &orders).into_iter().fold(opened, State::after);
+    insta::assert_snapshot!("recording", shown(&state));
+    insta::assert_snapshot!("recording_conditions", shown(&press(state, "3")));
+}
+
+#[test]
+fn film_goes_both_ways() {
+    use Order::*;
+    #[rustfmt::skip]
+    let table: [(&[Order], &[&str]); 9] = [
+        // orders, ticks and answers; the first is where it was opened
+        (&[],                               &["34"]),
+        (&[Next, Next],                     &["34", "35", "36"]),
+        (&[Previous, Previous, Next],       &["34", "33", "32", "33"]),
+        (&[First, Next],                    &["34", "1", "2"]),
+        (&[First, Previous, Next],          &["34", "1", "the first tick", "2"]),
+        (&[Last, Next, Previous],           &["34", "63", "the last tick", "62"]),
+        (&[NextEvent, NextEvent],           &["34", "49", "57"]),
+        (&[PreviousEvent, PreviousEvent, PreviousEvent],
+                                            &["34", "2", "1", "no event before this"]),
+        (&[Last, NextEvent, Previous],      &["34", "63", "no event after this", "62"]),
+    ];
+    for (orders, want) in table {
+        let got = told(SHORT, orders).into_iter().filter_map(|event| match event {
+            Event::Tick(view) => Some(view.snapshot.tick.to_string()),
+            Event::Silent(why) => Some(why),
+            _ => None,
+        });
+        assert_eq!(got.collect::<Vec<_>>(), want, "{orders:?}");
+    }
+}
+
+#[test]
+fn draw_fits_any_terminal() {
+    let view = view_at(SHORT);
+    for columns in [1, 2, 5, 11, 12, 30, 39, 60, 80, 300] {
+        for lines in [1, 2, 3, 5, 8, 15, 24, 100] {
+            for keys in ["", "t", "/a", "⏎", "⏎⤓", "2", "3⇟", "?"] {
+                let state = screen(Showing::Present, (columns, lines)).after(tick(view.clone()));
+                let text = shown(&press(state, keys));
+                let has_verdict = text.contains("Short of") || columns < 12 || lines < 3;
+                assert!(has_verdict, "{columns} columns, {lines} lines, keys {keys}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn draw_keeps_control_characters_from_the_terminal() {
+    let mut view = view_at(SHORT);
+    for scope in view.snapshot.scopes.values_mut() {
+        let hostile = format!("{}/a\x1b[2J\u{202e}b\nc", scope.path);
+        (scope.path, scope.name) = (CgroupPath(Arc::from(hostile.as_str())), None);
+        scope.name = Some(hostile);
+    }
+    view.headline = "\x1b]0;title\x07".into();
+    view.facts.name = "node\r".into();
+    for keys in ["", "t", "⏎", "/\u{1b}", "2", "3"] {
+        let state = screen(Showing::Present, (80, 24)).after(tick(view.clone()));
+        let text = shown(&press(state, keys));
+        let is_hostile = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!text.contains(is_hostile), "{keys:?}: {text:?}");
+    }
+}
+
+#[test]
+fn press_changes_pane_and_choice() {
+    let list = Some(Pane::Cgroups);
+    #[rustfmt::skip]
+    let table = [
+        // keys, pane, chosen row, sorted by, first line of a text
+        ("",        list,                   0, Column::Wait, 0),
+        ("⇥",       Some(Pane::Decision),   0, Column::Wait, 0),
+        ("⇥⇥",      Some(Pane::Conditions), 0, Column::Wait, 0),
+        ("⇥⇥⇥",     list,                   0, Column::Wait, 0),
+        ("↓",       list,                   1, Column::Wait, 0),
+        ("↓↑",      list,                   0, Column::Wait, 0),
+        ("⤓",       list,                   2, Column::Wait, 0),
+        ("⇟⇟↓",     list,                   2, Column::Wait, 0),
+        ("⤓⤒",      list,                   0, Column::Wait, 0),
+        ("↓r",      list,                   1, Column::Wait, 0), // the same cgroup, in the middle
+        ("⤓r",      list,                   0, Column::Wait, 0), // the same cgroup, now first
+        ("s",       list,                   0, Column::Cpus, 0),
+        ("<<",      list,                   0, Column::Held, 0),
+        ("2↓↓↓",    Some(Pane::Decision),   0, Column::Wait, 3),
+        ("2↓↓1",    list,                   0, Column::Wait, 0),
+        ("↓⏎",      None,                   1, Column::Wait, 0),
+        ("↓⏎⎋",     list,                   1, Column::Wait, 0),
+        ("?↓",      list,                   0, Column::Wait, 0), // the key ends the help
+    ];
+    for (keys, pane, row, sort, scroll) in table {
+        let state = press(live((80, 16)), keys);
+        let got_pane = state.why.is_none().then_some(state.pane);
+        let got = (got_pane, state.chosen_of(&state.rows()), state.list.sort, state.scroll);
+        assert_eq!(got, (pane, row, sort, scroll), "{keys}");
+    }
+}
+
+#[test]
+fn press_asks_for_what_it_cannot_do() {
+    use Order::*;
+    let (live, film) = (Showing::Present, Showing::Recording);
+    let show = |order| Some(Wish::Show(order));
+    #[rustfmt::skip]
+    let table = [
+        // of what, keys, wish
+        (live, "q",   Some(Wish::Quit)),
+        (live, "⏎q",  Some(Wish::Quit)),
+        (live, "/q",  None), // a part of a name
+        (live, "→n",  None),
+        (film, "→",   show(Next)),
+        (film, "t←",  show(Previous)),
+        (film, "3→",  show(Next)),
+        (film, "n",   show(NextEvent)),
+        (film, "N",   show(PreviousEvent)),
+        (film, "b",   show(First)),
+        (film, "e",   show(Last)),
+    ];
+    for (showing, keys, want) in table {
+        let state = screen(showing, (80, 24)).after(tick(view_at(SHORT)));
+        assert_eq!(press(state, keys).wish, want, "{showing:?} {keys}");
+    }
+}
+
+#[test]
+fn pass_plays_a_recording_on() {
+    let next = Some(Wish::Show(Order::Next));
+    let opened = screen(Showing::Recording, (80, 24)).after(tick(view_at(SHORT)));
+    assert!(opened.is_paused, "the moment that was asked for stays");
+    let playing = press(opened, " ").after(clock(101));
+    assert_eq!(playing.wish, next);
+    let mut asked = playing;
+    asked.wish = None;
+    let asked = asked.after(clock(102));
+    assert_eq!(asked.wish, None, "it was asked for already");
+    let answered = asked.after(tick(view_at(SHORT.plus(Nanos::SECOND))));
+    assert_eq!(answered.after(clock(103)).wish, next);
+
+    let ended = press(screen(Showing::Recording, (80, 24)), " ");
+    let ended = ended.after(Event::Silent("the last tick".into())).after(clock(200));
+    assert_eq!((ended.is_paused, ended.wish), (true, None));
+}
