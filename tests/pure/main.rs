@@ -13,6 +13,7 @@ mod cpus;
 mod dashboards;
 mod history;
 mod http;
+mod incident_page;
 mod incidents;
 mod judged;
 #[cfg(feature = "kubernetes")]

@@ -1,9 +1,10 @@
 //! `isobar incidents`: what was kept of what went wrong.
 
+mod page;
 mod print;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -52,7 +53,7 @@ enum Verb {
         #[arg(short, long, value_enum, default_value_t = Plain::Table)]
         output: Plain,
     },
-    /// Write an incident to one file, which `isobar replay` and `isobar status -f` read.
+    /// Write an incident to one file, which `isobar replay` and `isobar status -f` read, or to a page.
     Export {
         /// Its name, or the beginning of it; `latest` is the newest.
         name: String,
@@ -62,6 +63,9 @@ enum Verb {
         /// Replace names of nodes, pods, services and cgroups, and leave annotations and labels out.
         #[arg(long)]
         redact: bool,
+        /// Write a page for a browser, which needs neither isobar nor a network [default: NAME.html].
+        #[arg(long)]
+        html: bool,
     },
     /// Keep an incident that was exported elsewhere.
     Import {
@@ -81,7 +85,13 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     match &args.verb {
         Verb::Ls { output } => list(&shelf, *output)?,
         Verb::Show { name, output } => show(&shelf, &args.dir, name, *output)?,
-        Verb::Export { name, output, redact } => export(&shelf, name, output.as_deref(), *redact)?,
+        Verb::Export { name, output, redact, html } => {
+            let incident = over(&shelf, name)?;
+            match html {
+                true => export_page(&shelf, incident, output.as_deref(), *redact)?,
+                false => export(&shelf, &incident, output.as_deref(), *redact)?,
+            }
+        }
         Verb::Import { file } => {
             let kept = import(file, &shelf)?;
             println!("{}", kept.name);
@@ -145,11 +155,50 @@ fn find(shelf: &Shelf, name: &str) -> Result<Incident> {
     }
 }
 
-fn export(shelf: &Shelf, name: &str, output: Option<&Path>, is_redacted: bool) -> Result<()> {
+/// An incident that has a file of its own.
+fn over(shelf: &Shelf, name: &str) -> Result<Incident> {
     let incident = find(shelf, name)?;
     if incident.state == State::Open {
         bail!(Refused(format!("{} is not over: export it once it is", incident.name)));
     }
+    Ok(incident)
+}
+
+/// The page of an incident; of a redacted copy if it is given away.
+fn export_page(
+    shelf: &Shelf,
+    incident: Incident,
+    output: Option<&Path>,
+    is_redacted: bool,
+) -> Result<()> {
+    let from = shelf.open(&incident.name)?;
+    let (incident, ticks) = match is_redacted {
+        false => (incident, from),
+        true => {
+            let copy = Shelf::in_memory().draft()?;
+            (redact(from, copy.file.try_clone()?, &copy.path)?, copy.file)
+        }
+    };
+    let text = page::page(&incident, Recording::open_file(&ticks)?)?;
+    if output == Some(Path::new("-")) {
+        io::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(());
+    }
+    let usual =
+        if is_redacted { "incident.html".into() } else { format!("{}.html", incident.name) };
+    let to = output.map_or_else(|| PathBuf::from(usual), Path::to_owned);
+    let mut file = create(&to).with_context(|| format!("cannot make {}", to.display()))?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", to.display()))?;
+    eprintln!("{}", to.display());
+    Ok(())
+}
+
+fn export(
+    shelf: &Shelf,
+    incident: &Incident,
+    output: Option<&Path>,
+    is_redacted: bool,
+) -> Result<()> {
     let mut from = shelf.open(&incident.name)?;
     if output == Some(Path::new("-")) {
         if is_redacted {

@@ -2,6 +2,7 @@
 //! Lost ticks are reported in their place, and reading goes on at the next header.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::index;
 use super::lines::{Lines, Piece};
-use super::segments::existing;
+use super::segments::{existing, path_of};
 use isobar_core::model::sample::Sample;
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::apply::{Misfit, State};
@@ -126,6 +127,11 @@ impl Recording {
     /// Only this file, whatever stands beside it.
     pub fn open_alone(path: &Path) -> Result<Self, ReadError> {
         Self::of(path, VecDeque::from([path.to_owned()]))
+    }
+
+    /// An open file, also one in memory.
+    pub fn open_file(file: &File) -> Result<Self, ReadError> {
+        Self::open_alone(&path_of(file))
     }
 
     fn of(path: &Path, segments: VecDeque<PathBuf>) -> Result<Self, ReadError> {

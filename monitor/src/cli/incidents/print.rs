@@ -62,11 +62,11 @@ pub(super) fn one(out: &mut dyn Write, one: &Incident, width: Option<usize>) -> 
     Ok(())
 }
 
-fn kinds(all: &[Kind]) -> String {
+pub(super) fn kinds(all: &[Kind]) -> String {
     all.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",")
 }
 
-fn lasted(one: &Incident) -> String {
+pub(super) fn lasted(one: &Incident) -> String {
     match (one.end, one.state) {
         (Some(end), _) => time(end.boot.since(one.begin.boot)),
         (None, State::Open) => "open".into(),

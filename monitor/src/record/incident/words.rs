@@ -90,7 +90,9 @@ fn more(n: usize, what: &str) -> Option<String> {
     (n > TOLD).then(|| format!("{} more {what} are in the record.", n - TOLD))
 }
 
-fn ending(incident: &Incident) -> String {
+/// Whether it is over, and after how long.
+#[must_use]
+pub fn ending(incident: &Incident) -> String {
     let still = incident.conditions.iter().filter(|held| held.to.is_none()).count();
     match incident.end {
         None => "It is not over in this record.".into(),

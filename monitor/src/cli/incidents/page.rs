@@ -1,0 +1,376 @@
+//! An incident as one HTML file that needs nothing else: no request, no script, no isobar.
+//! In: the incident and its ticks. Out: what happened, who did it, who suffered, what was done and
+//! what came of it, with pictures and the numbers behind them.
+
+mod chart;
+mod markup;
+mod series;
+
+use anyhow::Result;
+use isobar::record::incident::words::{clock, ending, time};
+use isobar::record::incident::{Deed, Incident, Kind, Score, Trigger, Wait};
+use isobar::record::reader::Recording;
+use isobar::record::replay::Replay;
+use isobar_core::model::condition::Resource;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::units::{Moment, Nanos};
+use isobar_core::policy::explain::{explain, lost, relief};
+
+use self::chart::{Mark, bytes, draw};
+use self::markup::Markup;
+use self::series::{Story, story};
+use super::print;
+
+const STYLE: &str = include_str!("page/page.css");
+/// Nothing is loaded and nothing runs; the style sheet is the page's own.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// Answers to one question.
+const SHOWN: usize = 4;
+
+/// The page of `incident`, whose ticks `recording` holds.
+pub(super) fn page(incident: &Incident, recording: Recording) -> Result<String> {
+    let story = story(Replay::new(recording, None), incident)?;
+    let mut out = Markup::default();
+    out.own("<!doctype html>\n");
+    out.open("html", &[("lang", "en")]);
+    out.open("head", &[]);
+    out.open("meta", &[("charset", "utf-8")]);
+    out.open("meta", &[("http-equiv", "Content-Security-Policy"), ("content", POLICY)]);
+    out.open("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
+    out.open("meta", &[("name", "color-scheme"), ("content", "light dark")]);
+    out.leaf("title", &[], &format!("isobar incident {}", incident.name));
+    out.open("style", &[]);
+    out.own(STYLE);
+    out.close("style");
+    out.close("head");
+    out.open("body", &[]);
+    head(&mut out, incident, &story);
+    answers(&mut out, incident, &story);
+    course(&mut out, incident);
+    charts(&mut out, incident, &story);
+    waits(&mut out, incident);
+    decisions(&mut out, &story);
+    kills(&mut out, incident);
+    out.close("body");
+    out.close("html");
+    out.own("\n");
+    Ok(out.into_text())
+}
+
+fn head(out: &mut Markup, incident: &Incident, story: &Story) {
+    let facts = &story.facts;
+    out.open("header", &[]);
+    let first = incident.triggers.first();
+    out.leaf("h1", &[], first.map_or("An incident", |first| &first.text));
+    let node = if incident.node.is_empty() { &facts.name } else { &incident.node };
+    let (kinds, lasted) = (print::kinds(&incident.kinds), print::lasted(incident));
+    let lasted = if incident.end.is_some() { format!("lasted {lasted}") } else { lasted };
+    let span = time(incident.to.boot.since(incident.from.boot));
+    let line = format!(
+        "Node {node} ({} CPUs, kernel {}), {}, {lasted}. Kept because of: {kinds}. This page shows \
+         {span} in {} ticks.",
+        facts.n_cpus,
+        facts.kernel,
+        clock(incident.begin.wall),
+        incident.ticks
+    );
+    out.leaf("p", &[("class", "quiet")], &line);
+    out.leaf("p", &[], &incident.summary);
+    out.close("header");
+}
+
+/// What a reader asks first.
+fn answers(out: &mut Markup, incident: &Incident, story: &Story) {
+    out.open("section", &[]);
+    out.open("dl", &[("class", "answers")]);
+    answer(out, "Who did it", culprits(incident, story));
+    answer(out, "Who suffered", sufferers(incident, story));
+    answer(out, "What isobar did", done(story));
+    answer(out, "What came of it", outcome(incident, story));
+    out.close("dl");
+    out.close("section");
+}
+
+fn answer(out: &mut Markup, question: &str, told: Vec<String>) {
+    out.leaf("dt", &[], question);
+    out.open("dd", &[]);
+    told.iter().for_each(|one| out.leaf("p", &[], one));
+    out.close("dd");
+}
+
+fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
+    let mut losses =
+        story.decisions.iter().rev().filter_map(|one| one.ranking.as_ref()?.loss.as_ref());
+    let loss = losses.next().map(|loss| format!("Memory: {}.", lost(loss)));
+    let grew = || {
+        let (name, by) = story.grown.first().filter(|_| story.is_short(Resource::Memory))?;
+        Some(format!("Memory: {name} grew most, by {}.", bytes(by.0)))
+    };
+    let mut all: Vec<_> = loss.or_else(grew).into_iter().collect();
+    all.extend(telling_waits(incident, story).map(|wait| {
+        let (who, time) = (&wait.aggressor, time(wait.time));
+        format!("CPU: {who}; while it ran, tasks of {} waited {time}.", wait.sufferer)
+    }));
+    if all.is_empty() {
+        all.push("Not measured in this record: the charts show who used most.".into());
+    }
+    all
+}
+
+fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
+    let mut all: Vec<_> = incident
+        .kills
+        .iter()
+        .map(|kill| {
+            format!("{}: the kernel's OOM killer killed process {}.", kill.victim, kill.pid)
+        })
+        .take(SHOWN)
+        .collect();
+    let waits = telling_waits(incident, story);
+    all.extend(waits.map(|wait| {
+        let Wait { sufferer, aggressor, time: waited } = wait;
+        format!("{sufferer}: waited {} for a CPU while {aggressor} ran.", time(*waited))
+    }));
+    let starved = story.starved.iter().filter(|_| story.is_short(Resource::Memory));
+    let starved =
+        starved.map(|(name, waited)| format!("{name}: waited {} for memory.", time(*waited)));
+    all.splice(0..0, starved.take(SHOWN / 2));
+    if all.is_empty() {
+        all.push("No pod or service waited long in this record.".into());
+    }
+    all
+}
+
+/// The waits that answer a question: those like the longest, and none where the CPUs were calm.
+fn telling_waits<'a>(
+    incident: &'a Incident,
+    story: &Story,
+) -> impl Iterator<Item = &'a Wait> + use<'a> {
+    let longest = incident.waits.first().map_or(Nanos(0), |wait| wait.time);
+    let is_short = story.is_short(Resource::Cpu);
+    incident.waits.iter().filter(move |wait| is_short && wait.time.0 >= longest.0 / 2).take(SHOWN)
+}
+
+fn done(story: &Story) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for decision in &story.decisions {
+        for action in &decision.relief.actions {
+            all.push(sentence(&relief::action(action, decision.at.boot)));
+        }
+    }
+    let hold = story.decisions.iter().find_map(|one| one.relief.held.as_ref().map(|h| (h, one.at)));
+    match (all.len(), hold) {
+        (0, Some((hold, at))) => all.push(sentence(&relief::no_action(hold, at.boot))),
+        (0, None) => all.push("Nothing: no eviction threshold was due.".into()),
+        (n, _) if n > SHOWN => {
+            all.truncate(SHOWN);
+            all.push(format!("{} more steps are below.", n - SHOWN));
+        }
+        _ => {}
+    }
+    let enforced = story.decisions.iter().flat_map(|one| &one.relief.actions);
+    if enforced.clone().next().is_some() && enforced.clone().all(|action| !action.is_enforced) {
+        all.push("isobar only observed: nothing was changed on the node.".into());
+    }
+    all
+}
+
+fn outcome(incident: &Incident, story: &Story) -> Vec<String> {
+    let mut all: Vec<_> = incident
+        .deeds
+        .iter()
+        .filter(|deed| is_outcome(deed))
+        .map(|deed| sentence(&deed.text))
+        .collect();
+    let rest = all.len().saturating_sub(3);
+    all.drain(..rest);
+    let killed = incident.kills.len();
+    if killed > 0 {
+        let foreseen = incident.kills.iter().filter(|kill| kill.foreseen.is_some()).count();
+        all.push(format!("OOM kills by the kernel: {killed}; isobar had foreseen {foreseen}."));
+    }
+    if story.charts.iter().all(|chart| !chart.is_measured()) {
+        all.push("Nothing was measured in this record.".into());
+    }
+    all.push(ending(incident));
+    all
+}
+
+/// True for what an action has come to.
+fn is_outcome(deed: &Deed) -> bool {
+    deed.text.starts_with("action ")
+}
+
+/// Everything that happened, in order.
+fn course(out: &mut Markup, incident: &Incident) {
+    let mut all: Vec<(Moment, &'static str, String)> = Vec::new();
+    // What was done and killed is told below in more words.
+    let told = |kind| !matches!(kind, Kind::Kill | Kind::Action | Kind::OomKill);
+    let triggers = incident.triggers.iter().filter(|trigger| told(trigger.kind));
+    all.extend(triggers.map(|Trigger { at, text, .. }| (*at, "trigger", text.clone())));
+    for held in &incident.conditions {
+        let lasted = |to: Moment| time(to.boot.since(held.from.boot));
+        let over = |to: Moment| format!("{} was over, after {}", held.name, lasted(to));
+        all.extend(held.to.map(|to| (to, "over", over(to))));
+    }
+    all.extend(incident.kills.iter().map(|kill| (kill.at, "kill", killed(kill))));
+    all.extend(incident.deeds.iter().map(|deed| {
+        let only = if deed.is_enforced { "" } else { " (only observed)" };
+        (deed.at, "deed", format!("isobar: {}{only}", deed.text))
+    }));
+    all.sort_by_key(|(at, ..)| at.boot);
+    out.open("section", &[]);
+    out.leaf("h2", &[], "What happened, in order");
+    out.open("ol", &[("class", "course")]);
+    for (at, class, text) in &all {
+        out.open("li", &[("class", class)]);
+        out.leaf("time", &[], &clock(at.wall));
+        out.leaf("b", &[], &offset(*at, incident.begin));
+        out.leaf("span", &[], &sentence(text));
+        out.close("li");
+    }
+    out.close("ol");
+    out.close("section");
+}
+
+fn offset(at: Moment, begin: Moment) -> String {
+    match at.boot < begin.boot {
+        true => format!("-{}", time(begin.boot.since(at.boot))),
+        false => format!("+{}", time(at.boot.since(begin.boot))),
+    }
+}
+
+fn killed(Score { victim, pid, .. }: &Score) -> String {
+    format!("the kernel's OOM killer killed process {pid} of {victim}")
+}
+
+fn charts(out: &mut Markup, incident: &Incident, story: &Story) {
+    let mark = |at, class, text| Mark { slot: story.axis.slot(at), class, text };
+    let mut marks = vec![mark(incident.begin, "begin", "the incident begins".to_owned())];
+    for decision in &story.decisions {
+        let steps = decision.relief.actions.iter();
+        marks.extend(
+            steps.map(|step| mark(decision.at, "deed", relief::action(step, decision.at.boot))),
+        );
+    }
+    marks.extend(incident.kills.iter().map(|kill| mark(kill.at, "kill", killed(kill))));
+    out.open("section", &[]);
+    out.leaf("h2", &[], "How it went");
+    out.open("ul", &[("class", "legend")]);
+    out.leaf("li", &[("class", "begin")], "the incident begins");
+    if marks.iter().any(|mark| mark.class == "deed") {
+        out.leaf("li", &[("class", "deed")], "isobar decides on a step");
+    }
+    if !incident.kills.is_empty() {
+        out.leaf("li", &[("class", "kill")], "the kernel's OOM killer kills");
+    }
+    out.leaf("li", &[("class", "quiet")], "times are UTC");
+    out.close("ul");
+    story.charts.iter().for_each(|chart| draw(out, chart, story.axis, &marks));
+    out.close("section");
+}
+
+fn waits(out: &mut Markup, incident: &Incident) {
+    out.open("section", &[]);
+    out.leaf("h2", &[], "Who made whom wait for a CPU");
+    if incident.waits.is_empty() {
+        out.leaf("p", &[("class", "quiet")], "No such wait was measured in this record.");
+        out.close("section");
+        return;
+    }
+    let note = "Summed over tasks, so it may exceed the time that passed.";
+    out.leaf("p", &[("class", "quiet")], note);
+    out.open("table", &[]);
+    head_row(out, &["sufferer", "aggressor, which ran meanwhile", "waited", ""]);
+    let longest = incident.waits.iter().map(|wait| wait.time).max().unwrap_or(Nanos(1));
+    for wait in &incident.waits {
+        out.open("tr", &[]);
+        let time = time(wait.time);
+        for cell in [&wait.sufferer, &wait.aggressor, &time] {
+            out.leaf("td", &[], cell);
+        }
+        out.open("td", &[]);
+        let share = u128::from(wait.time.0) * 100 / u128::from(longest.0.max(1));
+        let share = share.to_string();
+        out.leaf("meter", &[("max", "100"), ("value", &share)], &format!("{share} %"));
+        out.close("td");
+        out.close("tr");
+    }
+    out.close("table");
+    out.close("section");
+}
+
+fn head_row(out: &mut Markup, names: &[&str]) {
+    out.open("tr", &[]);
+    names.iter().for_each(|name| out.leaf("th", &[], name));
+    out.close("tr");
+}
+
+fn decisions(out: &mut Markup, story: &Story) {
+    out.open("section", &[]);
+    out.leaf("h2", &[], "What isobar decided, and why");
+    if story.decisions.is_empty() {
+        out.leaf("p", &[("class", "quiet")], "There was nothing to decide: no threshold was due.");
+    }
+    for (n, decision) in story.decisions.iter().enumerate() {
+        decided(out, decision, n == 0);
+    }
+    out.close("section");
+}
+
+fn decided(out: &mut Markup, decision: &Decision, is_open: bool) {
+    let told = explain(decision);
+    let attributes: &[_] = if is_open { &[("open", "")] } else { &[] };
+    out.open("details", attributes);
+    out.open("summary", &[]);
+    out.leaf("time", &[], &clock(decision.at.wall));
+    let first = told.verdict.first().map_or("no action", |first| first);
+    out.text(&format!(" {}", sentence(first)));
+    out.close("summary");
+    for (title, sentences) in [
+        ("Why", &told.why),
+        ("Verdict", &told.verdict),
+        ("Candidates and spared, first to go first", &told.candidates),
+        ("What would have changed it", &told.otherwise),
+    ] {
+        if sentences.is_empty() {
+            continue;
+        }
+        out.leaf("h3", &[], title);
+        out.open("ul", &[]);
+        sentences.iter().for_each(|one| out.leaf("li", &[], &sentence(one)));
+        out.close("ul");
+    }
+    out.close("details");
+}
+
+fn kills(out: &mut Markup, incident: &Incident) {
+    if incident.kills.is_empty() {
+        return;
+    }
+    out.open("section", &[]);
+    out.leaf("h2", &[], "OOM kills by the kernel");
+    out.open("table", &[]);
+    head_row(
+        out,
+        &["time", "victim", "pid", "foreseen by isobar", "why isobar did not prevent it"],
+    );
+    for Score { at, victim, pid, foreseen, why } in &incident.kills {
+        let foreseen =
+            foreseen.map_or_else(|| "no".into(), |for_| format!("{} before", time(for_)));
+        out.open("tr", &[]);
+        for cell in [&clock(at.wall), victim, &pid.to_string(), &foreseen, why] {
+            out.leaf("td", &[], cell);
+        }
+        out.close("tr");
+    }
+    out.close("table");
+    out.close("section");
+}
+
+/// With a full stop. A capital letter would change a name that stands first.
+fn sentence(text: &str) -> String {
+    let end = if text.ends_with('.') { "" } else { "." };
+    format!("{text}{end}")
+}

@@ -1,0 +1,128 @@
+//! The page of an incident: complete, small, and safe whatever a cgroup or a pod is called.
+
+use std::path::Path;
+
+use crate::busy;
+use crate::made_up::HOSTILE;
+use crate::program::{self, text};
+use crate::sampling::data;
+use isobar::record::incident::Incident;
+use isobar::record::incident::freeze::freeze;
+use isobar::record::incident::shelf::Shelf;
+use isobar::record::incident::watch::{Seen, Turn, Watch};
+use isobar::record::journal::{Bounds, Journal, Ring, Start};
+use isobar::record::reader::Recording;
+use isobar::record::replay::Replay;
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::condition::Measure;
+use isobar_core::model::psi::{Line, Pressure};
+use isobar_core::model::settings::{ConditionRule, Settings};
+use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::policy::engine::{Engine, Standing};
+use tempfile::TempDir;
+
+/// Keeps the first incident in a recording, as the agent would have.
+fn keep(recording: &Path, dir: &Path) -> Incident {
+    let mut replay = Replay::new(Recording::open(recording).unwrap(), None);
+    let (mut watch, mut open) = (Watch::new("worker-1".into()), None);
+    while let Some(step) = replay.step_before(Nanos(u64::MAX)).unwrap() {
+        let sample = replay.engine().unwrap().standing().before.as_ref().unwrap();
+        let seen = Seen { sample, decision: &step.decision, kills: &[], limits: &[] };
+        match watch.tick(seen) {
+            Some(Turn::Open(incident)) => open = Some(incident),
+            Some(Turn::Over(incident)) => {
+                open = Some(incident);
+                break;
+            }
+            None => {}
+        }
+    }
+    let shelf = Shelf::Dir(dir.join("incidents"));
+    freeze(&Ring::Files(recording.into()), &shelf, *open.unwrap()).unwrap()
+}
+
+/// The page of the only incident in `dir`.
+fn page(dir: &Path, more: &[&str]) -> String {
+    let mut command = program::isobar(&["incidents", "export", "latest", "--html", "-o", "-"]);
+    let got = command.args(more).arg("--dir").arg(dir).output().unwrap();
+    assert_eq!(got.status.code(), Some(0), "{}", text(&got.stderr));
+    text(&got.stdout)
+}
+
+#[test]
+fn page_answers_who_did_what() {
+    let dir = TempDir::new().unwrap();
+    keep(&data("recordings/judged-leak-6.12.isobar"), dir.path());
+    let page = page(dir.path(), &[]);
+    #[rustfmt::skip]
+    let table = [
+        // what a reader looks for
+        "<dt>Who did it</dt><dd><p>Memory: shop/leak took 80Mi of the 80Mi that were lost in 10s.",
+        "<dt>Who suffered</dt><dd><p>container c6c6c6c6c6c6 of shop/leak: the kernel&#39;s OOM killer",
+        "<dt>What isobar did</dt><dd><p>would stop the containers of shop/leak because",
+        "isobar only observed: nothing was changed on the node.",
+        "OOM kills by the kernel: 1; isobar had foreseen 1.",
+        "first to go: shop/leak",
+        "<li class=\"c1 threshold\">its threshold, 48 MiB</li>",
+        "<td>9s before</td>",
+    ];
+    for want in table {
+        assert!(page.contains(want), "{want}");
+    }
+}
+
+#[test]
+fn page_redacted_has_no_name() {
+    let dir = TempDir::new().unwrap();
+    keep(&data("recordings/judged-leak-6.12.isobar"), dir.path());
+    let page = page(dir.path(), &["--redact"]);
+    for name in ["shop", "leak", "worker-1"] {
+        assert!(!page.contains(name), "{name}");
+    }
+    assert!(page.contains("Memory: name-"), "and it still tells who did it");
+}
+
+/// Five minutes of 500 cgroups; CPUs are short from the hundredth second on.
+fn busy_recording(path: &Path, rename: &str) {
+    let mut settings = Settings::default();
+    for rule in settings.conditions.rules.values_mut() {
+        *rule = ConditionRule { measure: Measure::RawSome, threshold: Percent(60_00) };
+    }
+    let mut node = busy::Node::new();
+    let standing = Standing::new(8);
+    let mut engine = Engine::new(settings.clone(), standing.clone());
+    let start = Start { settings, standing, ..Start::default() };
+    let mut journal = Journal::create(path, start, Bounds::default()).unwrap();
+    for second in 0..300 {
+        let mut sample = node.tick();
+        let share = Percent(if second >= 100 { 90_00 } else { 5_00 });
+        let line = Line { avg10: share, avg60: share, ..Line::default() };
+        sample.node.pressure.cpu = Some(Pressure { some: Some(line), full: None });
+        let busy = sample.cgroups.values_mut().filter(|one| one.path.0.contains("/some-"));
+        busy.for_each(|one| one.path = CgroupPath(one.path.0.replace("some-", rename).into()));
+        let decision = engine.step(sample.clone()).decision;
+        journal.write(&sample, &decision, engine.standing()).unwrap();
+    }
+}
+
+#[test]
+fn page_is_small_and_safe() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("recording");
+    let hostile =
+        format!("{}</script></style><script>alert(1)</script>", HOSTILE.trim_start_matches('/'));
+    busy_recording(&path, &hostile.replace('/', "\u{2215}"));
+    let incident = keep(&path, dir.path());
+    assert!(incident.ticks >= 200, "{}", incident.ticks);
+    let page = page(dir.path(), &[]);
+    assert!(page.len() < 1 << 20, "{} bytes", page.len());
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"), "the name is shown");
+    #[rustfmt::skip]
+    let table = [
+        // what would load or run something
+        "<script", "<img", "<link", "<iframe", "javascript:", "http:", "https:", "url(", "@import",
+    ];
+    for bad in table {
+        assert!(!page.contains(bad), "{bad}");
+    }
+}
