@@ -57,7 +57,7 @@ fn replay_throttled_and_contended() {
         let own = decisions(&file, &[]);
         let n_own = ticks_true(&own, CPU);
         // Each line is a tick that raw PSI would have judged otherwise: both decisions.
-        let differences = decisions(&file, &["--config", raw.to_str().unwrap()]);
+        let differences = decisions(&file, &["--config", raw.to_str().unwrap(), "-o", "ndjson"]);
         let otherwise: Vec<Value> = differences.iter().map(|d| d["otherwise"].clone()).collect();
         seen.insert(scenario, (n_own > 0, ticks_true(&otherwise, CPU) > 0));
     }

@@ -195,7 +195,7 @@ fn replay_other_configuration() {
     fs::write(&config, configuration(40)).unwrap();
     let config = config.to_str().unwrap();
     // The line lies at 60, which tick 6 reaches; at 40 tick 4 does.
-    let got = isobar(&path, &["--config", config]);
+    let got = isobar(&path, &["--config", config, "-o", "ndjson"]);
     assert_eq!(got.status.code(), Some(0), "{}", text(&got.stderr));
     let lines: Vec<Value> =
         text(&got.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();

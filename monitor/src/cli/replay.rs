@@ -1,6 +1,8 @@
 //! `isobar replay`: runs a recording through the engine again, and shows where another
 //! configuration or another version decides differently.
 
+mod what_if;
+
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
@@ -16,14 +18,15 @@ use isobar_core::view::API_VERSION;
 use serde_json::{Value, json};
 
 use super::exit::{Code, Refused};
-use super::output::word;
+use super::output::{pretty, word};
 use super::table::Table;
+use what_if::WhatIf;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording; FILE.1, FILE.2 .. are read after it. May be decompressed to JSON lines.
     file: PathBuf,
-    /// Configuration to decide by: print where its decisions differ from the recorded ones.
+    /// Configuration to decide by: print what it would have changed.
     #[arg(long, value_name = "FILE", conflicts_with = "check")]
     config: Option<PathBuf>,
     /// Compare with the recorded decisions byte by byte; exit with 1 at the first difference.
@@ -35,15 +38,19 @@ pub(crate) struct Args {
     /// Last tick to print.
     #[arg(long, value_name = "TICK", default_value_t = u64::MAX, hide_default_value = true)]
     to: u64,
-    /// Output format [default: ndjson; table with --check].
+    /// Output format [default: ndjson; table with --check; text with --config].
     #[arg(short, long, value_enum)]
     output: Option<Form>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// Text for people.
+    /// What the other configuration would have changed, as lanes over time.
+    Text,
+    /// A table for people; with --config one of each field that differs.
     Table,
+    /// The lanes as indented JSON.
+    Json,
     /// One line of JSON for each tick.
     Ndjson,
 }
@@ -53,6 +60,10 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         let text = format!("--from {} is after --to {}", args.from, args.to);
         return Err(Refused(text).into());
     }
+    if matches!(args.output, Some(Form::Text | Form::Json)) && args.config.is_none() {
+        let text = "-o text and -o json show what another configuration would have changed: name it with --config";
+        return Err(Refused(text.into()).into());
+    }
     let other = args.config.as_deref().map(config::load).transpose()?;
     let recording = Recording::open(&args.file)?;
     let is_other = other.is_some();
@@ -60,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let mut out = BufWriter::new(io::stdout().lock());
     let code = match (args.check, args.output) {
         (true, form) => check(&mut out, ticks, form.unwrap_or(Form::Table))?,
-        (false, form) if is_other => differences(&mut out, ticks, form.unwrap_or(Form::Ndjson))?,
+        (false, form) if is_other => otherwise(&mut out, ticks, form.unwrap_or(Form::Text))?,
         (false, form) => decisions(&mut out, ticks, form.unwrap_or(Form::Ndjson))?,
     };
     out.flush()?;
@@ -97,9 +108,9 @@ fn decisions(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     for judged in ticks {
         let judged = judged?;
         match form {
-            Form::Table => table.row(summary(&judged.step.decision)),
+            Form::Text | Form::Table => table.row(summary(&judged.step.decision)),
             // The decision's own bytes, which --check compares.
-            Form::Ndjson => {
+            Form::Json | Form::Ndjson => {
                 let fields = judged.text.strip_prefix('{').unwrap_or(&judged.text);
                 let head = format!("{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"Decision\",");
                 writeln!(out, "{head}{fields}")?;
@@ -137,6 +148,15 @@ fn in_words(value: &Value) -> String {
     name.unwrap_or("unknown").chars().map(letter).collect()
 }
 
+fn otherwise(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
+    match form {
+        Form::Text => WhatIf::of(ticks)?.write(out)?,
+        Form::Json => pretty(out, &WhatIf::of(ticks)?)?,
+        Form::Table | Form::Ndjson => return differences(out, ticks, form),
+    }
+    Ok(Code::Ok)
+}
+
 fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     let mut table = Table::new("TICK> FIELD RECORDED WITH-CONFIG");
     let mut before = Vec::new();
@@ -145,7 +165,7 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
         let found = difference::by_field(&verdict(&judged.recorded), &verdict(&judged.text));
         match form {
             // A difference that lasts is shown once, where it begins.
-            Form::Table => {
+            Form::Text | Form::Table => {
                 for Difference { path, left, right } in &found {
                     let lasts = |last: &Difference| last.path == *path && last.right == *right;
                     if before.iter().any(lasts) {
@@ -155,8 +175,8 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
                     table.row([judged.tick.to_string(), what, shown(left), shown(right)]);
                 }
             }
-            Form::Ndjson if found.is_empty() => {}
-            Form::Ndjson => {
+            Form::Json | Form::Ndjson if found.is_empty() => {}
+            Form::Json | Form::Ndjson => {
                 let line = json!({
                     "apiVersion": API_VERSION,
                     "kind": "Difference",
