@@ -55,6 +55,11 @@ fn verbs_exit_codes() {
         (&["config", "schema"],                   0, ""),
         (&["manifest"],                           0, ""),
         (&["status", "--agent", &made_up],       10, ""), // it prints PRESSED
+        (&["incidents", "ls", "--agent", &made_up], 0, ""),
+        (&["incidents", "show", "2026", "--agent", &made_up, "-o", "json"], 0, ""),
+        (&["incidents", "show", "2027", "--agent", &made_up], 3, "there is no incident \"2027\""),
+        (&["incidents", "ls", "--agent", "127.0.0.1:1"], 1, "no agent listens on 127.0.0.1:1"),
+        (&["incidents", "ls", "--agent", &made_up, "--dir", "."], 2, "cannot be used with"),
         (&[],                                     2, "Usage"),
         (&["run", "--listen", "192.0.2.1:9797"],  1, "--listen"),
     ];

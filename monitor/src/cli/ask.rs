@@ -58,9 +58,7 @@ impl AgentArgs {
     fn elsewhere(&self) -> Result<Option<Place>> {
         #[cfg(feature = "kubernetes")]
         if let Some(node) = &self.node {
-            let failed = || format!("cannot ask the agent of node {node}");
-            let proxy = Proxy::open(node).with_context(failed)?;
-            return Ok(Some(Place::Node(Box::new(proxy))));
+            return Ok(Some(Place::of_node(node)?));
         }
         Ok(None)
     }
@@ -80,6 +78,15 @@ pub(crate) enum Place {
     Address(Address),
     #[cfg(feature = "kubernetes")]
     Node(Box<Proxy>),
+}
+
+#[cfg(feature = "kubernetes")]
+impl Place {
+    /// The agent of a node of the cluster that kubectl talks to.
+    pub(crate) fn of_node(node: &str) -> Result<Self> {
+        let failed = || format!("cannot ask the agent of node {node}");
+        Ok(Self::Node(Box::new(Proxy::open(node).with_context(failed)?)))
+    }
 }
 
 impl fmt::Display for Place {
@@ -212,22 +219,38 @@ enum Answer {
 }
 
 fn ask(place: &Place) -> Result<Answer> {
-    let json = match place {
-        Place::Address(address) => match get(address, "/api/v1/snapshot")? {
-            Some((200, json)) => json,
-            Some((503, _)) => return Ok(Answer::NoSampleYet),
-            Some((status, _)) => {
-                bail!("cannot ask the agent on {address}: it answers with {status}")
-            }
-            None => return Ok(Answer::Nobody),
-        },
-        #[cfg(feature = "kubernetes")]
-        Place::Node(proxy) => match proxy.snapshot()? {
-            Some(json) => json.into_bytes(),
-            None => return Ok(Answer::NoSampleYet),
-        },
+    let json = match fetch(place, "/api/v1/snapshot")? {
+        Fetched::Document(json) => json,
+        Fetched::NotYet => return Ok(Answer::NoSampleYet),
+        Fetched::Nobody => return Ok(Answer::Nobody),
     };
     let view = View::parse(&json)
         .map_err(|source| InvalidAnswer { address: place.to_string(), source })?;
     Ok(Answer::View(Box::new(view)))
+}
+
+/// What an agent answers to a path of its API.
+pub(crate) enum Fetched {
+    Document(Vec<u8>),
+    /// It has had no sample yet.
+    NotYet,
+    Nobody,
+}
+
+pub(crate) fn fetch(place: &Place, path: &str) -> Result<Fetched> {
+    match place {
+        Place::Address(address) => match get(address, path)? {
+            Some((200, json)) => Ok(Fetched::Document(json)),
+            Some((503, _)) => Ok(Fetched::NotYet),
+            Some((status, _)) => {
+                bail!("cannot ask the agent on {address}: it answers with {status}")
+            }
+            None => Ok(Fetched::Nobody),
+        },
+        #[cfg(feature = "kubernetes")]
+        Place::Node(proxy) => {
+            let json = proxy.document(path)?.map(String::into_bytes);
+            Ok(json.map_or(Fetched::NotYet, Fetched::Document))
+        }
+    }
 }

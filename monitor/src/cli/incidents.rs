@@ -1,5 +1,6 @@
 //! `isobar incidents`: what was kept of what went wrong.
 
+mod elsewhere;
 mod page;
 mod print;
 
@@ -13,7 +14,7 @@ use clap::Subcommand;
 use isobar::agent::RECORDING_DIR;
 use isobar::record::incident::freeze::{import, tell};
 use isobar::record::incident::redact::redact;
-use isobar::record::incident::shelf::Shelf;
+use isobar::record::incident::shelf::{Shelf, ShelfError};
 use isobar::record::incident::watch::BEFORE;
 use isobar::record::incident::{Incident, State};
 use isobar::record::reader::Recording;
@@ -24,6 +25,7 @@ use super::at::IN_DIR;
 use super::exit::{Code, Refused};
 use super::output::Plain;
 use super::terminal::width;
+use elsewhere::Elsewhere;
 
 /// The incidents in a recording directory, and beside a recording that is a file.
 const SHELF: &str = "incidents";
@@ -41,6 +43,8 @@ pub(crate) struct Args {
 enum Verb {
     /// List incidents, newest first.
     Ls {
+        #[command(flatten)]
+        elsewhere: Elsewhere,
         /// Output format.
         #[arg(short, long, value_enum, default_value_t = Plain::Table)]
         output: Plain,
@@ -49,6 +53,8 @@ enum Verb {
     Show {
         /// Its name, or the beginning of it; `latest` is the newest.
         name: String,
+        #[command(flatten)]
+        elsewhere: Elsewhere,
         /// Output format.
         #[arg(short, long, value_enum, default_value_t = Plain::Table)]
         output: Plain,
@@ -83,8 +89,20 @@ enum Verb {
 pub(crate) fn run(args: &Args) -> Result<Code> {
     let shelf = Shelf::Dir(shelf_of(&args.dir));
     match &args.verb {
-        Verb::Ls { output } => list(&shelf, *output)?,
-        Verb::Show { name, output } => show(&shelf, &args.dir, name, *output)?,
+        Verb::Ls { elsewhere, output } => {
+            let place = elsewhere.place()?;
+            list(
+                place.map_or_else(|| Ok(shelf.list()?), |place| elsewhere::list(&place))?,
+                *output,
+            )?;
+        }
+        Verb::Show { name, elsewhere, output } => {
+            let incident = match elsewhere.place()? {
+                None => so_far(find(&shelf, name)?, &args.dir),
+                Some(place) => elsewhere::one(&place, &pick(elsewhere::list(&place)?, name)?.name)?,
+            };
+            show(&incident, *output)?;
+        }
         Verb::Export { name, output, redact, html } => {
             let incident = over(&shelf, name)?;
             match html {
@@ -114,31 +132,34 @@ fn shelf_of(recording: &Path) -> PathBuf {
     recording.join(SHELF)
 }
 
-fn list(shelf: &Shelf, output: Plain) -> Result<()> {
-    let mut all = shelf.list()?;
+fn list(mut all: Vec<Incident>, output: Plain) -> Result<()> {
     all.reverse();
     let document = json!({ "apiVersion": API_VERSION, "kind": "IncidentList", "incidents": all });
     output.print(&document, |out| Ok(print::list(out, &all, width())?))
 }
 
-fn show(shelf: &Shelf, recording: &Path, name: &str, output: Plain) -> Result<()> {
-    let mut incident = find(shelf, name)?;
-    if incident.state == State::Open {
-        let file = if recording.is_file() { recording.into() } else { recording.join(IN_DIR) };
-        let begin = incident.begin.wall.since(BEFORE);
-        // What its ticks say so far; without them, what is known.
-        let told = Recording::open_at(&file, begin).map(|ticks| tell(ticks, incident.clone()));
-        if let Ok(Ok(told)) = told {
-            incident = told;
-        }
+/// What the ticks of an open incident say so far; without them, what is known.
+fn so_far(incident: Incident, recording: &Path) -> Incident {
+    if incident.state != State::Open {
+        return incident;
     }
-    let document = json!({ "apiVersion": API_VERSION, "kind": "Incident", "incident": incident });
-    output.print(&document, |out| Ok(print::one(out, &incident, width())?))
+    let file = if recording.is_file() { recording.into() } else { recording.join(IN_DIR) };
+    let begin = incident.begin.wall.since(BEFORE);
+    let told = Recording::open_at(&file, begin).map(|ticks| tell(ticks, incident.clone()));
+    told.ok().and_then(Result::ok).unwrap_or(incident)
 }
 
-/// By name, or by the beginning of only one name.
+fn show(incident: &Incident, output: Plain) -> Result<()> {
+    let document = json!({ "apiVersion": API_VERSION, "kind": "Incident", "incident": incident });
+    output.print(&document, |out| Ok(print::one(out, incident, width())?))
+}
+
 fn find(shelf: &Shelf, name: &str) -> Result<Incident> {
-    let mut all = shelf.list()?;
+    pick(shelf.list()?, name)
+}
+
+/// By name, or by the beginning of only one name; `all` are oldest first.
+fn pick(mut all: Vec<Incident>, name: &str) -> Result<Incident> {
     if name == "latest" {
         return all.pop().ok_or_else(|| Refused("there are no incidents".into()).into());
     }
@@ -151,7 +172,7 @@ fn find(shelf: &Shelf, name: &str) -> Result<Incident> {
         (Some(_), Some(_)) => {
             bail!(Refused(format!("more than one incident begins with {name:?}")))
         }
-        (None, _) => Ok(shelf.find(name)?),
+        (None, _) => Err(ShelfError::Unknown(name.into()).into()),
     }
 }
 

@@ -115,8 +115,13 @@ fn command() -> Command {
         return Cli::command();
     }
     let asking = ["top", "status", "explain", "doctor"];
-    asking.into_iter().fold(Cli::command().bin_name("kubectl isobar"), |command, verb| {
-        command.mut_subcommand(verb, |verb| verb.mut_arg("node", |node| node.required(true)))
+    let of_node = |verb: Command| verb.mut_arg("node", |node| node.required(true));
+    let command = asking
+        .into_iter()
+        .fold(Cli::command(), |command, verb| command.mut_subcommand(verb, of_node));
+    let command = command.bin_name("kubectl isobar");
+    command.mut_subcommand("incidents", |incidents| {
+        incidents.mut_subcommand("ls", of_node).mut_subcommand("show", of_node)
     })
 }
 

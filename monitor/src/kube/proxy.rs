@@ -76,12 +76,12 @@ impl Proxy {
         Ok(Self { node: node.into(), runtime, agent })
     }
 
-    /// The newest view, as JSON; `None` while the agent has none.
+    /// What the agent answers to a path of its API; `None` before its first sample.
     ///
     /// # Errors
     /// If the API server or the agent does not answer.
-    pub fn snapshot(&self) -> Result<Option<String>, ProxyError> {
-        self.runtime.block_on(self.agent.snapshot())
+    pub fn document(&self, path: &str) -> Result<Option<String>, ProxyError> {
+        self.runtime.block_on(self.agent.document(path))
     }
 }
 
@@ -102,10 +102,9 @@ impl Agent {
         Ok(Self { pod, client: KeepQuiet(client) })
     }
 
-    async fn snapshot(&self) -> Result<Option<String>, ProxyError> {
+    async fn document(&self, path: &str) -> Result<Option<String>, ProxyError> {
         let pod = &self.pod;
-        let path =
-            format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{PORT}/proxy/api/v1/snapshot");
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{PORT}/proxy{path}");
         // The proxy hands this on as it is, and the agent refuses the API server's name.
         let request = Request::get(path).header(header::HOST, "localhost").body(Vec::new());
         let request = request.map_err(|why| ProxyError::Refused(why.to_string()))?;
