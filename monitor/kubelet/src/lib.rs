@@ -1,6 +1,7 @@
 //! The kubelet's arithmetic: what it would reserve, allow and write.
 
 pub mod admitted;
+pub mod advice;
 pub mod allocatable;
 pub mod capacity;
 pub mod checkpoint;

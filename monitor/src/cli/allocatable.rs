@@ -1,6 +1,7 @@
 //! `isobar allocatable`: what the node has left for pods, the limits that enforce it, and whether
 //! they are in place.
 
+mod advise;
 mod capacity;
 mod live;
 mod print;
@@ -28,6 +29,7 @@ use super::input;
 use super::limits::WriteArgs;
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Plain, gap_text};
+use advise::AdviseArgs;
 use capacity::Capacity;
 use live::Standing;
 
@@ -44,6 +46,8 @@ pub(crate) struct Args {
     /// pods that have not ended; - for standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     pods: Option<PathBuf>,
+    #[command(flatten)]
+    advise: AdviseArgs,
     #[command(flatten)]
     write: WriteArgs,
     #[command(flatten)]
@@ -85,6 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         return Ok(code);
     }
     let settings = config.settings()?;
+    if let Some(code) = args.advise.run(&settings, *output)? {
+        return Ok(code);
+    }
     let mut document = match &args.capacity {
         Some(text) => {
             let Capacity(capacity) = text.parse().map_err(Refused)?;

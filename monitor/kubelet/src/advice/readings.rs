@@ -1,0 +1,138 @@
+//! What daemons used in one sample: the kubelet with its runtime, and all else that is no pod.
+
+use std::collections::BTreeMap;
+
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use isobar_core::model::places::Places;
+use isobar_core::model::pod::Place;
+use isobar_core::model::sample::Sample;
+use isobar_core::model::snapshot::working_set;
+use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
+
+/// How distributions call the kubelet's and the runtime's units, without their suffix.
+const KUBE: [&str; 14] = [
+    "kubelet",
+    "containerd",
+    "crio",
+    "cri-o",
+    "docker",
+    "dockerd",
+    "cri-docker",
+    "cri-dockerd",
+    "k3s",
+    "k3s-agent",
+    "rke2-server",
+    "rke2-agent",
+    "podruntime",
+    "runtime",
+];
+const SUFFIXES: [&str; 2] = [".service", ".slice"];
+
+/// What one group used.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    /// `None` if the memory of none of its cgroups was read.
+    pub(super) memory: Option<Bytes>,
+    /// `None` without two readings.
+    pub(super) cpu: Option<MilliCpu>,
+    pub(super) cgroups: Vec<(CgroupPath, Bytes)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Readings {
+    kube: Option<CgroupPath>,
+    /// CPU time at the sample before.
+    before: BTreeMap<CgroupId, Nanos>,
+}
+
+impl Readings {
+    pub(super) fn new(kube: Option<CgroupPath>) -> Self {
+        Self { kube, ..Self::default() }
+    }
+
+    /// The kubelet's and the system's use. `passed` is the time since the sample before.
+    pub(super) fn of(&mut self, sample: &Sample, passed: Option<Nanos>) -> (Used, Used) {
+        let places = Places::of(sample.cgroups.values());
+        let (mut kube, mut top, mut pods) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, cgroup) in &sample.cgroups {
+            let path = &cgroup.path;
+            if places.place(path) == Place::Kubepods {
+                pods.push((*id, cgroup));
+            } else if self.is_kube(path) {
+                kube.push((*id, cgroup));
+            }
+            if path.segments().count() == 1 {
+                top.push((*id, cgroup));
+            }
+        }
+        // One that lies within another is counted there.
+        let all = kube.clone();
+        let is_inner = |path: &CgroupPath| {
+            all.iter().any(|(_, above)| above.path != *path && path.is_within(&above.path))
+        };
+        kube.retain(|(_, cgroup)| !is_inner(&cgroup.path));
+        top.retain(|(_, cgroup)| {
+            let path = &cgroup.path;
+            !pods.iter().chain(&kube).any(|(_, other)| other.path == *path)
+        });
+        let used = |group: &[(CgroupId, &Cgroup)], within: &[(CgroupId, &Cgroup)]| Used {
+            memory: memory(group, within),
+            cpu: passed.and_then(|passed| self.cpu(group, within, passed)),
+            cgroups: group
+                .iter()
+                .filter_map(|(_, one)| Some((one.path.clone(), working_set(one)?)))
+                .collect(),
+        };
+        let inner: Vec<_> = pods.iter().chain(&kube).copied().collect();
+        let both = (used(&kube, &pods), used(&top, &inner));
+        let all = kube.iter().chain(&top).chain(&pods);
+        self.before = all.filter_map(|(id, one)| Some((*id, one.cpu.usage?.into()))).collect();
+        both
+    }
+
+    fn is_kube(&self, path: &CgroupPath) -> bool {
+        if let Some(kube) = &self.kube {
+            return path == kube;
+        }
+        let Some(last) = path.segments().next_back() else { return false };
+        let stem = SUFFIXES.iter().find_map(|suffix| last.strip_suffix(suffix)).unwrap_or(last);
+        KUBE.contains(&stem)
+    }
+
+    /// CPU of a group, without that of cgroups within it that belong to another.
+    fn cpu(
+        &self,
+        group: &[(CgroupId, &Cgroup)],
+        within: &[(CgroupId, &Cgroup)],
+        passed: Nanos,
+    ) -> Option<MilliCpu> {
+        let used = |(id, one): &(CgroupId, &Cgroup)| {
+            let before = self.before.get(id)?;
+            Some(Nanos::from(one.cpu.usage?).since(*before))
+        };
+        let sum = |all: &mut dyn Iterator<Item = &(CgroupId, &Cgroup)>| {
+            all.filter_map(used).reduce(Nanos::plus)
+        };
+        let all = sum(&mut group.iter())?;
+        let others = sum(&mut inside(group, within)).unwrap_or_default();
+        Some(MilliCpu::rate(all.since(others), passed))
+    }
+}
+
+fn memory(group: &[(CgroupId, &Cgroup)], within: &[(CgroupId, &Cgroup)]) -> Option<Bytes> {
+    let sum = |all: &mut dyn Iterator<Item = &(CgroupId, &Cgroup)>| {
+        all.filter_map(|(_, one)| working_set(one)).map(|bytes| bytes.0).reduce(u64::saturating_add)
+    };
+    let all = sum(&mut group.iter())?;
+    Some(Bytes(all.saturating_sub(sum(&mut inside(group, within)).unwrap_or(0))))
+}
+
+/// Those of `within` that lie below a cgroup of `group`.
+fn inside<'a, 'b>(
+    group: &'a [(CgroupId, &'b Cgroup)],
+    within: &'a [(CgroupId, &'b Cgroup)],
+) -> impl Iterator<Item = &'a (CgroupId, &'b Cgroup)> {
+    within.iter().filter(|(_, one)| {
+        group.iter().any(|(_, above)| one.path != above.path && one.path.is_within(&above.path))
+    })
+}
