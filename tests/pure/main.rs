@@ -11,6 +11,7 @@ mod config;
 mod corpus;
 mod cpus;
 mod dashboards;
+mod dump;
 mod history;
 mod http;
 mod incident_page;

@@ -9,6 +9,7 @@ mod conflicts;
 mod cpus;
 mod doctor;
 mod duration;
+mod dump;
 pub(crate) mod exit;
 mod explain;
 mod incidents;
@@ -74,6 +75,8 @@ enum Verb {
     Incidents(incidents::Args),
     /// Replay a recording with its own configuration or with another one.
     Replay(replay::Args),
+    /// Print a range of a recording as ndjson, CSV, OpenMetrics or a trace.
+    Dump(dump::Args),
     /// Show the node's allocatable resources and the limits that enforce them.
     Allocatable(allocatable::Args),
     /// Show reserved, shared and exclusive CPUs, and check the CPU manager's state file.
@@ -146,6 +149,7 @@ pub(crate) fn run() -> Result<Code> {
         Verb::Rank(args) => rank::run(&args, &sampling),
         Verb::Incidents(args) => incidents::run(&args),
         Verb::Replay(args) => replay::run(&args),
+        Verb::Dump(args) => dump::run(&args),
         Verb::Allocatable(args) => allocatable::run(&args),
         Verb::Cpus(args) => cpus::run(&args),
         Verb::Qos(args) => qos::run(&args),

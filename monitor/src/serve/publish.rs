@@ -92,6 +92,13 @@ impl Published {
         HeaderValue::try_from(tag).expect("digits, letters and quotes")
     }
 
+    /// The metrics of the node and its pods in OpenMetrics, without those of the agent itself, which
+    /// no recording has.
+    #[must_use]
+    pub fn recorded_metrics(self: &Arc<Self>) -> String {
+        metrics::recorded(self)
+    }
+
     /// See [`metrics::render`].
     pub(super) fn metrics(self: &Arc<Self>, format: Format) -> Arc<Body> {
         self.metrics.of(self.tick, format, || metrics::render(self, format))

@@ -35,6 +35,7 @@ pub(super) struct Used {
     pub(super) memory: Option<Bytes>,
     /// `None` without two readings.
     pub(super) cpu: Option<MilliCpu>,
+    /// With their memory, 0 if it was not read.
     pub(super) cgroups: Vec<(CgroupPath, Bytes)>,
 }
 
@@ -80,7 +81,7 @@ impl Readings {
             cpu: passed.and_then(|passed| self.cpu(group, within, passed)),
             cgroups: group
                 .iter()
-                .filter_map(|(_, one)| Some((one.path.clone(), working_set(one)?)))
+                .map(|(_, one)| (one.path.clone(), working_set(one).unwrap_or_default()))
                 .collect(),
         };
         let inner: Vec<_> = pods.iter().chain(&kube).copied().collect();

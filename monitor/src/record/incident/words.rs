@@ -119,6 +119,12 @@ pub fn clock(wall: Nanos) -> String {
     printed(wall, "%Y-%m-%d %H:%M:%SZ")
 }
 
+/// The same in RFC 3339, with milliseconds.
+#[must_use]
+pub fn precise(wall: Nanos) -> String {
+    printed(wall, "%Y-%m-%dT%H:%M:%S%.3fZ")
+}
+
 /// The same for a file name.
 #[must_use]
 pub fn compact(wall: Nanos) -> String {

@@ -45,28 +45,44 @@ pub(super) async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> 
 
 /// All metrics of one tick.
 pub(super) fn render(published: &Arc<Published>, format: Format) -> Bytes {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Metrics(Arc::clone(published))));
-    let mut text = String::new();
-    encode(&mut text, &registry).expect("writing to a string cannot fail");
+    let text = open_metrics(Metrics { of: Arc::clone(published), has_agent: true });
     match format {
         Format::OpenMetrics => text.into(),
         Format::Prometheus => format::to_prometheus(&text).into(),
     }
 }
 
+/// Those of the node and its pods: the cost of an agent and what it could do are not recorded.
+pub(super) fn recorded(published: &Arc<Published>) -> String {
+    open_metrics(Metrics { of: Arc::clone(published), has_agent: false })
+}
+
+fn open_metrics(metrics: Metrics) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("writing to a string cannot fail");
+    text
+}
+
 /// Reads what was published while it is encoded.
 #[derive(Debug)]
-struct Metrics(Arc<Published>);
+struct Metrics {
+    of: Arc<Published>,
+    has_agent: bool,
+}
 
 impl Collector for Metrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (view, totals): (&View, &Totals) = (&self.0.view, &self.0.totals);
+        let (view, totals): (&View, &Totals) = (&self.of.view, &self.of.totals);
         let families = &mut Families(encoder);
         pressure::write(families, view, totals)?;
         judged::write(families, view, totals)?;
         relief::write(families, view, totals)?;
         pods::write(families, view, totals)?;
-        agent::write(families, view, totals)
+        if self.has_agent {
+            agent::write(families, view, totals)?;
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,197 @@
+//! A trace in the JSON of Chrome, which ui.perfetto.dev opens: a process for each cgroup with
+//! counters of what it waits for, conditions as slices of the node's process, decisions and OOM
+//! kills as instants.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+
+use anyhow::Result;
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::condition::Status;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::snapshot::{Scope, Waited, working_set};
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::explain::relief;
+use isobar_core::view::View;
+use isobar_core::view::waiting::name;
+use serde_json::{Map, Value, json};
+
+use super::Ticks;
+
+/// What a counter shows, each with its name; `None` was not measured.
+type Values<'a> = Vec<(&'a str, Option<u64>)>;
+
+/// The process of the node: no cgroup has this id.
+const NODE: CgroupId = CgroupId(0);
+
+pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<u64> {
+    let mut trace = Trace {
+        out,
+        n: 0,
+        named: BTreeMap::new(),
+        counted: BTreeSet::new(),
+        held: BTreeSet::new(),
+        said: None,
+    };
+    let mut n = 0;
+    while let Some(view) = ticks.view()? {
+        trace.tick(&view)?;
+        n += 1;
+    }
+    if n > 0 {
+        write!(trace.out, "\n]}}\n")?;
+    }
+    Ok(n)
+}
+
+struct Trace<'a, W: Write> {
+    out: &'a mut W,
+    /// Events so far.
+    n: u64,
+    /// The numbers and names of processes, from 1: 0 is the idle task in such a trace, and cgroup
+    /// ids may be too large.
+    named: BTreeMap<CgroupId, (usize, String)>,
+    /// Counters of which not everything is 0.
+    counted: BTreeSet<(CgroupId, &'static str)>,
+    /// Conditions that are True.
+    held: BTreeSet<String>,
+    /// The last reason to do nothing.
+    said: Option<String>,
+}
+
+impl<W: Write> Trace<'_, W> {
+    fn tick(&mut self, view: &View) -> Result<()> {
+        let (at, snapshot) = (view.snapshot.at.wall, &view.snapshot);
+        self.named(NODE, &format!("node {}", view.facts.name), at)?;
+        self.decision(&view.decision, at)?;
+        let kills = view.recent_oom_kills.iter();
+        for record in kills.filter(|record| snapshot.oom_kills.contains(&record.kill)) {
+            self.instant(record.wall, "OOM kill", &record.sentence())?;
+        }
+        for (id, scope) in std::iter::once((&NODE, &snapshot.whole)).chain(&snapshot.scopes) {
+            self.scope(*id, scope, at)?;
+        }
+        Ok(())
+    }
+
+    fn decision(&mut self, decision: &Decision, at: Nanos) -> Result<()> {
+        for condition in &decision.assessment.conditions {
+            let (kind, is_true) = (&condition.kind, condition.status == Status::True);
+            let phase = match (self.held.contains(kind), is_true) {
+                (false, true) => "b",
+                (true, false) => "e",
+                _ => continue,
+            };
+            match is_true {
+                true => self.held.insert(kind.clone()),
+                false => self.held.remove(kind),
+            };
+            self.event(phase, at, NODE, kind, json!({"cat": "condition", "id": kind}))?;
+        }
+        for action in &decision.relief.actions {
+            let text = relief::action(action, decision.at.boot);
+            self.instant(at, action.step.name(), &text)?;
+        }
+        for effect in &decision.relief.effects {
+            self.instant(at, "effect", &relief::effect(effect))?;
+        }
+        let hold = decision.relief.held.as_ref();
+        let hold = hold.map(|hold| relief::no_action(hold, decision.at.boot));
+        // Most reasons count down: the words before the first number tell one from another.
+        let gist = hold.as_ref().map(|text| {
+            text.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().to_owned()
+        });
+        if gist != self.said {
+            if let Some(text) = &hold {
+                self.instant(at, "no action", text)?;
+            }
+            self.said = gist;
+        }
+        Ok(())
+    }
+
+    fn scope(&mut self, id: CgroupId, scope: &Scope, at: Nanos) -> Result<()> {
+        let millis = |waited: Option<Waited>| waited.map(|waited| waited.now.0 / 1_000_000);
+        let cpu = scope.cpu.as_ref();
+        let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
+        let memory = causes.map(|(cause, wait)| (cause.name(), Some(wait.union.now.0 / 1_000_000)));
+        #[rustfmt::skip]
+        let counters: [(&str, Values<'_>); 5] = [
+            ("waits for a CPU (ms)", vec![
+                ("others", millis(cpu.and_then(|cpu| cpu.contention))),
+                ("own quota", millis(cpu.and_then(|cpu| cpu.throttled_own))),
+                ("quota above", millis(cpu.and_then(|cpu| cpu.throttled_ancestor))),
+            ]),
+            ("waits for memory (ms)", memory.collect()),
+            ("waits for IO (ms)", vec![("io", millis(scope.io_wait))]),
+            ("CPU (thousandths)", vec![("used", scope.cpu_usage.map(|cpu| cpu.0))]),
+            ("memory (MiB)", vec![
+                ("working set", scope.files.as_ref().and_then(working_set).map(|bytes| bytes.0 >> 20)),
+            ]),
+        ];
+        for (counter, values) in counters {
+            self.counter(id, scope, at, counter, &values)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing is written while a counter stays 0: most cgroups wait for nothing most of the time.
+    fn counter(
+        &mut self,
+        id: CgroupId,
+        scope: &Scope,
+        at: Nanos,
+        counter: &'static str,
+        values: &[(&str, Option<u64>)],
+    ) -> Result<()> {
+        let known = values.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
+        let known: Map<String, Value> =
+            known.map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let is_zero = known.values().all(|value| *value == 0);
+        let key = (id, counter);
+        if known.is_empty() || (is_zero && !self.counted.contains(&key)) {
+            return Ok(());
+        }
+        match is_zero {
+            true => self.counted.remove(&key),
+            false => self.counted.insert(key),
+        };
+        if id != NODE {
+            self.named(id, &name(scope), at)?;
+        }
+        self.event("C", at, id, counter, json!({ "args": known }))
+    }
+
+    fn named(&mut self, id: CgroupId, called: &str, at: Nanos) -> Result<()> {
+        let n = match self.named.get(&id) {
+            Some((_, known)) if known == called => return Ok(()),
+            Some((n, _)) => *n,
+            None => self.named.len() + 1,
+        };
+        self.named.insert(id, (n, called.into()));
+        self.event("M", at, id, "process_name", json!({"args": {"name": called}}))
+    }
+
+    fn instant(&mut self, at: Nanos, what: &str, text: &str) -> Result<()> {
+        self.event("i", at, NODE, what, json!({"s": "g", "args": {"text": text}}))
+    }
+
+    fn event(
+        &mut self,
+        phase: &str,
+        at: Nanos,
+        id: CgroupId,
+        name: &str,
+        more: Value,
+    ) -> Result<()> {
+        let n = self.named.get(&id).map_or(1, |(n, _)| *n);
+        let mut event = json!({"ph": phase, "ts": at.0 / 1_000, "pid": n, "tid": n, "name": name});
+        if let (Value::Object(event), Value::Object(more)) = (&mut event, more) {
+            event.extend(more);
+        }
+        let before = if self.n == 0 { "{\"traceEvents\": [\n" } else { ",\n" };
+        self.n += 1;
+        write!(self.out, "{before}{event}")?;
+        Ok(())
+    }
+}
