@@ -22,7 +22,7 @@ use isobar_core::policy::engine::{Engine, Standing};
 use tempfile::TempDir;
 
 /// Keeps the first incident in a recording, as the agent would have.
-fn keep(recording: &Path, dir: &Path) -> Incident {
+pub(crate) fn keep(recording: &Path, dir: &Path) -> Incident {
     let mut replay = Replay::new(Recording::open(recording).unwrap(), None);
     let (mut watch, mut open) = (Watch::new("worker-1".into()), None);
     while let Some(step) = replay.step_before(Nanos(u64::MAX)).unwrap() {

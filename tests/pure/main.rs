@@ -41,4 +41,5 @@ mod sessions;
 mod source;
 mod stream;
 mod summary;
+mod sysdump;
 mod ticks;

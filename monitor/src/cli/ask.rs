@@ -13,6 +13,7 @@ use isobar::agent::{LISTEN, Live, Observer};
 #[cfg(feature = "kubernetes")]
 use isobar::kube::Proxy;
 use isobar::serve::address::Address;
+use isobar_core::model::settings::Settings;
 use isobar_core::view::View;
 use serde_json::Value;
 
@@ -61,6 +62,11 @@ impl AgentArgs {
             return Ok(Some(Place::of_node(node)?));
         }
         Ok(None)
+    }
+
+    /// The settings of own samples.
+    pub(crate) fn settings(&self) -> Result<Settings> {
+        Ok(self.plan.plan()?.settings)
     }
 
     /// True if the answer is not about this machine.

@@ -9,6 +9,7 @@ use anyhow::Result;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::view::API_VERSION;
 use serde::Serialize;
+use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
 use self::summary::Summary;
@@ -68,28 +69,43 @@ impl Finding {
 }
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
-    let findings = if args.ask.is_elsewhere() { Vec::new() } else { checks::all() };
+    let (findings, probes) = diagnose(&args.ask, sampling)?;
+    let summary = Summary::of(&findings, probes.as_deref().ok());
+    args.output.print(&told(&findings, &probes, &summary), |out| {
+        write(out, &findings, &probes, args.output.width())?;
+        Ok(writeln!(out, "\n{}", harmless(&summary.line()))?)
+    })?;
+    Ok(summary.code())
+}
+
+/// What is found, as JSON.
+pub(super) fn document(ask: &ask::AgentArgs, sampling: &[String]) -> Result<Value> {
+    let (findings, probes) = diagnose(ask, sampling)?;
+    let summary = Summary::of(&findings, probes.as_deref().ok());
+    Ok(told(&findings, &probes, &summary))
+}
+
+type Diagnosis = (Vec<Finding>, Result<Vec<Capability>>);
+
+fn diagnose(ask: &ask::AgentArgs, sampling: &[String]) -> Result<Diagnosis> {
+    let findings = if ask.is_elsewhere() { Vec::new() } else { checks::all() };
     // Attaching is the only reliable test of a program. If no view can be had, that is reported, and
     // is no fault of the node.
-    let view = ask::Eye::open(&args.ask, sampling).and_then(|mut eye| eye.look());
-    let view = match view {
-        Err(error) if error.is::<Misused>() => return Err(error),
-        view => view,
-    };
-    let probes = view.map(|view| view.capabilities);
-    let summary = Summary::of(&findings, probes.as_deref().ok());
-    let document = serde_json::json!({
+    let view = ask::Eye::open(ask, sampling).and_then(|mut eye| eye.look());
+    match view {
+        Err(error) if error.is::<Misused>() => Err(error),
+        view => Ok((findings, view.map(|view| view.capabilities))),
+    }
+}
+
+fn told(findings: &[Finding], probes: &Result<Vec<Capability>>, summary: &Summary) -> Value {
+    json!({
         "apiVersion": API_VERSION, "kind": "Diagnosis",
         "findings": findings,
         "capabilities": probes.as_deref().unwrap_or_default(),
         "capabilitiesUnknown": probes.as_ref().err().map(|why| format!("{why:#}")),
         "summary": summary,
-    });
-    args.output.print(&document, |out| {
-        write(out, &findings, &probes, args.output.width())?;
-        Ok(writeln!(out, "\n{}", harmless(&summary.line()))?)
-    })?;
-    Ok(summary.code())
+    })
 }
 
 /// The capabilities together, where no view tells them apart.

@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     Ok(Code::Ok)
 }
 
-fn shelf_of(recording: &Path) -> PathBuf {
+pub(super) fn shelf_of(recording: &Path) -> PathBuf {
     if recording.is_file() {
         let mut shelf = recording.as_os_str().to_owned();
         shelf.push(format!(".{SHELF}"));
@@ -248,6 +248,6 @@ fn export(
 }
 
 /// A new file for its owner alone: nothing is overwritten.
-fn create(path: &Path) -> io::Result<File> {
+pub(super) fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).read(true).create_new(true).mode(0o600).open(path)
 }

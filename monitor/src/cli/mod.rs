@@ -26,6 +26,7 @@ mod rank;
 mod replay;
 mod run;
 mod status;
+mod sysdump;
 mod table;
 mod terminal;
 mod top;
@@ -85,6 +86,8 @@ enum Verb {
     Qos(qos::Args),
     /// Check what this node offers to isobar, and how to get what is missing.
     Doctor(doctor::Args),
+    /// Collect what a bug report needs in one archive, without names.
+    Sysdump(sysdump::Args),
     /// Check a configuration file, or print configurations.
     Config(config::Args),
     /// Print what installs isobar on the nodes of a Kubernetes cluster, for `kubectl apply -f -`.
@@ -154,6 +157,7 @@ pub(crate) fn run() -> Result<Code> {
         Verb::Cpus(args) => cpus::run(&args),
         Verb::Qos(args) => qos::run(&args),
         Verb::Doctor(args) => doctor::run(&args, &sampling),
+        Verb::Sysdump(args) => sysdump::run(&args, &sampling),
         Verb::Config(args) => config::run(&args),
         Verb::Manifest(args) => manifest::run(&args),
         Verb::Version(args) => version::run(&args),

@@ -19,14 +19,14 @@ pub(crate) struct Args {
     output: Plain,
 }
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// From the build script, where it knows.
 const COMMIT: Option<&str> = option_env!("ISOBAR_COMMIT");
 const FEATURES: &[&str] = if cfg!(feature = "kubernetes") { &["kubernetes"] } else { &[] };
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+pub(super) struct Document {
     api_version: &'static str,
     kind: &'static str,
     version: &'static str,
@@ -50,7 +50,13 @@ struct Object {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let document = Document {
+    let document = document();
+    args.output.print(&document, |out| Ok(write(out, &document, args.output)?))?;
+    Ok(Code::Ok)
+}
+
+pub(super) fn document() -> Document {
+    Document {
         api_version: API_VERSION,
         kind: "Version",
         version: VERSION,
@@ -59,9 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         features: FEATURES,
         ebpf_object: object_size().map(|size| Object { size, license: OBJECT_LICENSE }),
         kernel: uname().release().to_string_lossy().into_owned(),
-    };
-    args.output.print(&document, |out| Ok(write(out, &document, args.output)?))?;
-    Ok(Code::Ok)
+    }
 }
 
 fn write(out: &mut dyn Write, document: &Document, output: Plain) -> io::Result<()> {

@@ -35,7 +35,7 @@ const SUFFIXES: [&str; 5] = [".service", ".slice", ".scope", ".mount", ".socket"
 
 /// Other names for names.
 #[derive(Debug, Default)]
-pub(super) struct Names(BTreeMap<String, String>);
+pub struct Names(BTreeMap<String, String>);
 
 /// Writes a redacted copy of an incident's file.
 ///
@@ -57,8 +57,13 @@ impl Names {
     /// The same with other names.
     pub(super) fn of<T: Serialize + DeserializeOwned>(&mut self, what: T) -> Option<T> {
         let mut value = serde_json::to_value(what).ok()?;
-        self.walk("", &mut value);
+        self.replace(&mut value);
         serde_json::from_value(value).ok()
+    }
+
+    /// Replaces the names in a document.
+    pub fn replace(&mut self, document: &mut Value) {
+        self.walk("", document);
     }
 
     /// What is left of an incident before its ticks are read again.

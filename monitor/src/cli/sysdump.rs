@@ -1,0 +1,140 @@
+//! `isobar sysdump`: one archive with what a bug report needs, without names unless they are asked
+//! for. A part that cannot be had is named in it, and does not fail the rest.
+
+mod archive;
+mod parts;
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use isobar::agent::RECORDING_DIR;
+use isobar::clock;
+use isobar::record::incident::redact::redact;
+use isobar::record::incident::shelf::Shelf;
+use isobar::record::incident::words::clock as printed;
+use isobar::record::incident::{Incident, State};
+use isobar_core::view::API_VERSION;
+use serde_json::{Value, json};
+
+use self::archive::Archive;
+use super::exit::{Code, Refused};
+use super::incidents::{create, shelf_of};
+use super::{ask, doctor, version};
+
+/// Incidents that are taken along by default.
+const INCIDENTS: usize = 5;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The archive to make, such as node.tar.zst; it must not exist.
+    file: PathBuf,
+    /// Keep names of nodes, pods, services and cgroups, and the kernel's whole command line.
+    #[arg(long)]
+    no_redact: bool,
+    /// Incidents to take along, the newest first.
+    #[arg(long, value_name = "N", default_value_t = INCIDENTS)]
+    incidents: usize,
+    /// The recording directory, or the recording, of `isobar run --record`.
+    #[arg(long, value_name = "DIR|FILE", default_value = RECORDING_DIR, env = "ISOBAR_RECORD")]
+    dir: PathBuf,
+    #[command(flatten)]
+    ask: ask::AgentArgs,
+}
+
+pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
+    if args.ask.is_elsewhere() {
+        let text = "a sysdump has files of this machine: run it on the node, without --node";
+        bail!(Refused(text.into()));
+    }
+    let failed = || format!("cannot make {}", args.file.display());
+    let mut archive = Archive::begin(create(&args.file).with_context(failed)?)?;
+    archive.text("README.txt", &about(args))?;
+    archive.json("version.json", &version::document())?;
+    let mut diagnosis = doctor::document(&args.ask, sampling)?;
+    let mut config = args.ask.settings().map(|settings| json!(settings));
+    if !args.no_redact {
+        parts::redact_diagnosis(&mut diagnosis);
+        config = config.map(parts::redacted_settings);
+    }
+    archive.json("doctor.json", &diagnosis)?;
+    archive.had("config.json", config)?;
+    for (name, found) in parts::kernel(args.no_redact) {
+        match found {
+            Ok(text) => archive.text(&format!("kernel/{name}"), &text)?,
+            Err(why) => archive.lacks(&format!("kernel/{name}"), &why),
+        }
+    }
+    let taken = incidents(args, &mut archive)?;
+    archive.json("incidents.json", &taken)?;
+    archive.end().with_context(failed)?;
+    eprintln!("{}", args.file.display());
+    Ok(Code::Ok)
+}
+
+fn about(args: &Args) -> String {
+    let names = match args.no_redact {
+        true => {
+            "Names of nodes, pods, services and cgroups are in it: look at it before you give it \
+             away."
+        }
+        false => {
+            "Names of nodes, pods, services and cgroups were replaced, each incident by itself. \
+             Uids, container ids, figures and the kernel's version were not."
+        }
+    };
+    let now = printed(clock::now().wall);
+    format!(
+        "Made by isobar {} at {now}.\n{names}\n\n\
+         version.json    the version of isobar\n\
+         doctor.json     what `isobar doctor` finds\n\
+         config.json     the configuration in the form that isobar judges by\n\
+         kernel/         what the kernel says of itself and of memory, pressure and cgroups\n\
+         incidents.json  the last incidents; their ticks are in incidents/, for `isobar replay`\n\
+         problems.txt    what could not be had\n",
+        version::VERSION
+    )
+}
+
+/// Adds the newest incidents. What is told of them.
+fn incidents(args: &Args, archive: &mut Archive) -> Result<Value> {
+    let shelf = Shelf::Dir(shelf_of(&args.dir));
+    let mut all = match shelf.list() {
+        Ok(all) => all,
+        Err(why) => {
+            archive.lacks("incidents", &why);
+            Vec::new()
+        }
+    };
+    all.reverse();
+    let mut taken = Vec::new();
+    let over = all.into_iter().filter(|one| one.state == State::Frozen);
+    for incident in over.take(args.incidents) {
+        let name = incident.name.clone();
+        match ticks(&shelf, incident, args.no_redact) {
+            Ok((told, mut file)) => {
+                // A redacted name may come twice.
+                let path = format!("incidents/{:02}-{}.isobar", taken.len() + 1, told.name);
+                archive.file(&path, &mut file)?;
+                taken.push(told);
+            }
+            Err(why) if args.no_redact => archive.lacks(&name, &why),
+            Err(why) => archive.lacks("an incident", &why),
+        }
+    }
+    Ok(json!({ "apiVersion": API_VERSION, "kind": "IncidentList", "incidents": taken }))
+}
+
+/// The ticks of an incident, or a redacted copy of them, and what is told of it then.
+fn ticks(shelf: &Shelf, incident: Incident, is_whole: bool) -> Result<(Incident, File)> {
+    let from = shelf.open(&incident.name)?;
+    if is_whole {
+        return Ok((incident, from));
+    }
+    let copy = Shelf::in_memory().draft()?;
+    let told = redact(from, copy.file.try_clone()?, &copy.path)?;
+    let mut file = copy.file;
+    io::Seek::rewind(&mut file)?;
+    Ok((told, file))
+}
