@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chromium;
+mod incident;
+#[path = "../kept.rs"]
+mod kept;
 #[path = "../made_up.rs"]
 mod made_up;
 mod page;

@@ -3,43 +3,18 @@
 use std::path::Path;
 
 use crate::busy;
+use crate::kept::keep;
 use crate::made_up::HOSTILE;
 use crate::program::{self, text};
 use crate::sampling::data;
-use isobar::record::incident::Incident;
-use isobar::record::incident::freeze::freeze;
-use isobar::record::incident::shelf::Shelf;
-use isobar::record::incident::watch::{Seen, Turn, Watch};
-use isobar::record::journal::{Bounds, Journal, Ring, Start};
-use isobar::record::reader::Recording;
-use isobar::record::replay::Replay;
+use isobar::record::journal::{Bounds, Journal, Start};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::condition::Measure;
 use isobar_core::model::psi::{Line, Pressure};
 use isobar_core::model::settings::{ConditionRule, Settings};
-use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::model::units::Percent;
 use isobar_core::policy::engine::{Engine, Standing};
 use tempfile::TempDir;
-
-/// Keeps the first incident in a recording, as the agent would have.
-pub(crate) fn keep(recording: &Path, dir: &Path) -> Incident {
-    let mut replay = Replay::new(Recording::open(recording).unwrap(), None);
-    let (mut watch, mut open) = (Watch::new("worker-1".into()), None);
-    while let Some(step) = replay.step_before(Nanos(u64::MAX)).unwrap() {
-        let sample = replay.engine().unwrap().standing().before.as_ref().unwrap();
-        let seen = Seen { sample, decision: &step.decision, kills: &[], limits: &[] };
-        match watch.tick(seen) {
-            Some(Turn::Open(incident)) => open = Some(incident),
-            Some(Turn::Over(incident)) => {
-                open = Some(incident);
-                break;
-            }
-            None => {}
-        }
-    }
-    let shelf = Shelf::Dir(dir.join("incidents"));
-    freeze(&Ring::Files(recording.into()), &shelf, *open.unwrap()).unwrap()
-}
 
 /// The page of the only incident in `dir`.
 fn page(dir: &Path, more: &[&str]) -> String {

@@ -17,6 +17,8 @@ mod http;
 mod incident_page;
 mod incidents;
 mod judged;
+#[path = "../kept.rs"]
+mod kept;
 #[cfg(feature = "kubernetes")]
 mod kube;
 mod layout;

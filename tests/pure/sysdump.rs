@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::cli::made_up_agent;
-use crate::incident_page::keep;
+use crate::kept::keep;
 use crate::program::{self, text};
 use crate::sampling::data;
 use serde_json::Value;

@@ -35,7 +35,11 @@ pub(super) fn one(out: &mut dyn Write, one: &Incident, width: Option<usize>) -> 
     let (kinds, size) = (kinds(&one.kinds), Quantity::bytes(one.size));
     writeln!(out, "{kinds}; lasted {}; {} ticks, {size}", lasted(one), one.ticks)?;
     writeln!(out)?;
-    for line in wrapped(&harmless(&one.summary), width.unwrap_or(WIDTH)) {
+    let told = match one.summary.as_str() {
+        "" => "Its summary is made when it is over.",
+        summary => summary,
+    };
+    for line in wrapped(&harmless(told), width.unwrap_or(WIDTH)) {
         writeln!(out, "{line}")?;
     }
     if !one.triggers.is_empty() {
