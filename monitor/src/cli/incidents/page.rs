@@ -3,6 +3,7 @@
 //! what came of it, with pictures and the numbers behind them.
 
 mod chart;
+mod figure;
 mod markup;
 mod series;
 
@@ -108,14 +109,32 @@ fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
         Some(format!("Memory: {name} grew most, by {}.", bytes(by.0)))
     };
     let mut all: Vec<_> = loss.or_else(grew).into_iter().collect();
-    all.extend(telling_waits(incident, story).map(|wait| {
-        let (who, time) = (&wait.aggressor, time(wait.time));
-        format!("CPU: {who}; while it ran, tasks of {} waited {time}.", wait.sufferer)
-    }));
+    all.extend(telling_waits(incident, story).filter_map(|wait| blamed(wait, incident)));
     if all.is_empty() {
         all.push("Not measured in this record: the charts show who used most.".into());
     }
     all
+}
+
+/// Who made tasks wait. Of two that made each other wait, neither did it: sums over tasks favour who
+/// has fewer. `None` for the shorter wait of such a pair.
+fn blamed(wait: &Wait, incident: &Incident) -> Option<String> {
+    let Wait { sufferer, aggressor, time: waited } = wait;
+    let is_other = |one: &&Wait| one.sufferer == *aggressor && one.aggressor == *sufferer;
+    let other = incident.waits.iter().find(is_other).filter(|other| other.time.0 >= waited.0 / 8);
+    let told = match other {
+        Some(other) if other.time > *waited => return None,
+        Some(other) => format!(
+            "CPU: {aggressor} and {sufferer} made each other wait: tasks of {sufferer} waited {}, \
+             those of {aggressor} {}.",
+            time(*waited),
+            time(other.time)
+        ),
+        None => {
+            format!("CPU: {aggressor}; while it ran, tasks of {sufferer} waited {}.", time(*waited))
+        }
+    };
+    Some(told)
 }
 
 fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {

@@ -4,8 +4,8 @@ use isobar::record::incident::words::{clock, time};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::units::Percent;
 
+use super::figure::{Axis, Chart, Unit};
 use super::markup::Markup;
-use super::series::{Axis, Chart, Unit};
 
 const WIDTH: u64 = 1_000;
 const HEIGHT: u64 = 190;

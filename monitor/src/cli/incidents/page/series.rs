@@ -1,7 +1,8 @@
-//! What the ticks of an incident say over time, in slots of at least a second: a page stays small
-//! however long the incident lasted and however often it was sampled.
+//! What the ticks of an incident say over time.
+//! In: a replay of them. Out: charts, decisions, and who used and waited most.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::{Discriminant, discriminant};
 
 use anyhow::Result;
 use isobar::record::incident::Incident;
@@ -13,78 +14,17 @@ use isobar_core::model::node::NodeFacts;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::{Snapshot, working_set};
 use isobar_core::model::threshold::{Amount, Signal};
-use isobar_core::model::units::{Bytes, Moment, Nanos};
+use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Engine;
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::waiting::{Level, short_name, waiting_most};
 
-/// At most so many points a line has.
-const SLOTS: u64 = 300;
+use super::figure::{Axis, Chart, Keep, Line, Unit, growth, put};
+
 /// Pods and services that a chart shows.
 const SHOWN: usize = 5;
 /// Decisions that are told in full.
 const TOLD: usize = 24;
-
-/// Which of several readings in one slot is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keep {
-    Highest,
-    Lowest,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// Hundredths of a percent.
-    Percent,
-    Bytes,
-    MilliCpu,
-}
-
-#[derive(Debug)]
-pub(super) struct Line {
-    pub(super) name: String,
-    /// One for each slot; `None` where nothing was measured.
-    pub(super) points: Vec<Option<u64>>,
-    /// What it is compared with.
-    pub(super) threshold: Option<u64>,
-}
-
-#[derive(Debug)]
-pub(super) struct Chart {
-    pub(super) title: &'static str,
-    pub(super) note: String,
-    pub(super) unit: Unit,
-    pub(super) lines: Vec<Line>,
-    /// Slots in which a condition was True.
-    pub(super) held: Vec<bool>,
-}
-
-/// The time axis of all charts.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Axis {
-    pub(super) from: Moment,
-    pub(super) slot: Nanos,
-    pub(super) n: usize,
-}
-
-impl Axis {
-    fn of(incident: &Incident) -> Self {
-        let span = incident.to.boot.since(incident.from.boot);
-        let slot = Nanos::SECOND.0 * span.0.div_ceil(SLOTS * Nanos::SECOND.0).max(1);
-        let n = usize::try_from(span.0 / slot + 1).unwrap_or(1);
-        Self { from: incident.from, slot: Nanos(slot), n }
-    }
-
-    pub(super) fn slot(self, at: Moment) -> usize {
-        let n = at.boot.since(self.from.boot).0 / self.slot.0;
-        usize::try_from(n).unwrap_or(self.n).min(self.n - 1)
-    }
-
-    /// The wall clock where a slot begins.
-    pub(super) fn wall(self, slot: usize) -> Nanos {
-        self.from.wall.plus(Nanos(self.slot.0 * slot as u64))
-    }
-}
 
 /// All that a page shows of the ticks.
 #[derive(Debug)]
@@ -126,7 +66,8 @@ struct Collector {
     left: Chart,
     units: BTreeMap<CgroupId, Readings>,
     decisions: Vec<Decision>,
-    held: Option<std::mem::Discriminant<Hold>>,
+    /// Reasons to do nothing that were told since the last step.
+    held: Vec<Discriminant<Hold>>,
 }
 
 /// Reads the ticks of `incident`.
@@ -207,10 +148,14 @@ impl Collector {
     }
 
     fn decided(&mut self, decision: Decision) {
-        let held = decision.relief.held.as_ref().map(std::mem::discriminant);
-        let is_new = held.is_some() && held != self.held;
-        self.held = held;
-        if (is_new || !decision.relief.actions.is_empty()) && self.decisions.len() < TOLD {
+        let has_acted = !decision.relief.actions.is_empty();
+        if has_acted {
+            self.held.clear();
+        }
+        let held = decision.relief.held.as_ref().map(discriminant);
+        let new = held.filter(|held| !self.held.contains(held));
+        self.held.extend(new);
+        if (new.is_some() || has_acted) && self.decisions.len() < TOLD {
             self.decisions.push(decision);
         }
     }
@@ -258,69 +203,6 @@ impl Collector {
     }
 }
 
-impl Chart {
-    fn line(&mut self, scope: ScopeName, n: usize) -> &mut Line {
-        let name = match scope {
-            ScopeName::System => "the node",
-            ScopeName::Kubepods => "all pods",
-        };
-        let known = self.lines.iter().position(|line| line.name == name);
-        let place = known.unwrap_or_else(|| {
-            self.lines.push(Line { name: name.into(), points: vec![None; n], threshold: None });
-            self.lines.len() - 1
-        });
-        &mut self.lines[place]
-    }
-
-    /// True if there is anything to draw.
-    pub(super) fn is_measured(&self) -> bool {
-        self.lines.iter().any(Line::is_measured)
-    }
-
-    /// True if a condition was True, or a figure came to its threshold.
-    fn is_high(&self) -> bool {
-        let is_high = |line: &Line| {
-            let points = line.points.iter().flatten();
-            line.threshold.is_some_and(|threshold| points.max() >= Some(&threshold))
-        };
-        self.held.contains(&true) || self.lines.iter().any(is_high)
-    }
-
-    /// True if nothing in it came near half of its threshold.
-    pub(super) fn is_calm(&self) -> bool {
-        let is_low = |line: &Line| match (line.points.iter().flatten().max(), line.threshold) {
-            (Some(highest), Some(threshold)) => *highest < threshold / 2,
-            (highest, _) => highest.is_none(),
-        };
-        self.unit == Unit::Percent && !self.held.contains(&true) && self.lines.iter().all(is_low)
-    }
-}
-
-impl Line {
-    pub(super) fn is_measured(&self) -> bool {
-        self.points.iter().any(Option::is_some)
-    }
-}
-
-fn put(points: &mut [Option<u64>], slot: usize, value: Option<u64>, keep: Keep) {
-    let kept = points[slot];
-    points[slot] = match (kept, value, keep) {
-        (Some(kept), Some(new), Keep::Highest) => Some(kept.max(new)),
-        (Some(kept), Some(new), Keep::Lowest) => Some(kept.min(new)),
-        (kept, new, _) => new.or(kept),
-    };
-}
-
-/// How far it rose above where it had been before.
-fn growth(points: &[Option<u64>]) -> Option<u64> {
-    let (mut lowest, mut most) = (u64::MAX, None);
-    for value in points.iter().flatten() {
-        lowest = lowest.min(*value);
-        most = most.max(Some(value - lowest));
-    }
-    most
-}
-
 fn most<'a>(
     units: &'a [Readings],
     of: impl Fn(&'a Readings) -> (&'a Vec<Option<u64>>, Option<u64>),
@@ -352,45 +234,5 @@ fn least_memory(settings: &Settings, scope: ScopeName) -> Option<u64> {
     match hard.next()?.value {
         Amount::Quantity(quantity) => Some(quantity.to_u64()),
         Amount::Percentage(_) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn growth_counts_from_the_lowest_before() {
-        #[rustfmt::skip]
-        let table: [(&[Option<u64>], Option<u64>); 5] = [
-            // points, growth
-            (&[Some(5), Some(9)],                   Some(4)),
-            (&[Some(9), Some(5)],                   Some(0)),
-            (&[Some(9), Some(2), None, Some(6)],    Some(4)),
-            (&[Some(2), Some(9), Some(1), Some(3)], Some(7)),
-            (&[None],                               None),
-        ];
-        for (points, want) in table {
-            assert_eq!(growth(points), want, "{points:?}");
-        }
-    }
-
-    #[test]
-    fn axis_has_at_most_so_many_slots() {
-        let at =
-            |seconds: u64| Moment { boot: Nanos(seconds * Nanos::SECOND.0), ..Moment::default() };
-        #[rustfmt::skip]
-        let table = [
-            // from, to, slots, slot of the end
-            (100, 100,   1,   0),
-            (100, 310,   211, 210),
-            (100, 820,   241, 240),
-            (0,   7_200, 301, 300),
-        ];
-        for (from, to, n, last) in table {
-            let axis = Axis::of(&Incident { from: at(from), to: at(to), ..Incident::default() });
-            assert_eq!((axis.n, axis.slot(at(to))), (n, last), "{from} to {to}");
-            assert_eq!(axis.slot(at(to + 60)), n - 1, "past the end");
-        }
     }
 }
