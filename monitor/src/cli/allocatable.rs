@@ -28,7 +28,7 @@ use super::exit::{Code, Refused};
 use super::input;
 use super::limits::WriteArgs;
 use super::node::{ConfigArgs, MachineArgs};
-use super::output::{Plain, gap_text};
+use super::output::{Format, gap_text};
 use advise::AdviseArgs;
 use capacity::Capacity;
 use live::Standing;
@@ -36,8 +36,8 @@ use live::Standing;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-    output: Plain,
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
     /// Capacity of the node, such as cpu=10,memory=32Gi,ephemeral-storage=100Gi,hugepages-2Mi=1Gi,
     /// pods=110,pid=32768 [default: this machine's, with its live limits].
     #[arg(long, value_name = "LIST", conflicts_with_all = ["apply", "roll_back"])]

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::exit::Code;
 use super::input;
-use super::output::{Plain, pretty};
+use super::output::{Format, pretty};
 use super::table::Table;
 
 #[derive(Debug, clap::Args)]
@@ -31,8 +31,8 @@ enum What {
         #[command(flatten)]
         file: FileArgs,
         /// Output format.
-        #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-        output: Plain,
+        #[arg(short, long, value_enum, default_value_t = Format::Table)]
+        output: Format,
     },
     /// Print the effective configuration: the file, the kubelet's file that it names, and defaults.
     View {
@@ -40,8 +40,8 @@ enum What {
         file: FileArgs,
         /// Output format: yaml is the whole configuration, as a file with the same meaning; the
         /// others only have the eviction thresholds, as the kubelet parses them.
-        #[arg(short, long, value_enum, default_value_t = Plain::Yaml)]
-        output: Plain,
+        #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
+        output: Format,
     },
     /// Print a file with every key, its default and its purpose.
     Defaults,
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let mut out = anstream::stdout().lock();
     match &args.what {
         What::Check { file, output } => return check(file, *output),
-        What::View { file, output: Plain::Yaml } => {
+        What::View { file, output: Format::Yaml } => {
             out.write_all(file.read()?.yaml.as_bytes())?;
         }
         What::View { file, output } => {
@@ -124,7 +124,7 @@ fn table(thresholds: &[Threshold]) -> Table {
     table
 }
 
-fn check(file: &FileArgs, output: Plain) -> Result<Code> {
+fn check(file: &FileArgs, output: Format) -> Result<Code> {
     let name = file.file.as_ref();
     let name = name.map_or_else(|| "defaults".into(), |path| path.display().to_string());
     let read = file.read();
@@ -136,7 +136,7 @@ fn check(file: &FileArgs, output: Plain) -> Result<Code> {
         },
     };
     let (valid, kind) = (problems.is_empty(), "ConfigurationCheck");
-    if !valid && matches!(output, Plain::Table | Plain::Wide) {
+    if !valid && matches!(output, Format::Table | Format::Wide) {
         // On stderr, as problems of a file are wherever one is read.
         return read.map(|_| Code::Ok);
     }

@@ -19,7 +19,7 @@ use super::exit::{Code, Refused};
 use super::input;
 use super::limits::WriteArgs;
 use super::node::{ConfigArgs, MachineArgs};
-use super::output::{Plain, gap_text};
+use super::output::{Format, gap_text};
 
 /// What is read and written on this machine, and means nothing for another one.
 const ELSEWHERE: [&str; 5] = ["apply", "roll_back", "proc", "sys", "cgroup_root"];
@@ -27,8 +27,8 @@ const ELSEWHERE: [&str; 5] = ["apply", "roll_back", "proc", "sys", "cgroup_root"
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-    output: Plain,
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
     /// Online CPUs, such as 0-79 [default: this machine's, unless --topology is given].
     #[arg(long, value_name = "CPUS", conflicts_with_all = ELSEWHERE)]
     online: Option<CpuSet>,

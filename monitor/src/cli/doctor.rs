@@ -15,14 +15,14 @@ use unicode_width::UnicodeWidthStr as _;
 use self::summary::Summary;
 use super::ask;
 use super::exit::{Code, Misused};
-use super::output::Plain;
+use super::output::Format;
 use super::terminal::{harmless, wrapped};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-    output: Plain,
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
     #[command(flatten)]
     ask: ask::AgentArgs,
 }

@@ -10,14 +10,14 @@ use serde_json::json;
 use super::ask;
 use super::at::AtArgs;
 use super::exit::Code;
-use super::output::Plain;
+use super::output::Format;
 use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-    output: Plain,
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
     #[command(flatten)]
     at: AtArgs,
     #[command(flatten)]

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::at::IN_DIR;
 use super::exit::{Code, Refused};
-use super::output::Plain;
+use super::output::Format;
 use super::terminal::width;
 use elsewhere::Elsewhere;
 
@@ -46,8 +46,8 @@ enum Verb {
         #[command(flatten)]
         elsewhere: Elsewhere,
         /// Output format.
-        #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-        output: Plain,
+        #[arg(short, long, value_enum, default_value_t = Format::Table)]
+        output: Format,
     },
     /// Show what an incident came to.
     Show {
@@ -56,8 +56,8 @@ enum Verb {
         #[command(flatten)]
         elsewhere: Elsewhere,
         /// Output format.
-        #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-        output: Plain,
+        #[arg(short, long, value_enum, default_value_t = Format::Table)]
+        output: Format,
     },
     /// Write an incident to one file, which `isobar replay` and `isobar status -f` read, or to a page.
     Export {
@@ -132,7 +132,7 @@ pub(super) fn shelf_of(recording: &Path) -> PathBuf {
     recording.join(SHELF)
 }
 
-fn list(mut all: Vec<Incident>, output: Plain) -> Result<()> {
+fn list(mut all: Vec<Incident>, output: Format) -> Result<()> {
     all.reverse();
     let document = json!({ "apiVersion": API_VERSION, "kind": "IncidentList", "incidents": all });
     output.print(&document, |out| Ok(print::list(out, &all, width())?))
@@ -149,7 +149,7 @@ fn so_far(incident: Incident, recording: &Path) -> Incident {
     told.ok().and_then(Result::ok).unwrap_or(incident)
 }
 
-fn show(incident: &Incident, output: Plain) -> Result<()> {
+fn show(incident: &Incident, output: Format) -> Result<()> {
     let document = json!({ "apiVersion": API_VERSION, "kind": "Incident", "incident": incident });
     output.print(&document, |out| Ok(print::one(out, incident, width())?))
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::exit::{Code, Refused};
 use super::node::{ConfigArgs, MachineArgs};
-use super::output::{Plain, gap_text};
+use super::output::{Format, gap_text};
 use super::table::Table;
 use super::terminal::harmless;
 
@@ -54,7 +54,7 @@ impl WriteArgs {
         what: WrittenLimit,
         config: &ConfigArgs,
         machine: &MachineArgs,
-        output: Plain,
+        output: Format,
     ) -> Result<Option<Code>> {
         let document = match (self.apply, self.roll_back) {
             (true, _) => self.apply(what, config, machine)?,
@@ -115,7 +115,7 @@ impl Document {
         }
     }
 
-    fn write(&self, out: &mut dyn Write, output: Plain) -> io::Result<()> {
+    fn write(&self, out: &mut dyn Write, output: Format) -> io::Result<()> {
         if self.limits.is_empty() && self.problems.is_empty() {
             return writeln!(out, "no limit to restore: none was written");
         }

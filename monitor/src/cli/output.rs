@@ -13,19 +13,6 @@ use super::terminal;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A table, cut to the terminal's width.
-    Table,
-    /// A table with every column, nothing shortened.
-    Wide,
-    /// Indented JSON.
-    Json,
-    /// One line of JSON for each tick.
-    Ndjson,
-}
-
-/// The formats of a verb that prints one document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Plain {
     /// Text for people, within the terminal's width.
     Table,
     /// The same with nothing shortened, and more columns and lines if the verb has them.
@@ -38,7 +25,7 @@ pub(crate) enum Plain {
     Ndjson,
 }
 
-impl Plain {
+impl Format {
     /// Prints `document` as JSON or YAML, or what `table` writes.
     pub(crate) fn print(
         self,
@@ -48,9 +35,16 @@ impl Plain {
         let mut out = anstream::stdout().lock();
         match self {
             Self::Table | Self::Wide => table(&mut out),
-            Self::Json => pretty(&mut out, document),
-            Self::Yaml => yaml(&mut out, document),
-            Self::Ndjson => line(&mut out, document),
+            other => other.write(&mut out, document),
+        }
+    }
+
+    /// Writes `document` as YAML or JSON: in one line, or indented.
+    pub(crate) fn write(self, to: &mut impl Write, document: &impl Serialize) -> Result<()> {
+        match self {
+            Self::Yaml => yaml(to, document),
+            Self::Ndjson => line(to, document),
+            Self::Table | Self::Wide | Self::Json => pretty(to, document),
         }
     }
 
@@ -72,7 +66,7 @@ pub(crate) fn view_json(to: &mut impl Write, view: &View, format: Format) -> Res
         writeln!(to)?;
         return Ok(());
     }
-    pretty(to, &serde_json::from_slice::<Value>(&line)?)
+    format.write(to, &serde_json::from_slice::<Value>(&line)?)
 }
 
 /// Indented JSON and a newline.

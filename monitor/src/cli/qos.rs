@@ -17,7 +17,7 @@ use isobar_kubelet::qos;
 
 use super::exit::{Code, Refused};
 use super::input;
-use super::output::Plain;
+use super::output::Format;
 use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
@@ -39,8 +39,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, requires = "from")]
     node_memory: Option<String>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-    output: Plain,
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
     /// Mount point of procfs.
     #[arg(long, value_name = "PATH", default_value = "/proc")]
     proc: PathBuf,

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::at::{self, Past};
 use super::exit::{Code, Misused};
 use super::input;
-use super::output::{Plain, gap_text};
+use super::output::{Format, gap_text};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
 use super::terminal::harmless;
@@ -44,8 +44,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, conflicts_with = "at")]
     order: Option<OrderArg>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-    output: Plain,
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
     #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]

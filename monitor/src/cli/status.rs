@@ -20,15 +20,15 @@ use super::ask;
 use super::at::AtArgs;
 use super::duration::duration;
 use super::exit::Code;
-use super::output::{Plain, word};
+use super::output::{Format, word};
 use super::table::Table;
 use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-    output: Plain,
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
     /// Print a line, or a document, now and at each change of a verdict or condition, until SIGINT.
     #[arg(short, long, conflicts_with_all = ["at", "recording"])]
     watch: bool,
@@ -76,7 +76,7 @@ fn code(view: &View) -> Code {
     if is_pressed { Code::UnderPressure } else { Code::Ok }
 }
 
-fn write(out: &mut dyn Write, view: &View, output: Plain) -> io::Result<()> {
+fn write(out: &mut dyn Write, view: &View, output: Format) -> io::Result<()> {
     let facts = &view.facts;
     let name = harmless(&facts.name);
     writeln!(out, "{name}, kernel {}, {} CPUs", facts.kernel, facts.n_cpus)?;

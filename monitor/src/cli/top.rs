@@ -23,9 +23,9 @@ use anyhow::Result;
 
 use super::ask;
 use super::at::AtArgs;
+use super::duration::duration;
 use super::exit::Code;
 use super::output::Format;
-use super::duration::duration;
 
 use feed::Feed;
 use state::{Showing, State};

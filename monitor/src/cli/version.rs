@@ -10,13 +10,13 @@ use rustix::system::uname;
 use serde::Serialize;
 
 use super::exit::Code;
-use super::output::Plain;
+use super::output::Format;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Output format; table is one line.
-    #[arg(short, long, value_enum, default_value_t = Plain::Table)]
-    output: Plain,
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
 }
 
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -68,7 +68,7 @@ pub(super) fn document() -> Document {
     }
 }
 
-fn write(out: &mut dyn Write, document: &Document, output: Plain) -> io::Result<()> {
+fn write(out: &mut dyn Write, document: &Document, output: Format) -> io::Result<()> {
     let commit = document.commit.map(|commit| format!("commit {commit}, ")).unwrap_or_default();
     writeln!(out, "isobar {VERSION} ({commit}{ARCH}, api {API_VERSION})")?;
     if !output.is_wide() {

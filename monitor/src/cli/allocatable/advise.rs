@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::cli::at::recording_at;
 use crate::cli::exit::{Code, Refused};
-use crate::cli::output::Plain;
+use crate::cli::output::Format;
 use crate::cli::table::Table;
 use crate::cli::terminal::{harmless, width};
 
@@ -44,7 +44,7 @@ struct Document<'a> {
 
 impl AdviseArgs {
     /// `None` if it was not asked for.
-    pub(super) fn run(&self, settings: &Settings, output: Plain) -> Result<Option<Code>> {
+    pub(super) fn run(&self, settings: &Settings, output: Format) -> Result<Option<Code>> {
         if !self.advise {
             return Ok(None);
         }

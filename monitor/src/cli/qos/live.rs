@@ -20,7 +20,7 @@ use isobar_kubelet::qos;
 use serde::Serialize;
 
 use super::{Args, full_name};
-use crate::cli::output::{Plain, gap_text};
+use crate::cli::output::{Format, gap_text};
 use crate::cli::table::Table;
 use crate::cli::terminal::harmless;
 
@@ -173,7 +173,7 @@ impl<'a> Running<'a> {
     }
 }
 
-fn table(out: &mut dyn Write, report: &Report<'_>, output: Plain) -> Result<()> {
+fn table(out: &mut dyn Write, report: &Report<'_>, output: Format) -> Result<()> {
     /// Processes that are named; more are counted.
     const NAMED: usize = 3;
     let (n_named, more) = if output.is_wide() { (usize::MAX, "UID ID") } else { (NAMED, "") };

@@ -13,7 +13,7 @@ use isobar_kubelet::{oom, qos};
 use serde::Serialize;
 
 use super::{Args, full_name};
-use crate::cli::output::Plain;
+use crate::cli::output::Format;
 use crate::cli::table::Table;
 
 #[derive(Debug, Serialize)]
@@ -72,7 +72,7 @@ pub(super) fn write(args: &Args, manifest: &Manifest) -> Result<()> {
     }
 }
 
-fn table(pods: &[Pod], reports: &[Report<'_>], output: Plain) -> Table {
+fn table(pods: &[Pod], reports: &[Report<'_>], output: Format) -> Table {
     let more = if output.is_wide() { "NODE-MEMORY> UID" } else { "" };
     let mut table = Table::new(&format!("POD~ QOS CONTAINER~ OOM_SCORE_ADJ> {more}"));
     for (pod, report) in pods.iter().zip(reports) {

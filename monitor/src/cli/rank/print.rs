@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use isobar_core::model::decision::{Candidate, Key, KeyValue, Ranking, Spared};
 use isobar_core::policy::rank;
 
-use crate::cli::output::{Plain, word};
+use crate::cli::output::{Format, word};
 use crate::cli::table::Table;
 use crate::cli::terminal::harmless;
 
-pub(super) fn write(out: &mut dyn Write, ranking: &Ranking, output: Plain) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, ranking: &Ranking, output: Format) -> io::Result<()> {
     let width = output.width();
     let Ranking { signal, order, candidates, spared, outsiders, loss, .. } = ranking;
     let order = word(order);
@@ -42,7 +42,7 @@ pub(super) fn write(out: &mut dyn Write, ranking: &Ranking, output: Plain) -> io
 
 /// One row for each candidate, one column for each key. The last column names the key by which the
 /// candidate above ranks first.
-fn table(candidates: &[Candidate], output: Plain) -> Table {
+fn table(candidates: &[Candidate], output: Format) -> Table {
     let keys = keys(candidates);
     let columns: String = keys.iter().map(|key| format!("{}> ", heading(*key))).collect();
     let more = if output.is_wide() { "NAMESPACE UID" } else { "" };
@@ -133,7 +133,7 @@ mod tests {
         let pods = scenario.contenders(purpose, &rules);
         let ranking = rank::rank_all(&pods, purpose, Order::Qos, &rules);
         let mut out = Vec::new();
-        write(&mut out, &ranking, Plain::Table).unwrap();
+        write(&mut out, &ranking, Format::Table).unwrap();
         String::from_utf8(out).unwrap()
     }
 

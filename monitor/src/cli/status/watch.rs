@@ -12,12 +12,12 @@ use isobar_core::model::units::Nanos;
 use isobar_core::view::View;
 use isobar_core::view::verdict::Mood;
 
-use super::{Plain, paint, summary};
+use super::{Format, paint, summary};
 use crate::cli::ask::Eye;
 use crate::cli::terminal::{harmless, shorten};
 
 /// Until the agent ends, or a signal ends this process.
-pub(super) fn run(mut eye: Eye, output: Plain, interval: Option<Duration>) -> Result<Infallible> {
+pub(super) fn run(mut eye: Eye, output: Format, interval: Option<Duration>) -> Result<Infallible> {
     let interval = interval.map(|time| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
     let mut last: Option<(Standing, Nanos)> = None;
     loop {
@@ -29,7 +29,7 @@ pub(super) fn run(mut eye: Eye, output: Plain, interval: Option<Duration>) -> Re
         if !is_due {
             continue;
         }
-        if output == Plain::Yaml && last.is_some() {
+        if output == Format::Yaml && last.is_some() {
             writeln!(io::stdout(), "---")?;
         }
         let is_first = last.is_none();
@@ -58,7 +58,7 @@ impl Standing {
 }
 
 /// Columns of fixed width, because later lines are not known yet.
-fn line(out: &mut dyn Write, view: &View, is_first: bool, output: Plain) -> io::Result<()> {
+fn line(out: &mut dyn Write, view: &View, is_first: bool, output: Format) -> io::Result<()> {
     /// Columns before the conditions.
     const BEFORE: usize = 20 + 3 * 9 + 2;
     if is_first {

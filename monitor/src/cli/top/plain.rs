@@ -11,8 +11,8 @@ use isobar_core::view::waiting::{Level, name, waiting_most, worst_share};
 use super::super::ask::Eye;
 use super::super::exit::Code;
 use super::super::output::{Format, view_json};
+use super::super::status;
 use super::super::table::Table;
-use super::super::{status, terminal};
 use super::Args;
 use super::figures::{cores, names, percent, some, throttled, time, union};
 
@@ -34,7 +34,7 @@ pub(super) fn print(args: &Args, view: &View, clears: bool) -> Result<()> {
     // Written in one call, so that the screen does not flicker.
     let mut screen = Vec::new();
     match args.output {
-        Format::Json | Format::Ndjson => view_json(&mut screen, view, args.output)?,
+        Format::Json | Format::Yaml | Format::Ndjson => view_json(&mut screen, view, args.output)?,
         Format::Table | Format::Wide => {
             write(&mut screen, view, args)?;
             if clears {
@@ -49,8 +49,7 @@ pub(super) fn print(args: &Args, view: &View, clears: bool) -> Result<()> {
 }
 
 fn write(out: &mut impl Write, view: &View, args: &Args) -> Result<()> {
-    let wide = args.output == Format::Wide;
-    let width = if wide { None } else { terminal::width() };
+    let (wide, width) = (args.output.is_wide(), args.output.width());
     let level = if args.all { Level::All } else { Level::Units };
 
     status::verdicts(out, view)?;
