@@ -90,11 +90,11 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let shelf = Shelf::Dir(shelf_of(&args.dir));
     match &args.verb {
         Verb::Ls { elsewhere, output } => {
-            let place = elsewhere.place()?;
-            list(
-                place.map_or_else(|| Ok(shelf.list()?), |place| elsewhere::list(&place))?,
-                *output,
-            )?;
+            let all = match elsewhere.place()? {
+                None => shelf.list()?.into_iter().map(|one| so_far(one, &args.dir)).collect(),
+                Some(place) => elsewhere::list(&place)?,
+            };
+            list(all, *output)?;
         }
         Verb::Show { name, elsewhere, output } => {
             let incident = match elsewhere.place()? {

@@ -19,8 +19,6 @@ pub(crate) const KUBECONFIG: &str = "/tmp/kubeconfig";
 pub(crate) const NODE: &str = "worker-1";
 /// Where it records.
 pub(crate) const RECORDING: &str = "/tmp/recording.isobar";
-/// Where it keeps the incidents of that recording.
-pub(crate) const INCIDENTS: &str = "/tmp/recording.isobar.incidents";
 /// The program.
 pub(crate) const ISOBAR: &str = "/bin/isobar";
 /// Where its log goes.

@@ -1,6 +1,10 @@
 //! The names that the API has for pods and their containers.
 
+use std::collections::BTreeMap;
+
+use crate::model::cgroup::CgroupPath;
 use crate::model::pod::Place;
+use crate::model::sample::Sample;
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::{Pod, by_cgroup_uid};
 
@@ -9,11 +13,23 @@ pub fn name_scopes(snapshot: &mut Snapshot) {
     let Some(pods) = snapshot.pods.clone() else { return };
     let pods = by_cgroup_uid(&pods);
     for scope in snapshot.scopes.values_mut() {
-        scope.name = match &scope.place {
-            Place::Pod { uid, .. } => pods.get(uid.as_str()).map(|pod| pod.full_name()),
-            Place::Container { pod, id, .. } => pods.get(pod.as_str()).map(|pod| within(pod, id)),
-            _ => None,
-        };
+        scope.name = named(&scope.place, &pods);
+    }
+}
+
+/// What the cgroup at `path` is called: by its pod, else its path.
+#[must_use]
+pub fn name_of(path: &CgroupPath, sample: &Sample) -> String {
+    let place = sample.places().place(path);
+    let pods = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
+    named(&place, &pods).unwrap_or_else(|| path.0.to_string())
+}
+
+fn named(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<String> {
+    match place {
+        Place::Pod { uid, .. } => pods.get(uid.as_str()).map(|pod| pod.full_name()),
+        Place::Container { pod, id, .. } => pods.get(pod.as_str()).map(|pod| within(pod, id)),
+        _ => None,
     }
 }
 

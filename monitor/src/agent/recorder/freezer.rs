@@ -81,7 +81,8 @@ impl Cold {
     }
 
     fn note(&self, incident: &Incident) {
-        if let Err(why) = self.shelf.note(incident) {
+        let summary = paragraph(incident);
+        if let Err(why) = self.shelf.note(&Incident { summary, ..incident.clone() }) {
             tracing::warn!("cannot keep incident {}: {}", incident.name, chain(&why));
         }
     }
@@ -101,8 +102,7 @@ impl Cold {
             Err(why) => {
                 tracing::warn!("cannot keep the ticks of incident {name}: {}", chain(&why));
                 // Its ticks are gone; the next agent need not look for them again.
-                let summary = paragraph(&incident);
-                self.note(&Incident { state: State::Frozen, summary, ..incident });
+                self.note(&Incident { state: State::Frozen, ..incident });
             }
         }
         if let Err(why) = self.shelf.prune(clock::now().wall) {

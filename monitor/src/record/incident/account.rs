@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use super::{Deed, Held, Incident, Score, State, Wait, words};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::condition::{self, Condition, Status};
-use isobar_core::model::decision::{Decision, Hold};
+use isobar_core::model::decision::{Decision, Hold, Loss};
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::snapshot::{Blame, Snapshot};
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::Resource;
-use isobar_core::model::units::Nanos;
+use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Step;
-use isobar_core::policy::explain::relief;
+use isobar_core::policy::explain::{self, relief};
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::waiting::short_name;
 
@@ -33,6 +33,9 @@ pub struct Account {
     conditions: Vec<Held>,
     /// By the names of sufferer and aggressor.
     waits: BTreeMap<(String, String), Nanos>,
+    is_about_cpu: bool,
+    /// The largest loss of memory.
+    loss: Option<Loss>,
     deeds: Vec<Deed>,
     kills: Vec<Score>,
     /// Since when memory is short or foretold to be, without a break.
@@ -59,8 +62,24 @@ impl Account {
             self.killed(kill, decision.at, sample);
         }
         decision.assessment.conditions.iter().for_each(|one| self.condition(one, decision.at));
+        self.cause(decision);
         self.deeds(sample, decision);
         self.alarm(decision);
+    }
+
+    /// Whether CPUs are short, and who took memory.
+    fn cause(&mut self, decision: &Decision) {
+        let assessment = &decision.assessment;
+        let is_cpu = |one: &Condition| {
+            one.status == Status::True && one.name.resource == condition::Resource::Cpu
+        };
+        self.is_about_cpu |= assessment.conditions.iter().any(is_cpu)
+            || assessment.met.iter().any(|met| met.threshold.resource() == Resource::Cpu);
+        let loss = decision.ranking.as_ref().and_then(|ranking| ranking.loss.as_ref());
+        let most = self.loss.as_ref().map_or(Bytes(0), |loss| loss.lost);
+        if let Some(loss) = loss.filter(|loss| loss.lost > most) {
+            self.loss = Some(loss.clone());
+        }
     }
 
     #[must_use]
@@ -84,6 +103,8 @@ impl Account {
             ticks: self.n_ticks,
             conditions: self.conditions,
             waits,
+            is_about_cpu: self.is_about_cpu,
+            taken: self.loss.as_ref().map(explain::lost),
             deeds: self.deeds,
             kills: self.kills,
             state: State::Frozen,
@@ -156,36 +177,40 @@ impl Account {
         let (at, done) = (decision.at, &decision.relief);
         for outcome in &sample.outcomes {
             let (result, detail) = (outcome.result.name(), &outcome.detail);
-            self.did(at, true, format!("action {} {result}: {detail}", outcome.action));
+            let text = format!("action {} {result}: {detail}", outcome.action);
+            self.did(at, true, outcome.action, text);
         }
         for action in &done.actions {
             let text = relief::action(action, at.boot);
             if action.reason.threshold.resource() == Resource::Memory {
                 self.tried = Some((text.clone(), action.is_enforced));
             }
-            self.did(at, action.is_enforced, text);
+            self.did(at, action.is_enforced, action.id, text);
+            if let Some(step) = self.deeds.last_mut() {
+                step.is_step = true;
+            }
         }
         for effect in &done.effects {
-            self.did(at, true, relief::effect(effect));
+            self.did(at, true, effect.action, relief::effect(effect));
         }
         for release in &done.releases {
             if !self.released.contains(&release.action) && self.released.len() < KEPT {
                 self.released.push(release.action);
-                self.did(at, release.is_enforced, relief::release(release));
+                self.did(at, release.is_enforced, release.action, relief::release(release));
             }
         }
         if let Some(hold) = &done.held {
             // The first reason only: the log has each of them.
             if self.held.is_none() {
-                self.did(at, true, relief::no_action(hold, at.boot));
+                self.did(at, true, 0, relief::no_action(hold, at.boot));
             }
             self.held = Some((hold.clone(), at));
         }
     }
 
-    fn did(&mut self, at: Moment, is_enforced: bool, text: String) {
+    fn did(&mut self, at: Moment, is_enforced: bool, action: u64, text: String) {
         if self.deeds.len() < KEPT {
-            self.deeds.push(Deed { at, is_enforced, text });
+            self.deeds.push(Deed { at, is_enforced, action, is_step: false, text });
         }
     }
 

@@ -105,6 +105,11 @@ pub struct Incident {
     pub conditions: Vec<Held>,
     /// Who made whom wait for a CPU, longest first.
     pub waits: Vec<Wait>,
+    /// It was about CPUs: a condition of them was True, or a threshold on them was met.
+    pub is_about_cpu: bool,
+    /// Who took memory, in words, where most of it was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken: Option<String>,
     /// What isobar did, and what came of it.
     pub deeds: Vec<Deed>,
     pub kills: Vec<Score>,
@@ -141,6 +146,10 @@ pub struct Deed {
     pub at: Moment,
     /// It was really done; else it was only recorded.
     pub is_enforced: bool,
+    /// The step that it is, or is about; 0 if it is about none.
+    pub action: u64,
+    /// It is the step itself.
+    pub is_step: bool,
     pub text: String,
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Incident, Kind, State, Trigger, name_of};
+use super::{Incident, Kind, State, Trigger};
 use isobar_core::model::condition::{Condition, Status};
 use isobar_core::model::decision::{Decision, NodePressure, Trigger as Threshold};
 use isobar_core::model::limit::{LimitResult, LimitState};
@@ -13,6 +13,7 @@ use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::{condition_numbers, measured, relief as words};
 use isobar_core::view::OomRecord;
+use isobar_core::view::pods::name_of;
 
 /// What came before belongs to it.
 pub const BEFORE: Nanos = Nanos(120 * Nanos::SECOND.0);
@@ -70,7 +71,7 @@ impl Watch {
         let stirred = self.stirred;
         let Some(open) = &mut self.open else {
             let first = new.first()?;
-            let (name, who, begin) = (name_of(first), first.who.clone(), at);
+            let (name, who, begin) = (super::name_of(first), first.who.clone(), at);
             let mut incident =
                 Incident { name, who, begin, node: self.node.clone(), ..Incident::default() };
             join(&mut incident, new);
@@ -87,10 +88,10 @@ impl Watch {
         has_new.then(|| Turn::Open(Box::new(open.clone())))
     }
 
-    fn triggers(&mut self, Seen { decision, kills, limits, .. }: Seen<'_>) -> Vec<Trigger> {
+    fn triggers(&mut self, Seen { sample, decision, kills, limits }: Seen<'_>) -> Vec<Trigger> {
         let (at, now) = (decision.at, decision.at.boot);
         let trigger = |kind, who, text| Trigger { at, kind, who, text };
-        let mut all: Vec<_> = kills.iter().map(of_kill).collect();
+        let mut all: Vec<_> = kills.iter().map(|kill| of_kill(kill, sample)).collect();
         all.extend(decision.relief.actions.iter().map(|action| {
             let kind = if action.step.is_final() { Kind::Kill } else { Kind::Action };
             trigger(kind, action.target.full_name(), words::action(action, now))
@@ -134,10 +135,13 @@ fn join(incident: &mut Incident, new: Vec<Trigger>) {
     incident.triggers.extend(new.into_iter().take(room));
 }
 
-fn of_kill(record: &OomRecord) -> Trigger {
-    let who = record.victim_path.as_ref().map_or("unknown", |path| &path.0);
+fn of_kill(record: &OomRecord, sample: &Sample) -> Trigger {
+    let path = record.victim_path.as_ref();
+    let who = path.map_or_else(|| "a cgroup that is gone".into(), |path| name_of(path, sample));
+    let pid = record.kill.victim_pid;
+    let text = format!("the kernel's OOM killer killed process {pid} of {who}");
     let at = Moment { boot: record.kill.at, wall: record.wall };
-    Trigger { at, kind: Kind::OomKill, who: who.to_owned(), text: record.sentence() }
+    Trigger { at, kind: Kind::OomKill, who, text }
 }
 
 fn file_of(limit: &LimitState) -> String {

@@ -15,8 +15,13 @@ const TOLD: usize = 4;
 #[must_use]
 pub fn paragraph(incident: &Incident) -> String {
     let mut all = vec![opening(incident)];
+    if incident.ticks == 0 {
+        all.push(ending(incident));
+        return all.join(" ");
+    }
+    all.extend(incident.taken.iter().map(|taken| format!("Of memory {taken}.")));
     all.extend(incident.conditions.iter().map(held));
-    all.extend(waits(incident));
+    all.extend(incident.is_about_cpu.then(|| waits(incident)).flatten());
     all.extend(incident.kills.iter().take(TOLD).map(killed));
     all.extend(more(incident.kills.len(), "OOM kills"));
     all.extend(deeds(&incident.deeds));
@@ -39,11 +44,11 @@ fn held(held: &Held) -> String {
             let lasted = time(to.boot.since(from.boot));
             format!(
                 "{name} was True from {} to {} ({lasted}){peak}.",
-                clock(from.wall),
-                clock(to.wall)
+                hour(from.wall),
+                hour(to.wall)
             )
         }
-        None => format!("{name} has been True since {}{peak}.", clock(from.wall)),
+        None => format!("{name} has been True since {}{peak}.", hour(from.wall)),
     }
 }
 
@@ -71,19 +76,25 @@ fn killed(Score { at, victim, pid, foreseen, why }: &Score) -> String {
     format!(
         "At {} the kernel's OOM killer killed process {pid} of {victim}; {foreseen}; why isobar did \
          not prevent it: {why}.",
-        clock(at.wall)
+        hour(at.wall)
     )
 }
 
+/// Each step with the last that is known of it; without a step, why there was none.
 fn deeds(deeds: &[Deed]) -> Vec<String> {
-    if deeds.is_empty() {
-        return vec!["isobar took no step.".into()];
+    let steps: Vec<_> = deeds.iter().filter(|deed| deed.is_step).collect();
+    if steps.is_empty() {
+        let why = deeds.first().map(|deed| format!(": {}", deed.text)).unwrap_or_default();
+        return vec![format!("isobar took no step{why}.")];
     }
-    let tell = |deed: &Deed| {
-        let only = if deed.is_enforced { "" } else { " (only observed)" };
-        format!("At {} isobar: {}{only}.", clock(deed.at.wall), deed.text)
+    let tell = |step: &&Deed| {
+        let only = if step.is_enforced { "" } else { " (only observed)" };
+        let of_it = |deed: &&Deed| deed.action == step.action && !deed.is_step;
+        let last = deeds.iter().rev().find(of_it);
+        let last = last.map(|deed| format!("; {}", deed.text)).unwrap_or_default();
+        format!("At {} isobar: {}{only}{last}.", hour(step.at.wall), step.text)
     };
-    deeds.iter().take(TOLD).map(tell).chain(more(deeds.len(), "steps and outcomes")).collect()
+    steps.iter().take(TOLD).map(tell).chain(more(steps.len(), "steps")).collect()
 }
 
 fn more(n: usize, what: &str) -> Option<String> {
@@ -97,11 +108,11 @@ pub fn ending(incident: &Incident) -> String {
     match incident.end {
         None => "It is not over in this record.".into(),
         Some(end) if still > 0 => {
-            format!("The record ends at {}, and it was not over.", clock(end.wall))
+            format!("The record ends at {}, and it was not over.", hour(end.wall))
         }
         Some(end) => {
             let lasted = time(end.boot.since(incident.begin.boot));
-            format!("It was calm again at {}, after {lasted}.", clock(end.wall))
+            format!("It was calm again at {}, after {lasted}.", hour(end.wall))
         }
     }
 }
@@ -117,6 +128,11 @@ pub fn time(time: Nanos) -> String {
 #[must_use]
 pub fn clock(wall: Nanos) -> String {
     printed(wall, "%Y-%m-%d %H:%M:%SZ")
+}
+
+/// The same without the day, which the beginning of a paragraph names.
+fn hour(wall: Nanos) -> String {
+    printed(wall, "%H:%M:%SZ")
 }
 
 /// The same in RFC 3339, with milliseconds.

@@ -56,9 +56,15 @@ impl Running {
         watch: &mut Watch,
         known: &mut facts::Agent,
     ) -> Result<Option<Self>> {
-        let of_recording = [agents::RECORDING, agents::INCIDENTS, agents::LOG];
-        for leftover in agent.state().into_iter().chain(of_recording) {
+        for leftover in agent.state().into_iter().chain([agents::LOG]) {
             remove(Path::new(leftover))?;
+        }
+        // Its segments and its incidents begin with the same name.
+        for file in fs::read_dir("/tmp")? {
+            let file = file?.path();
+            if file.to_string_lossy().starts_with(agents::RECORDING) {
+                remove(&file)?;
+            }
         }
         fs::write(agents::CONFIG, agent.configuration(form))?;
         let manifests = form.manifests.clone().unwrap_or_else(|| testbed.manifests());
