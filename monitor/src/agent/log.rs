@@ -80,14 +80,18 @@ impl Log {
 
     /// One line when relief holds back, and one when the reason becomes another one.
     fn held(&mut self, hold: Option<&Hold>, now: Nanos, lost: Option<&str>) {
-        let kind = hold.map(discriminant);
-        if kind == self.held {
-            return;
-        }
-        self.held = kind;
-        if let Some(hold) = hold {
+        if let Some(hold) = hold.filter(|hold| self.is_new(hold)) {
             tracing::info!(lost, "{}", words::no_action(hold, now));
         }
+        if hold.is_none() {
+            self.held = None;
+        }
+    }
+
+    /// Disks are read every ten seconds: between readings the reason is the one before.
+    fn is_new(&mut self, hold: &Hold) -> bool {
+        let is_between = matches!(hold, Hold::StaleReadings) && self.held.is_some();
+        !is_between && self.held.replace(discriminant(hold)) != Some(discriminant(hold))
     }
 
     /// One line that names everything that is missing, when that becomes another list. A probe that
@@ -216,4 +220,28 @@ fn oom_kill(record: &OomRecord) {
         _ => "unknown".into(),
     };
     tracing::warn!(victim, pid = record.kill.victim_pid, limit, trigger, "{}", record.sentence());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_new_once_for_each_reason() {
+        let mut log = Log::default();
+        #[rustfmt::skip]
+        let table = [
+            // hold, is told
+            (Hold::NobodyLeft,                    true),
+            (Hold::StaleReadings,                 false), // until the disk is read again
+            (Hold::NobodyLeft,                    false),
+            (Hold::CleaningUp { until: Nanos(1) }, true),
+            (Hold::CleaningUp { until: Nanos(2) }, false),
+            (Hold::NobodyLeft,                    true),
+        ];
+        for (hold, want) in table {
+            assert_eq!(log.is_new(&hold), want, "{hold:?}");
+        }
+        assert!(Log::default().is_new(&Hold::StaleReadings), "after a step");
+    }
 }
