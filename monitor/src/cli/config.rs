@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::exit::Code;
 use super::input;
-use super::output::{Format, pretty};
+use super::output::Format;
 use super::table::Table;
 
 #[derive(Debug, clap::Args)]
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             output.print(&parsed, |out| Ok(table(&thresholds).write(out, output.width())?))?;
         }
         What::Defaults => out.write_all(config::default_file().as_bytes())?,
-        What::Schema => pretty(&mut out, &config::schema())?,
+        What::Schema => Format::Json.write(&mut out, &config::schema())?,
     }
     Ok(Code::Ok)
 }

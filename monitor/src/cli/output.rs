@@ -8,6 +8,7 @@ use isobar_core::model::sample::Gap;
 use isobar_core::view::View;
 use serde::Serialize;
 use serde_json::Value;
+use serde_transcode::{Transcoder, transcode};
 
 use super::terminal;
 
@@ -40,12 +41,22 @@ impl Format {
     }
 
     /// Writes `document` as YAML or JSON: in one line, or indented.
-    pub(crate) fn write(self, to: &mut impl Write, document: &impl Serialize) -> Result<()> {
+    pub(crate) fn write(self, to: &mut dyn Write, document: &impl Serialize) -> Result<()> {
+        // Each type is serialised in one way, and its text goes into the others: code for each type
+        // in each format was a tenth of the binary.
+        self.rewrite(to, &serde_json::to_vec(document)?)
+    }
+
+    fn rewrite(self, to: &mut dyn Write, json: &[u8]) -> Result<()> {
+        let mut from = serde_json::Deserializer::from_slice(json);
         match self {
-            Self::Yaml => yaml(to, document),
-            Self::Ndjson => line(to, document),
-            Self::Table | Self::Wide | Self::Json => pretty(to, document),
+            Self::Yaml => return yaml(to, &Transcoder::new(&mut from)),
+            Self::Ndjson => to.write_all(json)?,
+            Self::Table | Self::Wide | Self::Json => {
+                transcode(&mut from, &mut serde_json::Serializer::pretty(&mut *to))?;
+            }
         }
+        Ok(writeln!(to)?)
     }
 
     pub(crate) fn is_wide(self) -> bool {
@@ -59,32 +70,12 @@ impl Format {
 }
 
 /// The view as the API has it.
-pub(crate) fn view_json(to: &mut impl Write, view: &View, format: Format) -> Result<()> {
-    let line = view.to_json(&view.snapshot);
-    if format == Format::Ndjson {
-        to.write_all(&line)?;
-        writeln!(to)?;
-        return Ok(());
-    }
-    format.write(to, &serde_json::from_slice::<Value>(&line)?)
-}
-
-/// Indented JSON and a newline.
-pub(crate) fn pretty(to: &mut (impl Write + ?Sized), what: &impl Serialize) -> Result<()> {
-    serde_json::to_writer_pretty(&mut *to, what)?;
-    writeln!(to)?;
-    Ok(())
-}
-
-/// JSON in one line.
-fn line(to: &mut (impl Write + ?Sized), what: &impl Serialize) -> Result<()> {
-    serde_json::to_writer(&mut *to, what)?;
-    writeln!(to)?;
-    Ok(())
+pub(crate) fn view_json(to: &mut dyn Write, view: &View, format: Format) -> Result<()> {
+    format.rewrite(to, &view.to_json(&view.snapshot))
 }
 
 /// YAML. A text is one line, however long, so that it can be searched for.
-pub(crate) fn yaml(to: &mut (impl Write + ?Sized), what: &impl Serialize) -> Result<()> {
+fn yaml(to: &mut dyn Write, what: &impl Serialize) -> Result<()> {
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     // Into memory first: the serialiser would hide the error of a closed pipe.
     let text = serde_saphyr::to_string_with_options(what, options)?;

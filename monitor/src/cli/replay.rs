@@ -18,7 +18,7 @@ use isobar_core::view::API_VERSION;
 use serde_json::{Value, json};
 
 use super::exit::{Code, Refused};
-use super::output::{pretty, word};
+use super::output::{Format, word};
 use super::table::Table;
 use what_if::WhatIf;
 
@@ -151,7 +151,7 @@ fn in_words(value: &Value) -> String {
 fn otherwise(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     match form {
         Form::Text => WhatIf::of(ticks)?.write(out)?,
-        Form::Json => pretty(out, &WhatIf::of(ticks)?)?,
+        Form::Json => Format::Json.write(out, &WhatIf::of(ticks)?)?,
         Form::Table | Form::Ndjson => return differences(out, ticks, form),
     }
     Ok(Code::Ok)
