@@ -59,7 +59,7 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
     let waiting = units.filter_map(|(id, scope)| Some((*id, scope, time(id, scope)?)));
     let most = waiting.filter(|(_, _, time)| *time > Nanos(0)).max_by_key(|(id, scope, time)| {
         let loss = match resource {
-            Resource::Cpu => loss(*time, scope, snapshot),
+            Resource::Cpu => loss(*time, *time, scope, snapshot.interval),
             Resource::Memory | Resource::Io => *time,
         };
         (loss, weight(scope), Reverse(*id))
@@ -115,15 +115,16 @@ fn is_below(path: &CgroupPath, unit: &str) -> bool {
     path.0.strip_prefix(unit).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The wait, weighed by its share of the time in which the unit wanted to run. Three threads that
-/// wait in turn for a fourth lose as much time as the fourth does waiting for the three; but it is
-/// the fourth that gets a quarter of what it wants.
-fn loss(time: Nanos, scope: &Scope, snapshot: &Snapshot) -> Nanos {
+/// A part of the time that a unit `waited`, weighed by what waiting is of the time in which it wanted
+/// to run. Three threads that wait in turn for a fourth lose as much time as the fourth does waiting
+/// for the three; but it is the fourth that gets a quarter of what it wants.
+#[must_use]
+pub fn loss(part: Nanos, waited: Nanos, scope: &Scope, interval: Nanos) -> Nanos {
     let MilliCpu(used) = scope.cpu_usage.unwrap_or_default();
-    let ran = u128::from(used) * u128::from(snapshot.interval.0) / 1_000;
-    let waited = u128::from(time.0);
-    let weighed = (waited * waited).checked_div(waited + ran).unwrap_or(0);
-    Nanos(u64::try_from(weighed).expect("a share of what was a u64"))
+    let ran = u128::from(used) * u128::from(interval.0) / 1_000;
+    let waited = u128::from(waited.0);
+    let weighed = (u128::from(part.0) * waited).checked_div(waited + ran).unwrap_or(0);
+    Nanos(u64::try_from(weighed).unwrap_or(part.0))
 }
 
 /// The other cgroup that ran most while a unit, or any cgroup in it, waited.

@@ -116,21 +116,20 @@ fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
     all
 }
 
-/// Who made tasks wait. Of two that made each other wait, neither did it: sums over tasks favour who
-/// has fewer. `None` for the shorter wait of such a pair.
+/// Who made tasks wait. Of two that lost alike by each other, neither did it. `None` for who lost
+/// less of such a pair.
 fn blamed(wait: &Wait, incident: &Incident) -> Option<String> {
-    let Wait { sufferer, aggressor, time: waited } = wait;
+    let Wait { sufferer, aggressor, time: waited, loss } = wait;
     let is_other = |one: &&Wait| one.sufferer == *aggressor && one.aggressor == *sufferer;
-    let other = incident.waits.iter().find(is_other).filter(|other| other.time.0 >= waited.0 / 8);
-    let told = match other {
-        Some(other) if other.time > *waited => return None,
-        Some(other) => format!(
+    let told = match incident.waits.iter().find(is_other) {
+        Some(other) if other.loss > *loss => return None,
+        Some(other) if other.loss.0 >= loss.0 / 2 => format!(
             "CPU: {aggressor} and {sufferer} made each other wait: tasks of {sufferer} waited {}, \
              those of {aggressor} {}.",
             time(*waited),
             time(other.time)
         ),
-        None => {
+        _ => {
             format!("CPU: {aggressor}; while it ran, tasks of {sufferer} waited {}.", time(*waited))
         }
     };
@@ -148,7 +147,7 @@ fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
         .collect();
     let waits = telling_waits(incident, story);
     all.extend(waits.map(|wait| {
-        let Wait { sufferer, aggressor, time: waited } = wait;
+        let Wait { sufferer, aggressor, time: waited, .. } = wait;
         format!("{sufferer}: waited {} for a CPU while {aggressor} ran.", time(*waited))
     }));
     let starved = story.starved.iter().filter(|_| story.is_short(Resource::Memory));
@@ -161,14 +160,14 @@ fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
     all
 }
 
-/// The waits that answer a question: those like the longest, and none where the CPUs were calm.
+/// The waits that answer a question: those like the worst, and none where the CPUs were calm.
 fn telling_waits<'a>(
     incident: &'a Incident,
     story: &Story,
 ) -> impl Iterator<Item = &'a Wait> + use<'a> {
-    let longest = incident.waits.first().map_or(Nanos(0), |wait| wait.time);
+    let most = incident.waits.first().map_or(Nanos(0), |wait| wait.loss);
     let is_short = story.is_short(Resource::Cpu);
-    incident.waits.iter().filter(move |wait| is_short && wait.time.0 >= longest.0 / 2).take(SHOWN)
+    incident.waits.iter().filter(move |wait| is_short && wait.loss.0 >= most.0 / 2).take(SHOWN)
 }
 
 fn done(story: &Story) -> Vec<String> {

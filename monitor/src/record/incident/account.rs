@@ -16,6 +16,7 @@ use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::{self, relief};
+use isobar_core::view::headline::loss;
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::waiting::short_name;
 
@@ -25,6 +26,12 @@ const TOLD: usize = 5;
 /// Deeds, kills and conditions that are kept. More of them are no longer a story.
 const KEPT: usize = 48;
 
+#[derive(Debug, Clone, Copy, Default)]
+struct Waited {
+    time: Nanos,
+    loss: Nanos,
+}
+
 #[derive(Debug, Default)]
 pub struct Account {
     first: Option<Moment>,
@@ -32,7 +39,7 @@ pub struct Account {
     n_ticks: u64,
     conditions: Vec<Held>,
     /// By the names of sufferer and aggressor.
-    waits: BTreeMap<(String, String), Nanos>,
+    waits: BTreeMap<(String, String), Waited>,
     is_about_cpu: bool,
     /// The largest loss of memory.
     loss: Option<Loss>,
@@ -93,9 +100,14 @@ impl Account {
         let mut waits: Vec<_> = self
             .waits
             .into_iter()
-            .map(|((sufferer, aggressor), time)| Wait { sufferer, aggressor, time })
+            .map(|((sufferer, aggressor), Waited { time, loss })| Wait {
+                sufferer,
+                aggressor,
+                time,
+                loss,
+            })
             .collect();
-        waits.sort_by_key(|wait| Reverse(wait.time));
+        waits.sort_by_key(|wait| Reverse((wait.loss, wait.time)));
         waits.truncate(TOLD);
         let mut told = Incident {
             from: self.first.unwrap_or(incident.begin),
@@ -135,11 +147,16 @@ impl Account {
             }
             let is_known = self.waits.contains_key(&pair);
             if self.waits.len() >= PAIRS && !is_known {
-                let least = self.waits.iter().min_by_key(|(_, time)| **time);
+                let least = self.waits.iter().min_by_key(|(_, waited)| waited.loss);
                 least.map(|(pair, _)| pair.clone()).and_then(|pair| self.waits.remove(&pair));
             }
-            let time = self.waits.entry(pair).or_default();
-            *time = time.plus(blame.time);
+            let lost = snapshot.scopes.get(&blame.victim).and_then(|scope| {
+                let waited = scope.cpu.as_ref()?.wait.now;
+                Some(loss(blame.time, waited, scope, snapshot.interval))
+            });
+            let sum = self.waits.entry(pair).or_default();
+            sum.time = sum.time.plus(blame.time);
+            sum.loss = sum.loss.plus(lost.unwrap_or_default());
         }
     }
 

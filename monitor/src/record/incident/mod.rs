@@ -103,7 +103,7 @@ pub struct Incident {
     pub summary: String,
     pub triggers: Vec<Trigger>,
     pub conditions: Vec<Held>,
-    /// Who made whom wait for a CPU, longest first.
+    /// Who made whom wait for a CPU, the greatest loss first.
     pub waits: Vec<Wait>,
     /// It was about CPUs: a condition of them was True, or a threshold on them was met.
     pub is_about_cpu: bool,
@@ -137,6 +137,8 @@ pub struct Wait {
     pub sufferer: String,
     pub aggressor: String,
     pub time: Nanos,
+    /// The time, weighed by what waiting was of the time in which the sufferer wanted to run.
+    pub loss: Nanos,
 }
 
 /// One thing that isobar decided, did or found.

@@ -61,7 +61,7 @@ fn waits(incident: &Incident) -> Option<String> {
     let also = if also.is_empty() { String::new() } else { format!(" ({})", also.join(", ")) };
     let span = time(incident.to.boot.since(incident.from.boot));
     Some(format!(
-        "Tasks of {} waited longest for a CPU: {} together within {span} while {} ran{also}.",
+        "{} lost most by waiting for a CPU: its tasks waited {} together within {span} while {} ran{also}.",
         worst.sufferer,
         time(worst.time),
         worst.aggressor
