@@ -146,9 +146,12 @@ fn agent_churn() {
 
     assert!(seen.most > 0 && seen.most <= LIVING + 2, "the agent saw them come and go: {seen:?}");
     // Each loss would be counted here: without room, or without an event.
-    for what in ["cgroups", "pairs", "stalls", "ioWaits", "events", "tooDeep", "recursions"] {
+    for what in ["cgroups", "stalls", "ioWaits", "events", "tooDeep", "recursions"] {
         assert_eq!(end["lost"][what], 0, "lost {what}: {}", end["lost"]);
     }
+    // A table with room refuses an entry all the same while a lock of its bucket is held up: since
+    // Linux 6.15 the kernel gives up on such a lock.
+    assert!(end["lost"]["pairs"].as_u64() <= Some(3), "lost pairs: {}", end["lost"]);
     // On the way a cgroup may go while it is read, and is told as such; nothing else may fail.
     for (why, n) in &seen.gaps {
         assert!(["gone", "unsupported"].contains(&why.as_str()), "{n} gaps are {why}: {seen:?}");

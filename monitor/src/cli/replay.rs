@@ -198,7 +198,9 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
 /// The outcome of a decision: conditions, met thresholds, actions. Its measurements are left out:
 /// they differ wherever the configurations measure something else.
 fn verdict(text: &str) -> Value {
-    let Ok(decision) = serde_json::from_str::<Decision>(text) else { return parsed(text) };
+    let Ok(decision) = serde_json::from_slice::<Decision>(text.as_bytes()) else {
+        return parsed(text);
+    };
     let due =
         decision.assessment.met.iter().filter(|met| met.is_due).map(|met| met.threshold.name());
     let act = |action: &Action| json!({"step": action.step, "target": action.target.full_name()});

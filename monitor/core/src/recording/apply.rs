@@ -77,7 +77,7 @@ impl State {
     pub fn apply<D>(&mut self, tick: Tick<D>) -> Result<D, Misfit> {
         let One { set, add } = tick.sample;
         if let Some(set) = set {
-            self.rest = Some(serde_json::from_str(set.get())?);
+            self.rest = Some(serde_json::from_slice(set.get().as_bytes())?);
         }
         for (path, delta) in add {
             let rest =
@@ -165,7 +165,7 @@ impl<K: Key, T: DeserializeOwned> Table<K, T> {
             self.rows.remove(&key);
         }
         for (key, text) in &change.set {
-            let value: Value = serde_json::from_str(text.get())?;
+            let value: Value = serde_json::from_slice(text.get().as_bytes())?;
             let key = parse(key)?;
             self.rows.insert(K::clone(&key), read(&value)?);
             self.values.insert(key, value);

@@ -90,7 +90,9 @@ impl WhatIf {
         for judged in ticks {
             let judged = judged?;
             // One that this version cannot read has nothing to compare.
-            let Ok(then) = serde_json::from_str::<Decision>(&judged.recorded) else { continue };
+            let Ok(then) = serde_json::from_slice::<Decision>(judged.recorded.as_bytes()) else {
+                continue;
+            };
             all.tick(&then, &judged.step.decision);
             let kills = judged.step.snapshot.oom_kills.iter();
             all.oom_kills.extend(kills.map(|kill| {

@@ -95,7 +95,9 @@ pub(super) fn line_of(file: &Path) -> Result<Line, FreezeError> {
     let mut line = None;
     for entry in Recording::open_alone(file)? {
         if let Entry::Other(text) = entry? {
-            line = serde_json::from_str::<Line>(&text).ok().filter(|line| line.kind == KIND);
+            line = serde_json::from_slice::<Line>(text.as_bytes())
+                .ok()
+                .filter(|line| line.kind == KIND);
         }
     }
     line.ok_or_else(|| FreezeError::NoIncident(file.display().to_string()))
@@ -228,7 +230,8 @@ impl<'a> Span<'a> {
         engine: &Engine,
     ) -> Result<(), FreezeError> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        let as_recorded = self.names.is_none().then(|| serde_json::from_str::<Decision>(recorded));
+        let as_recorded =
+            self.names.is_none().then(|| serde_json::from_slice::<Decision>(recorded.as_bytes()));
         let decision = as_recorded.and_then(Result::ok).unwrap_or(step.decision);
         journal.write(sample, &decision, engine.standing())?;
         Ok(())
