@@ -21,6 +21,8 @@ use isobar_core::model::units::Nanos;
 /// Fields that hold a name.
 const NAMES: [&str; 8] =
     ["name", "namespace", "pod", "node", "owner", "taker", "image", "priorityClass"];
+/// Fields whose keys are names: what a pod has on disk by container and volume.
+const KEYED_BY_NAME: [&str; 2] = ["containers", "volumes"];
 /// Fields that hold prose, in which a name may stand.
 const PROSE: [&str; 4] = ["message", "detail", "text", "object"];
 /// Fields of which only what the kubelet and isobar themselves wrote is kept.
@@ -98,12 +100,19 @@ impl Names {
                 let all = std::mem::take(fields);
                 let renamed = all.into_iter().map(|(key, mut value)| {
                     self.walk(&key, &mut value);
-                    let key = if key.starts_with('/') { self.path(&key) } else { key };
+                    let key = match key {
+                        path if path.starts_with('/') => self.path(&path),
+                        name if KEYED_BY_NAME.contains(&field) => self.name(&name),
+                        key => key,
+                    };
                     (key, value)
                 });
                 *fields = renamed.collect::<Map<_, _>>();
             }
-            Value::Array(all) => all.iter_mut().for_each(|one| self.walk(field, one)),
+            Value::Array(all) => all.iter_mut().for_each(|one| {
+                let field = if one.is_object() { "" } else { field };
+                self.walk(field, one);
+            }),
             Value::String(text) if text.starts_with('/') => *text = self.path(text),
             Value::String(text) if NAMES.contains(&field) => *text = self.name(text),
             Value::String(text) if PROSE.contains(&field) => "redacted".clone_into(text),
@@ -165,6 +174,9 @@ mod tests {
             (json!({"uid": "3f2a", "currentBytes": 5}),         json!({"uid": "3f2a", "currentBytes": 5})),
             (json!({"annotations": {"team": "pay", "isobar.io/evict": "never"}}), json!({"annotations": {"isobar.io/evict": "never"}})),
             (json!({"message": "web is evicted"}),              json!({"message": "redacted"})),
+            (json!({"volumes": [{"name": "pay"}], "on": {"volumes": {"pay": {"bytes": 1}}}}),
+             json!({"volumes": [{"name": "name-1"}], "on": {"volumes": {"name-1": {"bytes": 1}}}})),
+            (json!({"containers": {"pay": {"layer": {"bytes": 1}}}}), json!({"containers": {"name-1": {"layer": {"bytes": 1}}}})),
             (json!({"/pay.service": 1}),                        json!({"/name-1.service": 1})),
         ];
         for (before, want) in table {
