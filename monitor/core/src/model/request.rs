@@ -18,13 +18,29 @@ pub fn request(pod: &Pod, resource: &str) -> Quantity {
     if asked.is_zero() { asked } else { asked.plus(of(&pod.overhead, resource)) }
 }
 
-/// What the containers request at the same time: all regular containers and sidecars, or one init
-/// container and the sidecars started before it, whichever is more.
+/// What the containers request at the same time.
 #[must_use]
 pub fn of_containers(pod: &Pod, resource: &str) -> Quantity {
+    at_once(pod, |container| of_container(container, resource))
+}
+
+/// What the containers are limited to at the same time, overhead included; `None` if none is.
+/// Source: component-helpers `resource/helpers.go`, `PodLimits`.
+#[must_use]
+pub fn limit_of_containers(pod: &Pod, resource: &str) -> Option<Quantity> {
+    let limits = |container: &Container| container.resources.limits.get(resource).copied();
+    let is_limited = pod.containers.iter().any(|container| limits(container).is_some());
+    let limit = at_once(pod, |container| limits(container).unwrap_or_default());
+    let whole = if limit.is_zero() { limit } else { limit.plus(of(&pod.overhead, resource)) };
+    is_limited.then_some(whole)
+}
+
+/// All regular containers and sidecars, or one init container and the sidecars started before it,
+/// whichever is more.
+fn at_once(pod: &Pod, of: impl Fn(&Container) -> Quantity) -> Quantity {
     let [mut running, mut sidecars, mut starting] = [Quantity::ZERO; 3];
     for container in &pod.containers {
-        let asked = of_container(container, resource);
+        let asked = of(container);
         match container.kind {
             ContainerKind::Regular => running = running.plus(asked),
             ContainerKind::Sidecar => sidecars = sidecars.plus(asked),

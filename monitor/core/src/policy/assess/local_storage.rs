@@ -10,6 +10,7 @@ use crate::model::decision::{Event, Overrun, OverrunOf};
 use crate::model::disk::{DiskUse, PodDisk};
 use crate::model::node::DiskLayout;
 use crate::model::quantity::Quantity;
+use crate::model::request::limit_of_containers;
 use crate::model::sample::Sample;
 use crate::model::units::Bytes;
 use crate::model::workload::{ContainerKind, Pod, by_cgroup_uid};
@@ -53,10 +54,10 @@ fn of(pod: &Pod, disk: &PodDisk, layout: DiskLayout) -> Vec<Overrun> {
         let used = *disk.volumes.get(&volume.name)?;
         overrun(OverrunOf::Volume, &volume.name, used, volume.limit)
     });
-    let regular = || pod.containers.iter().filter(|c| c.kind == ContainerKind::Regular);
-    let limits = regular().filter_map(|c| c.resources.limits.get(EPHEMERAL_STORAGE).copied());
-    let whole = overrun(OverrunOf::Pod, &pod.name, disk.whole, limits.reduce(Quantity::plus));
-    let containers = regular().filter_map(|container| {
+    let limit = limit_of_containers(pod, EPHEMERAL_STORAGE);
+    let whole = overrun(OverrunOf::Pod, &pod.name, disk.whole, limit);
+    let regular = pod.containers.iter().filter(|c| c.kind == ContainerKind::Regular);
+    let containers = regular.filter_map(|container| {
         let limit = *container.resources.limits.get(EPHEMERAL_STORAGE)?;
         let disk = disk.containers.get(&container.name)?;
         // What lies with the images is none of the kubelet's own disk.
@@ -120,6 +121,20 @@ mod tests {
             pod_disks: Some(Arc::new(DiskReading { pods, ..DiskReading::default() })),
             ..Sample::default()
         }
+    }
+
+    #[test]
+    fn judge_counts_the_limits_of_sidecars() {
+        let mut sample = sample([Some("2Gi"), None], [1, 1, 1]);
+        let pods = Arc::get_mut(sample.pods.as_mut().unwrap()).unwrap();
+        let containers = &mut pods.get_mut("u1").unwrap().containers;
+        let sidecar = Container {
+            name: "proxy".into(),
+            kind: ContainerKind::Sidecar,
+            ..containers[0].clone()
+        };
+        containers.insert(0, sidecar);
+        assert_eq!(judge(&sample, &mut OverrunStanding::default()).0, [], "3Gi of 4Gi");
     }
 
     #[test]
