@@ -45,6 +45,14 @@ pub(super) async fn connect_kubelet(access: &Access, kubelet: &Kubelet) -> Resul
     let failed = |words| Failure { code: None, words };
     let mut config = configuration(&access.connection).await.map_err(failed)?;
     config.cluster_url = kubelet.url.parse().map_err(|why| failed(format!("{why}")))?;
+    // Another process may listen where no kubelet does: it must not be shown the credentials, also
+    // where the API server is trusted unseen.
+    config.accept_invalid_certs = false;
+    let host = config.cluster_url.host().unwrap_or_default();
+    if config.cluster_url.scheme_str() != Some("https") && host != "127.0.0.1" {
+        let words = format!("{}: the kubelet's address must begin with https://", kubelet.url);
+        return Err(failed(words));
+    }
     config.tls_server_name = Some(access.node.clone());
     // The file of the cluster's authority would be the only one.
     config.root_cert_file = None;

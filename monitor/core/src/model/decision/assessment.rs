@@ -76,7 +76,7 @@ pub struct Overrun {
     pub uid: String,
     /// Whose limit it is.
     pub of: OverrunOf,
-    /// Its name.
+    /// Of the volume, the pod or the container.
     pub name: String,
     pub used: Bytes,
     pub limit: Quantity,
