@@ -87,6 +87,9 @@ fn write(out: &mut dyn Write, view: &View, output: Format) -> io::Result<()> {
     if let Some(mode) = relief(view) {
         writeln!(out, "mode    {}", harmless(mode))?;
     }
+    if let Some(tally) = view.foresight.in_words() {
+        writeln!(out, "so far  {tally}")?;
+    }
     let named = if output.is_wide() { usize::MAX } else { NAMED };
     if let Some(missing) = missing(view, named) {
         writeln!(out, "missing {}", harmless(&missing))?;
@@ -174,6 +177,7 @@ fn summary(view: &View) -> Value {
         "nodePressure": view.decision.assessment.node_pressure,
         "explanation": view.explanation,
         "capabilities": view.capabilities,
+        "foresight": view.foresight,
         "gaps": view.snapshot.gaps,
         "cost": view.cost,
     })

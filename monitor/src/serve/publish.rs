@@ -217,6 +217,7 @@ impl Publisher {
         self.remember_kills(&snapshot);
         let (facts, started) = (Arc::clone(&self.facts), self.started);
         let (kills, limits) = (self.kills.clone(), self.limits.clone());
+        let foresight = self.totals.foresight.tally();
         move || {
             name_scopes(&mut snapshot);
             let verdict = judge(&snapshot);
@@ -226,6 +227,7 @@ impl Publisher {
                 headline: headline(&snapshot, &verdict, &decision),
                 verdict,
                 recent_oom_kills: kills.into(),
+                foresight,
                 capabilities,
                 limits,
                 cost,

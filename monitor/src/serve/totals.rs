@@ -10,15 +10,14 @@ use std::sync::Arc;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::{Decision, StepKind, Trigger};
 use isobar_core::model::limit::{LimitResult, LimitState};
-use isobar_core::model::pod::Place;
 use isobar_core::model::sample::{Cause, GapReason, Sample};
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::Snapshot;
-use isobar_core::model::stall::OomKill;
 use isobar_core::model::units::Nanos;
 use isobar_core::model::unsampled::unsampled;
 use isobar_core::model::workload::{Pod, Pods, by_cgroup_uid};
 use isobar_core::policy::engine::Step;
+use isobar_core::view::foresight::{Foresight, OomLimit};
 
 use self::pairs::Pairs;
 use self::steps::Steps;
@@ -48,6 +47,7 @@ pub(super) struct Totals {
     pub(super) decisions: BTreeMap<(&'static str, String), u64>,
     pub(super) steps: Steps,
     pub(super) oom_kills: BTreeMap<OomLimit, u64>,
+    pub(super) foresight: Foresight,
     pub(super) gaps: BTreeMap<GapReason, u64>,
     /// How often a limit was found changed by another process.
     pub(super) drifts: u64,
@@ -73,42 +73,6 @@ pub(super) struct Configured {
     pub(super) enforce: BTreeSet<StepKind>,
 }
 
-/// Whose limit was reached when the kernel killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum OomLimit {
-    /// None: the node was out of memory.
-    Node,
-    /// That of all pods, or of all pods of a class.
-    Kubepods,
-    /// That of a pod, container or service.
-    Own,
-    Unknown,
-}
-
-impl OomLimit {
-    pub(super) const ALL: [Self; 4] = [Self::Node, Self::Kubepods, Self::Own, Self::Unknown];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Node => "node",
-            Self::Kubepods => "kubepods",
-            Self::Own => "own",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    fn of(kill: &OomKill, snapshot: &Snapshot) -> Self {
-        let Some(limit) = kill.limit else {
-            return if kill.limit_known { Self::Node } else { Self::Unknown };
-        };
-        match snapshot.scopes.get(&limit).map(|scope| &scope.place) {
-            Some(Place::Kubepods | Place::Qos { .. }) => Self::Kubepods,
-            // Only the cgroups of all pods are known to outlive their processes.
-            _ => Self::Own,
-        }
-    }
-}
-
 impl Totals {
     /// Counts what a tick has seen, decided and heard of.
     pub(super) fn tick(&mut self, sample: &Sample, settings: &Settings, step: &Step) {
@@ -122,6 +86,7 @@ impl Totals {
         for kill in &snapshot.oom_kills {
             *self.oom_kills.entry(OomLimit::of(kill, snapshot)).or_default() += 1;
         }
+        self.foresight.tick(step);
         // That a table was full stays a gap for good; how much it lost is counted in the kernel.
         for gap in snapshot.gaps.iter().filter(|gap| gap.why != GapReason::Full) {
             *self.gaps.entry(gap.why).or_default() += 1;

@@ -4,12 +4,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::cpu_loss::{CpuLoss, losses};
 use super::verdict::{Mood, Resource, Verdict, cause_words};
 use super::waiting::{Level, short_name, weight};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
-use crate::model::units::{Bytes, MilliCpu, Nanos};
+use crate::model::units::{Bytes, Nanos};
 use crate::policy::explain;
 
 /// The sentence is about the resource with the worst verdict; CPU before memory before IO. Memory
@@ -42,9 +43,9 @@ pub fn headline(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) 
 
 /// Who waits most, and because of whom.
 fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
-    let own = match resource {
-        Resource::Cpu => own_waits(snapshot),
-        Resource::Memory | Resource::Io => BTreeMap::new(),
+    let (own, lost) = match resource {
+        Resource::Cpu => (own_waits(snapshot), lost(snapshot)),
+        Resource::Memory | Resource::Io => Default::default(),
     };
     let time = |id: &CgroupId, scope: &Scope| match resource {
         // Ten threads that wait for each other are not held up by another unit.
@@ -58,11 +59,7 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
     let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
     let waiting = units.filter_map(|(id, scope)| Some((*id, scope, time(id, scope)?)));
     let most = waiting.filter(|(_, _, time)| *time > Nanos(0)).max_by_key(|(id, scope, time)| {
-        let loss = match resource {
-            Resource::Cpu => loss(*time, *time, scope, snapshot.interval),
-            Resource::Memory | Resource::Io => *time,
-        };
-        (loss, weight(scope), Reverse(*id))
+        (lost.get(id).copied().unwrap_or_default(), *time, weight(scope), Reverse(*id))
     });
     let Some((id, scope, time)) = most else {
         return "Which pod or service waits was not measured.".into();
@@ -80,24 +77,41 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
 
 /// For each unit, how long its tasks waited for other tasks of the same unit.
 fn own_waits(snapshot: &Snapshot) -> BTreeMap<CgroupId, Nanos> {
+    let pairs = snapshot.aggressions.iter().map(|pair| (pair, pair.time));
+    by_unit(snapshot, pairs, |unit, aggressor| is_below(aggressor, unit))
+}
+
+/// For each unit, what it lost because others ran.
+fn lost(snapshot: &Snapshot) -> BTreeMap<CgroupId, Nanos> {
+    let losses = losses(snapshot);
+    let pairs = losses.iter().map(|CpuLoss { blame, loss }| (*blame, *loss));
+    by_unit(snapshot, pairs, |unit, aggressor| !is_below(aggressor, unit))
+}
+
+/// Sums over the pairs whose sufferer is in a unit, and whose aggressor `counts` for it.
+fn by_unit<'a>(
+    snapshot: &Snapshot,
+    pairs: impl Iterator<Item = (&'a Blame, Nanos)>,
+    counts: impl Fn(&str, &CgroupPath) -> bool,
+) -> BTreeMap<CgroupId, Nanos> {
     let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
     let by_path: BTreeMap<&str, CgroupId> =
         units.map(|(id, scope)| (&*scope.path.0, *id)).collect();
-    let mut own = BTreeMap::<CgroupId, Nanos>::new();
-    for blame in &snapshot.aggressions {
+    let mut sums = BTreeMap::<CgroupId, Nanos>::new();
+    for (pair, time) in pairs {
         let (Some(victim), Some(aggressor)) =
-            (victim(snapshot, blame), aggressor_path(snapshot, blame))
+            (victim(snapshot, pair), aggressor_path(snapshot, pair))
         else {
             continue;
         };
         let ends = victim.0.match_indices('/').map(|(end, _)| end).chain([victim.0.len()]);
         let above = ends.filter_map(|end| by_path.get_key_value(&victim.0[..end]));
-        for (_, id) in above.filter(|(unit, _)| is_below(aggressor, unit)) {
-            let sum = own.entry(*id).or_default();
-            *sum = sum.plus(blame.time);
+        for (_, id) in above.filter(|(unit, _)| counts(unit, aggressor)) {
+            let sum = sums.entry(*id).or_default();
+            *sum = sum.plus(time);
         }
     }
-    own
+    sums
 }
 
 fn victim<'a>(snapshot: &'a Snapshot, blame: &'a Blame) -> Option<&'a CgroupPath> {
@@ -113,18 +127,6 @@ fn aggressor_path<'a>(snapshot: &'a Snapshot, blame: &'a Blame) -> Option<&'a Cg
 /// True for the cgroup `unit` and every cgroup below it.
 fn is_below(path: &CgroupPath, unit: &str) -> bool {
     path.0.strip_prefix(unit).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// A part of the time that a unit `waited`, weighed by what waiting is of the time in which it wanted
-/// to run. Three threads that wait in turn for a fourth lose as much time as the fourth does waiting
-/// for the three; but it is the fourth that gets a quarter of what it wants.
-#[must_use]
-pub fn loss(part: Nanos, waited: Nanos, scope: &Scope, interval: Nanos) -> Nanos {
-    let MilliCpu(used) = scope.cpu_usage.unwrap_or_default();
-    let ran = u128::from(used) * u128::from(interval.0) / 1_000;
-    let waited = u128::from(waited.0);
-    let weighed = (u128::from(part.0) * waited).checked_div(waited + ran).unwrap_or(0);
-    Nanos(u64::try_from(weighed).unwrap_or(part.0))
 }
 
 /// The other cgroup that ran most while a unit, or any cgroup in it, waited.
@@ -162,6 +164,7 @@ fn millis(time: Nanos, snapshot: &Snapshot) -> u64 {
 mod tests {
     use super::*;
     use crate::model::snapshot::{CpuWait, Waited};
+    use crate::model::units::MilliCpu;
 
     fn waited(ms: u64) -> Waited {
         Waited { now: Nanos(ms * 1_000_000), total: Nanos(ms * 1_000_000) }

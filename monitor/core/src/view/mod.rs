@@ -1,6 +1,8 @@
 //! What readers see of one tick: the decision and its snapshot, in words and as JSON. Live and from
 //! a recording alike, because a view is made of these two alone.
 
+pub mod cpu_loss;
+pub mod foresight;
 pub mod headline;
 pub mod pods;
 pub mod verdict;
@@ -8,6 +10,7 @@ pub mod waiting;
 
 use serde::{Deserialize, Serialize};
 
+use self::foresight::Tally;
 use self::verdict::Verdict;
 use crate::model::capability::Capability;
 use crate::model::cgroup::CgroupPath;
@@ -39,6 +42,8 @@ pub struct View {
     pub verdict: Vec<Verdict>,
     /// The last [`OOM_KILLS_KEPT`] kills, newest first.
     pub recent_oom_kills: Vec<OomRecord>,
+    #[serde(default)]
+    pub foresight: Tally,
     pub capabilities: Vec<Capability>,
     /// The limits that the agent writes, or would write.
     #[serde(default)]

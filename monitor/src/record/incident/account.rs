@@ -16,7 +16,8 @@ use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::{self, relief};
-use isobar_core::view::headline::loss;
+use isobar_core::view::cpu_loss::{CpuLoss, losses};
+use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::waiting::short_name;
 
@@ -45,8 +46,7 @@ pub struct Account {
     loss: Option<Loss>,
     deeds: Vec<Deed>,
     kills: Vec<Score>,
-    /// Since when memory is short or foretold to be, without a break.
-    alarmed: Option<Nanos>,
+    foresight: Foresight,
     /// Why isobar held back at last, and when that was said.
     held: Option<(Hold, Moment)>,
     /// The last thing that it did for memory, and whether it really did.
@@ -66,12 +66,12 @@ impl Account {
         self.n_ticks += 1;
         self.look_at(&step.snapshot);
         for kill in &step.snapshot.oom_kills {
-            self.killed(kill, decision.at, sample);
+            self.killed(kill, decision.at, sample, &step.snapshot);
         }
         decision.assessment.conditions.iter().for_each(|one| self.condition(one, decision.at));
         self.cause(decision);
         self.deeds(sample, decision);
-        self.alarm(decision);
+        self.foresight.tick(step);
     }
 
     /// Whether CPUs are short, and who took memory.
@@ -137,8 +137,8 @@ impl Account {
         };
         name_scopes(&mut named);
         self.names = named.scopes.iter().map(|(id, scope)| (*id, short_name(scope))).collect();
-        for blame in &snapshot.aggressions {
-            if matches!(blame.aggressor, CgroupId(0) | CgroupId::UNKNOWN) {
+        for CpuLoss { blame, loss } in losses(snapshot) {
+            if blame.aggressor == CgroupId::UNKNOWN {
                 continue;
             }
             let pair = (self.name(blame.victim, blame), self.name(blame.aggressor, blame));
@@ -150,13 +150,9 @@ impl Account {
                 let least = self.waits.iter().min_by_key(|(_, waited)| waited.loss);
                 least.map(|(pair, _)| pair.clone()).and_then(|pair| self.waits.remove(&pair));
             }
-            let lost = snapshot.scopes.get(&blame.victim).and_then(|scope| {
-                let waited = scope.cpu.as_ref()?.wait.now;
-                Some(loss(blame.time, waited, scope, snapshot.interval))
-            });
             let sum = self.waits.entry(pair).or_default();
             sum.time = sum.time.plus(blame.time);
-            sum.loss = sum.loss.plus(lost.unwrap_or_default());
+            sum.loss = sum.loss.plus(loss);
         }
     }
 
@@ -231,32 +227,17 @@ impl Account {
         }
     }
 
-    /// Whether memory is short, or foretold to be, as of this tick.
-    fn alarm(&mut self, decision: &Decision) {
-        let assessment = &decision.assessment;
-        let met = assessment.met.iter().filter(|met| met.threshold.resource() == Resource::Memory);
-        let held = assessment.conditions.iter();
-        let held = held.filter(|one| {
-            one.status == Status::True && one.name.resource == condition::Resource::Memory
-        });
-        let since = met.map(|met| met.since).chain(held.map(|one| one.since.boot)).min();
-        self.alarmed = match (self.alarmed, since) {
-            (Some(before), Some(_)) => Some(before),
-            (_, since) => since,
-        };
-    }
-
     /// Judged on the ticks before: what this one decides came after the kill.
-    fn killed(&mut self, kill: &OomKill, at: Moment, sample: &Sample) {
+    fn killed(&mut self, kill: &OomKill, at: Moment, sample: &Sample, snapshot: &Snapshot) {
         if self.kills.len() >= KEPT {
             return;
         }
         let path = |id: CgroupId| sample.cgroups.get(&id).map(|one| one.path.0.to_string());
         let named = |id: CgroupId| self.names.get(&id).cloned().or_else(|| path(id));
         let unknown = || "a cgroup that is gone".to_owned();
-        let foreseen =
-            self.alarmed.filter(|since| *since <= kill.at).map(|since| kill.at.since(since));
-        let limit = kill.limit.map(|limit| named(limit).unwrap_or_else(unknown));
+        let foreseen = self.foresight.of(kill);
+        let own = (OomLimit::of(kill, snapshot) == OomLimit::Own).then_some(kill.limit).flatten();
+        let limit = own.map(|limit| named(limit).unwrap_or_else(unknown));
         let why = match (limit, &self.tried, &self.held) {
             (Some(limit), None, _) => format!(
                 "the limit of {limit} was reached, not the node's memory: to end other work would not have helped"

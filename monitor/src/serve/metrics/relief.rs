@@ -3,17 +3,19 @@
 use std::fmt;
 
 use super::catalogue::{
-    DECISIONS, FREED, KILLED_PROCESSES, LIMIT_CONFIGURED, LIMIT_CONFIGURED_BYTES, LIMIT_DIFFERS,
-    LIMIT_DRIFTS, LIMIT_LIVE, LIMIT_LIVE_BYTES, OOM_KILLS, STEPS, STEPS_IN_FORCE,
+    DECISIONS, FORECASTS, FREED, KILLED_PROCESSES, LIMIT_CONFIGURED, LIMIT_CONFIGURED_BYTES,
+    LIMIT_DIFFERS, LIMIT_DRIFTS, LIMIT_LIVE, LIMIT_LIVE_BYTES, OOM_KILLS, OOM_KILLS_FORESEEN,
+    STEPS, STEPS_IN_FORCE,
 };
 use super::families::Families;
-use crate::serve::totals::{OomLimit, RESULTS, STEPS_AND_RELEASE, Totals};
+use crate::serve::totals::{RESULTS, STEPS_AND_RELEASE, Totals};
 use isobar_core::model::capability::CapabilityState;
 use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::StepKind;
 use isobar_core::model::limit::{LimitResult, LimitState};
 use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
+use isobar_core::view::foresight::OomLimit;
 
 /// The capability without which OOM kills are not seen.
 const OOM_PROBE: &str = "mark_victim";
@@ -39,6 +41,15 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
         |limit: OomLimit| ([limit.name()], totals.oom_kills.get(&limit).copied().unwrap_or(0));
     let kills = is_seen.then_some(OomLimit::ALL.map(kills));
     families.write(&OOM_KILLS, kills.into_iter().flatten())?;
+    let tally = totals.foresight.tally();
+    let foreseen = is_seen.then_some(([], tally.oom_kills_foreseen));
+    families.write(&OOM_KILLS_FORESEEN, foreseen)?;
+    let forecasts = [
+        (["cameTrue"], tally.came_true),
+        (["averted"], tally.averted),
+        (["unfounded"], tally.unfounded),
+    ];
+    families.write(&FORECASTS, forecasts)?;
     limits(families, view, totals.drifts)
 }
 

@@ -3,7 +3,7 @@ use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{
     Action, Met, Outcome, OutcomeResult, Release, ReleaseReason, StepReason, Target,
 };
-use isobar_core::model::snapshot::{Blame, Scope};
+use isobar_core::model::snapshot::Blame;
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::{Bytes, Percent};
 
@@ -142,27 +142,4 @@ fn tick_durations_fall_into_buckets() {
         assert_eq!(totals.tick_durations.buckets[bucket], before + 1, "{took:?}");
     }
     assert_eq!(totals.tick_durations.sum, Nanos(2_003_000_001));
-}
-
-#[test]
-fn oom_limit_of_a_kill() {
-    let place = |place| Scope { place, ..Scope::default() };
-    let scopes = [(2, place(Place::Kubepods)), (3, place(Place::Other))];
-    let scopes = scopes.map(|(id, scope)| (CgroupId(id), scope)).into();
-    let snapshot = Snapshot { scopes, ..Snapshot::default() };
-    #[rustfmt::skip]
-    let table = [
-        // limit, known, whose
-        (None,    true,  OomLimit::Node),
-        (None,    false, OomLimit::Unknown),
-        (Some(2), true,  OomLimit::Kubepods),
-        (Some(3), true,  OomLimit::Own),
-        (Some(4), true,  OomLimit::Own), // gone with its processes
-    ];
-    for (limit, limit_known, want) in table {
-        let (victim, trigger) = (CgroupId(1), CgroupId(1));
-        let limit = limit.map(CgroupId);
-        let kill = OomKill { at: Nanos(0), victim, victim_pid: 7, limit, limit_known, trigger };
-        assert_eq!(OomLimit::of(&kill, &snapshot), want, "{limit:?}");
-    }
 }

@@ -1,0 +1,179 @@
+//! What each cgroup lost because another one ran: its waits for a CPU, weighed.
+//!
+//! Waits are summed over tasks, so on their own they tell little: eight threads that wait while a
+//! ninth runs for a second have waited eight, and who starts more threads than there are CPUs waits
+//! for its own most of all. Therefore
+//! - a cgroup loses no more to another than that one ran;
+//! - the loss is weighed by what it is of the time in which the sufferer's tasks wanted to run;
+//! - who used more of the CPUs than its weights entitle it to loses nothing to one that used less.
+
+use std::collections::BTreeMap;
+
+use crate::model::cgroup::CgroupId;
+use crate::model::snapshot::{Blame, Scope, Snapshot};
+use crate::model::units::{MilliCpu, Nanos};
+
+/// One sufferer and one aggressor, in one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuLoss<'a> {
+    pub blame: &'a Blame,
+    pub loss: Nanos,
+}
+
+/// The pairs with another cgroup, in their order. The idle task is no aggressor: that time is the
+/// latency of a wake-up.
+pub fn losses(snapshot: &Snapshot) -> Vec<CpuLoss<'_>> {
+    let ran = |id: CgroupId| {
+        let MilliCpu(used) = snapshot.scopes.get(&id)?.cpu_usage?;
+        Some(part(snapshot.interval, u128::from(used), 1_000))
+    };
+    let pairs = snapshot.aggressions.iter();
+    let pairs = pairs.filter(|pair| pair.aggressor != CgroupId(0) && pair.aggressor != pair.victim);
+    let pairs: Vec<_> = pairs
+        .map(|pair| (pair, ran(pair.aggressor).map_or(pair.time, |ran| pair.time.min(ran))))
+        .collect();
+    let mut lost = BTreeMap::<CgroupId, Nanos>::new();
+    for (pair, time) in &pairs {
+        let sum = lost.entry(pair.victim).or_default();
+        *sum = sum.plus(*time);
+    }
+    let entitled = Entitled::new(snapshot);
+    let weighed = |(blame, time): (&'_ Blame, Nanos)| {
+        let lost = lost.get(&blame.victim).copied().unwrap_or_default();
+        let waited = snapshot.scopes.get(&blame.victim).and_then(|scope| scope.cpu.as_ref());
+        let waited = waited.map_or(lost, |cpu| cpu.wait.now.max(lost));
+        let wanted = waited.plus(ran(blame.victim).unwrap_or_default());
+        let is_entitled = entitled.is_above(blame.victim) == Some(true)
+            && entitled.is_above(blame.aggressor) == Some(false);
+        if is_entitled { Nanos(0) } else { part(time, lost.0.into(), wanted.0.into()) }
+    };
+    pairs.into_iter().map(|(blame, time)| CpuLoss { blame, loss: weighed((blame, time)) }).collect()
+}
+
+/// `time * numerator / denominator`, 0 if nothing divides.
+fn part(time: Nanos, numerator: u128, denominator: u128) -> Nanos {
+    let part = (u128::from(time.0) * numerator).checked_div(denominator).unwrap_or(0);
+    Nanos(u64::try_from(part).unwrap_or(u64::MAX))
+}
+
+/// What weights entitle cgroups to, of the CPU time that was used.
+struct Entitled<'a> {
+    snapshot: &'a Snapshot,
+    /// Weights of the children that ran or waited, by parent; `None` if one of them is not known.
+    weights: BTreeMap<Option<CgroupId>, Option<u64>>,
+}
+
+impl<'a> Entitled<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let mut weights = BTreeMap::new();
+        for scope in snapshot.scopes.values().filter(|scope| is_active(scope)) {
+            let sum = weights.entry(scope.parent).or_insert(Some(0));
+            *sum = sum.zip(weight(scope)).map(|(sum, weight)| sum + weight);
+        }
+        Self { snapshot, weights }
+    }
+
+    /// Whether a cgroup used more than its part; `None` where the kernel does not divide by weights,
+    /// or that is not known.
+    fn is_above(&self, id: CgroupId) -> Option<bool> {
+        let MilliCpu(all) = self.snapshot.whole.cpu_usage?;
+        let (scope, mut share) = (self.snapshot.scopes.get(&id)?, u128::from(all));
+        let mut next = Some(scope);
+        while let Some(scope) = next {
+            let among = u128::from((*self.weights.get(&scope.parent)?)?);
+            share = (share * u128::from(weight(scope)?)).checked_div(among)?;
+            next = scope.parent.and_then(|parent| self.snapshot.scopes.get(&parent));
+        }
+        Some(u128::from(scope.cpu_usage?.0) > share)
+    }
+}
+
+fn is_active(scope: &Scope) -> bool {
+    let has_waited = scope.cpu.as_ref().is_some_and(|cpu| cpu.wait.now > Nanos(0));
+    has_waited || scope.cpu_usage.is_some_and(|used| used > MilliCpu(0))
+}
+
+fn weight(scope: &Scope) -> Option<u64> {
+    scope.files.as_ref()?.cpu.weight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::{Cgroup, CpuFiles};
+    use crate::model::snapshot::{CpuWait, Waited};
+
+    /// Id, parent, weight, CPU in thousandths, waits in milliseconds.
+    type Row = (u64, Option<u64>, Option<u64>, u64, u64);
+    /// Sufferer, aggressor, milliseconds.
+    type Pair = (u64, u64, u64);
+
+    fn scope((_, parent, weight, used, waited): Row) -> Scope {
+        let wait = Waited { now: Nanos(waited * 1_000_000), ..Waited::default() };
+        let files = Cgroup { cpu: CpuFiles { weight, ..Default::default() }, ..Default::default() };
+        Scope {
+            parent: parent.map(CgroupId),
+            cpu_usage: Some(MilliCpu(used)),
+            cpu: Some(CpuWait { wait, ..CpuWait::default() }),
+            files: Some(files),
+            ..Scope::default()
+        }
+    }
+
+    /// What each pair of waits lost in a second.
+    fn lost(rows: &[Row], pairs: &[Pair]) -> Vec<Pair> {
+        let used = rows.iter().filter(|row| row.1.is_none()).map(|row| row.3).sum();
+        let pair = |(victim, aggressor, ms): &Pair| Blame {
+            victim: CgroupId(*victim),
+            aggressor: CgroupId(*aggressor),
+            time: Nanos(ms * 1_000_000),
+            ..Blame::default()
+        };
+        let snapshot = Snapshot {
+            interval: Nanos::SECOND,
+            whole: Scope { cpu_usage: Some(MilliCpu(used)), ..Scope::default() },
+            scopes: rows.iter().map(|row| (CgroupId(row.0), scope(*row))).collect(),
+            aggressions: pairs.iter().map(pair).collect(),
+            ..Snapshot::default()
+        };
+        let told = losses(&snapshot).into_iter();
+        told.map(|CpuLoss { blame, loss }| (blame.victim.0, blame.aggressor.0, loss.0 / 1_000_000))
+            .collect()
+    }
+
+    #[test]
+    fn losses_of_cgroups_that_share_cpus() {
+        const A: u64 = 1;
+        const B: u64 = 2;
+        let [none, one, many] = [None, Some(1), Some(4)];
+        #[rustfmt::skip]
+        let table: [(&[Row], &[Pair], &[Pair]); 8] = [
+            // cgroups, pairs, what each pair lost
+            // Three threads and one share a CPU, each has a quarter of it.
+            (&[(A, None, none, 750, 2_250), (B, None, none, 250, 750)],
+             &[(A, B, 750), (B, A, 750)], &[(A, B, 20), (B, A, 562)]),
+            // Eight threads and a short burst, equal weights: who has more than half loses nothing.
+            (&[(A, None, one, 1_500, 6_000), (B, None, one, 200, 40)],
+             &[(A, B, 1_200), (B, A, 40)], &[(A, B, 0), (B, A, 6)]),
+            // The first one has more, and is entitled to it.
+            (&[(A, None, many, 600, 400), (B, None, one, 400, 600)],
+             &[(A, B, 400), (B, A, 600)], &[(A, B, 160), (B, A, 0)]),
+            // The weights of their parents count, too.
+            (&[(3, None, many, 600, 400), (4, None, one, 400, 600),
+               (A, Some(3), one, 600, 400), (B, Some(4), many, 400, 600)],
+             &[(A, B, 400), (B, A, 600)], &[(A, B, 160), (B, A, 0)]),
+            // One weight is not known.
+            (&[(A, None, none, 600, 400), (B, None, one, 400, 600)],
+             &[(A, B, 400), (B, A, 600)], &[(A, B, 160), (B, A, 360)]),
+            // The one that ran is gone.
+            (&[(A, None, one, 500, 500)], &[(A, 9, 500)], &[(A, 9, 250)]),
+            // The one that waited is gone.
+            (&[(A, None, one, 500, 0)], &[(9, A, 800)], &[(9, A, 500)]),
+            // The idle task, and its own threads.
+            (&[(A, None, one, 500, 900)], &[(A, 0, 400), (A, A, 500)], &[]),
+        ];
+        for (rows, pairs, want) in table {
+            assert_eq!(lost(rows, pairs), want, "{rows:?}, {pairs:?}");
+        }
+    }
+}
