@@ -12,12 +12,13 @@ use super::sampler::{Reading, Source};
 use crate::clock;
 use crate::source::kernel::detach::Aside;
 use crate::source::kernel::{self, Kernel, MapReadError, Probes};
+use crate::source::runners::Runners;
 use crate::source::triggers::Triggers;
 use crate::source::{self, Awake, Directories, Roots};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::node::NodeFacts;
-use isobar_core::model::sample::{Cause, Gap, GapReason, Sample};
+use isobar_core::model::sample::{Cause, Gap, GapReason, Runner, Sample};
 use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::units::{Nanos, Percent};
 
@@ -54,6 +55,9 @@ pub struct Live {
     agreement: Agreement,
     /// Only an agent asks for them.
     triggers: Option<Triggers>,
+    runners: Runners,
+    /// When the last sample began.
+    sampled: Option<Nanos>,
     tick: u64,
 }
 
@@ -72,7 +76,16 @@ impl Live {
         }
         sources.check_is_cgroup2()?;
         let kernel = attach(options.kernel, &sources);
-        Ok(Self { sources, kernel, agreement: Agreement::default(), triggers: None, tick: 0 })
+        let runners = Runners::new(&roots.proc, sources.cgroup_root());
+        Ok(Self {
+            sources,
+            kernel,
+            agreement: Agreement::default(),
+            triggers: None,
+            runners,
+            sampled: None,
+            tick: 0,
+        })
     }
 
     /// Tells in the log which programs are not attached: an agent's first lines. A verb that looks
@@ -92,6 +105,18 @@ impl Live {
                 _ => tracing::info!(%name, state, "{detail}"),
             }
         }
+    }
+
+    /// Who runs in the root cgroup, if others wait for it.
+    fn runners(&mut self, sample: &Sample) -> Vec<Runner> {
+        let interval = self.sampled.replace(sample.at.boot);
+        let interval = interval.map_or(Nanos(0), |before| sample.at.boot.since(before));
+        let root = sample.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
+        let matrix = sample.kernel.iter().flat_map(|kernel| &kernel.matrix);
+        let by_root = matrix
+            .filter(|pair| root.is_some_and(|(id, _)| pair.aggressor == *id && pair.victim != *id));
+        let waited = by_root.fold(Nanos(0), |sum, pair| sum.plus(pair.time));
+        self.runners.read(sample.at, interval, waited)
     }
 
     fn programs(&self) -> Vec<Capability> {
@@ -153,6 +178,7 @@ impl Source for Live {
         if let Some(kernel) = &mut sample.kernel {
             blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
         }
+        sample.runners = self.runners(&sample);
         if let Some(kernel) = &sample.kernel {
             let root = sample.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
             let waited = root.and_then(|(id, _)| kernel.groups.get(id)).map(|all| all.wait);

@@ -97,6 +97,7 @@ fn brief(whole: &Snapshot) -> Snapshot {
         interval: whole.interval,
         node: whole.node.clone(),
         whole: whole.whole.clone(),
+        runners: whole.runners.clone(),
         oom_kills: whole.oom_kills.clone(),
         lost: whole.lost,
         gaps: whole.gaps.clone(),

@@ -31,6 +31,7 @@ mod mounts;
 mod pressure;
 mod proc;
 pub mod processes;
+pub mod runners;
 pub mod triggers;
 
 use std::os::unix::fs::MetadataExt as _;

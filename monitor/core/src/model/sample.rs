@@ -10,6 +10,7 @@ use super::disk::PodDisks;
 use super::node::NodeReading;
 use super::places::Places;
 use super::stall::KernelStalls;
+use super::units::MilliCpu;
 pub use super::units::Moment;
 use super::workload::Pods;
 
@@ -69,6 +70,9 @@ pub struct Sample {
     /// Steps that the actuator can take; `None` if it was not asked, and then no step is excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_steps: Option<BTreeSet<StepKind>>,
+    /// The busiest processes of the root cgroup, while others wait for it; most used first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runners: Vec<Runner>,
     /// The agent's own cgroup, which is never evicted; `None` if it is not in the tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<CgroupId>,
@@ -95,6 +99,16 @@ impl Sample {
     pub fn marks(&self) -> impl Iterator<Item = &InForce> {
         self.in_force.iter().filter(|entry| entry.phase == Phase::Marked)
     }
+}
+
+/// A process that used CPU time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Runner {
+    pub pid: u32,
+    /// `comm`, as the process itself chose it: at most 15 bytes, of any kind.
+    pub name: String,
+    pub used: MilliCpu,
 }
 
 /// Something that could not be read, and why.

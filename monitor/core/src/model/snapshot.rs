@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::{Cgroup, CgroupId, CgroupPath};
 use super::node::NodeReading;
 use super::psi::Pressures;
-use super::sample::{Gap, Moment};
+use super::sample::{Gap, Moment, Runner};
 use super::stall::{Coverage, Lost, MemoryCause, OomKill};
 use super::units::{Bytes, MilliCpu, Nanos, Percent};
 use super::workload::Pods;
@@ -45,6 +45,9 @@ pub struct Snapshot {
     pub scopes: BTreeMap<CgroupId, Scope>,
     /// Waits for a CPU by sufferer and aggressor, longest first.
     pub aggressions: Vec<Blame>,
+    /// Of the later sample: who runs where the root cgroup is an aggressor.
+    #[serde(default)]
+    pub runners: Vec<Runner>,
     /// In this interval.
     pub oom_kills: Vec<OomKill>,
     /// What the eBPF programs measure; all false without them.

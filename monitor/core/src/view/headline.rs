@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::cpu_loss::{CpuLoss, losses};
 use super::verdict::{Mood, Resource, Verdict, cause_words};
-use super::waiting::{Level, short_name, weight};
+use super::waiting::{Level, root_name, short_name, weight};
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
@@ -143,7 +143,7 @@ fn aggressor(snapshot: &Snapshot, unit: CgroupId, scope: &Scope) -> Option<Strin
     let known = snapshot.scopes.get(&longest.aggressor).map(short_name);
     // Without a scope: a cgroup that is gone, or the root, where kernel threads run.
     known.or_else(|| match longest.aggressor_path.as_ref()? {
-        path if path.is_root() => Some("the root cgroup".into()),
+        path if path.is_root() => Some(root_name(snapshot)),
         path => Some(path.to_string()),
     })
 }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use crate::model::cgroup::CgroupId;
 use crate::model::pod::Place;
 use crate::model::psi::Pressure;
+use crate::model::sample::Runner;
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::units::{Nanos, Percent};
 
@@ -91,6 +92,17 @@ pub fn short_name(scope: &Scope) -> String {
         Place::Container { pod, .. } => format!("a container of pod {}", start(pod)),
         Place::Other => scope.path.segments().next_back().unwrap_or("/").into(),
         Place::Node | Place::Kubepods | Place::Qos { .. } => name(scope),
+    }
+}
+
+/// The name of the root cgroup as an aggressor: which of its processes used most, where that is
+/// known.
+pub fn root_name(snapshot: &Snapshot) -> String {
+    match snapshot.runners.first() {
+        Some(Runner { pid, name, .. }) => {
+            format!("the root cgroup (most of all {name}, pid {pid})")
+        }
+        None => "the root cgroup".into(),
     }
 }
 

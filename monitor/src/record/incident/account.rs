@@ -19,7 +19,7 @@ use isobar_core::policy::explain::{self, relief};
 use isobar_core::view::cpu_loss::{CpuLoss, losses};
 use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_core::view::pods::name_scopes;
-use isobar_core::view::waiting::short_name;
+use isobar_core::view::waiting::{root_name, short_name};
 
 /// Pairs that are counted, and that are told.
 const PAIRS: usize = 256;
@@ -141,7 +141,11 @@ impl Account {
             if blame.aggressor == CgroupId::UNKNOWN {
                 continue;
             }
-            let pair = (self.name(blame.victim, blame), self.name(blame.aggressor, blame));
+            let aggressor = match &blame.aggressor_path {
+                Some(path) if path.is_root() => root_name(snapshot),
+                _ => self.name(blame.aggressor, blame),
+            };
+            let pair = (self.name(blame.victim, blame), aggressor);
             if pair.0 == pair.1 {
                 continue;
             }

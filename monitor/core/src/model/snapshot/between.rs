@@ -38,6 +38,7 @@ impl Snapshot {
             whole,
             scopes,
             aggressions: aggressions.unwrap_or_default(),
+            runners: next.runners.clone(),
             oom_kills: kernel.map(|kernel| kernel.oom_kills.clone()).unwrap_or_default(),
             covers: kernel.map(|kernel| kernel.covers).unwrap_or_default(),
             lost: kernel.map(|kernel| kernel.lost).unwrap_or_default(),

@@ -1,0 +1,229 @@
+//! Which processes of the root cgroup use the CPUs, while other cgroups wait for them: on hosts that
+//! keep their processes there, its name alone says nothing.
+//! In: how long others waited while it ran. Out: its busiest processes, for [`Sample::runners`].
+//!
+//! [`Sample::runners`]: isobar_core::model::sample::Sample::runners
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str;
+
+use super::gap;
+use super::lines::{Torn, lines, number, words};
+use isobar_core::model::sample::{Moment, Runner};
+use isobar_core::model::units::{MilliCpu, Nanos, Percent};
+
+/// It is suspected from this share of the time on that others waited.
+const SUSPECTED: Percent = Percent(5_00);
+/// Processes that are looked at, the youngest first: a look at each takes some 10 µs.
+const LOOKED_AT: usize = 2_048;
+/// Processes that are named.
+const NAMED: usize = 3;
+/// From one pair of looks to the next.
+const REST: Nanos = Nanos(10 * Nanos::SECOND.0);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Runners {
+    proc: PathBuf,
+    /// `cgroup.procs` of the root cgroup.
+    members: PathBuf,
+    ticks_per_second: u64,
+    before: Option<Look>,
+    /// What the last two looks found, and when.
+    found: (Vec<Runner>, Nanos),
+    looked: Option<Nanos>,
+}
+
+/// CPU time of processes, in ticks of the kernel's clock for user space, by pid and time of start.
+#[derive(Debug)]
+struct Look {
+    at: Nanos,
+    used: BTreeMap<(u32, u64), u64>,
+}
+
+/// What `/proc/PID/stat` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    name: String,
+    used: u64,
+    started: u64,
+}
+
+impl Runners {
+    #[must_use]
+    pub fn new(proc: &Path, cgroup: &Path) -> Self {
+        Self {
+            proc: proc.into(),
+            members: cgroup.join("cgroup.procs"),
+            ticks_per_second: rustix::param::clock_ticks_per_second().max(1),
+            before: None,
+            found: Default::default(),
+            looked: None,
+        }
+    }
+
+    /// Looks twice in ten seconds, and only if others `waited` for the root cgroup in this
+    /// `interval`. What is found holds until the next pair of looks, or until there is no suspicion.
+    pub fn read(&mut self, at: Moment, interval: Nanos, waited: Nanos) -> Vec<Runner> {
+        let now = at.boot;
+        let is_suspected = interval > Nanos(0) && Percent::share(waited.0, interval.0) >= SUSPECTED;
+        if let Some(before) = self.before.take() {
+            self.found = (self.busiest(&before, now), now);
+        } else if is_suspected && self.looked.is_none_or(|last| now.since(last) >= REST) {
+            self.looked = Some(now);
+            self.before = Some(self.look(now));
+        }
+        if !is_suspected && now.since(self.found.1) >= REST {
+            self.found.0.clear();
+        }
+        self.found.0.clone()
+    }
+
+    fn look(&self, at: Nanos) -> Look {
+        let all = self.pids().into_iter().filter_map(|pid| {
+            let Stat { used, started, .. } = self.stat(pid)?;
+            Some(((pid, started), used))
+        });
+        Look { at, used: all.collect() }
+    }
+
+    fn busiest(&self, before: &Look, now: Nanos) -> Vec<Runner> {
+        let passed = u128::from(now.since(before.at).0.max(1));
+        let per_tick = u128::from(Nanos::SECOND.0 / self.ticks_per_second);
+        let mut all: Vec<_> = before
+            .used
+            .iter()
+            .filter_map(|((pid, started), used_before)| {
+                let stat = self.stat(*pid).filter(|stat| stat.started == *started)?;
+                let ticks = u128::from(stat.used.saturating_sub(*used_before));
+                let used = u64::try_from(ticks * per_tick * 1_000 / passed).ok()?;
+                Some(Runner { pid: *pid, name: stat.name, used: MilliCpu(used) })
+            })
+            .filter(|runner| runner.used > MilliCpu(0))
+            .collect();
+        all.sort_by_key(|runner| (std::cmp::Reverse(runner.used), runner.pid));
+        all.truncate(NAMED);
+        all
+    }
+
+    /// Without those of another PID namespace, which the kernel lists as 0.
+    fn pids(&self) -> Vec<u32> {
+        let parse = |text: &[u8]| {
+            let all = lines(text).map(|line| {
+                let (n, line) = line?;
+                let pid = number(line).and_then(|pid| u32::try_from(pid).ok());
+                pid.ok_or_else(|| Torn::new(n, "a pid", line))
+            });
+            all.collect::<Result<Vec<_>, _>>()
+        };
+        let mut pids = gap::read(&self.members, parse).unwrap_or_default();
+        pids.sort_unstable();
+        pids.dedup();
+        pids.into_iter().rev().filter(|pid| *pid > 0).take(LOOKED_AT).collect()
+    }
+
+    /// `None` if the process is gone.
+    fn stat(&self, pid: u32) -> Option<Stat> {
+        gap::read(&self.proc.join(pid.to_string()).join("stat"), stat).ok()
+    }
+}
+
+/// `PID (NAME) STATE PPID ..`: a name may have parentheses, spaces and line feeds.
+fn stat(text: &[u8]) -> Result<Stat, Torn> {
+    let torn = || Torn::new(1, "`pid (name) state ..` with 22 fields", text);
+    let open = text.iter().position(|byte| *byte == b'(').ok_or_else(torn)?;
+    let close = text.iter().rposition(|byte| *byte == b')').ok_or_else(torn)?;
+    let (name, rest) = text.split_at_checked(close).ok_or_else(torn)?;
+    let name = name.get(open + 1..).ok_or_else(torn)?;
+    let rest = rest.strip_suffix(b"\n").and_then(|rest| rest.get(1..)).ok_or_else(torn)?;
+    let fields: Vec<_> = words(rest).collect();
+    // proc_pid_stat(5) counts from 1, pid and name included.
+    let field = |n: usize| fields.get(n - 3).copied().and_then(number).ok_or_else(torn);
+    Ok(Stat {
+        name: str::from_utf8(name).map_or_else(|_| name.escape_ascii().to_string(), str::to_owned),
+        used: field(14)?.saturating_add(field(15)?),
+        started: field(22)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn stat_of_a_process() {
+        let rest = "R 1 1 1 0 -1 4194304 1 2 3 4 14 15 0 0 20 0 1 0 22 9 9\n";
+        #[rustfmt::skip]
+        let table = [
+            // text, name
+            (format!("7 (a) {rest}"),                 Some("a")),
+            (format!("7 (a) (b\n) R 1) {rest}"),      Some("a) (b\n) R 1")),
+            (format!("7 () {rest}"),                  Some("")),
+            ("7 (a) R 1\n".into(),                    None),
+            (format!("7 )a( {rest}"),                 None),
+            (format!("7 (a) {}", rest.trim_end()),    None),
+            (format!("7 (a) {}", rest.replace("14 15", "-1 15")), None),
+            (String::new(),                           None),
+        ];
+        for (text, name) in table {
+            let want = name.map(|name| Stat { name: name.into(), used: 29, started: 22 });
+            assert_eq!(stat(text.as_bytes()).ok(), want, "{text:?}");
+        }
+        let name = stat(&[b"7 (\xff) ", rest.as_bytes()].concat()).unwrap().name;
+        assert_eq!(name, "\\xff");
+    }
+
+    struct Host(TempDir);
+
+    impl Host {
+        fn new(pids: &str) -> Self {
+            let dir = TempDir::new().unwrap();
+            fs::write(dir.path().join("cgroup.procs"), pids).unwrap();
+            Self(dir)
+        }
+
+        fn ran(&self, pid: u32, started: u64, ticks: u64) {
+            let dir = self.0.path().join(pid.to_string());
+            fs::create_dir_all(&dir).unwrap();
+            let text = format!(
+                "{pid} (p{pid}) R 1 1 1 0 -1 4194304 1 2 3 4 {ticks} 0 0 0 20 0 1 0 {started} 9\n"
+            );
+            fs::write(dir.join("stat"), text).unwrap();
+        }
+    }
+
+    #[test]
+    fn runners_are_named_on_suspicion() {
+        let host = Host::new("0\n1\n2\n3\n4\n5\n6\n2\n");
+        let mut runners = Runners::new(host.0.path(), host.0.path());
+        runners.ticks_per_second = 100;
+        let mut read = |second: u64, waited: u64| {
+            let boot = Nanos(second * Nanos::SECOND.0);
+            let at = Moment { boot, ..Moment::default() };
+            let found = runners.read(at, Nanos::SECOND, Nanos(waited * 1_000_000));
+            found.iter().map(|runner| (runner.pid, runner.used.0)).collect::<Vec<_>>()
+        };
+        (1..=5).for_each(|pid| host.ran(pid, 22, 1_000));
+        assert_eq!(read(1, 49), [], "not suspected");
+        assert_eq!(read(2, 50), [], "the first look");
+        host.ran(1, 22, 1_010);
+        host.ran(2, 22, 1_090);
+        host.ran(3, 22, 1_040);
+        host.ran(4, 23, 1_100); // another process with this pid
+        host.ran(5, 22, 1_001);
+        let found = [(2, 900), (3, 400), (1, 100)];
+        assert_eq!(read(3, 0), found, "the second look");
+        host.ran(1, 22, 2_000);
+        assert_eq!(read(11, 500), found, "a rest");
+        assert_eq!(read(12, 500), found, "the first look");
+        host.ran(1, 22, 2_050);
+        assert_eq!(read(13, 500), [(1, 500)]);
+        assert_eq!(read(22, 0), [(1, 500)]);
+        assert_eq!(read(23, 0), [], "no suspicion any more");
+    }
+}
