@@ -2,6 +2,7 @@
 //! says how each figure is measured.
 
 mod agent;
+mod clients;
 mod empty;
 mod host;
 mod progress;
@@ -45,6 +46,8 @@ enum What {
     Switch,
     /// The agent's CPU, memory and start, by the number of cgroups.
     Agent,
+    /// The agent with fifty streams and a scraper: CPU, memory, ticks on time.
+    Clients,
     /// How long a tick takes, and what each program takes of each event.
     Sample,
     /// How long it takes to rank all pods of a node.
@@ -58,6 +61,7 @@ struct Figures {
     host: Host,
     switch: Option<switch::Figures>,
     agent: Option<agent::Figures>,
+    clients: Option<clients::Figures>,
     sample: Option<sample::Figures>,
     rank: Option<rank::Figures>,
 }
@@ -68,13 +72,14 @@ impl Bench {
         let host = Host::look()?;
         let wants = |what| self.wants(what);
         println!("{host}");
-        let mut figures = Figures { host, switch: None, agent: None, sample: None, rank: None };
+        let (switch, agent, clients, sample, rank) = Default::default();
+        let mut figures = Figures { host, switch, agent, clients, sample, rank };
         if wants(What::Rank) {
             let measured = rank::measure()?;
             println!("\n{measured}");
             figures.rank = Some(measured);
         }
-        if [What::Switch, What::Agent, What::Sample].into_iter().any(wants) {
+        if [What::Switch, What::Agent, What::Clients, What::Sample].into_iter().any(wants) {
             self.with_an_agent(&mut figures)?;
         }
         let file = self.json.unwrap_or_else(|| root().join("target/bench.json"));
@@ -97,6 +102,9 @@ impl Bench {
         if wants(What::Agent) {
             expected += agent::expected();
         }
+        if wants(What::Clients) {
+            expected += clients::expected();
+        }
         if wants(What::Sample) {
             expected += sample::expected();
         }
@@ -111,6 +119,11 @@ impl Bench {
             let measured = agent::measure(&mut rig)?;
             println!("\n{measured}");
             figures.agent = Some(measured);
+        }
+        if wants(What::Clients) {
+            let measured = clients::measure(&mut rig)?;
+            println!("\n{measured}");
+            figures.clients = Some(measured);
         }
         if wants(What::Sample) {
             let measured = sample::measure(&mut rig)?;

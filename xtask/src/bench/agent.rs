@@ -29,7 +29,7 @@ const BUDGETED: usize = 500;
 const WINDOW: Duration = Duration::from_secs(30);
 
 /// `USER_HZ`, which is 100 wherever eBPF is.
-const USER_HZ: f64 = 100.0;
+pub(super) const USER_HZ: f64 = 100.0;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -113,13 +113,13 @@ fn of_one(rig: &Rig, n: usize, cpus: Cpus) -> Result<Size> {
 }
 
 /// CPU time of a process in ticks: fields 14 and 15 of `/proc/PID/stat`.
-struct Cpu {
-    user: u64,
-    system: u64,
+pub(super) struct Cpu {
+    pub(super) user: u64,
+    pub(super) system: u64,
 }
 
 impl Cpu {
-    fn of(pid: u32) -> Result<Self> {
+    pub(super) fn of(pid: u32) -> Result<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         Self::read(&text).with_context(|| format!("no CPU time in {text:?}"))
     }
@@ -134,13 +134,13 @@ impl Cpu {
 }
 
 /// Memory of a process that is in RAM, in MiB.
-struct Memory {
-    now: f64,
+pub(super) struct Memory {
+    pub(super) now: f64,
     peak: f64,
 }
 
 impl Memory {
-    fn of(pid: u32) -> Result<Self> {
+    pub(super) fn of(pid: u32) -> Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -67,6 +67,15 @@ impl Agent {
         self.process.id()
     }
 
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What asks it.
+    pub(super) fn http(&self) -> ureq::Agent {
+        self.http.clone()
+    }
+
     /// What it says now.
     pub(super) fn snapshot(&mut self) -> Result<Value> {
         self.must_be_up()?;

@@ -1,0 +1,209 @@
+//! What readers cost the agent: fifty streams, some of which do not read, and a scraper, for minutes.
+
+use std::fmt;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use serde::Serialize;
+
+use super::agent::{Cpu, Memory, USER_HZ};
+use super::rig::Rig;
+use super::running::Agent;
+use super::tree::{Cpus, Tree};
+use isobar_lab::clock::Since;
+use isobar_lab::table::table;
+
+const CGROUPS: usize = 500;
+/// Clients that read what comes, that read a line in ten seconds, and that never read.
+const READERS: usize = 40;
+const SLOW: usize = 5;
+const DEAD: usize = 5;
+const LOADED: Duration = Duration::from_secs(300);
+/// Before the clients come, and after they went.
+const ALONE: Duration = Duration::from_secs(30);
+
+/// What the agent took before, with, and after its clients.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Figures {
+    phases: Vec<Phase>,
+    /// Of the readers: the fewest, and how many ticks there were.
+    events: u64,
+    ticks: u64,
+    scrapes: u64,
+    failed_scrapes: u64,
+    /// Streams that the agent closed: of those that read, slowly or not, and never.
+    closed: [usize; 3],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Phase {
+    name: &'static str,
+    cpu_percent: f64,
+    rss_mib: f64,
+    longest_gap_ms: f64,
+}
+
+/// Seconds that this should take.
+pub(super) fn expected() -> f64 {
+    (LOADED + ALONE + ALONE).as_secs_f64() + 10.0
+}
+
+pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
+    let n = READERS + SLOW + DEAD;
+    rig.progress.step(&format!("clients: {n} streams, {CGROUPS} cgroups"), expected());
+    let _tree = Tree::grow(rig, CGROUPS, Cpus::Calm)?;
+    let mut agent = rig.agent()?;
+    rig.pause(Duration::from_secs(6))?;
+    let before = phase(rig, &mut agent, "before", ALONE, || Ok(()))?;
+
+    let end = Arc::new(AtomicBool::new(false));
+    let open = |pace: Pace| Client::open(agent.address(), pace, Arc::clone(&end));
+    let groups = [(READERS, Pace::Reads), (SLOW, Pace::Slow), (DEAD, Pace::Never)];
+    let clients = groups.map(|(n, pace)| (0..n).map(|_| open(pace)).collect::<Result<Vec<_>>>());
+    let [readers, slow, dead] = clients;
+    let (readers, slow, dead) = (readers?, slow?, dead?);
+    let first = agent.snapshot()?["tick"].as_u64().unwrap_or_default();
+    let http = agent.http();
+    let (mut scrapes, mut failed_scrapes) = (0, 0);
+    let url = format!("http://{}/metrics", agent.address());
+    let during = phase(rig, &mut agent, "with clients", LOADED, || {
+        scrapes += 1;
+        failed_scrapes += u64::from(http.get(&url).call().is_err());
+        Ok(())
+    })?;
+    let ticks = agent.snapshot()?["tick"].as_u64().unwrap_or_default() - first;
+    end.store(true, Ordering::Relaxed);
+    let ended =
+        |clients: Vec<Client>| clients.into_iter().map(Client::end).collect::<Result<Vec<_>>>();
+    let (readers, slow, dead) = (ended(readers)?, ended(slow)?, ended(dead)?);
+    let after = phase(rig, &mut agent, "after", ALONE, || Ok(()))?;
+    let closed = |all: &[Told]| all.iter().filter(|told| told.was_closed).count();
+    Ok(Figures {
+        phases: vec![before, during, after],
+        events: readers.iter().map(|told| told.events).min().unwrap_or_default(),
+        ticks,
+        scrapes,
+        failed_scrapes,
+        closed: [closed(&readers), closed(&slow), closed(&dead)],
+    })
+}
+
+/// Measures the agent for some time, and calls `each_second`.
+fn phase(
+    rig: &Rig,
+    agent: &mut Agent,
+    name: &'static str,
+    time: Duration,
+    mut each_second: impl FnMut() -> Result<()>,
+) -> Result<Phase> {
+    let (before, since) = (Cpu::of(agent.pid())?, Since::now());
+    while since.within(time) {
+        rig.pause(Duration::from_secs(1))?;
+        each_second()?;
+    }
+    let (after, took) = (Cpu::of(agent.pid())?, since.elapsed().as_secs_f64());
+    let ticks = (after.user - before.user + after.system - before.system) as f64;
+    let rss_mib = Memory::of(agent.pid())?.now;
+    let gap = agent.snapshot()?["cost"]["longestGap"].as_f64().context("no longest gap")?;
+    let cpu_percent = 100.0 * ticks / USER_HZ / took;
+    Ok(Phase { name, cpu_percent, rss_mib, longest_gap_ms: gap / 1e6 })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    Reads,
+    Slow,
+    Never,
+}
+
+/// One stream.
+struct Client(JoinHandle<Result<Told>>);
+
+struct Told {
+    events: u64,
+    was_closed: bool,
+}
+
+impl Client {
+    fn open(address: &str, pace: Pace, end: Arc<AtomicBool>) -> Result<Self> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        let ask = format!("GET /api/v1/stream?delta=1 HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        stream.write_all(ask.as_bytes())?;
+        Ok(Self(thread::spawn(move || listen(stream, pace, &end))))
+    }
+
+    fn end(self) -> Result<Told> {
+        self.0.join().map_err(|_| anyhow!("a client has panicked"))?
+    }
+}
+
+fn listen(stream: TcpStream, pace: Pace, end: &AtomicBool) -> Result<Told> {
+    let (mut from, mut line) = (BufReader::new(stream), Vec::new());
+    let mut told = Told { events: 0, was_closed: false };
+    while !end.load(Ordering::Relaxed) {
+        match pace {
+            Pace::Reads => {}
+            Pace::Slow => thread::sleep(Duration::from_secs(10)),
+            Pace::Never => {
+                thread::sleep(Duration::from_secs(1));
+                continue;
+            }
+        }
+        // After a timeout the line goes on.
+        match from.read_until(b'\n', &mut line) {
+            Ok(0) => told.was_closed = true,
+            Ok(_) if line.starts_with(b"data:") => told.events += 1,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(_) => told.was_closed = true,
+        }
+        if told.was_closed {
+            break;
+        }
+        line.clear();
+    }
+    if pace == Pace::Never {
+        // What was sent in the end is an end, or lies unread in front of it.
+        let mut rest = Vec::new();
+        told.was_closed = std::io::Read::read_to_end(&mut from, &mut rest).is_ok();
+    }
+    Ok(told)
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = READERS + SLOW + DEAD;
+        let seconds = LOADED.as_secs();
+        writeln!(f, "The agent with {n} streams and a scrape a second for {seconds} s.\n")?;
+        let rows: Vec<_> = self.phases.iter().map(row).collect();
+        let head = ["", "CPU %", "RSS MiB", "longest gap ms so far"];
+        writeln!(f, "{}", table(&head, &rows))?;
+        let Self { events, ticks, scrapes, failed_scrapes, closed: [reading, slow, dead], .. } =
+            self;
+        writeln!(f, "readers had at least {events} events of {ticks} ticks")?;
+        writeln!(f, "{failed_scrapes} of {scrapes} scrapes failed")?;
+        writeln!(
+            f,
+            "closed by the agent: {reading} of {READERS} that read, {slow} of {SLOW} that read \
+             slowly, {dead} of {DEAD} that never read"
+        )
+    }
+}
+
+fn row(phase: &Phase) -> Vec<String> {
+    let Phase { name, cpu_percent, rss_mib, longest_gap_ms } = phase;
+    vec![
+        (*name).into(),
+        format!("{cpu_percent:.2}"),
+        format!("{rss_mib:.1}"),
+        format!("{longest_gap_ms:.0}"),
+    ]
+}
