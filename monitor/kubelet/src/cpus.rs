@@ -76,6 +76,25 @@ fn reserved_time(settings: &Settings) -> u64 {
     reservation.daemons().get(CPU).map_or(0, |cpu| cpu.to_milli())
 }
 
+/// What the static policy leaves to whom, once containers have CPUs for themselves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pool {
+    /// Of containers without exclusive CPUs.
+    pub default: CpuSet,
+    pub exclusive: CpuSet,
+    /// See [`shared_pool_millicores`].
+    pub shared_millicores: u64,
+}
+
+impl Pool {
+    #[must_use]
+    pub fn of(plan: &Plan, exclusive: CpuSet) -> Self {
+        let default = minus(&plan.default, &exclusive);
+        let shared_millicores = shared_pool_millicores(&default, &plan.reserved);
+        Self { default, exclusive, shared_millicores }
+    }
+}
+
 /// `cpu_manager_shared_pool_size_millicores`: CPUs of containers without exclusive ones, in
 /// thousandths. Reserved CPUs never count, although such containers also run there unless the
 /// reservation is strict.

@@ -15,6 +15,7 @@ use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::limit::{LimitResult, LimitState};
 use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::units::Nanos;
+use isobar_kubelet::cpus::Pool;
 use isobar_kubelet::writes::{Refusal, Writes};
 
 pub use intruders::{Intruder, intruders};
@@ -37,6 +38,7 @@ struct Order {
 struct Report {
     states: Vec<LimitState>,
     refused: Vec<Refusal>,
+    pool: Option<Pool>,
     /// Why nothing could be looked at.
     trouble: Option<String>,
 }
@@ -86,7 +88,7 @@ impl Keeping {
             tell(&self.last, &report);
             self.last = report;
         }
-        if settings.node.write_limits.is_empty() {
+        if settings.node.write_limits.is_empty() && !settings.node.static_cpus {
             (self.last, self.asked) = (Report::default(), None);
             return (&[], Vec::new());
         }
@@ -99,6 +101,11 @@ impl Keeping {
             self.asked = Some((now, settings.generation));
         }
         (&self.last.states, self.last.capabilities())
+    }
+
+    /// What the CPU manager leaves to whom, by the last look.
+    pub(super) fn pool(&self) -> Option<&Pool> {
+        self.last.pool.as_ref()
     }
 }
 
@@ -136,11 +143,16 @@ impl Keeper {
             Ok(survey) => survey,
             Err(why) => return Report { trouble: Some(why.to_string()), ..Report::default() },
         };
-        let Writes { writes, refused } = survey.writes(&order.settings.node.write_limits);
+        let pool = survey.pool().cloned();
+        let what = &order.settings.node.write_limits;
+        if what.is_empty() {
+            return Report { pool, ..Report::default() };
+        }
+        let Writes { writes, refused } = survey.writes(what);
         let now = clock::now().boot;
         let mut states = self.limits.hold(&writes, order.is_enforced, now);
         self.count(&survey, &mut states, now);
-        Report { states, refused, trouble: None }
+        Report { states, refused, pool, trouble: None }
     }
 
     /// Says of the reserved CPUs who may run there all the same: after they were written, and

@@ -375,6 +375,7 @@ impl<S: Source> Tick<S> {
             let writes = self.authority.writes_limits();
             let (states, refused) = limits.look(clock::now().boot, self.engine.settings(), writes);
             self.publisher.note_limits(states);
+            self.publisher.note_cpus(limits.pool());
             all.extend(refused);
         }
         all.extend(self.survival.iter().flat_map(Survival::capabilities).cloned());

@@ -12,7 +12,7 @@ use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
 use isobar_core::view::API_VERSION;
 use isobar_kubelet::checkpoint::State;
-use isobar_kubelet::cpus::{self, Plan};
+use isobar_kubelet::cpus::{self, Plan, Pool};
 use serde::Serialize;
 
 use super::exit::{Code, Refused};
@@ -190,8 +190,7 @@ fn document(
     let counts = |state: &State| state.refusals(configured, plan).is_empty();
     let accepted = read.as_ref().filter(|(_, state)| counts(state));
     let exclusive = accepted.map(|(_, state)| state.exclusive()).unwrap_or_default();
-    let default = cpus::minus(&plan.default, &exclusive);
-    let shared = cpus::shared_pool_millicores(&default, &plan.reserved);
+    let Pool { default, exclusive, shared_millicores: shared } = Pool::of(plan, exclusive);
     Document {
         api_version: API_VERSION,
         kind: "Cpus",

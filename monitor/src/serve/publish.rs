@@ -33,6 +33,7 @@ use isobar_core::view::headline::headline;
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::verdict::judge;
 use isobar_core::view::{OOM_KILLS_KEPT, OomRecord, View};
+use isobar_kubelet::cpus::Pool;
 
 /// The receiving end: `None` before the first sample.
 pub type Latest = watch::Receiver<Option<Arc<Published>>>;
@@ -160,6 +161,11 @@ impl Publisher {
             self.totals.limits(limits);
             self.limits = limits.to_vec();
         }
+    }
+
+    /// Sets what the CPU manager leaves to whom, for the metrics.
+    pub fn note_cpus(&mut self, pool: Option<&Pool>) {
+        self.totals.cpus = pool.cloned();
     }
 
     /// The limits that views show.

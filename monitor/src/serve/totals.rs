@@ -18,6 +18,7 @@ use isobar_core::model::unsampled::unsampled;
 use isobar_core::model::workload::{Pod, Pods, by_cgroup_uid};
 use isobar_core::policy::engine::Step;
 use isobar_core::view::foresight::{Foresight, OomLimit};
+use isobar_kubelet::cpus::Pool;
 
 use self::pairs::Pairs;
 use self::steps::Steps;
@@ -48,6 +49,8 @@ pub(super) struct Totals {
     pub(super) steps: Steps,
     pub(super) oom_kills: BTreeMap<OomLimit, u64>,
     pub(super) foresight: Foresight,
+    /// As of the last look; `None` without the static policy of the CPU manager.
+    pub(super) cpus: Option<Pool>,
     pub(super) gaps: BTreeMap<GapReason, u64>,
     /// How often a limit was found changed by another process.
     pub(super) drifts: u64,

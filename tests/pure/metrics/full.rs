@@ -7,6 +7,7 @@ use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 use isobar_core::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use isobar_core::model::cost::Cost;
+use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::decision::{
     Action, Assessment, Decision, InForce, Met, NodePressure, Observation, Outcome, OutcomeResult,
     Outlook, Phase as InForcePhase, Relief, StepKind, StepReason, Target, Trigger,
@@ -22,6 +23,7 @@ use isobar_core::model::threshold::{Amount, Signal, Threshold};
 use isobar_core::model::units::{Bytes, Nanos, Percent};
 use isobar_core::model::workload::Pod;
 use isobar_core::policy::engine::Step;
+use isobar_kubelet::cpus::Pool;
 
 use crate::made_up;
 
@@ -57,6 +59,8 @@ pub(super) fn publish(publisher: &mut Publisher, snapshot: Snapshot) {
     }
     let step = Step { snapshot, decision: decision(), ..Step::default() };
     publisher.note_limits(&limits());
+    let exclusive = CpuSet([2, 3].into());
+    publisher.note_cpus(Some(&Pool { exclusive, shared_millicores: 4_000, ..Pool::default() }));
     publisher.note(&Sample::default(), &settings(), &step);
     // Its outcome comes with a later sample.
     publisher.note(&sample(), &settings(), &step);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::intruders::{Intruder, intruders};
@@ -15,7 +16,7 @@ use isobar_core::model::sample::Gap;
 use isobar_core::model::settings::{Node, Settings, WrittenLimit};
 use isobar_kubelet::capacity;
 use isobar_kubelet::checkpoint::State;
-use isobar_kubelet::cpus::Plan;
+use isobar_kubelet::cpus::{Plan, Pool};
 use isobar_kubelet::drift::Live;
 use isobar_kubelet::writes::{Ground, Writes, writes};
 
@@ -41,6 +42,7 @@ pub struct Survey {
     settings: Settings,
     ground: Ground,
     reserved: CpuSet,
+    pool: Option<Pool>,
 }
 
 impl Survey {
@@ -55,20 +57,30 @@ impl Survey {
         let node = &settings.node;
         let machine = machine::read(&places.proc, &places.sys, Path::new(&node.kubelet_root));
         let plan = Plan::of(&settings, &machine.cpus).unwrap_or_default();
+        let exclusive = exclusive(node, &plan);
+        let pool = exclusive.clone().filter(|_| node.static_cpus && !machine.cpus.cpus.is_empty());
+        let pool = pool.map(|exclusive| Pool::of(&plan, exclusive));
         let ground = Ground {
             capacity: capacity::capacity(&machine, node),
             live: look(&groups, node, &mut Vec::new()),
             offered: groups.controllers(),
-            exclusive: exclusive(node, &plan),
+            exclusive: exclusive.unwrap_or_default(),
             topology: machine.cpus,
         };
-        Ok(Self { places: places.clone(), settings, ground, reserved: plan.reserved })
+        Ok(Self { places: places.clone(), settings, ground, reserved: plan.reserved, pool })
     }
 
     /// What is to be written of `what`, and what is not.
     #[must_use]
     pub fn writes(&self, what: &BTreeSet<WrittenLimit>) -> Writes {
         writes(&self.settings, what, &self.ground)
+    }
+
+    /// What the CPU manager leaves to whom; `None` without the static policy, or if its state is one
+    /// that the kubelet would refuse.
+    #[must_use]
+    pub fn pool(&self) -> Option<&Pool> {
+        self.pool.as_ref()
     }
 
     /// Processes of pods that may run on reserved CPUs, and what could not be read.
@@ -99,15 +111,16 @@ pub fn look(groups: &Groups, node: &Node, gaps: &mut Vec<Gap>) -> Live {
     }
 }
 
-/// CPUs that containers have for themselves. Without a state, or with one that the kubelet would
-/// refuse, nobody has.
-fn exclusive(node: &Node, plan: &Plan) -> CpuSet {
+/// CPUs that containers have for themselves, none without a state; `None` if the kubelet would
+/// refuse it.
+fn exclusive(node: &Node, plan: &Plan) -> Option<CpuSet> {
     let file = Path::new(&node.kubelet_root).join(CPU_STATE);
-    let Ok(text) = fs::read_to_string(file) else { return CpuSet::default() };
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(why) if why.kind() == ErrorKind::NotFound => return Some(CpuSet::default()),
+        Err(_) => return None,
+    };
     let state = State::read(&text);
     let policy = if node.static_cpus { "static" } else { "none" };
-    match state.refusals(Some(policy), plan).is_empty() {
-        true => state.exclusive(),
-        false => CpuSet::default(),
-    }
+    state.refusals(Some(policy), plan).is_empty().then(|| state.exclusive())
 }

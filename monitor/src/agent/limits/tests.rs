@@ -113,6 +113,39 @@ fn look_reports_refused_limits_as_capabilities() {
 }
 
 #[test]
+fn look_tells_what_the_cpu_manager_leaves() {
+    let dir = tempfile::tempdir().unwrap();
+    machine(dir.path());
+    let root = dir.path().join("kubelet");
+    fs::create_dir(&root).unwrap();
+    let mut settings = settings(&[]);
+    settings.node.kubelet_root = root.display().to_string();
+    let mut keeping = keeping(dir.path());
+    keeping.look(seconds(1), &settings, true);
+    assert_eq!((keeping.pool(), &keeping.asked), (None, &None), "the policy is none");
+    settings.node.static_cpus = true;
+    let of = |exclusive: &[u32], default: &[u32], shared_millicores| {
+        let set = |cpus: &[u32]| CpuSet(cpus.iter().copied().collect());
+        Some(Pool { default: set(default), exclusive: set(exclusive), shared_millicores })
+    };
+    #[rustfmt::skip]
+    let table = [
+        // state file, pool
+        (None,                                      of(&[], &[0, 1], 1_000)),
+        (Some(r#"{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":"1"}},"checksum":0}"#),
+                                                    of(&[1], &[0], 0)),
+        (Some("{"),                                 None),
+    ];
+    for ((state, want), second) in table.into_iter().zip([2, 12, 22]) {
+        if let Some(text) = state {
+            fs::write(root.join(CPU_STATE), text).unwrap();
+        }
+        seen(&mut keeping, second, &settings, true);
+        assert_eq!(keeping.pool(), want.as_ref(), "{state:?}");
+    }
+}
+
+#[test]
 fn look_reports_a_missing_cgroup_tree() {
     let dir = tempfile::tempdir().unwrap();
     machine(dir.path());

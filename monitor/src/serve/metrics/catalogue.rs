@@ -187,6 +187,11 @@ catalogue! {
     LIMIT_DRIFTS = Metric::counter("isobar_limit_drifts_total", &[],
         "Limits that another process was found to have changed after isobar wrote them.");
 
+    CPU_SHARED_POOL = Metric::gauge("isobar_cpu_manager_shared_pool_millicores", &[],
+        "CPUs that containers without exclusive ones share, in thousandths, as the kubelet counts them: without reserved ones.");
+    CPU_EXCLUSIVE = Metric::gauge("isobar_cpu_manager_exclusive_cpus", &[],
+        "CPUs that containers have for themselves, by the CPU manager's state file.");
+
     // Each pod.
     PODS = Metric::gauge("isobar_pods", &[],
         "Pods with a cgroup.");

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::catalogue::{
-    DECISIONS, FORECASTS, FREED, KILLED_PROCESSES, LIMIT_CONFIGURED, LIMIT_CONFIGURED_BYTES,
-    LIMIT_DIFFERS, LIMIT_DRIFTS, LIMIT_LIVE, LIMIT_LIVE_BYTES, OOM_KILLS, OOM_KILLS_FORESEEN,
-    STEPS, STEPS_IN_FORCE,
+    CPU_EXCLUSIVE, CPU_SHARED_POOL, DECISIONS, FORECASTS, FREED, KILLED_PROCESSES,
+    LIMIT_CONFIGURED, LIMIT_CONFIGURED_BYTES, LIMIT_DIFFERS, LIMIT_DRIFTS, LIMIT_LIVE,
+    LIMIT_LIVE_BYTES, OOM_KILLS, OOM_KILLS_FORESEEN, STEPS, STEPS_IN_FORCE,
 };
 use super::families::Families;
 use crate::serve::totals::{RESULTS, STEPS_AND_RELEASE, Totals};
@@ -50,10 +50,11 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
         (["unfounded"], tally.unfounded),
     ];
     families.write(&FORECASTS, forecasts)?;
-    limits(families, view, totals.drifts)
+    limits(families, view, totals)
 }
 
-fn limits(families: &mut Families<'_>, view: &View, drifts: u64) -> fmt::Result {
+fn limits(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Result {
+    let (drifts, cpus) = (totals.drifts, totals.cpus.as_ref());
     let limits = &view.limits;
     let configured = |of_memory: bool| {
         let alike = limits.iter().filter(move |one| is_memory(&one.write.file) == of_memory);
@@ -73,7 +74,9 @@ fn limits(families: &mut Families<'_>, view: &View, drifts: u64) -> fmt::Result 
         |one: &LimitState| !matches!(one.result, LimitResult::Kept | LimitResult::Written);
     let differs = limits.iter().map(|one| (labels(one), is_other(one)));
     families.write(&LIMIT_DIFFERS, differs)?;
-    families.write(&LIMIT_DRIFTS, [([], drifts)])
+    families.write(&LIMIT_DRIFTS, [([], drifts)])?;
+    families.write(&CPU_SHARED_POOL, cpus.map(|pool| ([], pool.shared_millicores)))?;
+    families.write(&CPU_EXCLUSIVE, cpus.map(|pool| ([], pool.exclusive.0.len() as u64)))
 }
 
 /// The limits of all pods, which are the enforced allocatable, but for those that isobar writes.
