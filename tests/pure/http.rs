@@ -55,6 +55,8 @@ async fn router_paths() {
         ("/api/v1/incidents/20260922T024003Z-condition-SystemCPUContentionPressure", 503, 200, "application/json"),
         ("/api/v1/incidents/none", 503, 404, "application/json"),
         ("/api/v1/incidents/..%2Flock", 503, 404, "application/json"),
+        ("/api/v1/recording",    200, 200, "application/json"),
+        ("/api/v1/recording/ticks", 503, 200, "application/json"),
         ("/api/v1/stream",       200, 200, "text/event-stream"),
         ("/metrics",             503, 200, "text/plain"),
         ("/api/v1/cgroups",      503, 200, "application/json"),

@@ -35,6 +35,7 @@ mod program;
 mod promtool;
 mod qos;
 mod rank;
+mod recorded;
 mod recording;
 mod replay;
 #[path = "../sampling.rs"]

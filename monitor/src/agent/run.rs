@@ -2,14 +2,13 @@
 
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 use sd_notify::NotifyState;
-use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, spawn_blocking};
@@ -115,7 +114,7 @@ where
         runtime::Builder::new_current_thread().enable_all().build().map_err(AgentError::Start)?;
     let result = runtime.block_on(async {
         let leave = Leave::catch().map_err(AgentError::Start)?;
-        let listener = listen(&options.listen).await?;
+        let listener = listen(&options.listen)?;
         let mut authority = Authority::new(options.mode, &options.state_dir);
         authority.bind(&mut options.orders.plan.settings).map_err(AgentError::Lock)?;
         // Whoever asks meanwhile is told that there is no sample yet.
@@ -261,11 +260,14 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-async fn listen(address: &Address) -> Result<Listener, AgentError> {
+/// Opens an address for a server.
+///
+/// # Errors
+/// `Taken`, `Denied` or `Listen`.
+pub fn listen(address: &Address) -> Result<Listener, AgentError> {
+    let unblocked = |listener: TcpListener| listener.set_nonblocking(true).map(|()| listener);
     let bound = match address {
-        Address::Tcp(address) => {
-            TcpListener::bind(address).await.and_then(TcpListener::into_std).map(Listener::Tcp)
-        }
+        Address::Tcp(address) => TcpListener::bind(address).and_then(unblocked).map(Listener::Tcp),
         Address::Unix(path) => listen_on(path).map(Listener::Unix),
     };
     bound.map_err(|source| match (source.kind(), address) {

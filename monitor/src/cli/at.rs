@@ -6,14 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, bail};
 use isobar::agent::RECORDING_DIR;
 use isobar::clock;
-use isobar::record::reader::Recording;
-use isobar::record::replay::Replay;
-use isobar::serve::publish::{Publisher, channel};
-use isobar_core::model::cost::Cost;
+use isobar::serve::film::reel::Reel;
 use isobar_core::model::decision::Ranking;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
-use isobar_core::policy::engine::Step;
 use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
 use jiff::civil::Time;
@@ -83,8 +79,8 @@ impl Past {
     /// The ranking for `purpose` as of that tick, by the recorded configuration.
     pub(crate) fn rank(mut self, purpose: Purpose) -> Result<Ranking> {
         self.reel.run_to(self.at)?;
-        let last = self.reel.last.take();
-        let engine = self.reel.replay.engine();
+        let last = self.reel.take();
+        let engine = self.reel.engine();
         let ranking =
             last.zip(engine).and_then(|(step, engine)| engine.rank(&step.snapshot, purpose));
         match ranking {
@@ -97,48 +93,6 @@ impl Past {
 /// What it means that a recording begins later.
 pub(crate) fn no_tick(file: &Path) -> Error {
     Refused(format!("{} has no tick of this time or before it", file.display())).into()
-}
-
-/// A recording on its way from tick to tick.
-pub(crate) struct Reel {
-    replay: Replay,
-    /// `None` before the first tick.
-    publisher: Option<Publisher>,
-    /// The tick that was read last, until a view is made of it.
-    last: Option<Step>,
-}
-
-impl Reel {
-    /// Begins at the chapter that holds the moment `wall`.
-    pub(crate) fn open_at(file: &Path, wall: Nanos) -> Result<Self> {
-        let replay = Replay::new(Recording::open_at(file, wall)?, None);
-        Ok(Self { replay, publisher: None, last: None })
-    }
-
-    /// Reads one tick, if there is one that is no later than `wall`.
-    pub(crate) fn step(&mut self, wall: Nanos) -> Result<Option<&Step>> {
-        let Some(step) = self.replay.step_before(wall)? else { return Ok(None) };
-        let started = step.snapshot.at;
-        let facts = || self.replay.facts().cloned().unwrap_or_default();
-        let publisher =
-            self.publisher.get_or_insert_with(|| Publisher::new(facts(), started, channel().0));
-        if let Some(before) = self.last.replace(step) {
-            publisher.remember(&before.snapshot);
-        }
-        Ok(self.last.as_ref())
-    }
-
-    /// Reads all ticks that are no later than `wall`.
-    pub(crate) fn run_to(&mut self, wall: Nanos) -> Result<()> {
-        while self.step(wall)?.is_some() {}
-        Ok(())
-    }
-
-    /// The view of the tick that was read last; `None` if there is none, or if it was made already.
-    pub(crate) fn view(&mut self) -> Option<View> {
-        let (step, publisher) = self.last.take().zip(self.publisher.as_mut())?;
-        Some(publisher.view(step, Vec::new(), Cost::default())())
-    }
 }
 
 /// A recording directory stands for the recording in it.

@@ -1,6 +1,7 @@
 //! `isobar replay`: runs a recording through the engine again, and shows where another
-//! configuration or another version decides differently.
+//! configuration or another version decides differently; or serves it to browsers.
 
+mod player;
 mod what_if;
 
 use std::io::{self, BufWriter, Write};
@@ -11,12 +12,15 @@ use clap::ValueEnum;
 use isobar::config;
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Judged, Replay, Replayed};
+use isobar::serve::address::Address;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision};
+use isobar_core::model::units::Nanos;
 use isobar_core::recording::difference::{self, Difference};
 use isobar_core::view::API_VERSION;
 use serde_json::{Value, json};
 
+use super::at::{recording_at, when};
 use super::exit::{Code, Refused};
 use super::output::{Format, word};
 use super::table::Table;
@@ -24,7 +28,8 @@ use what_if::WhatIf;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording; FILE.1, FILE.2 .. are read after it. May be decompressed to JSON lines.
+    /// The recording, its directory, or the file of an incident; FILE.1, FILE.2 .. are read after
+    /// it. May be decompressed to JSON lines.
     file: PathBuf,
     /// Configuration to decide by: print what it would have changed.
     #[arg(long, value_name = "FILE", conflicts_with = "check")]
@@ -38,6 +43,14 @@ pub(crate) struct Args {
     /// Last tick to print.
     #[arg(long, value_name = "TICK", default_value_t = u64::MAX, hide_default_value = true)]
     to: u64,
+    /// Serve the page and the API of the recording there until interrupted: an IP address and a
+    /// port, or a socket file as unix:/run/isobar/replay.sock.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["config", "check", "from", "to", "output"])]
+    listen: Option<Address>,
+    /// The moment at which the page opens: a time in RFC 3339, today's or yesterday's 02:40, or
+    /// "10 min ago" [default: the first tick].
+    #[arg(long, value_name = "TIME", value_parser = when, requires = "listen")]
+    at: Option<Nanos>,
     /// Output format [default: ndjson; table with --check; text with --config].
     #[arg(short, long, value_enum)]
     output: Option<Form>,
@@ -56,6 +69,9 @@ enum Form {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
+    if let Some(address) = &args.listen {
+        return player::serve(&args.file, address, args.at);
+    }
     if args.from > args.to {
         let text = format!("--from {} is after --to {}", args.from, args.to);
         return Err(Refused(text).into());
@@ -65,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         return Err(Refused(text.into()).into());
     }
     let other = args.config.as_deref().map(config::load).transpose()?;
-    let recording = Recording::open(&args.file)?;
+    let recording = Recording::open(&recording_at(&args.file))?;
     let is_other = other.is_some();
     let ticks = Ticks { replay: Replay::new(recording, other), from: args.from, to: args.to };
     let mut out = BufWriter::new(io::stdout().lock());

@@ -17,8 +17,11 @@ const SILENCE: Nanos = Nanos(10 * Nanos::SECOND.0);
 /// The first comes after the eBPF programs were loaded, which may take long on a busy node.
 const FIRST_WITHIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// 200 while the sampler runs.
+/// 200 while the sampler runs; a recording has none.
 pub(super) async fn livez(State(shared): State<Shared>) -> Response {
+    if shared.film.is_some() {
+        return "ok".into_response();
+    }
     let last = shared.latest.borrow().as_ref().map(|p| p.at.boot);
     let silent = clock::now().boot.since(last.unwrap_or(shared.since.boot));
     let patience = if last.is_some() { SILENCE } else { FIRST_WITHIN };

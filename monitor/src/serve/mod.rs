@@ -6,6 +6,7 @@
 pub mod address;
 mod delta;
 mod document;
+pub mod film;
 mod guard;
 mod health;
 mod history;
@@ -21,6 +22,8 @@ mod stream;
 mod summary;
 mod totals;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -30,8 +33,10 @@ use axum::routing::{MethodRouter, get};
 use serde_json::json;
 
 use crate::clock;
+use film::Film;
+use film::moment::Seen;
 use isobar_core::model::sample::Moment;
-use negotiate::{accepts_gzip, kept, tagged};
+use negotiate::{accepts_gzip, held, kept, tagged};
 use parts::Part;
 use publish::Latest;
 
@@ -45,6 +50,8 @@ const OPENAPI: &str = include_str!("openapi.json");
 #[derive(Clone)]
 struct Shared {
     latest: Latest,
+    /// `None` of an agent.
+    film: Option<Arc<Film>>,
     seats: stream::Seats,
     changes: delta::Changes,
     /// When this router was made: the time limit for the first sample begins here.
@@ -53,8 +60,17 @@ struct Shared {
 
 /// All routes. Any number of routers may share one watch channel.
 pub fn router(latest: Latest) -> Router {
+    routes(latest, None)
+}
+
+/// The same routes for a recording.
+pub fn replaying(film: Arc<Film>) -> Router {
+    routes(film.latest(), Some(film))
+}
+
+fn routes(latest: Latest, film: Option<Arc<Film>>) -> Router {
     let (seats, changes) = Default::default();
-    let shared = Shared { latest, seats, changes, since: clock::now() };
+    let shared = Shared { latest, film, seats, changes, since: clock::now() };
     let api = api().into_iter().fold(Router::new(), |all, (path, get)| all.route(path, get));
     api.with_state(shared)
         .merge(page::routes())
@@ -73,6 +89,8 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/api/v1/history/events", get(history::events)),
         ("/api/v1/incidents", get(incidents::list)),
         ("/api/v1/incidents/{name}", get(incidents::one)),
+        ("/api/v1/recording", get(film::answer::recording)),
+        ("/api/v1/recording/ticks", get(film::answer::ticks)),
         ("/api/v1/stream", get(stream::open)),
         ("/metrics", get(metrics::scrape)),
         ("/livez", get(health::livez)),
@@ -81,20 +99,27 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/openapi.json", page::file("application/json", OPENAPI)),
     ];
     all.extend(Part::ALL.map(|part| {
-        let of = move |State(shared), headers| document(part, shared, headers);
+        let of = move |State(shared), seen, headers| document(part, shared, seen, headers);
         (part.path(), get(of))
     }));
     all
 }
 
-/// A document of the newest view.
-async fn document(part: Part, shared: Shared, headers: HeaderMap) -> Response {
-    let Some(published) = shared.latest.borrow().clone() else {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
-    };
+/// A document of one view.
+async fn document(
+    part: Part,
+    shared: Shared,
+    Seen(published): Seen,
+    headers: HeaderMap,
+) -> Response {
     tagged(&headers, &published.tag(), || {
         let is_packed = accepts_gzip(&headers);
-        kept(&published.document(part, is_packed), is_packed)
+        let document = published.document(part, is_packed);
+        match shared.film {
+            // The next request may be about another moment, which is kept in its place.
+            Some(_) => held(&document, is_packed),
+            None => kept(&document, is_packed),
+        }
     })
 }
 

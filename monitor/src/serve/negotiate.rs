@@ -56,6 +56,11 @@ pub(super) fn kept(document: &Arc<Bytes>, is_packed: bool) -> Response {
     (of_json(is_packed), whole(document)).into_response()
 }
 
+/// A document that this response alone may hold.
+pub(super) fn held(document: &Bytes, is_packed: bool) -> Response {
+    (of_json(is_packed), document.clone()).into_response()
+}
+
 /// A document that is kept, in pieces.
 pub(super) fn whole(document: &Arc<Bytes>) -> Response {
     let length = [(header::CONTENT_LENGTH, HeaderValue::from(document.len()))];

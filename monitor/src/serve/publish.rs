@@ -10,7 +10,7 @@ use axum::http::HeaderValue;
 use tokio::sync::watch;
 
 use super::document::{Documents, render_brief, render_briefest};
-use super::history::{Beside, History, Recorder};
+use super::history::{Beside, History, Recorder, Room};
 use super::metrics::{self, Format};
 use super::negotiate::gzip;
 use super::parts::Part;
@@ -27,6 +27,7 @@ use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::Threshold;
+use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
 use isobar_core::view::headline::headline;
@@ -93,6 +94,13 @@ impl Published {
         HeaderValue::try_from(tag).expect("digits, letters and quotes")
     }
 
+    /// Changes also with what the history has beyond this tick, as that of a recording being read.
+    pub(super) fn tag_of_history(&self) -> HeaderValue {
+        let newest = self.history.newest().0 / Nanos::SECOND.0;
+        let tag = format!("W/\"{:x}-{}-{newest}\"", self.started.wall.0, self.tick);
+        HeaderValue::try_from(tag).expect("digits, letters and quotes")
+    }
+
     /// The metrics of the node and its pods in OpenMetrics, without those of the agent itself, which
     /// no recording has.
     #[must_use]
@@ -135,9 +143,13 @@ impl Publisher {
     /// Publishes to readers of `to`.
     #[must_use]
     pub fn new(facts: NodeFacts, started: Moment, to: Sender) -> Self {
+        Self::with_room(facts, started, to, Room::OF_AGENT)
+    }
+
+    pub(super) fn with_room(facts: NodeFacts, started: Moment, to: Sender, room: Room) -> Self {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         let (limits, totals, documents, metrics) = Default::default();
-        let (facts, recorder) = (Arc::new(facts), Recorder::new());
+        let (facts, recorder) = (Arc::new(facts), Recorder::new(room));
         let (thresholds, outcomes, incidents) = Default::default();
         Self {
             facts,
@@ -192,11 +204,24 @@ impl Publisher {
     /// Publishes one tick. Never blocks.
     pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
         self.totals.took(&cost);
-        let (tick, at) = (step.snapshot.tick, step.snapshot.at);
-        self.record(&step, &cost);
+        self.record(&step, Some(&cost));
         let history = self.recorder.history();
+        let published = self.published(step, capabilities, cost, history);
+        // `send` would fail without a receiver; the next client must find this view all the same.
+        self.to.send_replace(Some(published));
+    }
+
+    /// One tick, with what is to be shown as its history.
+    pub(super) fn published(
+        &mut self,
+        step: Step,
+        capabilities: Vec<Capability>,
+        cost: Cost,
+        history: History,
+    ) -> Arc<Published> {
+        let (tick, at) = (step.snapshot.tick, step.snapshot.at);
         let view = LazyLock::new(Box::new(self.view(step, capabilities, cost)) as Box<_>);
-        let published = Published {
+        Arc::new(Published {
             tick,
             at,
             view,
@@ -208,9 +233,7 @@ impl Publisher {
             metrics: self.metrics.clone(),
             brief: OnceLock::new(),
             briefest: OnceLock::new(),
-        };
-        // `send` would fail without a receiver; the next client must find this view all the same.
-        self.to.send_replace(Some(Arc::new(published)));
+        })
     }
 
     /// What makes the view of one tick.
@@ -267,12 +290,30 @@ impl Publisher {
         snapshot.oom_kills.iter().map(record).collect()
     }
 
-    fn record(&mut self, step: &Step, cost: &Cost) {
+    /// Adds a tick to the history.
+    pub(super) fn record(&mut self, step: &Step, cost: Option<&Cost>) {
         let kills = self.named_kills(&step.snapshot);
         let outcomes = std::mem::take(&mut self.outcomes);
         let beside =
             Beside { cost, kills: &kills, outcomes: &outcomes, thresholds: &self.thresholds };
         self.recorder.record(step, beside);
+    }
+
+    pub(super) fn history(&self) -> History {
+        self.recorder.history()
+    }
+
+    pub(super) fn facts(&self) -> &NodeFacts {
+        &self.facts
+    }
+
+    pub(super) fn set_started(&mut self, started: Moment) {
+        self.started = started;
+    }
+
+    /// The kills before the next tick, newest first.
+    pub(super) fn set_kills(&mut self, kills: impl Iterator<Item = OomRecord>) {
+        self.kills = kills.take(OOM_KILLS_KEPT).collect();
     }
 
     /// Takes note of the kills of an earlier tick.

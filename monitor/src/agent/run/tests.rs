@@ -151,7 +151,7 @@ fn run_takes_squeezes_back_without_its_tick() {
 
 #[test]
 fn run_reports_a_taken_port_before_it_opens_sources() {
-    let holder = std::net::TcpListener::bind(any_port()).unwrap();
+    let holder = TcpListener::bind(any_port()).unwrap();
     let listen = holder.local_addr().unwrap();
     let options = options(listen, None);
     let result = run(options, || -> Result<Counted, AgentError> { panic!("opened") });

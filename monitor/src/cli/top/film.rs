@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
 use anyhow::Result;
+use isobar::serve::film::reel::Reel;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::view::View;
 
-use super::super::at::{Reel, no_tick};
+use super::super::at::no_tick;
 use super::state::{Deed, Event, Order};
 use super::trail::Point;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Serialize, Serializer};
@@ -10,9 +10,10 @@ use serde_json::json;
 
 use super::query::{Stretch, only, wanted};
 use super::series::{ALL, Code, Keeps, Series, Unit};
+use crate::serve::film::moment::Seen;
 use crate::serve::negotiate::{made, tagged};
 use crate::serve::publish::Published;
-use crate::serve::{NO_SAMPLE_YET, Shared, refuse};
+use crate::serve::refuse;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::API_VERSION;
@@ -61,16 +62,18 @@ struct Document {
 }
 
 pub(in crate::serve) async fn series(
-    State(shared): State<Shared>,
+    Seen(published): Seen,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
-    respond(&shared, &headers, |published, now| {
-        let [begin, end, step, series] = only(&query, ["begin", "end", "step", "series"])?;
+    respond(&published, &headers, |now| {
+        let names = ["begin", "end", "step", "series", "at"];
+        let [begin, end, step, series, _] = only(&query, names)?;
         let stretch = Stretch::parse(begin.as_deref(), end.as_deref(), USUAL, now)?;
-        let range = stretch.points(step.as_deref(), now)?;
         let wanted = wanted(series.as_deref().unwrap_or(USUAL_SERIES))?;
         let kept = published.history.lock();
+        // A moment of a recording may lie far before the newest that is kept.
+        let range = stretch.points(step.as_deref(), now.boot.max(kept.rings.newest()))?;
         let of = |index: usize| {
             let series = &ALL[index];
             let (values, peaks) = kept.rings.read(index, range).unzip();
@@ -91,12 +94,12 @@ pub(in crate::serve) async fn series(
 }
 
 pub(in crate::serve) async fn events(
-    State(shared): State<Shared>,
+    Seen(published): Seen,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
-    respond(&shared, &headers, |published, now| {
-        let [begin, end] = only(&query, ["begin", "end"])?;
+    respond(&published, &headers, |now| {
+        let [begin, end, _] = only(&query, ["begin", "end", "at"])?;
         let Stretch { begin, end } =
             Stretch::parse(begin.as_deref(), end.as_deref(), USUAL_EVENTS, now)?;
         let kept = published.history.lock();
@@ -106,7 +109,7 @@ pub(in crate::serve) async fn events(
             "tick": published.tick,
             "begin": moment(begin, now),
             "end": moment(end, now),
-            "spans": kept.spans.spans(begin, end),
+            "spans": kept.spans.spans(begin, end, now.boot),
             "events": kept.spans.events(begin, end),
             "minutes": kept.spans.minutes(begin, end),
         });
@@ -121,17 +124,14 @@ fn moment(boot: Nanos, now: Moment) -> Moment {
 }
 
 fn respond(
-    shared: &Shared,
+    published: &Published,
     headers: &HeaderMap,
-    answer: impl FnOnce(&Published, Moment) -> Result<Vec<u8>, String>,
+    answer: impl FnOnce(Moment) -> Result<Vec<u8>, String>,
 ) -> Response {
-    let Some(published) = shared.latest.borrow().clone() else {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
-    };
     // A second that no tick has reached yet is no gap: what is known ends with the newest tick's.
     let known = Nanos(published.at.boot.0.saturating_add(1).next_multiple_of(Nanos::SECOND.0));
     let now = moment(known, published.at);
-    tagged(headers, &published.tag(), || match answer(&published, now) {
+    tagged(headers, &published.tag_of_history(), || match answer(now) {
         Ok(json) => made(headers, json),
         Err(why) => refuse(StatusCode::BAD_REQUEST, &why),
     })

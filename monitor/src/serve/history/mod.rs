@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use self::rings::Rings;
 use self::series::Tick;
+pub(super) use self::spans::{Event, Room, Span};
 use self::spans::{Spans, Told};
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Outcome;
@@ -24,6 +25,7 @@ use isobar_core::policy::engine::Step;
 use isobar_core::view::OomRecord;
 
 pub(super) use self::answer::{events, series};
+pub(super) use self::query::ago;
 
 /// Ticks that wait for a reader to be done. More are dropped, the oldest first.
 const WAITING: usize = 64;
@@ -39,6 +41,18 @@ struct Kept {
 }
 
 impl History {
+    /// Everything that held and happened.
+    pub(super) fn told(&self) -> (Vec<Span>, Vec<Event>) {
+        let (kept, ever) = (self.lock(), Nanos(u64::MAX));
+        let events = kept.spans.events(Nanos(0), ever).into_iter().cloned().collect();
+        (kept.spans.spans(Nanos(0), ever, ever), events)
+    }
+
+    /// Until when, on the boot clock, there is something.
+    pub(super) fn newest(&self) -> Nanos {
+        self.lock().rings.newest()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,7 +77,8 @@ pub(super) struct Recorder {
 
 /// What a tick measured and decided, beside its step.
 pub(super) struct Beside<'a> {
-    pub(super) cost: &'a Cost,
+    /// `None` of a recording, which does not have it.
+    pub(super) cost: Option<&'a Cost>,
     pub(super) kills: &'a [OomRecord],
     /// Of earlier actions.
     pub(super) outcomes: &'a [Outcome],
@@ -71,8 +86,8 @@ pub(super) struct Beside<'a> {
 }
 
 impl Recorder {
-    pub(super) fn new() -> Self {
-        let kept = Kept { rings: Rings::new(), spans: Spans::default() };
+    pub(super) fn new(room: Room) -> Self {
+        let kept = Kept { rings: Rings::new(), spans: Spans::new(room) };
         Self { history: History(Arc::new(Mutex::new(kept))), waiting: VecDeque::new() }
     }
 

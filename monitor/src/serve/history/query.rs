@@ -58,10 +58,10 @@ impl Stretch {
         Ok(Self { begin, end })
     }
 
-    /// Its points.
-    pub(super) fn points(self, step: Option<&str>, now: Moment) -> Result<Grid, String> {
+    /// Its points, where `newest` is the end of what is kept.
+    pub(super) fn points(self, step: Option<&str>, newest: Nanos) -> Result<Grid, String> {
         let (begin, end) = (self.begin.0 / Nanos::SECOND.0, self.end.0.div_ceil(Nanos::SECOND.0));
-        let oldest = now.boot.0.div_ceil(Nanos::SECOND.0).saturating_sub(SECONDS);
+        let oldest = newest.0.div_ceil(Nanos::SECOND.0).saturating_sub(SECONDS);
         let is_fine = begin >= oldest;
         let finest = if is_fine { 1 } else { COARSE };
         let fits = (end - begin).div_ceil(POINTS).max(1).next_multiple_of(finest);
@@ -107,7 +107,7 @@ pub(super) fn wanted(list: &str) -> Result<Vec<usize>, String> {
 
 /// How long ago that is; 0 for a time that is yet to come. The wall clock is taken as it goes now,
 /// also for times before it was set.
-fn ago(name: &str, text: &str, now: Moment) -> Result<Nanos, String> {
+pub(in crate::serve) fn ago(name: &str, text: &str, now: Moment) -> Result<Nanos, String> {
     let wrong = || format!("{name}: expected {WHEN}; found {text:?}");
     if let Some(ago) = text.strip_prefix('-') {
         let ago = length(name, ago).map_err(|_| wrong())?;

@@ -101,6 +101,12 @@ impl Rings {
         Self { fine, coarse, peaks, weight: Default::default() }
     }
 
+    /// The end of the last second for which there is something.
+    pub(super) fn newest(&self) -> Nanos {
+        let last = self.fine.span.map_or(0, |(_, last)| last + 1);
+        Nanos(last.saturating_mul(Nanos::SECOND.0))
+    }
+
     /// What both take.
     #[cfg(test)]
     fn bytes(&self) -> usize {

@@ -199,7 +199,7 @@ impl Code {
 /// What a row is read from.
 pub(super) struct Tick<'a> {
     pub(super) step: &'a Step,
-    pub(super) cost: &'a Cost,
+    pub(super) cost: Option<&'a Cost>,
     pub(super) thresholds: &'a [Threshold],
 }
 
@@ -213,9 +213,9 @@ impl Tick<'_> {
         let cost = self.cost;
         match source {
             Source::Scope(scope, figure) => self.figure(scope, figure),
-            Source::AgentCpu => Some(Code::exact(cost.cpu?.0)),
-            Source::AgentResident => Some(Code::round(cost.resident?.0)),
-            Source::AgentTick => Some(Code::round(cost.tick.0)),
+            Source::AgentCpu => Some(Code::exact(cost?.cpu?.0)),
+            Source::AgentResident => Some(Code::round(cost?.resident?.0)),
+            Source::AgentTick => Some(Code::round(cost?.tick.0)),
         }
     }
 

@@ -15,8 +15,20 @@ use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::relief as words;
 use isobar_core::view::OomRecord;
 
-/// How many ended spans, and how many events, are kept.
-pub(super) const KEPT: usize = 512;
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::serve) struct Room {
+    /// Ended spans, and as many events.
+    told: usize,
+    minutes: usize,
+}
+
+impl Room {
+    pub(in crate::serve) const OF_AGENT: Self = Self { told: 512, minutes: 60 };
+    /// A day of it; the answer that has all of it stays below 2 MiB.
+    pub(in crate::serve) const OF_RECORDING: Self = Self { told: 2_048, minutes: 1_440 };
+}
+
 /// Bytes of an event's text; the log has all of it.
 const TEXT: usize = 512;
 /// Pairs of cgroups that are kept of a tick and of a minute, and that are counted within one.
@@ -24,8 +36,6 @@ const OF_TICK: usize = 8;
 const OF_MINUTE: usize = 6;
 const COUNTED: usize = 64;
 const RELEASE: &str = "release";
-/// Minutes that are kept.
-const MINUTES: usize = 60;
 const MINUTE: u64 = 60 * Nanos::SECOND.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,7 +78,7 @@ enum State {
 /// A state from when to when.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Span {
+pub(in crate::serve) struct Span {
     kind: Kind,
     name: String,
     state: State,
@@ -81,10 +91,17 @@ pub(super) struct Span {
     subject: Subject,
 }
 
+impl Span {
+    /// What still held, held until then.
+    pub(in crate::serve) fn until(self, at: Moment) -> Self {
+        Self { end: self.end.or(Some(at)), ..self }
+    }
+}
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Event {
+pub(in crate::serve) struct Event {
     pub(super) at: Moment,
     tick: u64,
     kind: &'static str,
@@ -200,8 +217,9 @@ fn events(decision: &Decision, outcomes: &[Outcome], kills: &[OomRecord]) -> Vec
     all
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Spans {
+    room: Room,
     open: Vec<Span>,
     ended: VecDeque<Span>,
     events: VecDeque<Event>,
@@ -211,6 +229,11 @@ pub(super) struct Spans {
 }
 
 impl Spans {
+    pub(super) fn new(room: Room) -> Self {
+        let (open, ended, events, minutes, pairs) = Default::default();
+        Self { room, open, ended, events, minutes, pairs }
+    }
+
     pub(super) fn put(&mut self, at: Moment, tick: u64, told: Told) {
         let Told { found, events, aggressions } = told;
         let holds = |span: &Span| {
@@ -231,8 +254,8 @@ impl Spans {
                 self.events.push_back(event);
             }
         }
-        newest(&mut self.ended, KEPT);
-        newest(&mut self.events, KEPT);
+        newest(&mut self.ended, self.room.told);
+        newest(&mut self.events, self.room.told);
         self.blame(at, aggressions);
     }
 
@@ -249,7 +272,7 @@ impl Spans {
         if self.minutes.back().is_none_or(|minute| minute.begin.boot != begin.boot) {
             self.pairs.clear();
             self.minutes.push_back(Minute { begin, aggressions: Vec::new() });
-            newest(&mut self.minutes, MINUTES);
+            newest(&mut self.minutes, self.room.minutes);
         }
         for blame in aggressions {
             let pair = (blame.victim, blame.aggressor);
@@ -270,10 +293,15 @@ impl Spans {
         }
     }
 
-    /// What held at any time from `begin` to `end`, in the order in which it began.
-    pub(super) fn spans(&self, begin: Nanos, end: Nanos) -> Vec<&Span> {
-        let mut all: Vec<_> = self.ended.iter().chain(&self.open).collect();
-        all.retain(|span| span.begin.boot < end && span.end.is_none_or(|at| at.boot > begin));
+    /// What held at any time from `begin` to `end`, in the order in which it began, as it was known
+    /// at `now`: what ended later held then.
+    pub(super) fn spans(&self, begin: Nanos, end: Nanos, now: Nanos) -> Vec<Span> {
+        let within =
+            |span: &&Span| span.begin.boot < end && span.end.is_none_or(|at| at.boot > begin);
+        let known =
+            |span: &Span| Span { end: span.end.filter(|at| at.boot <= now), ..span.clone() };
+        let all = self.ended.iter().chain(&self.open).filter(within);
+        let mut all: Vec<_> = all.map(known).collect();
         all.sort_by_key(|span| span.begin.boot);
         all
     }

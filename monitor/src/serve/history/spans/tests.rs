@@ -42,7 +42,7 @@ fn put(spans: &mut Spans, second: u64, decision: Decision) {
 
 #[test]
 fn spans_say_what_held_from_when_to_when() {
-    let mut spans = Spans::default();
+    let mut spans = Spans::new(Room::OF_AGENT);
     let tick = |status, since, met: &[Met]| {
         let (conditions, met) = (vec![condition(status, since)], met.to_vec());
         let assessment = Assessment { conditions, met, ..Assessment::default() };
@@ -53,13 +53,14 @@ fn spans_say_what_held_from_when_to_when() {
     put(&mut spans, 99, tick(Status::False, 98, &[met(true)]));
     put(&mut spans, 101, tick(Status::True, 101, &[met(true)]));
     put(&mut spans, 102, tick(Status::True, 101, &[]));
-    let words = |begin: u64, end: u64| {
-        let of = |span: &&Span| {
+    let known = |begin: u64, end: u64, now: u64| {
+        let of = |span: &Span| {
             let seconds = |at: Moment| at.boot.0 / Nanos::SECOND.0;
             (span.state, seconds(span.begin), span.end.map(seconds))
         };
-        spans.spans(at(begin).boot, at(end).boot).iter().map(of).collect::<Vec<_>>()
+        spans.spans(at(begin).boot, at(end).boot, at(now).boot).iter().map(of).collect::<Vec<_>>()
     };
+    let words = |begin, end| known(begin, end, 200);
     #[rustfmt::skip]
     assert_eq!(words(0, 200), [
         (State::Unknown, 90,  Some(98)),
@@ -69,11 +70,15 @@ fn spans_say_what_held_from_when_to_when() {
         (State::True,    101, None), // later, although the wall clock shows an earlier time
     ]);
     assert_eq!(words(99, 101), [(State::False, 98, Some(101)), (State::Due, 99, Some(102)),]);
+    assert_eq!(
+        known(98, 100, 100),
+        [(State::Met, 98, Some(99)), (State::False, 98, None), (State::Due, 99, None)]
+    );
 }
 
 #[test]
 fn events_are_bounded_and_in_order() {
-    let mut spans = Spans::default();
+    let mut spans = Spans::new(Room::OF_AGENT);
     for second in 0..600 {
         let message = if second == 599 { "ä".repeat(TEXT) } else { format!("{second}") };
         let change = Change { reason: "R".into(), message, is_warning: false };
@@ -81,14 +86,14 @@ fn events_are_bounded_and_in_order() {
         put(&mut spans, second, Decision { relief, ..Decision::default() });
     }
     let all = spans.events(at(0).boot, at(600).boot);
-    assert_eq!((all.len(), all[0].tick, all[511].tick), (KEPT, 88, 599));
+    assert_eq!((all.len(), all[0].tick, all[511].tick), (Room::OF_AGENT.told, 88, 599));
     assert_eq!(all[511].text.len(), TEXT);
     assert!(all.is_sorted_by_key(|event| event.at.boot));
 }
 
 #[test]
 fn minutes_keep_the_longest_waits() {
-    let mut spans = Spans::default();
+    let mut spans = Spans::new(Room::OF_AGENT);
     let blame = |victim, aggressor, seconds: u64| Blame {
         victim: CgroupId(victim),
         aggressor: CgroupId(aggressor),

@@ -1,0 +1,105 @@
+//! A recording on its way from tick to tick, and the view of the tick at which it stands.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::runs::Run;
+use crate::record::incident::shelf::Shelf;
+use crate::record::reader::{ReadError, Recording};
+use crate::record::replay::Replay;
+use crate::serve::publish::{Published, Publisher, channel};
+use isobar_core::model::cost::Cost;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::{Engine, Step};
+use isobar_core::view::View;
+
+pub struct Reel {
+    replay: Replay,
+    /// The number of the tick that was read last; after another agent has started they begin anew.
+    tick: Option<u64>,
+    /// `None` before the first tick.
+    publisher: Option<Publisher>,
+    /// The tick that was read last, until a view is made of it.
+    last: Option<Step>,
+}
+
+impl Reel {
+    /// Begins at the chapter that holds the moment `wall`.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn open_at(file: &Path, wall: Nanos) -> Result<Self, ReadError> {
+        let replay = Replay::new(Recording::open_at(file, wall)?, None);
+        Ok(Self { replay, tick: None, publisher: None, last: None })
+    }
+
+    /// Reads one tick, if there is one that is no later than `wall`.
+    ///
+    /// # Errors
+    /// If the recording cannot be read on.
+    pub fn step(&mut self, wall: Nanos) -> Result<Option<&Step>, ReadError> {
+        let Some(step) = self.replay.step_before(wall)? else { return Ok(None) };
+        let facts = self.facts();
+        let (tick, before) = (step.snapshot.tick, self.tick.replace(step.snapshot.tick));
+        let is_same = |own: &Publisher| *own.facts() == facts && Some(tick) > before;
+        if !self.publisher.as_ref().is_some_and(is_same) {
+            let publisher = Publisher::new(facts, step.snapshot.at, channel().0);
+            self.publisher = Some(publisher);
+        }
+        let publisher = self.publisher.as_mut();
+        if let Some((before, publisher)) = self.last.replace(step).zip(publisher) {
+            publisher.remember(&before.snapshot);
+        }
+        Ok(self.last.as_ref())
+    }
+
+    /// Reads all ticks that are no later than `wall`.
+    ///
+    /// # Errors
+    /// If the recording cannot be read on.
+    pub fn run_to(&mut self, wall: Nanos) -> Result<(), ReadError> {
+        while self.step(wall)?.is_some() {}
+        Ok(())
+    }
+
+    /// The tick that was read last, unless it was taken already.
+    pub fn take(&mut self) -> Option<Step> {
+        self.last.take()
+    }
+
+    /// The node that the last tick is of.
+    pub(super) fn facts(&self) -> NodeFacts {
+        self.replay.facts().cloned().unwrap_or_default()
+    }
+
+    /// The engine after the last tick; `None` where ticks are missing.
+    #[must_use]
+    pub fn engine(&self) -> Option<&Engine> {
+        self.replay.engine()
+    }
+
+    /// The view of the tick that was read last; `None` if there is none, or if it was taken already.
+    pub fn view(&mut self) -> Option<View> {
+        let (step, publisher) = self.last.take().zip(self.publisher.as_mut())?;
+        Some(publisher.view(step, Vec::new(), Cost::default())())
+    }
+
+    /// What a server shows of that tick, as a part of its run where that was read already.
+    pub(super) fn published(
+        &mut self,
+        run: Option<&Run>,
+        incidents: Option<&Arc<Shelf>>,
+    ) -> Option<Arc<Published>> {
+        let (step, publisher) = self.last.take().zip(self.publisher.as_mut())?;
+        let history = run.map_or_else(|| publisher.history(), |run| run.history.clone());
+        if let Some(run) = run {
+            publisher.set_started(run.begin);
+            publisher.set_kills(run.kills_before(step.snapshot.at.boot));
+        }
+        if let Some(shelf) = incidents {
+            publisher.show_incidents(shelf);
+        }
+        Some(publisher.published(step, Vec::new(), Cost::default(), history))
+    }
+}

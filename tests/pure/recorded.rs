@@ -1,0 +1,158 @@
+//! The API of a recording: any moment of it, and nothing that a request leaves behind.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use isobar::record::incident::shelf::Shelf;
+use isobar::serve::film::Film;
+use isobar::serve::replaying;
+use serde_json::Value;
+
+use crate::http::{get, observing, text};
+use crate::kept::keep;
+
+/// A pod takes what all pods may have; isobar would have ended it at 10:13:47, the kernel killed a
+/// process at 10:13:53. Its ticks are from 10:13:28.83 to 10:13:59.2.
+fn leak() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/judged-leak-6.12.isobar")
+}
+
+async fn read(router: &Router, path: &str) -> Value {
+    let response = get(router, path).await;
+    assert_eq!(response.status(), 200, "{path}");
+    serde_json::from_str(&text(response).await).unwrap()
+}
+
+/// A server whose recording was read to its end.
+async fn served(incidents: Option<Shelf>) -> Router {
+    let film = Film::open(&leak(), None, incidents.map(Arc::new)).unwrap().unwrap();
+    let router = replaying(film);
+    while read(&router, "/api/v1/recording").await["isWhole"] == false {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    router
+}
+
+#[tokio::test]
+async fn at_shows_the_tick_before_it() {
+    let router = served(None).await;
+    #[rustfmt::skip]
+    let table = [
+        // moment, tick
+        ("",                                           1),
+        ("at=2026-11-22T10:13:28.831Z",                1),
+        ("at=2026-11-22T10:13:50Z",                    45),
+        ("at=2026-11-22T10:13:50Z&then=next",          46),
+        ("at=2026-11-22T10:13:50Z&then=previous",      44),
+        ("at=1795342430",                              45),
+        ("at=2026-11-22T10:13:28.831Z&then=previous",  1),  // there is none before it
+        ("at=-0",                                      63),
+        ("at=-0&then=next",                            63), // there is none after it
+        ("at=2030-01-01T00:00:00Z",                    63),
+        ("at=2026-11-22T10:13:40Z",                    18), // back again
+    ];
+    for (query, want) in table {
+        for path in ["snapshot", "decisions", "conditions", "matrix", "cgroups"] {
+            let answer = read(&router, &format!("/api/v1/{path}?{query}")).await;
+            assert_eq!(answer["tick"], want, "{path} {query}");
+        }
+        let ticks = read(&router, &format!("/api/v1/recording/ticks?{query}")).await;
+        assert_eq!(ticks["tick"], want, "{query}");
+        let ticks = ticks["ticks"].as_array().unwrap();
+        assert_eq!(ticks.last().unwrap()["tick"], want, "{query}");
+        assert_eq!(ticks.len() as u64, want.min(60), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn at_gives_the_same_again() {
+    let (one, other) = (served(None).await, served(None).await);
+    let moments = ["10:13:58", "10:13:30", "10:13:47.5", "10:13:53.2", "10:13:47.5"];
+    for moment in moments {
+        let path = format!("/api/v1/snapshot?at=2026-11-22T{moment}Z");
+        let fresh = read(&served(None).await, &path).await;
+        assert_eq!(read(&one, &path).await, fresh, "{moment}, after others");
+    }
+    for moment in moments.iter().rev() {
+        let path = format!("/api/v1/history?at=2026-11-22T{moment}Z");
+        assert_eq!(read(&one, &path).await, read(&other, &path).await, "{moment}");
+    }
+}
+
+#[tokio::test]
+async fn at_knows_nothing_of_later() {
+    let router = served(None).await;
+    #[rustfmt::skip]
+    let table = [
+        // moment, threshold in force, actions and kills so far, kernel's kills
+        ("10:13:46", "",                            0, 0),
+        ("10:13:48", "allocatableMemory.available", 1, 0),
+        ("10:13:52", "allocatableMemory.available", 2, 0),
+        ("10:13:55", "",                            3, 1),
+    ];
+    for (moment, threshold, n, n_kills) in table {
+        let at = format!("at=2026-11-22T{moment}Z");
+        let told = read(&router, &format!("/api/v1/history/events?{at}")).await;
+        let open = |span: &&Value| span["end"].is_null() && span["state"] == "due";
+        let mut held = told["spans"].as_array().unwrap().iter().filter(open);
+        let found = held.any(|span| span["name"] == threshold);
+        assert_eq!(found, !threshold.is_empty(), "{moment}");
+        let counts = |event: &&Value| event["kind"] == "action" || event["kind"] == "oomKill";
+        assert_eq!(told["events"].as_array().unwrap().iter().filter(counts).count(), n, "{moment}");
+        let view = read(&router, &format!("/api/v1/snapshot?{at}")).await;
+        assert_eq!(view["recentOomKills"].as_array().unwrap().len(), n_kills, "{moment}");
+        let history = read(&router, &format!("/api/v1/history?{at}&begin=-10s")).await;
+        assert!(
+            history["end"]["wall"].as_u64()
+                <= Some(view["at"]["wall"].as_u64().unwrap() + 1_000_000_000)
+        );
+        let agent = read(&router, &format!("/api/v1/history?{at}&series=agent")).await;
+        for (name, series) in agent["series"].as_object().unwrap() {
+            let mut values = series["values"].as_array().unwrap().iter();
+            assert!(values.all(Value::is_null), "{name} is not recorded");
+        }
+    }
+}
+
+#[tokio::test]
+async fn recording_tells_its_whole_course() {
+    let dir = tempfile::tempdir().unwrap();
+    let incident = keep(&leak(), dir.path());
+    let router = served(Some(Shelf::Dir(dir.path().join("incidents")))).await;
+    let about = read(&router, "/api/v1/recording").await;
+    assert_eq!((&about["isServed"], &about["ticks"]), (&true.into(), &63.into()));
+    let spans = about["spans"].as_array().unwrap();
+    assert!(spans.iter().all(|span| span["end"].is_object()), "it has an end");
+    let events = about["events"].as_array().unwrap();
+    let n_of = |kind: &str| events.iter().filter(|event| event["kind"] == kind).count();
+    assert_eq!((n_of("action"), n_of("outcome"), n_of("oomKill")), (2, 2, 1));
+    let kept = read(&router, "/api/v1/incidents").await;
+    assert_eq!(kept["incidents"][0]["name"], incident.name);
+}
+
+#[tokio::test]
+async fn at_that_cannot_be_shown() {
+    let (recorded, live) = (served(None).await, observing());
+    #[rustfmt::skip]
+    let table = [
+        // server, path, status, words
+        (&recorded, "/api/v1/snapshot?at=2026-11-22T10:13:28Z", 404, "begins later, at 2026-11-22T10:13:28.83"),
+        (&recorded, "/api/v1/snapshot?at=soon",                 400, "at: expected a time in RFC 3339"),
+        (&recorded, "/api/v1/snapshot?at=-0&then=later",        400, "expected next or previous"),
+        (&recorded, "/api/v1/history?at=-0&then=next",          400, "only begin, end, step, series, at"),
+        (&recorded, "/metrics",                                 404, "isobar dump -o openmetrics"),
+        (&live,     "/api/v1/snapshot?at=-10s",                 400, "isobar replay FILE --listen"),
+        (&live,     "/api/v1/history?at=-10s",                  400, "isobar replay FILE --listen"),
+    ];
+    for (router, path, status, words) in table {
+        let response = get(router, path).await;
+        assert_eq!(response.status().as_u16(), status, "{path}");
+        let said = text(response).await;
+        assert!(said.contains(words), "{path}: {said}");
+    }
+    for path in ["/", "/livez", "/readyz", "/api/v1/stream", "/stats/summary?at=-5s"] {
+        assert_eq!(get(&recorded, path).await.status(), 200, "{path}");
+    }
+}
