@@ -1,8 +1,9 @@
-//! The page in a real browser: what a reader sees, with a node that is made up or was recorded.
+//! The page in a real browser: what a reader sees, with a node that is made up or was recorded, and a recording.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chromium;
+mod film;
 mod incident;
 #[path = "../kept.rs"]
 mod kept;

@@ -1,13 +1,15 @@
 //! A server for the browser: a node that is made up, or one that was recorded.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use axum::Router;
+use isobar::record::incident::shelf::Shelf;
 use isobar::record::reader::{Entry, Recording};
+use isobar::serve::film::Film;
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
@@ -33,24 +35,31 @@ impl Server {
     pub(crate) fn start(address: SocketAddr, prefix: &'static str) -> Self {
         let (mut publisher, latest) = made_up::publisher();
         let tick = Box::new(move |tick| made_up::publish(&mut publisher, tick));
-        Self::serve(address, prefix, latest, tick)
+        Self::serve(address, prefix, isobar::serve::router(latest), tick)
     }
 
     /// A node whose pod took what all pods may have, in the tick after isobar would have acted.
     pub(crate) fn recorded() -> Self {
         let (latest, tick) = leak();
-        Self::serve(anywhere(), "", latest, tick)
+        Self::serve(anywhere(), "", isobar::serve::router(latest), tick)
     }
 
-    fn serve(address: SocketAddr, prefix: &'static str, latest: Latest, mut publish: Tick) -> Self {
+    /// The recording of that node, and the incidents in a directory.
+    pub(crate) fn replaying(prefix: &'static str, incidents: &Path) -> Self {
+        let shelf = Shelf::Dir(incidents.join("incidents"));
+        let film = Film::open(&recording(), None, Some(shelf.into())).unwrap().unwrap();
+        Self::serve(anywhere(), prefix, isobar::serve::replaying(film), Box::new(|_| {}))
+    }
+
+    fn serve(address: SocketAddr, prefix: &'static str, router: Router, mut publish: Tick) -> Self {
         let (end, ended) = oneshot::channel::<()>();
         let (bound, at) = mpsc::channel();
         let serve = async move {
             let listener = TcpListener::bind(address).await.unwrap();
             bound.send(listener.local_addr().unwrap()).unwrap();
             let router = match prefix {
-                "" => isobar::serve::router(latest),
-                _ => Router::new().nest_service(prefix, isobar::serve::router(latest)),
+                "" => router,
+                _ => Router::new().nest_service(prefix, router),
             };
             let mut ticks = interval(Duration::from_millis(200));
             let tick = async {
@@ -91,14 +100,17 @@ pub(crate) fn anywhere() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
+/// A pod takes what all pods may have.
+pub(crate) fn recording() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/judged-leak-6.12.isobar")
+}
+
 /// Publishes a recording up to the tick after the first action, and that tick again each time.
 fn leak() -> (Latest, Tick) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/data/recordings/judged-leak-6.12.isobar");
     let (to, latest) = channel();
     let (mut to, mut engine, mut publisher) = (Some(to), None, None);
     let (mut last, mut has_acted) = (None, false);
-    for entry in Recording::open(&path).unwrap() {
+    for entry in Recording::open(&recording()).unwrap() {
         match entry.unwrap() {
             Entry::Header(header) => {
                 if let Some(to) = to.take() {

@@ -238,6 +238,31 @@ export interface History {
   series: Record<string, Series>;
 }
 
+/** What is served of which time. Of an agent `isServed` is false. */
+export interface Recording {
+  isServed: boolean;
+  begin: Maybe<Moment>;
+  end: Maybe<Moment>;
+  /** Where the page opens, since 1970. */
+  at: Maybe<Nanos>;
+  ticks: number;
+  isWhole: boolean;
+  problem: Maybe<string>;
+  spans: Span[];
+  events: HistoryEvent[];
+}
+
+export interface Ticks {
+  ticks: { tick: number; at: Moment; interval: Nanos; aggressions: Blame[]; waits: Record<string, Percent> }[];
+}
+
+export interface KeptIncident {
+  name: string;
+  begin: Moment;
+  end: Maybe<Moment>;
+  summary: string;
+}
+
 export interface Span {
   kind: "condition" | "threshold" | "nodePressure";
   name: string;

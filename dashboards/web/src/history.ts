@@ -1,12 +1,14 @@
 // What the agent keeps of the last hour and day, asked again while time goes on.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Cgroups, History, HistoryEvents, Moment, Snapshot, Span } from "./api";
+import type { Cgroups, History, HistoryEvents, Moment, Recording, Snapshot, Span } from "./api";
+import { momentQuery, useFilm } from "./film";
 import type { Route } from "./route";
 import { SECOND } from "./words";
 
 const AGAIN = 10_000; // milliseconds
 const RETRY = 2_000; // milliseconds, where no answer came
+const HOUR = 3_600; // seconds
 /** Points that a chart of a thousand pixels can show. */
 const POINTS = 400;
 
@@ -16,9 +18,14 @@ export interface Answer<T> {
   error: string | null;
 }
 
-/** A document of the agent, asked again every so many milliseconds; 0: once. */
-function useDocument<T>(path: string, again: number): Answer<T> {
-  const [answer, set] = useState<Answer<T> & { path: string }>({ path, data: null, error: null });
+/** A document of the agent, asked again every so many milliseconds; 0: once. Of a recording it is that
+ * of the moment that is shown, and until it has come, that of the moment before. */
+function useDocument<T>(of: string, live: number): Answer<T> {
+  const film = useFilm();
+  const moment = momentQuery(film);
+  const again = film === null ? live : film.recording.isWhole ? 0 : RETRY;
+  const [answer, set] = useState<Answer<T> & { of: string }>({ of, data: null, error: null });
+  const path = moment ? `${of}${of.includes("?") ? "&" : "?"}${moment}` : of;
   useEffect(() => {
     const end = new AbortController();
     let timer: ReturnType<typeof setTimeout>;
@@ -30,8 +37,8 @@ function useDocument<T>(path: string, again: number): Answer<T> {
       try {
         const response = await fetch(path, { signal: end.signal });
         const body = await response.json();
-        if (response.ok) set({ path, data: body, error: null });
-        else set({ path, data: null, error: body.message });
+        if (response.ok) set({ of, data: body, error: null });
+        else set({ of, data: null, error: body.message });
         return true;
       } catch {
         // The agent does not answer: the header says so, and what was known stays.
@@ -44,7 +51,7 @@ function useDocument<T>(path: string, again: number): Answer<T> {
       clearTimeout(timer);
     };
   }, [path, again]);
-  return answer.path === path ? answer : { data: null, error: null };
+  return answer.of === of ? answer : { data: null, error: null };
 }
 
 /** The steps that the agent keeps: a second within the last hour, else ten. */
@@ -58,8 +65,10 @@ function range({ end, span }: Route): string {
 }
 
 export function useHistory(route: Route, series: string): Answer<History> {
-  // Before the last hour the agent keeps steps of ten seconds only.
-  const step = route.end === null ? stepOf(route.span) : Math.max(10, stepOf(route.span));
+  const film = useFilm();
+  // Before the last hour the agent keeps steps of ten seconds only, and so of a recording.
+  const isFine = film === null ? route.end === null : lengthOf(film.recording) < HOUR;
+  const step = isFine ? stepOf(route.span) : Math.max(10, stepOf(route.span));
   const path = `api/v1/history?${range(route)}&step=${step}s&series=${series}`;
   return useDocument(path, route.end === null ? AGAIN : 0);
 }
@@ -94,8 +103,12 @@ export function shaded(events: HistoryEvents | null, own: string | undefined, al
   return events?.spans.filter((span) => span.kind === "condition" && isWorth(span)) ?? [];
 }
 
-/** The last hour, or as much of it as the agent has been there. */
-export function sinceStart({ at, started }: Snapshot): Route {
-  const known = Math.ceil((at.boot - started.boot) / SECOND / 600) * 600;
-  return { view: "now", end: null, span: Math.min(3_600, Math.max(600, known)) };
+/** Seconds. */
+const lengthOf = ({ begin, end }: Recording) => ((end?.wall ?? 0) - (begin?.wall ?? 0)) / SECOND;
+
+/** The last hour, or as much of it as the agent has been there; of a recording, at least a minute. */
+export function sinceStart({ at, started }: Snapshot, isRecorded: boolean): Route {
+  const least = isRecorded ? 60 : 600;
+  const known = Math.ceil((at.boot - started.boot) / SECOND / least) * least;
+  return { view: "now", end: null, span: Math.min(HOUR, Math.max(least, known)) };
 }

@@ -1,12 +1,14 @@
-// The page: header, views, keys. What it shows comes from this agent alone, by relative URLs, so
-// that it works below the path prefix of a proxy.
+// The page: header, views, keys. What it shows comes from one agent or one recording alone, by
+// relative URLs, so that it works below the path prefix of a proxy.
 
 import "uplot/dist/uPlot.min.css";
 import "./page.css";
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Snapshot } from "./api";
+import { momentQuery, startFilm, useFilm } from "./film";
 import { go, link, type Route, useRoute, VIEWS } from "./route";
+import { FILM_KEYS, pressed as pressedOfFilm, Scrubber } from "./scrubber";
 import { type Link, type Live, pause, start, useLive } from "./stream";
 import { THEMES, useTheme } from "./theme";
 import { Allocatable } from "./views/allocatable";
@@ -32,6 +34,7 @@ function linkText({ link, age }: Live): string {
     opening: "connecting",
     live: "live",
     paused: "paused",
+    recorded: "recorded, not live",
     stale: `stale for ${age} s, reconnecting`,
   };
   return words[link];
@@ -51,10 +54,11 @@ function Announcement({ view }: { view: Snapshot }) {
 
 function View({ live, route, isDark }: { live: Live; route: Route; isDark: boolean }) {
   const { view, past, missed } = live;
+  const isRecorded = live.link === "recorded";
   if (!view) return <p class="outside">Waiting for the first sample.</p>;
   switch (route.view) {
     case "now":
-      return <Now view={view} past={past} isDark={isDark} />;
+      return <Now view={view} past={past} isDark={isDark} isRecorded={isRecorded} />;
     case "time":
       return <Time view={view} route={route} isDark={isDark} />;
     case "cgroups":
@@ -66,17 +70,19 @@ function View({ live, route, isDark }: { live: Live; route: Route; isDark: boole
     case "decisions":
       return <Decisions view={view} route={route} />;
     case "allocatable":
-      return <Allocatable view={view} />;
+      return <Allocatable view={view} isRecorded={isRecorded} />;
     case "health":
-      return <Health view={view} missed={missed} isDark={isDark} />;
+      return <Health view={view} missed={missed} isDark={isDark} isRecorded={isRecorded} />;
   }
 }
 
 /** Copies a link to this view and this time; a link to "now" is fixed to the time that is shown. */
-function Share({ route, view }: { route: Route; view: Snapshot | null }) {
+function Share({ route, view, isRecorded }: { route: Route; view: Snapshot | null; isRecorded: boolean }) {
   const [said, say] = useState("Copy link");
   const copy = async () => {
-    const fixed = { ...route, end: route.end ?? (view ? Math.floor(view.at.wall / 1e9) : null) };
+    // The link to a recording has its moment already.
+    const end = view && !isRecorded ? Math.floor(view.at.wall / 1e9) : null;
+    const fixed = { ...route, end: route.end ?? end };
     const url = new URL(link(fixed), location.href).href;
     // Without https, browsers allow the clipboard on localhost only.
     try {
@@ -97,6 +103,7 @@ function Share({ route, view }: { route: Route; view: Snapshot | null }) {
 
 function Page() {
   const live = useLive();
+  const film = useFilm();
   const route = useRoute();
   const [theme, setTheme, isDark] = useTheme();
   const help = useRef<HTMLDialogElement>(null);
@@ -106,11 +113,13 @@ function Page() {
 
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
+      const isSlider = event.target instanceof HTMLInputElement && event.target.type === "range";
       const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
-      if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      if ((isTyping && !isSlider) || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (film && pressedOfFilm(event, film)) return event.preventDefault();
       const chosen = VIEWS[Number(event.key) - 1];
       if (chosen) go({ ...route, view: chosen[0] });
-      else if (event.key === "p") pause(!isPaused);
+      else if (event.key === "p" && !film) pause(!isPaused);
       else if (event.key === "t") setTheme(nextTheme);
       else if (event.key === "?") help.current?.showModal();
       else if (event.key === "/") {
@@ -121,10 +130,10 @@ function Page() {
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, [route, isPaused, nextTheme]);
+  }, [route, isPaused, nextTheme, film]);
 
   const shown = VIEWS.find(([name]) => name === route.view)?.[1] ?? "";
-  document.title = view ? `${shown} · ${view.facts.name} · isobar` : "isobar";
+  document.title = view ? `${shown} · ${view.facts.name}${film ? `, recorded ${clock(view.at.wall)}` : ""} · isobar` : "isobar";
   return (
     <div class={live.link === "stale" ? "stale" : ""}>
       <a class="skip" href={link(route)} onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
@@ -140,16 +149,18 @@ function Page() {
           <span id="facts" class="quiet">
             {view && `Linux ${view.facts.kernel}, ${view.facts.nCpus} CPUs, tick ${view.tick}, ${clock(view.at.wall)}`}
           </span>
-          {view && <span class="badge">{mode(view)}</span>}
+          {view && !film && <span class="badge">{mode(view)}</span>}
         </div>
         <div class="live">
           <span id="link" class="link" data-link={live.link}>
             {linkText(live)}
           </span>
-          <button id="pause" type="button" aria-pressed={isPaused} onClick={() => pause(!isPaused)}>
-            {isPaused ? "Resume" : "Pause"}
-          </button>
-          <Share route={route} view={view} />
+          {!film && (
+            <button id="pause" type="button" aria-pressed={isPaused} onClick={() => pause(!isPaused)}>
+              {isPaused ? "Resume" : "Pause"}
+            </button>
+          )}
+          <Share route={route} view={view} isRecorded={film !== null} />
           <button id="theme" type="button" onClick={() => setTheme(nextTheme)}>
             Theme: {theme}
           </button>
@@ -158,6 +169,7 @@ function Page() {
           </button>
         </div>
       </header>
+      {film && <Scrubber film={film} />}
       <nav aria-label="Views">
         {VIEWS.map(([name, label], at) => (
           <a key={name} href={link({ ...route, view: name })} aria-current={route.view === name ? "page" : undefined} title={`Key ${at + 1}`}>
@@ -175,13 +187,19 @@ function Page() {
         <View live={live} route={route} isDark={isDark} />
       </main>
       <footer class="quiet">
-        This page is read-only: it changes nothing on the node. <a href="api/v1/snapshot">Snapshot as JSON</a> ·{" "}
-        <a href="openapi.json">API</a> · <a href="metrics">Metrics</a> · <a href="readyz?verbose">readyz</a> ·{" "}
+        This page is read-only: it changes nothing on the node.{" "}
+        <a href={`api/v1/snapshot?${momentQuery(film)}`.replace(/\?$/, "")}>Snapshot as JSON</a> ·{" "}
+        <a href="openapi.json">API</a> ·{" "}
+        {!film && (
+          <>
+            <a href="metrics">Metrics</a> · <a href="readyz?verbose">readyz</a> ·{" "}
+          </>
+        )}
         <a href="LICENSES.txt">Licences</a>
       </footer>
       <dialog ref={help} aria-labelledby="keys-title">
         <h2 id="keys-title">Keys</h2>
-        <dl>{KEYS.flatMap(([key, does]) => [<dt key={key}>{key}</dt>, <dd key={does}>{does}</dd>])}</dl>
+        <dl>{[...KEYS.filter(([key]) => key !== "p" || !film), ...(film ? FILM_KEYS : [])].flatMap(([key, does]) => [<dt key={key}>{key}</dt>, <dd key={does}>{does}</dd>])}</dl>
         <button type="button" onClick={() => help.current?.close()}>
           Close
         </button>
@@ -193,6 +211,6 @@ function Page() {
 const page = document.getElementById("page");
 if (page) {
   page.replaceChildren();
-  start();
   render(<Page />, page);
+  if (!(await startFilm())) start();
 }

@@ -1,5 +1,6 @@
-// The link: `#view?end=SECONDS&span=SECONDS`. It alone says which view is shown and of which time,
-// so that a copied link shows the same to its reader.
+// The link: `#view?end=SECONDS&span=SECONDS&at=MOMENT`. It alone says which view is shown and of
+// which time, so that a copied link shows the same to its reader. MOMENT, in RFC 3339, is that of a
+// recording.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -39,16 +40,30 @@ export function parse(hash: string): Route {
   return { view: known?.[0] ?? "now", end: whole("end"), span };
 }
 
-export function link({ view, end, span }: Route): string {
+/** The moment in a link, in milliseconds since 1970. */
+export function momentOf(hash: string): number | null {
+  const text = new URLSearchParams(hash.split("?")[1]).get("at");
+  const at = text === null ? NaN : Date.parse(text);
+  return Number.isNaN(at) ? null : at;
+}
+
+export function link({ view, end, span }: Route, at: number | null = momentOf(location.hash)): string {
   const query = new URLSearchParams();
   if (end !== null) query.set("end", String(Math.round(end)));
   if (span !== HOUR) query.set("span", String(Math.round(span)));
-  const text = query.toString();
+  // By hand: the colons of a time may stand in a link, and a reader wants to read it.
+  const moment = at === null ? [] : [`at=${new Date(at).toISOString()}`];
+  const text = [query.toString(), ...moment].filter(Boolean).join("&");
   return `#${view}${text && `?${text}`}`;
 }
 
 export function go(route: Route) {
   location.hash = link(route);
+}
+
+/** Puts a moment into the link, without an entry in the browser's history for each tick. */
+export function pin(at: number) {
+  history.replaceState(null, "", link(parse(location.hash), at));
 }
 
 export function useRoute(): Route {

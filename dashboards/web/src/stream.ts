@@ -8,7 +8,7 @@ const STALE_AFTER = 3; // seconds: one lost tick is normal
 const RETRY = 2_000; // milliseconds
 const KEPT = 60; // ticks
 
-export type Link = "opening" | "live" | "stale" | "paused";
+export type Link = "opening" | "live" | "stale" | "paused" | "recorded";
 
 /** One tick that has passed while this page was open. */
 export interface Past {
@@ -50,7 +50,7 @@ function patched(view: unknown, changes: unknown): unknown {
   return next;
 }
 
-function tell(next: Partial<Live>) {
+export function tell(next: Partial<Live>) {
   live = { ...live, ...next };
   for (const reader of readers) reader(live);
 }

@@ -42,10 +42,21 @@ export function age(nanos: Nanos): string {
   return `${Math.floor(hours / 24)} days`;
 }
 
+let isUtc = false;
+
+/** From now on times are in UTC: a recording may be of another part of the world. */
+export function showUtc() {
+  isUtc = true;
+}
+
 /** The time of day, and the date if it is another day than `now`. */
 export function clock(wall: Nanos, now: Nanos = wall): string {
   const [at, today] = [new Date(wall / 1e6), new Date(now / 1e6)];
   const two = (n: number) => String(n).padStart(2, "0");
+  if (isUtc) {
+    const [day, hour] = at.toISOString().split(/[T.]/);
+    return day === today.toISOString().slice(0, 10) ? `${hour}` : `${day} ${hour}`;
+  }
   const hour = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
   if (at.toDateString() === today.toDateString()) return hour;
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${hour}`;
@@ -138,8 +149,9 @@ export function memoryCauses({ memory }: Scope): string {
 /** A word in camelCase as words: `harmsOnlyItself`, `harms only itself`. */
 export const spaced = (word: string) => word.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
-/** What the agent is allowed to do. */
+/** What the agent is allowed to do; empty of a recording, which does not have it. */
 export function mode({ capabilities }: Snapshot): string {
+  if (capabilities.length === 0) return "";
   return capabilities.find(({ name }) => name === "relief")?.detail ?? "not reported by the agent";
 }
 

@@ -94,9 +94,9 @@ function Limits({ title, id, limits, nothing }: { title: string; id: string; lim
   );
 }
 
-export function Allocatable({ view }: { view: Snapshot }) {
+export function Allocatable({ view, isRecorded }: { view: Snapshot; isRecorded: boolean }) {
   const isCpus = ({ write }: LimitState) => write.file.startsWith("cpuset");
-  const none = "No limit is compared, memory, processes or CPU sets: writeLimits in the configuration names none.";
+  const none = isRecorded ? "Limits are not recorded." : "No limit is compared, memory, processes or CPU sets: writeLimits in the configuration names none.";
   return (
     <>
       <Left view={view} />

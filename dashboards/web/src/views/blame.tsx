@@ -117,7 +117,7 @@ export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
         <p class="why">
           {length === 600
             ? "From the agent's memory: the six longest pairs of each minute. Shorter ones are missing here."
-            : "Summed by this page from each tick: the forty longest pairs of each. It begins when the page is opened."}
+            : "Summed by this page from each tick: the forty longest pairs of each. Of an agent it begins when the page is opened."}
         </p>
         <Matrix view={view} of={of} chosen={chosen} choose={choose} />
       </Panel>

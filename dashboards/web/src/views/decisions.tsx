@@ -79,9 +79,11 @@ function Actions({ view }: { view: Snapshot }) {
   const { verdict, candidates, otherwise } = view.explanation;
   return (
     <Panel title="Decision of this tick" id="decision">
-      <p>
-        <b>{sentence(mode(view))}</b>
-      </p>
+      {mode(view) && (
+        <p>
+          <b>{sentence(mode(view))}</b>
+        </p>
+      )}
       {actions.map((action) => (
         <p key={action.id} class="action">
           <span class="badge">{action.isEnforced ? "enforced" : "only observed"}</span> {spaced(action.step)}{" "}

@@ -90,11 +90,26 @@ function Losses({ view, missed }: { view: Snapshot; missed: number }) {
   );
 }
 
-export function Health({ view, missed, isDark }: { view: Snapshot; missed: number; isDark: boolean }) {
+interface HealthOf {
+  view: Snapshot;
+  missed: number;
+  isDark: boolean;
+  isRecorded: boolean;
+}
+
+export function Health({ view, missed, isDark, isRecorded }: HealthOf) {
   return (
     <>
-      <Capabilities view={view} />
-      <Cost view={view} isDark={isDark} />
+      {isRecorded ? (
+        <Panel title="Capabilities and cost" id="capabilities">
+          <p>What the agent could measure and do, and what it cost, is not recorded.</p>
+        </Panel>
+      ) : (
+        <>
+          <Capabilities view={view} />
+          <Cost view={view} isDark={isDark} />
+        </>
+      )}
       <Losses view={view} missed={missed} />
     </>
   );

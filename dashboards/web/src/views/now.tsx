@@ -170,17 +170,19 @@ function causes(scope: Snapshot["whole"]): string {
   return [...told, memoryCauses(scope)].filter(Boolean).join(", ");
 }
 
-function Relief({ view, events }: { view: Snapshot; events: HistoryEvents | null }) {
+function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryEvents | null; isRecorded: boolean }) {
   const did = events?.events.filter(({ kind }) => kind !== "change").slice(-3).reverse() ?? [];
   return (
     <Panel title="What isobar does" id="relief" aside={<a href={link({ ...HOUR, view: "decisions" })}>decision</a>}>
-      <p id="mode">
-        <b>{sentence(mode(view))}</b>
-      </p>
+      {mode(view) && (
+        <p id="mode">
+          <b>{sentence(mode(view))}</b>
+        </p>
+      )}
       <Sentences of={view.explanation.verdict.map(sentence)} nothing="No action." />
       {did.length > 0 && (
         <>
-          <h3>In the last hour</h3>
+          <h3>{isRecorded ? "In the hour before" : "In the last hour"}</h3>
           <ul class="sentences">
             {did.map((event) => (
               <li key={`${event.tick} ${event.kind} ${event.text}`}>
@@ -224,9 +226,13 @@ const LINES: Record<Resource, Drawn[]> = {
   ],
 };
 
-function LastHour({ view, history, events, isDark }: NowOf & { history: History | null; events: HistoryEvents | null }) {
+function LastHour({ view, history, events, isDark, isRecorded }: NowOf & { history: History | null; events: HistoryEvents | null }) {
+  const isShort = history !== null && history.end.boot - history.begin.boot < 3_600e9;
+  const [whole, short] = isRecorded
+    ? ["The hour before", "Since the recording began"]
+    : ["The last hour", "Since the agent started"];
   return (
-    <Panel title={history && history.end.boot - history.begin.boot < 3_600e9 ? "Since the agent started" : "The last hour"} id="hour" aside={<a href={link({ ...HOUR, view: "time" })}>more figures</a>}>
+    <Panel title={isShort ? short : whole} id="hour" aside={<a href={link({ ...HOUR, view: "time" })}>more figures</a>}>
       <p class="why">
         Share of time in which at least one task waited, averaged over ten seconds. Red: a condition of this resource
         was True. Grey stripes: Unknown. A gap was not measured.
@@ -258,11 +264,12 @@ export interface NowOf {
   view: Snapshot;
   past: Past[];
   isDark: boolean;
+  isRecorded: boolean;
 }
 
 export function Now(of: NowOf) {
-  const { view, past } = of;
-  const history = useHistory(sinceStart(view), "system.cpu,system.memory,system.io").data;
+  const { view, past, isRecorded } = of;
+  const history = useHistory(sinceStart(view, isRecorded), "system.cpu,system.memory,system.io").data;
   const events = useEvents(HOUR).data;
   return (
     <>
@@ -270,7 +277,7 @@ export function Now(of: NowOf) {
       <div class="answers">
         <Aggressors view={view} past={past} />
         <Sufferers view={view} />
-        <Relief view={view} events={events} />
+        <Relief view={view} events={events} isRecorded={isRecorded} />
         <Why view={view} />
       </div>
       <LastHour {...of} history={history} events={events} />

@@ -2,10 +2,11 @@
 
 import type { Snapshot } from "../api";
 import { Chart, type Drawn } from "../chart";
+import { useFilm } from "../film";
 import { shaded, useEvents, useHistory } from "../history";
 import { Panel } from "../parts";
 import { go, type Route } from "../route";
-import { causeName, percent } from "../words";
+import { causeName, percent, SECOND } from "../words";
 
 export const SPANS = [
   [600, "10 min"],
@@ -16,7 +17,8 @@ export const SPANS = [
 
 /** Which time is shown: how long, and whether it goes on. */
 export function Range({ route }: { route: Route }) {
-  const now = Date.now() / 1_000;
+  const shown = useFilm()?.shown;
+  const now = shown ? shown.at.wall / SECOND : Date.now() / 1_000;
   const choices: (readonly [number, string])[] = SPANS.some(([span]) => span === route.span)
     ? [...SPANS]
     : [[route.span, `${Math.round(route.span / 60)} min`], ...SPANS];

@@ -1,0 +1,262 @@
+//! The page of a recording: which moment is shown, how a reader gets to another one, and that it is
+//! never taken for the present.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{net, thread};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::chromium::Browser;
+use crate::kept::keep;
+use crate::page::{SHOWN, axe, browser};
+use crate::server::{Server, recording};
+
+const TICK: &str =
+    "return Number(document.getElementById('facts').textContent.match(/tick (\\d+)/)?.[1] ?? 0)";
+const LEFT: &str = "\u{e012}";
+const RIGHT: &str = "\u{e014}";
+
+/// A server of a recording, and where its incidents are.
+fn replaying(prefix: &'static str) -> (Server, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    (Server::replaying(prefix, dir.path()), dir)
+}
+
+#[track_caller]
+fn wait_for_tick(browser: &Browser, tick: u64) {
+    browser.wait_until(&TICK.replace("return", &format!("return {tick} ===")));
+}
+
+fn text_of(browser: &Browser, id: &str) -> String {
+    let text = browser.run(&format!("return document.getElementById('{id}').textContent"));
+    text.as_str().unwrap_or_default().to_owned()
+}
+
+fn click(browser: &Browser, id: &str) {
+    browser.run(&format!("document.getElementById('{id}').click()"));
+}
+
+#[test]
+fn film_shows_a_moment_and_says_that_it_is_past() {
+    let Some(browser) = browser() else { return };
+    let (server, _dir) = replaying("/replay");
+    browser.resize(1280, 800);
+    browser.open(&format!("{}replay/#now?at=2026-11-22T10:13:50Z", server.url()));
+    browser.wait_until(SHOWN);
+    wait_for_tick(&browser, 45);
+    #[rustfmt::skip]
+    let table = [
+        // where, what a reader finds there without scrolling
+        ("film",     "Recorded 2026-11-22 10:13:49 UTC, not live"),
+        ("link",     "recorded, not live"),
+        ("headline", "Short of memory"),                // of what
+        ("headline", "shop/leak took 80Mi"),            // because of whom
+        ("holding",  "is due since 10:13:47"),          // since when
+        ("relief",   "would stop the containers of shop/leak"), // what isobar did
+        ("happened", "10:13:47"),
+    ];
+    for (id, want) in table {
+        browser.wait_until(&format!(
+            "return document.getElementById('{id}').textContent.includes('{want}')"
+        ));
+        let top = format!("return document.getElementById('{id}').getBoundingClientRect().top");
+        assert!(browser.run(&top).as_f64().unwrap() < 700.0, "{id}");
+    }
+    browser.wait_until("return document.querySelectorAll('#hour canvas').length === 3");
+    // It stays in sight.
+    browser.run("scrollTo(0, document.body.scrollHeight)");
+    let top = browser.run("return document.getElementById('moment').getBoundingClientRect().top");
+    assert!((0.0..100.0).contains(&top.as_f64().unwrap()), "{top}");
+    // Marks: a condition or threshold, two steps, an OOM kill, an incident.
+    for (mark, n) in
+        [("rect.lane-true", 1), ("text.action", 2), ("text.oomKill", 1), ("rect.incident", 1)]
+    {
+        let found =
+            browser.run(&format!("return document.querySelectorAll('.track {mark}').length"));
+        assert!(found.as_u64() >= Some(n), "{mark}: {found}");
+    }
+    assert_eq!(browser.log("browser"), Vec::<Value>::new());
+    let (asked, failed) = browser.requests(&server.url());
+    assert_eq!(failed, Vec::<String>::new());
+    let below = format!("{}replay/", server.url());
+    assert!(asked.iter().all(|url| url.starts_with(&below)), "{asked:?}");
+    assert!(!asked.iter().any(|url| url.contains("stream")), "nothing is live: {asked:?}");
+}
+
+#[test]
+fn film_steps_jumps_and_plays() {
+    let Some(browser) = browser() else { return };
+    let (server, _dir) = replaying("");
+    browser.open(&server.url());
+    wait_for_tick(&browser, 1);
+    #[rustfmt::skip]
+    let table = [
+        // button, key, the tick after the button, the tick after the key
+        ("tick-after",   RIGHT, 2,  3),
+        ("tick-before",  LEFT,  2,  1),
+        ("last",         "e",   63, 63),
+        ("event-before", "N",   57, 50),
+        ("event-before", "N",   49, 35),
+        ("event-after",  "n",   49, 50),
+        ("first",        "b",   1,  1),
+    ];
+    for (button, key, clicked, pressed) in table {
+        click(&browser, button);
+        wait_for_tick(&browser, clicked);
+        browser.run("document.activeElement.blur()");
+        browser.press(key);
+        wait_for_tick(&browser, pressed);
+    }
+    // A key of the slider is a tick, as anywhere, and not a millisecond.
+    browser.run("document.getElementById('scrubber').focus()");
+    browser.press(RIGHT);
+    wait_for_tick(&browser, 2);
+    let said = browser.run("return document.getElementById('scrubber').ariaValueText");
+    assert_eq!(said, "2026-11-22 10:13:29 UTC, tick 2");
+
+    browser.run("document.activeElement.blur()");
+    browser.press(" ");
+    browser.wait_until(&TICK.replace("return", "return 4 <="));
+    browser.press(" ");
+    browser.wait_until("return document.getElementById('play').textContent.includes('Play')");
+    let paused_at = browser.run(TICK);
+    thread::sleep(Duration::from_millis(1_300));
+    assert_eq!(browser.run(TICK), paused_at);
+
+    // Sixty times as fast it is at the end within a second, and stops there.
+    browser.run(
+        "const speed = document.querySelector('#film select'); speed.value = '60'; \
+         speed.dispatchEvent(new Event('change', {bubbles: true}))",
+    );
+    click(&browser, "play");
+    wait_for_tick(&browser, 63);
+    browser.wait_until("return document.getElementById('play').textContent.includes('Play')");
+    assert_eq!(browser.log("browser"), Vec::<Value>::new());
+}
+
+#[test]
+fn film_is_dragged() {
+    let Some(browser) = browser() else { return };
+    let (server, _dir) = replaying("");
+    browser.open(&server.url());
+    wait_for_tick(&browser, 1);
+    // As a pointer does it: through all places between.
+    browser.run(
+        "const slider = document.getElementById('scrubber'); \
+         for (let to = 0; to <= 21_000; to += 500) { slider.value = to; \
+         slider.dispatchEvent(new Event('input', {bubbles: true})); }",
+    );
+    assert!(text_of(&browser, "film").contains("10:13:49 UTC"), "at once, before it is loaded");
+    wait_for_tick(&browser, 44);
+    let (asked, _) = browser.requests(&server.url());
+    let n = asked.iter().filter(|url| url.contains("snapshot")).count();
+    assert!(n < 10, "{n} moments were asked for");
+}
+
+#[test]
+fn film_link_shares_the_moment() {
+    let Some(browser) = browser() else { return };
+    let (server, _dir) = replaying("");
+    browser.open(&server.url());
+    wait_for_tick(&browser, 1);
+    browser.press("n");
+    wait_for_tick(&browser, 34);
+    browser.wait_until("return location.hash.startsWith('#now?at=2026-11-22T10:13:47')");
+    let (tick, link) = (browser.run(TICK), browser.run("return location.href"));
+    // Views keep the moment, and the back button leads from view to view, not from tick to tick.
+    browser.press("5");
+    browser.wait_until("return document.getElementById('lanes') !== null");
+    assert_eq!(browser.run(TICK), tick);
+    browser.run("history.back()");
+    browser.wait_until(SHOWN);
+    assert_eq!(browser.run(TICK), tick);
+    browser.open("about:blank");
+    browser.open(link.as_str().unwrap());
+    wait_for_tick(&browser, tick.as_u64().unwrap());
+    // A link that is typed into the same page.
+    browser.run("location.hash = '#decisions?at=2026-11-22T10:13:48.2Z'");
+    browser.wait_until(
+        "return document.getElementById('candidates')?.textContent.includes('shop/leak') ?? false",
+    );
+    wait_for_tick(&browser, 38);
+    // Before the recording it is its begin, after it its end.
+    for (at, tick) in [("2020-01-01T00:00:00Z", 1), ("2030-01-01T00:00:00Z", 63)] {
+        browser.run(&format!("location.hash = '#now?at={at}'"));
+        wait_for_tick(&browser, tick);
+    }
+}
+
+#[test]
+fn film_fits_and_has_no_serious_findings_of_axe() {
+    let (Some(browser), Some(axe)) = (browser(), axe()) else { return };
+    let (server, _dir) = replaying("");
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        for view in
+            ["now", "conditions", "blame", "cgroups", "time", "decisions", "allocatable", "health"]
+        {
+            browser.open("about:blank");
+            browser.open(&format!("{}#{view}?at=2026-11-22T10:13:50Z", server.url()));
+            browser.wait_until("return document.querySelector('main section') !== null");
+            browser.run("document.querySelector('#film .behind').open = true");
+            browser
+                .wait_until("return document.querySelector('#film .behind tbody button') !== null");
+            for width in [360, 1280] {
+                browser.resize(width, 800);
+                let over = browser.run(
+                    "const page = document.documentElement; \
+                     return page.scrollWidth - page.clientWidth",
+                );
+                assert_eq!(over, 0, "{view} at {width} pixels");
+            }
+            browser.run(&format!("{axe}; return 1"));
+            let found = browser.run_async(
+                "const end = arguments[arguments.length - 1]; \
+                 axe.run({resultTypes: ['violations']}).then(({violations}) => end(violations \
+                 .filter(({impact}) => impact === 'serious' || impact === 'critical') \
+                 .flatMap(({id, nodes}) => nodes.map(({html}) => id + ': ' + html))))",
+            );
+            assert_eq!(found, json!([]), "{view} {scheme}");
+        }
+    }
+}
+
+/// The program itself; ends with the value.
+struct Replay(Child);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn film_of_the_program_and_its_end() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    fs::copy(recording(), dir.path().join("recording")).unwrap();
+    let port = net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut isobar = Command::new(env!("CARGO_BIN_EXE_isobar"));
+    isobar.arg("replay").arg(dir.path()).args(["--listen", &port.to_string()]);
+    isobar.args(["--at", "2026-11-22T10:13:50Z"]).stderr(Stdio::null());
+    let replay = Replay(isobar.spawn().unwrap());
+    for _ in 0..100 {
+        if net::TcpStream::connect(port).is_ok() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    browser.open(&format!("http://{port}/"));
+    wait_for_tick(&browser, 45);
+    drop(replay);
+    browser.press(RIGHT);
+    browser.wait_until(
+        "return document.querySelector('#film [role=alert]')?.textContent.includes('does not answer') ?? false",
+    );
+}
