@@ -6,8 +6,13 @@ use std::time::Duration;
 
 use axum::Router;
 use isobar::record::incident::shelf::Shelf;
+use isobar::record::reader::Recording;
+use isobar::record::replay::Replay;
 use isobar::serve::film::Film;
-use isobar::serve::replaying;
+use isobar::serve::publish::{Publisher, channel};
+use isobar::serve::{replaying, router};
+use isobar_core::model::cost::Cost;
+use isobar_core::model::units::{Moment, Nanos};
 use serde_json::Value;
 
 use crate::http::{get, observing, text};
@@ -155,4 +160,59 @@ async fn at_that_cannot_be_shown() {
     for path in ["/", "/livez", "/readyz", "/api/v1/stream", "/stats/summary?at=-5s"] {
         assert_eq!(get(&recorded, path).await.status(), 200, "{path}");
     }
+}
+
+/// What an agent knows of the last 30 s that starts three seconds after the last tick of a recording,
+/// once `is_enough`.
+async fn refilled(boot_id: Option<&str>, is_enough: impl Fn(usize) -> bool) -> [Vec<Value>; 2] {
+    let mut replay = Replay::new(Recording::open(&leak()).unwrap(), None);
+    let mut last = None;
+    while let Some(step) = replay.step_before(Nanos(u64::MAX)).unwrap() {
+        last = Some(step);
+    }
+    let mut facts = replay.facts().unwrap().clone();
+    if let Some(other) = boot_id {
+        facts.boot_id = other.into();
+    }
+    let mut step = last.unwrap();
+    let later = |at: Nanos| at.plus(Nanos(3 * Nanos::SECOND.0));
+    let Moment { boot, wall } = step.snapshot.at;
+    let started = Moment { boot: later(boot), wall: later(wall) };
+    (step.snapshot.at, step.decision.at) = (started, started);
+    let (to, latest) = channel();
+    let mut publisher = Publisher::new(facts, started, to);
+    publisher.refill(leak());
+    publisher.publish(step, Vec::new(), Cost::default());
+    let router = router(latest);
+    let query = "/api/v1/history?begin=-30s&step=1s&series=system.memory.available,agent.cpu";
+    for _ in 0..500 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let known = read(&router, query).await;
+        let values = ["system.memory.available", "agent.cpu"]
+            .map(|name| known["series"][name]["values"].as_array().unwrap().clone());
+        if is_enough(values[0].iter().filter(|value| !value.is_null()).count()) {
+            return values;
+        }
+    }
+    panic!("the history was not refilled");
+}
+
+#[tokio::test]
+async fn refill_gives_the_history_what_was_recorded() {
+    let [memory, cost] = refilled(None, |n_known| n_known > 1).await;
+    let is_known: Vec<_> = memory.iter().map(|value| !value.is_null()).collect();
+    assert!(is_known[..26].iter().all(|is| *is), "{memory:?}");
+    assert_eq!(is_known[26..], [true, false, false, true], "no tick for three seconds: {memory:?}");
+    assert!(cost[..29].iter().all(Value::is_null), "the cost of an agent is not recorded");
+}
+
+#[tokio::test]
+async fn refill_leaves_other_boots_out() {
+    let started = std::cell::Cell::new(0);
+    let [memory, _] = refilled(Some("another boot"), |_| {
+        started.set(started.get() + 1);
+        started.get() == 25
+    })
+    .await;
+    assert_eq!(memory.iter().filter(|value| !value.is_null()).count(), 1, "{memory:?}");
 }

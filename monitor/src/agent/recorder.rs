@@ -7,7 +7,7 @@ mod freezer;
 mod writer;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
@@ -18,7 +18,7 @@ use std::time::Duration;
 use self::freezer::Freezer;
 use self::writer::Writer;
 use crate::record::incident::shelf::Shelf;
-use crate::record::journal::{Bounds, JournalError, Start};
+use crate::record::journal::{Bounds, JournalError, Ring, Start};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::decision::Decision;
 use isobar_core::model::limit::LimitState;
@@ -76,6 +76,8 @@ pub(super) struct Recorder {
     orders: SyncSender<Order>,
     reports: Receiver<Report>,
     shelf: Arc<Shelf>,
+    /// `None` in memory.
+    file: Option<PathBuf>,
     settings: Settings,
     capability: Capability,
     wants_standing: bool,
@@ -95,6 +97,10 @@ impl Recorder {
         let (to, reports) = channel();
         let Some(mut writer) = Writer::open(record, start, to)? else { return Ok(None) };
         let (shelf, capability) = (Arc::clone(writer.shelf()), writer.capability());
+        let file = match writer.ring() {
+            Some(Ring::Files(path)) => Some(path.clone()),
+            _ => None,
+        };
         let (orders, inbox) = sync_channel::<Order>(WAITING);
         let io = |source| JournalError::Io { path: "a thread".into(), source };
         let freezer = Freezer::begin(Arc::clone(&shelf), writer.ring().cloned()).map_err(io)?;
@@ -106,6 +112,7 @@ impl Recorder {
             orders,
             reports,
             shelf,
+            file,
             settings,
             capability,
             wants_standing,
@@ -116,6 +123,11 @@ impl Recorder {
 
     pub(super) fn shelf(&self) -> &Arc<Shelf> {
         &self.shelf
+    }
+
+    /// Where it is recorded; `None` in memory.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// The state of the recording, for `status`, `doctor` and the page.

@@ -122,6 +122,9 @@ impl<S: Source> Tick<S> {
         self.recorder = Recorder::begin(record, start)?;
         if let Some(recorder) = &self.recorder {
             self.publisher.show_incidents(recorder.shelf());
+            if let Some(file) = recorder.file() {
+                self.publisher.refill(file.into());
+            }
         }
         Ok(())
     }

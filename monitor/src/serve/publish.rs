@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use axum::body::Bytes as Body;
@@ -10,6 +11,7 @@ use axum::http::HeaderValue;
 use tokio::sync::watch;
 
 use super::document::{Documents, render_brief, render_briefest};
+use super::film::refill;
 use super::history::{Beside, History, Recorder, Room};
 use super::metrics::{self, Format};
 use super::negotiate::gzip;
@@ -184,6 +186,12 @@ impl Publisher {
     #[must_use]
     pub fn limits(&self) -> &[LimitState] {
         &self.limits
+    }
+
+    /// Begins to give the history what a recording, which goes on since now, has of this boot.
+    pub fn refill(&self, recording: PathBuf) {
+        let facts = NodeFacts::clone(&self.facts);
+        refill::begin(&self.recorder.history(), facts, self.started, recording);
     }
 
     /// Readers may see these incidents from now on.

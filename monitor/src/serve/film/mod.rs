@@ -5,6 +5,7 @@
 pub(super) mod answer;
 pub(super) mod moment;
 pub mod reel;
+pub(super) mod refill;
 mod runs;
 
 use std::collections::{BTreeMap, VecDeque};

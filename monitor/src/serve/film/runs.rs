@@ -11,6 +11,7 @@ use crate::serve::publish::{Publisher, channel};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::Step;
 use isobar_core::view::OomRecord;
 
 /// Ticks of one boot of one node, in the order of the boot clock.
@@ -101,12 +102,7 @@ fn follow(file: PathBuf, course: &Weak<Mutex<Course>>) -> Result<(), ReadError> 
             let (n_ticks, kills) = (0, Vec::new());
             course.runs.push(Run { facts, begin: at, end: at, n_ticks, history, kills });
         }
-        if let Some(engine) = reel.engine()
-            && let Some(sample) = &engine.standing().before
-        {
-            own.note(sample, engine.settings(), &step);
-        }
-        own.record(&step, None);
+        note(own, &reel, &step);
         if let Some(run) = course.runs.last_mut() {
             run.end = at;
             run.n_ticks += 1;
@@ -115,4 +111,14 @@ fn follow(file: PathBuf, course: &Weak<Mutex<Course>>) -> Result<(), ReadError> 
         }
     }
     Ok(())
+}
+
+/// Puts the tick that was read last into the history of `own`.
+pub(super) fn note(own: &mut Publisher, reel: &Reel, step: &Step) {
+    if let Some(engine) = reel.engine()
+        && let Some(sample) = &engine.standing().before
+    {
+        own.note(sample, engine.settings(), step);
+    }
+    own.record(step, None);
 }

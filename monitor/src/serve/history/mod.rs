@@ -10,7 +10,7 @@ mod series;
 mod spans;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use self::rings::Rings;
 use self::series::Tick;
@@ -30,6 +30,9 @@ pub(super) use self::query::ago;
 /// Ticks that wait for a reader to be done. More are dropped, the oldest first.
 const WAITING: usize = 64;
 
+/// Ticks that a refill may miss: it takes minutes at most.
+const SINCE: usize = 1_800;
+
 /// The readers' end.
 #[derive(Debug, Clone)]
 pub(super) struct History(Arc<Mutex<Kept>>);
@@ -38,9 +41,48 @@ pub(super) struct History(Arc<Mutex<Kept>>);
 struct Kept {
     rings: Rings,
     spans: Spans,
+    /// What came since a refill began; `None` if there is none, or if it has taken too long.
+    since: Option<Vec<Entry>>,
+}
+
+impl Kept {
+    fn new(room: Room) -> Self {
+        Self { rings: Rings::new(), spans: Spans::new(room), since: None }
+    }
+
+    fn put(&mut self, entry: Entry) {
+        match &mut self.since {
+            Some(since) if since.len() < SINCE => since.push(entry.clone()),
+            since => *since = None,
+        }
+        let Entry { tick, at, interval, row, told } = entry;
+        self.rings.put(at.boot, interval, &row);
+        self.spans.put(at, tick, told);
+    }
 }
 
 impl History {
+    /// From now on what comes is kept for [`History::put_before`]. The history that is meant, as long
+    /// as the agent lives.
+    pub(super) fn begin_refill(&self) -> WeakHistory {
+        self.lock().since = Some(Vec::new());
+        WeakHistory(Arc::downgrade(&self.0))
+    }
+
+    pub(super) fn end_refill(&self) {
+        self.lock().since = None;
+    }
+
+    /// Puts in what came before the refill began.
+    pub(super) fn put_before(&self, older: &Self) {
+        let mut older = older.lock();
+        let mut kept = self.lock();
+        let Some(since) = kept.since.take() else { return };
+        older.since = Some(Vec::new());
+        since.into_iter().for_each(|entry| older.put(entry));
+        std::mem::swap(&mut *kept, &mut *older);
+    }
+
     /// Everything that held and happened.
     pub(super) fn told(&self) -> (Vec<Span>, Vec<Event>) {
         let (kept, ever) = (self.lock(), Nanos(u64::MAX));
@@ -58,8 +100,17 @@ impl History {
     }
 }
 
+/// A history that ends with its agent.
+pub(super) struct WeakHistory(Weak<Mutex<Kept>>);
+
+impl WeakHistory {
+    pub(super) fn upgrade(&self) -> Option<History> {
+        self.0.upgrade().map(History)
+    }
+}
+
 /// What one tick adds.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Entry {
     tick: u64,
     at: Moment,
@@ -87,8 +138,7 @@ pub(super) struct Beside<'a> {
 
 impl Recorder {
     pub(super) fn new(room: Room) -> Self {
-        let kept = Kept { rings: Rings::new(), spans: Spans::new(room) };
-        Self { history: History(Arc::new(Mutex::new(kept))), waiting: VecDeque::new() }
+        Self { history: History(Arc::new(Mutex::new(Kept::new(room)))), waiting: VecDeque::new() }
     }
 
     pub(super) fn history(&self) -> History {
@@ -115,9 +165,6 @@ impl Recorder {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        for Entry { tick, at, interval, row, told } in self.waiting.drain(..) {
-            kept.rings.put(at.boot, interval, &row);
-            kept.spans.put(at, tick, told);
-        }
+        self.waiting.drain(..).for_each(|entry| kept.put(entry));
     }
 }

@@ -123,7 +123,7 @@ pub(super) struct Minute {
 }
 
 /// The state of a condition or threshold in one tick.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Found {
     subject: Subject,
     name: String,
@@ -133,7 +133,7 @@ struct Found {
 }
 
 /// What one tick adds, small enough to be handed over.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Told {
     found: Vec<Found>,
     events: Vec<Event>,
