@@ -33,7 +33,7 @@ fn page_answers_who_did_what() {
     let table = [
         // what a reader looks for
         "<dt>Who did it</dt><dd><p>Memory: shop/leak took 80Mi of the 80Mi that were lost in 10s.",
-        "<dt>Who suffered</dt><dd><p>container c6c6c6c6c6c6 of shop/leak: the kernel&#39;s OOM killer",
+        "<dt>Who suffered</dt><dd><p>shop/leak: the kernel&#39;s OOM killer",
         "<dt>What isobar did</dt><dd><p>would stop the containers of shop/leak because",
         "isobar only observed: nothing was changed on the node.",
         "OOM kills by the kernel: 1; isobar had foreseen 1.",

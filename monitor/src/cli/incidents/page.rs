@@ -2,22 +2,23 @@
 //! In: the incident and its ticks. Out: what happened, who did it, who suffered, what was done and
 //! what came of it, with pictures and the numbers behind them.
 
+mod answers;
 mod chart;
 mod figure;
 mod markup;
 mod series;
 
 use anyhow::Result;
-use isobar::record::incident::words::{clock, ending, time};
-use isobar::record::incident::{Deed, Incident, Kind, Score, Trigger, Wait};
+use isobar::record::incident::words::{clock, time};
+use isobar::record::incident::{Held, Incident, Kind, Score, Trigger};
 use isobar::record::reader::Recording;
 use isobar::record::replay::Replay;
-use isobar_core::model::condition::Resource;
 use isobar_core::model::decision::Decision;
 use isobar_core::model::units::{Moment, Nanos};
-use isobar_core::policy::explain::{explain, lost, relief};
+use isobar_core::policy::explain::{explain, relief};
 
-use self::chart::{Mark, bytes, draw};
+use self::answers::answers;
+use self::chart::{Mark, draw};
 use self::markup::Markup;
 use self::series::{Story, story};
 use super::print;
@@ -25,9 +26,6 @@ use super::print;
 const STYLE: &str = include_str!("page/page.css");
 /// Nothing is loaded and nothing runs; the style sheet is the page's own.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
-
-/// Answers to one question.
-const SHOWN: usize = 4;
 
 /// The page of `incident`, whose ticks `recording` holds.
 pub(super) fn page(incident: &Incident, recording: Recording) -> Result<String> {
@@ -81,145 +79,6 @@ fn head(out: &mut Markup, incident: &Incident, story: &Story) {
     out.close("header");
 }
 
-/// What a reader asks first.
-fn answers(out: &mut Markup, incident: &Incident, story: &Story) {
-    out.open("section", &[]);
-    out.open("dl", &[("class", "answers")]);
-    answer(out, "Who did it", culprits(incident, story));
-    answer(out, "Who suffered", sufferers(incident, story));
-    answer(out, "What isobar did", done(story));
-    answer(out, "What came of it", outcome(incident, story));
-    out.close("dl");
-    out.close("section");
-}
-
-fn answer(out: &mut Markup, question: &str, told: Vec<String>) {
-    out.leaf("dt", &[], question);
-    out.open("dd", &[]);
-    told.iter().for_each(|one| out.leaf("p", &[], one));
-    out.close("dd");
-}
-
-fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
-    let mut losses =
-        story.decisions.iter().rev().filter_map(|one| one.ranking.as_ref()?.loss.as_ref());
-    let loss = losses.next().map(|loss| format!("Memory: {}.", lost(loss)));
-    let grew = || {
-        let (name, by) = story.grown.first().filter(|_| story.is_short(Resource::Memory))?;
-        Some(format!("Memory: {name} grew most, by {}.", bytes(by.0)))
-    };
-    let mut all: Vec<_> = loss.or_else(grew).into_iter().collect();
-    all.extend(telling_waits(incident, story).filter_map(|wait| blamed(wait, incident)));
-    if all.is_empty() {
-        all.push("Not measured in this record: the charts show who used most.".into());
-    }
-    all
-}
-
-/// Who made tasks wait. Of two that lost alike by each other, neither did it. `None` for who lost
-/// less of such a pair.
-fn blamed(wait: &Wait, incident: &Incident) -> Option<String> {
-    let Wait { sufferer, aggressor, time: waited, loss } = wait;
-    let is_other = |one: &&Wait| one.sufferer == *aggressor && one.aggressor == *sufferer;
-    let told = match incident.waits.iter().find(is_other) {
-        Some(other) if other.loss > *loss => return None,
-        Some(other) if other.loss.0 >= loss.0 / 2 => format!(
-            "CPU: {aggressor} and {sufferer} made each other wait: tasks of {sufferer} waited {}, \
-             those of {aggressor} {}.",
-            time(*waited),
-            time(other.time)
-        ),
-        _ => {
-            format!("CPU: {aggressor}; while it ran, tasks of {sufferer} waited {}.", time(*waited))
-        }
-    };
-    Some(told)
-}
-
-fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
-    let mut all: Vec<_> = incident
-        .kills
-        .iter()
-        .map(|kill| {
-            format!("{}: the kernel's OOM killer killed process {}.", kill.victim, kill.pid)
-        })
-        .take(SHOWN)
-        .collect();
-    let waits = telling_waits(incident, story);
-    all.extend(waits.map(|wait| {
-        let Wait { sufferer, aggressor, time: waited, .. } = wait;
-        format!("{sufferer}: waited {} for a CPU while {aggressor} ran.", time(*waited))
-    }));
-    let starved = story.starved.iter().filter(|_| story.is_short(Resource::Memory));
-    let starved =
-        starved.map(|(name, waited)| format!("{name}: waited {} for memory.", time(*waited)));
-    all.splice(0..0, starved.take(SHOWN / 2));
-    if all.is_empty() {
-        all.push("No pod or service waited long in this record.".into());
-    }
-    all
-}
-
-/// The waits that answer a question: those like the worst, and none where the CPUs were calm.
-fn telling_waits<'a>(
-    incident: &'a Incident,
-    story: &Story,
-) -> impl Iterator<Item = &'a Wait> + use<'a> {
-    let most = incident.waits.first().map_or(Nanos(0), |wait| wait.loss);
-    let is_short = story.is_short(Resource::Cpu);
-    incident.waits.iter().filter(move |wait| is_short && wait.loss.0 >= most.0 / 2).take(SHOWN)
-}
-
-fn done(story: &Story) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for decision in &story.decisions {
-        for action in &decision.relief.actions {
-            all.push(sentence(&relief::action(action, decision.at.boot)));
-        }
-    }
-    let hold = story.decisions.iter().find_map(|one| one.relief.held.as_ref().map(|h| (h, one.at)));
-    match (all.len(), hold) {
-        (0, Some((hold, at))) => all.push(sentence(&relief::no_action(hold, at.boot))),
-        (0, None) => all.push("Nothing: no eviction threshold was due.".into()),
-        (n, _) if n > SHOWN => {
-            all.truncate(SHOWN);
-            all.push(format!("{} more steps are below.", n - SHOWN));
-        }
-        _ => {}
-    }
-    let enforced = story.decisions.iter().flat_map(|one| &one.relief.actions);
-    if enforced.clone().next().is_some() && enforced.clone().all(|action| !action.is_enforced) {
-        all.push("isobar only observed: nothing was changed on the node.".into());
-    }
-    all
-}
-
-fn outcome(incident: &Incident, story: &Story) -> Vec<String> {
-    let mut all: Vec<_> = incident
-        .deeds
-        .iter()
-        .filter(|deed| is_outcome(deed))
-        .map(|deed| sentence(&deed.text))
-        .collect();
-    let rest = all.len().saturating_sub(3);
-    all.drain(..rest);
-    let killed = incident.kills.len();
-    if killed > 0 {
-        let foreseen = incident.kills.iter().filter(|kill| kill.foreseen.is_some()).count();
-        all.push(format!("OOM kills by the kernel: {killed}; isobar had foreseen {foreseen}."));
-    }
-    if story.charts.iter().all(|chart| !chart.is_measured()) {
-        all.push("Nothing was measured in this record.".into());
-    }
-    all.push(ending(incident));
-    all
-}
-
-/// True for what an action has come to.
-fn is_outcome(deed: &Deed) -> bool {
-    deed.text.starts_with("action ")
-}
-
 /// Everything that happened, in order.
 fn course(out: &mut Markup, incident: &Incident) {
     let mut all: Vec<(Moment, &'static str, String)> = Vec::new();
@@ -232,6 +91,16 @@ fn course(out: &mut Markup, incident: &Incident) {
         let over = |to: Moment| format!("{} was over, after {}", held.name, lasted(to));
         all.extend(held.to.map(|to| (to, "over", over(to))));
     }
+    let is_told = |held: &Held| {
+        incident.triggers.iter().any(|one| one.at == held.from && one.who == held.name)
+    };
+    all.extend(
+        incident
+            .conditions
+            .iter()
+            .filter(|held| !is_told(held))
+            .map(|held| (held.from, "trigger", format!("{} became True", held.name))),
+    );
     all.extend(incident.kills.iter().map(|kill| (kill.at, "kill", killed(kill))));
     all.extend(incident.deeds.iter().map(|deed| {
         let only = if deed.is_enforced { "" } else { " (only observed)" };
@@ -297,11 +166,12 @@ fn waits(out: &mut Markup, incident: &Incident) {
         out.close("section");
         return;
     }
-    let note = "Summed over tasks, so it may exceed the time that passed.";
+    let note = "Summed over tasks, so it may exceed the time that passed. The loss is what the \
+                sufferer could have run of it, weighed by what it wanted: docs/api.md.";
     out.leaf("p", &[("class", "quiet")], note);
     out.open("table", &[]);
-    head_row(out, &["sufferer", "aggressor, which ran meanwhile", "waited", ""]);
-    let longest = incident.waits.iter().map(|wait| wait.time).max().unwrap_or(Nanos(1));
+    head_row(out, &["sufferer", "aggressor, which ran meanwhile", "waited", "lost, of the most"]);
+    let most = incident.waits.iter().map(|wait| wait.loss).max().unwrap_or(Nanos(1));
     for wait in &incident.waits {
         out.open("tr", &[]);
         let time = time(wait.time);
@@ -309,7 +179,7 @@ fn waits(out: &mut Markup, incident: &Incident) {
             out.leaf("td", &[], cell);
         }
         out.open("td", &[]);
-        let share = u128::from(wait.time.0) * 100 / u128::from(longest.0.max(1));
+        let share = u128::from(wait.loss.0) * 100 / u128::from(most.0.max(1));
         let share = share.to_string();
         out.leaf("meter", &[("max", "100"), ("value", &share)], &format!("{share} %"));
         out.close("td");
@@ -374,7 +244,7 @@ fn kills(out: &mut Markup, incident: &Incident) {
         out,
         &["time", "victim", "pid", "foreseen by isobar", "why isobar did not prevent it"],
     );
-    for Score { at, victim, pid, foreseen, why } in &incident.kills {
+    for Score { at, victim, pid, foreseen, why, .. } in &incident.kills {
         let foreseen =
             foreseen.map_or_else(|| "no".into(), |for_| format!("{} before", time(for_)));
         out.open("tr", &[]);

@@ -6,11 +6,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::{Deed, Held, Incident, Score, State, Wait, words};
-use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Decision, Hold, Loss};
+use isobar_core::model::pod::Place;
+use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::{Moment, Sample};
-use isobar_core::model::snapshot::{Blame, Snapshot};
+use isobar_core::model::snapshot::{Blame, Scope, Snapshot};
 use isobar_core::model::stall::OomKill;
 use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Bytes, Nanos};
@@ -136,9 +138,17 @@ impl Account {
             ..Snapshot::default()
         };
         name_scopes(&mut named);
-        self.names = named.scopes.iter().map(|(id, scope)| (*id, short_name(scope))).collect();
+        let scopes = &named.scopes;
+        let pod_of = |scope: &Scope| match scope.place {
+            Place::Container { .. } => scope.parent.and_then(|parent| scopes.get(&parent)),
+            _ => None,
+        };
+        let name = |scope: &Scope| short_name(pod_of(scope).unwrap_or(scope));
+        self.names = scopes.iter().map(|(id, scope)| (*id, name(scope))).collect();
         for CpuLoss { blame, loss } in losses(snapshot) {
-            if blame.aggressor == CgroupId::UNKNOWN {
+            // The kernel's own threads wait, too, and lose nothing that anyone asked for.
+            let is_of_kernel = blame.victim_path.as_ref().is_some_and(CgroupPath::is_root);
+            if blame.aggressor == CgroupId::UNKNOWN || is_of_kernel {
                 continue;
             }
             let aggressor = match &blame.aggressor_path {
@@ -241,10 +251,17 @@ impl Account {
         let unknown = || "a cgroup that is gone".to_owned();
         let foreseen = self.foresight.of(kill);
         let own = (OomLimit::of(kill, snapshot) == OomLimit::Own).then_some(kill.limit).flatten();
-        let limit = own.map(|limit| named(limit).unwrap_or_else(unknown));
-        let why = match (limit, &self.tried, &self.held) {
+        let limit = own.map(|id| {
+            let name = named(id).unwrap_or_else(unknown);
+            match sample.cgroups.get(&id).and_then(|cgroup| cgroup.memory.max) {
+                Some(Limit::At(bytes)) => format!("{name} ({})", Quantity::bytes(bytes)),
+                Some(Limit::Max) | None => name,
+            }
+        });
+        let why = match (&limit, &self.tried, &self.held) {
             (Some(limit), None, _) => format!(
-                "the limit of {limit} was reached, not the node's memory: to end other work would not have helped"
+                "the limit of {limit} was reached, not the node's memory: to end other work would \
+                 not have helped"
             ),
             (_, Some((text, true)), _) => format!("it acted, and that was not enough: {text}"),
             (_, Some((text, false)), _) => format!("it only observes: it {text}"),
@@ -254,6 +271,6 @@ impl Account {
         };
         let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
         let victim = named(kill.victim).unwrap_or_else(unknown);
-        self.kills.push(Score { at, victim, pid: kill.victim_pid, foreseen, why });
+        self.kills.push(Score { at, victim, pid: kill.victim_pid, limit, foreseen, why });
     }
 }

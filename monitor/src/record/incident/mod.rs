@@ -162,6 +162,10 @@ pub struct Score {
     pub at: Moment,
     pub victim: String,
     pub pid: u32,
+    /// Whose own limit was reached, and how much that is; `None` if it was the node's memory, or that
+    /// of all pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
     /// How long before the kill isobar saw memory run short, without a break; `None` if it did not.
     pub foreseen: Option<Nanos>,
     /// Why isobar did not prevent it.

@@ -1,10 +1,12 @@
 //! An incident as one paragraph: when, what held, who waited because of whom, what isobar did, and
 //! what came of it.
 
+use std::cmp::Reverse;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{Deed, Held, Incident, Score};
+use super::{Deed, Held, Incident, Score, Wait};
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::units::Nanos;
 
@@ -24,7 +26,11 @@ pub fn paragraph(incident: &Incident) -> String {
     all.extend(incident.is_about_cpu.then(|| waits(incident)).flatten());
     all.extend(incident.kills.iter().take(TOLD).map(killed));
     all.extend(more(incident.kills.len(), "OOM kills"));
-    all.extend(deeds(&incident.deeds));
+    // Why it did nothing about a kill stands beside the kill.
+    match incident.deeds.iter().any(|deed| deed.is_step) || incident.kills.is_empty() {
+        true => all.extend(deeds(&incident.deeds)),
+        false => all.push("isobar took no step.".into()),
+    }
     all.push(ending(incident));
     all.join(" ")
 }
@@ -53,31 +59,53 @@ fn held(held: &Held) -> String {
 }
 
 fn waits(incident: &Incident) -> Option<String> {
-    let worst = incident.waits.first()?;
-    let also = incident.waits.iter().skip(1).take(2);
-    let also: Vec<_> = also
-        .map(|wait| format!("{} {} while {} ran", wait.sufferer, time(wait.time), wait.aggressor))
-        .collect();
-    let also = if also.is_empty() { String::new() } else { format!(" ({})", also.join(", ")) };
+    let all = by_aggressor(incident.waits.iter());
+    let (aggressor, worst) = all.first()?;
     let span = time(incident.to.boot.since(incident.from.boot));
+    let next = all.get(1).map_or_else(String::new, |(other, waits)| {
+        format!("; while {other} ran, {}", who_waited(waits))
+    });
     Some(format!(
-        "{} lost most by waiting for a CPU: its tasks waited {} together within {span} while {} ran{also}.",
-        worst.sufferer,
-        time(worst.time),
-        worst.aggressor
+        "Most was lost by waiting for a CPU while {aggressor} ran: {}{next} (summed over tasks, within \
+         {span}).",
+        who_waited(worst)
     ))
 }
 
-fn killed(Score { at, victim, pid, foreseen, why }: &Score) -> String {
+/// Each aggressor with the waits that it caused, the greatest loss first.
+pub fn by_aggressor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Vec<(&'a str, Vec<&'a Wait>)> {
+    let mut all: Vec<(&str, Vec<&Wait>)> = Vec::new();
+    for wait in waits {
+        match all.iter_mut().find(|(aggressor, _)| *aggressor == wait.aggressor) {
+            Some((_, own)) => own.push(wait),
+            None => all.push((&wait.aggressor, vec![wait])),
+        }
+    }
+    let loss = |waits: &[&Wait]| waits.iter().fold(Nanos(0), |sum, wait| sum.plus(wait.loss));
+    all.sort_by_key(|(_, waits)| Reverse(loss(waits)));
+    all
+}
+
+/// `tasks of a waited 3s, of b 2s`.
+pub fn who_waited(waits: &[&Wait]) -> String {
+    let told = waits.iter().enumerate().map(|(n, Wait { sufferer, time: waited, .. })| match n {
+        0 => format!("tasks of {sufferer} waited {}", time(*waited)),
+        _ => format!("of {sufferer} {}", time(*waited)),
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+fn killed(Score { at, victim, pid, limit, foreseen, why }: &Score) -> String {
+    let kill =
+        format!("At {} the kernel's OOM killer killed process {pid} of {victim}", hour(at.wall));
+    if limit.is_some() {
+        return format!("{kill}: {why}.");
+    }
     let foreseen = match foreseen {
         Some(before) => format!("isobar had foreseen it for {}", time(*before)),
         None => "isobar had not foreseen it".into(),
     };
-    format!(
-        "At {} the kernel's OOM killer killed process {pid} of {victim}; {foreseen}; why isobar did \
-         not prevent it: {why}.",
-        hour(at.wall)
-    )
+    format!("{kill}; {foreseen}; why isobar did not prevent it: {why}.")
 }
 
 /// Each step with the last that is known of it; without a step, why there was none.
@@ -89,12 +117,25 @@ fn deeds(deeds: &[Deed]) -> Vec<String> {
     }
     let tell = |step: &&Deed| {
         let only = if step.is_enforced { "" } else { " (only observed)" };
-        let of_it = |deed: &&Deed| deed.action == step.action && !deed.is_step;
-        let last = deeds.iter().rev().find(of_it);
-        let last = last.map(|deed| format!("; {}", deed.text)).unwrap_or_default();
+        let last = outcome(step, deeds).map(|deed| format!("; {}", deed.text)).unwrap_or_default();
         format!("At {} isobar: {}{only}{last}.", hour(step.at.wall), step.text)
     };
     steps.iter().take(TOLD).map(tell).chain(more(steps.len(), "steps")).collect()
+}
+
+/// The last that came of a step before the next one was taken: what comes later is the other's, too.
+#[must_use]
+pub fn outcome<'a>(step: &Deed, deeds: &'a [Deed]) -> Option<&'a Deed> {
+    let is_later = |deed: &&Deed| deed.is_step && deed.at.boot > step.at.boot;
+    let next = deeds.iter().find(is_later).map(|deed| deed.at.boot);
+    let mut of_it = deeds.iter().filter(|deed| deed.action == step.action && !deed.is_step);
+    let first = of_it.next()?;
+    Some(
+        of_it
+            .take_while(|deed| next.is_none_or(|next| deed.at.boot <= next))
+            .last()
+            .unwrap_or(first),
+    )
 }
 
 fn more(n: usize, what: &str) -> Option<String> {

@@ -68,7 +68,13 @@ fn met_sentence(met: &Met, now: Nanos) -> String {
     };
     let (name, line) = (met.threshold.name(), line(&met.threshold));
     let (measured, since) = (measured(&met.threshold, met.measured), time(now.since(met.since)));
-    format!("{name} is {measured}, {relation} the threshold of {line}, for {since} ({grace})")
+    let is = match &met.threshold {
+        Trigger::Pressure(threshold) if matches!(threshold.on, PressureSignal::Exhaustion(_)) => {
+            ":"
+        }
+        _ => " is",
+    };
+    format!("{name}{is} {measured}, {relation} the threshold of {line}, for {since} ({grace})")
 }
 
 /// What would end it.
@@ -114,7 +120,7 @@ pub fn measured(trigger: &Trigger, measured: u64) -> String {
                 format!("{share} % (avg10)")
             }
             PressureSignal::Exhaustion(_) => {
-                format!("{} until memory runs out", time(Nanos(measured)))
+                format!("memory lasts another {} at its present growth", time(Nanos(measured)))
             }
             PressureSignal::Refaults(_) => format!("{measured} pages a second"),
         },

@@ -48,12 +48,11 @@ pub fn lost(Loss { lost, over, takers, unattributed }: &Loss) -> String {
 fn spared_by_key(first: &Candidate, other: &Candidate) -> String {
     match why_before(first, other) {
         Some((a, b)) => format!(
-            "spared by {}: {}: {} (of {}: {})",
-            word(b.key),
+            "spared: {} {}; {} {}",
             name(other),
-            value(&b.value),
+            said(b.key, &b.value),
             name(first),
-            value(&a.value)
+            said(a.key, &a.value)
         ),
         None => format!("equal in every key: {}", name(other)),
     }
@@ -63,7 +62,7 @@ fn other_order(ranking: &Ranking) -> Option<String> {
     let [first, second, ..] = &ranking.candidates[..] else { return None };
     let (_, b) = why_before(first, second)?;
     let (first, second) = (name(first), name(second));
-    Some(format!("if {first} had {} {}, {second} might go first", word(b.key), value(&b.value)))
+    Some(format!("{second} might go first if {first}, too, {}", said(b.key, &b.value)))
 }
 
 fn never(spared: &Spared) -> String {
@@ -100,7 +99,11 @@ pub(super) fn name(candidate: &Candidate) -> String {
 
 fn keys(candidate: &Candidate) -> String {
     let told = candidate.keys.iter().filter(|key| key.key != Key::Uid);
-    let told: Vec<_> = told.map(|key| format!("{} {}", word(key.key), value(&key.value))).collect();
+    let told = told.map(|key| match quality(key.key, &key.value) {
+        Some(words) => words.to_owned(),
+        None => format!("{} {}", word(key.key), value(&key.value)),
+    });
+    let told: Vec<_> = told.collect();
     told.join(", ")
 }
 
@@ -124,13 +127,36 @@ fn word(key: Key) -> &'static str {
     }
 }
 
+/// What a key says of a candidate, after its name.
+fn said(key: Key, value: &KeyValue) -> String {
+    let quality = quality(key, value).map(str::to_owned);
+    quality.unwrap_or_else(|| format!("has {} {}", word(key), self::value(value)))
+}
+
+/// A key that is true or not, in words.
+fn quality(key: Key, value: &KeyValue) -> Option<&'static str> {
+    let &KeyValue::Bool(is) = value else { return None };
+    let (yes, no) = match key {
+        Key::HasStats => ("has statistics", "has no statistics"),
+        Key::ExceedsRequest => ("exceeds its request", "is within its request"),
+        Key::Taker => ("took what is short", "did not take what is short"),
+        Key::FreesEnough => ("frees enough", "does not free enough"),
+        _ => return None,
+    };
+    Some(if is { yes } else { no })
+}
+
 fn value(value: &KeyValue) -> String {
     match value {
         KeyValue::Bool(true) => "yes".into(),
         KeyValue::Bool(false) => "no".into(),
         KeyValue::Number(number) => number.to_string(),
         KeyValue::Class(class) => format!("{class:?}"),
-        KeyValue::Quantity(quantity) => quantity.to_string(),
+        // Whole kibibytes: the rest is noise.
+        KeyValue::Quantity(quantity) => match quantity.to_u64() {
+            bytes @ 1_024.. => Quantity::bytes(bytes >> 10 << 10).to_string(),
+            _ => quantity.to_string(),
+        },
         KeyValue::Text(text) => text.clone(),
         KeyValue::Unknown => "unknown".into(),
     }

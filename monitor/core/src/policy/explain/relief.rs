@@ -135,7 +135,7 @@ pub fn no_action(hold: &Hold, now: Nanos) -> String {
             "which candidate makes others wait is not measured at the moment".into()
         }
         Hold::NothingHelps => "every step was tried on every candidate".into(),
-        Hold::InGrace => "the grace period is not over".into(),
+        Hold::InGrace => "what is met has not been met for its grace period yet".into(),
         Hold::StaleReadings => "the readings have not changed since the last action".into(),
     };
     format!("no action: {why}")

@@ -1,0 +1,165 @@
+//! What a reader asks first: who did it, who suffered, what isobar did, and what came of it.
+
+use std::collections::BTreeSet;
+
+use isobar::record::incident::words::{self, by_aggressor, ending, time, who_waited};
+use isobar::record::incident::{Incident, Score, Wait};
+use isobar_core::model::condition::Resource;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::explain::{lost, relief};
+
+use super::chart::bytes;
+use super::markup::Markup;
+use super::sentence;
+use super::series::Story;
+
+/// Answers to one question.
+const SHOWN: usize = 4;
+
+/// What a reader asks first.
+pub(super) fn answers(out: &mut Markup, incident: &Incident, story: &Story) {
+    out.open("section", &[]);
+    out.open("dl", &[("class", "answers")]);
+    answer(out, "Who did it", culprits(incident, story));
+    answer(out, "Who suffered", sufferers(incident, story));
+    answer(out, "What isobar did", done(story));
+    answer(out, "What came of it", outcome(incident, story));
+    out.close("dl");
+    out.close("section");
+}
+
+fn answer(out: &mut Markup, question: &str, told: Vec<String>) {
+    out.leaf("dt", &[], question);
+    out.open("dd", &[]);
+    told.iter().for_each(|one| out.leaf("p", &[], one));
+    out.close("dd");
+}
+
+fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
+    let mut losses =
+        story.decisions.iter().rev().filter_map(|one| one.ranking.as_ref()?.loss.as_ref());
+    let loss = losses.next().map(|loss| format!("Memory: {}.", lost(loss)));
+    let grew = || {
+        let (name, by) = story.grown.first().filter(|_| story.is_short(Resource::Memory))?;
+        Some(format!("Memory: {name} grew most, by {}.", bytes(by.0)))
+    };
+    let own = incident.kills.iter().filter_map(|Score { victim, limit, .. }| {
+        Some(format!("Memory: {victim} came to the limit of {}.", limit.as_ref()?))
+    });
+    let own = own.take(SHOWN).collect::<BTreeSet<_>>();
+    let mut all: Vec<_> = loss.or_else(grew).into_iter().chain(own).collect();
+    let (mutual, others): (Vec<_>, Vec<_>) = telling_waits(incident, story)
+        .filter(|wait| opposite(wait, incident).is_none_or(|other| is_less(other, wait)))
+        .partition(|wait| is_mutual(wait, incident));
+    all.extend(by_aggressor(others.into_iter()).into_iter().map(|(aggressor, waits)| {
+        format!("CPU: {aggressor}; while it ran, {}.", who_waited(&waits))
+    }));
+    all.extend(mutual.iter().map(|Wait { sufferer, aggressor, .. }| {
+        format!("CPU: {aggressor} and {sufferer}, which made each other wait.")
+    }));
+    if all.is_empty() {
+        all.push("Not measured in this record: the charts show who used most.".into());
+    }
+    all
+}
+
+/// Of a pair that lost alike, one is told of.
+fn is_less(one: &Wait, other: &Wait) -> bool {
+    (one.loss, &one.sufferer) < (other.loss, &other.sufferer)
+}
+
+/// What the aggressor lost because of the sufferer.
+fn opposite<'a>(wait: &Wait, incident: &'a Incident) -> Option<&'a Wait> {
+    let is_it = |one: &&Wait| one.sufferer == wait.aggressor && one.aggressor == wait.sufferer;
+    incident.waits.iter().find(is_it)
+}
+
+/// Of two that lost alike because of each other, neither did it alone.
+fn is_mutual(wait: &Wait, incident: &Incident) -> bool {
+    opposite(wait, incident).is_some_and(|other| other.loss.0 >= wait.loss.0 / 2)
+}
+
+fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
+    let mut all: Vec<_> = incident
+        .kills
+        .iter()
+        .map(|kill| {
+            format!("{}: the kernel's OOM killer killed process {}.", kill.victim, kill.pid)
+        })
+        .take(SHOWN)
+        .collect();
+    let waits = telling_waits(incident, story);
+    all.extend(waits.map(|wait| {
+        let Wait { sufferer, aggressor, time: waited, .. } = wait;
+        format!("{sufferer}: waited {} for a CPU while {aggressor} ran.", time(*waited))
+    }));
+    let starved = story.starved.iter().filter(|_| story.is_short(Resource::Memory));
+    let starved =
+        starved.map(|(name, waited)| format!("{name}: waited {} for memory.", time(*waited)));
+    all.splice(0..0, starved.take(SHOWN / 2));
+    if all.is_empty() {
+        all.push("No pod or service waited long in this record.".into());
+    }
+    all
+}
+
+/// The waits that answer a question: those like the worst, and none where the CPUs were calm.
+fn telling_waits<'a>(
+    incident: &'a Incident,
+    story: &Story,
+) -> impl Iterator<Item = &'a Wait> + use<'a> {
+    let most = incident.waits.first().map_or(Nanos(0), |wait| wait.loss);
+    let is_short = story.is_short(Resource::Cpu);
+    incident.waits.iter().filter(move |wait| is_short && wait.loss.0 >= most.0 / 2).take(SHOWN)
+}
+
+fn done(story: &Story) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for decision in &story.decisions {
+        for action in &decision.relief.actions {
+            all.push(sentence(&relief::action(action, decision.at.boot)));
+        }
+    }
+    let hold = story.decisions.iter().find_map(|one| one.relief.held.as_ref().map(|h| (h, one.at)));
+    match (all.len(), hold) {
+        (0, Some((hold, at))) => all.push(sentence(&relief::no_action(hold, at.boot))),
+        (0, None) => all.push("Nothing: no eviction threshold was due.".into()),
+        (n, _) if n > SHOWN => {
+            all.truncate(SHOWN);
+            all.push(format!("{} more steps are below.", n - SHOWN));
+        }
+        _ => {}
+    }
+    let enforced = story.decisions.iter().flat_map(|one| &one.relief.actions);
+    if enforced.clone().next().is_some() && enforced.clone().all(|action| !action.is_enforced) {
+        all.push("isobar only observed: nothing was changed on the node.".into());
+    }
+    all
+}
+
+fn outcome(incident: &Incident, story: &Story) -> Vec<String> {
+    let steps = incident.deeds.iter().filter(|deed| deed.is_step);
+    let outcomes = steps.filter_map(|step| words::outcome(step, &incident.deeds));
+    let mut all: Vec<_> = outcomes.map(|deed| sentence(&deed.text)).collect();
+    all.dedup();
+    let rest = all.len().saturating_sub(SHOWN);
+    all.drain(..rest);
+    let (own, others): (Vec<_>, Vec<_>) =
+        incident.kills.iter().partition(|kill| kill.limit.is_some());
+    if !others.is_empty() {
+        let foreseen = others.iter().filter(|kill| kill.foreseen.is_some()).count();
+        let n = others.len();
+        all.push(format!("OOM kills by the kernel: {n}; isobar had foreseen {foreseen}."));
+    }
+    if !own.is_empty() {
+        all.push(format!(
+            "OOM kills by the kernel at a pod's or service's own limit: {}.",
+            own.len()
+        ));
+    }
+    if story.charts.iter().all(|chart| !chart.is_measured()) {
+        all.push("Nothing was measured in this record.".into());
+    }
+    all.push(ending(incident));
+    all
+}
