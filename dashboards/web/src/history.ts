@@ -2,13 +2,14 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Cgroups, History, HistoryEvents, Moment, Recording, Snapshot, Span } from "./api";
-import { momentQuery, useFilm } from "./film";
+import { type Film, momentQuery, useFilm } from "./film";
 import type { Route } from "./route";
 import { SECOND } from "./words";
 
 const AGAIN = 10_000; // milliseconds
 const RETRY = 2_000; // milliseconds, where no answer came
 const HOUR = 3_600; // seconds
+const MINUTE = 60; // seconds
 /** Points that a chart of a thousand pixels can show. */
 const POINTS = 400;
 
@@ -64,8 +65,17 @@ function range({ end, span }: Route): string {
   return end === null ? `begin=-${span}s` : `begin=${end - span}&end=${end}`;
 }
 
-export function useHistory(route: Route, series: string): Answer<History> {
+/** Of a recording no longer than there is something before the moment, but a minute at least. */
+function known(route: Route, film: Film | null): Route {
+  const [begin, shown] = [film?.recording.begin, film?.shown];
+  if (!begin || !shown || route.end !== null) return route;
+  const seconds = Math.ceil((shown.at.wall - begin.wall) / SECOND / MINUTE) * MINUTE;
+  return { ...route, span: Math.min(route.span, Math.max(MINUTE, seconds)) };
+}
+
+export function useHistory(asked: Route, series: string): Answer<History> {
   const film = useFilm();
+  const route = known(asked, film);
   // Before the last hour the agent keeps steps of ten seconds only, and so of a recording.
   const isFine = film === null ? route.end === null : lengthOf(film.recording) < HOUR;
   const step = isFine ? stepOf(route.span) : Math.max(10, stepOf(route.span));
@@ -74,7 +84,8 @@ export function useHistory(route: Route, series: string): Answer<History> {
 }
 
 export function useEvents(route: Route): Answer<HistoryEvents> {
-  return useDocument(`api/v1/history/events?${range(route)}`, route.end === null ? AGAIN / 2 : 0);
+  const film = useFilm();
+  return useDocument(`api/v1/history/events?${range(known(route, film))}`, route.end === null ? AGAIN / 2 : 0);
 }
 
 export function useCgroups(): Answer<Cgroups> {
@@ -106,9 +117,8 @@ export function shaded(events: HistoryEvents | null, own: string | undefined, al
 /** Seconds. */
 const lengthOf = ({ begin, end }: Recording) => ((end?.wall ?? 0) - (begin?.wall ?? 0)) / SECOND;
 
-/** The last hour, or as much of it as the agent has been there; of a recording, at least a minute. */
-export function sinceStart({ at, started }: Snapshot, isRecorded: boolean): Route {
-  const least = isRecorded ? 60 : 600;
-  const known = Math.ceil((at.boot - started.boot) / SECOND / least) * least;
-  return { view: "now", end: null, span: Math.min(HOUR, Math.max(least, known)) };
+/** The last hour, or as much of it as the agent has been there. */
+export function sinceStart({ at, started }: Snapshot): Route {
+  const known = Math.ceil((at.boot - started.boot) / SECOND / 600) * 600;
+  return { view: "now", end: null, span: Math.min(HOUR, Math.max(600, known)) };
 }

@@ -101,7 +101,7 @@ export function Conditions({ view, route }: { view: Snapshot; route: Route }) {
     <>
       <Panel title="Node conditions" id="conditions">
         <Table
-          caption="Now, as isobar judges them: True first."
+          caption="As isobar judges them: True first."
           columns={[
             { head: "Condition", cell: ({ type }: Condition) => type },
             { head: "Status", cell: ({ status }) => <StatusWord status={status} /> },

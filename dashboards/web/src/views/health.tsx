@@ -3,7 +3,7 @@
 import type { Capability, Snapshot } from "../api";
 import { Chart } from "../chart";
 import { useHistory } from "../history";
-import { Named, Panel, Table } from "../parts";
+import { Named, Panel, Sentences, Table } from "../parts";
 import { age, bytes, clock, spaced, time } from "../words";
 
 const ORDER = { blind: 0, absent: 1, off: 2, attached: 3 };
@@ -102,7 +102,8 @@ export function Health({ view, missed, isDark, isRecorded }: HealthOf) {
     <>
       {isRecorded ? (
         <Panel title="Capabilities and cost" id="capabilities">
-          <p>What the agent could measure and do, and what it cost, is not recorded.</p>
+          <p>What the agent could measure and do, and what it cost, is not recorded. What it could not read for this tick:</p>
+          <Sentences of={view.gaps.map(({ object, detail }) => `${object}: ${detail}`)} nothing="Nothing: all was read." />
         </Panel>
       ) : (
         <>

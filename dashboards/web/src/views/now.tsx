@@ -41,6 +41,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
   const holds = conditions.filter(({ status }) => status === "True");
   const unknown = conditions.filter(({ status }) => status === "Unknown");
   const met = events?.spans.filter(({ kind, end }) => kind === "threshold" && end == null) ?? [];
+  const isShort = met.some(({ name, state }) => state !== "Unknown" && name.includes("memory"));
   const worst = view.verdict.some(({ mood }) => mood === "pressed") || holds.length > 0 || met.length > 0;
   return (
     <section class={`verdict ${worst ? "bad" : ""}`} aria-labelledby="verdict-title">
@@ -57,6 +58,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
             <MoodWord mood={one.mood} />
             <span>
               {moodSince(history, view, one) && <b>{moodSince(history, view, one)}. </b>}
+              {one.resource === "memory" && one.mood === "calm" && isShort && <b>No task waits yet, although a threshold is met. </b>}
               {sentence(one.text)}
             </span>
           </li>
@@ -269,7 +271,7 @@ export interface NowOf {
 
 export function Now(of: NowOf) {
   const { view, past, isRecorded } = of;
-  const history = useHistory(sinceStart(view, isRecorded), "system.cpu,system.memory,system.io").data;
+  const history = useHistory(sinceStart(view), "system.cpu,system.memory,system.io").data;
   const events = useEvents(HOUR).data;
   return (
     <>
