@@ -8,6 +8,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod lab;
+mod picture;
 mod run;
 mod setup;
 mod test;
@@ -29,6 +30,7 @@ enum Errand {
     Load(isobar_lab::load::Load),
     Bench(bench::Bench),
     Fuzz(fuzz::Fuzz),
+    Picture(picture::Picture),
     Dist(dist::Dist),
 }
 
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Errand::Load(verb) => verb.run(),
         Errand::Bench(verb) => verb.run(),
         Errand::Fuzz(verb) => verb.run(),
+        Errand::Picture(verb) => verb.run(),
         Errand::Dist(verb) => verb.run(),
     };
     match done {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use isobar::agent::{self, AgentError, OpenError};
 use isobar::record::incident::shelf::Shelf;
-use isobar::serve::address::Address;
+use isobar::serve::address::{Address, Listener};
 use isobar::serve::film::Film;
 use isobar::serve::listen::Server;
 use isobar::serve::replaying;
@@ -25,16 +25,18 @@ pub(super) fn serve(file: &Path, address: &Address, at: Option<Nanos>) -> Result
         );
     }
     let listener = agent::listen(address).map_err(OpenError::Agent)?;
+    // Port 0 stands for any that is free.
+    let place = match &listener {
+        Listener::Tcp(listener) => format!("the page is at http://{}/", listener.local_addr()?),
+        Listener::Unix(_) => format!("the API is at {address}"),
+    };
     let incidents = Some(shelf_of(file)).filter(|shelf| shelf.is_dir());
     let incidents = incidents.map(|shelf| Shelf::Dir(shelf).into());
     let file = recording_at(file);
     let film = Film::open(&file, at, incidents)?.ok_or_else(|| no_tick(&file))?;
     let failed = |why| OpenError::Agent(AgentError::Serve(why));
     let mut server = Server::begin(listener, replaying(film)).map_err(failed)?;
-    match address {
-        Address::Tcp(address) => tracing::info!("the page is at http://{address}/"),
-        Address::Unix(_) => tracing::info!("the API is at {address}"),
-    }
+    tracing::info!("{place}");
     let waiting = runtime::Builder::new_current_thread().build().context("cannot start")?;
     let why = waiting.block_on(server.failed());
     Err(failed(why).into())
