@@ -328,3 +328,23 @@ fn journal_stops_once_full() {
     let failures: Vec<_> = samples.iter().map(write).filter_map(Result::err).collect();
     assert_eq!(failures.len(), 1, "{failures:?}");
 }
+
+/// The agent was killed after it had begun a chapter, or has not yet read the next tick.
+#[test]
+fn open_at_passes_over_a_chapter_without_ticks() {
+    let dir = TempDir::new().unwrap();
+    let samples = noisy(6);
+    for reloads in [&[3, 6][..], &[3], &[]] {
+        let path = dir.path().join(format!("r{}", reloads.len()));
+        record(&path, &samples, reloads);
+        for (wall, last) in [(Nanos(u64::MAX), 6), (samples[5].at.wall, 6), (samples[1].at.wall, 2)]
+        {
+            let frames = Recording::open_at(&path, wall).unwrap().filter_map(|entry| match entry {
+                Ok(Entry::Frame(frame)) => Some(frame.sample),
+                _ => None,
+            });
+            let found = frames.take_while(|sample| sample.at.wall <= wall).last().unwrap();
+            assert_eq!(found.tick, last, "{wall:?} {reloads:?}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::index;
 use super::lines::{Lines, Piece};
 use super::segments::{existing, path_of};
-use isobar_core::model::sample::Sample;
+use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::apply::{Misfit, State};
 use isobar_core::recording::format::{FORMAT, Header, Opening, Tick, VERSION};
@@ -110,18 +110,50 @@ impl Recording {
     ) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.into(), source };
         let (n, begin) = index::find(&segments, wall).map_err(io)?;
-        let mut segments: VecDeque<_> = segments.into_iter().skip(n).collect();
-        let Some(first) = segments.front() else { return Err(ReadError::Empty(path.into())) };
+        let from: VecDeque<_> = segments.iter().skip(n).cloned().collect();
+        let mut recording = Self::from_byte(path, from, begin)?;
+        match recording.without_ticks()? {
+            Some(at) if at.wall < wall && (n, begin) != (0, 0) => {
+                Self::of_segments_at(path, segments, at.wall)
+            }
+            _ => Ok(recording),
+        }
+    }
+
+    /// From this byte of the first segment on.
+    fn from_byte(path: &Path, mut from: VecDeque<PathBuf>, begin: u64) -> Result<Self, ReadError> {
+        let Some(first) = from.front() else { return Err(ReadError::Empty(path.into())) };
         if begin == 0 {
-            return Self::of(path, segments);
+            return Self::of(path, from);
         }
         let io = |source| ReadError::Io { path: first.clone(), source };
         let lines = Lines::open_at(first, begin).map_err(io)?;
         let mut recording = Self::unread(path, VecDeque::new());
-        recording.lines = segments.pop_front().zip(Some(lines));
-        recording.segments = segments;
+        recording.lines = from.pop_front().zip(Some(lines));
+        recording.segments = from;
         recording.find_first()?;
         Ok(recording)
+    }
+
+    /// The moment of the header if no tick follows it: a header is written before its first tick, and
+    /// until that has come, the last tick is in the chapter before.
+    fn without_ticks(&mut self) -> Result<Option<Moment>, ReadError> {
+        let header = self.waiting.iter().find_map(|entry| match entry {
+            Entry::Header(header) => Some(header.at),
+            _ => None,
+        });
+        let mut passed = std::mem::take(&mut self.waiting);
+        loop {
+            let next = self.read()?;
+            let is_over = next.is_none();
+            let is_tick = matches!(next, Some(Entry::Frame(_)));
+            passed.extend(next);
+            if is_over || is_tick {
+                passed.append(&mut self.waiting);
+                self.waiting = passed;
+                return Ok(header.filter(|_| is_over));
+            }
+        }
     }
 
     /// Only this file, whatever stands beside it.
