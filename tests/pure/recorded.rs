@@ -1,5 +1,7 @@
 //! The API of a recording: any moment of it, and nothing that a request leaves behind.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +20,14 @@ use serde_json::Value;
 use crate::http::{get, observing, text};
 use crate::kept::keep;
 
+fn recorded(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings").join(name)
+}
+
 /// A pod takes what all pods may have; isobar would have ended it at 10:13:47, the kernel killed a
 /// process at 10:13:53. Its ticks are from 10:13:28.83 to 10:13:59.2.
 fn leak() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/judged-leak-6.12.isobar")
+    recorded("judged-leak-6.12.isobar")
 }
 
 async fn read(router: &Router, path: &str) -> Value {
@@ -30,9 +36,13 @@ async fn read(router: &Router, path: &str) -> Value {
     serde_json::from_str(&text(response).await).unwrap()
 }
 
-/// A server whose recording was read to its end.
 async fn served(incidents: Option<Shelf>) -> Router {
-    let film = Film::open(&leak(), None, incidents.map(Arc::new)).unwrap().unwrap();
+    serving(&leak(), incidents).await
+}
+
+/// A server whose recording was read to its end.
+async fn serving(file: &Path, incidents: Option<Shelf>) -> Router {
+    let film = Film::open(file, None, incidents.map(Arc::new)).unwrap().unwrap();
     let router = replaying(film);
     while read(&router, "/api/v1/recording").await["isWhole"] == false {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -215,4 +225,57 @@ async fn refill_leaves_other_boots_out() {
     })
     .await;
     assert_eq!(memory.iter().filter(|value| !value.is_null()).count(), 1, "{memory:?}");
+}
+
+/// Two agents, one after the other, before the node restarts with another kernel, and two after it.
+#[tokio::test]
+async fn at_in_several_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["contended-6.1", "throttled-6.1", "leak-6.12", "shortage-6.12"];
+    let mut n_ticks = 0;
+    for (n, name) in names.iter().enumerate() {
+        let from = recorded(&format!("judged-{name}.isobar"));
+        n_ticks +=
+            read(&serving(&from, None).await, "/api/v1/recording").await["ticks"].as_u64().unwrap();
+        let to = if n == 0 { "recording".into() } else { format!("recording.{n}") };
+        fs::copy(from, dir.path().join(to)).unwrap();
+    }
+    let router = serving(&dir.path().join("recording"), None).await;
+    let about = read(&router, "/api/v1/recording").await;
+    assert_eq!((&about["ticks"], &about["problem"]), (&n_ticks.into(), &Value::Null));
+
+    // Forward through all of it, and back again.
+    let mut at = about["begin"]["wall"].as_u64().unwrap();
+    let (mut forward, mut back) = (Vec::new(), Vec::new());
+    for (then, seen) in [("next", &mut forward), ("previous", &mut back)] {
+        for _ in 1..n_ticks {
+            let path = format!("/api/v1/snapshot?at={}&then={then}", timestamp(at));
+            let view = read(&router, &path).await;
+            at = view["at"]["wall"].as_u64().unwrap();
+            let kernel = view["facts"]["kernel"].to_string();
+            seen.push((at, kernel, view["tick"].as_u64(), view["started"]["boot"].as_u64()));
+        }
+    }
+    forward.pop();
+    back.pop();
+    back.reverse();
+    assert_eq!(forward, back);
+    let kernels: BTreeSet<_> = forward.iter().map(|(_, kernel, ..)| kernel).collect();
+    let begun: BTreeSet<_> = forward.iter().map(|(.., begun)| begun).collect();
+    assert_eq!((kernels.len(), begun.len()), (2, 2), "{kernels:?} {begun:?}");
+
+    // The history goes on over the agent's restart, and not over the node's.
+    let known = |history: &Value| {
+        let values = history["series"]["system.cpu.some"]["values"].as_array().unwrap();
+        values.iter().filter(|value| !value.is_null()).count()
+    };
+    for moment in ["10:13:06", "10:14:57"] {
+        let query = format!("at=2026-11-22T{moment}Z&begin=-10m&series=system.cpu.some");
+        let n = known(&read(&router, &format!("/api/v1/history?{query}")).await);
+        assert!((70..120).contains(&n), "{moment}: {n} seconds of two agents");
+    }
+}
+
+fn timestamp(wall: u64) -> jiff::Timestamp {
+    jiff::Timestamp::from_nanosecond(wall.into()).unwrap()
 }

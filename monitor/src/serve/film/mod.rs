@@ -151,6 +151,8 @@ impl Film {
         let Some(last) = projector.seek(END)?.map(|shown| shown.published.at) else {
             return Ok(None);
         };
+        // The end was found without what came a minute before it.
+        projector.shown = None;
         let opened = at.unwrap_or(first.wall);
         let Some(shown) = projector.seek(opened)? else { return Ok(None) };
         let (to, _) = channel();
@@ -160,7 +162,9 @@ impl Film {
         let spawned =
             thread::Builder::new().name("film".into()).spawn(move || runs::read(file, &read));
         if let Err(why) = spawned {
-            runs::lock(&course).problem = Some(format!("cannot start a thread: {why}"));
+            let mut course = runs::lock(&course);
+            course.problem = Some(format!("cannot start a thread: {why}"));
+            course.is_whole = true;
         }
         let projector = Arc::new(Mutex::new(projector));
         Ok(Some(Arc::new(Self { first, last, opened, course, projector, to })))
@@ -181,7 +185,16 @@ impl Film {
 }
 
 impl Projector {
-    fn show(&mut self, Asked { wall, then }: Asked) -> Result<Option<Shown>, ReadError> {
+    fn show(&mut self, asked: Asked) -> Result<Option<Shown>, ReadError> {
+        let found = self.find(asked);
+        if found.is_err() {
+            // The next request opens the recording anew.
+            self.shown = None;
+        }
+        found
+    }
+
+    fn find(&mut self, Asked { wall, then }: Asked) -> Result<Option<Shown>, ReadError> {
         let Some(shown) = self.seek(wall)? else { return Ok(None) };
         let at = shown.published.at.wall;
         let other = match then {

@@ -40,7 +40,7 @@ impl Reel {
     /// If the recording cannot be read on.
     pub fn step(&mut self, wall: Nanos) -> Result<Option<&Step>, ReadError> {
         let Some(step) = self.replay.step_before(wall)? else { return Ok(None) };
-        let facts = self.facts();
+        let facts = self.replay.facts().cloned().unwrap_or_default();
         let (tick, before) = (step.snapshot.tick, self.tick.replace(step.snapshot.tick));
         let is_same = |own: &Publisher| *own.facts() == facts && Some(tick) > before;
         if !self.publisher.as_ref().is_some_and(is_same) {
@@ -68,9 +68,9 @@ impl Reel {
         self.last.take()
     }
 
-    /// The node that the last tick is of.
+    /// The node that the last tick is of. The replay may have read the header after it already.
     pub(super) fn facts(&self) -> NodeFacts {
-        self.replay.facts().cloned().unwrap_or_default()
+        self.publisher.as_ref().map(|publisher| publisher.facts().clone()).unwrap_or_default()
     }
 
     /// The engine after the last tick; `None` where ticks are missing.
