@@ -17,6 +17,7 @@ use crate::server::{Server, recording};
 const TICK: &str =
     "return Number(document.getElementById('facts').textContent.match(/tick (\\d+)/)?.[1] ?? 0)";
 const LEFT: &str = "\u{e012}";
+const UP: &str = "\u{e013}";
 const RIGHT: &str = "\u{e014}";
 
 /// A server of a recording, and where its incidents are.
@@ -113,7 +114,7 @@ fn film_steps_jumps_and_plays() {
     }
     // A key of the slider is a tick, as anywhere, and not a millisecond.
     browser.run("document.getElementById('scrubber').focus()");
-    browser.press(RIGHT);
+    browser.press(UP);
     wait_for_tick(&browser, 2);
     let said = browser.run("return document.getElementById('scrubber').ariaValueText");
     assert_eq!(said, "2026-11-22 10:13:29 UTC, tick 2");

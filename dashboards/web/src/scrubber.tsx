@@ -189,6 +189,10 @@ export function pressed({ key, target }: KeyboardEvent, { isPlaying }: Film): bo
     b: () => toEnd("begin"),
     e: () => toEnd("end"),
   };
-  acts[key]?.();
-  return key in acts;
+  // Elsewhere they scroll.
+  const isOnSlider = on?.id === "scrubber";
+  const same = isOnSlider ? { ArrowUp: "ArrowRight", ArrowDown: "ArrowLeft" }[key] : undefined;
+  const act = acts[same ?? key];
+  act?.();
+  return act !== undefined;
 }
