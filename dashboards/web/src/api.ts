@@ -68,6 +68,8 @@ export interface Blame {
   aggressor: number;
   aggressorPath: Maybe<string>;
   time: Nanos;
+  /** What the sufferer lost of it: docs/api.md. */
+  loss: Nanos;
 }
 
 export interface Condition {

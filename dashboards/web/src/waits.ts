@@ -23,12 +23,18 @@ export function weight(scope: Scope): number {
 export const isUnit = ({ place, path }: Scope) =>
   place.kind === "pod" || (place.kind === "other" && !path.endsWith(".slice"));
 
-/** The pods and services that wait most. */
-export function sufferers(view: Snapshot, n: number): Scope[] {
+/** The pods and services that wait: those first that lost most by waiting for others, then those that wait most. */
+export function sufferers(view: Snapshot, pairs: Blame[], n: number): { scope: Scope; loss: Nanos }[] {
   const units = Object.values(view.scopes).filter(isUnit);
+  const isIn = (unit: Scope, path: string | null | undefined) => path === unit.path || path?.startsWith(`${unit.path}/`);
+  const lost = (unit: Scope) =>
+    pairs
+      .filter(({ victimPath, aggressorPath }) => isIn(unit, victimPath) && !isIn(unit, aggressorPath))
+      .reduce((sum, { loss }) => sum + loss, 0);
   return units
     .filter((scope) => (worstShare(scope) ?? 0) >= 1)
-    .sort((a, b) => weight(b) - weight(a))
+    .map((scope) => ({ scope, loss: lost(scope) }))
+    .sort((a, b) => b.loss - a.loss || weight(b.scope) - weight(a.scope))
     .slice(0, n);
 }
 
@@ -44,7 +50,7 @@ export function summed(all: Blame[][]): Blame[] {
   for (const blame of all.flat()) {
     const pair = `${blame.victim} ${blame.aggressor}`;
     const known = sums.get(pair);
-    sums.set(pair, known ? { ...known, time: known.time + blame.time } : blame);
+    sums.set(pair, known ? { ...known, time: known.time + blame.time, loss: known.loss + blame.loss } : blame);
   }
   return [...sums.values()].sort((a, b) => b.time - a.time);
 }
@@ -58,14 +64,14 @@ export function lately(past: Past[], seconds: number): Pairs {
   return { pairs: summed(kept.map(({ aggressions }) => aggressions)), over };
 }
 
-/** The cgroups that made others wait, longest first: waits for a cgroup's own tasks are not counted. */
+/** The cgroups because of which others lost most, greatest first. */
 export function aggressors(pairs: Blame[], n: number) {
-  const harm = new Map<number, { id: number; path: string | null | undefined; time: Nanos; of: Blame }>();
+  const harm = new Map<number, { id: number; path: string | null | undefined; loss: Nanos }>();
   for (const blame of pairs) {
-    if (!isCgroup(blame) || blame.aggressor === blame.victim) continue;
+    if (!isCgroup(blame) || blame.loss === 0) continue;
     const known = harm.get(blame.aggressor);
-    const { aggressor: id, aggressorPath: path, time } = blame;
-    harm.set(id, known ? { ...known, time: known.time + time } : { id, path, time, of: blame });
+    const { aggressor: id, aggressorPath: path, loss } = blame;
+    harm.set(id, known ? { ...known, loss: known.loss + loss } : { id, path, loss });
   }
-  return [...harm.values()].sort((a, b) => b.time - a.time).slice(0, n);
+  return [...harm.values()].sort((a, b) => b.loss - a.loss).slice(0, n);
 }

@@ -32,6 +32,7 @@ use isobar_core::model::threshold::Threshold;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
+use isobar_core::view::cpu_loss::weigh;
 use isobar_core::view::headline::headline;
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::verdict::judge;
@@ -257,6 +258,7 @@ impl Publisher {
         let foresight = self.totals.foresight.tally();
         move || {
             name_scopes(&mut snapshot);
+            weigh(&mut snapshot);
             let verdict = judge(&snapshot);
             View {
                 facts: NodeFacts::clone(&facts),

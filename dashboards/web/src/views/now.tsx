@@ -105,7 +105,7 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
   const harm = aggressors(pairs, 3);
   const loss = view.decision.ranking?.loss;
-  const most = harm[0]?.time ?? 1;
+  const most = harm[0]?.loss ?? 1;
   return (
     <Panel title="Because of" id="aggressors" aside={<a href={link({ ...HOUR, view: "blame" })}>evidence</a>}>
       {loss && (
@@ -124,13 +124,13 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
           </ol>
         </>
       )}
-      <p class="why">CPU: time that others waited per second while it ran, over {age(over)}.</p>
+      <p class="why">CPU: what others lost per second by waiting while it ran, over {age(over)}.</p>
       <ol class="ranked">
-        {harm.map(({ id, path, time: harmed }) => (
+        {harm.map(({ id, path, loss: lost }) => (
           <li key={id}>
             <Named {...called(view, id, path)} />
-            <b>{time(over ? harmed / (over / 1e9) : null)}</b>
-            <Meter parts={[{ kind: "others", share: harmed / most }]} />
+            <b>{time(over ? lost / (over / 1e9) : null)}</b>
+            <Meter parts={[{ kind: "others", share: lost / most }]} />
           </li>
         ))}
       </ol>
@@ -141,15 +141,16 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
   );
 }
 
-function Sufferers({ view }: { view: Snapshot }) {
-  const waiting = sufferers(view, 4);
+function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
+  const { pairs, over } = lately(past, 10);
+  const waiting = sufferers(view, pairs, 4);
   return (
     <Panel title="Who suffers" id="sufferers" aside={<a href={link({ ...HOUR, view: "cgroups" })}>all cgroups</a>}>
-      <p class="why">Share of the last ten seconds in which at least one task waited.</p>
+      <p class="why">Share of the last ten seconds in which at least one task waited; first who lost most because of others.</p>
       <ol class="ranked">
-        {waiting.map((scope) => (
+        {waiting.map(({ scope, loss }) => (
           <li key={scope.path}>
-            <Named {...nameOf(scope)} sub={causes(scope)} />
+            <Named {...nameOf(scope)} sub={[over && loss ? `lost ${time(loss / (over / 1e9))} per second` : "", causes(scope)].filter(Boolean).join(", ")} />
             <b>{percent(worstShare(scope))}</b>
             <Meter parts={[{ kind: "others", share: (worstShare(scope) ?? 0) / 100 }]} />
           </li>
@@ -278,7 +279,7 @@ export function Now(of: NowOf) {
       <Verdict view={view} history={history} events={events} />
       <div class="answers">
         <Aggressors view={view} past={past} />
-        <Sufferers view={view} />
+        <Sufferers view={view} past={past} />
         <Relief view={view} events={events} isRecorded={isRecorded} />
         <Why view={view} />
       </div>

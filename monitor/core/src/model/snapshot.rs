@@ -188,6 +188,9 @@ pub struct Blame {
     pub aggressor_path: Option<CgroupPath>,
     /// In this interval.
     pub time: Nanos,
+    /// What the sufferer lost of it; 0 before a view is made.
+    #[serde(default)]
+    pub loss: Nanos,
 }
 
 /// The kubelet's working set: `memory.current` less `inactive_file`, at least 0.

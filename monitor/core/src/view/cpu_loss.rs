@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::cgroup::CgroupId;
+use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{MilliCpu, Nanos};
 
@@ -20,15 +20,30 @@ pub struct CpuLoss<'a> {
     pub loss: Nanos,
 }
 
+/// Sets what is lost of each wait.
+pub fn weigh(snapshot: &mut Snapshot) {
+    let losses = losses(snapshot);
+    let losses: BTreeMap<_, _> = losses
+        .iter()
+        .map(|CpuLoss { blame, loss }| ((blame.victim, blame.aggressor), *loss))
+        .collect();
+    for blame in &mut snapshot.aggressions {
+        blame.loss = losses.get(&(blame.victim, blame.aggressor)).copied().unwrap_or_default();
+    }
+}
+
 /// The pairs with another cgroup, in their order. The idle task is no aggressor: that time is the
-/// latency of a wake-up.
+/// latency of a wake-up. The kernel's own threads are no sufferers: they are no operator's work.
 pub fn losses(snapshot: &Snapshot) -> Vec<CpuLoss<'_>> {
     let ran = |id: CgroupId| {
         let MilliCpu(used) = snapshot.scopes.get(&id)?.cpu_usage?;
         Some(part(snapshot.interval, u128::from(used), 1_000))
     };
     let pairs = snapshot.aggressions.iter();
-    let pairs = pairs.filter(|pair| pair.aggressor != CgroupId(0) && pair.aggressor != pair.victim);
+    let pairs = pairs.filter(|pair| {
+        let is_of_kernel = pair.victim_path.as_ref().is_some_and(CgroupPath::is_root);
+        pair.aggressor != CgroupId(0) && pair.aggressor != pair.victim && !is_of_kernel
+    });
     let pairs: Vec<_> = pairs
         .map(|pair| (pair, ran(pair.aggressor).map_or(pair.time, |ran| pair.time.min(ran))))
         .collect();

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::{Deed, Held, Incident, Score, State, Wait, words};
-use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
+use isobar_core::model::cgroup::{CgroupId, Limit};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Decision, Hold, Loss};
 use isobar_core::model::pod::Place;
@@ -146,9 +146,7 @@ impl Account {
         let name = |scope: &Scope| short_name(pod_of(scope).unwrap_or(scope));
         self.names = scopes.iter().map(|(id, scope)| (*id, name(scope))).collect();
         for CpuLoss { blame, loss } in losses(snapshot) {
-            // The kernel's own threads wait, too, and lose nothing that anyone asked for.
-            let is_of_kernel = blame.victim_path.as_ref().is_some_and(CgroupPath::is_root);
-            if blame.aggressor == CgroupId::UNKNOWN || is_of_kernel {
+            if blame.aggressor == CgroupId::UNKNOWN {
                 continue;
             }
             let aggressor = match &blame.aggressor_path {

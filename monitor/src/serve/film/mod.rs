@@ -27,6 +27,7 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::snapshot::{Blame, Snapshot};
 use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::view::cpu_loss::{CpuLoss, losses};
 use isobar_core::view::waiting::{Level, waiting_most, worst_share};
 
 const END: Nanos = Nanos(u64::MAX);
@@ -55,11 +56,13 @@ pub(super) struct Passed {
 impl Passed {
     fn of(snapshot: &Snapshot) -> Self {
         let most = waiting_most(snapshot, Level::All, TRAIL_SCOPES);
+        let losses = losses(snapshot).into_iter().take(TRAIL_AGGRESSIONS);
+        let losses = losses.map(|CpuLoss { blame, loss }| Blame { loss, ..blame.clone() });
         Self {
             tick: snapshot.tick,
             at: snapshot.at,
             interval: snapshot.interval,
-            aggressions: snapshot.aggressions.iter().take(TRAIL_AGGRESSIONS).cloned().collect(),
+            aggressions: losses.collect(),
             waits: most.into_iter().map(|(id, scope)| (id, worst_share(scope))).collect(),
         }
     }

@@ -284,7 +284,8 @@ impl<'a> Tree<'a> {
     fn run_queue(&self) -> Doings {
         let snapshot = self.snapshot;
         let mut doings = Doings::new();
-        for Blame { victim, victim_path, aggressor, aggressor_path, time } in &snapshot.aggressions
+        for Blame { victim, victim_path, aggressor, aggressor_path, time, .. } in
+            &snapshot.aggressions
         {
             let Some(by) = self.of(*aggressor, aggressor_path.as_ref()) else { continue };
             if *aggressor == CgroupId(0) {

@@ -64,6 +64,7 @@ impl Node {
             aggressor: self.id(aggressor),
             aggressor_path: named(aggressor),
             time: Nanos(ms * MS),
+            loss: Nanos(0),
         };
         self.snapshot.aggressions.push(blame);
     }
