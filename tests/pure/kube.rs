@@ -145,8 +145,12 @@ fn taint_keys(node: &Value) -> Vec<String> {
     list.iter().map(|taint| taint["key"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = clock::now().boot.plus(Nanos(u64::try_from(SOON.as_nanos()).unwrap()));
+fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    within(SOON, what, is_so);
+}
+
+fn within(time: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = clock::now().boot.plus(Nanos(u64::try_from(time.as_nanos()).unwrap()));
     while !is_so() {
         assert!(clock::now().boot < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(50));

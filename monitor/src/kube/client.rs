@@ -11,6 +11,7 @@ use rustls_pki_types::pem::PemObject as _;
 use tokio::time::{sleep, timeout};
 
 use super::board::{Board, Report};
+use super::bound::{Bound, TooLarge};
 use super::jitter::about;
 use crate::config::kubernetes::{Access, Connection, Kubelet};
 
@@ -19,6 +20,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long until a configuration that cannot be used is read again: a service account's files may
 /// be mounted later than the agent starts.
 const AGAIN: Duration = Duration::from_secs(15);
+
+/// Characters of an error that are shown.
+const LONGEST: usize = 400;
 
 const API_SERVER: &str = "the API server";
 pub(super) const KUBELET: &str = "the kubelet";
@@ -59,7 +63,7 @@ pub(super) async fn connect_kubelet(access: &Access, kubelet: &Kubelet) -> Resul
     let own = fs::read(&kubelet.certificate).unwrap_or_default();
     let own = CertificateDer::pem_slice_iter(&own).flatten().map(|der| der.to_vec());
     config.root_cert.get_or_insert_default().extend(own);
-    Client::try_from(config).map_err(|why| Failure::of(KUBELET, &why))
+    Bound::KUBELET.client(config).map_err(|why| Failure::of(KUBELET, &why))
 }
 
 fn remedy_of(connection: &Connection) -> Option<&'static str> {
@@ -74,7 +78,7 @@ fn remedy_of(connection: &Connection) -> Option<&'static str> {
 async fn try_connect(connection: &Connection) -> Result<(Client, String), String> {
     let config = configuration(connection).await?;
     let url = config.cluster_url.to_string();
-    let client = Client::try_from(config).map_err(|why| words(API_SERVER, &why))?;
+    let client = Bound::API_SERVER.client(config).map_err(|why| words(API_SERVER, &why))?;
     Ok((client, url))
 }
 
@@ -141,7 +145,7 @@ impl Failure {
             kube::Error::Api(status) => Some(status.code),
             _ => None,
         };
-        Self { code, words: words(server, why) }
+        Self { code, words: shortened(words(server, why)) }
     }
 
     /// As a report about something that needs `permission`.
@@ -157,6 +161,9 @@ impl Failure {
 
 /// An error of the client, in one line.
 fn words(server: &str, why: &kube::Error) -> String {
+    if let Some(too_large) = TooLarge::among(why) {
+        return format!("{server}'s answer is {too_large}");
+    }
     match why {
         kube::Error::Api(status) if status.message.is_empty() => {
             format!("{server} answered {} {}", status.code, status.reason)
@@ -170,7 +177,18 @@ fn words(server: &str, why: &kube::Error) -> String {
         kube::Error::SerdeError(why) => {
             format!("{server}'s answer cannot be read: {why}")
         }
+        kube::Error::FromUtf8(why) => {
+            format!("{server}'s answer cannot be read: {why}")
+        }
         other => chain(other),
+    }
+}
+
+/// An error may repeat an answer, which may be of any length.
+fn shortened(words: String) -> String {
+    match words.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}..", &words[..at]),
+        None => words,
     }
 }
 
@@ -197,7 +215,7 @@ impl From<&watcher::Error> for Failure {
             | Error::WatchFailed(why) => Self::from(why),
             Error::WatchError(status) => {
                 let words = format!("the API server ended the watch: {}", status.message);
-                Self { code: Some(status.code), words }
+                Self { code: Some(status.code), words: shortened(words) }
             }
             Error::NoResourceVersion => Self { code: None, words: chain(why) },
         }

@@ -37,18 +37,13 @@ pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Boar
     let Some(kubelet) = &access.kubelet else {
         return board.report(NAME, Report::Off(NO_ADDRESS.into()));
     };
-    let mut client = None;
-    let mut n_answers = 0_u32;
+    let mut talk = Talk::default();
     loop {
-        let is_config_due = n_answers.is_multiple_of(CONFIG_EVERY);
-        match read(access, kubelet, &mut client, is_answering, is_config_due, board).await {
-            Ok(said) => {
-                n_answers = n_answers.wrapping_add(1);
-                board.report(NAME, Report::Works(said));
-            }
+        match talk.read(access, kubelet, is_answering, board).await {
+            Ok(said) => board.report(NAME, Report::Works(said)),
             Err(why) => {
                 // Its certificate may have changed, and its configuration.
-                (client, n_answers) = (None, 0);
+                talk = Talk::default();
                 board.set_disks(None);
                 board.report(NAME, why.report(PERMISSION));
             }
@@ -57,28 +52,39 @@ pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Boar
     }
 }
 
-/// What it told this time, in words.
-async fn read(
-    access: &Access,
-    kubelet: &Kubelet,
-    client: &mut Option<Client>,
-    is_answering: &AtomicBool,
-    is_config_due: bool,
-    board: &Board,
-) -> Result<String, Failure> {
-    let client = match client {
-        Some(client) => client,
-        None => client.insert(connect_kubelet(access, kubelet).await?),
-    };
-    let n = disks(client, board).await?;
-    let names = match is_answering.load(Ordering::Relaxed) {
-        true => String::new(),
-        false => name_pods(client, is_answering, board).await,
-    };
-    if is_config_due {
-        configuration(client, board).await;
+/// What has been said since the kubelet was reached.
+#[derive(Default)]
+struct Talk {
+    client: Option<Client>,
+    n_answers: u32,
+    /// Why its configuration is not known, in words for a capability.
+    config_gap: String,
+}
+
+impl Talk {
+    /// What it told this time, in words.
+    async fn read(
+        &mut self,
+        access: &Access,
+        kubelet: &Kubelet,
+        is_answering: &AtomicBool,
+        board: &Board,
+    ) -> Result<String, Failure> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            empty => empty.insert(connect_kubelet(access, kubelet).await?),
+        };
+        let n = disks(client, board).await?;
+        let names = match is_answering.load(Ordering::Relaxed) {
+            true => String::new(),
+            false => name_pods(client, is_answering, board).await,
+        };
+        if self.n_answers.is_multiple_of(CONFIG_EVERY) {
+            self.config_gap = configuration(client, board).await;
+        }
+        self.n_answers = self.n_answers.wrapping_add(1);
+        Ok(format!("disk use of {n} pods by {}{names}{}", kubelet.url, self.config_gap))
     }
-    Ok(format!("disk use of {n} pods by {}{names}", kubelet.url))
 }
 
 /// Of how many pods it was told.
@@ -112,15 +118,19 @@ async fn name_pods(client: &Client, is_answering: &AtomicBool, board: &Board) ->
     }
 }
 
-/// Reads the configuration that the kubelet runs with. That it cannot be read costs nothing else.
-async fn configuration(client: &Client, board: &Board) {
+/// Reads the configuration that the kubelet runs with. What to say if it cannot be read: that costs
+/// nothing else.
+async fn configuration(client: &Client, board: &Board) -> String {
     let read = match get(client, "/configz").await {
         Ok(text) => config::kubelet_of(&text).map_err(|why| why.to_string()),
         Err(why) => Err(why.words),
     };
     match read {
-        Ok(settings) => board.set_kubelet_settings(settings),
-        Err(why) => tracing::info!("the kubelet's configuration is not compared: {why}"),
+        Ok(settings) => {
+            board.set_kubelet_settings(settings);
+            String::new()
+        }
+        Err(why) => format!("; its configuration is not compared: {why}"),
     }
 }
 

@@ -5,6 +5,7 @@
 //! Out: the pods as they are known, what works and what does not, and answers to evictions.
 
 mod board;
+mod bound;
 mod client;
 mod conditions;
 mod events;

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, Config};
 use tokio::runtime::{self, Runtime};
 
+use super::bound::Bound;
 use super::client::{Failure, answered};
 
 /// Where the manifests put the agents, and how they mark them.
@@ -89,7 +90,7 @@ impl Agent {
     async fn find(node: &str) -> Result<Self, ProxyError> {
         let mut config = Config::infer().await?;
         config.default_retry = false;
-        let client = Client::try_from(config).map_err(|why| Failure::from(&why))?;
+        let client = Bound::API_SERVER.client(config).map_err(|why| Failure::from(&why))?;
         let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
         let its = ListParams::default().labels(LABEL).fields(&format!("spec.nodeName={node}"));
         let mut pods = answered(api.list(&its)).await?.into_iter();

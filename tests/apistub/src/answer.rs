@@ -20,6 +20,8 @@ use crate::{delete, discovery, evict, list, review, watch, write};
 pub(crate) enum Answer {
     Object(u16, Value),
     Text(u16, &'static str),
+    /// Not of this server's making: a fault's.
+    Raw(u16, Body),
     /// The events of a watch, a line each.
     Lines(ReceiverStream<io::Result<Bytes>>),
     Refusal(Failure),
@@ -34,7 +36,7 @@ impl From<Failure> for Answer {
 impl Answer {
     pub(crate) fn code(&self) -> u16 {
         match self {
-            Self::Object(code, _) | Self::Text(code, _) => *code,
+            Self::Object(code, _) | Self::Text(code, _) | Self::Raw(code, _) => *code,
             Self::Lines(_) => 200,
             Self::Refusal(failure) => failure.code,
         }
@@ -49,6 +51,9 @@ impl Answer {
         match self {
             Self::Object(_, object) => json(&object),
             Self::Text(_, text) => (code, text).into_response(),
+            Self::Raw(_, body) => {
+                (code, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+            }
             Self::Lines(lines) => {
                 let body = Body::from_stream(lines);
                 (code, [(header::CONTENT_TYPE, "application/json")], body).into_response()

@@ -43,6 +43,12 @@ pub enum Effect {
     HalfLine,
     /// A watch that says nothing and does not end; any other request is never answered.
     Hang,
+    /// An answer that never ends: a line of spaces, as fast as the client reads.
+    Endless,
+    /// The same, but a byte now and then.
+    Trickle,
+    /// The answer is this text, whatever was asked.
+    Text { code: u16, text: String },
     /// A watch that begins well, and whose first event is an error with code 410.
     Expire,
 }

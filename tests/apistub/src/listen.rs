@@ -4,9 +4,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, io, iter};
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,6 +19,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
+use tokio_stream::StreamExt as _;
 
 use crate::access::forbidden;
 use crate::answer::{Answer, answer};
@@ -29,6 +30,10 @@ use crate::status::Failure;
 
 /// The largest body that the real server reads.
 const LARGEST: usize = 3 << 20;
+
+/// Of an answer that never ends, at a time.
+const PIECE: usize = 256 << 10;
+const NOW_AND_THEN: Duration = Duration::from_millis(100);
 
 /// The server's thread; it ends when this is dropped.
 #[derive(Debug)]
@@ -162,10 +167,23 @@ async fn respond(
         Some(Effect::Status { code, retry_after_seconds }) => {
             Some(failure(&call, code, retry_after_seconds).into())
         }
+        Some(Effect::Endless) => Some(Answer::Raw(200, spaces(PIECE, Duration::ZERO))),
+        Some(Effect::Trickle) => Some(Answer::Raw(200, spaces(1, NOW_AND_THEN))),
+        Some(Effect::Text { code, text }) => Some(Answer::Raw(code, Body::from(text))),
         effect => Some(answer(&cluster, &call, effect)),
     };
     cluster.journal.end(ticket, answered.as_ref().map(Answer::code));
     answered.map(Answer::response).ok_or(Cut)
+}
+
+/// So many spaces, again and again.
+fn spaces(n: usize, apart: Duration) -> Body {
+    let piece = Bytes::from(vec![b' '; n]);
+    let pieces = tokio_stream::iter(iter::repeat(piece)).then(move |piece| async move {
+        sleep(apart).await;
+        io::Result::Ok(piece)
+    });
+    Body::from_stream(pieces)
 }
 
 /// What the real server says with this code.

@@ -1,6 +1,8 @@
 //! An API server that is slow, refuses, breaks off and comes back: in the end the node's object says
 //! what it should, and others' taints are there.
 
+use std::thread;
+
 use super::*;
 use isobar_apistub::{Effect, Fault};
 use serde_json::json;
@@ -56,7 +58,7 @@ fn kube_faults_taints_of_others_that_come_meanwhile_stay() {
         taints.push(json!({"key": key, "effect": "NoSchedule"}));
         node["spec"]["taints"] = json!(taints);
         bed.stub.put(node).unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
     }
     let others =
         |node: &Value| taint_keys(node).iter().filter(|key| key.starts_with("other-")).count();
@@ -99,4 +101,42 @@ fn kube_faults_many_pods_of_other_nodes_cost_nothing() {
         }
     });
     eventually("the pod is known", || bed.api.pods().is_some_and(|pods| pods.len() == 1));
+}
+
+#[test]
+fn kube_faults_answers_without_end_are_given_up() {
+    #[rustfmt::skip]
+    let table = [
+        // verb, path, effect, capability, detail
+        ("list",  "/api/v1/pods",  Effect::Endless, "pods",            "answer is larger than 32 MiB"),
+        ("watch", "/api/v1/pods",  Effect::Endless, "pods",            "answer is larger than 32 MiB"),
+        ("list",  "/api/v1/nodes", Effect::Endless, "node object",     "answer is larger than 32 MiB"),
+        ("list",  "/api/v1/pods",  Effect::Trickle, "pods",            "no list of pods within 30 s"),
+        ("patch", "*",             Effect::Endless, "node conditions", "answer is larger than 32 MiB"),
+        ("patch", "*",             Effect::Trickle, "node conditions", "not answered within 10 s"),
+        ("list",  "/api/v1/pods",  Effect::Text { code: 200, text: "{\"items\": [".into() }, "pods", "answer cannot be read: EOF"),
+    ];
+    // A list that trickles is given up after half a minute.
+    thread::scope(|rows| {
+        for (verb, path, effect, capability, detail) in table {
+            let fault = Fault::new(verb, path, effect);
+            rows.spawn(move || is_given_up(fault, capability, detail));
+        }
+    });
+}
+
+fn is_given_up(fault: Fault, capability: &str, detail: &str) {
+    let row = format!("{fault:?}");
+    let soon = Duration::from_secs(45);
+    let bed = Bed::with(|stub| stub.add_fault(fault));
+    within(soon, &row, || {
+        bed.api.publish(wanted(Status::True));
+        bed.capability(capability).is_some_and(|said| said.contains(detail))
+    });
+    bed.stub.clear_faults();
+    bed.stub.cut_connections();
+    bed.publish_until(Status::True, |node| is(node, "True", "PressureContended"));
+    within(soon, &format!("the pod is known: {row}"), || {
+        bed.api.pods().is_some_and(|pods| pods.len() == 1)
+    });
 }

@@ -1,6 +1,8 @@
 //! What the kubelet tells of disks, pods and its configuration, and what comes of it when it does
 //! not.
 
+use std::thread;
+
 use super::*;
 use isobar_apistub::{Effect, Fault};
 use isobar_core::model::capability::{Capability, CapabilityState};
@@ -52,9 +54,19 @@ fn kubelet_tells_of_disks_what_the_recorded_one_said() {
 #[test]
 fn kubelet_that_does_not_tell_is_a_capability() {
     let status = |code| Effect::Status { code, retry_after_seconds: None };
+    let text = |code, text: &str| Effect::Text { code, text: text.into() };
     #[rustfmt::skip]
     let table = [
         // what the kubelet does, detail, remedy
+        (Err(Effect::Endless),             "the kubelet's answer is larger than 16 MiB", None),
+        (Err(Effect::Trickle),             "the kubelet has not answered within 10 s", None),
+        (Err(Effect::Hang),                "the kubelet has not answered within 10 s", None),
+        (Err(text(200, "{\"pods\": [{\"podRef\"")), "/stats/summary cannot be read: EOF", None),
+        (Err(text(200, "")),               "/stats/summary cannot be read: EOF", None),
+        (Err(text(200, "<html>")),         "/stats/summary cannot be read", None),
+        (Err(text(200, &"[".repeat(100_000))), "/stats/summary cannot be read", None),
+        (Err(text(401, "Unauthorized")),   "the kubelet answered 401",    Some("the token is not accepted")),
+        (Err(text(500, &"x".repeat(100_000))), "xxx..",                   None),
         (Err(status(401)),                 "the kubelet answered 401",    Some("the token is not accepted")),
         (Err(status(403)),                 "the kubelet answered 403",    Some("allow it to get nodes/stats")),
         (Err(status(500)),                 "the kubelet answered 500",    None),
@@ -62,20 +74,26 @@ fn kubelet_that_does_not_tell_is_a_capability() {
         (Ok(json!({"pods": "none"})),      "/stats/summary cannot be read", None),
         (Ok(json!({"pods": [{"podRef": {"uid": "u"}, "containers": [{"name": 1}]}]})), "cannot be read", None),
     ];
-    for (kubelet, detail, remedy) in table {
-        let bed = Bed::with(|stub| match &kubelet {
-            Ok(said) => stub.kubelet_says("/stats/summary", said.clone()),
-            Err(effect) => stub.add_fault(Fault::new("get", "/stats/summary", effect.clone())),
-        });
-        eventually(detail, || {
-            let Some(said) = capability(&bed) else { return false };
-            let has_remedy = remedy.is_none_or(|remedy| {
-                said.remedy.as_ref().is_some_and(|said| said.contains(remedy))
-            });
-            said.state == CapabilityState::Absent && said.detail.contains(detail) && has_remedy
-        });
-        assert_eq!(bed.api.pod_disks(), None, "{detail}");
-    }
+    // Each has ten seconds to answer.
+    thread::scope(|rows| {
+        for (kubelet, detail, remedy) in table {
+            rows.spawn(move || is_told(kubelet, detail, remedy));
+        }
+    });
+}
+
+fn is_told(kubelet: Result<Value, Effect>, detail: &str, remedy: Option<&str>) {
+    let bed = Bed::with(|stub| match kubelet {
+        Ok(said) => stub.kubelet_says("/stats/summary", said),
+        Err(effect) => stub.add_fault(Fault::new("get", "/stats/summary", effect)),
+    });
+    eventually(detail, || {
+        let Some(said) = capability(&bed) else { return false };
+        let has_remedy = remedy
+            .is_none_or(|remedy| said.remedy.as_ref().is_some_and(|said| said.contains(remedy)));
+        said.state == CapabilityState::Absent && said.detail.contains(detail) && has_remedy
+    });
+    assert_eq!(bed.api.pod_disks(), None, "{detail}");
 }
 
 #[test]
@@ -105,4 +123,32 @@ fn kubelet_tells_its_configuration() {
     });
     eventually("the configuration is known", || bed.api.kubelet_settings().is_some());
     assert_eq!(bed.api.kubelet_settings().unwrap().node.max_pods, 42);
+}
+
+#[test]
+fn kubelet_that_answers_in_part_tells_what_is_missing() {
+    let endless = "the kubelet's answer is larger than 16 MiB";
+    let text = |text: &str| Effect::Text { code: 200, text: text.into() };
+    #[rustfmt::skip]
+    let table = [
+        // path, what the kubelet does, detail
+        ("/pods",    Effect::Endless,          format!("it does not name them: {endless}")),
+        ("/pods",    text("{\"items\": [{"),   "it does not name them: ".to_owned()),
+        ("/pods",    text("\u{0}\u{1}"),       "it does not name them: ".to_owned()),
+        ("/configz", Effect::Endless,          format!("its configuration is not compared: {endless}")),
+        ("/configz", text("{\"kubeletconfig"), "its configuration is not compared: ".to_owned()),
+        ("/configz", text("[]"),               "its configuration is not compared: ".to_owned()),
+    ];
+    for (path, effect, detail) in table {
+        let refused = Effect::Status { code: 500, retry_after_seconds: None };
+        let bed = Bed::with(|stub| {
+            stub.kubelet_says("/stats/summary", summary());
+            stub.add_fault(Fault::new("get", path, effect));
+            stub.add_fault(Fault::new("list", "/api/v1/pods", refused));
+        });
+        eventually(&detail, || capability(&bed).is_some_and(|said| said.detail.contains(&detail)));
+        let Capability { state, .. } = capability(&bed).unwrap();
+        assert_eq!(state, CapabilityState::Attached, "{detail}: disk use is known");
+        assert!(bed.api.pod_disks().is_some(), "{detail}");
+    }
 }
