@@ -14,6 +14,7 @@ use crate::program::isobar;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::ScopeName;
 use isobar_core::model::decision::{Action, Met, StepKind, StepReason, Target, Trigger};
+use isobar_core::model::settings::Deletion;
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::{Nanos, Percent};
 use serde_json::{Value, json};
@@ -114,6 +115,7 @@ fn kill(group: &Group) -> Action {
         grace: None,
         deadline: Nanos(1 << 60),
         escalates_to: None,
+        deletion: Deletion::Never,
         is_enforced: true,
         message: String::new(),
         annotations: BTreeMap::new(),

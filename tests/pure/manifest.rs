@@ -83,7 +83,9 @@ fn manifest_has_no_key_that_the_api_does_not_know() {
         serde_json::to_value(serde_json::from_value::<T>(document.clone()).unwrap()).unwrap()
     }
 
-    let components = component("networkpolicy/networkpolicy.yaml");
+    let components = ["networkpolicy/networkpolicy.yaml", "delete/rbac.yaml", "delete/policy.yaml"]
+        .into_iter()
+        .flat_map(component);
     for document in OVERLAYS.iter().flat_map(|name| documents(&printed(name))).chain(components) {
         let kind = document["kind"].as_str().unwrap();
         let same = match kind {

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::error::ActError;
 use isobar_core::model::decision::Action;
+use isobar_core::model::settings::Deletion;
 use isobar_core::model::units::Nanos;
 
 /// Requests and answers that may wait. One victim is ended at a time.
@@ -23,6 +24,10 @@ pub struct Request {
     pub uid: String,
     /// How long the pod is given to end.
     pub grace: Nanos,
+    /// Whether it is deleted if it is not evicted.
+    pub deletion: Deletion,
+    /// Why, in the kubelet's words.
+    pub message: String,
     /// When an answer comes too late, on the boot clock.
     pub deadline: Nanos,
     pub reply: Sender<Answer>,
@@ -49,7 +54,7 @@ pub enum Refusal {
 pub struct Way {
     pub requests: Sender<Request>,
     pub is_answering: Arc<AtomicBool>,
-    /// The API server lets this agent evict.
+    /// The API server lets this agent evict, or delete where that is configured.
     pub is_allowed: Arc<AtomicBool>,
 }
 
@@ -80,6 +85,8 @@ impl Evictions {
             name: target.name.clone(),
             uid: target.uid.clone(),
             grace: action.grace.unwrap_or_default(),
+            deletion: action.deletion,
+            message: action.message.clone(),
             deadline: action.deadline,
             reply: self.reply.clone(),
         };

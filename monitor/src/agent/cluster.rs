@@ -82,6 +82,7 @@ impl Cluster {
         kills: &[OomRecord],
     ) {
         self.compare(settings);
+        self.api.set_deletion(settings.relief.deletion);
         self.api.publish(Wanted {
             publish: Some(publish),
             conditions: decision.assessment.conditions.clone(),
@@ -249,6 +250,7 @@ fn pod(target: &Target) -> Option<About> {
 mod tests {
     use super::*;
     use isobar_core::model::decision::{Met, StepReason, Trigger};
+    use isobar_core::model::settings::Deletion;
     use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
     use isobar_core::model::units::{Bytes, Percent};
 
@@ -272,6 +274,7 @@ mod tests {
             grace: None,
             deadline: at,
             escalates_to: None,
+            deletion: Deletion::Never,
             is_enforced: true,
             message: "low on memory".into(),
             annotations: BTreeMap::new(),

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use isobar_core::model::decision::{Order, StepKind};
-use isobar_core::model::settings::{Enforcement, Ranking, Relief, Settings};
+use isobar_core::model::settings::{Deletion, Enforcement, Ranking, Relief, Settings};
 use isobar_core::model::units::Bytes;
 
 use super::fields::Fields;
@@ -291,6 +291,11 @@ fn relief(layers: &Layers<'_>) -> Relief {
         budget_window: layers.time("relief.budgetWindow"),
         cool_down: layers.time("relief.coolDown"),
         harm_budget: layers.time("relief.harmBudget"),
+        deletion: match layers.text("relief.deletePods") {
+            "noEviction" => Deletion::NoEviction,
+            "overBudgets" => Deletion::OverBudgets,
+            _ => Deletion::Never,
+        },
         never_touch: layers.list("relief.neverTouch").iter().filter_map(pattern).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! Evictions through the API server, one after the other. Source: kubernetes
+//! Evictions through the API server, one after the other, and deletions in their place. Source: kubernetes
 //! `pkg/registry/core/pod/storage/eviction.go`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +14,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use super::board::{Board, Report};
 use super::client::{Failure, answered};
+use super::delete::delete;
 use super::jitter::about;
 use crate::act::evict::{Answer, Refusal, Request};
 use crate::clock;
+use isobar_core::model::settings::Deletion;
 use isobar_core::model::units::Nanos;
 
 /// The name of this part in capabilities.
@@ -39,10 +41,11 @@ const ASKED_AGAIN: Duration = Duration::from_secs(15);
 pub(super) async fn answer(
     client: Client,
     mut requests: mpsc::Receiver<Request>,
+    deletion: watch::Receiver<Deletion>,
     is_allowed: &AtomicBool,
     board: &Board,
 ) {
-    let asking = ask_whether_allowed(&client, is_allowed, board);
+    let asking = ask_whether_allowed(&client, deletion, is_allowed, board);
     let evicting = async {
         while let Some(request) = requests.recv().await {
             let result = evict(&client, &request).await;
@@ -54,13 +57,51 @@ pub(super) async fn answer(
 }
 
 /// A step that the server forbids costs its deadline, so it is asked before.
-async fn ask_whether_allowed(client: &Client, is_allowed: &AtomicBool, board: &Board) {
+async fn ask_whether_allowed(
+    client: &Client,
+    mut deletion: watch::Receiver<Deletion>,
+    is_allowed: &AtomicBool,
+    board: &Board,
+) {
+    loop {
+        let is_configured = !deletion.borrow_and_update().is_never();
+        let evicts = may(client, "create", Some("eviction")).await;
+        let deletes = match is_configured {
+            true => may(client, "delete", None).await,
+            false => Ok(false),
+        };
+        let is_open = [&evicts, &deletes].iter().any(|may| **may == Ok(true));
+        is_allowed.store(is_open, Ordering::Relaxed);
+        let wait = if evicts.is_ok() && deletes.is_ok() { ASKED } else { ASKED_AGAIN };
+        let works = |words: &str| Report::Works(words.into());
+        let report = match (evicts, deletes) {
+            (Ok(true), Ok(true)) => works("the API server allows them, and to delete pods"),
+            (Ok(true), _) if is_configured => {
+                works("the API server allows them, but not to delete pods")
+            }
+            (Ok(true), _) => works("the API server allows them"),
+            (_, Ok(true)) => works("the API server does not allow them, but to delete pods"),
+            (Ok(false), Ok(false)) => {
+                Report::Fails("the API server does not allow them".into(), Some(PERMISSION))
+            }
+            (Err(why), _) | (_, Err(why)) => why.report(PERMISSION),
+        };
+        board.report(NAME, report);
+        tokio::select! {
+            () = sleep(about(wait)) => {}
+            Ok(()) = deletion.changed() => {}
+        }
+    }
+}
+
+/// Whether the server lets this agent do this to pods.
+async fn may(client: &Client, verb: &str, subresource: Option<&str>) -> Result<bool, Failure> {
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let attributes = ResourceAttributes {
-        verb: Some("create".into()),
+        verb: Some(verb.into()),
         group: Some(String::new()),
         resource: Some("pods".into()),
-        subresource: Some("eviction".into()),
+        subresource: subresource.map(Into::into),
         ..ResourceAttributes::default()
     };
     let spec = SelfSubjectAccessReviewSpec {
@@ -68,51 +109,64 @@ async fn ask_whether_allowed(client: &Client, is_allowed: &AtomicBool, board: &B
         ..SelfSubjectAccessReviewSpec::default()
     };
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-    loop {
-        let answer = answered(api.create(&PostParams::default(), &review)).await;
-        let allowed = answer.map(|review| review.status.is_some_and(|status| status.allowed));
-        is_allowed.store(allowed == Ok(true), Ordering::Relaxed);
-        let wait = if allowed.is_ok() { ASKED } else { ASKED_AGAIN };
-        let report = match allowed {
-            Ok(true) => Report::Works("the API server allows them".into()),
-            Ok(false) => {
-                Report::Fails("the API server does not allow them".into(), Some(PERMISSION))
-            }
-            Err(why) => why.report(PERMISSION),
-        };
-        board.report(NAME, report);
-        sleep(about(wait)).await;
-    }
+    let review = answered(api.create(&PostParams::default(), &review)).await?;
+    Ok(review.status.is_some_and(|status| status.allowed))
 }
 
+/// Evicts the pod; where that is refused for good and the configuration says so, deletes it.
 async fn evict(client: &Client, request: &Request) -> Result<String, Refusal> {
     let Request { namespace, name, deadline, .. } = request;
+    let who = format!("{namespace}/{name}");
     let began = clock::now().boot;
     // An answer that comes later leaves no time for the next step.
     let until = began.plus(Nanos(deadline.since(began).0 / 2));
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let body = body(request);
     let params = PostParams::default();
+    // Why it is not evicted and has to be deleted.
+    let mut because = None;
     loop {
-        let posted = api.create_subresource::<Eviction, Status>("eviction", name, &params, &body);
-        match answered(posted).await {
-            Ok(_) => return Ok(format!("the API server evicts {namespace}/{name}")),
-            Err(why) => match verdict(why, request) {
-                Some(result) => return result,
-                None if clock::now().boot < until => sleep(about(RETRIED)).await,
-                None => {
-                    let words = "the API server could not be asked in time";
-                    return Err(Refusal::Failed(format!("{words} to evict {namespace}/{name}")));
+        let why = match &because {
+            None => {
+                let post =
+                    api.create_subresource::<Eviction, Status>("eviction", name, &params, &body);
+                match answered(post).await {
+                    Ok(_) => return Ok(format!("the API server evicts {who}")),
+                    Err(why) => why,
                 }
+            }
+            Some(because) => match delete(&api, request).await {
+                Ok(story) => return Ok(format!("{story}, not evicted: {because}")),
+                Err(why) => why,
             },
+        };
+        let verdict = verdict(&why, name);
+        if because.is_none() && verdict.is_mended_by(request.deletion) {
+            because = Some(why.words);
+            continue;
+        }
+        let refusal = format!("{who} is not evicted: {}", why.words);
+        match verdict {
+            Verdict::Gone => return Ok(format!("{who} is gone already")),
+            Verdict::OverBudget | Verdict::Busy => return Err(Refusal::Forbidden(refusal)),
+            Verdict::NoEviction | Verdict::Refused => return Err(Refusal::Failed(refusal)),
+            Verdict::Away if clock::now().boot < until => sleep(about(RETRIED)).await,
+            Verdict::Away => {
+                let words = "the API server could not be asked in time";
+                return Err(Refusal::Failed(format!("{words} to evict {who}")));
+            }
         }
     }
 }
 
+/// 0 would take the pod off the API while its processes still run.
+pub(super) fn grace_seconds(request: &Request) -> u32 {
+    let seconds = request.grace.0.div_ceil(Nanos::SECOND.0).max(1);
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}
+
 /// kube's own `evict` writes the options under a name that the server ignores.
 fn body(request: &Request) -> Eviction {
-    // 0 would take the pod off the API while its processes still run.
-    let seconds = request.grace.0.div_ceil(Nanos::SECOND.0).max(1);
     let preconditions =
         Preconditions { uid: Some(request.uid.clone()), ..Preconditions::default() };
     Eviction {
@@ -122,28 +176,54 @@ fn body(request: &Request) -> Eviction {
             ..ObjectMeta::default()
         },
         delete_options: Some(DeleteOptions {
-            grace_period_seconds: Some(i64::try_from(seconds).unwrap_or(i64::MAX)),
+            grace_period_seconds: Some(grace_seconds(request).into()),
             preconditions: Some(preconditions),
             ..DeleteOptions::default()
         }),
     }
 }
 
-/// What an answer other than yes means; `None` if asking again may help.
-fn verdict(why: Failure, request: &Request) -> Option<Result<String, Refusal>> {
-    let who = format!("{}/{}", request.namespace, request.name);
-    // Source: `eviction.go`, where a pod has several budgets.
-    let is_ambiguous = why.words.contains("more than one PodDisruptionBudget");
+/// What an answer other than yes means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The pod is there no longer.
+    Gone,
+    /// A disruption budget forbids it.
+    OverBudget,
+    /// The server has too much to do.
+    Busy,
+    /// The server knows no evictions, or this agent may not evict.
+    NoEviction,
+    /// For another reason, which asking again does not mend.
+    Refused,
+    /// Asking again may help.
+    Away,
+}
+
+impl Verdict {
+    fn is_mended_by(self, deletion: Deletion) -> bool {
+        match deletion {
+            Deletion::Never => false,
+            Deletion::NoEviction => self == Self::NoEviction,
+            Deletion::OverBudgets => matches!(self, Self::NoEviction | Self::OverBudget),
+        }
+    }
+}
+
+fn verdict(why: &Failure, name: &str) -> Verdict {
+    let says = |text: &str| why.words.contains(text);
     match why.code {
-        Some(404) => Some(Ok(format!("{who} is gone already"))),
-        Some(429) => Some(Err(Refusal::Forbidden(format!("{who} is not evicted: {}", why.words)))),
-        Some(500) if is_ambiguous => {
-            Some(Err(Refusal::Forbidden(format!("{who} is not evicted: {}", why.words))))
-        }
-        Some(400..500) => {
-            Some(Err(Refusal::Failed(format!("{who} is not evicted: {}", why.words))))
-        }
-        _ => None,
+        // Without the subresource it is the path that is not found.
+        Some(404) if says(&format!("{name:?}")) => Verdict::Gone,
+        Some(404 | 405) => Verdict::NoEviction,
+        // An admission webhook that protects the pod says 403 too.
+        Some(403) if says(r#"cannot create resource "pods/eviction""#) => Verdict::NoEviction,
+        Some(429) if says("disruption budget") => Verdict::OverBudget,
+        Some(429) => Verdict::Busy,
+        // Source: `eviction.go`, where a pod has several budgets.
+        Some(500) if says("more than one PodDisruptionBudget") => Verdict::OverBudget,
+        Some(400..500) => Verdict::Refused,
+        _ => Verdict::Away,
     }
 }
 
@@ -158,6 +238,8 @@ mod tests {
             name: "web".into(),
             uid: "u1".into(),
             grace: Nanos(grace),
+            deletion: Deletion::Never,
+            message: String::new(),
             deadline: Nanos(0),
             reply: mpsc::channel(1).0,
         }
@@ -190,29 +272,41 @@ mod tests {
 
     #[test]
     fn verdict_by_code() {
-        let (done, forbidden, failed) = (Some("done"), Some("forbidden"), Some("failed"));
+        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused};
         #[rustfmt::skip]
         let table = [
             // code, message, verdict
-            (Some(404), "pods \"web\" not found",                               done),
-            (Some(429), "Cannot evict pod as it would violate the pod's disruption budget.", forbidden),
-            (Some(500), "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", forbidden),
-            (Some(500), "etcd is away",                                          None),
-            (Some(503), "",                                                      None),
-            (None,      "connection refused",                                    None),
-            (Some(401), "Unauthorized",                                          failed),
-            (Some(403), "forbidden",                                             failed),
-            (Some(409), "the UID in the precondition does not match",            failed),
-            (Some(422), "",                                                      failed),
+            (Some(404), "pods \"web\" not found",                               Gone),
+            (Some(404), "the server could not find the requested resource",     NoEviction),
+            (Some(404), "404 page not found",                                   NoEviction),
+            (Some(405), "the server does not allow this method on the requested resource", NoEviction),
+            (Some(429), "Cannot evict pod as it would violate the pod's disruption budget.", OverBudget),
+            (Some(429), "the server has received too many requests",            Busy),
+            (Some(500), "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", OverBudget),
+            (Some(500), "etcd is away",                                          Away),
+            (Some(503), "",                                                      Away),
+            (None,      "connection refused",                                    Away),
+            (Some(401), "Unauthorized",                                          Refused),
+            (Some(403), "pods \"web\" is forbidden: User \"x\" cannot create resource \"pods/eviction\" in API group \"\"", NoEviction),
+            (Some(403), "admission webhook \"drain.example.com\" denied the request", Refused),
+            (Some(409), "the UID in the precondition does not match",            Refused),
+            (Some(422), "",                                                      Refused),
         ];
         for (code, words, want) in table {
-            let got = verdict(Failure { code, words: words.into() }, &request(1));
-            let got = got.map(|result| match result {
-                Ok(_) => "done",
-                Err(Refusal::Forbidden(_)) => "forbidden",
-                Err(Refusal::Failed(_)) => "failed",
-            });
-            assert_eq!(got, want, "{code:?} {words}");
+            let why = Failure { code, words: words.into() };
+            assert_eq!(verdict(&why, "web"), want, "{code:?} {words}");
         }
+    }
+
+    #[test]
+    fn verdict_is_mended_as_configured() {
+        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused};
+        let mended = |deletion| {
+            let all = [Away, Busy, Gone, NoEviction, OverBudget, Refused];
+            all.into_iter().filter(|one| one.is_mended_by(deletion)).collect::<Vec<_>>()
+        };
+        assert_eq!(mended(Deletion::Never), []);
+        assert_eq!(mended(Deletion::NoEviction), [NoEviction]);
+        assert_eq!(mended(Deletion::OverBudgets), [NoEviction, OverBudget]);
     }
 }

@@ -8,6 +8,7 @@ mod board;
 mod bound;
 mod client;
 mod conditions;
+mod delete;
 mod events;
 mod evict;
 mod jitter;
@@ -40,7 +41,7 @@ use isobar_core::model::condition::Condition;
 use isobar_core::model::decision::Taint;
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::quantity::ResourceList;
-use isobar_core::model::settings::Settings;
+use isobar_core::model::settings::{Deletion, Settings};
 use isobar_core::model::workload::Pods;
 
 /// Requests for evictions that may wait.
@@ -64,6 +65,7 @@ pub struct Wanted {
 pub struct ApiServer {
     known: watch::Receiver<Known>,
     wanted: watch::Sender<Wanted>,
+    deletion: watch::Sender<Deletion>,
     notes: Notes,
     way: Way,
     /// Closed once the thread has ended.
@@ -79,6 +81,7 @@ impl ApiServer {
     pub fn begin(access: Access) -> io::Result<Self> {
         let (to_known, known) = watch::channel(Known::default());
         let (wanted, from_wanted) = watch::channel(Wanted::default());
+        let (deletion, from_deletion) = watch::channel(Deletion::Never);
         let (notes, from_notes) = events::queue();
         let (requests, from_requests) = mpsc::channel(EVICTIONS);
         let (is_answering, is_allowed) = Default::default();
@@ -100,7 +103,13 @@ impl ApiServer {
                     tokio::join!(
                         pods::watch(client.clone(), &access.node, &is_answering, &board),
                         events::post(client.clone(), &access, from_notes, &board),
-                        evict::answer(client.clone(), from_requests, &is_allowed, &board),
+                        evict::answer(
+                            client.clone(),
+                            from_requests,
+                            from_deletion,
+                            &is_allowed,
+                            &board
+                        ),
                         kubelet::ask(&access, &is_answering, &board),
                     )
                 };
@@ -111,7 +120,7 @@ impl ApiServer {
             });
             drop(alive);
         })?;
-        Ok(Self { known, wanted, notes, way, ended })
+        Ok(Self { known, wanted, deletion, notes, way, ended })
     }
 
     /// The pods of this node; `None` before the API server has listed them.
@@ -147,6 +156,11 @@ impl ApiServer {
     /// Has the node's object say this from now on.
     pub fn publish(&self, wanted: Wanted) {
         self.wanted.send_replace(wanted);
+    }
+
+    /// Whether pods are deleted that are not evicted, from now on: it is asked whether that is allowed.
+    pub fn set_deletion(&self, deletion: Deletion) {
+        self.deletion.send_if_modified(|before| std::mem::replace(before, deletion) != deletion);
     }
 
     /// Tells the cluster what happened. What finds no room is counted and left out.

@@ -254,7 +254,7 @@ fn stale(wanted: &Wanted, live: &Node) -> BTreeSet<String> {
 }
 
 /// The wall clock: the node's object is for people, and for other nodes.
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     let seconds = i64::try_from(clock::now().wall.0 / Nanos::SECOND.0).unwrap_or_default();
     Timestamp::from_second(seconds).unwrap_or_default()
 }

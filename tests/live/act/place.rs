@@ -18,6 +18,7 @@ use isobar::clock;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::condition::ScopeName;
 use isobar_core::model::decision::{Action, Met, Outcome, StepKind, StepReason, Target, Trigger};
+use isobar_core::model::settings::Deletion;
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::Nanos;
 use tempfile::TempDir;
@@ -232,6 +233,7 @@ pub(crate) fn against(on: PressureSignal, step: StepKind, target: Target) -> Act
         grace: Some(grace),
         deadline: clock::now().boot.plus(Nanos(5 * Nanos::SECOND.0)),
         escalates_to: None,
+        deletion: Deletion::Never,
         is_enforced: false,
         message: String::new(),
         annotations: BTreeMap::new(),

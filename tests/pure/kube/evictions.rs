@@ -3,13 +3,14 @@
 use super::*;
 use isobar::act::evict::{Answer, Refusal, Request};
 use isobar_apistub::{Effect, Fault};
+use isobar_core::model::settings::Deletion;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, channel};
 
 const EVICTION: &str = "/api/v1/namespaces/shop/pods/web/eviction";
 
 /// Asks for the eviction of the pod of this uid.
-fn ask(bed: &Bed, uid: &str, within: Duration) -> Receiver<Answer> {
+fn ask(bed: &Bed, uid: &str, within: Duration, deletion: Deletion) -> Receiver<Answer> {
     let (reply, answers) = channel(1);
     let now = clock::now().boot;
     let request = Request {
@@ -18,6 +19,8 @@ fn ask(bed: &Bed, uid: &str, within: Duration) -> Receiver<Answer> {
         name: "web".into(),
         uid: uid.into(),
         grace: Nanos(2 * Nanos::SECOND.0),
+        deletion,
+        message: "The node was low on resource: memory. ".into(),
         deadline: now.plus(Nanos(u64::try_from(within.as_nanos()).unwrap())),
         reply,
     };
@@ -29,16 +32,17 @@ fn answer(mut answers: Receiver<Answer>) -> Answer {
     answers.blocking_recv().expect("each request is answered")
 }
 
+fn budget(name: &str) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "shop", "name": name, "generation": 1},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1},
+    })
+}
+
 #[test]
 fn kube_evictions_by_what_the_server_says() {
-    let budget = |name: &str| {
-        json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"namespace": "shop", "name": name, "generation": 1},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-            "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1},
-        })
-    };
     let fault = |code, times| {
         let effect = Effect::Status { code, retry_after_seconds: None };
         Some(Fault::new("create", EVICTION, effect).times(times))
@@ -71,7 +75,7 @@ fn kube_evictions_by_what_the_server_says() {
         }
         let uid = if uid == "other" { "another" } else { &own };
         let row = format!("{uid} {n_budgets} {fault:?}");
-        let Answer { result, .. } = answer(ask(&bed, uid, Duration::from_secs(8)));
+        let Answer { result, .. } = answer(ask(&bed, uid, Duration::from_secs(8), Deletion::Never));
         let (got, text) = match result {
             Ok(text) => ("done", text),
             Err(Refusal::Forbidden(text)) => ("forbidden", text),
@@ -85,6 +89,113 @@ fn kube_evictions_by_what_the_server_says() {
         if ends {
             let pod = bed.stub.get("pods", "shop", "web").unwrap();
             assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 2, "{row}");
+        }
+    }
+}
+
+#[test]
+fn kube_evictions_become_deletions_as_configured() {
+    use Deletion::{Never, NoEviction, OverBudgets};
+    let status = |code| Effect::Status { code, retry_after_seconds: None };
+    let text = |code, text: &str| Effect::Text { code, text: text.into() };
+    let missing = || Some(text(404, "404 page not found\n"));
+    let webhook = r#"{"kind":"Status","code":403,"message":"admission webhook \"drain\" denied the request"}"#;
+    #[rustfmt::skip]
+    let table = [
+        // what the eviction is answered, budgets, configured, deleted, words
+        (missing(),               0, Never,       false, "404 page not found"),
+        (missing(),               0, NoEviction,  true,  "deletes shop/web, not evicted: the API server answered 404"),
+        (Some(status(405)),       0, NoEviction,  true,  "not evicted: the API server answered 405"),
+        (Some(status(403)),       0, Never,       false, "pods/eviction"),
+        (Some(status(403)),       0, NoEviction,  true,  "cannot create resource \"pods/eviction\""),
+        (Some(text(403, webhook)),0, OverBudgets, false, "denied the request"),
+        (Some(status(429)),       0, OverBudgets, false, "too many requests"),
+        (Some(status(409)),       0, OverBudgets, false, "409"),
+        (None,                    1, NoEviction,  false, "would violate the pod's disruption budget"),
+        (None,                    1, OverBudgets, true,  "would violate the pod's disruption budget"),
+        (None,                    2, OverBudgets, true,  "more than one PodDisruptionBudget"),
+    ];
+    for (effect, n_budgets, deletion, is_deleted, words) in table {
+        let row = format!("{effect:?} {n_budgets} {deletion:?}");
+        let bed = Bed::with(|stub| {
+            for i in 0..n_budgets {
+                stub.put(budget(&format!("budget-{i}"))).unwrap();
+            }
+            if let Some(effect) = effect {
+                stub.add_fault(Fault::new("create", EVICTION, effect));
+            }
+        });
+        let pod = bed.stub.get("pods", "shop", "web").unwrap();
+        let uid = pod["metadata"]["uid"].as_str().unwrap();
+        let Answer { result, .. } = answer(ask(&bed, uid, Duration::from_secs(8), deletion));
+        assert_eq!(result.is_ok(), is_deleted, "{row}: {result:?}");
+        let said = match result {
+            Ok(text) | Err(Refusal::Forbidden(text) | Refusal::Failed(text)) => text,
+        };
+        assert!(said.contains(words), "{row}: {said}");
+        let deleted = bed.bodies("delete", "pods", "");
+        let patched = bed.bodies("patch", "pods", "status");
+        if !is_deleted {
+            assert_eq!((deleted, patched), (vec![], vec![]), "{row}");
+            continue;
+        }
+        let body = json!({"gracePeriodSeconds": 2, "preconditions": {"uid": uid}});
+        assert_eq!(deleted, [body], "{row}");
+        let at = patched[0]["status"]["conditions"][0]["lastTransitionTime"].clone();
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByIsobar",
+            "message": "The node was low on resource: memory.", "lastTransitionTime": at,
+        });
+        let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
+        assert_eq!(patched, [patch], "{row}");
+        let pod = bed.stub.get("pods", "shop", "web").unwrap();
+        assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 2, "{row}");
+        let conditions = pod["status"]["conditions"].as_array().unwrap();
+        assert!(conditions.contains(&condition), "{row}: {conditions:?}");
+    }
+}
+
+#[test]
+fn kube_evictions_deletions_end_this_pod_and_no_other() {
+    #[rustfmt::skip]
+    let table = [
+        // the deletion is answered, the condition is, uid asked for, verdict
+        (Some((503, 2)), None,      "own",   Ok("deletes shop/web")),
+        (Some((403, 9)), None,      "own",   Err("cannot delete resource")),
+        (None,           Some(403), "own",   Ok("without the condition DisruptionTarget")),
+        (None,           None,      "other", Err("UID")),
+        (None,           None,      "gone",  Ok("gone already")),
+    ];
+    let status = |code| Effect::Status { code, retry_after_seconds: None };
+    for (deletion, condition, uid, want) in table {
+        let row = format!("{deletion:?} {condition:?} {uid}");
+        let pod = "/api/v1/namespaces/shop/pods/web";
+        let bed = Bed::with(|stub| {
+            stub.add_fault(Fault::new("create", EVICTION, status(405)));
+            if let Some((code, times)) = deletion {
+                stub.add_fault(Fault::new("delete", pod, status(code)).times(times));
+            }
+            if let Some(code) = condition {
+                stub.add_fault(Fault::new("patch", &format!("{pod}/status"), status(code)));
+            }
+        });
+        let own = bed.stub.get("pods", "shop", "web").unwrap()["metadata"]["uid"].clone();
+        if uid == "gone" {
+            bed.stub.remove("pods", "shop", "web");
+        }
+        let uid = if uid == "other" { "another" } else { own.as_str().unwrap() };
+        let answers = ask(&bed, uid, Duration::from_secs(8), Deletion::NoEviction);
+        let Answer { result, .. } = answer(answers);
+        match (&result, want) {
+            (Ok(said), Ok(words)) | (Err(Refusal::Failed(said)), Err(words)) => {
+                assert!(said.contains(words), "{row}: {said}");
+            }
+            _ => panic!("{row}: {result:?}"),
+        }
+        if uid == "another" {
+            let pod = bed.stub.get("pods", "shop", "web").unwrap();
+            assert!(pod["metadata"]["deletionTimestamp"].is_null(), "{row}");
+            assert!(!pod["status"].to_string().contains("DisruptionTarget"), "{row}: {pod}");
         }
     }
 }

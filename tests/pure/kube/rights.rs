@@ -4,11 +4,26 @@ use super::*;
 use isobar::act::evict::Request;
 use isobar::kube::{About, Note};
 use isobar_apistub::{Effect, Fault, Findings, Rules};
+use isobar_core::model::settings::Deletion;
 use tokio::sync::mpsc::channel;
+
+const ENFORCE: &str = include_str!("../../../deploy/isobar-enforce.yaml");
+const DELETE: &str = include_str!("../../../deploy/kustomize/components/delete/rbac.yaml");
 
 #[test]
 fn kube_rights_are_those_that_are_used() {
-    let rules = Rules::parse(include_str!("../../../deploy/isobar-enforce.yaml")).unwrap();
+    #[rustfmt::skip]
+    let table = [
+        // manifests, configured
+        (ENFORCE.to_owned(),                  Deletion::Never),
+        (format!("{ENFORCE}\n---\n{DELETE}"), Deletion::OverBudgets),
+    ];
+    for (manifests, deletion) in table {
+        uses_what_it_may(&Rules::parse(&manifests).unwrap(), deletion);
+    }
+}
+
+fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
     let bed = Bed::with(|stub| {
         stub.enforce(rules.clone());
         let summary = include_str!("../../data/kubernetes/stats-summary.json");
@@ -19,6 +34,11 @@ fn kube_rights_are_those_that_are_used() {
         // The list of taints is read anew after a conflict.
         let conflict = Effect::Status { code: 409, retry_after_seconds: None };
         stub.add_fault(Fault::new("patch", "/api/v1/nodes/n1", conflict).times(1));
+        // Deletion is the second means.
+        if !deletion.is_never() {
+            let refused = Effect::Status { code: 405, retry_after_seconds: None };
+            stub.add_fault(Fault::new("create", "*/eviction", refused));
+        }
     });
     bed.publish_until(Status::True, |node| {
         is(node, "True", "PressureContended") && taint_keys(node) == [TAINT]
@@ -36,6 +56,7 @@ fn kube_rights_are_those_that_are_used() {
         });
     }
     eventually("the event was counted", || !bed.bodies("patch", "events", "").is_empty());
+    bed.api.set_deletion(deletion);
     let way = bed.api.way();
     eventually("evictions are allowed", || {
         way.is_allowed.load(std::sync::atomic::Ordering::Relaxed)
@@ -48,6 +69,8 @@ fn kube_rights_are_those_that_are_used() {
         name: "web".into(),
         uid: uid.as_str().unwrap().into(),
         grace: Nanos::SECOND,
+        deletion,
+        message: String::new(),
         deadline: clock::now().boot.plus(Nanos(10 * Nanos::SECOND.0)),
         reply,
     };
@@ -57,5 +80,37 @@ fn kube_rights_are_those_that_are_used() {
     eventually("the kubelet was asked for its configuration", || {
         !bed.bodies("get", "nodes", "configz").is_empty()
     });
-    assert_eq!(rules.check(&bed.stub.seen()), Findings::default());
+    assert_eq!(rules.check(&bed.stub.seen()), Findings::default(), "{deletion:?}");
+}
+
+#[test]
+fn kube_rights_to_evict_and_to_delete_are_told() {
+    use Deletion::{Never, NoEviction};
+    let role = |rules: &[(&str, &str)]| {
+        let rule = |(verb, resource): &(&str, &str)| {
+            format!("- {{apiGroups: [\"\"], resources: [{resource}], verbs: [{verb}]}}\n")
+        };
+        let rules: String = rules.iter().map(rule).collect();
+        format!("kind: ClusterRole\nrules:\n{rules}")
+    };
+    let (watch, evict, delete) =
+        (("watch", "pods"), ("create", "pods/eviction"), ("delete", "pods"));
+    #[rustfmt::skip]
+    let table = [
+        // rights, configured, evict can be tried, detail
+        (vec![watch, evict],         Never,      true,  "the API server allows them"),
+        (vec![watch, evict, delete], Never,      true,  "the API server allows them"),
+        (vec![watch, evict],         NoEviction, true,  "the API server allows them, but not to delete pods"),
+        (vec![watch, evict, delete], NoEviction, true,  "the API server allows them, and to delete pods"),
+        (vec![watch, delete],        NoEviction, true,  "the API server does not allow them, but to delete pods"),
+        (vec![watch, delete],        Never,      false, "the API server does not allow them"),
+        (vec![watch],                NoEviction, false, "the API server does not allow them"),
+    ];
+    for (rights, deletion, is_possible, detail) in table {
+        let bed = Bed::with(|stub| stub.enforce(Rules::parse(&role(&rights)).unwrap()));
+        bed.api.set_deletion(deletion);
+        eventually(detail, || bed.capability("evictions").as_deref() == Some(detail));
+        let is_allowed = bed.api.way().is_allowed.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(is_allowed, is_possible, "{rights:?} {deletion:?}");
+    }
 }

@@ -16,7 +16,7 @@ use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::{Cause, Moment, Sample};
-use isobar_core::model::settings::{Settings, WrittenLimit, usual_pressure_thresholds};
+use isobar_core::model::settings::{Deletion, Settings, WrittenLimit, usual_pressure_thresholds};
 use isobar_core::model::snapshot::{Doubts, Snapshot};
 use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
@@ -131,6 +131,7 @@ fn action() -> Action {
         grace: None,
         deadline: Nanos(0),
         escalates_to: None,
+        deletion: Deletion::Never,
         is_enforced: true,
         message: String::new(),
         annotations: Default::default(),

@@ -184,6 +184,9 @@ pub struct Relief {
     pub cool_down: Nanos,
     /// Waiting caused to others, per second. Below it no pod is evicted for pressure alone.
     pub harm_budget: Nanos,
+    /// Whether a pod that the API server does not evict is deleted.
+    #[serde(skip_serializing_if = "Deletion::is_never")]
+    pub deletion: Deletion,
     /// Further cgroups that the agent never touches. Always protected are the root, the agent's
     /// own cgroup and its ancestors, and both reserved cgroups.
     pub never_touch: Vec<PathPattern>,
@@ -203,8 +206,36 @@ impl Default for Relief {
             budget_window: seconds(600),
             cool_down: seconds(10),
             harm_budget: Nanos(50_000_000),
+            deletion: Deletion::Never,
             never_touch: Vec::new(),
         }
+    }
+}
+
+impl Relief {
+    /// Whether this step may delete a pod.
+    #[must_use]
+    pub fn deletion_by(&self, step: StepKind) -> Deletion {
+        if step == StepKind::Evict { self.deletion } else { Deletion::Never }
+    }
+}
+
+/// When the step `evict` deletes the pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Deletion {
+    #[default]
+    Never,
+    /// Where the API server has no eviction for this agent: it knows none, or does not allow it.
+    NoEviction,
+    /// The same, and where a disruption budget forbids the eviction.
+    OverBudgets,
+}
+
+impl Deletion {
+    #[must_use]
+    pub fn is_never(&self) -> bool {
+        *self == Self::Never
     }
 }
 

@@ -14,6 +14,7 @@ use crate::act::process::Stat;
 use crate::act::target::{Node, OpenTarget, describe};
 use crate::clock;
 use isobar_core::model::decision::{Action, Outcome, OutcomeResult, Phase, StepKind};
+use isobar_core::model::settings::Deletion;
 use isobar_core::model::units::Nanos;
 use isobar_core::model::unsampled::unsampled;
 
@@ -113,8 +114,13 @@ fn would_end(target: &OpenTarget, action: &Action) -> String {
             format!("would end {n_before} processes in {n} cgroups of {who}")
         }
         StepKind::Evict => format!(
-            "would ask the API server to evict {who} with a grace period of {} s",
-            action.grace.unwrap_or_default().0 / Nanos::SECOND.0
+            "would ask the API server to evict {who} with a grace period of {} s{}",
+            action.grace.unwrap_or_default().0 / Nanos::SECOND.0,
+            match action.deletion {
+                Deletion::Never => "",
+                Deletion::NoEviction => ", and to delete it if it evicts none",
+                Deletion::OverBudgets => ", and to delete it if it is not evicted",
+            }
         ),
         _ => format!(
             "would send SIGTERM in {n} cgroups of {who}, and SIGKILL to those of {n_before} \

@@ -3,6 +3,7 @@ use std::fs;
 use super::*;
 use isobar_core::model::condition::ScopeName;
 use isobar_core::model::decision::{Met, StepKind, StepReason, Target, Trigger};
+use isobar_core::model::settings::Deletion;
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::Percent;
 
@@ -33,6 +34,7 @@ fn action(id: u64, step: StepKind, is_enforced: bool) -> Action {
         grace: None,
         deadline: Nanos(9),
         escalates_to: None,
+        deletion: Deletion::Never,
         is_enforced,
         message: String::new(),
         annotations: Default::default(),

@@ -3,6 +3,7 @@ use std::sync::mpsc::channel;
 use super::*;
 use isobar_core::model::condition::ScopeName;
 use isobar_core::model::decision::{Met, StepReason, Trigger};
+use isobar_core::model::settings::Deletion;
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::Percent;
 
@@ -23,6 +24,7 @@ pub(in crate::agent) fn action(id: u64) -> Action {
         grace: None,
         deadline: Nanos(u64::MAX),
         escalates_to: None,
+        deletion: Deletion::Never,
         is_enforced: false,
         message: String::new(),
         annotations: Default::default(),

@@ -112,6 +112,7 @@ const RELIEF: &[Key] = &[
     key("budgetWindow", Duration, Some("10m"), "Window of the budget"),
     key("coolDown", Duration, Some("10s"), "How long the agent takes no further step after a victim's memory was freed"),
     key("harmBudget", Duration, Some("50ms"), "Wait caused to others, per second, below which no candidate is evicted for pressure alone"),
+    key("deletePods", Word(&["never", "noEviction", "overBudgets"]), Some("never"), "When the step evict deletes the pod instead: never, noEviction (the API server knows no eviction, or does not allow it) or overBudgets (also where a disruption budget forbids the eviction)"),
     key("neverTouch", Patterns, Some("[]"), "Paths of cgroups that the agent never acts on, nor on cgroups below or above them; added to the built-in list"),
 ];
 

@@ -3,6 +3,7 @@ use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{
     Action, Met, Outcome, OutcomeResult, Release, ReleaseReason, StepReason, Target,
 };
+use isobar_core::model::settings::Deletion;
 use isobar_core::model::snapshot::Blame;
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::{Bytes, Percent};
@@ -26,6 +27,7 @@ fn order(id: u64, step: StepKind, is_enforced: bool) -> Action {
         grace: None,
         deadline: Nanos(0),
         escalates_to: None,
+        deletion: Deletion::Never,
         is_enforced,
         message: String::new(),
         annotations: BTreeMap::new(),

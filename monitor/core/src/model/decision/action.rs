@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Met;
 use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::settings::Deletion;
 use crate::model::units::{Bytes, Nanos};
 
 /// One step of relief.
@@ -103,6 +104,9 @@ pub struct Action {
     pub escalates_to: Option<StepKind>,
     /// It is really done; else it is only recorded.
     pub is_enforced: bool,
+    /// Whether an eviction that is refused becomes a deletion.
+    #[serde(default, skip_serializing_if = "Deletion::is_never")]
+    pub deletion: Deletion,
     /// For people, in the kubelet's words.
     pub message: String,
     /// The annotations that the kubelet would put on the event.

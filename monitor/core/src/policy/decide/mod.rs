@@ -14,6 +14,7 @@ mod grace;
 mod kernel_kills;
 mod oom;
 mod pending;
+mod proposal;
 mod question;
 mod shortage;
 mod squeeze;
@@ -25,6 +26,7 @@ mod tests;
 
 use self::choose::choose;
 use self::pending::{Pending, Progress};
+use self::proposal::Proposal;
 pub use self::question::Question;
 use self::standing::HeldBack;
 pub use self::standing::ReliefStanding;
@@ -32,11 +34,10 @@ use self::steps::{Able, Kind};
 pub use self::target::target_of;
 use self::target::targets_of;
 use crate::model::decision::{
-    Action, Candidate, Event as Told, Hold, Met, Relief, StepKind, StepReason, Target, Trigger,
+    Candidate, Event as Told, Hold, Met, Relief, StepKind, StepReason, Target, Trigger,
 };
-use crate::model::threshold::{PressureSignal, Resource};
+use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
-use crate::policy::explain::message;
 use crate::policy::rank::Field;
 
 /// What has happened since the last tick, as far as relief is concerned.
@@ -236,62 +237,6 @@ fn after_pending(
             relief.held = Some(Hold::Settling { action: action.id, until: action.deadline });
             standing.pending = Some(pending);
         }
-    }
-}
-
-/// A step before it is written down as an action.
-struct Proposal {
-    step: StepKind,
-    why: StepReason,
-    target: Target,
-    reason: Met,
-    want: Option<Bytes>,
-    /// The step before it has ended the same work already: it is the same eviction.
-    is_same: bool,
-}
-
-impl Proposal {
-    /// Makes the action, and has it remembered.
-    fn begin(self, question: &Question<'_>, standing: &mut ReliefStanding) -> Action {
-        let Self { step, why, target, reason, want, is_same } = self;
-        let able = Able::of(question, &target, &reason, want);
-        let escalates_to = standing.untried(&able, Some(step)).map(|(step, _)| step);
-        let grace = step
-            .is_final()
-            .then(|| grace::of(&reason.threshold, question.eviction, &target, question.sample));
-        let seen = question.observations;
-        let shortage = step
-            .is_final()
-            .then(|| shortage::shortage(&reason, &target, seen, question.sample))
-            .flatten();
-        let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
-        let given = given.plus(grace.unwrap_or_default());
-        let action = Action {
-            id: standing.next_id(),
-            step,
-            message: shortage.as_ref().map(message::message).unwrap_or_default(),
-            annotations: shortage.as_ref().map(message::annotations).unwrap_or_default(),
-            deadline: question.sample.at.boot.plus(given.min(time_left(&reason))),
-            target,
-            reason,
-            why,
-            want,
-            grace,
-            escalates_to,
-            is_enforced: question.relief.enforce.contains(&step),
-        };
-        standing.remember(question, &action, is_same);
-        action
-    }
-}
-
-/// A step against memory that ends has no longer than that memory lasts, but a second.
-fn time_left(reason: &Met) -> Nanos {
-    match reason.threshold {
-        Trigger::Pressure(threshold) if matches!(threshold.on, PressureSignal::Exhaustion(_)) => {
-            Nanos(reason.measured).max(Nanos::SECOND)
-        }
-        _ => Nanos(u64::MAX),
     }
 }
 

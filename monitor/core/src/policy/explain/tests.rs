@@ -9,6 +9,7 @@ use crate::model::decision::{
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
+use crate::model::settings::Deletion;
 use crate::model::threshold::{PressureThreshold, Signal, Threshold};
 use crate::model::units::Bytes;
 
@@ -115,6 +116,7 @@ fn explain_a_verdict() {
                 grace: None,
                 deadline: seconds(41),
                 escalates_to: Some(StepKind::StopContainers),
+                deletion: Deletion::Never,
                 is_enforced: false,
                 message: String::new(),
                 annotations: std::collections::BTreeMap::new(),

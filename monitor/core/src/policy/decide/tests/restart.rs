@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::decision::{Action, ReleaseReason, Target};
+use crate::model::settings::Deletion;
 
 /// What the ledger says of an action of an agent that has ended.
 fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
@@ -23,6 +24,7 @@ fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
         grace: None,
         deadline: seconds(deadline),
         escalates_to: None,
+        deletion: Deletion::Never,
         is_enforced: true,
         message: String::new(),
         annotations: BTreeMap::new(),
