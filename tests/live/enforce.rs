@@ -116,6 +116,7 @@ fn kill(group: &Group) -> Action {
         deadline: Nanos(1 << 60),
         escalates_to: None,
         deletion: Deletion::Never,
+        restart: None,
         is_enforced: true,
         message: String::new(),
         annotations: BTreeMap::new(),

@@ -32,7 +32,12 @@ pub(crate) fn pod(text: &str) -> Pod {
             "debug" => ContainerKind::Ephemeral,
             other => panic!("{other:?} in {text:?}"),
         };
-        pod.containers.push(Container { name: format!("{name}{i}"), kind, resources, id: None });
+        pod.containers.push(Container {
+            name: format!("{name}{i}"),
+            kind,
+            resources,
+            ..Container::default()
+        });
     }
     pod
 }

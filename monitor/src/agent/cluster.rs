@@ -275,6 +275,7 @@ mod tests {
             deadline: at,
             escalates_to: None,
             deletion: Deletion::Never,
+            restart: None,
             is_enforced: true,
             message: "low on memory".into(),
             annotations: BTreeMap::new(),

@@ -193,6 +193,7 @@ fn read_statuses(status: &mut Fields<'_>, key: &'static str, containers: &mut [C
         let id = id.map(|id| id.split_once("://").map_or(id, |(_, id)| id));
         if let Some(container) = containers.iter_mut().find(|c| Some(c.name.as_str()) == name) {
             container.id = id.filter(|id| !id.is_empty()).map(Into::into);
+            container.n_restarts = status.number("restartCount");
             let allocated = spec::quantities(status.field("allocatedResources"));
             container.resources.requests.extend(allocated);
             let in_force = status.field("resources").map(|field| spec::resources(&field));

@@ -234,6 +234,7 @@ pub(crate) fn against(on: PressureSignal, step: StepKind, target: Target) -> Act
         deadline: clock::now().boot.plus(Nanos(5 * Nanos::SECOND.0)),
         escalates_to: None,
         deletion: Deletion::Never,
+        restart: None,
         is_enforced: false,
         message: String::new(),
         annotations: BTreeMap::new(),

@@ -132,6 +132,7 @@ fn action() -> Action {
         deadline: Nanos(0),
         escalates_to: None,
         deletion: Deletion::Never,
+        restart: None,
         is_enforced: true,
         message: String::new(),
         annotations: Default::default(),

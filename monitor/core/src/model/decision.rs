@@ -2,6 +2,7 @@
 //! the numbers that it rests on.
 
 mod action;
+mod aftermath;
 mod assessment;
 mod ranking;
 
@@ -11,9 +12,10 @@ use super::threshold::{PressureSignal, PressureThreshold, Resource, Signal, Thre
 use super::units::{Moment, Nanos};
 
 pub use action::{
-    Action, Effect, Hold, InForce, Outcome, OutcomeResult, Phase, Release, ReleaseReason, StepKind,
+    Action, Hold, InForce, Outcome, OutcomeResult, Phase, Release, ReleaseReason, StepKind,
     StepReason, Target, TargetGroup,
 };
+pub use aftermath::{Effect, Restart};
 pub use assessment::{Assessment, Outlook, Overrun, OverrunOf, Taint, Unobserved};
 pub use ranking::{
     Candidate, Key, KeyValue, Loss, MeritKey, Order, Outsider, Ranking, Spared, SparedReason, Taker,

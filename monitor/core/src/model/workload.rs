@@ -59,6 +59,9 @@ pub struct Pod {
     pub ends_within: Option<i64>,
     /// `status.reason` is Evicted: the kubelet ended it.
     pub is_evicted: bool,
+    /// `spec.restartPolicy`; `None` in recordings of before it was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<RestartPolicy>,
     /// `spec.tolerations`.
     pub tolerations: Vec<Toleration>,
     /// Those of `spec.volumes` whose use of the node is counted.
@@ -106,6 +109,30 @@ pub struct Container {
     pub resources: Resources,
     /// The runtime's container id, without the runtime's name.
     pub id: Option<String>,
+    /// `restartCount` of its status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_restarts: Option<u32>,
+}
+
+/// Which containers the kubelet starts again that have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RestartPolicy {
+    Never,
+    /// Those that ended with an error, as after a signal.
+    OnFailure,
+    Always,
+}
+
+impl RestartPolicy {
+    /// Its name, as in the API.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Never => "Never",
+            Self::OnFailure => "OnFailure",
+            Self::Always => "Always",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -35,6 +35,7 @@ fn action(id: u64, step: StepKind, is_enforced: bool) -> Action {
         deadline: Nanos(9),
         escalates_to: None,
         deletion: Deletion::Never,
+        restart: None,
         is_enforced,
         message: String::new(),
         annotations: Default::default(),

@@ -25,6 +25,7 @@ pub(in crate::agent) fn action(id: u64) -> Action {
         deadline: Nanos(u64::MAX),
         escalates_to: None,
         deletion: Deletion::Never,
+        restart: None,
         is_enforced: false,
         message: String::new(),
         annotations: Default::default(),

@@ -4,12 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::fields::{Field, Fields};
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::workload::{Container, ContainerKind, Pod, Resources, Toleration, Volume};
+use isobar_core::model::workload::{
+    Container, ContainerKind, Pod, Resources, RestartPolicy, Toleration, Volume,
+};
 
 pub(super) fn read(mut spec: Fields<'_>, pod: &mut Pod) {
     pod.priority = spec.number("priority");
     pod.priority_class = spec.text("priorityClassName").unwrap_or_default().into();
     pod.termination_grace = spec.number("terminationGracePeriodSeconds");
+    pod.restart_policy = Some(match spec.text("restartPolicy") {
+        Some("Never") => RestartPolicy::Never,
+        Some("OnFailure") => RestartPolicy::OnFailure,
+        _ => RestartPolicy::Always,
+    });
     pod.resources = spec.field("resources").map(|field| resources(&field));
     pod.overhead = quantities(spec.field("overhead"));
     for toleration in spec.list("tolerations").unwrap_or_default() {
@@ -68,7 +75,12 @@ fn container(field: &Field<'_>, kind: ContainerKind) -> Option<Container> {
         (ContainerKind::Init, Some("Always")) => ContainerKind::Sidecar,
         (kind, _) => kind,
     };
-    Some(Container { name: name?.into(), kind, resources: resources.unwrap_or_default(), id: None })
+    Some(Container {
+        name: name?.into(),
+        kind,
+        resources: resources.unwrap_or_default(),
+        ..Container::default()
+    })
 }
 
 pub(super) fn resources(field: &Field<'_>) -> Resources {

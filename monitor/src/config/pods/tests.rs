@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::workload::ContainerKind::{Ephemeral, Init, Regular, Sidecar};
+use isobar_core::model::workload::RestartPolicy;
 
 #[track_caller]
 fn read_all(text: &str) -> Manifest {
@@ -61,7 +62,7 @@ spec:
   overhead: {memory: 64Mi}
   priority: 1000
   priorityClassName: shop
-  restartPolicy: Always
+  restartPolicy: OnFailure
   terminationGracePeriodSeconds: 30
   tolerations:
   - {effect: NoExecute, key: node.kubernetes.io/not-ready, operator: Exists, tolerationSeconds: 300}
@@ -71,6 +72,7 @@ status:
   - containerID: containerd://0f3c9d51
     name: web
     ready: true
+    restartCount: 3
   initContainerStatuses:
   - {containerID: "containerd://aaaa", name: migrate}
   - {name: proxy}
@@ -162,6 +164,9 @@ fn read_accepts_pod_as_kubectl_prints_it() {
         ("look",    Ephemeral, None),
     ];
     assert_eq!(containers, want);
+    assert_eq!(pod.restart_policy, Some(RestartPolicy::OnFailure));
+    let restarts: Vec<_> = pod.containers.iter().map(|one| one.n_restarts).collect();
+    assert_eq!(restarts, [None, None, Some(3), None]);
     let web = &pod.containers[2].resources;
     assert_eq!(web.limits["cpu"].to_string(), "2");
     assert_eq!(web.limits["memory"].to_string(), "1536Mi");

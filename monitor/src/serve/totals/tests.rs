@@ -28,6 +28,7 @@ fn order(id: u64, step: StepKind, is_enforced: bool) -> Action {
         deadline: Nanos(0),
         escalates_to: None,
         deletion: Deletion::Never,
+        restart: None,
         is_enforced,
         message: String::new(),
         annotations: BTreeMap::new(),

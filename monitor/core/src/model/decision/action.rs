@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Met;
+use super::aftermath::Restart;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::settings::Deletion;
 use crate::model::units::{Bytes, Nanos};
@@ -80,6 +81,12 @@ impl StepKind {
     pub fn is_final(self) -> bool {
         matches!(self, Self::Evict | Self::StopContainers | Self::KillContainers)
     }
+
+    /// True if it ends the victim's containers on the node, of which the API server is not told.
+    #[must_use]
+    pub fn is_local_end(self) -> bool {
+        matches!(self, Self::StopContainers | Self::KillContainers)
+    }
 }
 
 /// One thing to be done.
@@ -107,6 +114,9 @@ pub struct Action {
     /// Whether an eviction that is refused becomes a deletion.
     #[serde(default, skip_serializing_if = "Deletion::is_never")]
     pub deletion: Deletion,
+    /// What the kubelet does next, where its pod's containers are ended on the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
     /// For people, in the kubelet's words.
     pub message: String,
     /// The annotations that the kubelet would put on the event.
@@ -353,21 +363,6 @@ pub enum ReleaseReason {
     NoEffect,
     /// It has lasted as long as any squeeze may.
     Expired,
-}
-
-/// What an action had come to, some time after it was done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Effect {
-    pub action: u64,
-    /// After how long: 1, 5 and 30 seconds, or the first tick after that.
-    pub after: Nanos,
-    /// What the target held less than when it was decided.
-    pub freed: Option<Bytes>,
-    /// Processes of the target that are left.
-    pub left: Option<u64>,
-    /// What the threshold that it was for measures now; `None` if it is no longer met.
-    pub measured: Option<u64>,
 }
 
 /// How an action went.

@@ -16,6 +16,7 @@ mod oom;
 mod pending;
 mod proposal;
 mod question;
+mod restarts;
 mod shortage;
 mod squeeze;
 mod standing;
@@ -83,6 +84,7 @@ pub fn decide(question: &Question<'_>, standing: &mut ReliefStanding) -> Relief 
     standing.forget(question);
     standing.kernel_kills.hear(question.sample);
     standing.hear_endings(question.sample);
+    standing.restarts.hear(question.sample);
     let mut relief = Relief { effects: standing.effects.look(question), ..Relief::default() };
     if let Some(mut pending) = standing.pending.take() {
         pending.hear(question);

@@ -35,6 +35,8 @@ impl Proposal {
             .is_final()
             .then(|| shortage::shortage(&reason, &target, seen, question.sample))
             .flatten();
+        let restart =
+            step.is_local_end().then(|| standing.restarts.expected(&target, question.sample));
         let given = question.relief.deadlines.get(&step).copied().unwrap_or(Nanos::SECOND);
         let given = given.plus(grace.unwrap_or_default());
         let action = Action {
@@ -50,6 +52,7 @@ impl Proposal {
             grace,
             escalates_to,
             is_enforced: question.relief.enforce.contains(&step),
+            restart: restart.flatten(),
             deletion: question.relief.deletion_by(step),
         };
         standing.remember(question, &action, is_same);

@@ -116,6 +116,7 @@ mod tests {
             name: name.into(),
             kind,
             id: Some(id.clone()),
+            n_restarts: None,
             resources: Resources {
                 requests: ["memory", "ephemeral-storage"]
                     .map(|name| (name.into(), Quantity::bytes(200 * MIB)))

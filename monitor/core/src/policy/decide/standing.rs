@@ -8,6 +8,7 @@ use super::effects::Effects;
 use super::endings::Endings;
 use super::kernel_kills::KernelKills;
 use super::pending::{Pending, held, is_rest, is_unread_at};
+use super::restarts::Restarts;
 use super::steps::{Able, Kind};
 use super::target::present;
 use super::{Question, warning};
@@ -58,6 +59,8 @@ pub struct ReliefStanding {
     pub(super) kernel_kills: KernelKills,
     #[serde(skip_serializing_if = "Endings::is_empty")]
     pub(super) endings: Endings,
+    #[serde(skip_serializing_if = "Restarts::is_empty")]
+    pub(super) restarts: Restarts,
 }
 
 /// A mark that was ordered.
@@ -100,9 +103,11 @@ impl ReliefStanding {
     /// was enforced stands in the ledger, and is taken up from there.
     #[must_use]
     pub fn without_observed(self) -> Self {
-        let Self { last_id, pending, given_up, effects, kernel_kills, endings, .. } = self;
+        let Self { last_id, pending, given_up, effects, kernel_kills, endings, restarts, .. } =
+            self;
         let pending = pending.filter(|pending| pending.action.is_enforced);
-        Self { last_id, pending, given_up, effects, kernel_kills, endings, ..Self::default() }
+        let new = Self::default();
+        Self { last_id, pending, given_up, effects, kernel_kills, endings, restarts, ..new }
     }
 
     /// Takes up what the ledger tells and is not known, as of an agent that ended before this one
@@ -117,6 +122,9 @@ impl ReliefStanding {
             }
             let uid = &action.target.uid;
             self.try_on(&action.target, &action.reason.threshold, action.step);
+            if action.step.is_local_end() {
+                self.restarts.end(&action.target, sample);
+            }
             if action.step.is_final() && !self.victims.iter().any(|(_, victim)| victim == uid) {
                 self.victims.push((*since, uid.clone()));
                 self.emptied.extend(held.map(|held| (uid.clone(), held)));
@@ -181,6 +189,9 @@ impl ReliefStanding {
         if action.step.is_final() && !is_same {
             self.victims.push((sample.at.boot, action.target.uid.clone()));
             self.emptied.extend(held.map(|held| (action.target.uid.clone(), held)));
+        }
+        if action.step.is_local_end() && action.is_enforced {
+            self.restarts.end(&action.target, sample);
         }
         if action.step == StepKind::Mark {
             // Nothing is waited for: it has an effect only if memory runs out.

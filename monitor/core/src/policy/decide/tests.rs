@@ -4,6 +4,7 @@ mod node;
 mod properties;
 mod reach;
 mod restart;
+mod restarts;
 mod squeezes;
 mod unmeasured;
 

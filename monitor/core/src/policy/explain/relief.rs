@@ -3,10 +3,11 @@
 
 use super::{met_sentence, time};
 use crate::model::decision::{
-    Action, Decision, Effect, Hold, Release, ReleaseReason, StepKind, StepReason,
+    Action, Decision, Effect, Hold, Release, ReleaseReason, Restart, StepKind, StepReason,
 };
 use crate::model::quantity::Quantity;
 use crate::model::units::{Bytes, Nanos};
+use crate::model::workload::RestartPolicy;
 
 /// What is done in this tick, or why nothing is.
 pub(super) fn sentences(decision: &Decision) -> Vec<String> {
@@ -29,14 +30,47 @@ fn whole(action: &Action, now: Nanos) -> Vec<String> {
         None => format!("if it has not helped within {left}: no further step for this candidate"),
     });
     // A pod that is stopped or killed on the node stays bound to it.
-    let is_local = matches!(action.step, StepKind::StopContainers | StepKind::KillContainers);
-    if is_local && !action.target.containers.is_empty() {
-        all.push("the kubelet starts its containers again, unless restartPolicy is Never".into());
+    match &action.restart {
+        Some(restart) => all.extend(restarts(restart)),
+        None if action.step.is_local_end() && !action.target.containers.is_empty() => {
+            all.push(
+                "the kubelet starts its containers again, unless restartPolicy is Never".into(),
+            );
+        }
+        None => {}
     }
     if !action.is_enforced {
         all.push("nothing is changed on the node: this step is only observed".into());
     }
     all
+}
+
+/// What the kubelet does next, and has done before.
+pub(super) fn restarts(Restart { policy, n_since, wait }: &Restart) -> Vec<String> {
+    let which = match policy {
+        RestartPolicy::Never => {
+            return vec![
+                "the kubelet does not start its containers again (restartPolicy Never)".into(),
+            ];
+        }
+        RestartPolicy::OnFailure => "those of its containers that end with an error",
+        RestartPolicy::Always => "its containers",
+    };
+    let when = match *wait {
+        Nanos(0) => "at once, or after a back-off if they have failed lately".to_owned(),
+        wait => format!("after a back-off of about {}", time(wait)),
+    };
+    let policy = policy.name();
+    let next = format!("the kubelet starts {which} again (restartPolicy {policy}), {when}");
+    let times = match n_since {
+        0 => return vec![next],
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    };
+    let before = format!(
+        "restarted {times} since isobar ended it; eviction would be needed to keep it from coming back"
+    );
+    vec![next, before]
 }
 
 /// A step, its target and its reason.

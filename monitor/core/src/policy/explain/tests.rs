@@ -1,17 +1,19 @@
 use insta::assert_snapshot;
 
+use super::relief::restarts;
 use super::*;
 use crate::model::cgroup::CgroupPath;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName, Status};
 use crate::model::decision::{
     Action, Assessment, Candidate, Effect, Hold, Key, KeyValue, MeritKey, Order, Outsider, Ranking,
-    Release, ReleaseReason, Relief, Spared, SparedReason, StepKind, StepReason, Target,
+    Release, ReleaseReason, Relief, Restart, Spared, SparedReason, StepKind, StepReason, Target,
 };
 use crate::model::pod::QosClass;
 use crate::model::sample::Moment;
 use crate::model::settings::Deletion;
 use crate::model::threshold::{PressureThreshold, Signal, Threshold};
 use crate::model::units::Bytes;
+use crate::model::workload::RestartPolicy;
 
 /// An explanation as text, section by section.
 fn sections(decision: &Decision) -> String {
@@ -117,6 +119,7 @@ fn explain_a_verdict() {
                 deadline: seconds(41),
                 escalates_to: Some(StepKind::StopContainers),
                 deletion: Deletion::Never,
+                restart: None,
                 is_enforced: false,
                 message: String::new(),
                 annotations: std::collections::BTreeMap::new(),
@@ -132,6 +135,26 @@ fn explain_a_verdict() {
     assert!(!says_so(&decision), "an evicted pod is gone");
     decision.relief.actions[0].step = StepKind::StopContainers;
     assert!(says_so(&decision));
+}
+
+#[test]
+fn explain_what_the_kubelet_restarts() {
+    use RestartPolicy::{Always, Never, OnFailure};
+    #[rustfmt::skip]
+    let table: [(RestartPolicy, u32, u64, &[&str]); 5] = [
+        // policy, restarts since, back-off in seconds, sentences
+        (Never,     0, 0,   &["the kubelet does not start its containers again (restartPolicy Never)"]),
+        (Always,    0, 0,   &["the kubelet starts its containers again (restartPolicy Always), at once, or after a back-off if they have failed lately"]),
+        (Always,    1, 10,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 10s",
+                              "restarted once since isobar ended it; eviction would be needed to keep it from coming back"]),
+        (Always,    3, 40,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 40s",
+                              "restarted 3 times since isobar ended it; eviction would be needed to keep it from coming back"]),
+        (OnFailure, 0, 0,   &["the kubelet starts those of its containers that end with an error again (restartPolicy OnFailure), at once, or after a back-off if they have failed lately"]),
+    ];
+    for (policy, n_since, wait, want) in table {
+        let restart = Restart { policy, n_since, wait: seconds(wait) };
+        assert_eq!(restarts(&restart), want, "{policy:?} {n_since}");
+    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn entry(id: u64, step: StepKind, deadline: u64, phase: Phase) -> InForce {
         deadline: seconds(deadline),
         escalates_to: None,
         deletion: Deletion::Never,
+        restart: None,
         is_enforced: true,
         message: String::new(),
         annotations: BTreeMap::new(),

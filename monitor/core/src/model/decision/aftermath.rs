@@ -1,0 +1,35 @@
+//! What follows upon an action: what it has come to, and what the kubelet does with containers that
+//! are ended on the node, of which it is not told.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::units::{Bytes, Nanos};
+use crate::model::workload::RestartPolicy;
+
+/// What an action had come to, some time after it was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Effect {
+    pub action: u64,
+    /// After how long: 1, 5 and 30 seconds, or the first tick after that.
+    pub after: Nanos,
+    /// What the target held less than when it was decided.
+    pub freed: Option<Bytes>,
+    /// Processes of the target that are left.
+    pub left: Option<u64>,
+    /// What the threshold that it was for measures now; `None` if it is no longer met.
+    pub measured: Option<u64>,
+}
+
+/// What the kubelet does next with containers that were ended: the pod stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Restart {
+    /// The pod's; of several pods the one that starts most containers again.
+    pub policy: RestartPolicy,
+    /// How often it has started the same container again since isobar first ended it; of several
+    /// containers the most.
+    pub n_since: u32,
+    /// How long it waits before it does so next, with its usual settings.
+    pub wait: Nanos,
+}
