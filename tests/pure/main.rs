@@ -6,6 +6,7 @@
 mod allocatable;
 mod averages;
 mod busy;
+mod chart;
 mod cli;
 mod config;
 mod corpus;
