@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Question;
-use crate::model::cgroup::Cgroup;
+use crate::model::cgroup::{Cgroup, Limit};
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Mark, Reclaim, ReleaseMemory, Squeeze, StopContainers,
 };
@@ -167,8 +167,18 @@ pub(super) fn is_offered(step: StepKind, relief: &Relief, sample: &Sample) -> bo
     can && relief.steps.contains(&step)
 }
 
-/// Memory that its owner would miss least: clean cache that was not lately used, and slab.
+/// Memory that its owner would miss least: clean cache that was not lately used, and slab; of these
+/// what `memory.min` does not protect. The kubelet sets that with MemoryQoS on pods and the same on
+/// their containers, and `memory.reclaim` spares containers up to it.
+///
+/// Source: `mem_cgroup_calculate_protection`, mm/memcontrol.c.
 fn reclaimable(group: &Cgroup) -> Bytes {
     let stat = group.memory.stat.unwrap_or_default();
-    Bytes(stat.inactive_file.0.saturating_add(stat.slab_reclaimable.0))
+    let protected = match group.memory.min {
+        Some(Limit::At(n)) => n,
+        Some(Limit::Max) => u64::MAX,
+        None => 0,
+    };
+    let bare = group.memory.current.map_or(u64::MAX, |held| held.0.saturating_sub(protected));
+    Bytes(stat.inactive_file.0.saturating_add(stat.slab_reclaimable.0).min(bare))
 }

@@ -11,7 +11,7 @@ mod unmeasured;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, MemoryFiles, MemoryStat};
+use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
     InForce, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, Phase, Ranking,
@@ -82,6 +82,41 @@ fn decide_begins_with_the_gentlest_step() {
         let verdict = node.at(1, &[met(trigger)]);
         assert_eq!(short(&verdict), want.map(|step| ("a", step)), "{trigger:?} {reclaimable}");
     }
+}
+
+#[test]
+fn decide_reclaims_nothing_that_memory_qos_protects() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    #[rustfmt::skip]
+    let table = [
+        // memory.min of 400 MiB held, of which 60 MiB are cache; first step for 50 MiB that are missing
+        (None,                             Reclaim),
+        (Some(Limit::At(0)),               Reclaim),
+        (Some(Limit::At(300 * MIB)),       Reclaim),
+        (Some(Limit::At(350 * MIB)),       Reclaim), // what is left suffices
+        (Some(Limit::At(360 * MIB)),       Evict),
+        (Some(Limit::At(500 * MIB)),       Evict),   // more than it holds
+        (Some(Limit::Max),                 Evict),
+    ];
+    for (min, want) in table {
+        let mut node = Node::new();
+        for group in node.sample.cgroups.values_mut() {
+            let stat = MemoryStat { inactive_file: Bytes(60 * MIB), ..MemoryStat::default() };
+            (group.memory.stat, group.memory.min) = (Some(stat), min);
+        }
+        assert_eq!(short(&node.at(1, &hard)), Some(("a", want)), "{min:?}");
+    }
+}
+
+#[test]
+fn decide_takes_no_limit_of_the_kubelet_for_a_squeeze() {
+    let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
+    let mut node = Node::new();
+    // As MemoryQoS writes it. What isobar squeezed stands in the ledger alone.
+    for group in node.sample.cgroups.values_mut() {
+        group.memory.high = Some(Limit::At(380 * MIB));
+    }
+    assert_eq!(short(&node.at(1, &soft)), Some(("a", Squeeze)), "it is not squeezed already");
 }
 
 #[test]
