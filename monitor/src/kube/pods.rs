@@ -26,6 +26,9 @@ const NAME: &str = "pods";
 const PERMISSION: &str = "allow it to get, list and watch pods";
 /// Pods in one answer to a list: an answer is in memory at once.
 const PAGE: u32 = 50;
+/// Pods of one node that are known at most, and pods that are left out by name: a kubelet runs some
+/// hundred, and a server that goes on telling of more would take all memory.
+const MOST: usize = 5_000;
 /// A list that takes longer is begun anew.
 const LISTED_WITHIN: Duration = Duration::from_secs(30);
 /// How often an API server that failed is asked whether it is back.
@@ -112,16 +115,24 @@ struct Seen {
 impl Seen {
     fn put(&mut self, object: DynamicObject, node: &str) {
         let name = full_name(&object);
-        match pod(object, node) {
+        match pod(object, node).and_then(|pod| self.with_room(pod)) {
             Ok(pod) => {
                 self.left_out.remove(&name);
                 self.pods.insert(pod.uid.clone(), pod);
             }
+            Err(_) if self.left_out.len() >= MOST => {}
             Err(why) => {
                 if self.left_out.insert(name.clone(), why.clone()).as_ref() != Some(&why) {
                     tracing::warn!(pod = name, "leaving out the pod {name}: {why}");
                 }
             }
+        }
+    }
+
+    fn with_room(&self, pod: Pod) -> Result<Pod, String> {
+        match self.pods.len() < MOST || self.pods.contains_key(&pod.uid) {
+            true => Ok(pod),
+            false => Err(format!("{MOST} pods of this node are known already")),
         }
     }
 
@@ -136,6 +147,7 @@ impl Seen {
         let n = self.pods.len();
         let left_out = match self.left_out.len() {
             0 => String::new(),
+            MOST => format!("; {MOST} or more are left out, see the log"),
             n => format!("; {n} are left out, see the log"),
         };
         Report::Works(format!("{n} pods by the API server{left_out}"))
@@ -182,6 +194,35 @@ mod tests {
 
     fn object(json: serde_json::Value) -> DynamicObject {
         serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn put_has_room_for_the_pods_of_a_node() {
+        let told = |uid: usize, node: &str| {
+            let metadata = serde_json::json!({"name": format!("p{uid}"), "uid": format!("u{uid}")});
+            let spec = serde_json::json!({"nodeName": node, "containers": [{"name": "app"}]});
+            object(serde_json::json!({"kind": "Pod", "metadata": metadata, "spec": spec}))
+        };
+        #[rustfmt::skip]
+        let table = [
+            // told of this node, of another, known, left out by name
+            (10,       0,        10,   0),
+            (MOST,     0,        MOST, 0),
+            (MOST + 2, 0,        MOST, 2),
+            (1,        MOST + 2, 1,    MOST),
+        ];
+        for (own, others, n_known, n_left_out) in table {
+            let mut seen = Seen::default();
+            (0..own).for_each(|uid| seen.put(told(uid, "n1"), "n1"));
+            (own..own + others).for_each(|uid| seen.put(told(uid, "n2"), "n1"));
+            // A change of a pod that is known is taken note of in any case.
+            seen.put(told(0, "n1"), "n1");
+            assert_eq!(
+                (seen.pods.len(), seen.left_out.len()),
+                (n_known, n_left_out),
+                "{own} {others}"
+            );
+        }
     }
 
     #[test]

@@ -152,3 +152,16 @@ fn kubelet_that_answers_in_part_tells_what_is_missing() {
         assert!(bed.api.pod_disks().is_some(), "{detail}");
     }
 }
+
+#[test]
+fn kubelet_that_refuses_the_token_later_is_told_and_asked_again() {
+    let bed = Bed::with(|stub| stub.kubelet_says("/stats/summary", summary()));
+    eventually("disk use is known", || bed.api.pod_disks().is_some());
+    let expired = Effect::Status { code: 401, retry_after_seconds: None };
+    bed.stub.add_fault(Fault::new("get", "/stats/summary", expired));
+    eventually("disk use is unknown, not what it was", || bed.api.pod_disks().is_none());
+    assert!(capability(&bed).unwrap().detail.contains("the kubelet answered 401"));
+    assert!(bed.api.pods().is_some_and(|pods| pods.len() == 1), "the API server is another");
+    bed.stub.clear_faults();
+    eventually("with a new token it is known again", || bed.api.pod_disks().is_some());
+}

@@ -2,6 +2,7 @@
 
 use super::*;
 use isobar_apistub::generate::pod;
+use isobar_apistub::{Effect, Fault};
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::workload::Pod;
 use serde_json::json;
@@ -69,6 +70,65 @@ fn kube_pods_that_are_lies_are_left_out() {
         bed.capability("pods").as_deref(),
         Some("2 pods by the API server; 2 are left out, see the log")
     );
+}
+
+/// A server that takes no notice of what was asked for.
+#[test]
+fn kube_pods_of_a_list_that_lies() {
+    let told = |node: &str, name: &str, uid: &str| {
+        let mut one = pod(node, "shop", name);
+        one["metadata"]["uid"] = json!(uid);
+        one
+    };
+    let own = || told("n1", "web", "u1");
+    #[rustfmt::skip]
+    let table = [
+        // items, known, detail
+        (vec![own(), told("n2", "web", "u2")],  vec!["shop/web"],           "1 pods by the API server; 1 are left out, see the log"),
+        (vec![own(), told("n2", "db", "u2")],   vec!["shop/web"],           "1 pods by the API server; 1 are left out, see the log"),
+        (vec![told("n2", "db", "u2")],          vec![],                     "0 pods by the API server; 1 are left out, see the log"),
+        (vec![own(), told("n1", "db", "")],     vec!["shop/web"],           "1 pods by the API server; 1 are left out, see the log"),
+        (vec![own(), own()],                    vec!["shop/web"],           "1 pods by the API server"),
+        (vec![own(), told("n1", "db", "u1")],   vec!["shop/db"],            "1 pods by the API server"), // one cgroup is one pod
+        (vec![own(), told("n1", "web", "u2")],  vec!["shop/web", "shop/web"], "2 pods by the API server"), // as while it is made anew
+    ];
+    for (items, known, detail) in table {
+        let list = json!({
+            "kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items,
+        });
+        let bed = Bed::with(|stub| {
+            let text = Effect::Text { code: 200, text: list.to_string() };
+            stub.add_fault(Fault::new("list", "/api/v1/pods", text));
+            stub.add_fault(Fault::new("watch", "/api/v1/pods", Effect::Hang));
+        });
+        eventually(detail, || bed.capability("pods").as_deref() == Some(detail));
+        assert_eq!(names(&bed), known, "{items:?}");
+    }
+}
+
+#[test]
+fn kube_pods_stay_known_while_the_token_is_not_accepted() {
+    let bed = Bed::new();
+    let is_answering = || bed.api.way().is_answering.load(std::sync::atomic::Ordering::Relaxed);
+    eventually("the pod is listed", || names(&bed) == ["shop/web"] && is_answering());
+    let expired = Effect::Status { code: 401, retry_after_seconds: None };
+    bed.stub.add_fault(Fault::new("*", "*", expired));
+    bed.stub.cut_connections();
+    bed.stub.expire_watches();
+    eventually("it is told", || {
+        let all = bed.api.capabilities();
+        let pods = all.into_iter().find(|one| one.name == "pods").unwrap();
+        pods.detail.contains("401")
+            && pods.detail.ends_with("the last known 1 pods are used")
+            && pods.remedy.is_some_and(|remedy| remedy.contains("the token is not accepted"))
+    });
+    assert_eq!(names(&bed), ["shop/web"]);
+    assert!(!is_answering(), "no eviction is tried");
+    bed.stub.clear_faults();
+    bed.stub.put(pod("n1", "shop", "db")).unwrap();
+    within(Duration::from_secs(60), "with a new token the watch goes on", || {
+        names(&bed) == ["shop/db", "shop/web"] && is_answering()
+    });
 }
 
 #[test]
