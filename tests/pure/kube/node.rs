@@ -42,13 +42,30 @@ fn kube_node_is_written_and_left_clean() {
     );
 }
 
-#[test]
-fn kube_node_condition_of_another_writer_is_left_alone() {
-    let entry = json!({
+/// What the API server keeps of a writer other than isobar.
+fn of_another_writer() -> Value {
+    json!({
         "manager": "kubelet", "operation": "Update", "apiVersion": "v1", "subresource": "status",
         "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z",
         "fieldsV1": {"f:status": {"f:conditions": {format!("k:{{\"type\":\"{CPU}\"}}"): {"f:status": {}}}}},
+    })
+}
+
+/// The node with that writer's condition.
+fn with_condition(mut node: Value, beat: &str) -> Value {
+    node["metadata"]["managedFields"] = json!([of_another_writer()]);
+    let of_other = json!({
+        "type": CPU, "status": "False", "reason": "Other",
+        "lastHeartbeatTime": beat, "lastTransitionTime": beat,
     });
+    let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+    conditions.retain(|one| one["type"] != CPU);
+    conditions.push(of_other);
+    node
+}
+
+#[test]
+fn kube_node_condition_of_another_writer_is_left_alone() {
     #[rustfmt::skip]
     let table = [
         // the other's heartbeat, whose condition it is afterwards
@@ -57,17 +74,40 @@ fn kube_node_condition_of_another_writer_is_left_alone() {
     ];
     for (beat, want) in table {
         let bed = Bed::with(|stub| {
-            let mut node = generate::node("n1");
-            node["metadata"]["managedFields"] = json!([entry]);
-            let of_other = json!({
-                "type": CPU, "status": "False", "reason": "Other",
-                "lastHeartbeatTime": beat, "lastTransitionTime": beat,
-            });
-            node["status"]["conditions"].as_array_mut().unwrap().push(of_other);
-            stub.put(node).unwrap();
+            stub.put(with_condition(generate::node("n1"), &beat)).unwrap();
         });
         bed.publish_until(Status::True, |node| taint_keys(node) == [TAINT]);
         assert_eq!(condition(&bed.node()).unwrap().1, want, "{beat}");
+    }
+}
+
+/// A clock that differs by an hour must not make two writers take turns.
+#[test]
+fn kube_node_condition_of_a_writer_with_another_clock() {
+    #[rustfmt::skip]
+    let table = [
+        // the other's clock beside this one in seconds, whose condition it is first
+        (3_600_i64, "Other"),
+        (-3_600,    "PressureContended"), // looks given up
+    ];
+    for (seconds, first) in table {
+        let beat = || {
+            let now = jiff::Timestamp::now().as_second();
+            jiff::Timestamp::from_second(now + seconds).unwrap().to_string()
+        };
+        let bed = Bed::with(|stub| {
+            stub.put(with_condition(generate::node("n1"), &beat())).unwrap();
+        });
+        bed.publish_until(Status::True, |node| taint_keys(node) == [TAINT]);
+        assert_eq!(condition(&bed.node()).unwrap().1, first, "{seconds} s");
+        // The other writes on: from now on it is left to it.
+        bed.stub.put(with_condition(bed.node(), &beat())).unwrap();
+        bed.publish_until(Status::False, |node| taint_keys(node).is_empty());
+        for _ in 0..30 {
+            bed.api.publish(wanted(Status::True));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(is(&bed.node(), "False", "Other"), "{seconds} s: {}", bed.node()["status"]);
     }
 }
 
