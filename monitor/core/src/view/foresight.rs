@@ -282,6 +282,8 @@ mod tests {
                     grace: None,
                     deadline: at,
                     escalates_to: None,
+                    deletion: Default::default(),
+                    restart: None,
                     is_enforced,
                     message: String::new(),
                     annotations: BTreeMap::new(),
