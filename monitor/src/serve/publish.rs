@@ -34,7 +34,7 @@ use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
 use isobar_core::view::cpu_loss::weigh;
 use isobar_core::view::headline::headline;
-use isobar_core::view::pods::name_scopes;
+use isobar_core::view::pods::{name_in, name_scopes};
 use isobar_core::view::verdict::judge;
 use isobar_core::view::{OOM_KILLS_KEPT, OomRecord, View};
 use isobar_kubelet::cpus::Pool;
@@ -286,12 +286,13 @@ impl Publisher {
         }
         let before = self.to.borrow();
         let before = before.as_ref().map(|published| &published.view.snapshot);
-        let path_of = |id: CgroupId| {
-            let scope = |snapshot: &Snapshot| Some(snapshot.scopes.get(&id)?.path.clone());
-            scope(snapshot).or_else(|| scope(before?))
+        let scope_of = |id: CgroupId| {
+            snapshot.scopes.get(&id).or_else(|| before.and_then(|before| before.scopes.get(&id)))
         };
+        let path_of = |id: CgroupId| scope_of(id).map(|scope| scope.path.clone());
         let record = |kill: &OomKill| OomRecord {
             wall: snapshot.at.wall.since(snapshot.at.boot.since(kill.at)),
+            victim: scope_of(kill.victim).and_then(|scope| name_in(snapshot, scope)),
             victim_path: path_of(kill.victim),
             limit_path: kill.limit.and_then(path_of),
             trigger_path: path_of(kill.trigger),

@@ -61,6 +61,9 @@ pub struct View {
 pub struct OomRecord {
     /// When, since 1970.
     pub wall: Nanos,
+    /// By the API's name; `None` if no source of pods names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim: Option<String>,
     /// `None` if the victim's cgroup was removed before it was ever sampled.
     pub victim_path: Option<CgroupPath>,
     /// The cgroup whose limit was reached.
@@ -74,7 +77,8 @@ impl OomRecord {
     /// What happened, for people.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let victim = self.victim_path.as_ref().map_or("unknown", |path| &path.0);
+        let path = self.victim_path.as_ref().map(|path| &*path.0);
+        let victim = self.victim.as_deref().or(path).unwrap_or("unknown");
         format!("the kernel's OOM killer killed process {} of {victim}", self.kill.victim_pid)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::cgroup::CgroupPath;
 use crate::model::pod::Place;
 use crate::model::sample::Sample;
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::workload::{Pod, by_cgroup_uid};
 
 /// Names the scopes of pods and containers that the snapshot's pods tell of.
@@ -23,6 +23,13 @@ pub fn name_of(path: &CgroupPath, sample: &Sample) -> String {
     let place = sample.places().place(path);
     let pods = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
     named(&place, &pods).unwrap_or_else(|| path.0.to_string())
+}
+
+/// The same of a scope, before its snapshot has names.
+#[must_use]
+pub fn name_in(snapshot: &Snapshot, scope: &Scope) -> Option<String> {
+    let named = || named(&scope.place, &by_cgroup_uid(snapshot.pods.as_ref()?));
+    scope.name.clone().or_else(named)
 }
 
 fn named(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<String> {
@@ -49,7 +56,6 @@ mod tests {
     use super::*;
     use crate::model::cgroup::CgroupId;
     use crate::model::pod::{QosClass, Runtime};
-    use crate::model::snapshot::Scope;
     use crate::model::workload::{Container, MIRROR};
 
     #[test]

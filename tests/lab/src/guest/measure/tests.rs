@@ -86,6 +86,7 @@ fn view(second: u64, wait_ms: u64, harm: Option<u64>, kills: &[u32]) -> View {
 
 fn kill(pid: u32) -> OomRecord {
     OomRecord {
+        victim: None,
         wall: Nanos(0),
         victim_path: Some(path("/a")),
         limit_path: Some(path("/a")),
