@@ -120,7 +120,7 @@ pub fn measured(trigger: &Trigger, measured: u64) -> String {
                 format!("{share} % (avg10)")
             }
             PressureSignal::Exhaustion(_) => {
-                format!("memory lasts another {} at its present growth", time(Nanos(measured)))
+                format!("memory lasts another {} at the present rate", time(Nanos(measured)))
             }
             PressureSignal::Refaults(_) => format!("{measured} pages a second"),
         },
