@@ -263,7 +263,7 @@ fn top_reader_leaves() {
 }
 
 #[test]
-fn status_watch_ends_on_sigint() {
+fn status_watch_ends_on_sigterm() {
     let agent = made_up_agent().to_string();
     let mut watch = isobar(&["status", "--watch", "--agent", &agent])
         .stdout(Stdio::piped())
@@ -275,9 +275,10 @@ fn status_watch_ends_on_sigint() {
     assert_eq!(heading, "TIME                  CPU      MEMORY   IO       CONDITIONS");
     assert!(first.ends_with("Z  PRESSED  calm     calm     -"), "{first}");
     let pid = Pid::from_raw(watch.id().cast_signed()).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
+    // A test that a shell runs in the background has SIGINT ignored, and so has what it starts.
+    kill_process(pid, Signal::TERM).unwrap();
     let ended = watch.wait_with_output().unwrap();
-    assert_eq!((ended.status.signal(), text(&ended.stderr)), (Some(2), String::new()));
+    assert_eq!((ended.status.signal(), text(&ended.stderr)), (Some(15), String::new()));
     assert!(lines.next().is_none(), "nothing has changed");
 }
 
