@@ -81,11 +81,14 @@ where
         let mut room = Room { most: self.bound.0, held: 0, by_line };
         let answer = self.service.call(request);
         Box::pin(async move {
+            let answer = answer.await?;
+            // An error is held whole, also where events were asked for.
+            room.by_line &= answer.status().is_success();
             let bounded = |body| {
                 let pieces = Body::new(body).into_data_stream();
                 Body::from_stream(pieces.map(move |piece| room.take(piece?)))
             };
-            Ok(answer.await?.map(bounded))
+            Ok(answer.map(bounded))
         })
     }
 }

@@ -76,9 +76,13 @@ async fn ask_whether_allowed(
         let works = |words: &str| Report::Works(words.into());
         let report = match (evicts, deletes) {
             (Ok(true), Ok(true)) => works("the API server allows them, and to delete pods"),
-            (Ok(true), _) if is_configured => {
+            (Ok(true), Ok(false)) if is_configured => {
                 works("the API server allows them, but not to delete pods")
             }
+            (Ok(true), Err(why)) => works(&format!(
+                "the API server allows them; whether it allows to delete pods is not known: {}",
+                why.words
+            )),
             (Ok(true), _) => works("the API server allows them"),
             (_, Ok(true)) => works("the API server does not allow them, but to delete pods"),
             (Ok(false), Ok(false)) => {
@@ -134,6 +138,11 @@ async fn evict(client: &Client, request: &Request) -> Result<String, Refusal> {
                     Ok(_) => return Ok(format!("the API server evicts {who}")),
                     Err(why) => why,
                 }
+            }
+            // Its condition comes first, which takes as long as an answer may.
+            Some(_) if clock::now().boot >= until => {
+                let words = "there is no time left to delete";
+                return Err(Refusal::Failed(format!("{words} {who}, which is not evicted")));
             }
             Some(because) => match delete(&api, request).await {
                 Ok(story) => return Ok(format!("{story}, not evicted: {because}")),
