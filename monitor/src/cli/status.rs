@@ -87,7 +87,7 @@ fn write(out: &mut dyn Write, view: &View, output: Format) -> io::Result<()> {
     if let Some(mode) = relief(view) {
         writeln!(out, "mode    {}", harmless(mode))?;
     }
-    if let Some(tally) = view.foresight.in_words() {
+    if let Some(tally) = view.foresight.and_then(|tally| tally.in_words()) {
         writeln!(out, "so far  {tally}")?;
     }
     let named = if output.is_wide() { usize::MAX } else { NAMED };

@@ -255,7 +255,8 @@ impl Publisher {
         self.remember_kills(&snapshot);
         let (facts, started) = (Arc::clone(&self.facts), self.started);
         let (kills, limits) = (self.kills.clone(), self.limits.clone());
-        let foresight = self.totals.foresight.tally();
+        let is_whole = !self.totals.ticks.is_empty();
+        let foresight = is_whole.then(|| self.totals.foresight.tally());
         move || {
             name_scopes(&mut snapshot);
             weigh(&mut snapshot);

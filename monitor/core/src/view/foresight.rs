@@ -146,12 +146,12 @@ impl Foresight {
                 None => {}
             }
         }
-        let has_acted = decision.relief.actions.iter().any(|action| {
-            let is_memory = action.reason.threshold.resource() == Resource::Memory;
-            is_memory && action.is_enforced && action.step != StepKind::Mark
-        });
-        for forecast in self.forecasts.values_mut() {
-            forecast.has_acted |= has_acted;
+        let enforced = decision.relief.actions.iter().filter(|action| action.is_enforced);
+        for action in enforced.filter(|action| action.step != StepKind::Mark) {
+            let scope = scope_of(&action.reason.threshold).map(|(scope, _)| scope);
+            if let Some(forecast) = scope.and_then(|scope| self.forecasts.get_mut(&scope)) {
+                forecast.has_acted = true;
+            }
         }
         self.settle(now);
         let since = short_since(assessment);

@@ -42,8 +42,9 @@ pub struct View {
     pub verdict: Vec<Verdict>,
     /// The last [`OOM_KILLS_KEPT`] kills, newest first.
     pub recent_oom_kills: Vec<OomRecord>,
+    /// `None` of a recording, which does not say what came before its first tick.
     #[serde(default)]
-    pub foresight: Tally,
+    pub foresight: Option<Tally>,
     pub capabilities: Vec<Capability>,
     /// The limits that the agent writes, or would write.
     #[serde(default)]
