@@ -1,5 +1,5 @@
 //! Gives the history of an agent what its recording has of the same boot: after a restart the last
-//! hour is there within seconds, the last day within minutes.
+//! hour is there within minutes, the last day within the hour.
 //! A thread of its own, behind all other work; ticks meanwhile are kept, and put in after it.
 
 use std::path::{Path, PathBuf};
@@ -22,9 +22,10 @@ const HOUR: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 const DAY: Nanos = Nanos(24 * HOUR.0);
 /// The last niceness: whatever else wants to run comes first.
 const NICE: i32 = 19;
-/// So many ticks are read, and then nothing for four times as long as that took: a fifth of a CPU.
-const BATCH: usize = 64;
-const REST: u32 = 4;
+/// So many ticks are read, and then nothing for ten times as long as that took: in a pod with a quota
+/// this thread takes from the tick's own.
+const BATCH: usize = 4;
+const REST: u32 = 10;
 
 /// Begins to read the recording `file`, which goes on since `started`.
 pub(in crate::serve) fn begin(history: &History, facts: NodeFacts, started: Moment, file: PathBuf) {
@@ -58,7 +59,7 @@ fn read(
     of: &WeakHistory,
 ) -> Option<History> {
     let mut own = Publisher::with_room(facts.clone(), started, channel().0, Room::OF_AGENT);
-    match follow(&mut own, file, started, length, || of.upgrade().is_some()) {
+    match follow(&mut own, file, started, length, || of.is_wanted()) {
         Ok(0) => None,
         Ok(_) => Some(own.history()),
         Err(why) => {

@@ -30,8 +30,8 @@ pub(super) use self::query::ago;
 /// Ticks that wait for a reader to be done. More are dropped, the oldest first.
 const WAITING: usize = 64;
 
-/// Ticks that a refill may miss: it takes minutes at most.
-const SINCE: usize = 1_800;
+/// Ticks that a refill may miss: of an hour, as a day takes that long to be read at most.
+const SINCE: usize = 3_600;
 
 /// The readers' end.
 #[derive(Debug, Clone)]
@@ -106,6 +106,11 @@ pub(super) struct WeakHistory(Weak<Mutex<Kept>>);
 impl WeakHistory {
     pub(super) fn upgrade(&self) -> Option<History> {
         self.0.upgrade().map(History)
+    }
+
+    /// The agent lives, and what came meanwhile is still kept.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.upgrade().is_some_and(|history| history.lock().since.is_some())
     }
 }
 
