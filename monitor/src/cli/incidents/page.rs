@@ -244,9 +244,12 @@ fn kills(out: &mut Markup, incident: &Incident) {
         out,
         &["time", "victim", "pid", "foreseen by isobar", "why isobar did not prevent it"],
     );
-    for Score { at, victim, pid, foreseen, why, .. } in &incident.kills {
-        let foreseen =
-            foreseen.map_or_else(|| "no".into(), |for_| format!("{} before", time(for_)));
+    for Score { at, victim, pid, limit, foreseen, why } in &incident.kills {
+        let foreseen = match foreseen {
+            Some(for_) => format!("{} before", time(*for_)),
+            None if limit.is_some() => "-".into(),
+            None => "no".into(),
+        };
         out.open("tr", &[]);
         for cell in [&clock(at.wall), victim, &pid.to_string(), &foreseen, why] {
             out.leaf("td", &[], cell);

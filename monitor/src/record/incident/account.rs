@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::{Deed, Held, Incident, Score, State, Wait, words};
-use isobar_core::model::cgroup::{CgroupId, Limit};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Decision, Hold, Loss};
 use isobar_core::model::pod::Place;
@@ -23,6 +23,8 @@ use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_core::view::pods::name_scopes;
 use isobar_core::view::waiting::{root_name, short_name};
 
+/// How the root cgroup is called as long as waits are added up.
+const ROOT: &str = "the root cgroup";
 /// Pairs that are counted, and that are told.
 const PAIRS: usize = 256;
 const TOLD: usize = 5;
@@ -55,6 +57,8 @@ pub struct Account {
     tried: Option<(String, bool)>,
     /// Releases that were told: each is ordered until it is done.
     released: Vec<u64>,
+    /// The root cgroup with its busiest process, as of the last wait for it.
+    root: String,
     /// Names by cgroup, also of those that are gone.
     names: BTreeMap<CgroupId, String>,
 }
@@ -102,11 +106,10 @@ impl Account {
         let mut waits: Vec<_> = self
             .waits
             .into_iter()
-            .map(|((sufferer, aggressor), Waited { time, loss })| Wait {
-                sufferer,
-                aggressor,
-                time,
-                loss,
+            .map(|((sufferer, aggressor), Waited { time, loss })| {
+                let is_root = aggressor == ROOT && !self.root.is_empty();
+                let aggressor = if is_root { self.root.clone() } else { aggressor };
+                Wait { sufferer, aggressor, time, loss }
             })
             .collect();
         waits.sort_by_key(|wait| Reverse((wait.loss, wait.time)));
@@ -149,11 +152,10 @@ impl Account {
             if blame.aggressor == CgroupId::UNKNOWN {
                 continue;
             }
-            let aggressor = match &blame.aggressor_path {
-                Some(path) if path.is_root() => root_name(snapshot),
-                _ => self.name(blame.aggressor, blame),
-            };
-            let pair = (self.name(blame.victim, blame), aggressor);
+            if blame.aggressor_path.as_ref().is_some_and(CgroupPath::is_root) {
+                self.root = root_name(snapshot);
+            }
+            let pair = (self.name(blame.victim, blame), self.name(blame.aggressor, blame));
             if pair.0 == pair.1 {
                 continue;
             }
@@ -172,7 +174,7 @@ impl Account {
         let path = if id == blame.victim { &blame.victim_path } else { &blame.aggressor_path };
         let known = self.names.get(&id).map(String::as_str);
         match known.or_else(|| path.as_ref().map(|path| &*path.0)) {
-            Some("/") => "the root cgroup".into(),
+            Some("/") => ROOT.into(),
             Some(name) => name.to_owned(),
             None => format!("removed cgroup {}", id.0),
         }
@@ -257,7 +259,7 @@ impl Account {
             }
         });
         let why = match (&limit, &self.tried, &self.held) {
-            (Some(limit), None, _) => format!(
+            (Some(limit), ..) => format!(
                 "the limit of {limit} was reached, not the node's memory: to end other work would \
                  not have helped"
             ),
