@@ -16,9 +16,11 @@ use isobar_core::model::units::{MilliCpu, Nanos, Percent};
 /// It is suspected from this share of the time on that others waited.
 const SUSPECTED: Percent = Percent(5_00);
 /// Processes that are looked at, the youngest first: a look at each takes some 10 µs.
-const LOOKED_AT: usize = 2_048;
+const LOOKED_AT: usize = 512;
 /// Processes that are named.
 const NAMED: usize = 3;
+/// Between the two looks of a pair, at least.
+const APART: Nanos = Nanos(Nanos::SECOND.0 / 2);
 /// From one pair of looks to the next.
 const REST: Nanos = Nanos(10 * Nanos::SECOND.0);
 
@@ -68,9 +70,14 @@ impl Runners {
     pub fn read(&mut self, at: Moment, interval: Nanos, waited: Nanos) -> Vec<Runner> {
         let now = at.boot;
         let is_suspected = interval > Nanos(0) && Percent::share(waited.0, interval.0) >= SUSPECTED;
-        if let Some(before) = self.before.take() {
+        // An urgent tick comes too soon for the kernel's clock, which counts hundredths of a second.
+        let is_due = |before: &mut Look| now.since(before.at) >= APART;
+        if let Some(before) = self.before.take_if(is_due) {
             self.found = (self.busiest(&before, now), now);
-        } else if is_suspected && self.looked.is_none_or(|last| now.since(last) >= REST) {
+        } else if is_suspected
+            && self.before.is_none()
+            && self.looked.is_none_or(|last| now.since(last) >= REST)
+        {
             self.looked = Some(now);
             self.before = Some(self.look(now));
         }

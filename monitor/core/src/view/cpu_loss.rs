@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{MilliCpu, Nanos};
+use crate::policy::workload::above;
 
 /// One sufferer and one aggressor, in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +83,8 @@ impl<'a> Entitled<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
         let mut weights = BTreeMap::new();
         for scope in snapshot.scopes.values().filter(|scope| is_active(scope)) {
-            let sum = weights.entry(scope.parent).or_insert(Some(0));
-            *sum = sum.zip(weight(scope)).map(|(sum, weight)| sum + weight);
+            let sum = weights.entry(scope.parent).or_insert(Some(0_u64));
+            *sum = sum.zip(weight(scope)).map(|(sum, weight)| sum.saturating_add(weight));
         }
         Self { snapshot, weights }
     }
@@ -93,11 +94,10 @@ impl<'a> Entitled<'a> {
     fn is_above(&self, id: CgroupId) -> Option<bool> {
         let MilliCpu(all) = self.snapshot.whole.cpu_usage?;
         let (scope, mut share) = (self.snapshot.scopes.get(&id)?, u128::from(all));
-        let mut next = Some(scope);
-        while let Some(scope) = next {
+        let above = above(id, self.snapshot).filter_map(|id| self.snapshot.scopes.get(&id));
+        for scope in std::iter::once(scope).chain(above) {
             let among = u128::from((*self.weights.get(&scope.parent)?)?);
             share = (share * u128::from(weight(scope)?)).checked_div(among)?;
-            next = scope.parent.and_then(|parent| self.snapshot.scopes.get(&parent));
         }
         Some(u128::from(scope.cpu_usage?.0) > share)
     }
