@@ -350,11 +350,13 @@ fn node_memory(memory: &Memory, now: u64) -> MemoryStall {
     group_stall(&sum, None, Some(memory_unions(memory, now))).memory
 }
 
+/// In whole microseconds: what a wait is charged to is sampled, and more digits are noise that every
+/// recorded tick would carry.
 fn aggression((pair, time): &(Pair, u64)) -> Aggression {
     Aggression {
         victim: CgroupId(pair.victim),
         aggressor: CgroupId(pair.aggressor),
-        time: Nanos(*time),
+        time: Nanos(time - time % 1_000),
     }
 }
 
