@@ -1,9 +1,9 @@
-//! A node of 500 cgroups as a kubelet makes them, a fifth of them at work: what recordings are
+//! A node of 500 cgroups as a kubelet makes them, at work in part or in whole: what recordings are
 //! sized by. A pod has a sandbox that sleeps and one container, and counts what the container does.
 
 use std::collections::BTreeMap;
 
-use crate::ticks::Dice;
+use crate::dice::Dice;
 use isobar_core::model::cgroup::{
     Cgroup, CgroupId, CgroupPath, CpuFiles, IoStat, Limit, MemoryEvents, MemoryFiles, MemoryStat,
 };
@@ -16,26 +16,48 @@ use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
 const N_PODS: u64 = 160;
 const N_SERVICES: u64 = 17;
 const N_CPUS: usize = 8;
-/// Busy pods; their containers are busy, too.
-const N_BUSY: usize = 45;
-/// Pairs that meet within a tick.
-const N_PAIRS: usize = 150;
+/// How much of the node is at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// A fifth of the cgroups.
+    Fifth,
+    /// All of them, and they wait for each other.
+    Pressed,
+}
+
+impl Load {
+    /// Busy pods; their containers are busy, too.
+    fn n_busy(self) -> u64 {
+        match self {
+            Self::Fifth => 45,
+            Self::Pressed => N_PODS,
+        }
+    }
+
+    /// Pairs that meet within a tick.
+    fn n_pairs(self) -> usize {
+        match self {
+            Self::Fifth => 150,
+            Self::Pressed => 1_000,
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Node {
+    load: Load,
     dice: Dice,
     sample: Sample,
     busy: Vec<u64>,
-    pairs: BTreeMap<(CgroupId, CgroupId), u64>,
 }
 
 impl Node {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(load: Load) -> Self {
         let mut node = Self {
+            load,
             dice: Dice(7),
             sample: Sample { kernel: Some(KernelStalls::default()), ..Sample::default() },
-            busy: (0..N_BUSY as u64).map(|i| i * 3).collect(),
-            pairs: BTreeMap::new(),
+            busy: (0..load.n_busy()).map(|i| i * 3 % N_PODS).collect(),
         };
         node.sample.at.wall = Nanos(1_790_000_000_000_000_000);
         node.add(1, "/", None);
@@ -122,7 +144,7 @@ impl Node {
         self.kernel().clock = Nanos(self.sample.at.boot.0 + 40_000);
         if self.sample.tick.is_multiple_of(5) {
             // The load moves on, slowly.
-            let (i, pod) = (self.dice.below(N_BUSY as u64), self.dice.below(N_PODS));
+            let (i, pod) = (self.dice.below(self.load.n_busy()), self.dice.below(N_PODS));
             self.busy[usize::try_from(i).unwrap()] = pod;
         }
         let pods = self.busy.iter().flat_map(|pod| [100 + 3 * pod, 102 + 3 * pod]);
@@ -195,22 +217,23 @@ impl Node {
         }
     }
 
-    /// Who waits for whom: mostly pairs that have met before, on the CPUs that they share.
+    /// Who waits for whom: mostly on the CPUs that they share.
     fn meet(&mut self, at_work: &[u64]) {
         let n = at_work.len() as u64;
-        for _ in 0..N_PAIRS {
+        let mut pairs = BTreeMap::new();
+        for _ in 0..self.load.n_pairs() {
             let victim = self.dice.below(n);
             let aggressor = (victim + self.dice.below(12)) % n;
             let id = |i: u64| CgroupId(at_work[usize::try_from(i).unwrap()]);
             let pair = (id(victim), id(aggressor));
-            *self.pairs.entry(pair).or_default() += self.dice.below(1_500_000);
+            *pairs.entry(pair).or_insert(100_000) += self.dice.below(1_500) * 1_000;
         }
         let row = |(pair, time): (&(CgroupId, CgroupId), &u64)| Aggression {
             victim: pair.0,
             aggressor: pair.1,
             time: Nanos(*time),
         };
-        self.kernel().matrix = self.pairs.iter().map(row).collect();
+        self.kernel().matrix = pairs.iter().map(row).collect();
     }
 
     fn node(&mut self) {

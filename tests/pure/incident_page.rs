@@ -63,7 +63,7 @@ fn busy_recording(path: &Path, rename: &str) {
     for rule in settings.conditions.rules.values_mut() {
         *rule = ConditionRule { measure: Measure::RawSome, threshold: Percent(60_00) };
     }
-    let mut node = busy::Node::new();
+    let mut node = busy::Node::new(busy::Load::Fifth);
     let standing = Standing::new(8);
     let mut engine = Engine::new(settings.clone(), standing.clone());
     let start = Start { settings, standing, ..Start::default() };

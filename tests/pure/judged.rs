@@ -15,7 +15,7 @@ fn recordings() -> Vec<PathBuf> {
     let mut all: Vec<_> =
         fs::read_dir(data("recordings")).unwrap().map(|entry| entry.unwrap().path()).collect();
     all.sort();
-    assert!(all.len() >= 4, "{all:?}");
+    assert!(all.len() >= 5, "{all:?}");
     all
 }
 
@@ -45,6 +45,23 @@ fn replay_kept_recordings() {
         let told = text(&got.stdout) + &text(&got.stderr);
         assert_eq!(got.status.code(), Some(0), "{}: {told}", file.display());
     }
+}
+
+#[test]
+fn incidents_import_of_version_3() {
+    let file = data("recordings").join("incident-leak-6.12.isobar");
+    let lines = zstd::decode_all(fs::File::open(&file).unwrap()).unwrap();
+    let header: Value =
+        serde_json::from_slice(lines.split(|b| *b == b'\n').next().unwrap()).unwrap();
+    assert_eq!(header["version"], 3, "it is kept to show that this version is read");
+    let dir = tempfile::TempDir::new().unwrap();
+    let shelf = dir.path().to_str().unwrap();
+    let imported =
+        isobar(&["incidents", "import", file.to_str().unwrap(), "--dir", shelf]).output().unwrap();
+    assert_eq!(imported.status.code(), Some(0), "{}", text(&imported.stderr));
+    let mut shown = isobar(&["incidents", "show", "latest", "--dir", shelf, "-o", "json"]);
+    let shown: Value = serde_json::from_slice(&shown.output().unwrap().stdout).unwrap();
+    assert_eq!(shown["incident"]["name"], "20261122T101330Z-exhaustion-kubepods.memory.exhaustion");
 }
 
 #[test]

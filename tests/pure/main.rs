@@ -12,6 +12,7 @@ mod config;
 mod corpus;
 mod cpus;
 mod dashboards;
+mod dice;
 mod dump;
 mod history;
 mod http;
@@ -28,6 +29,7 @@ mod machine;
 mod made_up;
 mod manifest;
 mod metrics;
+mod moment;
 mod openapi;
 #[cfg(feature = "kubernetes")]
 mod plugin;

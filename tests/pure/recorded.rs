@@ -195,7 +195,7 @@ async fn refilled(boot_id: Option<&str>, is_enough: impl Fn(usize) -> bool) -> [
     publisher.publish(step, Vec::new(), Cost::default());
     let router = router(latest);
     let query = "/api/v1/history?begin=-30s&step=1s&series=system.memory.available,agent.cpu";
-    for _ in 0..500 {
+    for _ in 0..3_000 {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let known = read(&router, query).await;
         let values = ["system.memory.available", "agent.cpu"]

@@ -220,8 +220,8 @@ fn replay_refuses() {
     let dir = TempDir::new().unwrap();
     let whole = fs::read(recorded(&dir)).unwrap();
     let plain = text(&zstd::decode_all(&whole[..]).unwrap());
-    let newer = plain.replacen("\"version\":3", "\"version\":4", 1).into_bytes();
-    let older = plain.replacen("\"version\":3", "\"version\":2", 1).into_bytes();
+    let newer = plain.replacen("\"version\":4", "\"version\":5", 1).into_bytes();
+    let older = plain.replacen("\"version\":4", "\"version\":2", 1).into_bytes();
     let foreign = zstd::encode_all(&b"hello\n"[..], 1).unwrap();
     #[rustfmt::skip]
     let table: [(&str, &[u8], &str); 10] = [
@@ -231,8 +231,8 @@ fn replay_refuses() {
         ("no line",               b"hello",            "is no recording"),
         ("JSON of others",        b"{\"kind\":\"header\"}\n", "is no recording"),
         ("zstd of others",        &foreign,            "is no recording"),
-        ("a newer version",       &newer,              "has format version 4, this isobar reads version 3"),
-        ("an older version",      &older,              "has format version 2, this isobar reads version 3: replay it with"),
+        ("a newer version",       &newer,              "has format version 5, this isobar reads versions 3 to 4"),
+        ("an older version",      &older,              "has format version 2, this isobar reads versions 3 to 4: replay it with"),
         ("half a magic number",   &whole[..3],         "the recording is unreadable"),
         ("half a header",         &whole[..40],        "it ends in the middle"),
         ("bytes",                 &[0xff, 0, 1, 2, 10], "is no recording"),

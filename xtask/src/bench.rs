@@ -7,6 +7,7 @@ mod empty;
 mod host;
 mod progress;
 mod rank;
+mod record;
 mod rig;
 mod running;
 mod sample;
@@ -52,6 +53,8 @@ enum What {
     Sample,
     /// How long it takes to rank all pods of a node.
     Rank,
+    /// What a recording takes, and how fast it is read.
+    Record,
 }
 
 /// Everything that was measured.
@@ -64,6 +67,7 @@ struct Figures {
     clients: Option<clients::Figures>,
     sample: Option<sample::Figures>,
     rank: Option<rank::Figures>,
+    record: Option<record::Figures>,
 }
 
 impl Bench {
@@ -72,12 +76,17 @@ impl Bench {
         let host = Host::look()?;
         let wants = |what| self.wants(what);
         println!("{host}");
-        let (switch, agent, clients, sample, rank) = Default::default();
-        let mut figures = Figures { host, switch, agent, clients, sample, rank };
+        let (switch, agent, clients, sample, rank, record) = Default::default();
+        let mut figures = Figures { host, switch, agent, clients, sample, rank, record };
         if wants(What::Rank) {
             let measured = rank::measure()?;
             println!("\n{measured}");
             figures.rank = Some(measured);
+        }
+        if wants(What::Record) {
+            let measured = record::measure()?;
+            println!("\n{measured}");
+            figures.record = Some(measured);
         }
         if [What::Switch, What::Agent, What::Clients, What::Sample].into_iter().any(wants) {
             self.with_an_agent(&mut figures)?;

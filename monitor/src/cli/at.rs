@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, bail};
 use isobar::agent::RECORDING_DIR;
 use isobar::clock;
+use isobar::record::moment::{self, Tick};
 use isobar::serve::film::reel::Reel;
+use isobar::serve::publish::{Publisher, channel};
+use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Ranking;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::Step;
 use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
 use jiff::civil::Time;
@@ -41,11 +45,11 @@ impl AtArgs {
 
     /// The recording and the moment in it; `None` if the present is asked for.
     pub(crate) fn recording(&self) -> Result<Option<(PathBuf, Nanos)>> {
-        moment(self.at, self.file.as_deref())
+        asked(self.at, self.file.as_deref())
     }
 }
 
-fn moment(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<(PathBuf, Nanos)>> {
+fn asked(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<(PathBuf, Nanos)>> {
     if file == Some(Path::new("-")) {
         let text = "a recording cannot be read from standard input: name its file with -f";
         bail!(Misused(text.into()));
@@ -56,31 +60,35 @@ fn moment(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<(PathBuf, Nan
 
 /// One moment of a recording.
 pub(crate) struct Past {
-    reel: Reel,
-    at: Nanos,
     file: PathBuf,
+    at: Nanos,
 }
 
 impl Past {
     pub(crate) fn open(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<Self>> {
-        let Some((file, at)) = moment(at, file)? else { return Ok(None) };
-        Ok(Some(Self { reel: Reel::open_at(&file, at)?, at, file }))
+        Ok(asked(at, file)?.map(|(file, at)| Self { file, at }))
     }
 
     /// The view of the last tick that is no later.
-    pub(crate) fn view(mut self) -> Result<View> {
-        self.reel.run_to(self.at)?;
-        match self.reel.view() {
-            Some(view) => Ok(view),
-            None => Err(no_tick(&self.file)),
+    pub(crate) fn view(self) -> Result<View> {
+        if let Some(Tick { facts, begun, oom_kills, snapshot, decision }) =
+            moment::at(&self.file, self.at)?
+        {
+            let step = Step { snapshot, decision, ..Step::default() };
+            let mut publisher = Publisher::new(facts, begun, channel().0).after(oom_kills);
+            return Ok(publisher.view(step, Vec::new(), Cost::default())());
         }
+        let mut reel = Reel::open_at(&self.file, self.at)?;
+        reel.run_to(self.at)?;
+        reel.view().ok_or_else(|| no_tick(&self.file))
     }
 
     /// The ranking for `purpose` as of that tick, by the recorded configuration.
-    pub(crate) fn rank(mut self, purpose: Purpose) -> Result<Ranking> {
-        self.reel.run_to(self.at)?;
-        let last = self.reel.take();
-        let engine = self.reel.engine();
+    pub(crate) fn rank(self, purpose: Purpose) -> Result<Ranking> {
+        let mut reel = Reel::open_at(&self.file, self.at)?;
+        reel.run_to(self.at)?;
+        let last = reel.take();
+        let engine = reel.engine();
         let ranking =
             last.zip(engine).and_then(|(step, engine)| engine.rank(&step.snapshot, purpose));
         match ranking {

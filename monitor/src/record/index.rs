@@ -1,9 +1,10 @@
 //! Where a moment is in a recording. The file is its own index: zstd frames and their blocks tell
-//! their length (RFC 8878, 3.1), so chapters are found without decompressing what lies between, and
-//! each begins with the moment at which it begins.
+//! their length (RFC 8878, 3.1), so chapters and marks are found without decompressing what lies
+//! between, and each begins with the moment at which it begins.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use zstd::stream::read::Decoder;
@@ -11,69 +12,87 @@ use zstd::stream::read::Decoder;
 use super::lines::MAGIC;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
-use isobar_core::recording::format::OPENING;
+use isobar_core::recording::{format, mark};
 
-/// The fields that identify a header stand within so many bytes.
-const HEAD: u64 = 512;
-/// Small: what is between the headers of blocks is not read.
-const BUFFER: usize = 4 << 10;
+/// The fields that identify a header or a mark stand within so many bytes. The journal ends the first
+/// block of a frame there, so that no more is decompressed.
+pub(super) const HEAD: usize = 512;
+/// Holds the first block of a frame.
+const BUFFER: usize = 2 << 10;
 
-/// When a frame begins to tell.
+/// What a frame begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
+    /// A header, or a mark in the chapter of the header before it.
     At(Moment),
+    Mark(Moment),
     /// Its first line is a header that is cut off.
     Unknown,
     /// It is no recording.
     Foreign,
 }
 
-/// The segment, by its place in the list, and the byte in it where the chapter begins that holds the
-/// moment `wall`: the last that begins before it, else the first. A chapter begins with the moment of
-/// the tick before its own first. 0 if frames cannot be told apart.
-pub(super) fn find(segments: &[PathBuf], wall: Nanos) -> io::Result<(usize, u64)> {
-    let mut n = 0;
-    for (i, path) in segments.iter().enumerate() {
-        if matches!(begun(File::open(path)?)?, Begun::At(at) if at.wall < wall) {
-            n = i;
-        }
-    }
-    let Some(path) = segments.get(n) else { return Ok((0, 0)) };
-    Ok((n, chapter(path, wall)?))
+/// Where to begin to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The segment, by its place in the list.
+    pub(super) segment: usize,
+    /// The byte in it where the chapter begins. 0 if frames cannot be told apart.
+    pub(super) chapter: u64,
+    /// The byte where the last mark in the chapter begins that is before the moment.
+    pub(super) mark: Option<u64>,
 }
 
-/// The byte where the last chapter begins that begins before `wall`.
-fn chapter(path: &Path, wall: Nanos) -> io::Result<u64> {
-    let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
-    let mut begins = Vec::new();
-    let mut at = 0;
-    while let Some(end) = frame_end(&mut file, at)? {
-        begins.push(at);
-        at = end;
-    }
-    // A frame that is still being written has no end yet.
-    begins.push(at);
-    for begin in begins.into_iter().rev() {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(begin))?;
-        if matches!(begun(file)?, Begun::At(at) if at.wall < wall) {
-            return Ok(begin);
+/// The chapter that holds the moment `wall`: the last that begins before it, else the first. A chapter
+/// begins with the moment of the tick before its own first.
+pub(super) fn find(segments: &[PathBuf], wall: Nanos) -> io::Result<Place> {
+    let mut segment = 0;
+    for (i, path) in segments.iter().enumerate() {
+        if matches!(begun(&mut File::open(path)?)?, Begun::At(at) if at.wall < wall) {
+            segment = i;
         }
     }
-    Ok(0)
+    let Some(path) = segments.get(segment) else { return Ok(Place::default()) };
+    Ok(Place { segment, ..within(path, wall)? })
+}
+
+/// The last chapter that begins before `wall`, or has a mark before it.
+fn within(path: &Path, wall: Nanos) -> io::Result<Place> {
+    let mut file = File::open(path)?;
+    let end = file.metadata()?.len();
+    let mut begins = vec![0];
+    while let Some(at) = begins.last().map(|at| frame_end(&file, *at)).transpose()?.flatten() {
+        // A frame that is still being written has no end yet.
+        if at >= end {
+            break;
+        }
+        begins.push(at);
+    }
+    let mut mark = None;
+    for chapter in begins.into_iter().rev() {
+        file.seek(SeekFrom::Start(chapter))?;
+        match begun(&mut file)? {
+            Begun::At(at) if mark.is_some() || at.wall < wall => {
+                return Ok(Place { chapter, mark, ..Place::default() });
+            }
+            Begun::Mark(at) if mark.is_none() && at.wall < wall => mark = Some(chapter),
+            _ => {}
+        }
+    }
+    Ok(Place::default())
 }
 
 /// Where the frame ends that begins at byte `from`; `None` if it does not end, or is none.
-fn frame_end(file: &mut BufReader<File>, from: u64) -> io::Result<Option<u64>> {
+fn frame_end(file: &File, from: u64) -> io::Result<Option<u64>> {
     match walk(file, from) {
         Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         other => other,
     }
 }
 
-fn walk(file: &mut BufReader<File>, from: u64) -> io::Result<Option<u64>> {
+fn walk(file: &File, from: u64) -> io::Result<Option<u64>> {
     let mut head = [0; 5];
-    file.read_exact(&mut head)?;
+    file.read_exact_at(&mut head, from)?;
     if head[..4] != MAGIC {
         return Ok(None);
     }
@@ -86,53 +105,43 @@ fn walk(file: &mut BufReader<File>, from: u64) -> io::Result<Option<u64>> {
         more => 1 << more,
     };
     let mut at = from + 5 + u64::from(!is_single) + dictionary + content;
-    skip(file, at - from - 5)?;
     loop {
         let mut block = [0; 4];
-        file.read_exact(&mut block[..3])?;
+        file.read_exact_at(&mut block[..3], at)?;
         let block = u32::from_le_bytes(block);
         let is_run = (block >> 1) & 0x03 == 1;
-        let length = if is_run { 1 } else { u64::from(block >> 3) };
-        skip(file, length)?;
-        at += 3 + length;
+        at += 3 + if is_run { 1 } else { u64::from(block >> 3) };
         if block & 1 == 1 {
-            break;
+            return Ok(Some(at + if has_checksum { 4 } else { 0 }));
         }
     }
-    if has_checksum {
-        skip(file, 4)?;
-        at += 4;
-    }
-    // Beyond the end of the file nothing is read, and nothing is refused.
-    Ok((!file.fill_buf()?.is_empty()).then_some(at))
-}
-
-fn skip(file: &mut BufReader<File>, n: u64) -> io::Result<()> {
-    file.seek_relative(i64::try_from(n).map_err(io::Error::other)?)
 }
 
 /// What the frame at the file's position begins with.
-pub(super) fn begun(mut file: File) -> io::Result<Begun> {
+pub(super) fn begun(file: &mut File) -> io::Result<Begun> {
     let mut magic = Vec::new();
     let from = file.stream_position()?;
-    (&mut file).take(MAGIC.len() as u64).read_to_end(&mut magic)?;
+    file.take(MAGIC.len() as u64).read_to_end(&mut magic)?;
     if !MAGIC.starts_with(&magic) {
         return Ok(Begun::Foreign);
     }
     file.seek(SeekFrom::Start(from))?;
     let mut start = Vec::new();
+    let text = Decoder::with_buffer(BufReader::with_capacity(BUFFER, file))?;
     // The file may be cut off where the agent was killed; the part before is readable.
-    let _ = Decoder::new(file)?.take(HEAD).read_to_end(&mut start);
-    let opening = OPENING.as_bytes();
+    let _ = text.take(HEAD as u64).read_to_end(&mut start);
+    let opening = format::OPENING.as_bytes();
     if start.len() < opening.len() {
         return Ok(if opening.starts_with(&start) { Begun::Unknown } else { Begun::Foreign });
-    }
-    if !start.starts_with(opening) {
-        return Ok(Begun::Foreign);
     }
     let text = String::from_utf8_lossy(&start);
     let at = text.split_once("\"at\":").and_then(|(_, rest)| {
         serde_json::Deserializer::from_str(rest).into_iter::<Moment>().next()?.ok()
     });
-    Ok(at.map_or(Begun::Unknown, Begun::At))
+    Ok(match (start.starts_with(opening), text.starts_with(mark::OPENING), at) {
+        (true, _, Some(at)) => Begun::At(at),
+        (true, _, None) => Begun::Unknown,
+        (_, true, Some(at)) => Begun::Mark(at),
+        _ => Begun::Foreign,
+    })
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use zstd::stream::write::Encoder;
 
+use super::index;
 pub use super::segments::{Bounds, Ring};
 use super::segments::{Segment, Segments};
 use isobar_core::model::decision::Decision;
@@ -17,11 +18,15 @@ use isobar_core::model::settings::Settings;
 use isobar_core::policy::engine::Standing;
 use isobar_core::recording::change;
 use isobar_core::recording::format::{FORMAT, Header, VERSION};
+use isobar_core::recording::mark::Base;
 use isobar_core::recording::parts::Parts;
 
 /// Ticks between two headers: the most that damage to a file can cost. A header holds a whole sample
-/// and takes as much space as about twenty ticks; a moment is judged from the header before it.
+/// and takes as much space as about twenty ticks.
 const CHAPTER: u64 = 300;
+/// Ticks between two marks: a moment is shown from the mark before it. A mark takes as much space as
+/// one or two ticks.
+const MARK: u64 = 20;
 /// zstd level. Higher levels save little: what changes is mostly digits.
 const LEVEL: i32 = 1;
 
@@ -55,8 +60,12 @@ pub struct Journal {
     chapter: Option<Chapter>,
     /// Ticks in this chapter.
     n_ticks: u64,
+    /// Ticks since the header or the last mark.
+    n_unmarked: u64,
     before: Option<Parts>,
-    /// A chapter is to begin with the next standing.
+    /// What marks are changes to; `None` if the chapter begins without a sample.
+    base: Option<Base>,
+    /// A chapter or a mark is to be made of the next standing.
     is_due: bool,
 }
 
@@ -97,7 +106,9 @@ impl Journal {
             settings: start.settings,
             chapter: None,
             n_ticks: 0,
+            n_unmarked: 0,
             before: None,
+            base: None,
             is_due: false,
         };
         let begun = journal.segments.begin(None, start.at).map_err(io)?;
@@ -115,7 +126,7 @@ impl Journal {
     }
 
     /// True if the next tick should come with the engine's standing, so that a chapter can begin
-    /// after it.
+    /// after it, or a mark be made.
     pub fn wants_standing(&self) -> bool {
         self.is_due
     }
@@ -145,15 +156,24 @@ impl Journal {
         let result = (|| {
             let line = change::line(self.before.as_ref(), &now, decision)?;
             put(&mut chapter, &line)?;
+            if let Some(base) = &mut self.base {
+                base.note(&now);
+            }
             self.before = Some(now);
-            self.n_ticks += 1;
+            (self.n_ticks, self.n_unmarked) = (self.n_ticks + 1, self.n_unmarked + 1);
             let is_full = self.segments.is_full(chapter.get_ref(), at);
-            self.is_due = is_full || self.n_ticks >= CHAPTER;
+            // The first chapter of a run begins with nothing; marks would have to hold everything.
+            let ends =
+                is_full || self.n_ticks >= CHAPTER || self.base.is_none() && self.n_ticks >= MARK;
+            self.is_due = ends || self.n_unmarked >= MARK;
             let Some(standing) = standing.filter(|_| self.is_due) else {
                 self.chapter = Some(chapter);
                 return Ok(());
             };
             let segment = chapter.finish()?;
+            if !ends {
+                return self.mark(segment, standing);
+            }
             let next = if is_full { self.segments.begin(Some(segment), at)? } else { segment };
             self.open_chapter(next, standing, at, true)
         })();
@@ -199,8 +219,7 @@ impl Journal {
     pub fn conclude(mut self, line: &impl serde::Serialize) -> Result<(), JournalError> {
         let Some(chapter) = self.chapter.take() else { return Ok(()) };
         let result = (|| {
-            let mut last = Encoder::new(chapter.finish()?, LEVEL)?;
-            last.include_checksum(true)?;
+            let mut last = frame(chapter.finish()?)?;
             put(&mut last, line)?;
             last.finish().map(|_| ())
         })();
@@ -214,8 +233,7 @@ impl Journal {
         at: Moment,
         continues: bool,
     ) -> io::Result<()> {
-        let mut chapter = Encoder::new(segment, LEVEL)?;
-        chapter.include_checksum(true)?;
+        let mut chapter = frame(segment)?;
         let header = Header {
             kind: "header".into(),
             format: FORMAT.into(),
@@ -227,17 +245,29 @@ impl Journal {
             settings: self.settings.clone(),
             standing: standing.clone(),
         };
-        put(&mut chapter, &header)?;
-        self.before = header.standing.before.map(Parts::from);
-        self.n_ticks = 0;
-        self.is_due = false;
+        begin(&mut chapter, &header)?;
+        let Standing { before, averages, .. } = header.standing;
+        self.before = before.map(Parts::from);
+        self.base = self.before.clone().map(|before| Base::new(before, averages));
+        (self.n_ticks, self.n_unmarked, self.is_due) = (0, 0, false);
+        self.chapter = Some(chapter);
+        Ok(())
+    }
+
+    /// Goes on in a frame that begins with a mark.
+    fn mark(&mut self, segment: Segment, standing: &Standing) -> io::Result<()> {
+        let mut chapter = frame(segment)?;
+        if let Some((base, now)) = self.base.as_ref().zip(self.before.as_ref()) {
+            begin(&mut chapter, &base.mark(now, &standing.averages)?)?;
+        }
+        (self.n_unmarked, self.is_due) = (0, false);
         self.chapter = Some(chapter);
         Ok(())
     }
 
     fn stop(&mut self, source: io::Error) -> JournalError {
         self.chapter = None;
-        self.before = None;
+        (self.before, self.base) = (None, None);
         JournalError::Io { path: self.path.clone(), source }
     }
 }
@@ -250,6 +280,23 @@ impl Drop for Journal {
             let _ = chapter.finish();
         }
     }
+}
+
+fn frame(segment: Segment) -> io::Result<Chapter> {
+    let mut chapter = Encoder::new(segment, LEVEL)?;
+    chapter.include_checksum(true)?;
+    Ok(chapter)
+}
+
+/// Writes the first line of a frame. What identifies it is a block of its own, which the index reads.
+fn begin(chapter: &mut Chapter, line: &impl serde::Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(line)?;
+    let (head, rest) = text.split_at(text.len().min(index::HEAD));
+    chapter.write_all(head)?;
+    chapter.flush()?;
+    chapter.write_all(rest)?;
+    chapter.write_all(b"\n")?;
+    chapter.flush()
 }
 
 /// Writes a line and flushes it to the file.

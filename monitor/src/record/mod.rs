@@ -5,6 +5,7 @@ pub mod incident;
 mod index;
 pub mod journal;
 mod lines;
+pub mod moment;
 pub mod reader;
 pub mod replay;
 mod segments;

@@ -1,21 +1,28 @@
 //! Reads a recording, segment after segment: headers, samples, and decisions as they were written.
 //! Lost ticks are reported in their place, and reading goes on at the next header.
 
+mod moment;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::index;
 use super::lines::{Lines, Piece};
 use super::segments::{existing, path_of};
-use isobar_core::model::sample::{Moment, Sample};
-use isobar_core::model::units::Nanos;
+use isobar_core::model::sample::Sample;
 use isobar_core::recording::apply::{Misfit, State};
-use isobar_core::recording::format::{FORMAT, Header, Opening, Tick, VERSION};
+use isobar_core::recording::format::{FORMAT, Header, OLDEST, Opening, Tick, VERSION};
+use isobar_core::recording::mark;
+
+pub use self::moment::Marked;
+
+/// The first bytes of a tick, as isobar writes it.
+const TICK: &[u8] = b"{\"kind\":\"tick\",";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -28,8 +35,8 @@ pub enum ReadError {
     #[error("the recording is unreadable: {0}")]
     Unreadable(String),
     #[error(
-        "{path} has format version {version}, this isobar reads version {VERSION}: replay it with \
-         the isobar that recorded it, or move it away"
+        "{path} has format version {version}, this isobar reads versions {OLDEST} to {VERSION}: replay \
+         it with the isobar that recorded it, or move it away"
     )]
     OtherVersion { path: PathBuf, version: u32 },
 }
@@ -83,77 +90,7 @@ impl Recording {
     /// Opens `path` and, if they exist, `path.1`, `path.2` .. after it. An error if nothing in them
     /// is readable.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let mut segments: VecDeque<_> =
-            existing(path).unwrap_or_default().into_iter().map(|(_, path)| path).collect();
-        if segments.is_empty() {
-            segments.push_back(path.into());
-        }
-        Self::of(path, segments)
-    }
-
-    /// Reads on from the chapter that holds the moment `wall`, or from the first one after it.
-    pub fn open_at(path: &Path, wall: Nanos) -> Result<Self, ReadError> {
-        let io = |source| ReadError::Io { path: path.into(), source };
-        let mut segments = existing(path).map_err(io)?;
-        if segments.is_empty() {
-            segments.push((0, path.into()));
-        }
-        let segments = segments.into_iter().map(|(_, path)| path).collect();
-        Self::of_segments_at(path, segments, wall)
-    }
-
-    /// The same for these segments of the recording `path`, oldest first.
-    pub fn of_segments_at(
-        path: &Path,
-        segments: Vec<PathBuf>,
-        wall: Nanos,
-    ) -> Result<Self, ReadError> {
-        let io = |source| ReadError::Io { path: path.into(), source };
-        let (n, begin) = index::find(&segments, wall).map_err(io)?;
-        let from: VecDeque<_> = segments.iter().skip(n).cloned().collect();
-        let mut recording = Self::from_byte(path, from, begin)?;
-        match recording.without_ticks()? {
-            Some(at) if at.wall < wall && (n, begin) != (0, 0) => {
-                Self::of_segments_at(path, segments, at.wall)
-            }
-            _ => Ok(recording),
-        }
-    }
-
-    /// From this byte of the first segment on.
-    fn from_byte(path: &Path, mut from: VecDeque<PathBuf>, begin: u64) -> Result<Self, ReadError> {
-        let Some(first) = from.front() else { return Err(ReadError::Empty(path.into())) };
-        if begin == 0 {
-            return Self::of(path, from);
-        }
-        let io = |source| ReadError::Io { path: first.clone(), source };
-        let lines = Lines::open_at(first, begin).map_err(io)?;
-        let mut recording = Self::unread(path, VecDeque::new());
-        recording.lines = from.pop_front().zip(Some(lines));
-        recording.segments = from;
-        recording.find_first()?;
-        Ok(recording)
-    }
-
-    /// The moment of the header if no tick follows it: a header is written before its first tick, and
-    /// until that has come, the last tick is in the chapter before.
-    fn without_ticks(&mut self) -> Result<Option<Moment>, ReadError> {
-        let header = self.waiting.iter().find_map(|entry| match entry {
-            Entry::Header(header) => Some(header.at),
-            _ => None,
-        });
-        let mut passed = std::mem::take(&mut self.waiting);
-        loop {
-            let next = self.read()?;
-            let is_over = next.is_none();
-            let is_tick = matches!(next, Some(Entry::Frame(_)));
-            passed.extend(next);
-            if is_over || is_tick {
-                passed.append(&mut self.waiting);
-                self.waiting = passed;
-                return Ok(header.filter(|_| is_over));
-            }
-        }
+        Self::of(path, segments_of(path).unwrap_or_else(|_| vec![path.into()]).into())
     }
 
     /// Only this file, whatever stands beside it.
@@ -248,12 +185,16 @@ impl Recording {
     }
 
     fn take(&mut self, line: &[u8], path: &Path, is_first: bool) -> Result<(), ReadError> {
-        let opening = serde_json::from_slice::<Opening>(line).unwrap_or_default();
+        // Most lines are ticks, and long: they are parsed once.
+        let opening = match line.starts_with(TICK) {
+            true => Opening { kind: "tick".into(), ..Opening::default() },
+            false => serde_json::from_slice::<Opening>(line).unwrap_or_default(),
+        };
         let is_header = opening.kind == "header" && opening.format == FORMAT;
         if is_first && !is_header {
             return Err(ReadError::NotARecording(path.into()));
         }
-        if is_header && opening.version != VERSION {
+        if is_header && !(OLDEST..=VERSION).contains(&opening.version) {
             return Err(ReadError::OtherVersion { path: path.into(), version: opening.version });
         }
         let taken = match opening.kind.as_str() {
@@ -263,6 +204,8 @@ impl Recording {
                 Ok(())
             }
             "tick" => self.tick(line),
+            // Only who begins at a mark needs it.
+            mark::KIND => Ok(()),
             "" => Err(Misfit("it is no line of a recording".into())),
             _ => {
                 let text = String::from_utf8_lossy(line).into_owned();
@@ -279,11 +222,10 @@ impl Recording {
     fn begin(&mut self, line: &[u8]) -> Result<(), Misfit> {
         self.tell_skipped();
         self.state = None;
-        let mut value: Value = serde_json::from_slice(line)?;
-        let header: Header = serde::Deserialize::deserialize(&value)?;
+        let header: Header = serde_json::from_slice(line)?;
         self.tell_version(&header.isobar);
-        let before = value.pointer_mut("/standing/before").map(Value::take);
-        self.state = Some(State::begin(before.unwrap_or_default())?);
+        let Sampled { standing } = serde_json::from_slice(line)?;
+        self.state = Some(State::begin(standing.before)?);
         self.waiting.push_back(Entry::Header(Box::new(header)));
         Ok(())
     }
@@ -324,6 +266,25 @@ impl Recording {
         self.state = None;
         self.waiting.push_back(Entry::Lost(format!("{}: {why}", path.display())));
     }
+}
+
+/// The sample in a header, as it was written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Sampled {
+    standing: Before,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Before {
+    before: Value,
+}
+
+/// The segments of a recording, oldest first; the file itself, if there is none.
+fn segments_of(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let segments: Vec<_> = existing(path)?.into_iter().map(|(_, path)| path).collect();
+    Ok(if segments.is_empty() { vec![path.into()] } else { segments })
 }
 
 /// The numbers of a version, to compare versions by.

@@ -203,13 +203,13 @@ impl Segments {
         for (n, file) in existing(path)? {
             let metadata = fs::metadata(&file)?;
             let begun = match metadata.is_file() {
-                true => index::begun(File::open(&file)?)?,
+                true => index::begun(&mut File::open(&file)?)?,
                 false => Begun::Foreign,
             };
             let begun = match begun {
                 Begun::At(at) => at.wall,
                 Begun::Unknown => Nanos(0),
-                Begun::Foreign => return Ok(Err(file)),
+                Begun::Mark(_) | Begun::Foreign => return Ok(Err(file)),
             };
             old.insert(n, Old { size: metadata.len(), begun });
             next = n.saturating_add(1);

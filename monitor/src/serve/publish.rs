@@ -291,13 +291,9 @@ impl Publisher {
             snapshot.scopes.get(&id).or_else(|| before.and_then(|before| before.scopes.get(&id)))
         };
         let path_of = |id: CgroupId| scope_of(id).map(|scope| scope.path.clone());
-        let record = |kill: &OomKill| OomRecord {
-            wall: snapshot.at.wall.since(snapshot.at.boot.since(kill.at)),
-            victim: scope_of(kill.victim).and_then(|scope| name_in(snapshot, scope)),
-            victim_path: path_of(kill.victim),
-            limit_path: kill.limit.and_then(path_of),
-            trigger_path: path_of(kill.trigger),
-            kill: kill.clone(),
+        let record = |kill: &OomKill| {
+            let victim = scope_of(kill.victim).and_then(|scope| name_in(snapshot, scope));
+            OomRecord::of(kill, snapshot.at, victim, path_of)
         };
         snapshot.oom_kills.iter().map(record).collect()
     }
@@ -331,6 +327,12 @@ impl Publisher {
     /// Takes note of the kills of an earlier tick.
     pub fn remember(&mut self, snapshot: &Snapshot) {
         self.remember_kills(snapshot);
+    }
+
+    /// Takes note of the kills before the first tick, newest first.
+    #[must_use]
+    pub fn after(self, kills: Vec<OomRecord>) -> Self {
+        Self { kills: kills.into(), ..self }
     }
 
     fn remember_kills(&mut self, snapshot: &Snapshot) {

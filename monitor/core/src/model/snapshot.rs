@@ -24,7 +24,7 @@ use super::units::{Bytes, MilliCpu, Nanos, Percent};
 use super::workload::Pods;
 use crate::model::pod::Place;
 
-pub use averages::Averages;
+pub use averages::{Averages, Meters};
 pub use bounds::{Averaged, Bounds};
 
 /// The difference of two samples.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::{CgroupId, CgroupPath};
-use super::units::Nanos;
+use super::units::{Moment, Nanos};
 
 /// All eBPF counters at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,6 +198,55 @@ pub struct OomKill {
     pub limit_known: bool,
     /// The cgroup whose allocation triggered the kill.
     pub trigger: CgroupId,
+}
+
+/// How many kills a view shows.
+pub const OOM_KILLS_KEPT: usize = 64;
+
+/// An OOM kill with paths, which outlive the cgroups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OomRecord {
+    /// When, since 1970.
+    pub wall: Nanos,
+    /// By the API's name; `None` if no source of pods names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim: Option<String>,
+    /// `None` if the victim's cgroup was removed before it was ever sampled.
+    pub victim_path: Option<CgroupPath>,
+    /// The cgroup whose limit was reached.
+    pub limit_path: Option<CgroupPath>,
+    /// The cgroup whose allocation triggered the kill.
+    pub trigger_path: Option<CgroupPath>,
+    pub kill: OomKill,
+}
+
+impl OomRecord {
+    /// Of a kill that the tick of this moment has seen; `path_of` knows its cgroups.
+    #[must_use]
+    pub fn of(
+        kill: &OomKill,
+        at: Moment,
+        victim: Option<String>,
+        path_of: impl Fn(CgroupId) -> Option<CgroupPath>,
+    ) -> Self {
+        Self {
+            wall: at.wall.since(at.boot.since(kill.at)),
+            victim,
+            victim_path: path_of(kill.victim),
+            limit_path: kill.limit.and_then(&path_of),
+            trigger_path: path_of(kill.trigger),
+            kill: kill.clone(),
+        }
+    }
+
+    /// What happened, for people.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let path = self.victim_path.as_ref().map(|path| &*path.0);
+        let victim = self.victim.as_deref().or(path).unwrap_or("unknown");
+        format!("the kernel's OOM killer killed process {} of {victim}", self.kill.victim_pid)
+    }
 }
 
 /// A cgroup that lived for less than a tick. `Aggression` may still name it.

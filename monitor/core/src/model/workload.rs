@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::pod::QosClass;
+use super::pod::{Place, QosClass};
 use super::quantity::{Quantity, ResourceList};
 
 /// The pods of a node by uid, shared: they change far less often than samples are taken.
@@ -26,6 +26,25 @@ pub fn by_cgroup_uid(pods: &Pods) -> BTreeMap<&str, &Pod> {
     });
     // A pod's own uid wins over what another says of it.
     hashes.chain(pods.values().map(|pod| (pod.uid.as_str(), pod))).collect()
+}
+
+/// What the API calls the pod or the container at `place`; `pods` by the uid of their cgroups.
+#[must_use]
+pub fn name_at(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<String> {
+    match place {
+        Place::Pod { uid, .. } => pods.get(uid.as_str()).map(|pod| pod.full_name()),
+        Place::Container { pod, id, .. } => pods.get(pod.as_str()).map(|pod| within(pod, id)),
+        _ => None,
+    }
+}
+
+/// A container by its runtime's id. One that the API does not list is the pod's sandbox, or has just
+/// been started.
+fn within(pod: &Pod, id: &str) -> String {
+    let known = pod.containers.iter().find(|container| container.id.as_deref() == Some(id));
+    let short = id.get(..12).unwrap_or(id);
+    let name = known.map_or(short, |container| &container.name);
+    format!("container {name} of {}", pod.full_name())
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

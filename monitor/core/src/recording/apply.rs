@@ -32,9 +32,7 @@ pub struct State {
     rest: Option<Value>,
     cgroups: Table<CgroupId, Cgroup>,
     groups: Table<CgroupId, GroupStall>,
-    matrix: Table<Pair, Nanos>,
-    /// The matrix, if its pairs are not in order.
-    matrix_list: Option<Vec<Aggression>>,
+    matrix: Vec<Aggression>,
     pods: Table<String, Pod>,
     gaps: Vec<Gap>,
 }
@@ -47,14 +45,13 @@ impl State {
             return Ok(state);
         }
         let mut take = |path: &str| before.pointer_mut(path).map(Value::take).unwrap_or_default();
-        let list: Vec<Aggression> = read_or_default(&take("/kernel/matrix"))?;
+        state.matrix = read_or_default(&take("/kernel/matrix"))?;
         state.cgroups.fill(take("/cgroups"))?;
         state.groups.fill(take("/kernel/groups"))?;
         state.gaps = read_or_default(&take("/gaps"))?;
         let pods = take("/pods");
         let has_pods = !pods.is_null();
         state.pods.fill(pods)?;
-        state.set_matrix(list)?;
         // Taking leaves nulls; the recorder's rest has empty lists.
         for (path, empty) in [
             ("/cgroups", Value::Object(serde_json::Map::new())),
@@ -75,25 +72,23 @@ impl State {
 
     /// Applies one line. After an error the state is undefined until the next header.
     pub fn apply<D>(&mut self, tick: Tick<D>) -> Result<D, Misfit> {
-        let One { set, add } = tick.sample;
-        if let Some(set) = set {
-            self.rest = Some(serde_json::from_slice(set.get().as_bytes())?);
-        }
-        for (path, delta) in add {
-            let rest =
-                self.rest.as_mut().ok_or_else(|| Misfit("no sample in the tick before".into()))?;
-            shift(rest, &Pointer::parse(&path), delta)?;
+        match (&mut self.rest, tick.sample) {
+            (Some(rest), change) => shift_all(rest, change)?,
+            (None, One { set: Some(set), .. }) => {
+                self.rest = Some(serde_json::from_slice(set.get().as_bytes())?);
+            }
+            (None, change) if change.is_empty() => {}
+            (None, _) => return Err(Misfit("no sample in the tick before".into())),
         }
         self.cgroups.apply(tick.cgroups)?;
         self.groups.apply(tick.groups)?;
         self.pods.apply(tick.pods)?;
         self.gaps = tick.gaps.unwrap_or_else(|| std::mem::take(&mut self.gaps));
-        if let Some(list) = tick.matrix_list {
-            self.set_matrix(list)?;
-        } else if self.matrix_list.is_none() {
-            self.matrix.apply(tick.matrix)?;
-        } else if !tick.matrix.is_empty() {
-            return Err(Misfit("rows of a matrix that was not in order".into()));
+        match (tick.pairs, tick.matrix_list) {
+            (Some(pairs), _) => self.matrix = pairs.matrix(&self.cgroups.rows)?,
+            (None, Some(list)) => self.matrix = list,
+            (None, None) if !tick.matrix.is_empty() => self.change_matrix(&tick.matrix)?,
+            (None, None) => {}
         }
         Ok(tick.decision)
     }
@@ -101,42 +96,45 @@ impl State {
     pub fn sample(&self) -> Result<Sample, Misfit> {
         let rest =
             self.rest.as_ref().ok_or_else(|| Misfit("no sample in the tick before".into()))?;
-        let row = |(pair, time): (&Pair, &Nanos)| Aggression {
-            victim: pair.0,
-            aggressor: pair.1,
-            time: *time,
-        };
-        let matrix = self.matrix_list.clone();
         let parts = Parts {
             rest: read(rest)?,
             cgroups: self.cgroups.rows.clone(),
             groups: self.groups.rows.clone(),
-            matrix: matrix.unwrap_or_else(|| self.matrix.rows.iter().map(row).collect()),
+            matrix: self.matrix.clone(),
             pods: Arc::new(self.pods.rows.clone()),
             gaps: self.gaps.clone(),
         };
         Ok(parts.into())
     }
 
-    fn set_matrix(&mut self, list: Vec<Aggression>) -> Result<(), Misfit> {
-        self.matrix = Table::default();
-        self.matrix_list = None;
-        if !is_ordered(&list) {
-            self.matrix_list = Some(list);
-            return Ok(());
+    /// As version 3 has it.
+    fn change_matrix(&mut self, change: &Rows) -> Result<(), Misfit> {
+        if !is_ordered(&self.matrix) {
+            return Err(Misfit("rows of a matrix that was not in order".into()));
         }
-        for aggression in list {
-            let pair = Pair::of(&aggression);
-            self.matrix.values.insert(pair, serde_json::to_value(aggression.time)?);
-            self.matrix.rows.insert(pair, aggression.time);
+        let mut times: BTreeMap<Pair, Nanos> =
+            self.matrix.iter().map(|one| (Pair::of(one), one.time)).collect();
+        for key in &change.gone {
+            times.remove(&parse(key)?);
         }
+        for (key, time) in &change.set {
+            times.insert(parse(key)?, serde_json::from_str(time.get())?);
+        }
+        let grown = change.add.get("").map(Vec::as_slice).unwrap_or_default();
+        for (key, delta) in change.rows.iter().zip(grown) {
+            let pair = parse(key)?;
+            let time = times.get_mut(&pair).ok_or_else(|| missing(&pair))?;
+            *time = Nanos(time.0.checked_add_signed(*delta).ok_or_else(|| missing(&pair))?);
+        }
+        let row = |(Pair(victim, aggressor), time)| Aggression { victim, aggressor, time };
+        self.matrix = times.into_iter().map(row).collect();
         Ok(())
     }
 }
 
 /// Objects as they were recorded, and as this version reads them.
 #[derive(Debug)]
-struct Table<K, T> {
+pub(super) struct Table<K, T> {
     values: BTreeMap<K, Value>,
     rows: BTreeMap<K, T>,
 }
@@ -148,7 +146,7 @@ impl<K, T> Default for Table<K, T> {
 }
 
 impl<K: Key, T: DeserializeOwned> Table<K, T> {
-    fn fill(&mut self, all: Value) -> Result<(), Misfit> {
+    pub(super) fn fill(&mut self, all: Value) -> Result<(), Misfit> {
         let Value::Object(all) = all else { return Ok(()) };
         for (key, value) in all {
             let key = parse(&key)?;
@@ -158,7 +156,7 @@ impl<K: Key, T: DeserializeOwned> Table<K, T> {
         Ok(())
     }
 
-    fn apply(&mut self, change: Rows) -> Result<(), Misfit> {
+    pub(super) fn apply(&mut self, change: Rows) -> Result<(), Misfit> {
         for key in &change.gone {
             let key = parse(key)?;
             self.values.remove(&key);
@@ -171,21 +169,34 @@ impl<K: Key, T: DeserializeOwned> Table<K, T> {
             self.values.insert(key, value);
         }
         let keys = change.rows.iter().map(|key| parse::<K>(key)).collect::<Result<Vec<_>, _>>()?;
+        let mut places: BTreeMap<&K, usize> = keys.iter().zip(0..).collect();
+        let mut rows: Vec<Option<&mut Value>> = keys.iter().map(|_| None).collect();
+        for (key, value) in &mut self.values {
+            if let Some(place) = places.remove(key) {
+                rows[place] = Some(value);
+            }
+        }
+        let mut none = keys.iter().zip(&rows).filter(|(_, row)| row.is_none());
+        if let Some((key, _)) = none.next() {
+            return Err(missing(key));
+        }
         for (path, column) in &change.add {
             if column.len() != keys.len() {
                 return Err(Misfit(format!("{path} has {} of {}", column.len(), keys.len())));
             }
             let path = Pointer::parse(path);
-            for (key, delta) in keys.iter().zip(column).filter(|(_, delta)| **delta != 0) {
-                let row = self.values.get_mut(key);
-                shift(row.ok_or_else(|| missing(key))?, &path, *delta)?;
+            for (row, delta) in rows.iter_mut().flatten().zip(column).filter(|(_, n)| **n != 0) {
+                shift(row, &path, *delta)?;
             }
         }
-        for key in keys {
-            let row = read(self.values.get(&key).ok_or_else(|| missing(&key))?)?;
-            self.rows.insert(key, row);
+        for (key, row) in keys.into_iter().zip(rows.into_iter().flatten()) {
+            self.rows.insert(key, read(row)?);
         }
         Ok(())
+    }
+
+    pub(super) fn into_rows(self) -> BTreeMap<K, T> {
+        self.rows
     }
 }
 
@@ -236,6 +247,15 @@ impl<'a> Pointer<'a> {
 /// Digits alone, without a zero in front.
 fn is_index(step: &str) -> bool {
     step.bytes().all(|byte| byte.is_ascii_digit()) && (step == "0" || !step.starts_with('0'))
+}
+
+/// Changes one object.
+pub(super) fn shift_all(value: &mut Value, change: One) -> Result<(), Misfit> {
+    let One { set, add } = change;
+    if let Some(set) = set {
+        *value = serde_json::from_slice(set.get().as_bytes())?;
+    }
+    add.iter().try_for_each(|(path, delta)| shift(value, &Pointer::parse(path), *delta))
 }
 
 /// Adds to the number at `path`, in units of its last decimal.

@@ -12,7 +12,8 @@ use serde::Serialize;
 use serde_json::value::to_raw_value;
 
 use super::format::{One, Rows, Tick};
-use super::parts::{Key, Pair, Parts, is_ordered};
+use super::pairs::Pairs;
+use super::parts::{Key, Parts, is_ordered};
 use crate::model::cgroup::CgroupId;
 use crate::model::decision::Decision;
 
@@ -22,19 +23,28 @@ pub fn line<'a>(
     now: &Parts,
     decision: &'a Decision,
 ) -> serde_json::Result<Tick<&'a Decision>> {
+    let mut tick = without_matrix(before, now, decision)?;
+    let matrix = &now.matrix;
+    if !is_ordered(matrix) {
+        tick.matrix_list = Some(matrix.clone());
+    } else if !matrix.is_empty() || before.is_some_and(|before| !before.matrix.is_empty()) {
+        tick.pairs = Some(Pairs::of(matrix, &now.cgroups));
+    }
+    Ok(tick)
+}
+
+/// The same without the matrix, which is of one interval and no change to the one before.
+pub(super) fn without_matrix<D>(
+    before: Option<&Parts>,
+    now: &Parts,
+    decision: D,
+) -> serde_json::Result<Tick<D>> {
     let none = Parts::default();
     let old = before.unwrap_or(&none);
     let mut texts = Texts::default();
     // A pod and its only busy container change alike. Sorted by depth they make two runs of the same
     // numbers, which the compressor finds.
     let depth = |id: &CgroupId| now.cgroups.get(id).map_or(0, |c| c.path.segments().count());
-    let level = |_: &Pair| 0;
-    let (matrix, matrix_list) = if is_ordered(&old.matrix) && is_ordered(&now.matrix) {
-        let [a, b] = [&old.matrix, &now.matrix].map(|m| m.iter().map(|a| (Pair::of(a), &a.time)));
-        (texts.rows(a, b, level)?, None)
-    } else {
-        (Rows::default(), (old.matrix != now.matrix).then(|| now.matrix.clone()))
-    };
     Ok(Tick {
         kind: "tick".into(),
         sample: match before {
@@ -43,8 +53,9 @@ pub fn line<'a>(
         },
         cgroups: texts.rows(by_id(&old.cgroups), by_id(&now.cgroups), depth)?,
         groups: texts.rows(by_id(&old.groups), by_id(&now.groups), depth)?,
-        matrix,
-        matrix_list,
+        pairs: None,
+        matrix: Rows::default(),
+        matrix_list: None,
         pods: match Arc::ptr_eq(&old.pods, &now.pods) {
             true => Rows::default(),
             false => texts.rows(by_id(&old.pods), by_id(&now.pods), |_| 0)?,
@@ -54,13 +65,13 @@ pub fn line<'a>(
     })
 }
 
-fn by_id<K: Clone, T>(map: &BTreeMap<K, T>) -> impl Iterator<Item = (K, &T)> {
+pub(super) fn by_id<K: Clone, T>(map: &BTreeMap<K, T>) -> impl Iterator<Item = (K, &T)> {
     map.iter().map(|(id, row)| (id.clone(), row))
 }
 
 /// The texts of the two objects that are being compared, allocated once.
 #[derive(Debug, Default)]
-struct Texts {
+pub(super) struct Texts {
     before: Vec<u8>,
     now: Vec<u8>,
 }
@@ -79,7 +90,11 @@ impl Texts {
         Ok(numbers(&self.before, &self.now))
     }
 
-    fn one<T: Serialize + PartialEq>(&mut self, before: &T, now: &T) -> serde_json::Result<One> {
+    pub(super) fn one<T: Serialize + PartialEq>(
+        &mut self,
+        before: &T,
+        now: &T,
+    ) -> serde_json::Result<One> {
         if before == now {
             return Ok(One::default());
         }
@@ -90,7 +105,7 @@ impl Texts {
     }
 
     /// Both sides sorted by key. Changed rows are written by `level`, then key.
-    fn rows<'a, K: Key, T: Serialize + PartialEq + 'a>(
+    pub(super) fn rows<'a, K: Key, T: Serialize + PartialEq + 'a>(
         &mut self,
         before: impl Iterator<Item = (K, &'a T)>,
         now: impl Iterator<Item = (K, &'a T)>,

@@ -1,4 +1,4 @@
-//! The lines of a recording, format version 3: see docs/recording.md.
+//! The lines of a recording, format version 4: see docs/recording.md.
 //!
 //! A header begins a chapter and holds everything that the engine knew at that moment; each line
 //! after it is one tick, as a change to the tick before.
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::pairs::Pairs;
 use crate::model::node::NodeFacts;
 use crate::model::sample::{Gap, Moment};
 use crate::model::settings::Settings;
@@ -17,7 +18,9 @@ use crate::policy::engine::Standing;
 /// `format` of every header.
 pub const FORMAT: &str = "isobar-recording";
 /// Raised when other versions cannot read what is written.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
+/// The oldest version that is read. Its matrix is a table of changes, and it has no marks.
+pub const OLDEST: u32 = 3;
 /// The first bytes of every recording after decompression.
 pub const OPENING: &str = "{\"kind\":\"header\",\"format\":\"isobar-recording\",";
 
@@ -67,8 +70,11 @@ pub struct Tick<Decision> {
     /// `kernel.groups`, by cgroup id.
     #[serde(skip_serializing_if = "Rows::is_empty")]
     pub groups: Rows,
-    /// `kernel.matrix`: times by `VICTIM/AGGRESSOR`.
-    #[serde(skip_serializing_if = "Rows::is_empty")]
+    /// `kernel.matrix` in full, if its pairs are in order; left out if it is and was empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<Pairs>,
+    /// In version 3 instead: times by `VICTIM/AGGRESSOR`. Never written.
+    #[serde(skip_serializing)]
     pub matrix: Rows,
     /// The whole `kernel.matrix`, if its pairs are not in order.
     #[serde(rename = "matrixList", skip_serializing_if = "Option::is_none")]

@@ -5,4 +5,6 @@ pub mod apply;
 pub mod change;
 pub mod difference;
 pub mod format;
+pub mod mark;
+pub mod pairs;
 pub mod parts;

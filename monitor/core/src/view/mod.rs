@@ -13,19 +13,15 @@ use serde::{Deserialize, Serialize};
 use self::foresight::Tally;
 use self::verdict::Verdict;
 use crate::model::capability::Capability;
-use crate::model::cgroup::CgroupPath;
 use crate::model::cost::Cost;
 use crate::model::decision::Decision;
 use crate::model::limit::LimitState;
 use crate::model::node::NodeFacts;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
-use crate::model::stall::OomKill;
-use crate::model::units::Nanos;
 use crate::policy::explain::Explanation;
 
-/// How many OOM kills are kept.
-pub const OOM_KILLS_KEPT: usize = 64;
+pub use crate::model::stall::{OOM_KILLS_KEPT, OomRecord};
 
 /// `apiVersion` of everything that isobar prints or serves as JSON.
 pub const API_VERSION: &str = "isobar/v1alpha1";
@@ -54,34 +50,6 @@ pub struct View {
     pub explanation: Explanation,
     #[serde(skip)]
     pub snapshot: Snapshot,
-}
-
-/// An OOM kill with paths, which outlive the cgroups.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OomRecord {
-    /// When, since 1970.
-    pub wall: Nanos,
-    /// By the API's name; `None` if no source of pods names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub victim: Option<String>,
-    /// `None` if the victim's cgroup was removed before it was ever sampled.
-    pub victim_path: Option<CgroupPath>,
-    /// The cgroup whose limit was reached.
-    pub limit_path: Option<CgroupPath>,
-    /// The cgroup whose allocation triggered the kill.
-    pub trigger_path: Option<CgroupPath>,
-    pub kill: OomKill,
-}
-
-impl OomRecord {
-    /// What happened, for people.
-    #[must_use]
-    pub fn sentence(&self) -> String {
-        let path = self.victim_path.as_ref().map(|path| &*path.0);
-        let victim = self.victim.as_deref().or(path).unwrap_or("unknown");
-        format!("the kernel's OOM killer killed process {} of {victim}", self.kill.victim_pid)
-    }
 }
 
 impl View {

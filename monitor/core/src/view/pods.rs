@@ -1,19 +1,16 @@
 //! The names that the API has for pods and their containers.
 
-use std::collections::BTreeMap;
-
 use crate::model::cgroup::CgroupPath;
-use crate::model::pod::Place;
 use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
-use crate::model::workload::{Pod, by_cgroup_uid};
+use crate::model::workload::{by_cgroup_uid, name_at};
 
 /// Names the scopes of pods and containers that the snapshot's pods tell of.
 pub fn name_scopes(snapshot: &mut Snapshot) {
     let Some(pods) = snapshot.pods.clone() else { return };
     let pods = by_cgroup_uid(&pods);
     for scope in snapshot.scopes.values_mut() {
-        scope.name = named(&scope.place, &pods);
+        scope.name = name_at(&scope.place, &pods);
     }
 }
 
@@ -22,31 +19,14 @@ pub fn name_scopes(snapshot: &mut Snapshot) {
 pub fn name_of(path: &CgroupPath, sample: &Sample) -> String {
     let place = sample.places().place(path);
     let pods = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
-    named(&place, &pods).unwrap_or_else(|| path.0.to_string())
+    name_at(&place, &pods).unwrap_or_else(|| path.0.to_string())
 }
 
 /// The same of a scope, before its snapshot has names.
 #[must_use]
 pub fn name_in(snapshot: &Snapshot, scope: &Scope) -> Option<String> {
-    let named = || named(&scope.place, &by_cgroup_uid(snapshot.pods.as_ref()?));
+    let named = || name_at(&scope.place, &by_cgroup_uid(snapshot.pods.as_ref()?));
     scope.name.clone().or_else(named)
-}
-
-fn named(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<String> {
-    match place {
-        Place::Pod { uid, .. } => pods.get(uid.as_str()).map(|pod| pod.full_name()),
-        Place::Container { pod, id, .. } => pods.get(pod.as_str()).map(|pod| within(pod, id)),
-        _ => None,
-    }
-}
-
-/// A container by its runtime's id. One that the API does not list is the pod's sandbox, or has just
-/// been started.
-fn within(pod: &Pod, id: &str) -> String {
-    let known = pod.containers.iter().find(|container| container.id.as_deref() == Some(id));
-    let short = id.get(..12).unwrap_or(id);
-    let name = known.map_or(short, |container| &container.name);
-    format!("container {name} of {}", pod.full_name())
 }
 
 #[cfg(test)]
@@ -55,8 +35,8 @@ mod tests {
 
     use super::*;
     use crate::model::cgroup::CgroupId;
-    use crate::model::pod::{QosClass, Runtime};
-    use crate::model::workload::{Container, MIRROR};
+    use crate::model::pod::{Place, QosClass, Runtime};
+    use crate::model::workload::{Container, MIRROR, Pod};
 
     #[test]
     fn name_scopes_by_uid_hash_and_container_id() {

@@ -55,6 +55,19 @@ impl Averages {
         Self { n_cpus, doubts: Doubts::default(), ..self }
     }
 
+    /// What belongs to no cgroup, and the cgroups' meters: a recording writes them apart.
+    #[must_use]
+    pub fn split(mut self) -> (Self, BTreeMap<CgroupId, Meters>) {
+        let groups = std::mem::take(&mut self.groups);
+        (self, groups)
+    }
+
+    /// The counterpart of [`Averages::split`].
+    #[must_use]
+    pub fn with_groups(self, groups: BTreeMap<CgroupId, Meters>) -> Self {
+        Self { groups, ..self }
+    }
+
     /// The node's meters.
     pub(super) fn node(&mut self) -> (&mut Doubts, &mut Meters) {
         (&mut self.doubts, &mut self.node)
@@ -79,7 +92,7 @@ impl Averages {
 
 /// The two unions of one scope; `None` before the first measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Meters {
+pub struct Meters {
     pub(super) contention: Option<Meter>,
     pub(super) shortage: Option<Meter>,
 }

@@ -1,0 +1,120 @@
+//! A mark in a chapter: sample and averages after a tick, as changes to those in the header. A
+//! moment is shown from the mark before it, without the ticks between header and mark.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::apply::{Misfit, State, Table, shift_all};
+use super::change::{self, Texts};
+use super::format::{One, Rows, Tick};
+use super::parts::Parts;
+use crate::model::cgroup::CgroupId;
+use crate::model::places::Places;
+use crate::model::sample::Moment;
+use crate::model::snapshot::{Averages, Meters};
+use crate::model::stall::{OOM_KILLS_KEPT, OomRecord};
+use crate::model::workload::{by_cgroup_uid, name_at};
+
+/// `kind` of a mark's line.
+pub const KIND: &str = "mark";
+/// The first bytes of a mark.
+pub const OPENING: &str = "{\"kind\":\"mark\",\"at\":";
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mark {
+    /// [`KIND`].
+    pub kind: String,
+    /// Of the tick before.
+    pub at: Moment,
+    /// Of the first tick in the chapter.
+    pub begun: Moment,
+    /// Within the chapter, newest first.
+    #[serde(rename = "oomKills", skip_serializing_if = "Vec::is_empty")]
+    pub oom_kills: Vec<OomRecord>,
+    /// The sample of the tick before, without its matrix, which belongs to that tick alone.
+    pub tick: Tick<()>,
+    /// What has no place in `meters`.
+    #[serde(skip_serializing_if = "One::is_empty")]
+    pub averages: One,
+    /// Averages by cgroup id.
+    #[serde(skip_serializing_if = "Rows::is_empty")]
+    pub meters: Rows,
+}
+
+impl Mark {
+    /// Turns the header's state into that of the tick before; returns its averages, made from the
+    /// header's.
+    ///
+    /// # Errors
+    /// If the mark does not fit the header. Then the state is undefined.
+    pub fn apply(self, state: &mut State, header: Averages) -> Result<Averages, Misfit> {
+        state.apply(self.tick)?;
+        let (rest, groups) = header.split();
+        let mut rest: Value = serde_json::to_value(rest)?;
+        shift_all(&mut rest, self.averages)?;
+        let mut meters: Table<CgroupId, Meters> = Table::default();
+        meters.fill(serde_json::to_value(groups)?)?;
+        meters.apply(self.meters)?;
+        Ok(Averages::deserialize(rest)?.with_groups(meters.into_rows()))
+    }
+}
+
+/// What the marks of a chapter are changes to, and what its ticks came to.
+#[derive(Debug)]
+pub struct Base {
+    before: Parts,
+    averages: Averages,
+    groups: BTreeMap<CgroupId, Meters>,
+    begun: Option<Moment>,
+    oom_kills: Vec<OomRecord>,
+}
+
+impl Base {
+    /// Of a header with this sample and these averages.
+    #[must_use]
+    pub fn new(before: Parts, averages: Averages) -> Self {
+        let (averages, groups) = averages.split();
+        Self { before, averages, groups, begun: None, oom_kills: Vec::new() }
+    }
+
+    /// Takes note of a tick.
+    pub fn note(&mut self, tick: &Parts) {
+        let at = tick.rest.at;
+        self.begun.get_or_insert(at);
+        let kills = tick.rest.kernel.iter().flat_map(|kernel| &kernel.oom_kills);
+        let path = |id: CgroupId| {
+            let cgroup = tick.cgroups.get(&id).filter(|cgroup| !cgroup.path.is_root());
+            cgroup.map(|cgroup| cgroup.path.clone())
+        };
+        for kill in kills {
+            let victim = tick.cgroups.get(&kill.victim).and_then(|cgroup| {
+                let places = Places::of(tick.cgroups.values());
+                name_at(&places.place(&cgroup.path), &by_cgroup_uid(&tick.pods))
+            });
+            self.oom_kills.insert(0, OomRecord::of(kill, at, victim, path));
+        }
+        self.oom_kills.truncate(OOM_KILLS_KEPT);
+    }
+
+    /// The mark after the tick `now`, of which `averages` are.
+    ///
+    /// # Errors
+    /// Only if something cannot be written as JSON.
+    pub fn mark(&self, now: &Parts, averages: &Averages) -> serde_json::Result<Mark> {
+        let (rest, groups) = averages.clone().split();
+        let by_id = |map| change::by_id::<CgroupId, Meters>(map);
+        let mut texts = Texts::default();
+        Ok(Mark {
+            kind: KIND.into(),
+            at: now.rest.at,
+            begun: self.begun.unwrap_or(now.rest.at),
+            oom_kills: self.oom_kills.clone(),
+            tick: change::without_matrix(Some(&self.before), now, ())?,
+            averages: texts.one(&self.averages, &rest)?,
+            meters: texts.rows(by_id(&self.groups), by_id(&groups), |_| 0)?,
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! A moment of a recording as it was: the samples, and the decision as it was recorded. The engine
+//! does not run, so reading begins at the mark before the moment, a few ticks away.
+
+use std::path::Path;
+
+use super::reader::{Entry, Marked, ReadError, Recorded, Recording};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::decision::Decision;
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::snapshot::{Averages, Snapshot};
+use isobar_core::model::stall::{OOM_KILLS_KEPT, OomRecord};
+use isobar_core::model::units::Nanos;
+use isobar_core::recording::format::Header;
+use isobar_core::view::pods::name_in;
+
+/// A tick, and what a view of it tells of those before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tick {
+    pub facts: NodeFacts,
+    /// The first tick of the chapter.
+    pub begun: Moment,
+    /// In earlier ticks of the chapter, newest first.
+    pub oom_kills: Vec<OomRecord>,
+    pub snapshot: Snapshot,
+    pub decision: Decision,
+}
+
+/// The last tick that is no later than `wall`. `None` if there is none, or if another version wrote
+/// its decision in a way that this one cannot read.
+///
+/// # Errors
+/// If the recording cannot be read.
+pub fn at(path: &Path, wall: Nanos) -> Result<Option<Tick>, ReadError> {
+    let (recording, marked) = Recording::open_near(path, wall)?;
+    let mut run = Run { marked, ..Run::default() };
+    for entry in recording {
+        match entry? {
+            Entry::Header(header) => run.begin(*header),
+            Entry::Frame(recorded) if recorded.sample.at.wall > wall => break,
+            Entry::Frame(recorded) => run.tick(*recorded),
+            Entry::Lost(_) => run.known = None,
+            Entry::Notice(_) | Entry::Other(_) => {}
+        }
+    }
+    Ok(run.end())
+}
+
+/// The ticks up to the moment.
+#[derive(Default)]
+struct Run {
+    /// Until the first header, which is that of the mark's chapter.
+    marked: Option<Marked>,
+    facts: Option<NodeFacts>,
+    begun: Option<Moment>,
+    oom_kills: Vec<OomRecord>,
+    /// `None` after ticks that are missing.
+    known: Option<Known>,
+    last: Option<(Snapshot, String)>,
+}
+
+/// What the next snapshot is made from.
+struct Known {
+    before: Option<Sample>,
+    averages: Averages,
+}
+
+impl Run {
+    fn begin(&mut self, header: Header) {
+        if self.begun.is_none() {
+            self.facts = Some(header.facts);
+        }
+        if let Some(Marked { begun, oom_kills, before, averages }) = self.marked.take() {
+            self.begun = Some(begun);
+            self.oom_kills = oom_kills;
+            self.known = Some(Known { before: Some(before), averages });
+        } else if self.known.is_none() || !header.continues {
+            let (before, averages) = (header.standing.before, header.standing.averages);
+            self.known = Some(Known { before, averages });
+        }
+    }
+
+    fn tick(&mut self, Recorded { sample, decision }: Recorded) {
+        let Some(known) = &mut self.known else { return };
+        self.begun.get_or_insert(sample.at);
+        let snapshot = Snapshot::between(known.before.as_ref(), &sample, &mut known.averages);
+        known.before = Some(sample);
+        if let Some((earlier, _)) = self.last.replace((snapshot, decision)) {
+            self.remember(&earlier);
+        }
+    }
+
+    fn remember(&mut self, snapshot: &Snapshot) {
+        let scope_of = |id: CgroupId| snapshot.scopes.get(&id);
+        let path_of = |id: CgroupId| Some(scope_of(id)?.path.clone());
+        for kill in &snapshot.oom_kills {
+            let victim = scope_of(kill.victim).and_then(|scope| name_in(snapshot, scope));
+            self.oom_kills.insert(0, OomRecord::of(kill, snapshot.at, victim, path_of));
+        }
+        self.oom_kills.truncate(OOM_KILLS_KEPT);
+    }
+
+    fn end(self) -> Option<Tick> {
+        let (snapshot, decision) = self.last?;
+        let decision = serde_json::from_str(&decision).ok()?;
+        let (facts, begun) = self.facts.zip(self.begun)?;
+        Some(Tick { facts, begun, oom_kills: self.oom_kills, snapshot, decision })
+    }
+}

@@ -1,0 +1,122 @@
+//! Opens a recording at a moment: at the header of its chapter, or at the mark before it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Entry, ReadError, Recording, segments_of};
+use crate::record::index::{self, Place};
+use crate::record::lines::{Lines, Piece};
+use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::snapshot::Averages;
+use isobar_core::model::stall::OomRecord;
+use isobar_core::model::units::Nanos;
+use isobar_core::recording::mark::Mark;
+
+/// What is known at a mark.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marked {
+    /// The first tick of the chapter.
+    pub begun: Moment,
+    /// Within the chapter, newest first.
+    pub oom_kills: Vec<OomRecord>,
+    /// The sample of the tick before.
+    pub before: Sample,
+    pub averages: Averages,
+}
+
+impl Recording {
+    /// Reads on from the chapter that holds the moment `wall`, or from the first one after it.
+    pub fn open_at(path: &Path, wall: Nanos) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io { path: path.into(), source };
+        Self::of_segments_at(path, segments_of(path).map_err(io)?, wall)
+    }
+
+    /// The same for these segments of the recording `path`, oldest first.
+    pub fn of_segments_at(
+        path: &Path,
+        segments: Vec<PathBuf>,
+        wall: Nanos,
+    ) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io { path: path.into(), source };
+        let place = index::find(&segments, wall).map_err(io)?;
+        let mut recording = Self::from_place(path, &segments, place)?;
+        match recording.without_ticks()? {
+            Some(at) if at.wall < wall && (place.segment, place.chapter) != (0, 0) => {
+                Self::of_segments_at(path, segments, at.wall)
+            }
+            _ => Ok(recording),
+        }
+    }
+
+    /// Reads on from the last mark before the moment `wall`, if its chapter has one: from where a
+    /// moment is shown, but nothing can be replayed. The first entry is the header of the chapter.
+    pub fn open_near(path: &Path, wall: Nanos) -> Result<(Self, Option<Marked>), ReadError> {
+        let io = |source| ReadError::Io { path: path.into(), source };
+        let segments = segments_of(path).map_err(io)?;
+        let place = index::find(&segments, wall).map_err(io)?;
+        if let Some(byte) = place.mark {
+            let mut recording = Self::from_place(path, &segments, place)?;
+            if let Ok(Some(marked)) = recording.skip_to(byte) {
+                return Ok((recording, Some(marked)));
+            }
+        }
+        // From the header it is a longer way to the same.
+        Ok((Self::of_segments_at(path, segments, wall)?, None))
+    }
+
+    fn from_place(path: &Path, segments: &[PathBuf], place: Place) -> Result<Self, ReadError> {
+        let mut from: VecDeque<_> = segments.iter().skip(place.segment).cloned().collect();
+        let Some(first) = from.front() else { return Err(ReadError::Empty(path.into())) };
+        if place.chapter == 0 {
+            return Self::of(path, from);
+        }
+        let io = |source| ReadError::Io { path: first.clone(), source };
+        let lines = Lines::open_at(first, place.chapter).map_err(io)?;
+        let mut recording = Self::unread(path, VecDeque::new());
+        recording.lines = from.pop_front().zip(Some(lines));
+        recording.segments = from;
+        recording.find_first()?;
+        Ok(recording)
+    }
+
+    /// The moment of the header if no tick follows it: a header is written before its first tick, and
+    /// until that has come, the last tick is in the chapter before.
+    fn without_ticks(&mut self) -> Result<Option<Moment>, ReadError> {
+        let header = self.waiting.iter().find_map(|entry| match entry {
+            Entry::Header(header) => Some(header.at),
+            _ => None,
+        });
+        let mut passed = std::mem::take(&mut self.waiting);
+        loop {
+            let next = self.read()?;
+            let is_over = next.is_none();
+            let is_tick = matches!(next, Some(Entry::Frame(_)));
+            passed.extend(next);
+            if is_over || is_tick {
+                passed.append(&mut self.waiting);
+                self.waiting = passed;
+                return Ok(header.filter(|_| is_over));
+            }
+        }
+    }
+
+    /// Goes from a header that has just been read to the mark at this byte of its segment; `None` if
+    /// the two do not fit.
+    fn skip_to(&mut self, byte: u64) -> io::Result<Option<Marked>> {
+        let Some((path, _)) = self.lines.take() else { return Ok(None) };
+        let mut lines = Lines::open_at(&path, byte)?;
+        let Some(Piece::Line(line)) = lines.next()? else { return Ok(None) };
+        self.lines = Some((path, lines));
+        let header = self.waiting.iter().find_map(|entry| match entry {
+            Entry::Header(header) => Some(header.standing.averages.clone()),
+            _ => None,
+        });
+        let Some((header, state)) = header.zip(self.state.as_mut()) else { return Ok(None) };
+        let Ok(mark) = serde_json::from_slice::<Mark>(&line) else { return Ok(None) };
+        let (begun, oom_kills) = (mark.begun, mark.oom_kills.clone());
+        let Ok(averages) = mark.apply(state, header) else { return Ok(None) };
+        let Ok(before) = state.sample() else { return Ok(None) };
+        Ok(Some(Marked { begun, oom_kills, before, averages }))
+    }
+}

@@ -1,0 +1,114 @@
+//! A moment that is shown from the mark before it is the one that the engine comes to from the header
+//! of the chapter.
+
+use std::fs;
+use std::path::Path;
+
+use crate::sampling::data;
+use isobar::record::journal::{Bounds, Journal, Start};
+use isobar::record::moment::{self, Tick};
+use isobar::record::reader::{Entry, Recording};
+use isobar::record::replay::Replay;
+use isobar_core::model::sample::Moment;
+use isobar_core::model::stall::OomRecord;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::Engine;
+use isobar_core::view::pods::name_in;
+use tempfile::TempDir;
+
+/// Records the ticks of a recording as this version does: the first chapter is short, the second has
+/// marks.
+fn anew(recording: &Path, to: &Path) -> Vec<Moment> {
+    let (mut journal, mut engine, mut ticks) = (None, Engine::default(), Vec::new());
+    for entry in Recording::open(recording).unwrap() {
+        match entry.unwrap() {
+            Entry::Header(header) if journal.is_none() => {
+                engine = Engine::new(header.settings.clone(), header.standing.clone());
+                let start = Start {
+                    facts: header.facts,
+                    settings: header.settings,
+                    standing: header.standing,
+                    at: header.at,
+                };
+                journal = Some(Journal::create(to, start, Bounds::default()).unwrap());
+            }
+            Entry::Frame(recorded) => {
+                ticks.push(recorded.sample.at);
+                let decision = engine.step(recorded.sample.clone()).decision;
+                let journal = journal.as_mut().unwrap();
+                journal.write(&recorded.sample, &decision, engine.standing()).unwrap();
+            }
+            _ => {}
+        }
+    }
+    ticks
+}
+
+/// The moment as the engine comes to it, and how many ticks it took.
+fn by_the_engine(path: &Path, wall: Nanos) -> (Tick, usize) {
+    let mut replay = Replay::new(Recording::open_at(path, wall).unwrap(), None);
+    let (mut steps, mut oom_kills) = (Vec::new(), Vec::new());
+    while let Some(step) = replay.step_before(wall).unwrap() {
+        steps.push(step);
+    }
+    let n = steps.len();
+    let (begun, last) = (steps[0].snapshot.at, steps.pop().unwrap());
+    for snapshot in steps.iter().map(|step| &step.snapshot) {
+        let path_of = |id| Some(snapshot.scopes.get(&id)?.path.clone());
+        for kill in &snapshot.oom_kills {
+            let victim = snapshot.scopes.get(&kill.victim);
+            let victim = victim.and_then(|scope| name_in(snapshot, scope));
+            oom_kills.insert(0, OomRecord::of(kill, snapshot.at, victim, path_of));
+        }
+    }
+    let facts = replay.facts().unwrap().clone();
+    let (snapshot, decision) = (last.snapshot, last.decision);
+    (Tick { facts, begun, oom_kills, snapshot, decision }, n)
+}
+
+#[test]
+fn at_is_what_the_engine_comes_to() {
+    let dir = TempDir::new().unwrap();
+    let mut n_kills = 0;
+    for entry in fs::read_dir(data("recordings")).unwrap() {
+        let kept = entry.unwrap().path();
+        let again = dir.path().join(kept.file_name().unwrap());
+        let ticks = anew(&kept, &again);
+        for path in [&kept, &again] {
+            // Each third tick, the first and the last ones among them.
+            for at in ticks.iter().step_by(3).chain(ticks.iter().rev().take(2)) {
+                let (want, _) = by_the_engine(path, at.wall);
+                let got = moment::at(path, at.wall).unwrap();
+                n_kills += want.oom_kills.len();
+                assert_eq!(got, Some(want), "{} at {at:?}", path.display());
+            }
+        }
+        let before = moment::at(&again, ticks[0].wall.since(Nanos(1))).unwrap();
+        assert_eq!(before, None, "no tick is as early");
+    }
+    assert!(n_kills > 0, "one of the recordings has OOM kills");
+}
+
+#[test]
+fn open_near_begins_at_a_mark() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("recording");
+    let ticks = anew(&data("recordings/judged-leak-6.12.isobar"), &path);
+    let last = ticks.last().unwrap().wall;
+    let frames = |recording: Recording| {
+        recording.filter(|entry| matches!(entry, Ok(Entry::Frame(_)))).count()
+    };
+    let (near, marked) = Recording::open_near(&path, last).unwrap();
+    let marked = marked.unwrap();
+    assert!(ticks.contains(&marked.begun) && marked.before.at.wall < last, "{:?}", marked.begun);
+    let (near, far) = (frames(near), frames(Recording::open_at(&path, last).unwrap()));
+    assert!(near <= 20 && far > 20, "{near} ticks from the mark, {far} from the header");
+
+    // A mark that is damaged is passed over.
+    let mut bytes = fs::read(&path).unwrap();
+    let magic = 0xFD2F_B528_u32.to_le_bytes();
+    let frame = bytes.windows(4).rposition(|four| four == magic).unwrap();
+    bytes[frame + 700..frame + 720].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    assert!(Recording::open_near(&path, last).unwrap().1.is_none());
+}
