@@ -63,7 +63,8 @@ fn by_the_engine(path: &Path, wall: Nanos) -> (Tick, usize) {
     }
     let facts = replay.facts().unwrap().clone();
     let (snapshot, decision) = (last.snapshot, last.decision);
-    (Tick { facts, begun, oom_kills, snapshot, decision }, n)
+    let settings = replay.engine().unwrap().settings().clone();
+    (Tick { facts, settings, begun, oom_kills, snapshot, decision }, n)
 }
 
 #[test]

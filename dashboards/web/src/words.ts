@@ -16,10 +16,11 @@ export function percent(share: Percent | null | undefined): string {
 
 export function bytes(n: Bytes | null | undefined): string {
   if (!isKnown(n)) return UNKNOWN;
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  if (n === 0) return "0";
+  const units = [" bytes", "Ki", "Mi", "Gi", "Ti"];
   let [value, unit] = [n, 0];
   while (Math.abs(value) >= 1024 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
-  return `${unit === 0 || Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(1)} ${units[unit]}`;
+  return `${unit === 0 || Math.abs(value) >= 10 ? Math.trunc(value) : value.toFixed(1)}${units[unit]}`;
 }
 
 /** A length of time as a measurement: three digits. */
@@ -149,7 +150,7 @@ export function memoryCauses({ memory }: Scope): string {
 /** A word in camelCase as words: `harmsOnlyItself`, `harms only itself`. */
 export const spaced = (word: string) => word.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
-/** What the agent is allowed to do; empty of a recording, which does not have it. */
+/** What the agent is allowed to do; empty of a recording that lacks ticks. */
 export function mode({ capabilities }: Snapshot): string {
   if (capabilities.length === 0) return "";
   return capabilities.find(({ name }) => name === "relief")?.detail ?? "not reported by the agent";

@@ -15,7 +15,6 @@ use rustix::io::{Errno, pread, write};
 
 use super::error::ActError;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
-use isobar_core::model::units::Bytes;
 
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -278,15 +277,6 @@ pub(super) fn write_all(fd: impl AsFd, text: &str) -> Result<(), Errno> {
             Err(Errno::INTR) => {}
             written => return written.map(drop),
         }
-    }
-}
-
-/// An amount of memory for people.
-pub(super) fn size(bytes: Bytes) -> String {
-    match bytes.0 {
-        n if n >= 10 << 20 => format!("{} MiB", n >> 20),
-        n if n >= 10 << 10 => format!("{} KiB", n >> 10),
-        n => format!("{n} bytes"),
     }
 }
 

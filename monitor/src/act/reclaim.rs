@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::cgroup::{CgroupDir, size};
+use super::cgroup::CgroupDir;
 use super::error::{ActError, Done};
 use crate::clock;
 use isobar_core::model::units::{Bytes, Nanos};
@@ -155,8 +155,8 @@ fn from_one(group: &CgroupDir, want: Bytes, until: Nanos) -> Result<Done, ActErr
     }
     let now = group.bytes("memory.current");
     let freed = before.zip(now).map(|(before, now)| Bytes(before.saturating_sub(now)));
-    let measured = freed.map_or("unknown".into(), size);
-    let asked = if want.0 > i64::MAX as u64 { "all".into() } else { size(want) };
+    let measured = freed.map_or("unknown".into(), |freed| freed.to_string());
+    let asked = if want.0 > i64::MAX as u64 { "all".into() } else { want.to_string() };
     if given == 0 && freed.is_none_or(|freed| freed.0 == 0) {
         return Err(ActError::Other(format!("{path}: none of {asked} could be taken back")));
     }

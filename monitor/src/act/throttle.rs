@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::cgroup::{CgroupDir, size};
+use super::cgroup::CgroupDir;
 use super::error::ActError;
 use super::ledger::{Ledger, Override};
 use super::mark;
@@ -144,7 +144,7 @@ fn less_memory(group: &CgroupDir, want: Option<Bytes>) -> Result<String, ActErro
     let high = asked.max(least).max(floor) / PAGE * PAGE;
     let path = &group.path;
     if floor >= current || high == 0 {
-        let (has, floor) = (size(Bytes(current)), size(Bytes(floor)));
+        let (has, floor) = (Bytes(current), Bytes(floor));
         return Err(ActError::Other(format!(
             "{path} holds {has} and is promised {floor} (memory.low, memory.min): there is \
              nothing to squeeze"

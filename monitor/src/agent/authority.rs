@@ -116,7 +116,7 @@ impl Authority {
     }
 
     fn describe(&mut self, settings: &Settings) {
-        self.words = words(settings);
+        self.words = settings.relief.mode();
         if self.writes_limits {
             let names: Vec<_> = settings.node.write_limits.iter().map(|one| one.name()).collect();
             self.words = format!("{}, and writing limits ({})", self.words, names.join(", "));
@@ -182,19 +182,15 @@ impl Authority {
 
     /// What is enforced, and whether the state directory can be used.
     pub(super) fn capabilities(&self, settings: &Settings) -> Vec<Capability> {
-        let is_enforcing = !settings.relief.enforce.is_empty();
-        let (state, remedy) = match (&self.unable, is_enforcing) {
-            (_, true) => (CapabilityState::Attached, None),
-            (None, false) => (CapabilityState::Off, None),
-            (Some(_), false) => {
-                (CapabilityState::Absent, Some("run as root, in the node's own namespaces".into()))
-            }
-        };
-        let mut detail = self.words.clone();
+        let mut relief = Capability::relief(&settings.relief);
+        relief.detail.clone_from(&self.words);
         if let Some(why) = &self.unable {
-            detail = format!("{detail}; no step can be taken on this node: {why}");
+            relief.detail = format!("{}; no step can be taken on this node: {why}", relief.detail);
+            if settings.relief.enforce.is_empty() {
+                relief.state = CapabilityState::Absent;
+                relief.remedy = Some("run as root, in the node's own namespaces".into());
+            }
         }
-        let relief = Capability { name: "relief".into(), state, detail, remedy };
         let lock = |state, detail, remedy| Capability {
             name: "state on disk".into(),
             state,
@@ -230,17 +226,6 @@ fn holder(lock: &Path) -> String {
     match text.trim().parse::<u32>() {
         Ok(pid) if read.is_ok() => format!("isobar (process {pid})"),
         _ => "another isobar".into(),
-    }
-}
-
-/// `observing`, or `enforcing` with the steps that may be chosen and will be taken.
-fn words(settings: &Settings) -> String {
-    let relief = &settings.relief;
-    let steps: Vec<&str> = relief.enforce.intersection(&relief.steps).map(|s| s.name()).collect();
-    match (relief.enforce.is_empty(), steps.is_empty()) {
-        (true, _) => "observing".into(),
-        (false, true) => "enforcing nothing: relief.steps names no step of relief.enforce".into(),
-        (false, false) => format!("enforcing {}", steps.join(", ")),
     }
 }
 

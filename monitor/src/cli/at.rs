@@ -9,6 +9,7 @@ use isobar::clock;
 use isobar::record::moment::{self, Tick};
 use isobar::serve::film::reel::Reel;
 use isobar::serve::publish::{Publisher, channel};
+use isobar_core::model::capability::Capability;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Ranking;
 use isobar_core::model::sample::Moment;
@@ -71,12 +72,12 @@ impl Past {
 
     /// The view of the last tick that is no later.
     pub(crate) fn view(self) -> Result<View> {
-        if let Some(Tick { facts, begun, oom_kills, snapshot, decision }) =
-            moment::at(&self.file, self.at)?
-        {
+        if let Some(tick) = moment::at(&self.file, self.at)? {
+            let Tick { facts, settings, begun, oom_kills, snapshot, decision } = tick;
+            let mode = vec![Capability::relief(&settings.relief)];
             let step = Step { snapshot, decision, ..Step::default() };
             let mut publisher = Publisher::new(facts, begun, channel().0).after(oom_kills);
-            return Ok(publisher.view(step, Vec::new(), Cost::default())());
+            return Ok(publisher.view(step, mode, Cost::default())());
         }
         let mut reel = Reel::open_at(&self.file, self.at)?;
         reel.run_to(self.at)?;

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::Result;
-use isobar_core::model::capability::CapabilityState;
+use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::condition::{Condition, Status};
 use isobar_core::model::sample::GapReason;
 use isobar_core::model::units::Percent;
@@ -115,19 +115,19 @@ fn write(out: &mut dyn Write, view: &View, output: Format) -> io::Result<()> {
     Ok(())
 }
 
-/// The capability that carries the mode.
-const RELIEF: &str = "relief";
-
 /// What the agent does about pressure; `None` without an agent.
 pub(crate) fn relief(view: &View) -> Option<&str> {
-    let relief = view.capabilities.iter().find(|capability| capability.name == RELIEF)?;
+    let relief =
+        view.capabilities.iter().find(|capability| capability.name == Capability::RELIEF)?;
     Some(&relief.detail)
 }
 
 /// The names of what could not be attached or read; `None` if nothing is missing.
 fn missing(view: &View, n_named: usize) -> Option<String> {
     let lacking = view.capabilities.iter().filter(|c| c.state != CapabilityState::Attached);
-    let lacking = lacking.map(|capability| capability.name.as_str()).filter(|name| *name != RELIEF);
+    let lacking = lacking
+        .map(|capability| capability.name.as_str())
+        .filter(|name| *name != Capability::RELIEF);
     let names: Vec<_> =
         lacking.chain(view.snapshot.gaps.iter().map(|g| g.object.as_str())).collect();
     let more = match names.len() {
@@ -186,7 +186,6 @@ fn summary(view: &View) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isobar_core::model::capability::Capability;
 
     #[test]
     fn missing_is_one_line_that_names_doctor() {

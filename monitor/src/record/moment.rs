@@ -8,6 +8,7 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::decision::Decision;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
+use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::{Averages, Snapshot};
 use isobar_core::model::stall::{OOM_KILLS_KEPT, OomRecord};
 use isobar_core::model::units::Nanos;
@@ -18,6 +19,7 @@ use isobar_core::view::pods::name_in;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tick {
     pub facts: NodeFacts,
+    pub settings: Settings,
     /// The first tick of the chapter.
     pub begun: Moment,
     /// In earlier ticks of the chapter, newest first.
@@ -52,6 +54,7 @@ struct Run {
     /// Until the first header, which is that of the mark's chapter.
     marked: Option<Marked>,
     facts: Option<NodeFacts>,
+    settings: Settings,
     begun: Option<Moment>,
     oom_kills: Vec<OomRecord>,
     /// `None` after ticks that are missing.
@@ -70,6 +73,7 @@ impl Run {
         if self.begun.is_none() {
             self.facts = Some(header.facts);
         }
+        self.settings = header.settings;
         if let Some(Marked { begun, oom_kills, before, averages }) = self.marked.take() {
             self.begun = Some(begun);
             self.oom_kills = oom_kills;
@@ -104,6 +108,7 @@ impl Run {
         let (snapshot, decision) = self.last?;
         let decision = serde_json::from_str(&decision).ok()?;
         let (facts, begun) = self.facts.zip(self.begun)?;
-        Some(Tick { facts, begun, oom_kills: self.oom_kills, snapshot, decision })
+        let (settings, oom_kills) = (self.settings, self.oom_kills);
+        Some(Tick { facts, settings, begun, oom_kills, snapshot, decision })
     }
 }

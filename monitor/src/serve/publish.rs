@@ -254,7 +254,7 @@ impl Publisher {
     ) -> impl FnOnce() -> View + Send + use<> {
         self.remember_kills(&snapshot);
         let (facts, started) = (Arc::clone(&self.facts), self.started);
-        let (kills, limits) = (self.kills.clone(), self.limits.clone());
+        let (mut kills, limits) = (self.kills.clone(), self.limits.clone());
         let is_whole = !self.totals.ticks.is_empty();
         let foresight = is_whole.then(|| self.totals.foresight.tally());
         move || {
@@ -264,7 +264,7 @@ impl Publisher {
             View {
                 facts: NodeFacts::clone(&facts),
                 started,
-                headline: headline(&snapshot, &verdict, &decision),
+                headline: headline(&snapshot, &verdict, &decision, kills.make_contiguous()),
                 verdict,
                 recent_oom_kills: kills.into(),
                 foresight,

@@ -102,7 +102,7 @@ export function Health({ view, missed, isDark, isRecorded }: HealthOf) {
     <>
       {isRecorded ? (
         <Panel title="Capabilities and cost" id="capabilities">
-          <p>What the agent could measure and do, and what it cost, is not recorded. What it could not read for this tick:</p>
+          <p>What the agent could measure, and what it cost, is not recorded. What it could not read for this tick:</p>
           <Sentences of={view.gaps.map(({ object, detail }) => `${object}: ${detail}`)} nothing="Nothing: all was read." />
         </Panel>
       ) : (

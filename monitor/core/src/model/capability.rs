@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::settings::Relief;
+
 /// One thing that the agent needs to see the node: a program, a pressure file, a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -13,6 +15,21 @@ pub struct Capability {
     pub detail: String,
     /// What the operator can do to enable it; `None` if nothing is needed or possible.
     pub remedy: Option<String>,
+}
+
+impl Capability {
+    /// The name of the one that tells what is enforced.
+    pub const RELIEF: &str = "relief";
+
+    /// What these settings enforce.
+    #[must_use]
+    pub fn relief(settings: &Relief) -> Self {
+        let state = match settings.enforce.is_empty() {
+            true => CapabilityState::Off,
+            false => CapabilityState::Attached,
+        };
+        Self { name: Self::RELIEF.into(), state, detail: settings.mode(), remedy: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -36,6 +53,32 @@ impl CapabilityState {
             Self::Blind => "blind",
             Self::Absent => "absent",
             Self::Off => "off",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::decision::StepKind::{self, KillContainers, Reclaim, Squeeze};
+
+    #[test]
+    fn relief_names_what_is_enforced() {
+        #[rustfmt::skip]
+        let table: [(&[StepKind], &[StepKind], &str); 4] = [
+            // enforced, may be chosen, told
+            (&[],                        &StepKind::ALL, "observing"),
+            (&[KillContainers, Squeeze], &StepKind::ALL, "enforcing squeeze, killContainers"),
+            (&[KillContainers, Squeeze], &[Squeeze],     "enforcing squeeze"),
+            (&[Squeeze],                 &[Reclaim],     "enforcing nothing: relief.steps names no step of relief.enforce"),
+        ];
+        for (enforced, steps, want) in table {
+            let settings = Relief {
+                enforce: enforced.iter().copied().collect(),
+                steps: steps.iter().copied().collect(),
+                ..Relief::default()
+            };
+            assert_eq!(Capability::relief(&settings).detail, want, "{enforced:?} of {steps:?}");
         }
     }
 }

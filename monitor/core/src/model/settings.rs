@@ -192,6 +192,21 @@ pub struct Relief {
     pub never_touch: Vec<PathPattern>,
 }
 
+impl Relief {
+    /// `observing`, or `enforcing` with the steps that may be chosen and will be taken.
+    #[must_use]
+    pub fn mode(&self) -> String {
+        let steps: Vec<&str> = self.enforce.intersection(&self.steps).map(|s| s.name()).collect();
+        match (self.enforce.is_empty(), steps.is_empty()) {
+            (true, _) => "observing".into(),
+            (false, true) => {
+                "enforcing nothing: relief.steps names no step of relief.enforce".into()
+            }
+            (false, false) => format!("enforcing {}", steps.join(", ")),
+        }
+    }
+}
+
 impl Default for Relief {
     fn default() -> Self {
         let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);

@@ -105,6 +105,23 @@ impl From<Micros> for Nanos {
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
+/// For people: three digits at most, in the largest unit, as in `1.9Gi`, `267Mi`.
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(n) = *self;
+        let units = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+        match units.into_iter().find(|(_, bits)| n >> bits > 0) {
+            Some((unit, bits)) if n >> bits < 10 && n.trailing_zeros() < bits => {
+                let tenths = (u128::from(n) * 10) >> bits;
+                write!(f, "{}.{}{unit}", tenths / 10, tenths % 10)
+            }
+            Some((unit, bits)) => write!(f, "{}{unit}", n >> bits),
+            None if n == 0 => f.write_str("0"),
+            None => write!(f, "{n} bytes"),
+        }
+    }
+}
+
 /// CPU use in thousandths of a CPU.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -165,6 +182,26 @@ mod tests {
             assert_eq!(Percent::share(part, whole), Percent(share), "{part} of {whole}");
             let rate = MilliCpu::rate(Nanos(part), Nanos(whole));
             assert_eq!(rate, MilliCpu(milli), "{part} in {whole}");
+        }
+    }
+
+    #[test]
+    fn bytes_for_people() {
+        #[rustfmt::skip]
+        let table = [
+            (0,                  "0"),
+            (900,                "900 bytes"),
+            (1_023,              "1023 bytes"),
+            (1 << 10,            "1Ki"),
+            (1_535,              "1.4Ki"), // never more than it is
+            (83_820 << 10,       "81Mi"),
+            (1_940 << 20,        "1.8Gi"),
+            (2 << 30,            "2Gi"),
+            ((2 << 30) + 1,      "2.0Gi"),
+            (u64::MAX,           "15Ei"),
+        ];
+        for (n, want) in table {
+            assert_eq!(Bytes(n).to_string(), want, "{n}");
         }
     }
 }

@@ -4,7 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::OomRecord;
 use super::cpu_loss::{CpuLoss, losses};
+use super::foresight::OomLimit;
 use super::verdict::{Mood, Resource, Verdict, cause_words};
 use super::waiting::{Level, root_name, short_name, weight};
 use crate::model::cgroup::{CgroupId, CgroupPath};
@@ -13,9 +15,50 @@ use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::explain;
 
-/// The sentence is about the resource with the worst verdict; CPU before memory before IO. Memory
-/// that is running out is told before any pressure: it is short before any work waits for it.
-pub fn headline(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> String {
+/// For so long an OOM kill is told.
+const RECENT: Nanos = Nanos(60 * Nanos::SECOND.0);
+
+/// An OOM kill of the last minute, and then the resource with the worst verdict; CPU before memory
+/// before IO. Memory that is running out is told before any pressure: it is short before any work
+/// waits for it. `kills` are newest first.
+pub fn headline(
+    snapshot: &Snapshot,
+    verdicts: &[Verdict],
+    decision: &Decision,
+    kills: &[OomRecord],
+) -> String {
+    let state = state(snapshot, verdicts, decision);
+    let is_recent = |kill: &&OomRecord| snapshot.at.wall.since(kill.wall) <= RECENT;
+    let n_recent = kills.iter().take_while(is_recent).count();
+    match kills.first().filter(|_| n_recent > 0) {
+        Some(last) => format!("{} {state}", killed(last, n_recent - 1, snapshot)),
+        None => state,
+    }
+}
+
+fn killed(last: &OomRecord, n_before: usize, snapshot: &Snapshot) -> String {
+    let path = || Some(last.victim_path.as_ref()?.segments().next_back()?.to_owned());
+    let known = snapshot.scopes.get(&last.kill.victim).map(short_name);
+    let victim = last.victim.clone().or(known).or_else(path);
+    let why = match OomLimit::of(&last.kill, snapshot) {
+        OomLimit::Node => "the node was out of memory",
+        OomLimit::Kubepods => "the limit of all pods was reached",
+        OomLimit::Own => "a limit of its own was reached, not the node's",
+        OomLimit::Unknown => "at which limit is not known",
+    };
+    let ago = snapshot.at.wall.since(last.wall).0 / Nanos::SECOND.0;
+    let more = match n_before {
+        0 => String::new(),
+        n => format!(", after {n} more within a minute"),
+    };
+    format!(
+        "OOM kill {ago}s ago{more}: process {} of {}; {why}.",
+        last.kill.victim_pid,
+        victim.as_deref().unwrap_or("a cgroup that is gone"),
+    )
+}
+
+fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> String {
     if let Some(ranking) = &decision.ranking
         && let Some(loss) = ranking.loss.as_ref().filter(|loss| loss.lost > Bytes(0))
     {
@@ -163,7 +206,10 @@ fn millis(time: Nanos, snapshot: &Snapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::pod::Place;
+    use crate::model::sample::Moment;
     use crate::model::snapshot::{CpuWait, Waited};
+    use crate::model::stall::OomKill;
     use crate::model::units::MilliCpu;
 
     fn waited(ms: u64) -> Waited {
@@ -216,8 +262,12 @@ mod tests {
             (Mood::Unknown, 700, &[(2, 3)]),
         ];
         let told = table.map(|(mood, ms, blames)| {
-            let got =
-                headline(&node(ms, blames), &[verdict(Resource::Cpu, mood)], &Decision::default());
+            let got = headline(
+                &node(ms, blames),
+                &[verdict(Resource::Cpu, mood)],
+                &Decision::default(),
+                &[],
+            );
             format!("{mood:?}, a waits {ms} ms, {blames:?}:\n  {got}\n")
         });
         insta::assert_snapshot!(told.concat());
@@ -261,8 +311,43 @@ mod tests {
         ];
         for (cpu, memory, io, want) in table {
             let verdicts = [verdict(Cpu, cpu), verdict(Memory, memory), verdict(Io, io)];
-            let got = headline(&Snapshot::default(), &verdicts, &Decision::default());
+            let got = headline(&Snapshot::default(), &verdicts, &Decision::default(), &[]);
             assert!(got.starts_with(want), "{cpu:?} {memory:?} {io:?}: {got}");
         }
+    }
+
+    #[test]
+    fn headline_tells_an_oom_kill_for_a_minute() {
+        let at = Nanos(1_000 * Nanos::SECOND.0);
+        let mut snapshot = node(0, &[]);
+        snapshot.at.wall = at;
+        let pods = Scope { place: Place::Kubepods, ..Scope::default() };
+        snapshot.scopes.insert(CgroupId(9), pods);
+        let kill = |seconds_ago: u64, limit: Option<u64>, limit_known| {
+            let at = Moment { wall: at.since(Nanos(seconds_ago * Nanos::SECOND.0)), ..snapshot.at };
+            let kill = OomKill {
+                at: at.boot,
+                victim: CgroupId(2),
+                victim_pid: 7,
+                limit: limit.map(CgroupId),
+                limit_known,
+                trigger: CgroupId(2),
+            };
+            OomRecord::of(&kill, at, None, |_| None)
+        };
+        let mut gone = kill(3, None, true);
+        gone.kill.victim = CgroupId(77);
+        #[rustfmt::skip]
+        let table = [
+            vec![kill(3, Some(2), true)],
+            vec![kill(3, Some(9), true)],
+            vec![OomRecord { victim: Some("shop/web".into()), ..kill(3, None, true) }],
+            vec![kill(3, None, false)],
+            vec![gone],
+            vec![kill(0, Some(2), true), kill(59, Some(2), true), kill(61, Some(2), true)],
+            vec![kill(61, Some(2), true)],
+        ];
+        let told = table.map(|kills| headline(&snapshot, &[], &Decision::default(), &kills) + "\n");
+        insta::assert_snapshot!(told.concat());
     }
 }

@@ -7,7 +7,6 @@ use rustix::process::Signal;
 
 use super::steps::leftovers;
 use super::{Actuator, node, outcome};
-use crate::act::cgroup::size;
 use crate::act::error::{ActError, Done};
 use crate::act::evict::{Answer, Evictions, Refusal};
 use crate::act::process::Stat;
@@ -294,7 +293,7 @@ impl Ending {
         self.n_reported = n_ended.max(self.n_reported);
         // A part of a victim's memory says nothing about what all of it will be.
         let freed = self.target.freed().filter(|_| left.is_empty());
-        let came = freed.map(|freed| format!("; {} came back", size(freed))).unwrap_or_default();
+        let came = freed.map(|freed| format!("; {} came back", freed)).unwrap_or_default();
         let (result, detail) = match story {
             Ok(story) => (OutcomeResult::Done, format!("{story}{came}")),
             Err(failure) => (OutcomeResult::Failed, failure.to_string()),

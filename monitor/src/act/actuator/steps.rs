@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::ending::{Ending, HELD};
 use super::{Actuator, node, outcome};
-use crate::act::cgroup::{CgroupDir, Root, size};
+use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::error::{ActError, Done};
 use crate::act::ledger::Override;
 use crate::act::mark;
@@ -43,7 +43,7 @@ impl Actuator {
         let groups = self.wholes(&action.target)?;
         if !action.is_enforced {
             let would = groups.iter().map(|group| {
-                let asked = size(reclaim::wanted(group, action.want)?);
+                let asked = reclaim::wanted(group, action.want)?;
                 Ok(format!("would take {asked} back from {}", group.path))
             });
             return Ok(Done::from(would.collect::<Result<Vec<_>, ActError>>()?.join("; ")));

@@ -3,7 +3,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
-use StepKind::{KillContainers, Reclaim, Squeeze};
+use StepKind::{Reclaim, Squeeze};
 
 #[test]
 fn mode_overrides_the_configuration() {
@@ -54,24 +54,6 @@ fn bind_decides_whether_limits_are_written() {
         assert_eq!(dir.path().join("lock").exists(), told.is_some(), "one agent alone: {row}");
         authority.only_observe(&mut settings);
         assert!(!authority.writes_limits(), "{row}");
-    }
-}
-
-#[test]
-fn words_name_what_is_enforced() {
-    #[rustfmt::skip]
-    let table: [(&[StepKind], &[StepKind], &str); 4] = [
-        // enforced, may be chosen, told
-        (&[],                        &StepKind::ALL, "observing"),
-        (&[KillContainers, Squeeze], &StepKind::ALL, "enforcing squeeze, killContainers"),
-        (&[KillContainers, Squeeze], &[Squeeze],     "enforcing squeeze"),
-        (&[Squeeze],                 &[Reclaim],     "enforcing nothing: relief.steps names no step of relief.enforce"),
-    ];
-    for (enforced, steps, want) in table {
-        let mut settings = Settings::default();
-        settings.relief.enforce = enforced.iter().copied().collect();
-        settings.relief.steps = steps.iter().copied().collect();
-        assert_eq!(words(&settings), want, "{enforced:?} of {steps:?}");
     }
 }
 

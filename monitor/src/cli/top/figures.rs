@@ -2,7 +2,6 @@
 
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::psi::Pressure;
-use isobar_core::model::quantity::Quantity;
 use isobar_core::model::snapshot::{Blame, Scope, Union};
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 use isobar_core::view::View;
@@ -43,12 +42,8 @@ pub(super) fn time(nanos: Option<Nanos>) -> String {
     }))
 }
 
-/// In whole units of the largest of Ki, Mi and Gi of which there are at least ten.
 pub(super) fn amount(bytes: Option<Bytes>) -> String {
-    or_dash(bytes.map(|Bytes(n)| {
-        let unit = [30, 20, 10].into_iter().find(|bits| n >> bits >= 10).unwrap_or(0);
-        Quantity::bytes(n >> unit << unit).to_string()
-    }))
+    or_dash(bytes.map(|bytes| bytes.to_string()))
 }
 
 /// A length of time in its largest unit, or its two largest: `47 s`, `3 min`, `2 h 5 min`.
@@ -82,25 +77,6 @@ pub(super) fn names(view: &View, blame: &Blame) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn amount_is_short() {
-        #[rustfmt::skip]
-        let table = [
-            // bytes, text
-            (None,                  "-"),
-            (Some(0),               "0"),
-            (Some(9_000),           "9000"),
-            (Some(10 << 10),        "10Ki"),
-            (Some((10 << 20) + 1),  "10Mi"),
-            (Some(9 << 30),         "9Gi"),
-            (Some((9 << 30) + (5 << 20)), "9221Mi"),
-            (Some(64 << 30),        "64Gi"),
-        ];
-        for (bytes, want) in table {
-            assert_eq!(amount(bytes.map(Bytes)), want, "{bytes:?}");
-        }
-    }
 
     #[test]
     fn length_in_words() {

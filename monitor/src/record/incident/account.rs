@@ -10,7 +10,6 @@ use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Decision, Hold, Loss};
 use isobar_core::model::pod::Place;
-use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::snapshot::{Blame, Scope, Snapshot};
 use isobar_core::model::stall::OomKill;
@@ -254,7 +253,7 @@ impl Account {
         let limit = own.map(|id| {
             let name = named(id).unwrap_or_else(unknown);
             match sample.cgroups.get(&id).and_then(|cgroup| cgroup.memory.max) {
-                Some(Limit::At(bytes)) => format!("{name} ({})", Quantity::bytes(bytes)),
+                Some(Limit::At(bytes)) => format!("{name} ({})", Bytes(bytes)),
                 Some(Limit::Max) | None => name,
             }
         });

@@ -8,6 +8,7 @@ use crate::record::incident::shelf::Shelf;
 use crate::record::reader::{ReadError, Recording};
 use crate::record::replay::Replay;
 use crate::serve::publish::{Published, Publisher, channel};
+use isobar_core::model::capability::Capability;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::units::Nanos;
@@ -82,7 +83,8 @@ impl Reel {
     /// The view of the tick that was read last; `None` if there is none, or if it was taken already.
     pub fn view(&mut self) -> Option<View> {
         let (step, publisher) = self.last.take().zip(self.publisher.as_mut())?;
-        Some(publisher.view(step, Vec::new(), Cost::default())())
+        let mode = mode(self.replay.engine());
+        Some(publisher.view(step, mode, Cost::default())())
     }
 
     /// What a server shows of that tick, as a part of its run where that was read already.
@@ -100,6 +102,12 @@ impl Reel {
         if let Some(shelf) = incidents {
             publisher.show_incidents(shelf);
         }
-        Some(publisher.published(step, Vec::new(), Cost::default(), history))
+        let mode = mode(self.replay.engine());
+        Some(publisher.published(step, mode, Cost::default(), history))
     }
+}
+
+/// Of what the agent was capable, only what it enforced is recorded.
+fn mode(engine: Option<&Engine>) -> Vec<Capability> {
+    engine.map(|engine| Capability::relief(&engine.settings().relief)).into_iter().collect()
 }

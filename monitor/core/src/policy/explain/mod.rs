@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Decision, Met, Trigger};
 use crate::model::duration::GoDuration;
-use crate::model::threshold::{Amount, PressureSignal};
-use crate::model::units::{Nanos, Percent};
+use crate::model::threshold::{Amount, PressureSignal, Resource, Signal};
+use crate::model::units::{Bytes, Nanos, Percent};
 
 /// A decision in sentences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,14 @@ fn met_sentence(met: &Met, now: Nanos) -> String {
         (grace, false) => format!("its grace period is {}", time(grace)),
     };
     let (name, line) = (met.threshold.name(), line(&met.threshold));
-    let (measured, since) = (measured(&met.threshold, met.measured), time(now.since(met.since)));
+    let since = time(now.since(met.since));
+    let measured = match (&met.threshold, measured(&met.threshold, met.measured)) {
+        // It differs by less than is said: to the byte.
+        (Trigger::Eviction(threshold), measured) if measured == line => {
+            threshold.signal.quantity(met.measured).to_string()
+        }
+        (_, measured) => measured,
+    };
     let is = match &met.threshold {
         Trigger::Pressure(threshold) if matches!(threshold.on, PressureSignal::Exhaustion(_)) => {
             ":"
@@ -82,7 +89,7 @@ fn end_of(met: &Met) -> Option<String> {
     let (name, line) = (met.threshold.name(), line(&met.threshold));
     let end = match &met.threshold {
         Trigger::Eviction(threshold) => {
-            format!("{} more is available", threshold.signal.quantity(met.missing?))
+            format!("{} more is available", amount(threshold.signal, met.missing?))
         }
         Trigger::Pressure(threshold) => match threshold.on {
             PressureSignal::Exhaustion(_) => format!("memory lasts longer than {line}"),
@@ -113,7 +120,7 @@ fn line(trigger: &Trigger) -> String {
 #[must_use]
 pub fn measured(trigger: &Trigger, measured: u64) -> String {
     match trigger {
-        Trigger::Eviction(threshold) => threshold.signal.quantity(measured).to_string(),
+        Trigger::Eviction(threshold) => amount(threshold.signal, measured),
         Trigger::Pressure(threshold) => match threshold.on {
             PressureSignal::Cpu(_) | PressureSignal::Memory(_) | PressureSignal::Disk(_) => {
                 let share = Percent(u16::try_from(measured).unwrap_or(u16::MAX));
@@ -124,6 +131,13 @@ pub fn measured(trigger: &Trigger, measured: u64) -> String {
             }
             PressureSignal::Refaults(_) => format!("{measured} pages a second"),
         },
+    }
+}
+
+fn amount(signal: Signal, n: u64) -> String {
+    match signal.resource() {
+        Resource::Inodes | Resource::Pids => signal.quantity(n).to_string(),
+        _ => Bytes(n).to_string(),
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::model::decision::{
     Candidate, Decision, Key, KeyValue, Loss, Ranking, Spared, SparedReason, Taker,
 };
-use crate::model::quantity::Quantity;
 use crate::model::units::Bytes;
 use crate::policy::rank::why_before;
 
@@ -32,13 +31,12 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
 /// What was lost and who took it: `shop/web took 1.9Gi of the 2.1Gi that were lost in 30s`.
 #[must_use]
 pub fn lost(Loss { lost, over, takers, unattributed }: &Loss) -> String {
-    let amount = |Bytes(n): Bytes| Quantity::bytes(n >> 20 << 20).to_string();
-    let one = |taker: &Taker| format!("{} took {}", taker.full_name(), amount(taker.taken));
+    let one = |taker: &Taker| format!("{} took {}", taker.full_name(), taker.taken);
     let mut took: Vec<String> = takers.iter().map(one).collect();
     if takers.first().is_none_or(|most| unattributed > &most.taken) && unattributed.0 > 0 {
-        took.push(format!("{} belong to no cgroup", amount(*unattributed)));
+        took.push(format!("{} belong to no cgroup", unattributed));
     }
-    let of = format!("of the {} that were lost in {}", amount(*lost), super::time(*over));
+    let of = format!("of the {} that were lost in {}", lost, super::time(*over));
     match took.is_empty() {
         true => format!("no party took a real part {of}"),
         false => format!("{} {of}", took.join(", ")),
@@ -47,13 +45,19 @@ pub fn lost(Loss { lost, over, takers, unattributed }: &Loss) -> String {
 
 fn spared_by_key(first: &Candidate, other: &Candidate) -> String {
     match why_before(first, other) {
-        Some((a, b)) => format!(
-            "spared: {} {}; {} {}",
-            name(other),
-            said(b.key, &b.value),
-            name(first),
-            said(a.key, &a.value)
-        ),
+        Some((a, b)) => {
+            let (first, other) = (name(first), name(other));
+            match (said(b.key, &b.value), said(a.key, &a.value)) {
+                // Figures that differ by less than is said: to the byte.
+                (b_said, a_said) if b_said == a_said => format!(
+                    "spared: {other} has {} {}; {first} has {}",
+                    word(b.key),
+                    exact(&b.value),
+                    exact(&a.value)
+                ),
+                (b_said, a_said) => format!("spared: {other} {b_said}; {first} {a_said}"),
+            }
+        }
         None => format!("equal in every key: {}", name(other)),
     }
 }
@@ -146,15 +150,21 @@ fn quality(key: Key, value: &KeyValue) -> Option<&'static str> {
     Some(if is { yes } else { no })
 }
 
+fn exact(of: &KeyValue) -> String {
+    match of {
+        KeyValue::Quantity(quantity) => quantity.to_string(),
+        _ => value(of),
+    }
+}
+
 fn value(value: &KeyValue) -> String {
     match value {
         KeyValue::Bool(true) => "yes".into(),
         KeyValue::Bool(false) => "no".into(),
         KeyValue::Number(number) => number.to_string(),
         KeyValue::Class(class) => format!("{class:?}"),
-        // Whole kibibytes: the rest is noise.
         KeyValue::Quantity(quantity) => match quantity.to_u64() {
-            bytes @ 1_024.. => Quantity::bytes(bytes >> 10 << 10).to_string(),
+            bytes @ 1_024.. => Bytes(bytes).to_string(),
             _ => quantity.to_string(),
         },
         KeyValue::Text(text) => text.clone(),

@@ -5,7 +5,6 @@ use super::{met_sentence, time};
 use crate::model::decision::{
     Action, Decision, Effect, Hold, Release, ReleaseReason, Restart, StepKind, StepReason,
 };
-use crate::model::quantity::Quantity;
 use crate::model::units::{Bytes, Nanos};
 use crate::model::workload::RestartPolicy;
 
@@ -113,14 +112,21 @@ pub fn release(release: &Release) -> String {
 /// What an action has come to by now.
 #[must_use]
 pub fn effect(effect: &Effect) -> String {
-    let freed = effect.freed.map(|Bytes(n)| format!("{} less in use", Quantity::bytes(n)));
-    let left = effect.left.map(|n| format!("{n} tasks left"));
+    let freed = effect.freed.map(|freed| match freed {
+        Bytes(0) => "nothing came back".into(),
+        freed => format!("{freed} came back"),
+    });
+    let left = effect.left.map(|n| match n {
+        0 => "no task of its target is left".into(),
+        1 => "1 task of its target is left".into(),
+        n => format!("{n} tasks of its target are left"),
+    });
     let over = match effect.measured {
         Some(_) => "still short",
         None => "no longer short",
     };
     let all: Vec<String> = freed.into_iter().chain(left).chain([over.into()]).collect();
-    format!("action {}, {} later: {}", effect.action, time(effect.after), all.join(", "))
+    format!("{} after action {}: {}", time(effect.after), effect.action, all.join(", "))
 }
 
 /// Why there is no action although a threshold is met.
