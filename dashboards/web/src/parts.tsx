@@ -47,7 +47,7 @@ export const Named = ({ name, sub }: Name) => (
   <span>
     <span class="name">{name}</span>
     {sub && (
-      <span class="sub" title={sub}>
+      <span class={sub.startsWith("/") ? "sub path" : "sub"} title={sub}>
         {sub}
       </span>
     )}

@@ -144,15 +144,21 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
 function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
   const waiting = sufferers(view, pairs, 4);
+  const most = Math.max(...waiting.map(({ loss }) => loss));
+  const lost = (loss: number) => time(over ? loss / (over / 1e9) : null);
   return (
     <Panel title="Who suffers" id="sufferers" aside={<a href={link({ ...HOUR, view: "cgroups" })}>all cgroups</a>}>
-      <p class="why">Share of the last ten seconds in which at least one task waited; first who lost most because of others.</p>
+      <p class="why">
+        {most > 0
+          ? `What it lost per second by waiting for a CPU while others ran, over ${age(over)}; and the share of the last ten seconds in which at least one of its tasks waited.`
+          : "Share of the last ten seconds in which at least one of its tasks waited."}
+      </p>
       <ol class="ranked">
         {waiting.map(({ scope, loss }) => (
           <li key={scope.path}>
-            <Named {...nameOf(scope)} sub={[over && loss ? `lost ${time(loss / (over / 1e9))} per second` : "", causes(scope)].filter(Boolean).join(", ")} />
-            <b>{percent(worstShare(scope))}</b>
-            <Meter parts={[{ kind: "others", share: (worstShare(scope) ?? 0) / 100 }]} />
+            <Named {...nameOf(scope)} sub={[most > 0 ? `waits ${percent(worstShare(scope))} of the time` : "", causes(scope)].filter(Boolean).join(": ")} />
+            <b>{most > 0 ? lost(loss) : percent(worstShare(scope))}</b>
+            <Meter parts={[{ kind: "others", share: most > 0 ? loss / most : (worstShare(scope) ?? 0) / 100 }]} />
           </li>
         ))}
       </ol>
@@ -173,8 +179,20 @@ function causes(scope: Snapshot["whole"]): string {
   return [...told, memoryCauses(scope)].filter(Boolean).join(", ");
 }
 
+type Happened = HistoryEvents["events"][number];
+
+/** The last steps and OOM kills, newest first, and what each step has come to. */
+function deeds(all: Happened[]): { event: Happened; came?: string }[] {
+  const came = (step: Happened) => {
+    const later = all.filter(({ kind, action }) => action === step.action && (kind === "effect" || kind === "outcome"));
+    return (later.findLast(({ kind }) => kind === "effect") ?? later.at(-1))?.text;
+  };
+  const told = all.filter(({ kind }) => kind === "action" || kind === "oomKill").slice(-3).reverse();
+  return told.map((event) => ({ event, came: event.kind === "action" ? came(event) : undefined }));
+}
+
 function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryEvents | null; isRecorded: boolean }) {
-  const did = events?.events.filter(({ kind }) => kind !== "change").slice(-3).reverse() ?? [];
+  const did = deeds(events?.events ?? []);
   return (
     <Panel title="What isobar does" id="relief" aside={<a href={link({ ...HOUR, view: "decisions" })}>decision</a>}>
       {mode(view) && (
@@ -187,9 +205,10 @@ function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryE
         <>
           <h3>{isRecorded ? "In the hour before" : "In the last hour"}</h3>
           <ul class="sentences">
-            {did.map((event) => (
+            {did.map(({ event, came }) => (
               <li key={`${event.tick} ${event.kind} ${event.text}`}>
                 <time>{clock(event.at.wall, view.at.wall)}</time> {event.text}
+                {came && <span class="came"> {sentence(came)}</span>}
               </li>
             ))}
           </ul>

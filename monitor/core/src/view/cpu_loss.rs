@@ -34,20 +34,24 @@ pub fn weigh(snapshot: &mut Snapshot) {
 }
 
 /// The pairs with another cgroup, in their order. The idle task is no aggressor: that time is the
-/// latency of a wake-up. The kernel's own threads are no sufferers: they are no operator's work.
+/// latency of a wake-up. Neither is one that is not known any more. The kernel's own threads are no
+/// sufferers: they are no operator's work.
 pub fn losses(snapshot: &Snapshot) -> Vec<CpuLoss<'_>> {
-    let ran = |id: CgroupId| {
-        let MilliCpu(used) = snapshot.scopes.get(&id)?.cpu_usage?;
-        Some(part(snapshot.interval, u128::from(used), 1_000))
+    let time = |MilliCpu(used)| part(snapshot.interval, u128::from(used), 1_000);
+    let ran = |id: CgroupId| snapshot.scopes.get(&id)?.cpu_usage.map(time);
+    let of_root = own_usage_of_root(snapshot).map(time);
+    // One that is gone ran for less than the interval on each CPU; one CPU is the best guess.
+    let most = |pair: &Blame| match &pair.aggressor_path {
+        Some(path) if path.is_root() => of_root.unwrap_or(snapshot.interval),
+        _ => ran(pair.aggressor).unwrap_or(snapshot.interval),
     };
     let pairs = snapshot.aggressions.iter();
     let pairs = pairs.filter(|pair| {
         let is_of_kernel = pair.victim_path.as_ref().is_some_and(CgroupPath::is_root);
-        pair.aggressor != CgroupId(0) && pair.aggressor != pair.victim && !is_of_kernel
+        let is_known = ![CgroupId(0), CgroupId::UNKNOWN].contains(&pair.aggressor);
+        is_known && pair.aggressor != pair.victim && !is_of_kernel
     });
-    let pairs: Vec<_> = pairs
-        .map(|pair| (pair, ran(pair.aggressor).map_or(pair.time, |ran| pair.time.min(ran))))
-        .collect();
+    let pairs: Vec<_> = pairs.map(|pair| (pair, pair.time.min(most(pair)))).collect();
     let mut lost = BTreeMap::<CgroupId, Nanos>::new();
     for (pair, time) in &pairs {
         let sum = lost.entry(pair.victim).or_default();
@@ -64,6 +68,14 @@ pub fn losses(snapshot: &Snapshot) -> Vec<CpuLoss<'_>> {
         if is_entitled { Nanos(0) } else { part(time, lost.0.into(), wanted.0.into()) }
     };
     pairs.into_iter().map(|(blame, time)| CpuLoss { blame, loss: weighed((blame, time)) }).collect()
+}
+
+/// What ran in the root cgroup itself: all that no cgroup below it used.
+fn own_usage_of_root(snapshot: &Snapshot) -> Option<MilliCpu> {
+    let MilliCpu(all) = snapshot.whole.cpu_usage?;
+    let below = snapshot.scopes.values().filter(|scope| scope.parent.is_none());
+    let below: u64 = below.map(|scope| Some(scope.cpu_usage?.0)).sum::<Option<_>>()?;
+    Some(MilliCpu(all.saturating_sub(below)))
 }
 
 /// `time * numerator / denominator`, 0 if nothing divides.

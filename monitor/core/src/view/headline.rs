@@ -15,6 +15,8 @@ use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{Bytes, Nanos};
 use crate::policy::explain;
 
+/// Who waits for less than such a part of the time is not worth a name: the average is of the past.
+const FEW: u64 = 100;
 /// For so long an OOM kill is told.
 const RECENT: Nanos = Nanos(60 * Nanos::SECOND.0);
 
@@ -107,6 +109,12 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
     let Some((id, scope, time)) = most else {
         return "Which pod or service waits was not measured.".into();
     };
+    if time < Nanos(snapshot.interval.0 / FEW) {
+        let now = millis(time, snapshot).max(1);
+        return format!(
+            "It is easing: now no pod or service waits for more than {now} ms per second."
+        );
+    }
     let who = format!("{} waits most: {} ms per second", short_name(scope), millis(time, snapshot));
     let why = match resource {
         Resource::Cpu => {
@@ -271,6 +279,19 @@ mod tests {
             format!("{mood:?}, a waits {ms} ms, {blames:?}:\n  {got}\n")
         });
         insta::assert_snapshot!(told.concat());
+    }
+
+    #[test]
+    fn headline_says_that_pressure_eases() {
+        let mut snapshot = node(10, &[(2, 3)]);
+        let is = |snapshot: &Snapshot| sufferer(snapshot, Resource::Cpu);
+        assert!(is(&snapshot).starts_with("a.service waits most"), "{}", is(&snapshot));
+        snapshot.interval = Nanos(2 * Nanos::SECOND.0);
+        assert!(
+            is(&snapshot).ends_with("waits for more than 5 ms per second."),
+            "{}",
+            is(&snapshot)
+        );
     }
 
     #[test]

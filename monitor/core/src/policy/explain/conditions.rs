@@ -49,6 +49,11 @@ fn sentence(condition: &Condition, decision: &Decision) -> String {
     let avg = |avg: Option<Percent>| avg.map_or_else(|| "unknown".into(), |avg| format!("{avg} %"));
     let (ten, minute) = (avg(condition.avg10), avg(condition.avg60));
     let since = time(decision.at.boot.since(condition.since.boot));
+    if let (Phase::Unknown, Some(why)) = (condition.phase, &condition.why) {
+        return format!(
+            "{kind} stays {status:?}, as for {since}, because it cannot be judged now: {why}"
+        );
+    }
     let what = match condition.phase {
         Phase::Contended => format!(
             "{measure} is at or above {threshold} % over a minute ({minute}) and over ten seconds ({ten})"
@@ -63,10 +68,7 @@ fn sentence(condition: &Condition, decision: &Decision) -> String {
             format!("{measure} has fallen below {threshold} % over a minute ({minute})")
         }
         Phase::Calm => format!("{measure} is below {threshold} % over a minute ({minute})"),
-        Phase::Unknown => match &condition.why {
-            Some(why) => format!("{measure} is not measured: {why}"),
-            None => format!("{measure} is not measured"),
-        },
+        Phase::Unknown => format!("{measure} is not measured"),
     };
     format!("{kind} is {status:?} for {since}: {what}")
 }
