@@ -98,10 +98,10 @@ impl State {
             self.rest.as_ref().ok_or_else(|| Misfit("no sample in the tick before".into()))?;
         let parts = Parts {
             rest: read(rest)?,
-            cgroups: self.cgroups.rows.clone(),
-            groups: self.groups.rows.clone(),
+            cgroups: BTreeMap::clone(&self.cgroups.rows),
+            groups: BTreeMap::clone(&self.groups.rows),
             matrix: self.matrix.clone(),
-            pods: Arc::new(self.pods.rows.clone()),
+            pods: Arc::clone(&self.pods.rows),
             gaps: self.gaps.clone(),
         };
         Ok(parts.into())
@@ -136,36 +136,42 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Table<K, T> {
     values: BTreeMap<K, Value>,
-    rows: BTreeMap<K, T>,
+    /// Shared with the samples in which they are: pods change far less often than samples are taken.
+    rows: Arc<BTreeMap<K, T>>,
 }
 
 impl<K, T> Default for Table<K, T> {
     fn default() -> Self {
-        Self { values: BTreeMap::new(), rows: BTreeMap::new() }
+        Self { values: BTreeMap::new(), rows: Arc::default() }
     }
 }
 
-impl<K: Key, T: DeserializeOwned> Table<K, T> {
+impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
     pub(super) fn fill(&mut self, all: Value) -> Result<(), Misfit> {
         let Value::Object(all) = all else { return Ok(()) };
+        let known = Arc::make_mut(&mut self.rows);
         for (key, value) in all {
             let key = parse(&key)?;
-            self.rows.insert(K::clone(&key), read(&value)?);
+            known.insert(K::clone(&key), read(&value)?);
             self.values.insert(key, value);
         }
         Ok(())
     }
 
     pub(super) fn apply(&mut self, change: Rows) -> Result<(), Misfit> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        let known = Arc::make_mut(&mut self.rows);
         for key in &change.gone {
             let key = parse(key)?;
             self.values.remove(&key);
-            self.rows.remove(&key);
+            known.remove(&key);
         }
         for (key, text) in &change.set {
             let value: Value = serde_json::from_slice(text.get().as_bytes())?;
             let key = parse(key)?;
-            self.rows.insert(K::clone(&key), read(&value)?);
+            known.insert(K::clone(&key), read(&value)?);
             self.values.insert(key, value);
         }
         let keys = change.rows.iter().map(|key| parse::<K>(key)).collect::<Result<Vec<_>, _>>()?;
@@ -190,13 +196,13 @@ impl<K: Key, T: DeserializeOwned> Table<K, T> {
             }
         }
         for (key, row) in keys.into_iter().zip(rows.into_iter().flatten()) {
-            self.rows.insert(key, read(row)?);
+            known.insert(key, read(row)?);
         }
         Ok(())
     }
 
     pub(super) fn into_rows(self) -> BTreeMap<K, T> {
-        self.rows
+        Arc::unwrap_or_clone(self.rows)
     }
 }
 
