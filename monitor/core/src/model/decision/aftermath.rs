@@ -32,4 +32,7 @@ pub struct Restart {
     pub n_since: u32,
     /// How long it waits before it does so next, with its usual settings.
     pub wait: Nanos,
+    /// It has sidecars, which the kubelet starts again whatever the pod's policy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_sidecars: bool,
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::decision::{Restart, Target};
 use crate::model::sample::Sample;
 use crate::model::units::Nanos;
-use crate::model::workload::{Container, Pod};
+use crate::model::workload::{Container, ContainerKind, Pod};
 
 /// `MaxContainerBackOff` is five minutes, the first ten seconds; each is twice the one before.
 const FIRST: Nanos = Nanos(10 * Nanos::SECOND.0);
@@ -73,7 +73,9 @@ impl Restarts {
         let ended = || ended().flat_map(BTreeMap::values);
         let n_since = ended().map(|one| one.n_since).max().unwrap_or(0);
         let wait = ended().map(|one| one.wait(sample.at.boot)).max().unwrap_or_default();
-        Some(Restart { policy, n_since, wait })
+        let has_sidecars = pods_of(target, sample)
+            .any(|pod| pod.containers.iter().any(|one| one.kind == ContainerKind::Sidecar));
+        Some(Restart { policy, n_since, wait, has_sidecars })
     }
 }
 

@@ -5,6 +5,7 @@ use super::{met_sentence, time};
 use crate::model::decision::{
     Action, Decision, Effect, Hold, Release, ReleaseReason, Restart, StepKind, StepReason,
 };
+use crate::model::settings::Deletion;
 use crate::model::units::{Bytes, Nanos};
 use crate::model::workload::RestartPolicy;
 
@@ -28,6 +29,7 @@ fn whole(action: &Action, now: Nanos) -> Vec<String> {
         Some(next) => format!("if it has not helped within {left}: {} it", step(next)),
         None => format!("if it has not helped within {left}: no further step for this candidate"),
     });
+    all.extend(deletion(action));
     // A pod that is stopped or killed on the node stays bound to it.
     match &action.restart {
         Some(restart) => all.extend(restarts(restart)),
@@ -44,16 +46,36 @@ fn whole(action: &Action, now: Nanos) -> Vec<String> {
     all
 }
 
-/// What the kubelet does next, and has done before.
-pub(super) fn restarts(Restart { policy, n_since, wait }: &Restart) -> Vec<String> {
-    let which = match policy {
-        RestartPolicy::Never => {
-            return vec![
-                "the kubelet does not start its containers again (restartPolicy Never)".into(),
-            ];
+/// What becomes of an eviction that the API server refuses.
+fn deletion(action: &Action) -> Option<String> {
+    let why = match action.deletion {
+        Deletion::Never => return None,
+        Deletion::NoEviction => "if the API server has no eviction for isobar",
+        Deletion::OverBudgets => {
+            "if the API server has no eviction for isobar, or a disruption budget forbids it"
         }
-        RestartPolicy::OnFailure => "those of its containers that end with an error",
-        RestartPolicy::Always => "its containers",
+    };
+    Some(format!("the pod is deleted instead {why} (relief.deletePods)"))
+}
+
+/// What the kubelet does next, and has done before.
+///
+/// Of a pod whose regular containers are over it starts no sidecar either, once it has seen that.
+/// Source: `computePodActions`, pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+pub(super) fn restarts(restart: &Restart) -> Vec<String> {
+    let Restart { policy, n_since, wait, has_sidecars } = restart;
+    let which = match (policy, has_sidecars) {
+        (RestartPolicy::Never, _) => {
+            let none = "the kubelet does not start its containers again (restartPolicy Never)";
+            let sidecars = has_sidecars
+                .then_some("; a sidecar only until it has seen that the others have ended");
+            return vec![format!("{none}{}", sidecars.unwrap_or_default())];
+        }
+        (RestartPolicy::OnFailure, false) => "those of its containers that end with an error",
+        (RestartPolicy::OnFailure, true) => {
+            "its sidecars and those of its containers that end with an error"
+        }
+        (RestartPolicy::Always, _) => "its containers",
     };
     let when = match *wait {
         Nanos(0) => "at once, or after a back-off if they have failed lately".to_owned(),

@@ -133,6 +133,18 @@ fn explain_a_verdict() {
     let restarted = "the kubelet starts its containers again, unless restartPolicy is Never";
     let says_so = |decision: &Decision| explain(decision).verdict.iter().any(|s| s == restarted);
     assert!(!says_so(&decision), "an evicted pod is gone");
+    #[rustfmt::skip]
+    let table = [
+        (Deletion::Never,       None),
+        (Deletion::NoEviction,  Some("if the API server has no eviction for isobar (relief.deletePods)")),
+        (Deletion::OverBudgets, Some("or a disruption budget forbids it (relief.deletePods)")),
+    ];
+    for (deletion, want) in table {
+        decision.relief.actions[0].deletion = deletion;
+        let said = explain(&decision).verdict.into_iter().find(|text| text.contains("deleted"));
+        let is_said = said.as_deref().zip(want).is_some_and(|(said, want)| said.ends_with(want));
+        assert_eq!((said.is_some(), is_said), (want.is_some(), want.is_some()), "{said:?}");
+    }
     decision.relief.actions[0].step = StepKind::StopContainers;
     assert!(says_so(&decision));
 }
@@ -141,18 +153,21 @@ fn explain_a_verdict() {
 fn explain_what_the_kubelet_restarts() {
     use RestartPolicy::{Always, Never, OnFailure};
     #[rustfmt::skip]
-    let table: [(RestartPolicy, u32, u64, &[&str]); 5] = [
-        // policy, restarts since, back-off in seconds, sentences
-        (Never,     0, 0,   &["the kubelet does not start its containers again (restartPolicy Never)"]),
-        (Always,    0, 0,   &["the kubelet starts its containers again (restartPolicy Always), at once, or after a back-off if they have failed lately"]),
-        (Always,    1, 10,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 10s",
+    let table: [(RestartPolicy, bool, u32, u64, &[&str]); 7] = [
+        // policy, sidecars, restarts since, back-off in seconds, sentences
+        (Never,     false, 0, 0,   &["the kubelet does not start its containers again (restartPolicy Never)"]),
+        (Never,     true,  0, 0,   &["the kubelet does not start its containers again (restartPolicy Never); a sidecar only until it has seen that the others have ended"]),
+        (Always,    false, 0, 0,   &["the kubelet starts its containers again (restartPolicy Always), at once, or after a back-off if they have failed lately"]),
+        (Always,    false, 1, 10,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 10s",
                               "restarted once since isobar ended it; eviction would be needed to keep it from coming back"]),
-        (Always,    3, 40,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 40s",
+        (Always,    true,  3, 40,  &["the kubelet starts its containers again (restartPolicy Always), after a back-off of about 40s",
                               "restarted 3 times since isobar ended it; eviction would be needed to keep it from coming back"]),
-        (OnFailure, 0, 0,   &["the kubelet starts those of its containers that end with an error again (restartPolicy OnFailure), at once, or after a back-off if they have failed lately"]),
+        (OnFailure, false, 0, 0,   &["the kubelet starts those of its containers that end with an error again (restartPolicy OnFailure), at once, or after a back-off if they have failed lately"]),
+        (OnFailure, true,  1, 10,  &["the kubelet starts its sidecars and those of its containers that end with an error again (restartPolicy OnFailure), after a back-off of about 10s",
+                              "restarted once since isobar ended it; eviction would be needed to keep it from coming back"]),
     ];
-    for (policy, n_since, wait, want) in table {
-        let restart = Restart { policy, n_since, wait: seconds(wait) };
+    for (policy, has_sidecars, n_since, wait, want) in table {
+        let restart = Restart { policy, n_since, wait: seconds(wait), has_sidecars };
         assert_eq!(restarts(&restart), want, "{policy:?} {n_since}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::decision::Restart;
-use crate::model::workload::{Container, RestartPolicy};
+use crate::model::workload::{Container, ContainerKind, RestartPolicy};
 
 /// The container of pod `a` as the API has it.
 fn runs(node: &mut Node, id: &str, n_restarts: Option<u32>) {
@@ -36,8 +36,16 @@ fn decide_says_what_the_kubelet_does_after_a_kill() {
         let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
         pods.get_mut("a").unwrap().restart_policy = Some(policy);
         let action = node.at(1, &hard).actions.remove(0);
-        let want = Restart { policy, n_since: 0, wait: Nanos(0) };
+        let mut want = Restart { policy, n_since: 0, wait: Nanos(0), has_sidecars: false };
         assert_eq!(action.restart, Some(want));
+
+        let mut node = killing();
+        let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
+        let pod = pods.get_mut("a").unwrap();
+        pod.restart_policy = Some(policy);
+        pod.containers.push(Container { kind: ContainerKind::Sidecar, ..Container::default() });
+        want.has_sidecars = true;
+        assert_eq!(node.at(1, &hard).actions[0].restart, Some(want));
     }
     let mut node = Node::new();
     assert_eq!(node.at(1, &hard).actions[0].step, Evict);
