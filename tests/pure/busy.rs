@@ -107,6 +107,7 @@ impl Node {
                 high: Some(Limit::Max),
                 low: Some(Limit::At(0)),
                 min: Some(Limit::At(0)),
+                swap_max: Some(Limit::Max),
                 events: Some(MemoryEvents::default()),
                 stat: Some(MemoryStat {
                     anon: Bytes(1 << 31),

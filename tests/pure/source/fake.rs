@@ -46,7 +46,7 @@ impl Fake {
     /// A cgroup with the memory controller.
     pub(super) fn make(&self, path: &str) {
         fs::create_dir(self.at(path)).unwrap();
-        for name in ["max", "high", "low", "min"] {
+        for name in ["max", "high", "low", "min", "swap.max"] {
             self.write(&format!("{path}/memory.{name}"), "max\n");
         }
         for name in ["current", "swap.current"] {
@@ -235,7 +235,8 @@ fn sampler_controller_switched() {
     fake.make("/a");
     let mut sampler = sampler(fake.root());
     sample(&mut sampler, 1);
-    let hidden = ["current", "swap.current", "events", "stat", "max", "high", "low", "min"];
+    let hidden =
+        ["current", "swap.current", "events", "stat", "max", "high", "low", "min", "swap.max"];
     let hide = |from: &str, to: &str| {
         for name in hidden {
             let at = |prefix| fake.at(&format!("/a/{prefix}memory.{name}"));

@@ -119,8 +119,9 @@ fn sampler_switched_off_told_once() {
     for tick in 1..=12 {
         let read = sample(&mut sampler, tick);
         let pod = format!("/kubepods.slice/kubepods-pod{STATIC}.slice");
-        let (switch, swap) =
-            (format!("{pod}/cgroup.pressure"), format!("{pod}/memory.swap.current"));
+        let of = |file| format!("{pod}/{file}");
+        let (switch, swap, swap_max) =
+            (of("cgroup.pressure"), of("memory.swap.current"), of("memory.swap.max"));
         let below = |name| format!("/system.slice/unit-{name}.service/cgroup.subtree_control");
         let units = [below(0), below(1), below(2)];
         let mut want = vec![
@@ -131,6 +132,7 @@ fn sampler_switched_off_told_once() {
             ),
             (Unsupported, switch.as_str(), "is 0: write 1 to account this cgroup's pressure"),
             (Unsupported, swap.as_str(), "this kernel does not have it"),
+            (Unsupported, swap_max.as_str(), "this kernel does not have it"),
             (
                 Unsupported,
                 "/system.slice/cgroup.subtree_control",

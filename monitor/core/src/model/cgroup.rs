@@ -149,6 +149,9 @@ pub struct MemoryFiles {
     pub high: Option<Limit>,
     pub low: Option<Limit>,
     pub min: Option<Limit>,
+    /// `memory.swap.max`: with LimitedSwap the kubelet sets each container's share of the node's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_max: Option<Limit>,
     /// `memory.events`: the subtree's counts.
     pub events: Option<MemoryEvents>,
     /// `memory.stat`, the keys that decisions need.

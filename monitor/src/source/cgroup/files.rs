@@ -30,6 +30,7 @@ pub(crate) enum File {
     MemoryHigh,
     MemoryLow,
     MemoryMin,
+    MemorySwapMax,
     PidsMax,
     Procs,
 }
@@ -38,7 +39,7 @@ use Controller::{Cpu, Io, Memory, Pids};
 use File::*;
 
 /// Every file in the order of the enum, its name, and the controller without which it is missing.
-const FILES: [(File, &CStr, Option<Controller>); 19] = [
+const FILES: [(File, &CStr, Option<Controller>); 20] = [
     (CpuPressure, c"cpu.pressure", None),
     (MemoryPressure, c"memory.pressure", None),
     (IoPressure, c"io.pressure", None),
@@ -56,6 +57,7 @@ const FILES: [(File, &CStr, Option<Controller>); 19] = [
     (MemoryHigh, c"memory.high", Some(Memory)),
     (MemoryLow, c"memory.low", Some(Memory)),
     (MemoryMin, c"memory.min", Some(Memory)),
+    (MemorySwapMax, c"memory.swap.max", Some(Memory)),
     (PidsMax, c"pids.max", Some(Pids)),
     (Procs, c"cgroup.procs", None),
 ];
@@ -76,8 +78,17 @@ impl File {
 
     /// Change when the cgroup is configured. No decision depends on the number of processes, so it
     /// is read with them.
-    pub(crate) const SETTINGS: [Self; 8] =
-        [CpuMax, CpuWeight, MemoryMax, MemoryHigh, MemoryLow, MemoryMin, PidsMax, Procs];
+    pub(crate) const SETTINGS: [Self; 9] = [
+        CpuMax,
+        CpuWeight,
+        MemoryMax,
+        MemoryHigh,
+        MemoryLow,
+        MemoryMin,
+        MemorySwapMax,
+        PidsMax,
+        Procs,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         self.c_name().to_str().expect("the names above are ASCII")
@@ -121,6 +132,7 @@ impl File {
             MemoryHigh => memory.high = Some(parse::limit(text)?),
             MemoryLow => memory.low = Some(parse::limit(text)?),
             MemoryMin => memory.min = Some(parse::limit(text)?),
+            MemorySwapMax => memory.swap_max = Some(parse::limit(text)?),
             PidsMax => cgroup.pids_max = Some(parse::limit(text)?),
             Procs => cgroup.n_procs = Some(parse::n_procs(text)?),
         }

@@ -304,8 +304,8 @@ impl Group {
 fn carry_settings(last: &Cgroup, now: &mut Cgroup) {
     let CpuFiles { quota, period, weight, .. } = last.cpu;
     now.cpu = CpuFiles { quota, period, weight, ..now.cpu };
-    let MemoryFiles { max, high, low, min, .. } = last.memory;
-    now.memory = MemoryFiles { max, high, low, min, ..now.memory };
+    let MemoryFiles { max, high, low, min, swap_max, .. } = last.memory;
+    now.memory = MemoryFiles { max, high, low, min, swap_max, ..now.memory };
     now.pids_max = last.pids_max;
     now.n_procs = last.n_procs;
     now.preference = last.preference;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::LEAST;
 use super::figures::held;
-use crate::model::cgroup::{CgroupId, Limit};
+use crate::model::cgroup::{Cgroup, CgroupId, Limit};
 use crate::model::pod::Place;
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::policy::workload::{Workloads, above};
@@ -33,37 +33,57 @@ fn is_in_pod(id: CgroupId, snapshot: &Snapshot) -> bool {
     above(id, snapshot).filter_map(|id| snapshot.scopes.get(&id)).any(is_pod)
 }
 
-/// How much more a party can hold below its own limit: the nearest of its cgroup, of the cgroups
-/// above it that are no limit of all pods, and of its containers if each has one.
+/// How much more a party can hold before it meets a limit of its own: the nearest of its cgroup and
+/// of the cgroups above it that are no limit of all pods, or those of its containers if each has
+/// one, whichever comes first.
 pub(super) fn room(id: CgroupId, scope: &Scope, snapshot: &Snapshot) -> Option<u64> {
+    let free_swap = snapshot.node.memory.map_or(0, |memory| memory.swap_free.0);
     let left = |scope: &Scope| {
         let files = scope.files.as_ref()?;
-        // Page cache gives way; swap does not count against the limit.
-        let swap = files.memory.swap_current.map_or(0, |swap| swap.0);
-        match files.memory.max? {
-            Limit::At(max) => Some(max.saturating_sub(held(files)?.0.saturating_sub(swap))),
-            Limit::Max => None,
-        }
+        left_below(files, files.memory.max?, free_swap)
     };
-    if let Some(own) = left(scope) {
-        return Some(own);
-    }
     let is_shared = |scope: &&Scope| matches!(scope.place, Place::Kubepods | Place::Qos { .. });
     let mut up = above(id, snapshot).filter_map(|id| snapshot.scopes.get(&id));
-    if let Some(above) = up.find(|scope| is_shared(scope) || left(scope).is_some())
-        && !is_shared(&above)
-    {
-        return left(above);
-    }
-    // Of containers with limits of their own, the sum; one without makes the pod unlimited.
-    let containers = snapshot
-        .scopes
-        .values()
-        .filter(|child| child.parent == Some(id) && matches!(child.place, Place::Container { .. }));
+    let from_above = || {
+        let found = up.find(|scope| is_shared(scope) || left(scope).is_some())?;
+        (!is_shared(&found)).then(|| left(found)).flatten()
+    };
+    let own = left(scope).or_else(from_above);
+    own.into_iter().chain(of_containers(id, snapshot, free_swap)).min()
+}
+
+/// Of containers with limits of their own, the sum; one without makes the pod unlimited.
+///
+/// At `memory.high` too: a container that exceeds it is put to sleep for longer the more it takes.
+/// The kubelet sets it for containers (MemoryQoS); isobar's squeezes set it for pods, and do not
+/// count here, or they would look as if nothing had to be squeezed.
+fn of_containers(pod: CgroupId, snapshot: &Snapshot, free_swap: u64) -> Option<u64> {
+    let containers = snapshot.scopes.values().filter(|child| {
+        child.parent == Some(pod) && matches!(child.place, Place::Container { .. })
+    });
     let busy = containers
         .filter(|child| child.files.as_ref().and_then(held).is_none_or(|held| held >= LEAST));
+    let left = |scope: &Scope| {
+        let files = scope.files.as_ref()?;
+        let limits = [files.memory.max, files.memory.high].into_iter().flatten();
+        limits.filter_map(|limit| left_below(files, limit, free_swap)).min()
+    };
     busy.map(left)
         .try_fold((0u64, false), |(sum, _), left| Some((sum.saturating_add(left?), true)))
         .filter(|(_, any)| *any)
         .map(|(sum, _)| sum)
+}
+
+/// Page cache gives way, and swap does not count against the limit: what may still be swapped out
+/// is room as well. With LimitedSwap the kubelet bounds that for each container.
+fn left_below(files: &Cgroup, limit: Limit, free_swap: u64) -> Option<u64> {
+    let Limit::At(limit) = limit else { return None };
+    let swapped = files.memory.swap_current.map_or(0, |swap| swap.0);
+    let swap = match files.memory.swap_max {
+        Some(Limit::At(most)) => most.saturating_sub(swapped).min(free_swap),
+        Some(Limit::Max) => free_swap,
+        None => 0,
+    };
+    let in_memory = held(files)?.0.saturating_sub(swapped);
+    Some(limit.saturating_sub(in_memory).saturating_add(swap))
 }

@@ -162,6 +162,42 @@ fn room_is_the_nearest_limit_of_its_own() {
     }
 }
 
+#[test]
+fn room_ends_as_the_kubelet_means_memory_high_and_swap() {
+    let at = |mib: u64| Some(Limit::At(mib * MIB));
+    let no = Some(Limit::Max);
+    #[rustfmt::skip]
+    let table = [
+        // max, high and swap.max of a container that holds 100 MiB and has swapped 20 of them; free swap; room
+        (at(200), no,      at(0),  500, Some(120)), // NoSwap
+        (at(200), no,      at(50), 500, Some(150)), // LimitedSwap: 30 more may be swapped out
+        (at(200), no,      at(50), 10,  Some(130)), // if there is room for it
+        (at(200), no,      no,     0,   Some(120)),
+        (at(200), no,      None,   500, Some(120)), // unknown is no allowance
+        (at(200), at(180), at(0),  500, Some(100)), // MemoryQoS: it sleeps from there on
+        (no,      at(180), at(0),  500, Some(100)),
+        (no,      at(50),  at(0),  500, Some(0)),
+        (no,      no,      at(50), 500, None),
+    ];
+    for (max, high, swap_max, free, want) in table {
+        let inside = format!("{POD}/{}", "0".repeat(64));
+        let mut container = Cgroup { parent: Some(CgroupId(3)), ..cgroup(&inside, 80, Limit::Max) };
+        let memory = &mut container.memory;
+        (memory.max, memory.high, memory.swap_max) = (max, high, swap_max);
+        memory.swap_current = Some(Bytes(20 * MIB));
+        let mut sample = sample(1, 200, &[]);
+        let mut node = sample.node.memory.unwrap_or_default();
+        node.swap_free = Bytes(free * MIB);
+        sample.node.memory = Some(node);
+        let pod = cgroup(POD, 80, Limit::Max);
+        sample.cgroups = [(CgroupId(3), pod), (CgroupId(4), container)].into();
+        let snapshot = Snapshot::between(None, &sample, &mut Averages::new(1));
+        let pod = CgroupId(3);
+        let got = room(pod, &snapshot.scopes[&pod], &snapshot).map(|bytes| bytes / MIB);
+        assert_eq!(got, want, "{max:?} {high:?} {swap_max:?} {free}");
+    }
+}
+
 proptest! {
     /// Whatever comes and goes, and however readings are thinned out, each that is kept is what was
     /// held then.

@@ -152,11 +152,12 @@ impl Page<'_> {
             (
                 memory.max.is_some(),
                 format!(
-                    "memory.max {}, high {}, low {}, min {}",
+                    "memory.max {}, high {}, low {}, min {}, swap.max {}",
                     bound(memory.max),
                     bound(memory.high),
                     bound(memory.low),
-                    bound(memory.min)
+                    bound(memory.min),
+                    bound(memory.swap_max)
                 ),
             ),
             (cpu.quota.is_some(), format!("cpu.max {quota}, cpu.weight {weight}")),
