@@ -18,7 +18,7 @@ use crate::amount::{Memory, Seconds};
 use crate::machine::Series;
 use crate::shell::root;
 use expect::Expect;
-use group::{Api, Cgroup, Churn, Load, Order, Pod, Prepared, Service, Swap};
+use group::{Api, Cgroup, Churn, Driver, Load, Order, Pod, Prepared, Service, Swap};
 use kernels::{Kernels, NeverOn};
 
 /// The configuration for scenarios with pods that have none of their own.
@@ -82,7 +82,10 @@ pub(crate) struct Form {
     /// More of the agent's environment.
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
-    /// `memory.max` of kubepods.slice; what the node has, less 100 MiB, without it.
+    /// How the kubelet of a node with pods names their cgroups.
+    #[serde(default)]
+    pub(crate) driver: Driver,
+    /// `memory.max` of the cgroup of all pods; what the node has, less 100 MiB, without it.
     pub(crate) kubepods: Option<Memory>,
     #[serde(default)]
     pub(crate) cgroup: Vec<Cgroup>,

@@ -6,6 +6,7 @@ mod answer;
 mod churn;
 mod cluster;
 mod disks;
+mod driver;
 mod frozen;
 mod listen;
 mod measure;

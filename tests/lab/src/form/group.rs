@@ -63,6 +63,15 @@ pub(crate) struct Pod {
     pub(crate) load: Vec<Load>,
 }
 
+/// How the kubelet names its cgroups: its `cgroupDriver`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Driver {
+    #[default]
+    Systemd,
+    Cgroupfs,
+}
+
 /// A service of the system: /system.slice/NAME.service.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

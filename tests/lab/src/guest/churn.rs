@@ -10,9 +10,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Result;
+use isobar_core::model::pod::QosClass;
 
 use super::testbed::{Testbed, sleeper};
 use crate::cgroup::Group;
+use crate::form::group::Driver;
 
 /// How many live at a time.
 const ALIVE: usize = 10;
@@ -37,7 +39,7 @@ impl Churn {
         testbed: &Testbed,
         known: Arc<Mutex<Known>>,
     ) -> Result<Self> {
-        let slice = testbed.below("/kubepods.slice/kubepods-besteffort.slice");
+        let (mount, driver) = (testbed.mount().to_owned(), testbed.driver());
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let pause = Duration::from_secs(1) / per_second.max(1);
@@ -48,7 +50,7 @@ impl Churn {
                 if told.load(Ordering::Relaxed) {
                     break;
                 }
-                match pod(&slice, number) {
+                match pod(&mount, driver, number) {
                     Ok(pod) => {
                         if let Ok(mut known) = known.lock() {
                             known.alive.insert(pod.1.id());
@@ -90,10 +92,12 @@ fn remove((group, process): (Group, Child), known: &Mutex<Known>) {
     }
 }
 
-fn pod(slice: &Path, number: u64) -> Result<(Group, Child)> {
-    let name = format!("kubepods-besteffort-pod{number:08x}_2222_4222_8222_{number:012x}.slice");
-    let group = Group::make(slice.join(name))?;
-    let scope = group.dir().join(format!("cri-containerd-{number:064x}.scope"));
+fn pod(mount: &Path, driver: Driver, number: u64) -> Result<(Group, Child)> {
+    let uid = format!("{number:08x}-2222-4222-8222-{number:012x}");
+    let pod = driver.pod(QosClass::BestEffort, &uid);
+    let scope = driver.container(&pod, &format!("{number:064x}"));
+    let below = |path: &str| mount.join(path.trim_start_matches('/'));
+    let (group, scope) = (Group::make(below(&pod))?, below(&scope));
     fs::create_dir(&scope)?;
     let process = sleeper(&scope, 1000)?;
     Ok((group, process))

@@ -1,5 +1,5 @@
-//! The pods of a scenario as the kubelet and a runtime would have made them: cgroups (systemd
-//! driver, containerd), OOM score seeds, and the manifests that agents are told.
+//! The pods of a scenario as the kubelet and containerd would have made them: cgroups, OOM score
+//! seeds, and the manifests that agents are told.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,7 @@ use serde_json::json;
 
 use crate::amount::{Cpu, Memory};
 use crate::form::Form;
-use crate::form::group::{Load, Pod};
-
-/// Where everything of Kubernetes lies.
-pub(super) const KUBEPODS: &str = "/kubepods.slice";
+use crate::form::group::{Driver, Load, Pod};
 
 /// One pod, worked out.
 #[derive(Debug, Clone)]
@@ -21,7 +18,7 @@ pub(super) struct Placed {
     /// The name without the number.
     pub(super) kind: String,
     /// Paths of the cgroups: the pod's, its sandbox's and its container's.
-    pub(super) slice: String,
+    pub(super) cgroup: String,
     pub(super) sandbox: String,
     pub(super) container: String,
     /// What the kubelet seeds the container's processes with.
@@ -34,20 +31,6 @@ pub(super) struct Placed {
     pub(super) loads: Vec<Load>,
     /// As the API has it.
     pub(super) manifest: String,
-}
-
-/// The slice of all pods of a class, which Guaranteed ones have none of, and what the names of its
-/// pods' slices begin with.
-fn slice(class: QosClass) -> (String, &'static str) {
-    match class {
-        QosClass::BestEffort => {
-            (format!("{KUBEPODS}/kubepods-besteffort.slice"), "kubepods-besteffort")
-        }
-        QosClass::Burstable => {
-            (format!("{KUBEPODS}/kubepods-burstable.slice"), "kubepods-burstable")
-        }
-        QosClass::Guaranteed => (KUBEPODS.into(), "kubepods"),
-    }
 }
 
 /// What requests and limits make of a pod (kubelet, `GetPodQOS`). A limit without a request
@@ -93,19 +76,24 @@ pub(super) fn placed(form: &Form, capacity: u64) -> Vec<Placed> {
         for i in 1..=pod.count.unwrap_or(1) {
             let kind = pod.name.get_ref().clone();
             let name = pod.count.map_or(kind.clone(), |_| format!("{kind}-{i}"));
-            all.push(place(pod, name, all.len() + 1, capacity));
+            all.push(place(pod, name, all.len() + 1, capacity, form.driver));
         }
     }
     all
 }
 
-pub(super) fn place(pod: &Pod, name: String, number: usize, capacity: u64) -> Placed {
+pub(super) fn place(
+    pod: &Pod,
+    name: String,
+    number: usize,
+    capacity: u64,
+    driver: Driver,
+) -> Placed {
     let class = class(pod);
     let uid = format!("{number:08x}-1111-4111-8111-{number:012x}");
     let id = |what: &str| format!("{what}{number:062x}");
-    let (above, prefix) = slice(class);
-    let slice = format!("{above}/{prefix}-pod{}.slice", uid.replace('-', "_"));
-    let scope = |id: &str| format!("{slice}/cri-containerd-{id}.scope");
+    let cgroup = driver.pod(class, &uid);
+    let container = |what| driver.container(&cgroup, &id(what));
     let request = pod.memory_request.or(pod.memory_limit).map_or(0, |memory| memory.0);
     let milli = pod.cpu_request.or(pod.cpu_limit).map_or(0, |cpu| cpu.0);
     let mut write = vec![("cpu.weight".into(), weight(milli).to_string())];
@@ -117,9 +105,9 @@ pub(super) fn place(pod: &Pod, name: String, number: usize, capacity: u64) -> Pl
     }
     Placed {
         manifest: manifest(pod, &name, class, &uid, &id("c0")),
-        sandbox: scope(&id("5a")),
-        container: scope(&id("c0")),
-        slice,
+        sandbox: container("5a"),
+        container: container("c0"),
+        cgroup,
         kind: pod.name.get_ref().clone(),
         name,
         oom_score_adj: oom_score_adj(class, request, capacity),
@@ -197,11 +185,11 @@ mod tests {
         assert_eq!((many[1].name.as_str(), many[1].kind.as_str()), ("p-2", "p"));
         let slice = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod00000002_1111_\
                      4111_8111_000000000002.slice";
-        assert_eq!(many[1].slice, slice);
+        assert_eq!(many[1].cgroup, slice);
         let id = many[1].container.strip_prefix(&format!("{slice}/cri-containerd-")).unwrap();
         assert_eq!(id.len(), "6".repeat(64).len() + ".scope".len());
         let guaranteed = &pods("memory_limit = \"64MiB\"\ncpu_limit = \"500m\"", "Guaranteed")[0];
-        assert!(guaranteed.slice.starts_with("/kubepods.slice/kubepods-pod"));
+        assert!(guaranteed.cgroup.starts_with("/kubepods.slice/kubepods-pod"));
         assert!(guaranteed.write.contains(&("cpu.max".into(), "50000 100000".into())));
         assert!(guaranteed.manifest.contains(r#""limits":{"cpu":"500m","memory":"67108864"}"#));
     }

@@ -8,14 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use isobar_core::model::pod::QosClass;
 
 use super::disks::{make_files, swap_off, swap_on};
-use super::pods::{self, KUBEPODS, Placed};
+use super::pods::{self, Placed};
 use crate::amount::Memory;
 use crate::cgroup::Group;
 use crate::facts::{BYSTANDER, Limit};
 use crate::form::Form;
-use crate::form::group::{Load, Pod};
+use crate::form::group::{Driver, Load, Pod};
 
 /// Where services of the system lie.
 const SYSTEM: &str = "/system.slice";
@@ -33,13 +34,15 @@ const TTY: &str = "/dev/ttyS2";
 /// What stands; it goes with this value.
 pub(super) struct Testbed {
     mount: PathBuf,
+    driver: Driver,
     /// Everything that work runs in.
     pub(super) places: Vec<Place>,
     pods: Vec<Placed>,
     /// In the order in which they were made.
     groups: Vec<Group>,
     swap: Option<&'static str>,
-    before: Vec<(String, PathBuf, String)>,
+    /// Where each limit stands, and what it was.
+    before: Vec<(PathBuf, Limit)>,
 }
 
 /// A pod's container, a service or another cgroup.
@@ -66,8 +69,8 @@ impl Testbed {
         // What was read to get here belongs to no working testbed.
         fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches")?;
         let (mount, groups, before) = (mount.into(), Vec::new(), Vec::new());
-        let mut testbed =
-            Self { mount, places: Vec::new(), pods: Vec::new(), groups, swap, before };
+        let (places, pods, driver) = (Vec::new(), Vec::new(), form.driver);
+        let mut testbed = Self { mount, driver, places, pods, groups, swap, before };
         if form.has_node() {
             testbed.node(form)?;
         }
@@ -86,7 +89,7 @@ impl Testbed {
     fn node(&mut self, form: &Form) -> Result<()> {
         let capacity = capacity()?;
         self.pods = pods::placed(form, capacity);
-        self.pods.push(bystander(capacity)?);
+        self.pods.push(bystander(capacity, form.driver)?);
         self.make(SYSTEM)?;
         for service in &form.service {
             let name = service.name.get_ref();
@@ -95,12 +98,12 @@ impl Testbed {
             self.places.push(Place::plain(name, path, &service.load));
         }
         let limit = form.kubepods.unwrap_or(Memory(capacity.saturating_sub(HARD))).0;
-        self.make(KUBEPODS)?.write("memory.max", &limit.to_string())?;
+        let kubepods = form.driver.kubepods();
+        self.make(kubepods)?.write("memory.max", &limit.to_string())?;
         let weight = pods::weight(2000).to_string();
-        self.group(KUBEPODS)?.write("cpu.weight", &weight)?;
-        for slice in ["besteffort", "burstable"] {
-            let slice = format!("{KUBEPODS}/kubepods-{slice}.slice");
-            self.make(&slice)?.write("cpu.weight", "1")?;
+        self.group(kubepods)?.write("cpu.weight", &weight)?;
+        for class in [QosClass::BestEffort, QosClass::Burstable] {
+            self.make(&form.driver.class(class))?.write("cpu.weight", "1")?;
         }
         for pod in self.pods.clone() {
             self.pod(&pod)?;
@@ -109,11 +112,11 @@ impl Testbed {
     }
 
     fn pod(&mut self, pod: &Placed) -> Result<()> {
-        for path in [&pod.slice, &pod.sandbox, &pod.container] {
+        for path in [&pod.cgroup, &pod.sandbox, &pod.container] {
             self.make(path)?;
         }
         for (file, value) in &pod.write {
-            self.group(&pod.slice)?.write(file, value)?;
+            self.group(&pod.cgroup)?.write(file, value)?;
             self.group(&pod.container)?.write(file, value)?;
         }
         // Since Kubernetes 1.28 a container is killed as a whole.
@@ -122,11 +125,16 @@ impl Testbed {
             self.group(&pod.container)?.write(file, value)?;
         }
         for file in SQUEEZED {
-            for path in [&pod.slice, &pod.container] {
-                let file = self.below(path).join(file);
-                let value =
-                    fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-                self.before.push((pod.name.clone(), file, value.trim().into()));
+            for (what, path) in [("pod", &pod.cgroup), ("container", &pod.container)] {
+                let (at, name) = (self.below(path).join(file), format!("{what}/{file}"));
+                let before = fs::read_to_string(&at).with_context(|| at.display().to_string())?;
+                let before = Limit {
+                    name: pod.name.clone(),
+                    file: name,
+                    before: before.trim().into(),
+                    after: String::new(),
+                };
+                self.before.push((at, before));
             }
         }
         self.places.push(Place {
@@ -184,6 +192,11 @@ impl Testbed {
         &self.mount
     }
 
+    /// How the kubelet names cgroups here.
+    pub(super) fn driver(&self) -> Driver {
+        self.driver
+    }
+
     /// The directory of a cgroup.
     pub(super) fn below(&self, path: &str) -> PathBuf {
         self.mount.join(path.trim_start_matches('/'))
@@ -228,12 +241,9 @@ impl Testbed {
 
     /// Limits that are not what they were.
     pub(super) fn changed(&self) -> Vec<Limit> {
-        let now = |(name, file, before): &(String, PathBuf, String)| {
-            let after = fs::read_to_string(file).ok()?.trim().to_owned();
-            let scope = file.parent()?.extension()?.to_string_lossy().into_owned();
-            let file = format!("{scope}/{}", file.file_name()?.to_string_lossy());
-            let (name, before) = (name.clone(), before.clone());
-            (after != before).then_some(Limit { name, file, before, after })
+        let now = |(at, limit): &(PathBuf, Limit)| {
+            let after = fs::read_to_string(at).ok()?.trim().to_owned();
+            (after != limit.before).then(|| Limit { after, ..limit.clone() })
         };
         self.before.iter().filter_map(now).collect()
     }
@@ -283,13 +293,13 @@ pub(super) fn sleeper(dir: &Path, adj: i32) -> Result<Child> {
 }
 
 /// The Guaranteed pod that answers pings.
-fn bystander(capacity: u64) -> Result<Placed> {
+fn bystander(capacity: u64, driver: Driver) -> Result<Placed> {
     let text = format!(
         "name = \"{BYSTANDER}\"\nclass = \"Guaranteed\"\nmemory_limit = \"64MiB\"\n\
          cpu_limit = \"500m\"\npriority = 1000\nload = [{{ run = \"echo --tty {TTY}\", steady = true }}]\n"
     );
     let pod: Pod = toml::from_str(&text)?;
-    Ok(pods::place(&pod, BYSTANDER.into(), 999, capacity))
+    Ok(pods::place(&pod, BYSTANDER.into(), 999, capacity, driver))
 }
 
 /// All memory of the node.
