@@ -3,6 +3,7 @@
 
 mod agent;
 mod clients;
+mod cluster;
 mod empty;
 mod host;
 mod progress;
@@ -49,6 +50,8 @@ enum What {
     Agent,
     /// The agent with fifty streams and a scraper: CPU, memory, ticks on time.
     Clients,
+    /// The agent with an API server and a kubelet to talk to, beside one without.
+    Cluster,
     /// How long a tick takes, and what each program takes of each event.
     Sample,
     /// How long it takes to rank all pods of a node.
@@ -65,6 +68,7 @@ struct Figures {
     switch: Option<switch::Figures>,
     agent: Option<agent::Figures>,
     clients: Option<clients::Figures>,
+    cluster: Option<cluster::Figures>,
     sample: Option<sample::Figures>,
     rank: Option<rank::Figures>,
     record: Option<record::Figures>,
@@ -76,8 +80,8 @@ impl Bench {
         let host = Host::look()?;
         let wants = |what| self.wants(what);
         println!("{host}");
-        let (switch, agent, clients, sample, rank, record) = Default::default();
-        let mut figures = Figures { host, switch, agent, clients, sample, rank, record };
+        let (switch, agent, clients, cluster, sample, rank, record) = Default::default();
+        let mut figures = Figures { host, switch, agent, clients, cluster, sample, rank, record };
         if wants(What::Rank) {
             let measured = rank::measure()?;
             println!("\n{measured}");
@@ -88,7 +92,8 @@ impl Bench {
             println!("\n{measured}");
             figures.record = Some(measured);
         }
-        if [What::Switch, What::Agent, What::Clients, What::Sample].into_iter().any(wants) {
+        let with_an_agent = [What::Switch, What::Agent, What::Clients, What::Cluster, What::Sample];
+        if with_an_agent.into_iter().any(wants) {
             self.with_an_agent(&mut figures)?;
         }
         let file = self.json.unwrap_or_else(|| root().join("target/bench.json"));
@@ -114,6 +119,9 @@ impl Bench {
         if wants(What::Clients) {
             expected += clients::expected();
         }
+        if wants(What::Cluster) {
+            expected += cluster::expected();
+        }
         if wants(What::Sample) {
             expected += sample::expected();
         }
@@ -134,6 +142,11 @@ impl Bench {
             println!("\n{measured}");
             figures.clients = Some(measured);
         }
+        if wants(What::Cluster) {
+            let measured = cluster::measure(&mut rig)?;
+            println!("\n{measured}");
+            figures.cluster = Some(measured);
+        }
         if wants(What::Sample) {
             let measured = sample::measure(&mut rig)?;
             println!("\n{measured}");
@@ -144,5 +157,25 @@ impl Bench {
 
     fn wants(&self, what: What) -> bool {
         self.what.is_empty() || self.what.contains(&what)
+    }
+}
+
+/// The middle of these figures; `None` of none.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) =
+        (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
+    Some(f64::midpoint(*low, *high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        assert_eq!(median(vec![4.0, 1.0, 3.0]), Some(3.0));
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), Some(2.5));
+        assert_eq!(median(Vec::new()), None);
     }
 }

@@ -58,6 +58,15 @@ pub(crate) fn agent(object: &Path) -> Result<PathBuf> {
     Ok(target.join("release/isobar"))
 }
 
+/// Builds the stand-in API server for this machine.
+pub(crate) fn api_server() -> Result<PathBuf> {
+    let target = root().join("target");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root()).args(["build", "--release", "--package", "isobar-apistub"]);
+    loudly(cargo.arg("--target-dir").arg(&target)).context("the API server does not build")?;
+    Ok(target.join("release/isobar-apistub"))
+}
+
 /// Builds the agent as it is released: one static binary, with what `object` holds for the kernel.
 pub(crate) fn released(object: &Path, musl: &Musl) -> Result<PathBuf> {
     let (target, triple) = (root().join("target/musl"), musl.target.triple());

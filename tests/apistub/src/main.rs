@@ -1,5 +1,6 @@
 //! The stand-in API server as a program of its own, for virtual machines and demos.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::{io::Write as _, thread};
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use isobar_apistub::{Authority, Fault, Kubelet, Options, Rules, Stub};
+use serde_json::Value;
 
 /// What a client of `--account` shows; it opens nothing but this server.
 const TOKEN: &str = "isobar-apistub";
@@ -24,6 +26,9 @@ struct Arguments {
     /// Objects to begin with: JSON, an object, a list or a List
     #[arg(long, value_name = "FILE")]
     load: Vec<PathBuf>,
+    /// What the kubelet at the same address answers: JSON, an object with an answer for each path
+    #[arg(long, value_name = "FILE")]
+    kubelet: Option<PathBuf>,
     /// What goes wrong: JSON, a list of faults
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
@@ -65,6 +70,11 @@ fn run(arguments: &Arguments) -> Result<()> {
     for path in &arguments.load {
         let text = read(path)?;
         stub.load(&text).with_context(|| format!("cannot load {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.kubelet {
+        let answers: BTreeMap<String, Value> = serde_json::from_str(&read(path)?)
+            .with_context(|| format!("{} is not an object of answers", path.display()))?;
+        answers.into_iter().for_each(|(path, answer)| stub.kubelet_says(&path, answer));
     }
     if let Some(path) = &arguments.faults {
         let faults: Vec<Fault> = serde_json::from_str(&read(path)?)

@@ -136,7 +136,9 @@ impl Cpu {
 /// Memory of a process that is in RAM, in MiB.
 pub(super) struct Memory {
     pub(super) now: f64,
-    peak: f64,
+    /// Of it, what is no file.
+    pub(super) anonymous: f64,
+    pub(super) peak: f64,
 }
 
 impl Memory {
@@ -147,7 +149,8 @@ impl Memory {
             let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
             kib.map(|kib| kib / 1024.0).with_context(|| format!("no {name} for process {pid}"))
         };
-        Ok(Self { now: field("VmRSS:")?, peak: field("VmHWM:")? })
+        let (now, anonymous) = (field("VmRSS:")?, field("RssAnon:")?);
+        Ok(Self { now, anonymous, peak: field("VmHWM:")? })
     }
 }
 

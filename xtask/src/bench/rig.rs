@@ -47,14 +47,19 @@ impl Rig {
 
     /// The agent, ready, on a port of its own.
     pub(super) fn agent(&self) -> Result<Agent> {
+        self.agent_with("agent", &[])
+    }
+
+    /// The same with more arguments, in a cgroup that `part` tells from those of other agents.
+    pub(super) fn agent_with(&self, part: &str, arguments: &[String]) -> Result<Agent> {
         let mut isobar = Command::new(&self.isobar);
         // What it costs is measured here, so it is not to be left off for that.
-        isobar.args(["run", "--probe-budget", "100"]).env("ISOBAR_LOG", "error");
+        isobar.args(["run", "--probe-budget", "100"]).args(arguments).env("ISOBAR_LOG", "error");
         // The node's own recording is not for what is played here.
         isobar.env("ISOBAR_NO_RECORD", "true");
         // Taken again at once by the agent; nobody else is after it.
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        Agent::start(isobar, "all", &free.to_string(), self.group("agent")?)
+        Agent::start(isobar, "all", &free.to_string(), self.group(part)?)
     }
 
     /// Waits until the agent has metered its programs, and returns what it says then.

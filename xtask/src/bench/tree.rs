@@ -26,43 +26,72 @@ pub(super) enum Cpus {
 pub(super) struct Tree {
     /// Parents first.
     groups: Vec<Group>,
+    /// Sandboxes too.
+    containers: Vec<PathBuf>,
     sleepers: Vec<Child>,
 }
 
 impl Tree {
     /// Makes `n` cgroups: two of the node, then pods of a sandbox and a container each.
     pub(super) fn grow(rig: &Rig, n: usize, cpus: Cpus) -> Result<Self> {
-        let mut tree = Self { groups: vec![rig.group("kubepods")?], sleepers: Vec::new() };
-        let burstable = tree.groups[0].dir().join("burstable");
-        tree.groups[0].pass_on_controllers()?;
-        tree.make(burstable.clone())?;
-        tree.groups[1].pass_on_controllers()?;
-        let mut containers = Vec::new();
+        let mut tree = Self::bare(rig.group("kubepods")?)?;
         for number in 0.. {
-            if tree.groups.len() >= n {
+            let left = n.saturating_sub(tree.groups.len());
+            if left == 0 {
                 break;
             }
-            // As the kubelet and containerd name them.
-            let pod = burstable.join(format!("pod{number:08x}-0000-4000-8000-{number:012x}"));
-            tree.make(pod.clone())?;
-            for part in 0..2 {
-                if tree.groups.len() < n {
-                    let container = pod.join(format!("{part:032x}{number:032x}"));
-                    tree.make(container.clone())?;
-                    containers.push(container);
-                }
-            }
+            tree.pod(number, (left - 1).min(2))?;
         }
-        for container in containers.iter().take(n / LIVELY) {
-            tree.load(container, &["burst", "--on-ms", "0", "--off-ms", "50"])?;
+        tree.enliven(n / LIVELY, cpus)?;
+        Ok(tree)
+    }
+
+    /// Makes `kubepods` below `root`, with a pod for each number of containers, which have a
+    /// sandbox beside them.
+    pub(super) fn of_pods(root: Group, containers: &[usize], cpus: Cpus) -> Result<Self> {
+        root.pass_on_controllers()?;
+        let kubepods = Group::make(root.dir().join("kubepods"))?;
+        let mut tree = Self::bare(kubepods)?;
+        for (number, n_containers) in containers.iter().enumerate() {
+            tree.pod(number, 1 + n_containers)?;
+        }
+        tree.enliven(tree.groups.len() / LIVELY, cpus)?;
+        tree.groups.insert(0, root);
+        Ok(tree)
+    }
+
+    fn bare(kubepods: Group) -> Result<Self> {
+        kubepods.pass_on_controllers()?;
+        let burstable = Group::make(kubepods.dir().join("burstable"))?;
+        burstable.pass_on_controllers()?;
+        let (containers, sleepers) = Default::default();
+        Ok(Self { groups: vec![kubepods, burstable], containers, sleepers })
+    }
+
+    /// A pod with its sandbox, and then its containers.
+    fn pod(&mut self, number: usize, n_parts: usize) -> Result<()> {
+        let pod = self.groups[1].dir().join(format!("pod{}", pod_uid(number)));
+        self.groups.push(Group::make(pod.clone())?);
+        for part in 0..n_parts {
+            let container = pod.join(container_id(number, part));
+            self.groups.push(Group::make(container.clone())?);
+            self.containers.push(container);
+        }
+        Ok(())
+    }
+
+    /// Starts the processes of the first containers, and those that press the CPUs in the last.
+    fn enliven(&mut self, n_lively: usize, cpus: Cpus) -> Result<()> {
+        for container in self.containers.clone().iter().take(n_lively) {
+            self.load(container, &["burst", "--on-ms", "0", "--off-ms", "50"])?;
         }
         if cpus == Cpus::Pressed {
             let n_spinners = SPINNERS * std::thread::available_parallelism()?.get();
-            for container in containers.iter().rev().take(n_spinners) {
-                tree.load(container, &["spin"])?;
+            for container in self.containers.clone().iter().rev().take(n_spinners) {
+                self.load(container, &["spin"])?;
             }
         }
-        Ok(tree)
+        Ok(())
     }
 
     fn load(&mut self, container: &Path, shape: &[&str]) -> Result<()> {
@@ -79,11 +108,16 @@ impl Tree {
         let have = fs::read_to_string(last.dir().join("cgroup.controllers"))?;
         Ok(have.trim().to_owned())
     }
+}
 
-    fn make(&mut self, dir: PathBuf) -> Result<()> {
-        self.groups.push(Group::make(dir)?);
-        Ok(())
-    }
+/// The uid of a pod, as the API has it.
+pub(super) fn pod_uid(number: usize) -> String {
+    format!("{number:08x}-0000-4000-8000-{number:012x}")
+}
+
+/// The id that containerd gave a container; part 0 is the sandbox.
+pub(super) fn container_id(pod: usize, part: usize) -> String {
+    format!("{part:032x}{pod:032x}")
 }
 
 impl Drop for Tree {

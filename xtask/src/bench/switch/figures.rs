@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::super::median;
 use super::{Case, Measured, Observer};
 use isobar_lab::table::{against, table};
 
@@ -114,13 +115,6 @@ fn price(runs: &[Measured], case: Case, observer: Observer) -> Option<Price> {
     })
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let (low, high) =
-        (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
-    Some(f64::midpoint(*low, *high))
-}
-
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, cpu, disturbed_percent, .. } = self;
@@ -195,12 +189,5 @@ mod tests {
         assert_eq!(figures.budgets[0].of_runqlat, Some(0.25));
         assert_eq!(figures.budgets[1].of_runqlat, None);
         assert_eq!(figures.disturbed_percent, 50.0);
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        assert_eq!(median(vec![4.0, 1.0, 3.0]), Some(3.0));
-        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), Some(2.5));
-        assert_eq!(median(Vec::new()), None);
     }
 }
