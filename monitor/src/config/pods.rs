@@ -166,6 +166,8 @@ fn read_metadata(metadata: &mut Fields<'_>, pod: &mut Pod) {
     }
     pod.labels = spec::texts(metadata, "labels");
     pod.annotations = spec::texts(metadata, "annotations");
+    // What the kubelet notes; others are of any size, and nothing here reads them.
+    pod.annotations.retain(|key, _| key.starts_with("kubernetes.io/config."));
     for owner in metadata.list("ownerReferences").unwrap_or_default() {
         let Some(mut owner) = owner.map() else { continue };
         if owner.flag("controller") == Some(true) {

@@ -24,8 +24,8 @@ use isobar_core::model::workload::Pod;
 /// The name of this part in capabilities.
 const NAME: &str = "pods";
 const PERMISSION: &str = "allow it to get, list and watch pods";
-/// Pods in one answer to a list: an answer is in memory at once.
-const PAGE: u32 = 50;
+/// Pods in one answer to a list, which is in memory as a whole, taken apart ten times its text.
+const PAGE: u32 = 20;
 /// Pods of one node that are known at most, and pods that are left out by name: a kubelet runs some
 /// hundred, and a server that goes on telling of more would take all memory.
 const MOST: usize = 5_000;

@@ -30,7 +30,8 @@ kind: Pod
 metadata:
   annotations:
     kubernetes.io/config.source: api
-    empty:
+    kubernetes.io/config.seen:
+    example.com/other: "1"
   creationTimestamp: "2026-01-31T12:00:00Z"
   generateName: web-7d4b9c-
   labels: {app: web}
@@ -138,7 +139,8 @@ fn read_accepts_pod_as_kubectl_prints_it() {
     assert_eq!(pod.uid, "7a1e5b1c-9d3f-4c58-8a86-2f0d4b7c6e19");
     assert_eq!(pod.labels["app"], "web");
     assert_eq!(pod.annotations["kubernetes.io/config.source"], "api");
-    assert_eq!(pod.annotations["empty"], "", "null is empty");
+    assert_eq!(pod.annotations["kubernetes.io/config.seen"], "", "null is empty");
+    assert_eq!(pod.annotations.len(), 2, "others may be large, and nothing reads them");
     let owner = Owner { kind: "ReplicaSet".into(), name: "web-7d4b9c".into(), uid: "0-2".into() };
     assert_eq!(pod.owner, Some(owner));
     assert_eq!((pod.priority, pod.priority_class.as_str()), (Some(1_000), "shop"));
