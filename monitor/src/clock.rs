@@ -23,6 +23,11 @@ pub fn used_by_this_process() -> Nanos {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
+/// CPU time that this thread has used since it began.
+pub fn used_by_this_thread() -> Nanos {
+    nanos(clock_gettime(ClockId::ThreadCPUTime))
+}
+
 /// A clock set before 1970 reads as 1970: the wall clock is for people, no decision depends on it.
 fn nanos(time: Timespec) -> Nanos {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -10,6 +10,7 @@ mod budget;
 mod churn;
 #[cfg(feature = "kubernetes")]
 mod cluster;
+mod disks;
 mod enforce;
 mod host;
 mod incidents;

@@ -11,6 +11,7 @@ mod agreement;
 mod authority;
 #[cfg_attr(not(feature = "kubernetes"), path = "without_cluster.rs")]
 mod cluster;
+mod disk_walks;
 pub mod limits;
 mod live;
 mod log;

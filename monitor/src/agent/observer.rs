@@ -31,7 +31,7 @@ impl<S: Source> Observer<S> {
         let facts = source.facts();
         let engine = Engine::new(settings, Standing::new(facts.n_cpus));
         let publisher = Publisher::new(facts, clock::now(), channel().0);
-        let sampler = Sampler { source, pods, listed: None, disks: None };
+        let sampler = Sampler { source, pods, listed: None, disks: None, disk_gaps: Vec::new() };
         let mut observer = Self { sampler, engine, publisher, meter: Meter::default() };
         observer.step();
         observer

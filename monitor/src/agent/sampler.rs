@@ -11,7 +11,7 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::KernelCost;
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::node::NodeFacts;
-use isobar_core::model::sample::{Cause, Sample};
+use isobar_core::model::sample::{Cause, Gap, Sample};
 use isobar_core::model::workload::Pods;
 
 /// Reads the node. Dropping it detaches what it attached.
@@ -50,6 +50,8 @@ pub(super) struct Sampler<S> {
     pub(super) listed: Option<Pods>,
     /// What they have on disk.
     pub(super) disks: Option<PodDisks>,
+    /// What of that could not be measured.
+    pub(super) disk_gaps: Vec<Gap>,
 }
 
 impl<S: Source> Sampler<S> {
@@ -75,6 +77,7 @@ impl<S: Source> Sampler<S> {
         let sample = &mut reading.sample;
         sample.pods = self.listed.clone().or_else(|| self.pods.clone());
         sample.pod_disks.clone_from(&self.disks);
+        sample.gaps.extend(self.disk_gaps.iter().cloned());
         sample.generation = generation;
         if let Some(Report { outcomes, in_force, available_steps }) = report {
             (sample.outcomes, sample.in_force) = (outcomes, in_force);

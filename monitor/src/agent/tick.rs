@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::actuator::{Farewell, Handle, Report};
 use super::authority::{Authority, LockError};
 use super::cluster::Cluster;
+use super::disk_walks::DiskWalks;
 use super::limits::{Keeping, Places};
 use super::log::{self, Log, chain};
 use super::meter::Meter;
@@ -46,6 +47,8 @@ pub(super) struct Tick<S> {
     authority: Authority,
     /// `None` where there is no API server to talk to.
     cluster: Option<Cluster>,
+    /// What pods have on disk where no kubelet tells.
+    walks: DiskWalks,
     /// What the cluster is told.
     publish: Publish,
     /// Keeps limits of the node written; `None` if it has no thread.
@@ -78,12 +81,13 @@ impl<S: Source> Tick<S> {
         let (warm, from) = Warm::open(authority.state_dir(), &facts.boot_id);
         let engine = Engine::new(settings, Standing::after(from, facts.n_cpus));
         let mut tick = Self {
-            sampler: Sampler { source, pods, listed: None, disks: None },
+            sampler: Sampler { source, pods, listed: None, disks: None, disk_gaps: Vec::new() },
             engine,
             actuator: Err("not opened yet".into()),
             is_outdated: false,
             authority,
             cluster,
+            walks: DiskWalks::default(),
             publish,
             limits: None,
             recorder: None,
@@ -135,7 +139,10 @@ impl<S: Source> Tick<S> {
         self.meter.begin();
         let report = self.report();
         self.sampler.listed = self.cluster.as_ref().and_then(Cluster::pods);
-        self.sampler.disks = self.cluster.as_ref().and_then(Cluster::pod_disks);
+        let told = self.cluster.as_ref().and_then(Cluster::pod_disks);
+        let has_kubelet = told.is_some();
+        self.sampler.disks = told.or_else(|| self.walks.reading());
+        self.sampler.disk_gaps = self.walks.gaps();
         let generation = self.engine.settings().generation;
         let reading = self.sampler.sample(cause, report, generation);
         self.meter.has_read();
@@ -154,6 +161,7 @@ impl<S: Source> Tick<S> {
         let kills = self.publisher.named_kills(&step.snapshot);
         if let Some(sample) = &self.engine.standing().before {
             self.log.tick(sample, &step.decision, &kills);
+            self.walks.look(sample, self.engine.settings(), has_kubelet);
             if let Some(cluster) = &mut self.cluster {
                 let settings = self.engine.settings();
                 cluster.tell(settings, self.publish, sample, &step.decision, &kills);
@@ -363,6 +371,7 @@ impl<S: Source> Tick<S> {
             Some(cluster) => all.extend(cluster.capabilities()),
             None => all.push(self.sampler.source_of_pods()),
         }
+        all.extend(self.walks.capability());
         all.extend(self.protected.iter().map(|(_, capability)| capability.clone()));
         all.extend(self.recorder.as_ref().map(|recorder| recorder.capability().clone()));
         all.push(match &self.actuator {

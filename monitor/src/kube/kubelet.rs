@@ -19,7 +19,7 @@ use crate::clock;
 use crate::config;
 use crate::config::kubernetes::{Access, Kubelet};
 use crate::config::pods;
-use isobar_core::model::disk::DiskReading;
+use isobar_core::model::disk::{DiskReading, DiskSource};
 
 /// The name of this part in capabilities.
 const NAME: &str = "kubelet";
@@ -94,7 +94,7 @@ async fn disks(client: &Client, board: &Board) -> Result<usize, Failure> {
         .map_err(|why| unreadable("/stats/summary", &why))?;
     let pods = summary.pods();
     let n = pods.len();
-    board.set_disks(Some(Arc::new(DiskReading { at, pods })));
+    board.set_disks(Some(Arc::new(DiskReading { at, pods, source: DiskSource::Kubelet })));
     Ok(n)
 }
 

@@ -7,7 +7,8 @@
 //!   in every sample again, so that each sample can be judged alone. A cgroup that was removed
 //!   meanwhile is left out as a whole, with a gap of reason `Gone`.
 //! - Pressure, counters and the set of cgroups are of this tick. Settings (`cpu.max`,
-//!   `cpu.weight`, `memory.max`, `.high`, `.low`, `.min`, `pids.max`) and the number of processes
+//!   `cpu.weight`, `memory.max`, `.high`, `.low`, `.min`, `memory.swap.max`,
+//!   `pids.max`) and the number of processes
 //!   are at most ten ticks old; those of a new cgroup are fresh.
 //! - File systems are read once in ten seconds; `Filesystems::at` holds the time.
 //! - Pressure, `io.stat` and `memory.events` of an idle cgroup are carried over for at most ten
@@ -28,6 +29,7 @@ pub mod kernel;
 mod lines;
 pub mod machine;
 mod mounts;
+pub mod pod_disks;
 mod pressure;
 mod proc;
 pub mod processes;

@@ -128,7 +128,7 @@ fn cgroup2_mount(line: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Replaces the kernel's octal escapes (`\040` for a space): `mangle`, fs/proc_namespace.c.
-fn unescape(path: &[u8]) -> PathBuf {
+pub(super) fn unescape(path: &[u8]) -> PathBuf {
     let octal = |digits: &[u8; 3]| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok();
     let mut plain = Vec::with_capacity(path.len());
     let mut rest = path;

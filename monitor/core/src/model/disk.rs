@@ -21,6 +21,27 @@ pub struct DiskReading {
     pub at: Nanos,
     /// By the uid of the pod's cgroup.
     pub pods: BTreeMap<String, PodDisk>,
+    /// What told of them.
+    #[serde(skip_serializing_if = "DiskSource::is_kubelet")]
+    pub source: DiskSource,
+}
+
+/// See [`DiskReading::source`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DiskSource {
+    /// Its `/stats/summary`, so there is one at work.
+    #[default]
+    Kubelet,
+    /// The agent's own walk of their directories.
+    Walk,
+}
+
+impl DiskSource {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_kubelet(&self) -> bool {
+        *self == Self::Kubelet
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Event, Overrun, OverrunOf};
-use crate::model::disk::{DiskUse, PodDisk};
+use crate::model::disk::{DiskSource, DiskUse, PodDisk};
 use crate::model::node::DiskLayout;
 use crate::model::quantity::Quantity;
 use crate::model::request::limit_of_containers;
@@ -37,7 +37,11 @@ pub(super) fn judge(sample: &Sample, standing: &mut OverrunStanding) -> (Vec<Ove
         .flat_map(|(pod, disk)| of(pod, disk, layout))
         .collect();
     let key = |one: &Overrun| (one.uid.clone(), one.of, one.name.clone());
-    let new = overruns.iter().filter(|one| !standing.0.contains(&key(one))).map(event).collect();
+    let new = overruns
+        .iter()
+        .filter(|one| !standing.0.contains(&key(one)))
+        .map(|one| event(one, disks.source))
+        .collect();
     standing.0 = overruns.iter().map(key).collect();
     (overruns, new)
 }
@@ -69,7 +73,7 @@ fn of(pod: &Pod, disk: &PodDisk, layout: DiskLayout) -> Vec<Overrun> {
     volumes.chain(whole).chain(containers).collect()
 }
 
-fn event(overrun: &Overrun) -> Event {
+fn event(overrun: &Overrun, source: DiskSource) -> Event {
     let Overrun { pod, of, name, used, limit, .. } = overrun;
     let what = match of {
         OverrunOf::Volume => format!("in its emptyDir volume {name}"),
@@ -77,7 +81,11 @@ fn event(overrun: &Overrun) -> Event {
         OverrunOf::Container => format!("of ephemeral storage in container {name}"),
     };
     let used = Quantity::bytes(used.0);
-    let message = format!("{pod} has {used} {what}, its limit is {limit}: the kubelet evicts it");
+    let next = match source {
+        DiskSource::Kubelet => "the kubelet evicts it",
+        DiskSource::Walk => "no kubelet tells whether it evicts it",
+    };
+    let message = format!("{pod} has {used} {what}, its limit is {limit}: {next}");
     Event { reason: "LocalStorageLimitExceeded".into(), message, is_warning: true }
 }
 

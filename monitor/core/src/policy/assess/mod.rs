@@ -6,6 +6,7 @@
 pub mod admission;
 pub mod conditions;
 pub mod critical;
+pub mod disks;
 pub mod growth;
 mod local_storage;
 pub mod pressure;

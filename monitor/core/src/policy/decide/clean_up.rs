@@ -3,6 +3,7 @@
 
 use super::Question;
 use crate::model::decision::{Met, Trigger};
+use crate::model::disk::DiskSource;
 use crate::model::node::DiskLayout;
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::Nanos;
@@ -14,7 +15,7 @@ const PATIENCE: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// deletes is on the file system that is short.
 pub(super) fn awaited(question: &Question<'_>, first: &Met) -> Option<Nanos> {
     // A kubelet that tells of disks is at work.
-    question.sample.pod_disks.as_ref()?;
+    question.sample.pod_disks.as_ref().filter(|disks| disks.source == DiskSource::Kubelet)?;
     let Trigger::Eviction(threshold) = first.threshold else { return None };
     let signal = threshold.signal;
     let is_disk = matches!(signal.resource(), Resource::Storage | Resource::Inodes);

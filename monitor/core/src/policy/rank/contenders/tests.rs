@@ -112,7 +112,7 @@ fn contenders_disk_use_by_what_is_short() {
     let disk = PodDisk { containers, ..PodDisk::default() };
     let pods = [("u".to_owned(), disk)].into();
     let mut sample = sample([pod("u", "web", &[("ephemeral-storage", "1Mi")])]);
-    sample.pod_disks = Some(Arc::new(DiskReading { at: Nanos(1), pods }));
+    sample.pod_disks = Some(Arc::new(DiskReading { at: Nanos(1), pods, ..DiskReading::default() }));
     let snapshot = snapshot([
         scope("/kubepods/podu", None, None, None),
         scope("/kubepods/podv", None, None, None),

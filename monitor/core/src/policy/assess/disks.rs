@@ -1,0 +1,70 @@
+//! Whether a disk is so nearly short that it is worth finding out what each pod has on it.
+//! In: thresholds and one sample. Out: yes or no. No decision depends on it.
+
+use super::signals::observe;
+use crate::model::sample::Sample;
+use crate::model::settings::Eviction;
+use crate::model::threshold::{Resource, Threshold};
+
+/// A walk takes minutes: it begins while so much of the disk more is left, as a fraction of it.
+const AHEAD: u64 = 10;
+
+/// True if a threshold on disk space or inodes is met, or nearly.
+#[must_use]
+pub fn are_nearly_short(settings: &Eviction, sample: &Sample) -> bool {
+    let is_disk = |threshold: &&Threshold| {
+        matches!(threshold.signal.resource(), Resource::Storage | Resource::Inodes)
+    };
+    settings.thresholds.iter().filter(is_disk).any(|threshold| {
+        observe(threshold.signal, sample, None).is_ok_and(|seen| {
+            let line = threshold.value.of(seen.capacity);
+            seen.available <= line.saturating_add(seen.capacity / AHEAD)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::node::Filesystem;
+    use crate::model::quantity::Quantity;
+    use crate::model::threshold::{Amount, Signal};
+    use crate::model::units::{Bytes, Nanos};
+
+    #[test]
+    fn are_nearly_short_within_a_tenth_of_the_threshold() {
+        use Signal::{ImagefsAvailable, MemoryAvailable, NodefsAvailable, NodefsInodesFree};
+        let threshold = |signal, n: u64| Threshold {
+            signal,
+            value: Amount::Quantity(Quantity::bytes(n)),
+            grace: Nanos(0),
+            min_reclaim: None,
+        };
+        #[rustfmt::skip]
+        let table = [
+            // signal and amount, bytes and inodes left on a nodefs with 1,000 of each, near
+            (Some((NodefsAvailable,  125)), 226, 999, false),
+            (Some((NodefsAvailable,  125)), 225, 999, true),
+            (Some((NodefsAvailable,  125)),   5, 999, true),
+            (Some((NodefsInodesFree, 125)),   5, 999, false),
+            (Some((NodefsInodesFree, 125)), 999, 225, true),
+            (Some((ImagefsAvailable, 125)),   5,   5, false), // there is none
+            (Some((MemoryAvailable,  500)),   5,   5, false),
+            (None,                             0,   0, false), // nothing would be done about it
+        ];
+        for (row, bytes, inodes, want) in table {
+            let thresholds = row.map(|(signal, n)| threshold(signal, n));
+            let settings =
+                Eviction { thresholds: thresholds.into_iter().collect(), ..Eviction::default() };
+            let mut sample = Sample::default();
+            sample.node.filesystems.nodefs = Some(Filesystem {
+                available: Bytes(bytes),
+                capacity: Bytes(1_000),
+                inodes_free: inodes,
+                inodes: 1_000,
+                ..Filesystem::default()
+            });
+            assert_eq!(are_nearly_short(&settings, &sample), want, "{row:?} {bytes} {inodes}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What pods have on disk where no kubelet tells: walked by the built agent.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::host::{Agent, Group, gaps, skip};
+use serde_json::Value;
+
+const UID: &str = "44444444-1111-4111-8111-444444444444";
+
+/// Another file system, until this value goes.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn at(path: PathBuf) -> Option<Self> {
+        let status = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&path).status();
+        status.is_ok_and(|status| status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg(&self.0).status();
+        assert!(status.is_ok_and(|status| status.success()), "{} stays mounted", self.0.display());
+    }
+}
+
+fn walks(snapshot: &Value) -> Option<&Value> {
+    snapshot["capabilities"].as_array()?.iter().find(|one| one["name"] == "disk use of pods")
+}
+
+/// What the first candidate has above its request, in KiB.
+fn excess(snapshot: &Value) -> Option<u64> {
+    let keys = snapshot["decision"]["ranking"]["candidates"][0]["keys"].as_array()?;
+    let excess = keys.iter().find(|one| one["key"] == "excess")?["value"].as_str()?;
+    excess.strip_suffix("Ki")?.parse().ok()
+}
+
+#[test]
+fn disks_are_walked_only_while_one_is_nearly_short() {
+    let Some(own) = Group::make("disks") else { return };
+    let kubepods = own.child("kubepods");
+    let _pod = kubepods.child(&format!("pod{UID}"));
+    let root = tempfile::tempdir().unwrap();
+    let volume = root.path().join(format!("pods/{UID}/volumes/kubernetes.io~empty-dir/cache"));
+    fs::create_dir_all(volume.join("inner")).unwrap();
+    fs::write(volume.join("file"), vec![1; 3 << 20]).unwrap();
+    let Some(other) = Mounted::at(volume.join("inner")) else {
+        return skip("no file system can be mounted here");
+    };
+    fs::write(other.0.join("file"), vec![1; 9 << 20]).unwrap();
+    let (config, pods) = (root.path().join("monitor.yaml"), root.path().join("pods.yaml"));
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web, uid: {UID}}}\n\
+         spec: {{containers: [{{name: app}}], volumes: [{{name: cache, emptyDir: {{}}}}]}}\n"
+    );
+    fs::write(&pods, pod).unwrap();
+    let start = |threshold: &str| {
+        let text = format!(
+            "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\nkubeletRoot: {}\n\
+             evictionHard: {{nodefs.available: {threshold}}}\n",
+            root.path().display()
+        );
+        fs::write(&config, text).unwrap();
+        let [config, pods] = [("config", &config), ("pods", &pods)]
+            .map(|(name, file)| format!("--{name}={}", file.display()));
+        Agent::start(&["--probes=none", "--no-kubernetes", &config, &pods])
+    };
+
+    let near = start("99%");
+    let known = near.wait_for("a walk, and a ranking by it", |now| excess(now).is_some());
+    let found = excess(&known).unwrap();
+    assert!(
+        (3 << 10..4 << 10).contains(&found),
+        "the other file system is not the volume's: {found}"
+    );
+    assert_eq!(walks(&known).map(|one| &one["state"]), Some(&Value::from("attached")));
+    assert_eq!(gaps(&known, "disk use of pods").count(), 0);
+    drop(near);
+
+    let far = start("1");
+    let now = far.next(&far.next(&far.snapshot()));
+    assert_eq!(walks(&now), None, "nothing is short, and nothing is walked");
+}
