@@ -13,6 +13,7 @@ pub mod fit;
 pub mod layout;
 pub mod oom;
 pub mod qos;
+pub mod swap;
 pub mod writes;
 
 #[cfg(test)]

@@ -38,6 +38,10 @@ pub(crate) struct Args {
     /// Memory capacity of the node, such as 32Gi [default: this machine's].
     #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, requires = "from")]
     node_memory: Option<String>,
+    /// Swap of the node, such as 4Gi: also show how much of it each container may use, as a kubelet
+    /// with swapBehavior LimitedSwap sets it.
+    #[arg(long, value_name = "QUANTITY", requires = "files")]
+    node_swap: Option<Quantity>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,

@@ -9,11 +9,11 @@ use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::workload::Pod;
 use isobar_core::view::API_VERSION;
+use isobar_kubelet::swap::swap_max;
 use isobar_kubelet::{oom, qos};
 use serde::Serialize;
 
 use super::{Args, full_name};
-use crate::cli::output::Format;
 use crate::cli::table::Table;
 
 #[derive(Debug, Serialize)]
@@ -38,14 +38,18 @@ struct Report<'a> {
 struct Scored<'a> {
     name: &'a str,
     oom_score_adj: i32,
+    /// Bytes, with `--node-swap`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_swap_max: Option<u64>,
 }
 
 impl<'a> Report<'a> {
-    fn of(pod: &'a Pod, capacity: NonZeroU64) -> Self {
+    fn of(pod: &'a Pod, capacity: NonZeroU64, swap: Option<Quantity>) -> Self {
         let Pod { namespace, name, uid, containers, .. } = pod;
         let scored = containers.iter().map(|container| Scored {
             name: &container.name,
             oom_score_adj: oom::score(pod, container, capacity),
+            memory_swap_max: swap.map(|swap| swap_max(pod, container, capacity, swap.to_u64())),
         });
         Self {
             api_version: API_VERSION,
@@ -62,8 +66,9 @@ impl<'a> Report<'a> {
 
 pub(super) fn write(args: &Args, manifest: &Manifest) -> Result<()> {
     let capacity = args.capacity()?;
-    let reports: Vec<_> = manifest.pods.iter().map(|pod| Report::of(pod, capacity)).collect();
-    let table = table(&manifest.pods, &reports, args.output);
+    let reports: Vec<_> =
+        manifest.pods.iter().map(|pod| Report::of(pod, capacity, args.node_swap)).collect();
+    let table = table(&manifest.pods, &reports, args);
     let write = |out: &mut dyn Write| Ok(table.write(out, args.output.width())?);
     match reports.as_slice() {
         // A list stays a list, even with one pod in it: scripts depend on that.
@@ -72,9 +77,11 @@ pub(super) fn write(args: &Args, manifest: &Manifest) -> Result<()> {
     }
 }
 
-fn table(pods: &[Pod], reports: &[Report<'_>], output: Format) -> Table {
-    let more = if output.is_wide() { "NODE-MEMORY> UID" } else { "" };
-    let mut table = Table::new(&format!("POD~ QOS CONTAINER~ OOM_SCORE_ADJ> {more}"));
+fn table(pods: &[Pod], reports: &[Report<'_>], args: &Args) -> Table {
+    let is_wide = args.output.is_wide();
+    let swap = if args.node_swap.is_some() { "MEMORY.SWAP.MAX>" } else { "" };
+    let more = if is_wide { "NODE-MEMORY> UID" } else { "" };
+    let mut table = Table::new(&format!("POD~ QOS CONTAINER~ OOM_SCORE_ADJ> {swap} {more}"));
     for (pod, report) in pods.iter().zip(reports) {
         for container in &report.containers {
             let mut row = vec![
@@ -83,7 +90,8 @@ fn table(pods: &[Pod], reports: &[Report<'_>], output: Format) -> Table {
                 container.name.to_owned(),
                 container.oom_score_adj.to_string(),
             ];
-            if output.is_wide() {
+            row.extend(container.memory_swap_max.map(|bytes| bytes.to_string()));
+            if is_wide {
                 let uid = if report.uid.is_empty() { "-" } else { report.uid };
                 row.extend([report.node_memory.to_string(), uid.to_owned()]);
             }
