@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use isobar::config;
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Judged, Replay, Replayed};
+use isobar::record::what_if::WhatIf;
 use isobar::serve::address::Address;
 use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision};
@@ -24,7 +25,6 @@ use super::at::{recording_at, when};
 use super::exit::{Code, Refused};
 use super::output::{Format, word};
 use super::table::Table;
-use what_if::WhatIf;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -166,7 +166,7 @@ fn in_words(value: &Value) -> String {
 
 fn otherwise(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     match form {
-        Form::Text => WhatIf::of(ticks)?.write(out)?,
+        Form::Text => what_if::write(&WhatIf::of(ticks)?, out)?,
         Form::Json => Format::Json.write(out, &WhatIf::of(ticks)?)?,
         Form::Table | Form::Ndjson => return differences(out, ticks, form),
     }

@@ -1,6 +1,7 @@
 //! Recordings on disk: written tick by tick, readable after a crash, replayed through the engine.
 //! The format is in docs/recording.md.
 
+pub mod advice;
 pub mod incident;
 mod index;
 pub mod journal;
@@ -9,3 +10,4 @@ pub mod moment;
 pub mod reader;
 pub mod replay;
 mod segments;
+pub mod what_if;

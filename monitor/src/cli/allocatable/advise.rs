@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use isobar::agent::RECORDING_DIR;
+use isobar::record::advice::advise;
 use isobar::record::incident::words::{clock, time};
-use isobar::record::reader::{Entry, Recording};
-use isobar_core::model::cgroup::CgroupPath;
+use isobar::record::reader::Recording;
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::settings::Settings;
 use isobar_core::view::API_VERSION;
-use isobar_kubelet::advice::{Advice, Daemons, Percentiles, Preview, Record};
+use isobar_kubelet::advice::{Advice, Daemons, Percentiles, Preview};
 use serde::Serialize;
 
 use crate::cli::at::recording_at;
@@ -50,16 +50,9 @@ impl AdviseArgs {
         }
         let file = recording_at(self.file.as_deref().unwrap_or(Path::new(RECORDING_DIR)));
         let node = &settings.node;
-        let kube = Some(&node.kube_reserved_cgroup).filter(|path| !path.is_empty());
-        let mut record = Record::new(kube.map(|path| CgroupPath(path.as_str().into())));
-        for entry in Recording::open(&file)? {
-            match entry? {
-                Entry::Frame(recorded) => record.add(&recorded.sample),
-                Entry::Lost(why) | Entry::Notice(why) => tracing::warn!("{why}"),
-                Entry::Header(_) | Entry::Other(_) => {}
-            }
-        }
-        let Some(advice) = record.advice(&node.kube_reserved, &node.system_reserved) else {
+        let notice = |why| tracing::warn!("{why}");
+        let advice = advise(Recording::open(&file)?, node, notice, |_| true)?;
+        let Some(advice) = advice else {
             bail!(Refused(format!("{} has no tick", file.display())))
         };
         let document = Document { api_version: API_VERSION, kind: "Advice", advice: &advice };

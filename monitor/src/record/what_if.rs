@@ -1,0 +1,211 @@
+//! What another configuration would have changed, as lanes over time: conditions and thresholds
+//! then and otherwise, victims then and otherwise, and how much sooner.
+//! Samples stay as they were recorded, so all after the first step that differs is told with that
+//! limit.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::incident::words::clock;
+use super::replay::Judged;
+use isobar_core::model::condition::Status;
+use isobar_core::model::decision::{Action, Decision};
+use isobar_core::model::units::Moment;
+use isobar_core::view::API_VERSION;
+
+/// Steps that are told; more are counted.
+const TOLD: usize = 20;
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WhatIf {
+    api_version: &'static str,
+    kind: &'static str,
+    pub from: Moment,
+    pub to: Moment,
+    pub ticks: u64,
+    pub lanes: Vec<Lane>,
+    pub steps: Pair<Vec<Taken>>,
+    /// Steps that are not listed.
+    pub more_steps: Pair<u64>,
+    pub oom_kills: Vec<Moment>,
+    /// When the first step differed: the node would have gone on differently from there.
+    pub diverged: Option<Moment>,
+    /// Nanoseconds by which the first step would have come sooner; negative if later.
+    pub gained: Option<i64>,
+    #[serde(skip)]
+    on: BTreeMap<String, Pair<bool>>,
+    #[serde(skip)]
+    by_name: BTreeMap<String, usize>,
+}
+
+/// As it was recorded, and with the other configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pair<T> {
+    pub then: T,
+    pub otherwise: T,
+}
+
+/// One condition or threshold over time.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lane {
+    pub name: String,
+    #[serde(flatten)]
+    pub held: Pair<Vec<Span>>,
+    /// As of the steps.
+    pub gained: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Span {
+    pub from: Moment,
+    /// The first tick after it; `None` if it held to the end.
+    pub to: Option<Moment>,
+}
+
+/// A step of relief.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taken {
+    pub at: Moment,
+    pub step: &'static str,
+    pub target: String,
+    pub because: String,
+    /// Taken, and not only recorded.
+    pub is_enforced: bool,
+}
+
+impl WhatIf {
+    /// What all of these ticks come to.
+    ///
+    /// # Errors
+    /// The first of theirs.
+    pub fn of<E>(ticks: impl Iterator<Item = Result<Judged, E>>) -> Result<Self, E> {
+        let mut all = Self::default();
+        for judged in ticks {
+            all.add(&judged?);
+        }
+        Ok(all.close())
+    }
+
+    pub fn add(&mut self, judged: &Judged) {
+        // One that this version cannot read has nothing to compare.
+        let Ok(then) = serde_json::from_slice::<Decision>(judged.recorded.as_bytes()) else {
+            return;
+        };
+        self.tick(&then, &judged.step.decision);
+        let kills = judged.step.snapshot.oom_kills.iter();
+        self.oom_kills.extend(kills.map(|kill| {
+            let wall = judged.at.wall.since(judged.at.boot.since(kill.at));
+            Moment { boot: kill.at, wall }
+        }));
+    }
+
+    /// After the last tick.
+    #[must_use]
+    pub fn close(mut self) -> Self {
+        (self.api_version, self.kind) = (API_VERSION, "WhatIf");
+        for lane in &mut self.lanes {
+            let first = |spans: &[Span]| spans.first().map(|span| span.from);
+            lane.gained = gained(first(&lane.held.then), first(&lane.held.otherwise));
+        }
+        let first = |steps: &[Taken]| steps.first().map(|step| step.at);
+        self.gained = gained(first(&self.steps.then), first(&self.steps.otherwise));
+        self
+    }
+
+    /// What cannot be known; `None` if no step differed.
+    #[must_use]
+    pub fn limit(&self) -> Option<String> {
+        let diverged = clock(self.diverged?.wall);
+        Some(format!(
+            "From {diverged} on the steps differ, and the node would have gone on differently. What \
+             follows is what each configuration decides about the node as it was recorded, without \
+             the effect that its own steps would have had."
+        ))
+    }
+
+    /// One tick, as it was decided and as it would have been.
+    pub fn tick(&mut self, then: &Decision, otherwise: &Decision) {
+        if self.ticks == 0 {
+            self.from = otherwise.at;
+        }
+        let at = otherwise.at;
+        (self.to, self.ticks) = (at, self.ticks + 1);
+        let mut on: BTreeMap<String, Pair<bool>> = BTreeMap::new();
+        held(then).for_each(|name| on.entry(name).or_default().then = true);
+        held(otherwise).for_each(|name| on.entry(name).or_default().otherwise = true);
+        // What ended in this tick.
+        self.on.keys().for_each(|name| {
+            on.entry(name.clone()).or_default();
+        });
+        for (name, now) in &on {
+            let lanes = &mut self.lanes;
+            let place = *self.by_name.entry(name.clone()).or_insert_with(|| {
+                lanes.push(Lane { name: name.clone(), ..Lane::default() });
+                lanes.len() - 1
+            });
+            let held = &mut self.lanes[place].held;
+            turn(&mut held.then, now.then, at);
+            turn(&mut held.otherwise, now.otherwise, at);
+        }
+        on.retain(|_, now| now.then || now.otherwise);
+        self.on = on;
+        self.steps(then, otherwise, at);
+    }
+
+    fn steps(&mut self, then: &Decision, otherwise: &Decision, at: Moment) {
+        let taken = |decision: &Decision| {
+            decision.relief.actions.iter().map(|action| step(action, at)).collect::<Vec<_>>()
+        };
+        let (then, otherwise) = (taken(then), taken(otherwise));
+        let key = |one: &Taken| (one.step, one.target.clone(), one.is_enforced);
+        let is_same = |(a, b): (&Taken, &Taken)| key(a) == key(b);
+        let differs = then.len() != otherwise.len() || !then.iter().zip(&otherwise).all(is_same);
+        if differs {
+            self.diverged.get_or_insert(at);
+        }
+        self.more_steps.then += keep(&mut self.steps.then, then);
+        self.more_steps.otherwise += keep(&mut self.steps.otherwise, otherwise);
+    }
+}
+
+/// The conditions that are True, and the thresholds that are due.
+fn held(decision: &Decision) -> impl Iterator<Item = String> {
+    let assessment = &decision.assessment;
+    let conditions = assessment.conditions.iter().filter(|one| one.status == Status::True);
+    let conditions = conditions.map(|one| one.kind.clone());
+    let pressure = assessment.node_pressure.iter().map(|one| one.name().to_owned());
+    let due = assessment.met.iter().filter(|met| met.is_due);
+    conditions.chain(pressure).chain(due.map(|met| met.threshold.name()))
+}
+
+fn turn(spans: &mut Vec<Span>, is_on: bool, at: Moment) {
+    match (spans.last_mut().filter(|span| span.to.is_none()), is_on) {
+        (None, true) => spans.push(Span { from: at, to: None }),
+        (Some(open), false) => open.to = Some(at),
+        _ => {}
+    }
+}
+
+fn step(action: &Action, at: Moment) -> Taken {
+    let (step, target) = (action.step.name(), action.target.full_name());
+    let (because, is_enforced) = (action.reason.threshold.name(), action.is_enforced);
+    Taken { at, step, target, because, is_enforced }
+}
+
+/// How many there was no room for.
+fn keep(kept: &mut Vec<Taken>, new: Vec<Taken>) -> u64 {
+    let (room, n) = (TOLD.saturating_sub(kept.len()), new.len());
+    kept.extend(new.into_iter().take(room));
+    n.saturating_sub(room) as u64
+}
+
+fn gained(then: Option<Moment>, otherwise: Option<Moment>) -> Option<i64> {
+    let (then, otherwise) = (then?.boot.0, otherwise?.boot.0);
+    i64::try_from(i128::from(then) - i128::from(otherwise)).ok()
+}
