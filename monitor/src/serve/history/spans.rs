@@ -36,6 +36,8 @@ const OF_TICK: usize = 8;
 const OF_MINUTE: usize = 6;
 const COUNTED: usize = 64;
 const RELEASE: &str = "release";
+/// Nothing is known of a longer time without a tick.
+const PAUSE: Nanos = Nanos(10 * Nanos::SECOND.0);
 const MINUTE: u64 = 60 * Nanos::SECOND.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -220,6 +222,10 @@ fn events(decision: &Decision, outcomes: &[Outcome], kills: &[OomRecord]) -> Vec
 #[derive(Debug)]
 pub(super) struct Spans {
     room: Room,
+    /// The last tick, and its number.
+    last: Option<(Moment, u64)>,
+    /// The first tick after the last time in which none came; spans begin no earlier.
+    resumed: Option<Moment>,
     open: Vec<Span>,
     ended: VecDeque<Span>,
     events: VecDeque<Event>,
@@ -230,12 +236,13 @@ pub(super) struct Spans {
 
 impl Spans {
     pub(super) fn new(room: Room) -> Self {
-        let (open, ended, events, minutes, pairs) = Default::default();
-        Self { room, open, ended, events, minutes, pairs }
+        let (last, resumed, open, ended, events, minutes, pairs) = Default::default();
+        Self { room, last, resumed, open, ended, events, minutes, pairs }
     }
 
     pub(super) fn put(&mut self, at: Moment, tick: u64, told: Told) {
         let Told { found, events, aggressions } = told;
+        self.pause(at, tick);
         let holds = |span: &Span| {
             found.iter().any(|one| (one.subject, one.state) == (span.subject, span.state))
         };
@@ -245,6 +252,7 @@ impl Spans {
         self.ended.extend(over.into_iter().map(|span| Span { end: Some(at), ..span }));
         for Found { subject, name, state, since: begin } in found {
             if self.open.iter().all(|span| span.subject != subject) {
+                let begin = self.resumed.filter(|at| at.boot > begin.boot).unwrap_or(begin);
                 let kind = subject.kind();
                 self.open.push(Span { kind, name, state, tick, begin, end: None, subject });
             }
@@ -257,6 +265,17 @@ impl Spans {
         newest(&mut self.ended, self.room.told);
         newest(&mut self.events, self.room.told);
         self.blame(at, aggressions);
+    }
+
+    /// Ends what held when no agent ran, or none that could tell: it was last seen in the last tick.
+    fn pause(&mut self, at: Moment, tick: u64) {
+        let Some((last, number)) = self.last.replace((at, tick)) else { return };
+        // Another agent counts from 1 again.
+        if tick > number && at.boot.since(last.boot) <= PAUSE {
+            return;
+        }
+        self.resumed = Some(at);
+        self.ended.extend(self.open.drain(..).map(|span| span.until(last)));
     }
 
     /// A release is ordered in each tick until it is done.

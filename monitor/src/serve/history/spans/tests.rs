@@ -77,6 +77,31 @@ fn spans_say_what_held_from_when_to_when() {
 }
 
 #[test]
+fn spans_end_where_no_agent_ran() {
+    #[rustfmt::skip]
+    let table = [
+        // ticks (second, number) in which it is True since second 10, spans
+        (&[(20, 1), (21, 2), (30, 3)][..],         &[(10, None)][..]),                // a late tick
+        (&[(20, 1), (21, 2), (40, 3)],             &[(10, Some(21)), (40, None)]),    // none for long
+        (&[(20, 8), (21, 9), (24, 1), (25, 2)],    &[(10, Some(21)), (24, None)]),    // another agent
+    ];
+    for (ticks, want) in table {
+        let mut spans = Spans::new(Room::OF_AGENT);
+        for (second, tick) in ticks {
+            let conditions = vec![condition(Status::True, 10)];
+            let assessment = Assessment { conditions, ..Assessment::default() };
+            let decision = Decision { assessment, at: at(*second), ..Decision::default() };
+            spans.put(at(*second), *tick, Told::of(&decision, &[], &[], &[]));
+        }
+        let seconds = |at: Moment| at.boot.0 / Nanos::SECOND.0;
+        let all = spans.spans(Nanos(0), at(99).boot, at(99).boot);
+        let all: Vec<_> =
+            all.iter().map(|one| (seconds(one.begin), one.end.map(seconds))).collect();
+        assert_eq!(all, want, "{ticks:?}");
+    }
+}
+
+#[test]
 fn events_are_bounded_and_in_order() {
     let mut spans = Spans::new(Room::OF_AGENT);
     for second in 0..600 {
