@@ -73,13 +73,12 @@ fn film_shows_a_moment_and_says_that_it_is_past() {
     let top = browser.run("return document.getElementById('moment').getBoundingClientRect().top");
     assert!((0.0..100.0).contains(&top.as_f64().unwrap()), "{top}");
     // Marks: a condition or threshold, two steps, an OOM kill, an incident.
-    for (mark, n) in
-        [("rect.lane-true", 1), ("text.action", 2), ("text.oomKill", 1), ("rect.incident", 1)]
-    {
+    for (mark, n) in [("rect.lane-true", 1), ("text.action", 2), ("text.oomKill", 1)] {
         let found =
             browser.run(&format!("return document.querySelectorAll('.track {mark}').length"));
         assert!(found.as_u64() >= Some(n), "{mark}: {found}");
     }
+    assert_eq!(browser.run("return document.querySelectorAll('.line button.incident').length"), 1);
     assert_eq!(browser.log("browser"), Vec::<Value>::new());
     let (asked, failed) = browser.requests(&server.url());
     assert_eq!(failed, Vec::<String>::new());

@@ -4,6 +4,7 @@
 
 mod chromium;
 mod film;
+mod going_back;
 mod incident;
 #[path = "../kept.rs"]
 mod kept;

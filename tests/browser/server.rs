@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use axum::Router;
 use isobar::record::incident::shelf::Shelf;
+use isobar::record::journal::Ring;
 use isobar::record::reader::{Entry, Recording};
 use isobar::serve::film::Film;
 use isobar::serve::publish::{Latest, Publisher, channel};
@@ -42,6 +43,16 @@ impl Server {
     pub(crate) fn recorded() -> Self {
         let (latest, tick) = leak();
         Self::serve(anywhere(), "", isobar::serve::router(latest), tick)
+    }
+
+    /// The same, which also goes back in its own recording, with the incidents in a directory.
+    pub(crate) fn going_back(prefix: &'static str, incidents: &Path) -> Self {
+        let shelf = Arc::new(Shelf::Dir(incidents.join("incidents")));
+        let (latest, tick) = leak_of(move |publisher| {
+            publisher.show_recording(Some(&Ring::Files(recording())));
+            publisher.show_incidents(&shelf);
+        });
+        Self::serve(anywhere(), prefix, isobar::serve::router(latest), tick)
     }
 
     /// The recording of that node, and the incidents in a directory.
@@ -107,6 +118,12 @@ pub(crate) fn recording() -> PathBuf {
 
 /// Publishes a recording up to the tick after the first action, and that tick again each time.
 fn leak() -> (Latest, Tick) {
+    leak_of(|_| {})
+}
+
+/// The same with a publisher that `ready` has seen.
+fn leak_of(ready: impl FnOnce(&mut Publisher)) -> (Latest, Tick) {
+    let mut ready = Some(ready);
     let (to, latest) = channel();
     let (mut to, mut engine, mut publisher) = (Some(to), None, None);
     let (mut last, mut has_acted) = (None, false);
@@ -114,7 +131,11 @@ fn leak() -> (Latest, Tick) {
         match entry.unwrap() {
             Entry::Header(header) => {
                 if let Some(to) = to.take() {
-                    publisher = Some(Publisher::new(header.facts.clone(), header.at, to));
+                    let mut own = Publisher::new(header.facts.clone(), header.at, to);
+                    if let Some(ready) = ready.take() {
+                        ready(&mut own);
+                    }
+                    publisher = Some(own);
                 }
                 engine = Some(Engine::new(header.settings.clone(), header.standing));
             }

@@ -37,6 +37,7 @@ mod plugin;
 mod program;
 mod promtool;
 mod qos;
+mod questions;
 mod rank;
 mod recorded;
 mod recording;

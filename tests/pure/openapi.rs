@@ -2,6 +2,7 @@
 
 use crate::http::{get, observing, text};
 use crate::made_up::INCIDENT;
+use crate::recorded::served;
 use serde_json::Value;
 
 async fn read(path: &str) -> Value {
@@ -10,9 +11,12 @@ async fn read(path: &str) -> Value {
 
 #[tokio::test]
 async fn openapi_says_what_is_answered() {
-    let (document, router) = (read("/openapi.json").await, observing());
+    let (document, live, recorded) = (read("/openapi.json").await, observing(), served(None).await);
     for (path, about) in document["paths"].as_object().unwrap() {
-        let response = get(&router, &path.replace("{name}", INCIDENT)).await;
+        // What a node that is made up has no recording for.
+        let is_of_past = ["/api/v1/what-if", "/api/v1/advice"].contains(&path.as_str());
+        let router = if is_of_past { &recorded } else { &live };
+        let response = get(router, &path.replace("{name}", INCIDENT)).await;
         assert_eq!(response.status(), 200, "{path}");
         let content = about.pointer("/get/responses/200/content").unwrap().as_object().unwrap();
         let found = response.headers()["content-type"].to_str().unwrap().split(';').next();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use isobar::record::incident::shelf::Shelf;
+use isobar::record::journal::Ring;
 use isobar::record::reader::Recording;
 use isobar::record::replay::Replay;
 use isobar::serve::film::Film;
@@ -26,17 +27,17 @@ fn recorded(name: &str) -> PathBuf {
 
 /// A pod takes what all pods may have; isobar would have ended it at 10:13:47, the kernel killed a
 /// process at 10:13:53. Its ticks are from 10:13:28.83 to 10:13:59.2.
-fn leak() -> PathBuf {
+pub(crate) fn leak() -> PathBuf {
     recorded("judged-leak-6.12.isobar")
 }
 
-async fn read(router: &Router, path: &str) -> Value {
+pub(crate) async fn read(router: &Router, path: &str) -> Value {
     let response = get(router, path).await;
     assert_eq!(response.status(), 200, "{path}");
     serde_json::from_str(&text(response).await).unwrap()
 }
 
-async fn served(incidents: Option<Shelf>) -> Router {
+pub(crate) async fn served(incidents: Option<Shelf>) -> Router {
     serving(&leak(), incidents).await
 }
 
@@ -158,8 +159,8 @@ async fn at_that_cannot_be_shown() {
         (&recorded, "/api/v1/snapshot?at=-0&then=later",        400, "expected next or previous"),
         (&recorded, "/api/v1/history?at=-0&then=next",          400, "only begin, end, step, series, at"),
         (&recorded, "/metrics",                                 404, "isobar dump -o openmetrics"),
-        (&live,     "/api/v1/snapshot?at=-10s",                 400, "isobar replay FILE --listen"),
-        (&live,     "/api/v1/history?at=-10s",                  400, "isobar replay FILE --listen"),
+        (&live,     "/api/v1/snapshot?at=-10s",                 400, "nothing is recorded"),
+        (&live,     "/api/v1/history?at=-10s",                  400, "nothing is recorded"),
     ];
     for (router, path, status, words) in table {
         let response = get(router, path).await;
@@ -169,6 +170,69 @@ async fn at_that_cannot_be_shown() {
     }
     for path in ["/", "/livez", "/readyz", "/api/v1/stream", "/stats/summary?at=-5s"] {
         assert_eq!(get(&recorded, path).await.status(), 200, "{path}");
+    }
+}
+
+/// An agent that is at the last tick of the recording, and has it as its own.
+pub(crate) fn recording_agent(ring: Option<&Ring>) -> Router {
+    let mut replay = Replay::new(Recording::open(&leak()).unwrap(), None);
+    let (to, latest) = channel();
+    let mut publisher: Option<Publisher> = None;
+    while let Some(step) = replay.step_before(Nanos(u64::MAX)).unwrap() {
+        let facts = replay.facts().unwrap().clone();
+        let own =
+            publisher.get_or_insert_with(|| Publisher::new(facts, step.snapshot.at, to.clone()));
+        own.show_recording(ring);
+        own.publish(step, Vec::new(), Cost::default());
+    }
+    router(latest)
+}
+
+#[tokio::test]
+async fn agent_shows_what_it_has_recorded() {
+    let in_memory = Ring::One(Arc::new(fs::File::open(leak()).unwrap()));
+    let recorded = served(None).await;
+    for ring in [Ring::Files(leak()), in_memory] {
+        let agent = recording_agent(Some(&ring));
+        let about = read(&agent, "/api/v1/recording").await;
+        assert_eq!(
+            (&about["isServed"], &about["isLive"]),
+            (&true.into(), &true.into()),
+            "{ring:?}"
+        );
+        let opened = read(&recorded, "/api/v1/recording").await;
+        assert_eq!((&about["begin"], &about["end"]), (&opened["begin"], &opened["end"]));
+        for moment in ["10:13:50", "10:13:30", "10:13:55"] {
+            for path in ["snapshot", "recording/ticks"] {
+                let path = format!("/api/v1/{path}?at=2026-11-22T{moment}Z");
+                assert_eq!(read(&agent, &path).await, read(&recorded, &path).await, "{path}");
+            }
+            // Its own history, as it was then.
+            let path = format!("/api/v1/history/events?at=2026-11-22T{moment}Z");
+            let events = read(&agent, &path).await;
+            let late = |event: &Value| event["tick"].as_u64() > events["tick"].as_u64();
+            assert!(!events["events"].as_array().unwrap().iter().any(late), "{moment}");
+        }
+        assert_eq!(read(&agent, "/api/v1/snapshot").await["tick"], 63, "the present is as it was");
+    }
+    let about = read(&recording_agent(None), "/api/v1/recording").await;
+    assert_eq!(about["isServed"], false);
+    assert!(about["problem"].as_str().unwrap().contains("--no-record"), "{about}");
+}
+
+/// What was recorded after the last moment was read is found.
+#[tokio::test]
+async fn agent_shows_what_it_records_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("recording");
+    let whole = fs::read(leak()).unwrap();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let agent = recording_agent(Some(&Ring::Files(file.clone())));
+    let before = read(&agent, "/api/v1/snapshot?at=-0").await["tick"].as_u64().unwrap();
+    assert!(before < 63, "{before}");
+    fs::write(&file, &whole).unwrap();
+    for path in ["snapshot?at=-0", "snapshot?at=-0&then=next"] {
+        assert_eq!(read(&agent, &format!("/api/v1/{path}")).await["tick"], 63, "{path}");
     }
 }
 

@@ -240,9 +240,12 @@ export interface History {
   series: Record<string, Series>;
 }
 
-/** What is served of which time. Of an agent `isServed` is false. */
+/** What is served of which time. Of an agent that records nothing `isServed` is false. */
 export interface Recording {
   isServed: boolean;
+  /** It goes on. */
+  isLive: boolean;
+  leftOut: { runs: number; oomKills: number };
   begin: Maybe<Moment>;
   end: Maybe<Moment>;
   /** Where the page opens, since 1970. */
@@ -288,4 +291,69 @@ export interface HistoryEvents {
   spans: Span[];
   events: HistoryEvent[];
   minutes: { begin: Moment; aggressions: Blame[] }[];
+}
+
+/** What of the settings a reader may change; the rest stays as it is. */
+export interface Rules {
+  conditions: { rules: Record<string, { measure: string; threshold: number }> };
+  eviction: {
+    thresholds: { signal: string; value: Record<string, string | number>; grace: Nanos }[];
+    pressure: { scope: string; on: Record<string, number>; grace: Nanos }[];
+  };
+  ranking: { order: string };
+  relief: { enforce: string[]; steps: string[] };
+}
+
+export interface Settings {
+  settings: Maybe<Rules>;
+}
+
+export interface Taken {
+  at: Moment;
+  step: string;
+  target: string;
+  because: string;
+  isEnforced: boolean;
+}
+
+export interface Held {
+  from: Moment;
+  to: Maybe<Moment>;
+}
+
+export interface WhatIf {
+  from: Moment;
+  to: Moment;
+  ticks: number;
+  isWhole: boolean;
+  lanes: { name: string; then: Held[]; otherwise: Held[]; gained: Maybe<Nanos> }[];
+  steps: { then: Taken[]; otherwise: Taken[] };
+  moreSteps: { then: number; otherwise: number };
+  oomKills: Moment[];
+  gained: Maybe<Nanos>;
+  limit: Maybe<string>;
+}
+
+export interface Advice {
+  from: Moment;
+  to: Moment;
+  ticks: number;
+  covered: Nanos;
+  isWhole: boolean;
+  groups: { daemons: string; cgroups: string[]; memory: Maybe<Percentiles>; cpu: Maybe<Percentiles> }[];
+  margin: number;
+  kubeReserved: Record<string, string>;
+  systemReserved: Record<string, string>;
+  configured: Record<"kubeReserved" | "systemReserved", Record<string, string>>;
+  threshold: Maybe<string>;
+  fastestLoss: Maybe<string>;
+  preview: { daemons: string; limit: string; memory: string; ticks: number; first: Maybe<Moment>; by: Maybe<string> }[];
+  problems: string[];
+}
+
+export interface Percentiles {
+  p50: string;
+  p95: string;
+  p99: string;
+  max: string;
 }

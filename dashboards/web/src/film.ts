@@ -1,14 +1,16 @@
-// A recording, moment by moment: which one is shown, and how it goes on. A moment is a parameter of
-// each request, so what one page does changes nothing for another.
+// A recording, moment by moment: which one is shown, and how it goes on. It is one that was opened, or
+// an agent's own, which the page leaves for the present at any time. A moment is a parameter of each
+// request, so what one page does changes nothing for another.
 
 import { useEffect, useState } from "preact/hooks";
 import type { KeptIncident, Moment, Recording, Snapshot, Ticks } from "./api";
 import { momentOf, pin } from "./route";
-import { tell } from "./stream";
+import { newestView, pause, start, tell } from "./stream";
 import { SECOND, showUtc } from "./words";
 
 const READING = 2_000; // milliseconds from one look at what was read of the recording to the next
 const BEAT = 500; // milliseconds between two moments that are played, where ticks are passed over
+const AGAIN = 10_000; // milliseconds: what an agent has recorded meanwhile
 const MILLI = 1e6;
 
 /** How fast a recording is played: seconds in a second. 1: tick by tick, one in a second. */
@@ -17,16 +19,21 @@ export const SPEEDS = [1, 10, 60] as const;
 export interface Film {
   recording: Recording;
   incidents: KeptIncident[];
-  /** The tick that is shown. */
+  /** The tick that is shown; null while an agent is followed. */
   shown: { tick: number; at: Moment } | null;
+  /** Seconds that the line spans; 0: all. */
+  reach: number;
   isPlaying: boolean;
+  /** Another moment was asked for and has not come yet. */
+  isReading: boolean;
   speed: number;
   /** Why the last moment could not be shown. */
   problem: string | null;
 }
 
-/** null: an agent is asked. */
+/** null: there is no recording. */
 let film: Film | null = null;
+let absent: string | null = null;
 let asked: AbortController | null = null;
 const readers = new Set<(film: Film | null) => void>();
 
@@ -38,6 +45,23 @@ export function useFilm(): Film | null {
     return () => void readers.delete(set);
   }, []);
   return now;
+}
+
+/** The recording where a moment of it is shown; null while an agent is followed. */
+export function usePast(): Film | null {
+  const film = useFilm();
+  return film && !isFollowing(film) ? film : null;
+}
+
+/** Why an agent cannot show earlier moments, in its words. */
+export const whyAbsent = () => absent;
+
+export const isFollowing = ({ recording, shown }: Film) => recording.isLive && !shown;
+
+/** The newest moment that can be shown. */
+export function endOf({ recording }: Film): Moment | null {
+  const newest = recording.isLive ? newestView()?.at : null;
+  return newest ?? recording.end ?? null;
 }
 
 function change(next: Partial<Film>) {
@@ -66,6 +90,7 @@ async function show(at: number, then?: "next" | "previous"): Promise<boolean> {
   asked?.abort();
   const own = new AbortController();
   asked = own;
+  change({ isReading: true });
   try {
     const beside = then ? `&then=${then}` : "";
     const view = await get<Snapshot>(`api/v1/snapshot?at=${iso(at)}${beside}`, own.signal);
@@ -73,32 +98,52 @@ async function show(at: number, then?: "next" | "previous"): Promise<boolean> {
     const past = ticks.map(({ at, ...tick }) => ({ ...tick, wall: at.wall }));
     const isOther = film?.shown?.at.wall !== view.at.wall;
     pin(after(view.at));
-    change({ shown: { tick: view.tick, at: view.at }, problem: null });
+    change({ shown: { tick: view.tick, at: view.at }, isReading: false, problem: null });
     tell({ view, past, link: "recorded" });
     return isOther;
   } catch (why) {
     if (own.signal.aborted) return false;
-    change({ problem: why instanceof TypeError ? "isobar replay does not answer: it may have ended." : String(why), isPlaying: false });
+    change({ problem: why instanceof TypeError ? (film?.recording.isLive ? "The agent does not answer." : "isobar replay does not answer: it may have ended.") : String(why), isPlaying: false, isReading: false });
     return false;
   }
 }
 
 /** Goes to a time, in milliseconds since 1970. */
 export function seek(at: number, then?: "next" | "previous") {
-  if (!film?.recording.begin || !film.recording.end) return;
-  const [least, most] = [after(film.recording.begin), after(film.recording.end)];
-  return show(Math.min(most, Math.max(least, at)), then);
+  const [begin, end] = [film?.recording.begin, film && endOf(film)];
+  if (!begin || !end) return;
+  return show(Math.min(after(end), Math.max(after(begin), at)), then);
+}
+
+/** Follows the agent again. */
+export function toLive() {
+  play(false);
+  asked?.abort();
+  pin(null);
+  change({ shown: null, isReading: false, problem: null });
+  pause(false);
+}
+
+/** Where a step begins: what is shown, or the newest tick. */
+function from(): { tick: number; at: Moment } | null {
+  return film?.shown ?? newestView();
 }
 
 export function step(to: "next" | "previous") {
   play(false);
-  if (film?.shown) void seek(after(film.shown.at), to);
+  const own = from();
+  if (own && (film?.shown || to === "previous")) void seek(after(own.at), to);
 }
 
 export function toEnd(which: "begin" | "end") {
+  if (which === "end" && film?.recording.isLive) return toLive();
   play(false);
   const at = film?.recording[which];
   if (at) void seek(after(at));
+}
+
+export function setReach(reach: number) {
+  change({ reach });
 }
 
 /** What is worth a look: not that an average has seen enough to judge by. */
@@ -112,13 +157,13 @@ export function goTo({ at, kind }: { at: Moment; kind: string }) {
 
 /** Goes to the nearest event after or before what is shown. */
 export function jump(to: "next" | "previous") {
-  const shown = film?.shown;
+  const shown = from();
   if (!film || !shown) return;
-  const [from, tick] = [shown.at.wall, shown.tick];
-  const others = marked(film.recording).filter((event) => event.tick !== tick);
-  const next = others.find(({ at, tick: own }) => at.wall > from || (at.wall === from && own > tick));
+  const [wall, tick] = [shown.at.wall, shown.tick];
+  const others = marked(film.recording).filter((event) => event.tick !== tick || event.at.wall < wall - SECOND);
+  const next = others.find(({ at, tick: own }) => at.wall > wall || (at.wall === wall && own > tick));
   // The tick that told of an OOM kill is after it.
-  const before = others.filter(({ at, kind }) => at.wall < from - (kind === "oomKill" ? SECOND : 0));
+  const before = others.filter(({ at, kind }) => at.wall < wall - (kind === "oomKill" ? SECOND : 0));
   const found = to === "next" ? next : before.at(-1);
   if (found) void goTo(found);
 }
@@ -128,7 +173,7 @@ export function setSpeed(speed: number) {
 }
 
 export function play(isPlaying: boolean) {
-  if (!film || film.isPlaying === isPlaying) return;
+  if (!film || film.isPlaying === isPlaying || (isPlaying && !film.shown)) return;
   change({ isPlaying });
   if (isPlaying) void beat();
 }
@@ -139,34 +184,56 @@ async function beat() {
   const [at, ticks] = [after(film.shown.at), film.speed === 1];
   const isOther = (!ticks && (await show(at + film.speed * BEAT))) || (film.isPlaying && (await show(at, "next")));
   if (!film.isPlaying) return;
-  if (!isOther) return play(false);
+  if (!isOther) return film.recording.isLive ? toLive() : play(false);
   setTimeout(() => void beat(), Math.max(0, (ticks ? 1_000 : BEAT) - (performance.now() - began)));
+}
+
+async function readIncidents() {
+  try {
+    const { incidents } = await get<{ incidents: KeptIncident[] }>("api/v1/incidents");
+    change({ incidents });
+  } catch {
+    // They are marks on the line only: it is there without them.
+  }
 }
 
 async function read() {
   try {
     const recording = await get<Recording>("api/v1/recording");
-    change({ recording });
+    if (film) change({ recording });
+    else if (recording.isServed) await begin(recording);
+    absent = recording.isServed ? null : (recording.problem ?? null);
+    if (recording.isLive) await readIncidents();
   } catch {
     // What is shown says so with the next moment.
   }
-  if (!film?.recording.isWhole) setTimeout(() => void read(), READING);
+  const isLive = !film || film.recording.isLive;
+  if (isLive || !film?.recording.isWhole) setTimeout(() => void read(), isLive ? AGAIN : READING);
 }
 
-/** Begins to show a recording, at the moment in the link; false if this is an agent. */
-export async function startFilm(): Promise<boolean> {
-  const recording = await get<Recording>("api/v1/recording").catch(() => null);
-  if (!recording?.isServed) return false;
-  showUtc();
-  film = { recording, incidents: [], shown: null, isPlaying: false, speed: 1, problem: null };
+async function begin(recording: Recording) {
+  const { isLive } = recording;
+  if (!isLive) showUtc();
+  const reach = isLive ? 3_600 : 0;
+  film = { recording, incidents: [], shown: null, isPlaying: false, isReading: false, speed: 1, reach, problem: null };
   change({});
-  if (!recording.isWhole) void read();
-  const of = get<{ incidents: KeptIncident[] }>("api/v1/incidents");
-  void of.then(({ incidents }) => change({ incidents }), () => {});
+  void readIncidents();
   addEventListener("hashchange", () => {
     const at = momentOf(location.hash);
-    if (at !== null && film?.shown && at !== after(film.shown.at)) void seek(at);
+    if (at !== null && (!film?.shown || at !== after(film.shown.at))) void seek(at);
+    else if (at === null && isLive && film?.shown) toLive();
   });
-  await seek(momentOf(location.hash) ?? Math.floor((recording.at ?? 0) / MILLI) + 1);
-  return true;
+  const at = momentOf(location.hash) ?? (isLive ? null : Math.floor((recording.at ?? 0) / MILLI) + 1);
+  if (at !== null) await seek(at);
+}
+
+/** Shows a recording, at the moment in the link, or follows an agent, and goes back in what it has
+ * recorded as a reader asks for it. */
+export async function startFilm() {
+  const recording = await get<Recording>("api/v1/recording").catch(() => null);
+  const isLive = recording?.isLive ?? true;
+  absent = recording?.isServed === false ? (recording.problem ?? null) : null;
+  if (isLive) start();
+  if (recording?.isServed) await begin(recording);
+  if (isLive || !recording?.isWhole) setTimeout(() => void read(), isLive ? AGAIN : READING);
 }

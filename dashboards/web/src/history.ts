@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { Cgroups, History, HistoryEvents, Moment, Recording, Snapshot, Span } from "./api";
-import { type Film, momentQuery, useFilm } from "./film";
+import { type Film, momentQuery, usePast } from "./film";
 import type { Route } from "./route";
 import { SECOND } from "./words";
 
@@ -21,8 +21,8 @@ export interface Answer<T> {
 
 /** A document of the agent, asked again every so many milliseconds; 0: once. Of a recording it is that
  * of the moment that is shown, and until it has come, that of the moment before. */
-function useDocument<T>(of: string, live: number): Answer<T> {
-  const film = useFilm();
+export function useDocument<T>(of: string, live: number): Answer<T> {
+  const film = usePast();
   const moment = momentQuery(film);
   const again = film === null ? live : film.recording.isWhole ? 0 : RETRY;
   const [answer, set] = useState<Answer<T> & { of: string }>({ of, data: null, error: null });
@@ -74,17 +74,17 @@ function known(route: Route, film: Film | null): Route {
 }
 
 export function useHistory(asked: Route, series: string): Answer<History> {
-  const film = useFilm();
+  const film = usePast();
   const route = known(asked, film);
   // Before the last hour the agent keeps steps of ten seconds only, and so of a recording.
-  const isFine = film === null ? route.end === null : lengthOf(film.recording) < HOUR;
+  const isFine = film === null || film.recording.isLive ? route.end === null && !isOld(film, route) : lengthOf(film.recording) < HOUR;
   const step = isFine ? stepOf(route.span) : Math.max(10, stepOf(route.span));
   const path = `api/v1/history?${range(route)}&step=${step}s&series=${series}`;
   return useDocument(path, route.end === null ? AGAIN : 0);
 }
 
 export function useEvents(route: Route): Answer<HistoryEvents> {
-  const film = useFilm();
+  const film = usePast();
   return useDocument(`api/v1/history/events?${range(known(route, film))}`, route.end === null ? AGAIN / 2 : 0);
 }
 
@@ -112,6 +112,12 @@ export function shaded(events: HistoryEvents | null, own: string | undefined, al
   const isWorth = ({ name, state }: Span) =>
     (state === "True" && all.includes(name)) || (state === "Unknown" && name === own);
   return events?.spans.filter((span) => span.kind === "condition" && isWorth(span)) ?? [];
+}
+
+/** The time shown begins more than an hour before an agent's newest tick. */
+function isOld(film: Film | null, { span }: Route): boolean {
+  const [end, shown] = [film?.recording.end, film?.shown];
+  return end != null && shown != null && (end.wall - shown.at.wall) / SECOND + span >= HOUR - MINUTE;
 }
 
 /** Seconds. */

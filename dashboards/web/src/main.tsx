@@ -6,10 +6,10 @@ import "./page.css";
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Snapshot } from "./api";
-import { momentQuery, startFilm, useFilm } from "./film";
+import { isFollowing, momentQuery, startFilm, useFilm, whyAbsent } from "./film";
 import { go, link, type Route, useRoute, VIEWS } from "./route";
 import { FILM_KEYS, pressed as pressedOfFilm, Scrubber } from "./scrubber";
-import { type Link, type Live, pause, start, useLive } from "./stream";
+import { type Link, type Live, pause, useLive } from "./stream";
 import { THEMES, useTheme } from "./theme";
 import { Allocatable } from "./views/allocatable";
 import { Who } from "./views/blame";
@@ -19,10 +19,11 @@ import { Decisions } from "./views/decisions";
 import { Health } from "./views/health";
 import { Now } from "./views/now";
 import { Time } from "./views/time";
+import { Otherwise } from "./views/whatif";
 import { clock, mode, RESOURCES } from "./words";
 
 const KEYS = [
-  ["1 to 8", "the views, in the order of their tabs"],
+  ["1 to 9", "the views, in the order of their tabs"],
   ["/", "search cgroups"],
   ["p", "pause and resume"],
   ["t", "theme: as the system has it, light, dark"],
@@ -73,6 +74,8 @@ function View({ live, route, isDark }: { live: Live; route: Route; isDark: boole
       return <Allocatable view={view} isRecorded={isRecorded} />;
     case "health":
       return <Health view={view} missed={missed} isDark={isDark} isRecorded={isRecorded} />;
+    case "whatif":
+      return <Otherwise view={view} />;
   }
 }
 
@@ -108,6 +111,8 @@ function Page() {
   const [theme, setTheme, isDark] = useTheme();
   const help = useRef<HTMLDialogElement>(null);
   const { view } = live;
+  // null while an agent is followed.
+  const past = film && !isFollowing(film) ? film : null;
   const isPaused = live.link === "paused";
   const nextTheme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "system";
 
@@ -119,7 +124,7 @@ function Page() {
       if (film && pressedOfFilm(event, film)) return event.preventDefault();
       const chosen = VIEWS[Number(event.key) - 1];
       if (chosen) go({ ...route, view: chosen[0] });
-      else if (event.key === "p" && !film) pause(!isPaused);
+      else if (event.key === "p" && !past) pause(!isPaused);
       else if (event.key === "t") setTheme(nextTheme);
       else if (event.key === "?") help.current?.showModal();
       else if (event.key === "/") {
@@ -130,10 +135,10 @@ function Page() {
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, [route, isPaused, nextTheme, film]);
+  }, [route, isPaused, nextTheme, film, past]);
 
   const shown = VIEWS.find(([name]) => name === route.view)?.[1] ?? "";
-  document.title = view ? `${shown} · ${view.facts.name}${film ? `, recorded ${clock(view.at.wall)}` : ""} · isobar` : "isobar";
+  document.title = view ? `${shown} · ${view.facts.name}${past ? `, recorded ${clock(view.at.wall)}` : ""} · isobar` : "isobar";
   return (
     <div class={live.link === "stale" ? "stale" : ""}>
       <a class="skip" href={link(route)} onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
@@ -149,18 +154,18 @@ function Page() {
           <span id="facts" class="quiet">
             {view && `Linux ${view.facts.kernel}, ${view.facts.nCpus} CPUs, tick ${view.tick}, ${clock(view.at.wall)}`}
           </span>
-          {view && !film && <span class="badge">{mode(view)}</span>}
+          {view && !past && <span class="badge">{mode(view)}</span>}
         </div>
         <div class="live">
           <span id="link" class="link" data-link={live.link}>
             {linkText(live)}
           </span>
-          {!film && (
+          {!past && (
             <button id="pause" type="button" aria-pressed={isPaused} onClick={() => pause(!isPaused)}>
               {isPaused ? "Resume" : "Pause"}
             </button>
           )}
-          <Share route={route} view={view} isRecorded={film !== null} />
+          <Share route={route} view={view} isRecorded={past !== null} />
           <button id="theme" type="button" onClick={() => setTheme(nextTheme)}>
             Theme: {theme}
           </button>
@@ -170,6 +175,11 @@ function Page() {
         </div>
       </header>
       {film && <Scrubber film={film} />}
+      {!film && view && whyAbsent() && (
+        <p id="no-film" class="why outside">
+          Earlier moments cannot be shown: {whyAbsent()}.
+        </p>
+      )}
       <nav aria-label="Views">
         {VIEWS.map(([name, label], at) => (
           <a key={name} href={link({ ...route, view: name })} aria-current={route.view === name ? "page" : undefined} title={`Key ${at + 1}`}>
@@ -190,7 +200,7 @@ function Page() {
         This page is read-only: it changes nothing on the node.{" "}
         <a href={`api/v1/snapshot?${momentQuery(film)}`.replace(/\?$/, "")}>Snapshot as JSON</a> ·{" "}
         <a href="openapi.json">API</a> ·{" "}
-        {!film && (
+        {!past && (
           <>
             <a href="metrics">Metrics</a> · <a href="readyz?verbose">readyz</a> ·{" "}
           </>
@@ -199,7 +209,7 @@ function Page() {
       </footer>
       <dialog ref={help} aria-labelledby="keys-title">
         <h2 id="keys-title">Keys</h2>
-        <dl>{[...KEYS.filter(([key]) => key !== "p" || !film), ...(film ? FILM_KEYS : [])].flatMap(([key, does]) => [<dt key={key}>{key}</dt>, <dd key={does}>{does}</dd>])}</dl>
+        <dl>{[...KEYS.filter(([key]) => key !== "p" || !past), ...(film ? FILM_KEYS : [])].flatMap(([key, does]) => [<dt key={key}>{key}</dt>, <dd key={does}>{does}</dd>])}</dl>
         <button type="button" onClick={() => help.current?.close()}>
           Close
         </button>
@@ -212,5 +222,5 @@ const page = document.getElementById("page");
 if (page) {
   page.replaceChildren();
   render(<Page />, page);
-  if (!(await startFilm())) start();
+  void startFilm();
 }

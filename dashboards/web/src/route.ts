@@ -13,6 +13,7 @@ export const VIEWS = [
   ["decisions", "Decisions"],
   ["allocatable", "Allocatable"],
   ["health", "Health"],
+  ["whatif", "What if"],
 ] as const;
 
 export type ViewName = (typeof VIEWS)[number][0];
@@ -62,7 +63,7 @@ export function go(route: Route) {
 }
 
 /** Puts a moment into the link, without an entry in the browser's history for each tick. */
-export function pin(at: number) {
+export function pin(at: number | null) {
   history.replaceState(null, "", link(parse(location.hash), at));
 }
 

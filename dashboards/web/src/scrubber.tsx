@@ -1,42 +1,69 @@
 // The time line of a recording: what held and happened in it, which moment is shown, and the ways to
-// another one. Where the page follows an agent, it is not there.
+// another one. Where the page follows an agent it leads back into what that has recorded.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { HistoryEvent, Recording, Span } from "./api";
-import { type Film, goTo, jump, marked, play, seek, setSpeed, SPEEDS, step, toEnd } from "./film";
+import type { HistoryEvent, KeptIncident, Recording, Span } from "./api";
+import { endOf, type Film, goTo, isFollowing, jump, marked, play, seek, setReach, setSpeed, SPEEDS, step, toEnd, toLive } from "./film";
 import { Behind, Named, Table } from "./parts";
-import { age, clock, SECOND } from "./words";
+import { age, clock, SECOND, zone } from "./words";
 
 const MILLI = 1e6;
 /** Milliseconds: while the pointer moves, not every place is asked for. */
 const REST = 80;
 const DAY = 86_400 * SECOND;
 
-/** Date and time in UTC, in full. */
-const whole = (wall: number) => `${clock(wall, wall - 2 * DAY)} UTC`;
+/** Lengths of the line in seconds; 0: all. */
+const REACHES = [
+  [600, "10 minutes"],
+  [3_600, "1 hour"],
+  [21_600, "6 hours"],
+  [0, "all of it"],
+] as const;
+/** Incidents that have a button on the line; the table has all. */
+const BUTTONS = 24;
+
+/** Date and time, in full. */
+const whole = (wall: number) => `${clock(wall, wall - 2 * DAY)}${zone()}`;
+
+/** From when to when the line is, on the wall clock. */
+interface Window {
+  begin: number;
+  end: number;
+}
+
+/** The last part of the recording, or where the moment that is shown is in the middle. */
+function windowOf(film: Film): Window | null {
+  const [first, last] = [film.recording.begin?.wall, endOf(film)?.wall];
+  if (first == null || last == null) return null;
+  const length = film.reach * SECOND;
+  const wall = film.shown?.at.wall ?? last;
+  if (length === 0 || last - first <= length) return { begin: first, end: Math.max(last, first + 1) };
+  const end = wall >= last - length ? last : Math.max(first + length, wall + length / 2);
+  return { begin: end - length, end };
+}
+
+/** Percent of the line. */
+const placeOf = (wall: number, { begin, end }: Window) => Math.min(100, Math.max(0, ((wall - begin) / (end - begin)) * 100));
 
 const SIGNS: Record<string, string> = { oomKill: "✕", action: "▼" };
 
 const isWorse = ({ kind, state }: Span) => state === "due" || (kind !== "threshold" && state === "True");
 
 /** Whenever something held that is worth a look, and each thing that happened. */
-function Track({ recording, incidents }: Film) {
-  const { begin, end, spans } = recording;
-  if (!begin || !end) return null;
-  const length = Math.max(1, end.wall - begin.wall);
-  const place = (wall: number) => Math.min(100, Math.max(0, ((wall - begin.wall) / length) * 100));
-  const bar = (key: string, from: number, to: number, kind: string, y: number) => (
-    <rect key={key} class={kind} x={`${place(from)}%`} y={y} width={`${Math.max(0.3, place(to) - place(from))}%`} height={8} />
+function Track({ recording: { spans, ...recording }, within }: { recording: Recording; within: Window }) {
+  const place = (wall: number) => placeOf(wall, within);
+  const bar = (key: string, from: number, to: number, kind: string) => (
+    <rect key={key} class={kind} x={`${place(from)}%`} y={14} width={`${Math.max(0.3, place(to) - place(from))}%`} height={8} />
   );
-  const held = spans.filter((span) => isWorse(span) || span.state === "met");
+  const isWithin = (from: number, to: number) => to >= within.begin && from <= within.end;
+  const held = spans.filter((span) => (isWorse(span) || span.state === "met") && isWithin(span.begin.wall, span.end?.wall ?? within.end));
   return (
     <svg class="track" aria-hidden="true">
       <rect class="lane-false" x="0" y={14} width="100%" height={8} />
-      {incidents.map((one) => bar(one.name, one.begin.wall, (one.end ?? end).wall, "incident", 23))}
       {held
         .sort((a, b) => Number(isWorse(a)) - Number(isWorse(b)))
-        .map((span, i) => bar(`${i}`, span.begin.wall, (span.end ?? end).wall, isWorse(span) ? "lane-true" : "lane-met", 14))}
-      {marked(recording).map(({ at, kind }, i) =>
+        .map((span, i) => bar(`${i}`, span.begin.wall, span.end?.wall ?? within.end, isWorse(span) ? "lane-true" : "lane-met"))}
+      {marked({ ...recording, spans }).filter(({ at }) => isWithin(at.wall, at.wall)).map(({ at, kind }, i) =>
         SIGNS[kind] ? (
           <text key={i} class={`sign ${kind}`} x={`${place(at.wall)}%`} y={11} text-anchor="middle">
             {SIGNS[kind]}
@@ -46,6 +73,30 @@ function Track({ recording, incidents }: Film) {
         ),
       )}
     </svg>
+  );
+}
+
+/** A button below the line for each incident of its time, newest last. */
+function Incidents({ incidents, within }: { incidents: KeptIncident[]; within: Window }) {
+  const own = incidents.filter(({ begin, end }) => (end?.wall ?? within.end) >= within.begin && begin.wall <= within.end);
+  if (own.length === 0) return null;
+  return (
+    <div class="incidents" role="group" aria-label="Incidents">
+      {own.slice(0, BUTTONS).reverse().map((one) => {
+        const [from, to] = [placeOf(one.begin.wall, within), placeOf(one.end?.wall ?? within.end, within)];
+        return (
+          <button
+            key={one.name}
+            type="button"
+            class="incident"
+            style={{ left: `${from}%`, width: `${to - from}%` }}
+            aria-label={`Incident at ${whole(one.begin.wall)}: ${one.name}`}
+            title={`${whole(one.begin.wall)}: ${one.summary}`}
+            onClick={() => void goTo({ at: one.begin, kind: "incident" })}
+          />
+        );
+      })}
+    </div>
   );
 }
 
@@ -80,21 +131,24 @@ function Events({ film: { recording, incidents } }: { film: Film }) {
 }
 
 export function Scrubber({ film }: { film: Film }) {
-  const { recording, shown, isPlaying, speed, problem } = film;
+  const { recording, shown, isPlaying, isReading, speed, reach, problem } = film;
   const [dragged, drag] = useState<number | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => drag(null), [shown?.at.wall]);
-  const { begin, end } = recording;
-  if (!begin || !end) return null;
-  const at = shown?.at.wall ?? begin.wall;
-  const length = Math.max(1, Math.round((end.wall - begin.wall) / MILLI));
-  const place = dragged ?? Math.round((at - begin.wall) / MILLI);
-  const wall = dragged === null ? at : begin.wall + dragged * MILLI;
+  const within = windowOf(film);
+  if (!recording.begin || !within) return null;
+  const { begin, end } = within;
+  const { isLive } = recording;
+  const isNow = isFollowing(film);
+  const at = shown?.at.wall ?? end;
+  const length = Math.max(1, Math.round((end - begin) / MILLI));
+  const place = dragged ?? Math.round((at - begin) / MILLI);
+  const wall = dragged === null ? at : begin + dragged * MILLI;
   const moved = (to: number) => {
     play(false);
     drag(to);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => void seek(begin.wall / MILLI + to), REST);
+    timer.current = setTimeout(() => void seek(begin / MILLI + to), REST);
   };
   const last = latest(recording, wall);
   const button = (id: string, sign: string, label: string, key: string, act: () => void) => (
@@ -103,32 +157,55 @@ export function Scrubber({ film }: { film: Film }) {
     </button>
   );
   return (
-    <section class="film" id="film" aria-label="Recording">
+    <section class={isNow ? "film now" : "film"} id="film" aria-label={isLive ? "Time line" : "Recording"}>
       <div class="bar">
-        <p class="moment">
-          <b class="badge">Recorded</b> <time id="moment">{whole(wall)}</time>, not live
-        </p>
+        {isNow ? (
+          <p class="moment">
+            <b class="badge">Live</b> {isReading ? "reading the moment" : "go back in time:"}
+          </p>
+        ) : (
+          <p class="moment">
+            <b class="badge">Recorded</b> <time id="moment">{whole(wall)}</time>, not live
+          </p>
+        )}
         <div class="tools" role="group" aria-label="Moment shown">
-          {button("first", "|◀", "Begin", "b", () => toEnd("begin"))}
+          {!isNow && button("first", "|◀", "Begin", "b", () => toEnd("begin"))}
           {button("event-before", "◀ Event", "◀ Event: the event before", "N", () => jump("previous"))}
           {button("tick-before", "◀ Tick", "◀ Tick: the tick before", "←", () => step("previous"))}
-          <button id="play" type="button" title="Space" onClick={() => play(!isPlaying)}>
-            {isPlaying ? "❚❚ Pause" : "▶ Play"}
-          </button>
-          {button("tick-after", "Tick ▶", "Tick ▶: the tick after", "→", () => step("next"))}
-          {button("event-after", "Event ▶", "Event ▶: the event after", "n", () => jump("next"))}
-          {button("last", "▶|", "End", "e", () => toEnd("end"))}
-          <select aria-label="Speed" value={speed} onChange={(event) => setSpeed(Number(event.currentTarget.value))}>
-            {SPEEDS.map((one) => (
-              <option key={one} value={one}>
-                {one === 1 ? "a tick a second" : `${one} times as fast`}
+          {!isNow && (
+            <>
+              <button id="play" type="button" title="Space" onClick={() => play(!isPlaying)}>
+                {isPlaying ? "❚❚ Pause" : "▶ Play"}
+              </button>
+              {button("tick-after", "Tick ▶", "Tick ▶: the tick after", "→", () => step("next"))}
+              {button("event-after", "Event ▶", "Event ▶: the event after", "n", () => jump("next"))}
+              {isLive ? (
+                <button id="to-live" class="to-live" type="button" title="Follow the agent again (e)" onClick={toLive}>
+                  ● Live
+                </button>
+              ) : (
+                button("last", "▶|", "End", "e", () => toEnd("end"))
+              )}
+              <select id="speed" aria-label="Speed" value={speed} onChange={(event) => setSpeed(Number(event.currentTarget.value))}>
+                {SPEEDS.map((one) => (
+                  <option key={one} value={one}>
+                    {one === 1 ? "a tick a second" : `${one} times as fast`}
+                  </option>
+                ))}
+              </select>
+            </>
+          )}
+          <select id="reach" aria-label="Length of the time line" value={reach} onChange={(event) => setReach(Number(event.currentTarget.value))}>
+            {REACHES.map(([seconds, words]) => (
+              <option key={seconds} value={seconds}>
+                {words}
               </option>
             ))}
           </select>
         </div>
       </div>
       <div class="line">
-        <Track {...film} />
+        <Track recording={recording} within={within} />
         <input
           id="scrubber"
           type="range"
@@ -136,16 +213,17 @@ export function Scrubber({ film }: { film: Film }) {
           max={length}
           value={place}
           aria-label="Moment of the recording"
-          aria-valuetext={`${whole(wall)}${shown ? `, tick ${shown.tick}` : ""}`}
+          aria-valuetext={isNow ? "now" : `${whole(wall)}${shown ? `, tick ${shown.tick}` : ""}`}
           onInput={(event) => moved(Number(event.currentTarget.value))}
         />
+        <Incidents incidents={film.incidents} within={within} />
       </div>
       <p class="ends">
-        <span>{clock(begin.wall, end.wall)}</span>
+        <span>{clock(begin, end)}</span>
         <span id="happened" class="happened">
           {last ? `${clock(last.at.wall, wall)} ${last.text}` : "Nothing has happened yet."}
         </span>
-        <span>{clock(end.wall)}</span>
+        <span>{isLive && end === endOf(film)?.wall ? "now" : clock(end)}</span>
       </p>
       <div class="below">
         <p class="legend">
@@ -156,7 +234,10 @@ export function Scrubber({ film }: { film: Film }) {
         </p>
         <Behind label="events of the recording">{() => <Events film={film} />}</Behind>
       </div>
-      {!recording.isWhole && <p class="why">Reading the recording: {age((recording.ticks || 1) * SECOND)} of about {age(end.wall - begin.wall)} so far.</p>}
+      {!recording.isWhole && <p class="why">Reading the recording: {age((recording.ticks || 1) * SECOND)} of about {age(end - begin)} so far.</p>}
+      {recording.leftOut.runs > 0 && (
+        <p class="why">This recording has more restarts than are kept: what happened in the first {recording.leftOut.runs} runs is not marked. Their moments are shown.</p>
+      )}
       {(problem ?? recording.problem) && (
         <p class="notice" role="alert">
           {problem ?? recording.problem}
@@ -171,14 +252,14 @@ export const FILM_KEYS = [
   ["Space", "play and pause"],
   ["← →", "the tick before, the tick after"],
   ["N n", "the event before, the event after"],
-  ["b e", "begin and end"],
+  ["b e", "begin and end; of an agent e follows it again"],
 ] as const;
 
 /** Does what a key says; false if it says nothing. */
-export function pressed({ key, target }: KeyboardEvent, { isPlaying }: Film): boolean {
+export function pressed({ key, target }: KeyboardEvent, { isPlaying, shown }: Film): boolean {
   const on = target instanceof Element ? target : null;
   // Space presses what has the focus, arrows move what scrolls.
-  if (key === " " && on?.closest("button, a, summary")) return false;
+  if (key === " " && (!shown || on?.closest("button, a, summary"))) return false;
   if (key.startsWith("Arrow") && on?.closest(".scroll")) return false;
   const acts: Record<string, () => void> = {
     " ": () => play(!isPlaying),

@@ -62,11 +62,17 @@ function remember(view: Snapshot) {
   past = [...(isOther ? [] : past), { tick, interval, aggressions, wall: at.wall, waits }].slice(-KEPT);
 }
 
+/** Another view than the newest is shown. */
+const isHeld = () => live.link === "paused" || live.link === "recorded";
+
+/** The newest view of the stream, also while another one is shown. */
+export const newestView = () => newest;
+
 function take(view: Snapshot) {
   remember(view);
   newest = view;
   arrived = performance.now();
-  if (live.link === "paused") return;
+  if (isHeld()) return;
   tell({ view, past, link: "live", age: 0 });
 }
 
@@ -90,7 +96,7 @@ function open() {
 }
 
 function look() {
-  if (newest === null || live.link === "paused") return;
+  if (newest === null || isHeld()) return;
   const age = Math.floor((performance.now() - arrived) / 1_000);
   const link = age >= STALE_AFTER ? "stale" : "live";
   if (link !== live.link || age !== live.age) tell({ link, age });

@@ -50,6 +50,9 @@ export function showUtc() {
   isUtc = true;
 }
 
+/** What stands behind a time in full. */
+export const zone = () => (isUtc ? " UTC" : "");
+
 /** The time of day, and the date if it is another day than `now`. */
 export function clock(wall: Nanos, now: Nanos = wall): string {
   const [at, today] = [new Date(wall / 1e6), new Date(now / 1e6)];

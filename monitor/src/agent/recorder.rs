@@ -68,6 +68,8 @@ enum Report {
     /// The next tick should come with the engine's standing.
     WantsStanding,
     Is(Capability),
+    /// Where it writes now; `None` while nothing is recorded.
+    To(Option<Ring>),
 }
 
 /// The tick's end of it.
@@ -76,8 +78,8 @@ pub(super) struct Recorder {
     orders: SyncSender<Order>,
     reports: Receiver<Report>,
     shelf: Arc<Shelf>,
-    /// `None` in memory.
-    file: Option<PathBuf>,
+    /// `None` while nothing is recorded.
+    ring: Option<Ring>,
     settings: Settings,
     capability: Capability,
     wants_standing: bool,
@@ -97,10 +99,7 @@ impl Recorder {
         let (to, reports) = channel();
         let Some(mut writer) = Writer::open(record, start, to)? else { return Ok(None) };
         let (shelf, capability) = (Arc::clone(writer.shelf()), writer.capability());
-        let file = match writer.ring() {
-            Some(Ring::Files(path)) => Some(path.clone()),
-            _ => None,
-        };
+        let ring = writer.ring().cloned();
         let (orders, inbox) = sync_channel::<Order>(WAITING);
         let io = |source| JournalError::Io { path: "a thread".into(), source };
         let freezer = Freezer::begin(Arc::clone(&shelf), writer.ring().cloned()).map_err(io)?;
@@ -112,7 +111,7 @@ impl Recorder {
             orders,
             reports,
             shelf,
-            file,
+            ring,
             settings,
             capability,
             wants_standing,
@@ -127,7 +126,15 @@ impl Recorder {
 
     /// Where it is recorded; `None` in memory.
     pub(super) fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+        match &self.ring {
+            Some(Ring::Files(path)) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Where it is recorded now.
+    pub(super) fn ring(&self) -> Option<&Ring> {
+        self.ring.as_ref()
     }
 
     /// The state of the recording, for `status`, `doctor` and the page.
@@ -221,6 +228,7 @@ impl Recorder {
             match report {
                 Report::WantsStanding => self.wants_standing = true,
                 Report::Is(capability) => self.capability = capability,
+                Report::To(ring) => self.ring = ring,
             }
         }
     }

@@ -173,6 +173,7 @@ impl<S: Source> Tick<S> {
 
         if let Some(recorder) = &mut self.recorder {
             recorder.tick(self.engine.standing(), &step.decision, kills, self.publisher.limits());
+            self.publisher.show_recording(recorder.ring());
         }
         self.warm.tick(decided, self.engine.standing(), &step.snapshot);
 

@@ -88,6 +88,12 @@ impl Replay {
         Ok(None)
     }
 
+    /// True if [`Replay::step_before`] stopped before a tick that is later.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.ahead.is_some()
+    }
+
     fn read(&mut self) -> Option<Result<Entry, ReadError>> {
         self.ahead.take().map(Ok).or_else(|| self.recording.next())
     }

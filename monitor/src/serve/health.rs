@@ -19,7 +19,7 @@ const FIRST_WITHIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 /// 200 while the sampler runs; a recording has none.
 pub(super) async fn livez(State(shared): State<Shared>) -> Response {
-    if shared.film.is_some() {
+    if shared.film.opened().is_some() {
         return "ok".into_response();
     }
     let last = shared.latest.borrow().as_ref().map(|p| p.at.boot);

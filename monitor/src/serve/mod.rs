@@ -25,7 +25,6 @@ mod totals;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
@@ -50,8 +49,7 @@ const OPENAPI: &str = include_str!("openapi.json");
 #[derive(Clone)]
 struct Shared {
     latest: Latest,
-    /// `None` of an agent.
-    film: Option<Arc<Film>>,
+    film: Arc<Film>,
     seats: stream::Seats,
     changes: delta::Changes,
     /// When this router was made: the time limit for the first sample begins here.
@@ -60,15 +58,15 @@ struct Shared {
 
 /// All routes. Any number of routers may share one watch channel.
 pub fn router(latest: Latest) -> Router {
-    routes(latest, None)
+    routes(latest.clone(), Film::of_agent(latest).into())
 }
 
 /// The same routes for a recording.
 pub fn replaying(film: Arc<Film>) -> Router {
-    routes(film.latest(), Some(film))
+    routes(film.latest(), film)
 }
 
-fn routes(latest: Latest, film: Option<Arc<Film>>) -> Router {
+fn routes(latest: Latest, film: Arc<Film>) -> Router {
     let (seats, changes) = Default::default();
     let shared = Shared { latest, film, seats, changes, since: clock::now() };
     let api = api().into_iter().fold(Router::new(), |all, (path, get)| all.route(path, get));
@@ -91,6 +89,9 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/api/v1/incidents/{name}", get(incidents::one)),
         ("/api/v1/recording", get(film::answer::recording)),
         ("/api/v1/recording/ticks", get(film::answer::ticks)),
+        ("/api/v1/settings", get(film::study::settings)),
+        ("/api/v1/what-if", get(film::study::what_if)),
+        ("/api/v1/advice", get(film::study::advice)),
         ("/api/v1/stream", get(stream::open)),
         ("/metrics", get(metrics::scrape)),
         ("/livez", get(health::livez)),
@@ -99,26 +100,21 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/openapi.json", page::file("application/json", OPENAPI)),
     ];
     all.extend(Part::ALL.map(|part| {
-        let of = move |State(shared), seen, headers| document(part, shared, seen, headers);
+        let of = move |seen, headers| document(part, seen, headers);
         (part.path(), get(of))
     }));
     all
 }
 
 /// A document of one view.
-async fn document(
-    part: Part,
-    shared: Shared,
-    Seen(published): Seen,
-    headers: HeaderMap,
-) -> Response {
+async fn document(part: Part, Seen { published, is_newest }: Seen, headers: HeaderMap) -> Response {
     tagged(&headers, &published.tag(), || {
         let is_packed = accepts_gzip(&headers);
         let document = published.document(part, is_packed);
-        match shared.film {
+        match is_newest {
             // The next request may be about another moment, which is kept in its place.
-            Some(_) => held(&document, is_packed),
-            None => kept(&document, is_packed),
+            false => held(&document, is_packed),
+            true => kept(&document, is_packed),
         }
     })
 }

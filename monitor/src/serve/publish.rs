@@ -12,12 +12,14 @@ use tokio::sync::watch;
 
 use super::document::{Documents, render_brief, render_briefest};
 use super::film::refill;
+use super::film::runs::Known;
 use super::history::{Beside, History, Recorder, Room};
 use super::metrics::{self, Format};
 use super::negotiate::gzip;
 use super::parts::Part;
 use super::totals::Totals;
 use crate::record::incident::shelf::Shelf;
+use crate::record::journal::Ring;
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
@@ -28,7 +30,6 @@ use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
-use isobar_core::model::threshold::Threshold;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
@@ -56,6 +57,10 @@ pub struct Published {
     pub(super) history: History,
     /// `None` if nothing is recorded.
     pub(super) incidents: Option<Arc<Shelf>>,
+    /// `None` if nothing is recorded.
+    pub(super) recording: Option<Ring>,
+    /// In force at this tick; `None` if not known.
+    pub(super) settings: Option<Arc<Settings>>,
     started: Moment,
     /// By part, packed by gzip or not.
     documents: Documents<(Part, bool)>,
@@ -89,6 +94,15 @@ impl Published {
     /// See [`render_briefest`].
     pub(super) fn briefest(&self) -> &Body {
         self.briefest.get_or_init(|| render_briefest(&self.view))
+    }
+
+    /// What an agent knows of an earlier tick of the same boot.
+    pub(super) fn known(&self, facts: &NodeFacts, at: Moment) -> Option<Known> {
+        let view = &self.view;
+        let before = view.recent_oom_kills.iter().filter(|one| one.kill.at < at.boot);
+        let kills = before.cloned().collect();
+        let started = if at.boot < view.started.boot { at } else { view.started };
+        (view.facts == *facts).then(|| Known { history: self.history.clone(), started, kills })
     }
 
     /// Changes with each tick, and with each agent.
@@ -129,8 +143,9 @@ pub struct Publisher {
     metrics: Documents<Format>,
     recorder: Recorder,
     incidents: Option<Arc<Shelf>>,
-    /// Of the settings in force.
-    thresholds: Vec<Threshold>,
+    recording: Option<Ring>,
+    /// In force.
+    settings: Option<Arc<Settings>>,
     /// Of earlier actions, since the last tick.
     outcomes: Vec<Outcome>,
     to: Sender,
@@ -153,7 +168,7 @@ impl Publisher {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         let (limits, totals, documents, metrics) = Default::default();
         let (facts, recorder) = (Arc::new(facts), Recorder::new(room));
-        let (thresholds, outcomes, incidents) = Default::default();
+        let (settings, outcomes, incidents, recording) = Default::default();
         Self {
             facts,
             started,
@@ -164,7 +179,8 @@ impl Publisher {
             metrics,
             recorder,
             incidents,
-            thresholds,
+            recording,
+            settings,
             outcomes,
             to,
         }
@@ -200,14 +216,23 @@ impl Publisher {
         self.incidents = Some(Arc::clone(shelf));
     }
 
+    /// Readers may go back in this recording from now on.
+    pub fn show_recording(&mut self, ring: Option<&Ring>) {
+        self.recording = ring.cloned();
+    }
+
     /// Takes note of what a tick has seen and done, for readers who look less often than once a
     /// tick.
     pub fn note(&mut self, sample: &Sample, settings: &Settings, step: &Step) {
         self.totals.tick(sample, settings, step);
         self.outcomes.extend_from_slice(&sample.outcomes);
-        if self.thresholds != settings.eviction.thresholds {
-            self.thresholds.clone_from(&settings.eviction.thresholds);
+        if self.settings.as_deref() != Some(settings) {
+            self.set_settings(settings.clone());
         }
+    }
+
+    pub(super) fn set_settings(&mut self, settings: Settings) {
+        self.settings = Some(settings.into());
     }
 
     /// Publishes one tick. Never blocks.
@@ -237,6 +262,8 @@ impl Publisher {
             totals: self.totals.clone(),
             history,
             incidents: self.incidents.clone(),
+            recording: self.recording.clone(),
+            settings: self.settings.clone(),
             started: self.started,
             documents: self.documents.clone(),
             metrics: self.metrics.clone(),
@@ -302,8 +329,9 @@ impl Publisher {
     pub(super) fn record(&mut self, step: &Step, cost: Option<&Cost>) {
         let kills = self.named_kills(&step.snapshot);
         let outcomes = std::mem::take(&mut self.outcomes);
-        let beside =
-            Beside { cost, kills: &kills, outcomes: &outcomes, thresholds: &self.thresholds };
+        let settings = self.settings.as_ref();
+        let thresholds = settings.map_or(&[][..], |settings| &settings.eviction.thresholds);
+        let beside = Beside { cost, kills: &kills, outcomes: &outcomes, thresholds };
         self.recorder.record(step, beside);
     }
 

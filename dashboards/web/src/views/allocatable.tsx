@@ -2,6 +2,7 @@
 
 import type { LimitState, Observation, Outlook, Snapshot } from "../api";
 import { Meter, Panel, StatusWord, Table } from "../parts";
+import { Advised } from "./advice";
 import { bytes, percent, spaced, time } from "../words";
 
 /** Inodes and processes are counted, all else is bytes. */
@@ -101,6 +102,7 @@ export function Allocatable({ view, isRecorded }: { view: Snapshot; isRecorded: 
     <>
       <Left view={view} />
       <Outlooks view={view} />
+      <Advised view={view} />
       <Limits title="Limits in force" id="limits" limits={view.limits.filter((one) => !isCpus(one))} nothing={none} />
       {view.limits.length > 0 && (
         <Limits title="CPU sets" id="cpusets" limits={view.limits.filter(isCpus)} nothing="No CPU set is compared." />

@@ -2,7 +2,7 @@
 
 import type { Snapshot } from "../api";
 import { Chart, type Drawn } from "../chart";
-import { useFilm } from "../film";
+import { usePast } from "../film";
 import { shaded, useEvents, useHistory } from "../history";
 import { Panel } from "../parts";
 import { go, type Route } from "../route";
@@ -17,7 +17,7 @@ export const SPANS = [
 
 /** Which time is shown: how long, and whether it goes on. */
 export function Range({ route }: { route: Route }) {
-  const shown = useFilm()?.shown;
+  const shown = usePast()?.shown;
   const now = shown ? shown.at.wall / SECOND : Date.now() / 1_000;
   const choices: (readonly [number, string])[] = SPANS.some(([span]) => span === route.span)
     ? [...SPANS]

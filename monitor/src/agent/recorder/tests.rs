@@ -54,7 +54,7 @@ fn tick_pauses_the_recording_while_the_disk_is_slow() {
     // Nothing takes these orders.
     let (orders, inbox) = sync_channel(2);
     let mut recorder = Recorder {
-        file: None,
+        ring: None,
         orders,
         reports,
         shelf,

@@ -227,6 +227,8 @@ impl Writer {
         if let Some(freezer) = &self.freezer {
             freezer.read_from(self.ring().cloned());
         }
+        // A tick that has gone hears nothing, and needs nothing.
+        let _ = self.reports.send(Report::To(self.ring().cloned()));
     }
 
     fn report(&self) {

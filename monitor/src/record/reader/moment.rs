@@ -1,12 +1,14 @@
 //! Opens a recording at a moment: at the header of its chapter, or at the mark before it.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Entry, ReadError, Recording, segments_of};
 use crate::record::index::{self, Place};
 use crate::record::lines::{Lines, Piece};
+use crate::record::segments::Ring;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::snapshot::Averages;
 use isobar_core::model::stall::OomRecord;
@@ -47,6 +49,18 @@ impl Recording {
             }
             _ => Ok(recording),
         }
+    }
+
+    /// The same of segments that are written meanwhile. Those in memory last as long as the second
+    /// part is held.
+    pub fn open_ring(ring: &Ring, wall: Nanos) -> Result<(Self, Vec<File>), ReadError> {
+        if let Ring::Files(path) = ring {
+            return Ok((Self::open_at(path, wall)?, Vec::new()));
+        }
+        let path = Path::new("the recording in memory");
+        let io = |source| ReadError::Io { path: path.into(), source };
+        let (segments, held) = ring.segments().map_err(io)?;
+        Ok((Self::of_segments_at(path, segments, wall)?, held))
     }
 
     /// Reads on from the last mark before the moment `wall`, if its chapter has one: from where a

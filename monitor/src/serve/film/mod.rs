@@ -1,27 +1,35 @@
-//! A recording as a server shows it: any moment of it, by the code that shows the present.
+//! A recording as a server shows it: any moment of it, by the code that shows the present. It is one
+//! that was opened, or the agent's own, which goes on.
 //! A request names its moment (`at`), so no request changes what another one sees. A moment costs at
 //! most the ticks of two chapters; one that is soon after the last is read on from there.
 
 pub(super) mod answer;
+mod booth;
+mod desk;
 pub(super) mod moment;
+pub(super) mod pace;
+mod projector;
 pub mod reel;
 pub(super) mod refill;
-mod runs;
+pub(super) mod runs;
+pub(super) mod study;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use serde::Serialize;
-use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
+use self::booth::Booth;
+use self::desk::Desk;
+use self::pace::Pace;
+use self::projector::{Around, END, Footage};
 use self::reel::Reel;
 use super::publish::{Latest, Published, Sender, channel};
 use crate::record::incident::shelf::Shelf;
+use crate::record::journal::Ring;
 use crate::record::reader::ReadError;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::sample::Moment;
@@ -30,17 +38,8 @@ use isobar_core::model::units::{Nanos, Percent};
 use isobar_core::view::cpu_loss::{CpuLoss, losses};
 use isobar_core::view::waiting::{Level, waiting_most, worst_share};
 
-const END: Nanos = Nanos(u64::MAX);
-/// From a moment to a later one, as many ticks as a chapter has are read on; to get further, the
-/// recording is opened again.
-const NEAR: Nanos = Nanos(300 * Nanos::SECOND.0);
-/// What is told of the ticks before a moment: as much as a page that follows the present keeps.
-const TRAIL: usize = 60;
-const TRAIL_LASTS: Nanos = Nanos(60 * Nanos::SECOND.0);
 const TRAIL_SCOPES: usize = 60;
 const TRAIL_AGGRESSIONS: usize = 40;
-/// How long a request waits for those before it: moments are read one at a time.
-const TURN_WITHIN: Duration = Duration::from_secs(5);
 
 /// One tick before a moment, cut to what a page sums up.
 #[derive(Debug, Serialize)]
@@ -99,33 +98,47 @@ pub(super) enum FilmError {
     Before(jiff::Timestamp),
     #[error("other moments are being read; try again in a second")]
     Busy,
+    #[error("another question about the recording is being answered; try again in a second")]
+    Computing,
+    #[error("nothing is recorded: the agent was started with --no-record, or cannot write at all")]
+    NotRecorded,
+    #[error("no tick is recorded yet")]
+    Empty,
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error("cannot read the recording: {0}")]
+    Segments(io::Error),
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
     #[error("reading the recording has panicked")]
     Panicked,
+    #[error("the reader has gone")]
+    Gone,
 }
 
 pub struct Film {
+    source: Source,
+    booth: Booth,
+    desk: Desk,
+}
+
+enum Source {
+    Opened(Opened),
+    /// What an agent publishes. What it records is asked for with each moment: it may begin later, or
+    /// go on in another place.
+    Agent(Latest),
+}
+
+/// A recording that is there as a whole.
+struct Opened {
     first: Moment,
     last: Moment,
     /// What requests without a moment are shown.
-    opened: Nanos,
+    at: Nanos,
+    footage: Footage,
     course: runs::Shared,
-    projector: Arc<Mutex<Projector>>,
     /// Holds the tick at which it was opened, as an agent's newest.
     to: Sender,
-}
-
-/// The reader, where the last request left it.
-struct Projector {
-    file: PathBuf,
-    incidents: Option<Arc<Shelf>>,
-    course: runs::Shared,
-    reel: Option<Reel>,
-    shown: Option<Shown>,
-    /// The course of the tick that is shown was read when it was shown.
-    is_settled: bool,
-    trail: VecDeque<Arc<Passed>>,
 }
 
 impl Film {
@@ -142,116 +155,85 @@ impl Film {
         let mut reel = Reel::open_at(file, Nanos(0))?;
         let Some(first) = reel.step(END)?.map(|step| step.snapshot.at) else { return Ok(None) };
         let course = runs::Shared::default();
-        let mut projector = Projector {
-            file: file.into(),
-            incidents,
-            course: Arc::clone(&course),
-            reel: None,
-            shown: None,
-            is_settled: false,
-            trail: VecDeque::new(),
+        let around = Around::Course(Arc::clone(&course));
+        let footage = Footage { ring: Ring::Files(file.into()), incidents, around };
+        let show = |wall| -> Result<_, ReadError> {
+            // Each for itself: the end was found without what came a minute before it.
+            let mut reel = Reel::open_at(file, wall)?;
+            reel.run_to(wall)?;
+            Ok(reel.published(None, footage.incidents.as_ref()))
         };
-        let Some(last) = projector.seek(END)?.map(|shown| shown.published.at) else {
-            return Ok(None);
-        };
-        // The end was found without what came a minute before it.
-        projector.shown = None;
-        let opened = at.unwrap_or(first.wall);
-        let Some(shown) = projector.seek(opened)? else { return Ok(None) };
+        let Some(last) = show(END)?.map(|published| published.at) else { return Ok(None) };
+        let at = at.unwrap_or(first.wall);
+        let Some(published) = show(at)? else { return Ok(None) };
         let (to, _) = channel();
-        to.send_replace(Some(shown.published));
+        to.send_replace(Some(published));
         let (file, read) = (file.to_owned(), Arc::downgrade(&course));
         // Without a thread there is no course, and every moment is shown all the same.
         let spawned =
-            thread::Builder::new().name("film".into()).spawn(move || runs::read(file, &read));
+            thread::Builder::new().name("course".into()).spawn(move || runs::read(file, &read));
         if let Err(why) = spawned {
             let mut course = runs::lock(&course);
             course.problem = Some(format!("cannot start a thread: {why}"));
             course.is_whole = true;
         }
-        let projector = Arc::new(Mutex::new(projector));
-        Ok(Some(Arc::new(Self { first, last, opened, course, projector, to })))
+        let source = Source::Opened(Opened { first, last, at, footage, course, to });
+        Ok(Some(Arc::new(Self::of(source, Pace::full))))
+    }
+
+    /// What an agent has recorded, for as long as it publishes.
+    pub(super) fn of_agent(latest: Latest) -> Self {
+        Self::of(Source::Agent(latest), Pace::behind_the_tick)
+    }
+
+    fn of(source: Source, pace: fn() -> Pace) -> Self {
+        Self { source, booth: Booth::new(pace), desk: Desk::new(pace) }
+    }
+
+    /// Where a recording was opened, and its last tick; `None` of an agent.
+    pub(super) fn opened(&self) -> Option<(Nanos, Moment)> {
+        match &self.source {
+            Source::Opened(opened) => Some((opened.at, opened.last)),
+            Source::Agent(_) => None,
+        }
     }
 
     pub(super) fn latest(&self) -> Latest {
-        self.to.subscribe()
+        match &self.source {
+            Source::Opened(opened) => opened.to.subscribe(),
+            Source::Agent(latest) => latest.clone(),
+        }
+    }
+
+    /// What moments are made from.
+    fn footage(&self) -> Result<Footage, FilmError> {
+        let latest = match &self.source {
+            Source::Opened(opened) => return Ok(opened.footage.clone()),
+            Source::Agent(latest) => latest.borrow().clone(),
+        };
+        let Some(newest) = latest else { return Err(FilmError::Empty) };
+        let Some(ring) = newest.recording.clone() else {
+            return Err(FilmError::NotRecorded);
+        };
+        let incidents = newest.incidents.clone();
+        Ok(Footage { ring, incidents, around: Around::Agent(newest) })
     }
 
     pub(super) async fn show(&self, asked: Asked) -> Result<Shown, FilmError> {
-        let turn = timeout(TURN_WITHIN, Arc::clone(&self.projector).lock_owned());
-        let mut projector = turn.await.map_err(|_| FilmError::Busy)?;
-        let shown = spawn_blocking(move || projector.show(asked)).await;
-        let shown = shown.map_err(|_| FilmError::Panicked)??;
-        let first = || jiff::Timestamp::from_nanosecond(self.first.wall.0.into());
-        shown.ok_or_else(|| FilmError::Before(first().unwrap_or_default()))
-    }
-}
-
-impl Projector {
-    fn show(&mut self, asked: Asked) -> Result<Option<Shown>, ReadError> {
-        let found = self.find(asked);
-        if found.is_err() {
-            // The next request opens the recording anew.
-            self.shown = None;
+        let of = self.footage()?;
+        if let Some(shown) = self.booth.show(asked, &of).await? {
+            return Ok(shown);
         }
-        found
+        let begin = self.begin(&of).await?.ok_or(FilmError::Empty)?;
+        let begin = jiff::Timestamp::from_nanosecond(begin.wall.0.into());
+        Err(FilmError::Before(begin.unwrap_or_default()))
     }
 
-    fn find(&mut self, Asked { wall, then }: Asked) -> Result<Option<Shown>, ReadError> {
-        let Some(shown) = self.seek(wall)? else { return Ok(None) };
-        let at = shown.published.at.wall;
-        let other = match then {
-            Then::Stay => None,
-            Then::Next => self.read_on(END, 1)?,
-            Then::Previous => self.seek(Nanos(at.0.saturating_sub(1)))?,
-        };
-        Ok(Some(other.unwrap_or(shown)))
-    }
-
-    /// The last tick that is no later than `wall`.
-    fn seek(&mut self, wall: Nanos) -> Result<Option<Shown>, ReadError> {
-        let is_near = |shown: &Shown| {
-            let at = shown.published.at.wall;
-            at <= wall && wall.since(at) <= NEAR
-        };
-        let is_here = self.shown.as_ref().is_some_and(is_near);
-        if !is_here || (!self.is_settled && self.can_settle()) {
-            self.reel = Some(Reel::open_at(&self.file, wall.since(TRAIL_LASTS))?);
-            self.shown = None;
-            self.trail.clear();
+    /// The first tick.
+    async fn begin(&self, of: &Footage) -> Result<Option<Moment>, FilmError> {
+        match &self.source {
+            Source::Opened(opened) => Ok(Some(opened.first)),
+            Source::Agent(_) => self.booth.begin(of).await,
         }
-        self.read_on(wall, usize::MAX)?;
-        Ok(self.shown.clone())
-    }
-
-    /// The course was read meanwhile.
-    fn can_settle(&self) -> bool {
-        let facts = self.reel.as_ref().map(Reel::facts);
-        let at = self.shown.as_ref().map(|shown| shown.published.at);
-        let known = |(facts, at)| runs::lock(&self.course).run(&facts, at).is_some();
-        facts.zip(at).is_some_and(known)
-    }
-
-    /// Reads `n` ticks at most that are no later than `wall`, and shows the last; `None` if there is
-    /// none.
-    fn read_on(&mut self, wall: Nanos, n: usize) -> Result<Option<Shown>, ReadError> {
-        let Some(reel) = &mut self.reel else { return Ok(None) };
-        let mut last = None;
-        for _ in 0..n {
-            let Some(step) = reel.step(wall)? else { break };
-            last = Some(step.snapshot.at);
-            self.trail.push_back(Arc::new(Passed::of(&step.snapshot)));
-            self.trail.drain(..self.trail.len().saturating_sub(TRAIL));
-        }
-        let Some(at) = last else { return Ok(None) };
-        self.trail.retain(|passed| at.wall.since(passed.at.wall) <= TRAIL_LASTS);
-        let course = runs::lock(&self.course);
-        let run = course.run(&reel.facts(), at);
-        self.is_settled = run.is_some();
-        let Some(published) = reel.published(run, self.incidents.as_ref()) else { return Ok(None) };
-        drop(course);
-        let trail = self.trail.iter().cloned().collect();
-        self.shown = Some(Shown { published, trail });
-        Ok(self.shown.clone())
     }
 }

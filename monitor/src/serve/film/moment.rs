@@ -12,13 +12,19 @@ use crate::serve::publish::Published;
 use crate::serve::{NO_SAMPLE_YET, Shared, refuse};
 
 /// The tick that a request is about.
-pub(in crate::serve) struct Seen(pub(in crate::serve) Arc<Published>);
+pub(in crate::serve) struct Seen {
+    pub(in crate::serve) published: Arc<Published>,
+    /// It is what an agent has published last.
+    pub(in crate::serve) is_newest: bool,
+}
 
 impl FromRequestParts<Shared> for Seen {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
-        shown(parts, shared).await.map(|shown| Self(shown.published))
+        let asked = asked(parts, shared).map_err(|(status, why)| refuse(status, &why))?;
+        let is_newest = asked.is_none();
+        shown(asked, shared).await.map(|shown| Self { published: shown.published, is_newest })
     }
 }
 
@@ -26,30 +32,50 @@ impl FromRequestParts<Shared> for Shown {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Response> {
-        shown(parts, shared).await
+        let asked = asked(parts, shared).map_err(|(status, why)| refuse(status, &why))?;
+        shown(asked, shared).await
     }
 }
 
-async fn shown(parts: &Parts, shared: &Shared) -> Result<Shown, Response> {
-    let bad = |why: &str| refuse(StatusCode::BAD_REQUEST, why);
+async fn shown(asked: Option<Asked>, shared: &Shared) -> Result<Shown, Response> {
+    match asked {
+        Some(asked) => shared.film.show(asked).await.map_err(|why| refused(&why)),
+        None => {
+            let early = || refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
+            let published = newest(shared).ok_or_else(early)?;
+            Ok(Shown { published, trail: Vec::new() })
+        }
+    }
+}
+
+fn newest(shared: &Shared) -> Option<Arc<Published>> {
+    shared.latest.borrow().clone()
+}
+
+/// Why a request names no moment.
+type Wrong = (StatusCode, String);
+
+/// The moment that is named, or at which a recording was opened; `None` for the newest of an agent.
+fn asked(parts: &Parts, shared: &Shared) -> Result<Option<Asked>, Wrong> {
+    let bad = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned());
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
         .map_err(|why| bad(&why.to_string()))?;
     let value = |of: &str| Some(pairs.iter().find(|(name, _)| name == of)?.1.as_str());
     let at = value("at");
     // The history has another `step`: the length of its points.
     let then = value("then");
-    let Some(film) = &shared.film else {
-        if at.or(then).is_some() {
-            return Err(bad(
-                "an agent answers for the present alone: `isobar replay FILE --listen ADDR` serves \
-                 other moments",
-            ));
+    let (usual, last) = match shared.film.opened() {
+        Some((at, last)) => (Some(at), last),
+        None => {
+            let newest = newest(shared);
+            let newest = newest
+                .ok_or_else(|| (StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET.to_owned()))?;
+            (None, newest.at)
         }
-        let Some(published) = shared.latest.borrow().clone() else {
-            return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET));
-        };
-        return Ok(Shown { published, trail: Vec::new() });
     };
+    if usual.is_none() && at.or(then).is_none() {
+        return Ok(None);
+    }
     let then = match then {
         None => Then::Stay,
         Some("next") => Then::Next,
@@ -59,20 +85,24 @@ async fn shown(parts: &Parts, shared: &Shared) -> Result<Shown, Response> {
         }
     };
     let wall = match at {
-        None => film.opened,
-        Some(text) => {
-            let ago = ago("at", text, film.last).map_err(|why| bad(&why))?;
-            film.last.wall.since(ago)
-        }
+        None => usual.unwrap_or(last.wall),
+        Some(text) => last.wall.since(ago("at", text, last).map_err(|why| bad(&why))?),
     };
-    film.show(Asked { wall, then }).await.map_err(|why| refused(&why))
+    Ok(Some(Asked { wall, then }))
 }
 
-fn refused(why: &FilmError) -> Response {
+pub(in crate::serve) fn refused(why: &FilmError) -> Response {
     let status = match why {
+        FilmError::NotRecorded => StatusCode::BAD_REQUEST,
         FilmError::Before(_) => StatusCode::NOT_FOUND,
-        FilmError::Busy => StatusCode::SERVICE_UNAVAILABLE,
-        FilmError::Read(_) | FilmError::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+        FilmError::Busy | FilmError::Computing | FilmError::Empty => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        FilmError::Read(_)
+        | FilmError::Segments(_)
+        | FilmError::Thread(_)
+        | FilmError::Panicked
+        | FilmError::Gone => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut response = refuse(status, &why.to_string());
     if status == StatusCode::SERVICE_UNAVAILABLE {

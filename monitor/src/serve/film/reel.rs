@@ -1,10 +1,12 @@
 //! A recording on its way from tick to tick, and the view of the tick at which it stands.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::runs::Run;
+use super::runs::Known;
 use crate::record::incident::shelf::Shelf;
+use crate::record::journal::Ring;
 use crate::record::reader::{ReadError, Recording};
 use crate::record::replay::Replay;
 use crate::serve::publish::{Published, Publisher, channel};
@@ -23,6 +25,8 @@ pub struct Reel {
     publisher: Option<Publisher>,
     /// The tick that was read last, until a view is made of it.
     last: Option<Step>,
+    /// Segments in memory last as long as these.
+    _held: Vec<File>,
 }
 
 impl Reel {
@@ -31,8 +35,23 @@ impl Reel {
     /// # Errors
     /// If the recording cannot be read.
     pub fn open_at(file: &Path, wall: Nanos) -> Result<Self, ReadError> {
-        let replay = Replay::new(Recording::open_at(file, wall)?, None);
-        Ok(Self { replay, tick: None, publisher: None, last: None })
+        Ok(Self::of(Recording::open_at(file, wall)?, Vec::new()))
+    }
+
+    /// The same of segments that another thread writes.
+    pub(super) fn open_ring(ring: &Ring, wall: Nanos) -> Result<Self, ReadError> {
+        let (recording, held) = Recording::open_ring(ring, wall)?;
+        Ok(Self::of(recording, held))
+    }
+
+    fn of(recording: Recording, held: Vec<File>) -> Self {
+        let replay = Replay::new(recording, None);
+        Self { replay, tick: None, publisher: None, last: None, _held: held }
+    }
+
+    /// Whether the last step stopped before a tick that is there.
+    pub(super) fn has_more(&self) -> bool {
+        self.replay.has_more()
     }
 
     /// Reads one tick, if there is one that is no later than `wall`.
@@ -87,17 +106,22 @@ impl Reel {
         Some(publisher.view(step, mode, Cost::default())())
     }
 
-    /// What a server shows of that tick, as a part of its run where that was read already.
+    /// What a server shows of that tick, with what is known around it.
     pub(super) fn published(
         &mut self,
-        run: Option<&Run>,
+        known: Option<Known>,
         incidents: Option<&Arc<Shelf>>,
     ) -> Option<Arc<Published>> {
+        let settings = self.engine().map(|engine| engine.settings().clone());
         let (step, publisher) = self.last.take().zip(self.publisher.as_mut())?;
-        let history = run.map_or_else(|| publisher.history(), |run| run.history.clone());
-        if let Some(run) = run {
-            publisher.set_started(run.begin);
-            publisher.set_kills(run.kills_before(step.snapshot.at.boot));
+        let mut history = publisher.history();
+        if let Some(Known { history: own, started, kills }) = known {
+            history = own;
+            publisher.set_started(started);
+            publisher.set_kills(kills.into_iter());
+        }
+        if let Some(settings) = settings {
+            publisher.set_settings(settings);
         }
         if let Some(shelf) = incidents {
             publisher.show_incidents(shelf);

@@ -1,8 +1,11 @@
 //! The course of a recording: its runs, read once from begin to end by a thread of its own. What it
-//! keeps of each is what an agent keeps of its own time.
+//! keeps of each is what an agent keeps of its own time; of many runs it keeps the last.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use serde::Serialize;
 
 use super::reel::Reel;
 use crate::record::reader::ReadError;
@@ -12,32 +15,56 @@ use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
-use isobar_core::view::OomRecord;
+use isobar_core::view::{OOM_KILLS_KEPT, OomRecord};
+
+/// Runs that are kept: each costs what the history of an agent does.
+const RUNS: usize = 16;
+/// OOM kills that are kept of a run.
+const KILLS: usize = 512;
+
+/// What is known of the boot that a tick is of.
+pub(in crate::serve) struct Known {
+    pub(in crate::serve) history: History,
+    /// The first tick of it that is recorded.
+    pub(in crate::serve) started: Moment,
+    /// Before the tick, newest first.
+    pub(in crate::serve) kills: Vec<OomRecord>,
+}
 
 /// Ticks of one boot of one node, in the order of the boot clock.
 #[derive(Debug)]
 pub(super) struct Run {
     facts: NodeFacts,
-    pub(super) begin: Moment,
+    begin: Moment,
     end: Moment,
-    n_ticks: u64,
-    pub(super) history: History,
+    history: History,
     /// Each with the moment of its tick, on the boot clock.
-    kills: Vec<(Nanos, OomRecord)>,
+    kills: VecDeque<(Nanos, OomRecord)>,
 }
 
 impl Run {
-    /// The kills of the ticks before this one, newest first.
-    pub(super) fn kills_before(&self, boot: Nanos) -> impl Iterator<Item = OomRecord> {
-        let before = self.kills.iter().rev().filter(move |(at, _)| *at < boot);
-        before.map(|(_, kill)| kill.clone())
+    fn known(&self, boot: Nanos) -> Known {
+        let before = self.kills.iter().rev().filter(|(at, _)| *at < boot).take(OOM_KILLS_KEPT);
+        let kills = before.map(|(_, kill)| kill.clone()).collect();
+        Known { history: self.history.clone(), started: self.begin, kills }
     }
+}
+
+/// What there was no room for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LeftOut {
+    /// Of one boot of one node, with everything that is told of it.
+    runs: u64,
+    oom_kills: u64,
 }
 
 /// How far the thread is.
 #[derive(Debug, Default)]
 pub(super) struct Course {
-    runs: Vec<Run>,
+    runs: VecDeque<Run>,
+    pub(super) n_ticks: u64,
+    pub(super) left_out: LeftOut,
     pub(super) is_whole: bool,
     /// Why it could not be read to its end.
     pub(super) problem: Option<String>,
@@ -50,15 +77,31 @@ pub(super) fn lock(course: &Mutex<Course>) -> MutexGuard<'_, Course> {
 }
 
 impl Course {
-    /// The run that a tick is of, if it was read so far.
-    pub(super) fn run(&self, facts: &NodeFacts, at: Moment) -> Option<&Run> {
+    /// What is known of the boot that a tick is of, if it was read so far.
+    pub(super) fn known(&self, facts: &NodeFacts, at: Moment) -> Option<Known> {
         let holds =
             |run: &&Run| run.facts == *facts && (run.begin.boot..=run.end.boot).contains(&at.boot);
-        self.runs.iter().rev().find(holds)
+        Some(self.runs.iter().rev().find(holds)?.known(at.boot))
     }
 
-    pub(super) fn n_ticks(&self) -> u64 {
-        self.runs.iter().map(|run| run.n_ticks).sum()
+    /// Adds a run that begins with this tick.
+    fn begin(&mut self, facts: NodeFacts, at: Moment, history: History) {
+        self.runs.push_back(Run { facts, begin: at, end: at, history, kills: VecDeque::new() });
+        if self.runs.len() > RUNS {
+            self.runs.pop_front();
+            self.left_out.runs += 1;
+        }
+    }
+
+    /// Adds a tick to the last run.
+    fn tick(&mut self, at: Moment, kills: Vec<OomRecord>) {
+        self.n_ticks += 1;
+        let Some(run) = self.runs.back_mut() else { return };
+        run.end = at;
+        run.kills.extend(kills.into_iter().map(|kill| (at.boot, kill)));
+        let over = run.kills.len().saturating_sub(KILLS);
+        run.kills.drain(..over);
+        self.left_out.oom_kills += over as u64;
     }
 
     /// Everything that held and happened; what held when a run ended, held until then.
@@ -91,24 +134,17 @@ fn follow(file: PathBuf, course: &Weak<Mutex<Course>>) -> Result<(), ReadError> 
         let Some(course) = course.upgrade() else { return Ok(()) };
         let mut course = lock(&course);
         let facts = reel.facts();
-        let last = course.runs.last();
+        let last = course.runs.back();
         let goes_on = last.is_some_and(|run| run.facts == facts && run.end.boot <= at.boot);
         let own = publisher.take().filter(|_| goes_on);
         let own = publisher.insert(own.unwrap_or_else(|| {
             Publisher::with_room(facts.clone(), at, channel().0, Room::OF_RECORDING)
         }));
         if !goes_on {
-            let (facts, history) = (facts.clone(), own.history());
-            let (n_ticks, kills) = (0, Vec::new());
-            course.runs.push(Run { facts, begin: at, end: at, n_ticks, history, kills });
+            course.begin(facts.clone(), at, own.history());
         }
         note(own, &reel, &step);
-        if let Some(run) = course.runs.last_mut() {
-            run.end = at;
-            run.n_ticks += 1;
-            let kills = own.named_kills(&step.snapshot);
-            run.kills.extend(kills.into_iter().map(|kill| (at.boot, kill)));
-        }
+        course.tick(at, own.named_kills(&step.snapshot));
     }
     Ok(())
 }
@@ -121,4 +157,49 @@ pub(super) fn note(own: &mut Publisher, reel: &Reel, step: &Step) {
         own.note(sample, engine.settings(), step);
     }
     own.record(step, None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::cgroup::CgroupId;
+    use isobar_core::model::stall::OomKill;
+
+    #[test]
+    fn course_keeps_the_last_of_many() {
+        let at =
+            |second: u64| Moment { boot: Nanos(second * Nanos::SECOND.0), ..Moment::default() };
+        let facts = |n: u64| NodeFacts { boot_id: n.to_string(), ..NodeFacts::default() };
+        let (victim, trigger) = (CgroupId(1), CgroupId(1));
+        let killed = OomKill {
+            at: Nanos(0),
+            victim,
+            victim_pid: 1,
+            limit: None,
+            limit_known: false,
+            trigger,
+        };
+        let kill = OomRecord {
+            wall: Nanos(0),
+            victim: None,
+            victim_path: None,
+            limit_path: None,
+            trigger_path: None,
+            kill: killed,
+        };
+        let mut course = Course::default();
+        let n = RUNS as u64 + 3;
+        for run in 0..n {
+            let own = Publisher::new(facts(run), at(0), channel().0);
+            course.begin(facts(run), at(1), own.history());
+            for second in 1..=KILLS as u64 + 2 {
+                course.tick(at(second), vec![kill.clone()]);
+            }
+        }
+        assert_eq!(course.n_ticks, n * (KILLS as u64 + 2));
+        assert_eq!(course.left_out, LeftOut { runs: 3, oom_kills: n * 2 });
+        assert!(course.known(&facts(2), at(9)).is_none(), "the first three are gone");
+        let known = course.known(&facts(3), at(9)).unwrap();
+        assert_eq!((known.kills.len(), known.started), (6, at(1)), "seconds 3 to 8");
+    }
 }

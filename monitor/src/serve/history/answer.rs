@@ -62,7 +62,7 @@ struct Document {
 }
 
 pub(in crate::serve) async fn series(
-    Seen(published): Seen,
+    Seen { published, .. }: Seen,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
@@ -94,7 +94,7 @@ pub(in crate::serve) async fn series(
 }
 
 pub(in crate::serve) async fn events(
-    Seen(published): Seen,
+    Seen { published, .. }: Seen,
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {

@@ -25,7 +25,7 @@ use isobar_core::policy::engine::Step;
 use isobar_core::view::OomRecord;
 
 pub(super) use self::answer::{events, series};
-pub(super) use self::query::ago;
+pub(super) use self::query::{ago, only};
 
 /// Ticks that wait for a reader to be done. More are dropped, the oldest first.
 const WAITING: usize = 64;

@@ -25,7 +25,7 @@ pub(super) struct Stretch {
 ///
 /// # Errors
 /// If there is any other.
-pub(super) fn only<const N: usize>(
+pub(in crate::serve) fn only<const N: usize>(
     pairs: &[(String, String)],
     names: [&str; N],
 ) -> Result<[Option<String>; N], String> {

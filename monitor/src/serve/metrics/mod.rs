@@ -33,7 +33,7 @@ use isobar_core::view::View;
 
 /// In the format that the client prefers.
 pub(super) async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    if shared.film.is_some() {
+    if shared.film.opened().is_some() {
         let text = "a recording is not scraped: `isobar dump -o openmetrics` prints its metrics";
         return (StatusCode::NOT_FOUND, text).into_response();
     }

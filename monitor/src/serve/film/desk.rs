@@ -1,0 +1,69 @@
+//! One longer computation at a time, on a thread of its own that ends with it. It is bounded by ticks
+//! and by time, and ends early if its reader has gone.
+
+use std::sync::Arc;
+use std::thread;
+
+use tokio::sync::{Semaphore, oneshot};
+
+use super::FilmError;
+use super::pace::Pace;
+use crate::clock;
+use isobar_core::model::units::Nanos;
+
+const TICKS: u64 = 90_000;
+const LASTS: Nanos = Nanos(20 * Nanos::SECOND.0);
+
+pub(super) struct Desk {
+    seat: Arc<Semaphore>,
+    pace: fn() -> Pace,
+}
+
+/// What a computation may take.
+pub(super) struct Shift {
+    pace: Pace,
+    until: Nanos,
+    n_left: u64,
+    is_off: Box<dyn Fn() -> bool>,
+}
+
+impl Shift {
+    /// Called after each tick; false if the computation has to end.
+    pub(super) fn goes_on(&mut self) -> bool {
+        self.pace.between();
+        self.n_left = self.n_left.saturating_sub(1);
+        self.n_left > 0 && clock::now().boot < self.until && !(self.is_off)()
+    }
+}
+
+impl Desk {
+    pub(super) fn new(pace: fn() -> Pace) -> Self {
+        Self { seat: Arc::new(Semaphore::new(1)), pace }
+    }
+
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Shift) -> T + Send + 'static,
+    ) -> Result<T, FilmError> {
+        let seat = Arc::clone(&self.seat).try_acquire_owned().map_err(|_| FilmError::Computing)?;
+        let (reply, answer) = oneshot::channel();
+        let pace = self.pace;
+        let run = move || {
+            let reply = Arc::new(reply);
+            let own = Arc::downgrade(&reply);
+            let is_off = Box::new(move || own.upgrade().is_none_or(|reply| reply.is_closed()));
+            let until = clock::now().boot.plus(LASTS);
+            let mut shift = Shift { pace: pace(), until, n_left: TICKS, is_off };
+            shift.pace.begin();
+            let done = work(&mut shift);
+            // A panic gives it back as well.
+            drop(seat);
+            // A reader that has gone hears nothing.
+            if let Some(reply) = Arc::into_inner(reply) {
+                let _ = reply.send(done);
+            }
+        };
+        thread::Builder::new().name("what-if".into()).spawn(run).map_err(FilmError::Thread)?;
+        answer.await.map_err(|_| FilmError::Panicked)
+    }
+}

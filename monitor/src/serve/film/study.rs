@@ -1,0 +1,295 @@
+//! What a stretch of a recording would have been with other settings, and what it advises to reserve.
+//! In: a GET with the stretch and what is to change. Out: the documents that `isobar replay --config`
+//! and `isobar allocatable --advise` print. One at a time, bounded by ticks and by time.
+
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use super::desk::Shift;
+use super::moment::{Seen, refused};
+use super::projector::Footage;
+use super::{Film, FilmError, Source};
+use crate::record::advice::advise;
+use crate::record::reader::{Entry, ReadError, Recording};
+use crate::record::replay::{Replay, Replayed};
+use crate::record::what_if::WhatIf;
+use crate::serve::history::{ago, only};
+use crate::serve::negotiate::made;
+use crate::serve::{Shared, refuse};
+use isobar_core::model::settings::Settings;
+use isobar_core::model::units::Nanos;
+use isobar_core::view::API_VERSION;
+
+/// Without `begin`.
+const USUAL_CHANGE: u64 = 600;
+const USUAL_ADVICE: u64 = 3_600;
+/// Bytes of `change`; the head of a request is 16 KiB.
+const CHANGE: usize = 8 << 10;
+
+type Pairs = Query<Vec<(String, String)>>;
+
+/// From when to when, on the wall clock.
+#[derive(Clone, Copy)]
+struct Stretch {
+    begin: Nanos,
+    end: Nanos,
+}
+
+impl Stretch {
+    fn parse(
+        film: &Film,
+        begin: Option<&str>,
+        end: Option<&str>,
+        usual: u64,
+    ) -> Result<Self, String> {
+        let last = match &film.source {
+            Source::Opened(opened) => opened.last,
+            Source::Agent(latest) => {
+                let newest = latest.borrow().as_ref().map(|newest| newest.at);
+                newest.ok_or("no tick is recorded yet")?
+            }
+        };
+        let wall = |name, text: Option<&str>| {
+            text.map(|text| Ok::<_, String>(last.wall.since(ago(name, text, last)?))).transpose()
+        };
+        let end = wall("end", end)?.unwrap_or(last.wall);
+        let usual = end.since(Nanos(usual * Nanos::SECOND.0));
+        let begin = wall("begin", begin)?.unwrap_or(usual);
+        if begin >= end {
+            return Err("begin must be before end, and before the last tick".into());
+        }
+        Ok(Self { begin, end })
+    }
+}
+
+/// The settings in force at a tick.
+pub(in crate::serve) async fn settings(
+    Seen { published, .. }: Seen,
+    headers: HeaderMap,
+) -> Response {
+    let document = json!({
+        "apiVersion": API_VERSION, "kind": "Settings", "tick": published.tick, "at": published.at,
+        "settings": published.settings,
+    });
+    made(&headers, document.to_string().into_bytes())
+}
+
+pub(in crate::serve) async fn what_if(
+    State(Shared { film, .. }): State<Shared>,
+    query: Pairs,
+    headers: HeaderMap,
+) -> Response {
+    let parsed = only(&query, ["begin", "end", "change"]).and_then(|[begin, end, change]| {
+        let stretch = Stretch::parse(&film, begin.as_deref(), end.as_deref(), USUAL_CHANGE)?;
+        Ok((stretch, parse(change.as_deref().unwrap_or("{}"))?))
+    });
+    let (stretch, change) = match parsed {
+        Ok(parsed) => parsed,
+        Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
+    };
+    let work = move |of: Footage, shift: &mut Shift| compare(&of, stretch, &change, shift);
+    answer(&film, &headers, work).await
+}
+
+pub(in crate::serve) async fn advice(
+    State(Shared { film, .. }): State<Shared>,
+    query: Pairs,
+    headers: HeaderMap,
+) -> Response {
+    let parsed = only(&query, ["begin", "end"]).and_then(|[begin, end]| {
+        Stretch::parse(&film, begin.as_deref(), end.as_deref(), USUAL_ADVICE)
+    });
+    let stretch = match parsed {
+        Ok(stretch) => stretch,
+        Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
+    };
+    let work = move |of: Footage, shift: &mut Shift| reserve(&of, stretch, shift);
+    answer(&film, &headers, work).await
+}
+
+async fn answer(
+    film: &Film,
+    headers: &HeaderMap,
+    work: impl FnOnce(Footage, &mut Shift) -> Result<Value, StudyError> + Send + 'static,
+) -> Response {
+    let of = match film.footage() {
+        Ok(of) => of,
+        Err(why) => return refused(&why),
+    };
+    match film.desk.run(move |shift| work(of, shift)).await {
+        Ok(Ok(document)) => made(headers, document.to_string().into_bytes()),
+        Ok(Err(StudyError::Refused(why))) => refuse(StatusCode::BAD_REQUEST, &why),
+        Ok(Err(StudyError::Read(why))) => refused(&FilmError::Read(why)),
+        Err(why) => refused(&why),
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum StudyError {
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+fn compare(
+    of: &Footage,
+    Stretch { begin, end }: Stretch,
+    change: &Value,
+    shift: &mut Shift,
+) -> Result<Value, StudyError> {
+    let other = changed(&in_force(of, begin)?, change).map_err(StudyError::Refused)?;
+    let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
+    let mut all = WhatIf::default();
+    let mut is_whole = true;
+    for replayed in Replay::new(recording, Some(other)) {
+        let Replayed::Tick(judged) = replayed? else { continue };
+        if judged.at.wall > end {
+            break;
+        }
+        // What is before it depends on the chapter that it is in.
+        if judged.at.wall >= begin {
+            all.add(&judged);
+        }
+        if !shift.goes_on() {
+            is_whole = false;
+            break;
+        }
+    }
+    let all = all.close();
+    let mut document = json!(all);
+    document["limit"] = json!(all.limit());
+    document["isWhole"] = is_whole.into();
+    Ok(document)
+}
+
+fn reserve(
+    of: &Footage,
+    Stretch { begin, end }: Stretch,
+    shift: &mut Shift,
+) -> Result<Value, StudyError> {
+    let settings = in_force(of, begin)?;
+    let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
+    let mut is_whole = true;
+    let advice = advise(recording, &settings.node, drop, |sample| {
+        let is_within = sample.at.wall <= end;
+        is_whole = !is_within || shift.goes_on();
+        is_within && is_whole
+    })?;
+    let Some(advice) = advice else {
+        return Err(StudyError::Refused("no tick is recorded in this time".into()));
+    };
+    let node = &settings.node;
+    let mut document = json!(advice);
+    document["apiVersion"] = API_VERSION.into();
+    document["kind"] = "Advice".into();
+    document["isWhole"] = is_whole.into();
+    document["configured"] =
+        json!({ "kubeReserved": node.kube_reserved, "systemReserved": node.system_reserved });
+    Ok(document)
+}
+
+/// The settings of the chapter that holds the moment.
+fn in_force(of: &Footage, wall: Nanos) -> Result<Settings, ReadError> {
+    let (recording, _held) = Recording::open_ring(&of.ring, wall)?;
+    for entry in recording {
+        if let Entry::Header(header) = entry? {
+            return Ok(header.settings);
+        }
+    }
+    Ok(Settings::default())
+}
+
+fn parse(change: &str) -> Result<Value, String> {
+    if change.len() > CHANGE {
+        return Err(format!("change: {} bytes are more than {CHANGE}", change.len()));
+    }
+    let value: Value = serde_json::from_str(change).map_err(|why| format!("change: {why}"))?;
+    match value.is_object() {
+        true => Ok(value),
+        false => {
+            Err("change: expected an object, as in {\"ranking\": {\"order\": \"qos\"}}".into())
+        }
+    }
+}
+
+/// The settings with a JSON Merge Patch (RFC 7396).
+fn changed(settings: &Settings, change: &Value) -> Result<Settings, String> {
+    let mut value = json!(settings);
+    merge(&mut value, change);
+    let changed = Settings::deserialize(&value).map_err(|why| format!("change: {why}"))?;
+    match unknown(change, &json!(changed), String::new()) {
+        Some(path) => Err(format!("change: there is no setting {path}; /api/v1/settings has all")),
+        None => Ok(changed),
+    }
+}
+
+fn merge(target: &mut Value, change: &Value) {
+    let Some(fields) = change.as_object() else {
+        target.clone_from(change);
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in fields {
+        match (value, target.as_object_mut()) {
+            (Value::Null, Some(own)) => _ = own.remove(name),
+            _ => merge(&mut target[name], value),
+        }
+    }
+}
+
+/// The first name in a change that the settings do not have.
+fn unknown(change: &Value, known: &Value, above: String) -> Option<String> {
+    let fields = change.as_object()?.iter().filter(|(_, value)| !value.is_null());
+    fields.into_iter().find_map(|(name, value)| {
+        let path = if above.is_empty() { name.clone() } else { format!("{above}.{name}") };
+        match known.get(name) {
+            None => Some(path),
+            Some(known) => unknown(value, known, path),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::decision::Order;
+
+    #[test]
+    fn changed_takes_settings_and_no_others() {
+        #[rustfmt::skip]
+        let table = [
+            // change, refused because of
+            (r#"{}"#,                                                            None),
+            (r#"{"ranking": {"order": "qos"}}"#,                                 None),
+            (r#"{"relief": {"enforce": ["evict"]}}"#,                            None),
+            (r#"{"conditions": {"rules": {"SystemCPUContentionPressure": null}}}"#, None),
+            (r#"{"ranking": {"odrer": "qos"}}"#,                                 Some("no setting ranking.odrer")),
+            (r#"{"ranking": {"order": "best"}}"#,                                Some("unknown variant")),
+            (r#"{"conditions": {"rules": {"X": {"threshold": 700}}}}"#,          Some("change: ")),
+            (r#"[]"#,                                                            Some("expected an object")),
+            (r#"{"#,                                                             Some("change: EOF")),
+        ];
+        for (change, want) in table {
+            let got = parse(change).and_then(|change| changed(&Settings::default(), &change));
+            match want {
+                None => assert!(got.is_ok(), "{change}: {got:?}"),
+                Some(words) => {
+                    let said = got.expect_err(change);
+                    assert!(said.contains(words), "{change}: {said}");
+                }
+            }
+        }
+        let order = json!({"ranking": {"order": "kubelet"}});
+        let changed = changed(&Settings::default(), &order).unwrap();
+        assert_eq!(changed.ranking.order, Order::Kubelet);
+        assert_eq!(changed.relief, Settings::default().relief, "all else is as it was");
+        assert!(parse(&format!("{{{:8192}}}", "")).is_err(), "it is too long");
+    }
+}

@@ -1,0 +1,159 @@
+//! The page of a live agent, which goes back in what the agent has recorded, and returns.
+
+use serde_json::{Value, json};
+
+use crate::chromium::Browser;
+use crate::kept::keep;
+use crate::page::{SHOWN, axe, browser};
+use crate::server::{Server, recording};
+
+const LINK: &str = "return document.getElementById('link').dataset.link";
+const TICK: &str =
+    "return Number(document.getElementById('facts').textContent.match(/tick (\\d+)/)?.[1] ?? 0)";
+
+fn wait_for_link(browser: &Browser, link: &str) {
+    browser.wait_until(&LINK.replace("return", &format!("return '{link}' ===")));
+}
+
+fn click(browser: &Browser, selector: &str) {
+    browser.run(&format!("document.querySelector('{selector}').click()"));
+}
+
+#[test]
+fn live_page_goes_back_and_returns() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    let server = Server::going_back("/node", dir.path());
+    browser.resize(1280, 800);
+    browser.open(&format!("{}node/", server.url()));
+    browser.wait_until(SHOWN);
+    wait_for_link(&browser, "live");
+    browser.wait_until("return document.querySelector('button.incident') !== null");
+    #[rustfmt::skip]
+    let table = [
+        // what is pressed, the tick that is shown then
+        ("button.incident", 3),
+        ("#tick-after",     4),
+        ("#event-after",    34),
+        ("#tick-before",    33),
+    ];
+    for (selector, tick) in table {
+        click(&browser, selector);
+        wait_for_link(&browser, "recorded");
+        browser.wait_until(&TICK.replace("return", &format!("return {tick} ===")));
+    }
+    let film = browser.run("return document.getElementById('film').textContent");
+    assert!(film.as_str().unwrap().contains("not live"), "{film}");
+    let hash = browser.run("return location.hash");
+    assert!(hash.as_str().unwrap().contains("at=2026-11-22T10:13:4"), "{hash}");
+
+    click(&browser, "#to-live");
+    wait_for_link(&browser, "live");
+    assert_eq!(browser.run("return location.hash"), "#now");
+    // And by keys alone.
+    browser.run("document.activeElement.blur()");
+    browser.press("b");
+    browser.wait_until(&TICK.replace("return", "return 1 ==="));
+    browser.press("e");
+    wait_for_link(&browser, "live");
+
+    assert_eq!(browser.log("browser"), Vec::<Value>::new());
+    let (asked, failed) = browser.requests(&server.url());
+    assert_eq!(failed, Vec::<String>::new());
+    let below = format!("{}node/", server.url());
+    assert!(asked.iter().all(|url| url.starts_with(&below)), "{asked:?}");
+}
+
+#[test]
+fn live_page_without_a_recording_says_so() {
+    let Some(browser) = browser() else { return };
+    let server = Server::recorded();
+    browser.open(&server.url());
+    browser.wait_until(
+        "return document.getElementById('no-film')?.textContent.includes('nothing is recorded') ?? false",
+    );
+    assert_eq!(browser.run("return document.getElementById('film')"), Value::Null);
+}
+
+#[test]
+fn live_page_that_goes_back_fits_and_has_no_serious_findings_of_axe() {
+    let (Some(browser), Some(axe)) = (browser(), axe()) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    let server = Server::going_back("", dir.path());
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        let at = "?at=2026-11-22T10:13:58Z";
+        let hashes = ["#now".into(), "#now?at=2026-11-22T10:13:46Z".into()];
+        let asked = ["whatif", "allocatable"].map(|view| format!("#{view}{at}"));
+        for hash in hashes.into_iter().chain(asked) {
+            browser.open("about:blank");
+            browser.open(&format!("{}{hash}", server.url()));
+            browser.wait_until("return document.querySelector('button.incident') !== null");
+            browser.wait_until("return document.querySelector('main section') !== null");
+            browser.run("document.querySelector('#compare, #advise')?.click()");
+            if !hash.starts_with("#now") {
+                let answer = "return document.querySelector('#difference, #recommended') !== null";
+                browser.wait_until(answer);
+            }
+            for width in [360, 1280] {
+                browser.resize(width, 800);
+                let over = browser.run(
+                    "const page = document.documentElement; \
+                     return page.scrollWidth - page.clientWidth",
+                );
+                assert_eq!(over, 0, "{hash} at {width} pixels");
+            }
+            browser.run(&format!("{axe}; return 1"));
+            let found = browser.run_async(
+                "const end = arguments[arguments.length - 1]; \
+                 axe.run({resultTypes: ['violations']}).then(({violations}) => end(violations \
+                 .filter(({impact}) => impact === 'serious' || impact === 'critical') \
+                 .flatMap(({id, nodes}) => nodes.map(({html}) => id + ': ' + html))))",
+            );
+            assert_eq!(found, json!([]), "{hash} {scheme}");
+        }
+    }
+}
+
+#[test]
+fn live_page_tells_what_other_settings_would_have_changed() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    let server = Server::going_back("", dir.path());
+    browser.open(&format!("{}#whatif?at=2026-11-22T10:13:58Z", server.url()));
+    browser.wait_until("return document.getElementById('compare') !== null");
+    // By keys alone: a field, another value, Enter.
+    browser.run(
+        "document.querySelector('[name=\"signal 1\"]').focus(); document.activeElement.select()",
+    );
+    browser.press("1Ki\u{e007}");
+    browser.wait_until("return document.getElementById('difference') !== null");
+    let told = browser.run("return document.getElementById('difference').textContent");
+    let told = told.as_str().unwrap();
+    for want in ["stopContainers", "shop/leak", "would have gone on differently", "later"] {
+        assert!(told.replace("stop containers", "stopContainers").contains(want), "{want}: {told}");
+    }
+    let lanes = browser.run("return document.querySelectorAll('#difference .lane').length");
+    assert!(lanes.as_u64() >= Some(4), "{lanes}");
+    assert_eq!(browser.log("browser"), Vec::<Value>::new());
+}
+
+#[test]
+fn live_page_advises_what_to_reserve() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    keep(&recording(), dir.path());
+    let server = Server::going_back("", dir.path());
+    browser.open(&format!("{}#allocatable?at=2026-11-22T10:13:58Z", server.url()));
+    browser.wait_until("return document.getElementById('advise') !== null");
+    click(&browser, "#advise");
+    browser.wait_until("return document.getElementById('recommended') !== null");
+    let told = browser.run("return document.getElementById('advice').textContent");
+    for want in ["systemReserved: memory", "240Mi", "/isobar", "little record"] {
+        assert!(told.as_str().unwrap().contains(want), "{want}: {told}");
+    }
+    assert_eq!(browser.log("browser"), Vec::<Value>::new());
+}

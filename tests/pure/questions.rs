@@ -1,0 +1,121 @@
+//! What other settings would have changed, and what to reserve, as a server answers it.
+
+use std::fs;
+use std::time::Duration;
+
+use isobar::record::journal::Ring;
+use isobar::record::reader::{ReadError, Recording};
+use isobar::record::replay::{Replay, Replayed};
+use isobar::record::what_if::WhatIf;
+
+use crate::http::{get, observing, text};
+use crate::recorded::{leak, read, recording_agent, served};
+
+/// In a query.
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+#[tokio::test]
+async fn what_if_is_that_of_the_verb() {
+    let (recorded, file) = (served(None).await, Ring::Files(leak()));
+    let agent = recording_agent(Some(&file));
+    #[rustfmt::skip]
+    let table = [
+        // change, lane of allocatableMemory.available then and otherwise, first step otherwise
+        ("{}",                                                       [1, 1], Some("stopContainers")),
+        (r#"{"relief":{"enforce":["stopContainers"]}}"#,             [1, 1], Some("stopContainers")),
+        (r#"{"eviction":{"thresholds":[],"pressure":[]}}"#,          [1, 0], None),
+    ];
+    for (change, lanes, step) in table {
+        let path = format!("/api/v1/what-if?change={}", escaped(change));
+        let told = read(&recorded, &path).await;
+        assert_eq!(read(&agent, &path).await, told, "{change}: of an agent the same");
+        assert_eq!((&told["ticks"], &told["isWhole"]), (&63.into(), &true.into()), "{change}");
+        let all = told["lanes"].as_array().unwrap().iter();
+        let mut own = all.filter(|lane| lane["name"] == "allocatableMemory.available");
+        let own = own.next().unwrap();
+        let n = ["then", "otherwise"].map(|side| own[side].as_array().unwrap().len());
+        assert_eq!(n, lanes, "{change}");
+        assert_eq!(told["steps"]["otherwise"][0]["step"].as_str(), step, "{change}");
+        // The limit is said where steps differ.
+        assert_eq!(told["limit"].is_string(), change != "{}", "{change}");
+    }
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let head = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\nranking: {order: qos}\n";
+    fs::write(config.path(), head).unwrap();
+    let other = isobar::config::load(config.path()).unwrap();
+    let judged = Replay::new(Recording::open(&leak()).unwrap(), Some(other.clone()));
+    let ticks = judged.filter_map(|one| match one.unwrap() {
+        Replayed::Tick(judged) => Some(Ok::<_, ReadError>(*judged)),
+        Replayed::Notice(_) => None,
+    });
+    let verb = serde_json::to_value(WhatIf::of(ticks).unwrap()).unwrap();
+    let change = serde_json::to_string(&other).unwrap();
+    let told = read(&recorded, &format!("/api/v1/what-if?change={}", escaped(&change))).await;
+    for (name, value) in verb.as_object().unwrap() {
+        assert_eq!(told[name], *value, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn questions_that_are_refused() {
+    let (recorded, live) = (served(None).await, observing());
+    #[rustfmt::skip]
+    let table = [
+        // server, path, words
+        (&recorded, "/api/v1/what-if?change=%7B%22ranking%22%3A%7B%22odrer%22%3A1%7D%7D", "no setting ranking.odrer"),
+        (&recorded, "/api/v1/what-if?change=1",                   "expected an object"),
+        (&recorded, "/api/v1/what-if?config=x",                   "only begin, end, change"),
+        (&recorded, "/api/v1/what-if?begin=-0",                   "begin must be before end"),
+        (&recorded, "/api/v1/advice?begin=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z", "no tick is recorded"),
+        (&live,     "/api/v1/what-if",                            "nothing is recorded"),
+        (&live,     "/api/v1/advice",                             "nothing is recorded"),
+    ];
+    for (router, path, words) in table {
+        let response = get(router, path).await;
+        assert_eq!(response.status().as_u16(), 400, "{path}");
+        let said = text(response).await;
+        assert!(said.contains(words), "{path}: {said}");
+    }
+}
+
+/// One is answered at a time, and the next one after it.
+#[tokio::test]
+async fn questions_take_turns() {
+    let recorded = served(None).await;
+    let path = "/api/v1/what-if";
+    let (one, other) = tokio::join!(get(&recorded, path), get(&recorded, path));
+    let mut status = [one.status().as_u16(), other.status().as_u16()];
+    status.sort_unstable();
+    assert_eq!(status, [200, 503]);
+    let refused = if one.status() == 503 { one } else { other };
+    assert!(refused.headers().contains_key("retry-after"));
+    for _ in 0..100 {
+        if get(&recorded, path).await.status() == 200 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the seat was not given back");
+}
+
+#[tokio::test]
+async fn advice_is_bounded_by_its_stretch() {
+    let recorded = served(None).await;
+    #[rustfmt::skip]
+    let table = [
+        // query, ticks
+        ("",                                                              63),
+        ("end=2026-11-22T10:13:50Z",                                      45),
+        ("begin=2026-11-22T10:13:00Z&end=2026-11-22T10:13:28.9Z",         1),
+    ];
+    for (query, ticks) in table {
+        let advice = read(&recorded, &format!("/api/v1/advice?{query}")).await;
+        assert_eq!(
+            (&advice["ticks"], &advice["isWhole"]),
+            (&ticks.into(), &true.into()),
+            "{query}"
+        );
+    }
+}
