@@ -152,7 +152,7 @@ fn wanted(sample: &Sample) -> Wanted {
     Wanted { pods }
 }
 
-/// The disk serves this thread only when no one else wants it, where its scheduler knows priorities.
+/// The disk serves this thread when it is idle, where its scheduler knows priorities.
 /// Source: `IOPRIO_WHO_PROCESS` of the calling thread, `IOPRIO_CLASS_IDLE`, linux/ioprio.h.
 fn idle_io() {
     const WHO_PROCESS: libc::c_int = 1;

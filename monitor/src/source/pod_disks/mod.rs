@@ -1,8 +1,8 @@
 //! What pods have on the node's disks, where no kubelet tells: emptyDir volumes, logs and writable
 //! layers are walked, at the pace that a [`Budget`] allows.
 //!
-//! Not by project quota: somebody has to give each directory a project first, which only a kubelet
-//! does, and that one tells itself (`/stats/summary`). What `du` counts is counted: blocks, each
+//! Not by project quota: a directory needs a project first, which only a kubelet gives it, and that
+//! kubelet tells itself (`/stats/summary`). What `du` counts is counted: blocks, each
 //! inode once. Figures are lower bounds wherever a gap says that something was left out.
 
 mod budget;
@@ -23,6 +23,9 @@ use super::gap::{Gaps, ReadError};
 use crate::clock;
 use isobar_core::model::disk::{ContainerDisk, DiskReading, DiskSource, DiskUse, PodDisk};
 use isobar_core::model::sample::{Gap, GapReason};
+
+/// The inodes that were counted and have other names.
+type Seen = BTreeSet<u64>;
 
 /// Where a kubelet keeps its files, unless it is told otherwise.
 const KUBELET: &str = "var/lib/kubelet";
@@ -224,9 +227,6 @@ fn logs(dir: &Path) -> Result<BTreeMap<String, PathBuf>, ReadError> {
 fn text(name: &OsStr) -> String {
     name.to_string_lossy().into_owned()
 }
-
-/// The inodes that were counted and have other names.
-type Seen = BTreeSet<u64>;
 
 #[cfg(test)]
 mod tests;
