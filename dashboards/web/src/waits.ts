@@ -44,6 +44,12 @@ export interface Pairs {
   over: Nanos;
 }
 
+/** Less than so much in a second is not worth a name. */
+const NOTABLE = 1 / 1000;
+
+/** Whether it is a loss of which to speak. */
+export const isNotable = (loss: Nanos, over: Nanos) => over > 0 && loss / over >= NOTABLE;
+
 /** The waits of several intervals, by pair of cgroups, longest first. */
 export function summed(all: Blame[][]): Blame[] {
   const sums = new Map<string, Blame>();

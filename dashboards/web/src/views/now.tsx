@@ -7,11 +7,13 @@ import { risen, shaded, sinceStart, useEvents, useHistory } from "../history";
 import { Meter, MoodWord, Named, Panel, Sentences, StatusWord } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
-import { aggressors, lately, sufferers, worstShare } from "../waits";
+import { aggressors, isNotable, lately, sufferers, worstShare } from "../waits";
 import {
   age, bytes, called, clock, fullName, memoryCauses, mode, nameOf, percent, RESOURCES, sentence, since, time,
 } from "../words";
 
+/** For so long a step is told beside the verdict. */
+const RECENT = 60e9;
 const HOUR = { view: "now", end: null, span: 3_600 } as const;
 const MOODS = { waits: 5, pressed: 40 };
 /** What a mood looks at, first that which counts only waits that the node causes. */
@@ -40,17 +42,28 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
   const { conditions } = view.decision.assessment;
   const holds = conditions.filter(({ status }) => status === "True");
   const unknown = conditions.filter(({ status }) => status === "Unknown");
-  const met = events?.spans.filter(({ kind, end }) => kind === "threshold" && end == null) ?? [];
-  const isShort = met.some(({ name, state }) => state !== "Unknown" && name.includes("memory"));
-  const worst = view.verdict.some(({ mood }) => mood === "pressed") || holds.length > 0 || met.length > 0;
+  const open = events?.spans.filter(({ end, state }) => end == null && state !== "Unknown") ?? [];
+  const met = open.filter(({ kind }) => kind === "threshold");
+  const ofKubelet = open.filter(({ kind, state }) => kind === "nodePressure" && state === "True");
+  const isShort = met.some(({ name }) => name.includes("memory"));
+  const isDue = met.some(({ state }) => state === "due");
+  const isBad = view.verdict.some(({ mood }) => mood === "pressed") || holds.length + ofKubelet.length > 0 || isDue;
+  const last = deeds(events?.events ?? [])[0];
+  const recent = last && view.at.wall - last.event.at.wall <= RECENT ? last : undefined;
+  const isSome = view.verdict.some(({ mood }) => mood === "waits") || met.length > 0 || recent !== undefined;
   return (
-    <section class={`verdict ${worst ? "bad" : ""}`} aria-labelledby="verdict-title">
+    <section class={`verdict ${isBad ? "bad" : isSome ? "some" : ""}`} aria-labelledby="verdict-title">
       <h2 id="verdict-title" class="hidden">
         Verdict
       </h2>
       <p id="headline" class="headline">
         {view.headline}
       </p>
+      {recent?.event.kind === "action" && (
+        <p id="deed" class="deed">
+          {age(view.at.wall - recent.event.at.wall)} ago, isobar: {recent.event.text}. {recent.came && sentence(recent.came)}
+        </p>
+      )}
       <ul id="verdicts" class="verdicts">
         {view.verdict.map((one) => (
           <li key={one.resource}>
@@ -70,7 +83,12 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
             <StatusWord status="True" word={type} /> {since(from, view.at)}
           </li>
         ))}
-        {met.filter(({ state }) => state !== "Unknown").map((span) => (
+        {ofKubelet.map(({ name, begin }) => (
+          <li key={name}>
+            <StatusWord status="True" word={`${name} of the kubelet`} /> {since(begin, view.at)}
+          </li>
+        ))}
+        {met.map((span) => (
           <Met key={span.name} span={span} now={view.at} />
         ))}
         {[...byReason(unknown)].map(([why, types]) => (
@@ -78,7 +96,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
             <StatusWord status="Unknown" word={types.join(", ")} /> {why}
           </li>
         ))}
-        {holds.length + unknown.length === 0 && conditions.length > 0 && (
+        {holds.length + unknown.length + ofKubelet.length === 0 && conditions.length > 0 && (
           <li>
             <StatusWord status="False" word="No node condition is True" />
           </li>
@@ -103,7 +121,7 @@ const Met = ({ span, now }: { span: Span; now: Moment }) => (
 
 function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
-  const harm = aggressors(pairs, 3);
+  const harm = aggressors(pairs, 3).filter(({ loss }) => isNotable(loss, over));
   const loss = view.decision.ranking?.loss;
   const most = harm[0]?.loss ?? 1;
   return (
@@ -135,7 +153,7 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
         ))}
       </ol>
       {harm.length === 0 && (
-        <p>{view.whole.cpu ? "No cgroup made another one wait for a CPU." : "Not measured: see Health."}</p>
+        <p>{view.whole.cpu ? "No cgroup made another one wait for a CPU for long." : "Not measured: see Health."}</p>
       )}
     </Panel>
   );
@@ -144,7 +162,8 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
 function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
   const waiting = sufferers(view, pairs, 4);
-  const most = Math.max(...waiting.map(({ loss }) => loss));
+  const greatest = Math.max(0, ...waiting.map(({ loss }) => loss));
+  const most = isNotable(greatest, over) ? greatest : 0;
   const lost = (loss: number) => time(over ? loss / (over / 1e9) : null);
   return (
     <Panel title="Who suffers" id="sufferers" aside={<a href={link({ ...HOUR, view: "cgroups" })}>all cgroups</a>}>
@@ -170,7 +189,6 @@ function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
 function causes(scope: Snapshot["whole"]): string {
   const { cpu, ioWait } = scope;
   const parts = [
-    ["contention", cpu?.contention?.now],
     ["own quota", cpu?.throttledOwn?.now],
     ["quota above", cpu?.throttledAncestor?.now],
     ["IO", ioWait?.now],
@@ -195,15 +213,15 @@ function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryE
   const did = deeds(events?.events ?? []);
   return (
     <Panel title="What isobar does" id="relief" aside={<a href={link({ ...HOUR, view: "decisions" })}>decision</a>}>
+      <Sentences of={view.explanation.verdict.map(sentence)} nothing="No action." />
       {mode(view) && (
-        <p id="mode">
-          <b>{sentence(mode(view))}</b>
+        <p id="mode" class="why">
+          Mode: {mode(view)}.
         </p>
       )}
-      <Sentences of={view.explanation.verdict.map(sentence)} nothing="No action." />
       {did.length > 0 && (
         <>
-          <h3>{isRecorded ? "In the hour before" : "In the last hour"}</h3>
+          <h3>{isRecorded ? "What happened in the hour before" : "What happened in the last hour"}</h3>
           <ul class="sentences">
             {did.map(({ event, came }) => (
               <li key={`${event.tick} ${event.kind} ${event.text}`}>

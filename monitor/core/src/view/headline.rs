@@ -9,7 +9,7 @@ use super::cpu_loss::{CpuLoss, losses};
 use super::foresight::OomLimit;
 use super::verdict::{Mood, Resource, Verdict, cause_words};
 use super::waiting::{Level, root_name, short_name, weight};
-use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::cgroup::{CgroupId, CgroupPath, Limit};
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{Bytes, Nanos};
@@ -42,11 +42,15 @@ fn killed(last: &OomRecord, n_before: usize, snapshot: &Snapshot) -> String {
     let path = || Some(last.victim_path.as_ref()?.segments().next_back()?.to_owned());
     let known = snapshot.scopes.get(&last.kill.victim).map(short_name);
     let victim = last.victim.clone().or(known).or_else(path);
-    let why = match OomLimit::of(&last.kill, snapshot) {
-        OomLimit::Node => "the node was out of memory",
-        OomLimit::Kubepods => "the limit of all pods was reached",
-        OomLimit::Own => "a limit of its own was reached, not the node's",
-        OomLimit::Unknown => "at which limit is not known",
+    let limit = last.kill.limit.and_then(|id| snapshot.scopes.get(&id)?.files.as_ref()?.memory.max);
+    let why = match (OomLimit::of(&last.kill, snapshot), limit) {
+        (OomLimit::Node, _) => "the node was out of memory".into(),
+        (OomLimit::Kubepods, _) => "the limit of all pods was reached".into(),
+        (OomLimit::Own, Some(Limit::At(limit))) => {
+            format!("its own limit of {} was reached, not the node's", Bytes(limit))
+        }
+        (OomLimit::Own, _) => "a limit of its own was reached, not the node's".to_owned(),
+        (OomLimit::Unknown, _) => "at which limit is not known".into(),
     };
     let ago = snapshot.at.wall.since(last.wall).0 / Nanos::SECOND.0;
     let more = match n_before {

@@ -128,7 +128,7 @@ fn compare(
             difference()
         ),
         (Some(measured), Some(raw)) => {
-            format!("{measure} {measured} % (avg10), raw PSI some {raw} %: no difference")
+            format!("{measure} {measured} % (avg10), and raw PSI agrees ({raw} %)")
         }
         (Some(measured), None) => {
             format!("{measure} {measured} % (avg10), raw PSI could not be read")

@@ -51,7 +51,8 @@ fn sentence(condition: &Condition, decision: &Decision) -> String {
     let since = time(decision.at.boot.since(condition.since.boot));
     if let (Phase::Unknown, Some(why)) = (condition.phase, &condition.why) {
         return format!(
-            "{kind} stays {status:?}, as for {since}, because it cannot be judged now: {why}"
+            "{kind} is still {status:?}, as it has been for {since}; at present it cannot be judged: \
+             {why}"
         );
     }
     let what = match condition.phase {
