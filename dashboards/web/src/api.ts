@@ -344,7 +344,7 @@ export interface Advice {
   margin: number;
   kubeReserved: Record<string, string>;
   systemReserved: Record<string, string>;
-  configured: Record<"kubeReserved" | "systemReserved", Record<string, string>>;
+  configured: Record<"kubeReserved" | "systemReserved", Record<string, string>> & { threshold: Maybe<string> };
   threshold: Maybe<string>;
   fastestLoss: Maybe<string>;
   preview: { daemons: string; limit: string; memory: string; ticks: number; first: Maybe<Moment>; by: Maybe<string> }[];

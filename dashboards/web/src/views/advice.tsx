@@ -16,7 +16,7 @@ function Found({ of }: { of: Advice }) {
     const names = [...new Set([...Object.keys(advised), ...Object.keys(now)])];
     return names.map((name) => ({ key: `${key}: ${name}`, advised: advised[name] ?? "–", now: now[name] ?? "–" }));
   });
-  if (of.threshold) recommended.push({ key: "evictionHard: memory.available", advised: of.threshold, now: "–" });
+  if (of.threshold) recommended.push({ key: "evictionHard: memory.available", advised: of.threshold, now: of.configured.threshold ?? "–" });
   const used = of.groups.flatMap(({ daemons, memory, cpu }) => {
     const row = (resource: string, of: Percentiles | null | undefined) => ({ key: `${WHO[daemons] ?? daemons}: ${resource}`, of });
     return [row("memory", memory), row("CPU", cpu)];

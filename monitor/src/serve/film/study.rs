@@ -20,6 +20,7 @@ use crate::serve::history::{ago, only};
 use crate::serve::negotiate::made;
 use crate::serve::{Shared, refuse};
 use isobar_core::model::settings::Settings;
+use isobar_core::model::threshold::Signal;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::API_VERSION;
 
@@ -188,8 +189,13 @@ fn reserve(
     document["apiVersion"] = API_VERSION.into();
     document["kind"] = "Advice".into();
     document["isWhole"] = is_whole.into();
-    document["configured"] =
-        json!({ "kubeReserved": node.kube_reserved, "systemReserved": node.system_reserved });
+    let mut thresholds = settings.eviction.thresholds.iter();
+    let hard = thresholds.find(|one| one.signal == Signal::MemoryAvailable && one.grace.0 == 0);
+    document["configured"] = json!({
+        "kubeReserved": node.kube_reserved,
+        "systemReserved": node.system_reserved,
+        "threshold": hard.map(|one| one.value.to_string()),
+    });
     Ok(document)
 }
 
