@@ -26,7 +26,7 @@ fn views_of_a_made_up_node() {
     #[rustfmt::skip]
     let table = [
         // view, panel, words
-        ("now",          "mode",         "Not reported"),
+        ("now",          "mode",         "not reported"),
         ("time",         "cpus",         "cpu7"),
         ("cgroups",      "tree",         "1.6 s own quota"),
         ("cgroups",      "heat",         "backup-nightly"),
