@@ -11,6 +11,9 @@ use crate::model::stall::MemoryCause;
 use crate::model::units::{Nanos, Percent, scale};
 use crate::policy::rank::contender::Harm;
 
+/// Where pages are larger, too little counts as reclaimed, and growth alone is left.
+const PAGE: u64 = 4_096;
+
 /// What each party took and how long it waited in one interval.
 #[derive(Debug, Default)]
 pub(super) struct Share(BTreeMap<Party, Part>);
@@ -26,14 +29,12 @@ struct Part {
 }
 
 impl Share {
-    /// Memory: growth of `memory.current`, and time in which the node or its allocatable was
-    /// short.
+    /// Memory: what was charged, and time in which the node or its allocatable was short.
     ///
     /// A new cgroup has charged all that it has. A cgroup that was unreadable counts as 0, because
-    /// its growth is unknown. One that shrank counts as 0 too: what it freed undoes no waiting.
+    /// what it charged is unknown.
     pub(super) fn of_memory(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
-        let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
-        Self::of(tree, (before, unread), current, |scope| {
+        Self::of(tree, (before, unread), charged, |scope| {
             let shortage = scope.shortage.map(|union| union.now).unwrap_or_default();
             Part {
                 waited: of_interval(shortage, tree.snapshot.interval),
@@ -45,7 +46,6 @@ impl Share {
 
     /// Disks: bytes read and written, and task time in IO wait.
     pub(super) fn of_io(tree: &Tree<'_>, before: &Sample, unread: &BTreeSet<CgroupId>) -> Self {
-        let moved = |files: &Cgroup| files.io.map(|io| io.read.0.saturating_add(io.written.0));
         Self::of(tree, (before, unread), moved, |scope| {
             let waited = scope.io_wait.map(|wait| wait.now).unwrap_or_default();
             Part { waited, ..Part::default() }
@@ -56,7 +56,7 @@ impl Share {
     fn of(
         tree: &Tree<'_>,
         (before, unread): (&Sample, &BTreeSet<CgroupId>),
-        counter: fn(&Cgroup) -> Option<u64>,
+        taken: fn(&Scope, &Cgroup, Option<&Cgroup>) -> Option<u64>,
         waits: impl Fn(&Scope) -> Part,
     ) -> Self {
         let mut share = Self::default();
@@ -70,12 +70,10 @@ impl Share {
             if !counts {
                 continue;
             }
-            let now = scope.files.as_ref().and_then(counter);
-            let earlier = match before.cgroups.get(id) {
-                Some(group) => counter(group),
-                None => (!unread.contains(id)).then_some(0),
-            };
-            let grown = now.zip(earlier).map_or(0, |(now, earlier)| now.saturating_sub(earlier));
+            let earlier = before.cgroups.get(id);
+            let is_known = earlier.is_some() || !unread.contains(id);
+            let now = scope.files.as_ref().filter(|_| is_known);
+            let grown = now.and_then(|now| taken(scope, now, earlier)).unwrap_or(0);
             let part = share.0.entry(party.clone()).or_default();
             let Part { waited, limited, .. } = waits(scope);
             part.taken = part.taken.saturating_add(grown);
@@ -100,6 +98,27 @@ impl Share {
         });
         doings.collect()
     }
+}
+
+/// Bytes charged since `earlier`: growth, and what was reclaimed meanwhile. Growth alone would
+/// blame a sufferer that reads its pages back, and not who keeps the memory full. What a party
+/// reclaims at a limit of its own it takes from itself, and is left out.
+fn charged(scope: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<u64> {
+    let current = |files: &Cgroup| files.memory.current.map(|bytes| bytes.0);
+    let before = earlier.map_or(Some(0), current)?;
+    let stats = now.memory.stat.zip(earlier.and_then(|earlier| earlier.memory.stat));
+    let reclaimed = match (limited(scope), stats) {
+        (Nanos(0), Some((now, earlier))) => now.pgsteal.saturating_sub(earlier.pgsteal),
+        _ => 0,
+    };
+    Some(current(now)?.saturating_add(reclaimed.saturating_mul(PAGE)).saturating_sub(before))
+}
+
+/// Bytes read and written since `earlier`.
+fn moved(_: &Scope, now: &Cgroup, earlier: Option<&Cgroup>) -> Option<u64> {
+    let all = |files: &Cgroup| files.io.map(|io| io.read.0.saturating_add(io.written.0));
+    let before = earlier.map_or(Some(0), all)?;
+    Some(all(now)?.saturating_sub(before))
 }
 
 /// Memory stall at the party's own limits.

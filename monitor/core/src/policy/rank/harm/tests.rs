@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::cgroup::{Cgroup, IoStat};
+use crate::model::cgroup::{Cgroup, IoStat, MemoryStat};
 use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Scope, Union, Waited};
 use crate::model::stall::{KernelStalls, MemoryCause};
 use crate::model::units::{Bytes, Percent};
@@ -156,6 +156,40 @@ fn harm_of_shortage_by_charge() {
     for (who, others, own) in table {
         assert_eq!(node.harm(Resource::Memory, who), (others, own), "{who}");
     }
+}
+
+#[test]
+fn harm_of_who_keeps_memory_full() {
+    let reclaimed = |node: &mut Node, path: &str, mib: u64| {
+        let id = node.id(path);
+        let stat = |pgsteal| Some(MemoryStat { pgsteal, ..MemoryStat::default() });
+        node.scope(path).files.as_mut().unwrap().memory.stat = stat(1_000 + mib * 256);
+        node.before.cgroups.get_mut(&id).unwrap().memory.stat = stat(1_000);
+    };
+    // A thrashes at the limit of all pods and does not grow; B reads back what it lost to A.
+    let mut node = Node::new();
+    node.charges(POD_A, Some(400), 400, Percent(50_00));
+    node.charges(POD_B, Some(40), 50, Percent(50_00));
+    reclaimed(&mut node, POD_A, 90);
+    reclaimed(&mut node, POD_B, 0);
+    node.update();
+    assert_eq!(node.harm(Resource::Memory, "a"), (450, 450));
+    assert_eq!(node.harm(Resource::Memory, "b"), (50, 50));
+
+    // A thrashes beneath a limit of its own.
+    let mut node = Node::new();
+    node.charges(POD_A, Some(400), 400, Percent(0));
+    node.charges(POD_B, Some(40), 50, Percent(50_00));
+    reclaimed(&mut node, POD_A, 90);
+    reclaimed(&mut node, POD_B, 0);
+    let wait = MemoryCauseWait {
+        union: Waited { now: Nanos(MS), total: Nanos(0) },
+        ..MemoryCauseWait::default()
+    };
+    let causes = [(MemoryCause::OwnLimit, wait)].into();
+    node.scope(POD_A).memory = Some(MemoryWait { causes, ..MemoryWait::default() });
+    node.update();
+    assert_eq!(node.harm(Resource::Memory, "a"), (0, 1));
 }
 
 #[test]
