@@ -148,7 +148,7 @@ fn reclaim_on_the_kernel() {
     let outcome = settle(&mut actor, outcome);
     // A rest of the names may still be there.
     let why = match outcome.freed {
-        None => "none of 16 MiB could be taken back",
+        None => "none of 16Mi could be taken back",
         Some(_) => "; the kernel found no more",
     };
     assert!(outcome.freed.unwrap_or_default() < Bytes(MIB), "{outcome:?}");

@@ -197,7 +197,7 @@ fn squeeze_dry_run() {
     let (mut actor, state) = actor_of(tree.root.path());
     for (step, want) in [
         (StepKind::Squeeze, "would write /busy/cpu.weight from 100 to 10"),
-        (StepKind::Reclaim, "would take 1024 KiB back from /busy"),
+        (StepKind::Reclaim, "would take 1Mi back from /busy"),
     ] {
         let outcome = actor.take(&against(CPU, step, tree.target()));
         assert_eq!((outcome.result, outcome.detail.as_str()), (Done, want));
@@ -337,8 +337,8 @@ fn reclaim_in_pieces() {
     #[rustfmt::skip]
     let table = [
         // wanted in MiB, time in ms, how it ends
-        (10, 60_000, "/busy: 10 MiB asked, 0 bytes came back"),
-        (10, 0,      "/busy: 10 MiB asked, 0 bytes came back; the time was over"),
+        (10, 60_000, "/busy: 10Mi asked, 0 came back"),
+        (10, 0,      "/busy: 10Mi asked, 0 came back; the time was over"),
     ];
     for (want, time, detail) in table {
         let tree = Tree::new(&[("memory.current", "83886080"), ("memory.reclaim", "")]);
