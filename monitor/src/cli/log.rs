@@ -9,10 +9,12 @@ use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
 use rustix::fs::fstat;
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -26,20 +28,22 @@ pub(crate) fn init(format: Format) {
     // What these libraries would log at each attempt, a capability says once.
     const DEFAULT: &str = "info,kube_client=off,kube_runtime=off";
     let filter = match env::var("ISOBAR_LOG") {
-        Ok(text) => EnvFilter::try_new(text).map_err(Some),
+        Ok(text) => text.parse::<Targets>().map_err(Some),
         Err(_) => Err(None),
     };
     let (filter, problem) = match filter {
         Ok(filter) => (filter, None),
-        Err(problem) => (EnvFilter::new(DEFAULT), problem),
+        Err(problem) => (DEFAULT.parse().unwrap_or_default(), problem),
     };
-    let log = tracing_subscriber::fmt().with_writer(|| Stderr).with_env_filter(filter);
+    let log = tracing_subscriber::fmt().with_writer(|| Stderr).with_max_level(LevelFilter::TRACE);
     match format {
-        Format::Json => log.json().flatten_event(true).init(),
-        Format::Text if stderr_is_journal() => log.with_ansi(false).event_format(Journal).init(),
+        Format::Json => log.json().flatten_event(true).finish().with(filter).init(),
+        Format::Text if stderr_is_journal() => {
+            log.with_ansi(false).event_format(Journal).finish().with(filter).init();
+        }
         Format::Text => {
             let has_colour = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
-            log.with_ansi(has_colour).init();
+            log.with_ansi(has_colour).finish().with(filter).init();
         }
     }
     if let Some(problem) = problem {
