@@ -18,8 +18,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Held by tests that need a CPU's time to themselves, that make cgroups by the thousand, or that
-/// read all cgroups with descriptors of this process.
+/// Held by tests that need a CPU's time to themselves, that make cgroups by the thousand or one of
+/// all pods, which every agent here would see, or that read all cgroups with descriptors of this
+/// process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static CPU: Mutex<()> = Mutex::new(());
     CPU.lock().unwrap_or_else(PoisonError::into_inner)

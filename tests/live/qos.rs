@@ -1,10 +1,11 @@
 //! `isobar qos` on processes of this node, held against what they should have.
 
 use std::fs;
+use std::sync::MutexGuard;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::host::Group;
+use crate::host::{Group, alone};
 use crate::program::isobar;
 use serde_json::{Value, json};
 
@@ -15,18 +16,20 @@ struct Node {
     // Dropped in this order: the innermost first.
     containers: Vec<Group>,
     _above: Vec<Group>,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Node {
     /// One pod of the class `class`, with a container for each of `ids`.
     fn make(class: &str, ids: &[&str]) -> Option<Self> {
+        let alone = alone();
         let mut above = vec![Group::make(&format!("qos-{class}"))?];
         for name in ["kubepods", class, &format!("pod{UID}")] {
             above.push(above.last().unwrap().child(name));
         }
         let containers = ids.iter().map(|id| above.last().unwrap().child(id)).collect();
         above.reverse();
-        Some(Self { containers, _above: above })
+        Some(Self { containers, _above: above, _alone: alone })
     }
 
     /// A process in the container `n`, once it has this score: none below 0, which takes more than
