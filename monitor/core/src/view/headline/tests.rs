@@ -1,0 +1,169 @@
+use super::*;
+use crate::model::pod::Place;
+use crate::model::sample::Moment;
+use crate::model::snapshot::{CpuWait, Waited};
+use crate::model::stall::OomKill;
+use crate::model::units::MilliCpu;
+
+fn waited(ms: u64) -> Waited {
+    Waited { now: Nanos(ms * 1_000_000), total: Nanos(ms * 1_000_000) }
+}
+
+/// Two services and a slice above them; `a` waits for `a_waits` milliseconds.
+fn node(a_waits: u64, blames: &[(u64, u64)]) -> Snapshot {
+    let scope = |path: &str, ms| {
+        let cpu = Some(CpuWait { contention: Some(waited(ms)), ..CpuWait::default() });
+        Scope { path: CgroupPath(path.into()), cpu, ..Scope::default() }
+    };
+    let blame = |(victim, aggressor): &(u64, u64)| Blame {
+        victim: CgroupId(*victim),
+        aggressor: CgroupId(*aggressor),
+        aggressor_path: Some(CgroupPath("/gone.service".into())),
+        ..Blame::default()
+    };
+    Snapshot {
+        interval: Nanos::SECOND,
+        scopes: [
+            (CgroupId(1), scope("/s.slice", a_waits + 10)),
+            (CgroupId(2), scope("/s.slice/a.service", a_waits)),
+            (CgroupId(3), scope("/s.slice/b.service", 10)),
+            (CgroupId(4), scope("/s.slice/a.service/inner", 1)),
+        ]
+        .into(),
+        aggressions: blames.iter().map(blame).collect(),
+        ..Snapshot::default()
+    }
+}
+
+fn verdict(resource: Resource, mood: Mood) -> Verdict {
+    Verdict { resource, mood, text: String::new() }
+}
+
+#[test]
+fn headline_names_sufferer_and_aggressor() {
+    type Row = (Mood, u64, &'static [(u64, u64)]);
+    #[rustfmt::skip]
+    let table: [Row; 8] = [
+        // CPU is, a waits ms, (victim, aggressor) longest first
+        (Mood::Pressed, 700, &[(3, 2), (2, 3)]),
+        (Mood::Waits,   700, &[(2, 3)]),
+        (Mood::Pressed, 700, &[(4, 3)]),  // a cgroup inside a
+        (Mood::Pressed, 700, &[(2, 99)]), // gone
+        (Mood::Pressed, 700, &[(2, 0)]),  // the idle task
+        (Mood::Pressed, 2,   &[]),
+        (Mood::Calm,    700, &[(2, 3)]),
+        (Mood::Unknown, 700, &[(2, 3)]),
+    ];
+    let told = table.map(|(mood, ms, blames)| {
+        let got =
+            headline(&node(ms, blames), &[verdict(Resource::Cpu, mood)], &Decision::default(), &[]);
+        format!("{mood:?}, a waits {ms} ms, {blames:?}:\n  {got}\n")
+    });
+    insta::assert_snapshot!(told.concat());
+}
+
+#[test]
+fn headline_says_that_pressure_eases() {
+    let mut snapshot = node(10, &[(2, 3)]);
+    let is = |snapshot: &Snapshot| sufferer(snapshot, Resource::Cpu);
+    assert!(is(&snapshot).starts_with("a.service waits most"), "{}", is(&snapshot));
+    snapshot.interval = Nanos(2 * Nanos::SECOND.0);
+    assert!(is(&snapshot).ends_with("waits for more than 5 ms per second."), "{}", is(&snapshot));
+}
+
+#[test]
+fn headline_ignores_waits_for_own_threads() {
+    // Three threads of `b` and one of `a` share a CPU, a quarter of a second for each.
+    let mut snapshot = node(750, &[]);
+    let cpu = Some(CpuWait { contention: Some(waited(2_250)), ..CpuWait::default() });
+    let b = snapshot.scopes.get_mut(&CgroupId(3)).unwrap();
+    (b.cpu, b.cpu_usage) = (cpu, Some(MilliCpu(750)));
+    snapshot.scopes.get_mut(&CgroupId(2)).unwrap().cpu_usage = Some(MilliCpu(250));
+    let blame = |victim, aggressor, ms: u64| Blame {
+        victim: CgroupId(victim),
+        aggressor: CgroupId(aggressor),
+        time: Nanos(ms * 1_000_000),
+        ..Blame::default()
+    };
+    snapshot.aggressions = vec![blame(3, 3, 1_500), blame(2, 3, 750), blame(3, 2, 750)];
+    let others = sufferer(&snapshot, Resource::Cpu);
+
+    snapshot.scopes.remove(&CgroupId(2));
+    let root = Some(CgroupPath::root());
+    let by_root = Blame { aggressor_path: root, ..blame(3, 99, 750) };
+    snapshot.aggressions = vec![blame(3, 3, 1_500), by_root];
+    let root = sufferer(&snapshot, Resource::Cpu);
+    insta::assert_snapshot!(format!("{others}\n{root}"));
+}
+
+#[test]
+fn headline_names_to_whom_it_lost_most() {
+    // `b` ran for 60 ms while eight threads of `a` waited: that is not what `a` lost.
+    let mut snapshot = node(900, &[]);
+    for (id, used) in [(2, 200), (3, 60), (4, 300)] {
+        snapshot.scopes.get_mut(&CgroupId(id)).unwrap().cpu_usage = Some(MilliCpu(used));
+    }
+    snapshot.scopes.get_mut(&CgroupId(4)).unwrap().path = CgroupPath("/c.service".into());
+    let blame = |aggressor, ms: u64| Blame {
+        victim: CgroupId(2),
+        aggressor: CgroupId(aggressor),
+        time: Nanos(ms * 1_000_000),
+        ..Blame::default()
+    };
+    snapshot.aggressions = vec![blame(3, 480), blame(4, 420)];
+    let told = sufferer(&snapshot, Resource::Cpu);
+    assert!(told.ends_with("mostly while c.service ran."), "{told}");
+}
+
+#[test]
+fn headline_is_about_the_worst_resource() {
+    use {Mood::*, Resource::*};
+    #[rustfmt::skip]
+    let table = [
+        // CPU, memory, IO, what the sentence is about
+        (Waits, Pressed, Pressed, "High memory pressure"),
+        (Waits, Waits,   Calm,    "Some CPU pressure"),
+        (Calm,  Unknown, Waits,   "Some IO pressure"),
+        (Calm,  Unknown, Calm,    "No significant"),
+    ];
+    for (cpu, memory, io, want) in table {
+        let verdicts = [verdict(Cpu, cpu), verdict(Memory, memory), verdict(Io, io)];
+        let got = headline(&Snapshot::default(), &verdicts, &Decision::default(), &[]);
+        assert!(got.starts_with(want), "{cpu:?} {memory:?} {io:?}: {got}");
+    }
+}
+
+#[test]
+fn headline_tells_an_oom_kill_for_a_minute() {
+    let at = Nanos(1_000 * Nanos::SECOND.0);
+    let mut snapshot = node(0, &[]);
+    snapshot.at.wall = at;
+    let pods = Scope { place: Place::Kubepods, ..Scope::default() };
+    snapshot.scopes.insert(CgroupId(9), pods);
+    let kill = |seconds_ago: u64, limit: Option<u64>, limit_known| {
+        let at = Moment { wall: at.since(Nanos(seconds_ago * Nanos::SECOND.0)), ..snapshot.at };
+        let kill = OomKill {
+            at: at.boot,
+            victim: CgroupId(2),
+            victim_pid: 7,
+            limit: limit.map(CgroupId),
+            limit_known,
+            trigger: CgroupId(2),
+        };
+        OomRecord::of(&kill, at, None, |_| None)
+    };
+    let mut gone = kill(3, None, true);
+    gone.kill.victim = CgroupId(77);
+    #[rustfmt::skip]
+    let table = [
+        vec![kill(3, Some(2), true)],
+        vec![kill(3, Some(9), true)],
+        vec![OomRecord { victim: Some("shop/web".into()), ..kill(3, None, true) }],
+        vec![kill(3, None, false)],
+        vec![gone],
+        vec![kill(0, Some(2), true), kill(59, Some(2), true), kill(61, Some(2), true)],
+        vec![kill(61, Some(2), true)],
+    ];
+    let told = table.map(|kills| headline(&snapshot, &[], &Decision::default(), &kills) + "\n");
+    insta::assert_snapshot!(told.concat());
+}
