@@ -133,7 +133,7 @@ fn scopes(sway: u16) -> BTreeMap<CgroupId, Scope> {
             path: CgroupPath(path.clone().into()),
             place,
             pressure: pressures(psi.0, psi.1, psi.2),
-            files: Some(files(path)),
+            files: Some(files(path).into()),
             cpu_usage: Some(MilliCpu(100 + id * 71)),
             cpu: Some(cpu_wait(wait.0, wait.1, wait.2)),
             contention: Some(union(contention)),

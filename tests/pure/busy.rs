@@ -2,6 +2,7 @@
 //! sized by. A pod has a sandbox that sleeps and one container, and counts what the container does.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::dice::Dice;
 use isobar_core::model::cgroup::{
@@ -121,7 +122,7 @@ impl Node {
             n_procs: Some(2),
             preference: None,
         };
-        self.sample.cgroups.insert(CgroupId(id), cgroup);
+        self.sample.cgroups.insert(CgroupId(id), cgroup.into());
         let cpu = CpuStall { nonidle: Nanos(self.dice.below(1 << 45)), ..CpuStall::default() };
         let stall = GroupStall {
             cpus: vec![cpu; N_CPUS],
@@ -166,7 +167,7 @@ impl Node {
 
     fn work(&mut self, id: CgroupId, dice: &mut Dice, skew: u64, has_quota: bool) {
         let updates = self.sample.tick.is_multiple_of(2);
-        let cgroup = self.sample.cgroups.get_mut(&id).unwrap();
+        let cgroup = Arc::make_mut(self.sample.cgroups.get_mut(&id).unwrap());
         let Some(Pressure { some: Some(some), full: Some(full) }) = &mut cgroup.pressure.cpu else {
             return;
         };

@@ -1,6 +1,7 @@
 //! The page of an incident: complete, small, and safe whatever a cgroup or a pod is called.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::busy;
 use crate::kept::keep;
@@ -73,7 +74,11 @@ fn busy_recording(path: &Path, rename: &str) {
         let share = Percent(if second >= 100 { 90_00 } else { 5_00 });
         let line = Line { avg10: share, avg60: share, ..Line::default() };
         sample.node.pressure.cpu = Some(Pressure { some: Some(line), full: None });
-        let busy = sample.cgroups.values_mut().filter(|one| one.path.0.contains("/some-"));
+        let busy = sample
+            .cgroups
+            .values_mut()
+            .map(Arc::make_mut)
+            .filter(|one| one.path.0.contains("/some-"));
         busy.for_each(|one| one.path = CgroupPath(one.path.0.replace("some-", rename).into()));
         let decision = engine.step(sample.clone()).decision;
         journal.write(&sample, &decision, engine.standing()).unwrap();

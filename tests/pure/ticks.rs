@@ -54,8 +54,9 @@ pub(crate) fn anything(before: &Sample, dice: &mut Dice) -> Sample {
         &mut next.cgroups,
         dice,
         |d| CgroupId(d.below(40)),
-        any_cgroup,
+        |d| any_cgroup(d).into(),
         |c, d| {
+            let c = Arc::make_mut(c);
             c.cpu.usage = Some(Micros(d.any()));
             if let Some(Pressure { some: Some(line), .. }) = &mut c.pressure.cpu {
                 line.avg10 = Percent(u16::try_from(d.below(65_536)).unwrap());

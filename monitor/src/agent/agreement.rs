@@ -87,7 +87,7 @@ mod tests {
         let mut sample = Sample::default();
         (sample.node.pressure.cpu, sample.node.pressure.memory) = (pressure, pressure);
         let root = Cgroup { path: CgroupPath::root(), ..Cgroup::default() };
-        sample.cgroups.insert(CgroupId(1), root);
+        sample.cgroups.insert(CgroupId(1), root.into());
         let mut kernel = KernelStalls {
             covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: true },
             ..KernelStalls::default()

@@ -181,7 +181,7 @@ mod tests {
         ];
         let group = |(n, path): (u64, String)| {
             let path = CgroupPath(path.as_str().into());
-            (CgroupId(n), Cgroup { path, ..Cgroup::default() })
+            (CgroupId(n), Arc::new(Cgroup { path, ..Cgroup::default() }))
         };
         let container = Container { name: "app".into(), id: Some(id("a")), ..Container::default() };
         let pod = Pod { uid: uid.into(), containers: vec![container], ..Pod::default() };

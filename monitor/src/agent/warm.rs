@@ -97,7 +97,7 @@ mod tests {
         kernel.groups.entry(CgroupId(28)).or_default().cpus = vec![cpu];
         Sample {
             at: Moment { boot: now, wall: now },
-            cgroups: [(CgroupId(28), pods)].into(),
+            cgroups: [(CgroupId(28), pods.into())].into(),
             kernel: Some(kernel),
             node: NodeReading::default(),
             ..Sample::default()

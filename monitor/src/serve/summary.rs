@@ -87,7 +87,7 @@ fn pods(view: &View) -> Value {
         let started = pod.started.and_then(|started| Timestamp::from_second(started).ok());
         of_pod.insert("startTime".into(), json!(started.map(|started| started.to_string())));
         of_pod.insert("containers".into(), json!(containers.get(uid.as_str())));
-        let tasks = scope.files.as_ref().and_then(|files| files.pids_current);
+        let tasks = scope.files.as_deref().and_then(|files| files.pids_current);
         of_pod.insert("process_stats".into(), json!({"process_count": tasks}));
         Some(Value::Object(of_pod))
     };
@@ -102,7 +102,7 @@ fn named(name: &str, scope: &Scope, at: &str) -> Value {
 
 /// A cgroup's part: of a pod, of a container, of all pods.
 fn stats(scope: &Scope, at: &str) -> Map<String, Value> {
-    let files = scope.files.as_ref();
+    let files = scope.files.as_deref();
     let memory = files.map(|files| files.memory);
     let working_set = files.and_then(working_set);
     let limit = memory.and_then(|memory| match memory.max? {

@@ -62,7 +62,7 @@ pub(crate) struct Tree {
 struct Walk<'a> {
     tick: &'a Tick,
     to_visit: Vec<CgroupId>,
-    found: BTreeMap<CgroupId, Cgroup>,
+    found: BTreeMap<CgroupId, Arc<Cgroup>>,
     /// Listed again because a child was found removed. At most once a tick: a process that creates
     /// and removes cgroups quickly must not keep the agent listing.
     listed_again: BTreeSet<CgroupId>,
@@ -111,7 +111,7 @@ impl Tree {
         tick: &Tick,
         awake: &Awake,
         gaps: &mut Gaps,
-    ) -> BTreeMap<CgroupId, Cgroup> {
+    ) -> BTreeMap<CgroupId, Arc<Cgroup>> {
         let mut missing = Missing::at_root(&self.root, &mut self.reader, gaps);
         let mut walk = Walk {
             tick,
@@ -157,7 +157,7 @@ impl Tree {
     }
 
     /// Reads one cgroup, and lists it if its children may have changed.
-    fn visit(&mut self, id: CgroupId, walk: &mut Walk<'_>) -> Result<Cgroup, ReadError> {
+    fn visit(&mut self, id: CgroupId, walk: &mut Walk<'_>) -> Result<Arc<Cgroup>, ReadError> {
         let dir = self.dir(id)?;
         let dir = dir.as_fd();
         let stat = fstat(dir).map_err(|errno| self.error(id, errno))?;

@@ -77,7 +77,8 @@ pub(super) fn publish(publisher: &mut Publisher, snapshot: Snapshot) {
 /// Made up, at a fixed time.
 pub(super) fn snapshot() -> Snapshot {
     let mut snapshot = made_up::snapshot(3);
-    let pods = snapshot.scopes.get_mut(&CgroupId(2)).unwrap().files.as_mut().unwrap();
+    let pods = snapshot.scopes.get_mut(&CgroupId(2)).unwrap();
+    let pods = Arc::make_mut(pods.files.as_mut().unwrap());
     (pods.cpu.weight, pods.pids_max) = (Some(157), Some(Limit::At(30_000)));
     Snapshot {
         at: Moment { boot: Nanos(9 * Nanos::SECOND.0), wall: Nanos(START.wall.0 + 9_000_000_000) },

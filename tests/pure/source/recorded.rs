@@ -49,7 +49,7 @@ fn sampler_container_files() {
     let read = sample(&mut sampler(&data("cgroup-cgroupfs")), 1);
     let container = cgroup(&read, &format!("/kubepods/burstable/pod{UID}/{ID}"));
     let pod = cgroup(&read, &format!("/kubepods/burstable/pod{UID}"));
-    assert_eq!(container.parent.map(|parent| &read.cgroups[&parent]), Some(pod));
+    assert_eq!(container.parent.map(|parent| &*read.cgroups[&parent]), Some(pod));
 
     let avg = Percent(5_00);
     let some = Line { avg10: avg, avg60: avg, avg300: avg, total: Micros(5_000) };
@@ -190,7 +190,8 @@ fn signals_of_a_recorded_node() {
     let (used_by_node, used_by_pods) = (1_000 + 1_001 - 1_021, 2_097_152 - 2_021);
     for driver in ["cgroup-cgroupfs", "cgroup-systemd"] {
         let sample = sample(&mut sampler(&data(driver)), 1);
-        let kubepods = sample.cgroups.values().find(|c| Place::of(&c.path) == Place::Kubepods);
+        let mut cgroups = sample.cgroups.values().map(|cgroup| &**cgroup);
+        let kubepods = cgroups.find(|c| Place::of(&c.path) == Place::Kubepods);
         #[rustfmt::skip]
         let table = [
             // signal, available, capacity

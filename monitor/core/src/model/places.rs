@@ -1,7 +1,10 @@
 //! What each cgroup of one tree is. Decided here alone: a path is no proof, because a user who may
 //! create cgroups can name them like a pod's.
 
-use super::cgroup::{Cgroup, CgroupPath};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::cgroup::{Cgroup, CgroupId, CgroupPath};
 use super::pod::Place;
 
 /// Where pods are in one tree.
@@ -16,10 +19,10 @@ pub struct Places<'a> {
 
 impl<'a> Places<'a> {
     #[must_use]
-    pub fn of(cgroups: impl Iterator<Item = &'a Cgroup>) -> Self {
+    pub fn of(cgroups: &'a BTreeMap<CgroupId, Arc<Cgroup>>) -> Self {
         let mut places = Self::default();
         let mut delegated = Vec::new();
-        for cgroup in cgroups {
+        for cgroup in cgroups.values() {
             let path = &cgroup.path;
             let depth = |path: &CgroupPath| path.segments().count();
             let is_nearer = |known: &CgroupPath| (depth(path), path) < (depth(known), known);
@@ -88,14 +91,13 @@ mod tests {
             (&[(real, false), (pod, false)],            "/kubepods.slice/kubepods-podu1.slice/kubepods", true),
         ];
         for (cgroups, path, want) in table {
-            let cgroup = |(path, is_delegated): &(&str, bool)| Cgroup {
-                path: CgroupPath((*path).into()),
-                is_delegated: *is_delegated,
-                ..Cgroup::default()
+            let cgroup = |(path, is_delegated): &(&str, bool)| {
+                let (path, is_delegated) = (CgroupPath((*path).into()), *is_delegated);
+                Arc::new(Cgroup { path, is_delegated, ..Cgroup::default() })
             };
-            let cgroups: Vec<Cgroup> = cgroups.iter().map(cgroup).collect();
+            let cgroups = (1..).map(CgroupId).zip(cgroups.iter().map(cgroup)).collect();
             let path = CgroupPath(path.into());
-            let places = Places::of(cgroups.iter());
+            let places = Places::of(&cgroups);
             let got = places.place(&path);
             let want = if want { Place::of(&path) } else { Place::Other };
             assert_eq!(got, want, "{cgroups:?} {path}");

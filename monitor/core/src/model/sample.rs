@@ -1,6 +1,7 @@
 //! Everything that the agent read for one tick. The policy depends on nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +52,8 @@ pub struct Sample {
     pub at: Moment,
     pub cause: Cause,
     pub node: NodeReading,
-    pub cgroups: BTreeMap<CgroupId, Cgroup>,
+    /// Shared with the snapshot and with other ticks: most files of a node say what they said before.
+    pub cgroups: BTreeMap<CgroupId, Arc<Cgroup>>,
     /// `None` without eBPF.
     pub kernel: Option<KernelStalls>,
     /// By uid; `None` if no source of pods answered.
@@ -92,7 +94,7 @@ impl Sample {
     /// What its cgroups are.
     #[must_use]
     pub fn places(&self) -> Places<'_> {
-        Places::of(self.cgroups.values())
+        Places::of(&self.cgroups)
     }
 
     /// Marks in force, or observed as if they were.

@@ -12,6 +12,7 @@ mod delta;
 mod stalls;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +92,7 @@ pub struct Scope {
     /// PSI as the kernel printed it.
     pub pressure: Pressures,
     /// As read; `None` for the node.
-    pub files: Option<Cgroup>,
+    pub files: Option<Arc<Cgroup>>,
     /// `None` in a cgroup's first sample.
     pub cpu_usage: Option<MilliCpu>,
     /// `None` without eBPF, or before two samples.

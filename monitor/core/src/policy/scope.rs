@@ -10,7 +10,7 @@ pub const NO_KUBEPODS: &str = "there is no cgroup of all pods (kubepods) on this
 
 /// The root of the cgroup v2 tree.
 pub fn root(sample: &Sample) -> Option<&Cgroup> {
-    sample.cgroups.values().find(|cgroup| cgroup.path.is_root())
+    sample.cgroups.values().map(|cgroup| &**cgroup).find(|cgroup| cgroup.path.is_root())
 }
 
 /// The cgroup of all pods. Of several, as on a host of nodes in containers, the nearest to the

@@ -107,7 +107,7 @@ impl TakerStanding {
         }
         let n_slots = self.slots.len();
         for (id, scope) in &parties {
-            let held = scope.files.as_ref().and_then(Holding::of);
+            let held = scope.files.as_deref().and_then(Holding::of);
             if let (None, Some(held)) = (self.parties.get(id), held) {
                 // It was there before, as a part of another party or with children: it took nothing
                 // that is known.
@@ -115,7 +115,7 @@ impl TakerStanding {
             }
         }
         for (id, readings) in &mut self.parties {
-            let files = parties.get(id).and_then(|scope| scope.files.as_ref());
+            let files = parties.get(id).and_then(|scope| scope.files.as_deref());
             let last = readings.back().copied();
             if is_dense {
                 readings.pop_back();

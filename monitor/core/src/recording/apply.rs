@@ -30,7 +30,7 @@ impl From<serde_json::Error> for Misfit {
 #[derive(Debug, Default)]
 pub struct State {
     rest: Option<Value>,
-    cgroups: Table<CgroupId, Cgroup>,
+    cgroups: Table<CgroupId, Arc<Cgroup>>,
     groups: Table<CgroupId, GroupStall>,
     matrix: Vec<Aggression>,
     pods: Table<String, Pod>,

@@ -3,6 +3,7 @@
 //! among those of the tick, because ids have twice as many digits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,7 @@ pub struct Pairs {
 impl Pairs {
     /// A matrix in which each pair occurs once.
     #[must_use]
-    pub fn of(matrix: &[Aggression], cgroups: &BTreeMap<CgroupId, Cgroup>) -> Self {
+    pub fn of(matrix: &[Aggression], cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> Self {
         let mut places: BTreeMap<CgroupId, i64> = cgroups.keys().copied().zip(0..).collect();
         const MICRO: u64 = 1_000;
         let unit =
@@ -70,7 +71,10 @@ impl Pairs {
     ///
     /// # Errors
     /// If a place is that of no cgroup, columns do not match, or a pair occurs twice.
-    pub fn matrix(&self, cgroups: &BTreeMap<CgroupId, Cgroup>) -> Result<Vec<Aggression>, Misfit> {
+    pub fn matrix(
+        &self,
+        cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>,
+    ) -> Result<Vec<Aggression>, Misfit> {
         let misfit = || Misfit("the columns of the matrix do not match".into());
         let others = self.others.iter().copied().map(CgroupId);
         let ids: Vec<CgroupId> = cgroups.keys().copied().chain(others).collect();
@@ -105,8 +109,8 @@ mod tests {
     /// Victim, aggressor, time.
     type Row = (u64, u64, u64);
 
-    fn cgroups(ids: &[u64]) -> BTreeMap<CgroupId, Cgroup> {
-        ids.iter().map(|id| (CgroupId(*id), Cgroup::default())).collect()
+    fn cgroups(ids: &[u64]) -> BTreeMap<CgroupId, Arc<Cgroup>> {
+        ids.iter().map(|id| (CgroupId(*id), Arc::default())).collect()
     }
 
     fn row((victim, aggressor, time): Row) -> Aggression {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::take;
+use std::sync::Arc;
 
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::sample::{Gap, Sample};
@@ -12,7 +13,7 @@ use crate::model::workload::Pods;
 pub struct Parts {
     /// The sample with empty lists.
     pub rest: Sample,
-    pub cgroups: BTreeMap<CgroupId, Cgroup>,
+    pub cgroups: BTreeMap<CgroupId, Arc<Cgroup>>,
     pub groups: BTreeMap<CgroupId, GroupStall>,
     pub matrix: Vec<Aggression>,
     pub pods: Pods,

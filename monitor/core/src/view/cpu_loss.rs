@@ -142,7 +142,7 @@ mod tests {
             parent: parent.map(CgroupId),
             cpu_usage: Some(MilliCpu(used)),
             cpu: Some(CpuWait { wait, ..CpuWait::default() }),
-            files: Some(files),
+            files: Some(files.into()),
             ..Scope::default()
         }
     }

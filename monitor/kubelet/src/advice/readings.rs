@@ -53,10 +53,10 @@ impl Readings {
 
     /// The kubelet's and the system's use. `passed` is the time since the sample before.
     pub(super) fn of(&mut self, sample: &Sample, passed: Option<Nanos>) -> (Used, Used) {
-        let places = Places::of(sample.cgroups.values());
+        let places = Places::of(&sample.cgroups);
         let (mut kube, mut top, mut pods) = (Vec::new(), Vec::new(), Vec::new());
         for (id, cgroup) in &sample.cgroups {
-            let path = &cgroup.path;
+            let (cgroup, path) = (&**cgroup, &cgroup.path);
             if places.place(path) == Place::Kubepods {
                 pods.push((*id, cgroup));
             } else if self.is_kube(path) {

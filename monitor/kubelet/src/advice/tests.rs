@@ -16,7 +16,7 @@ fn sample(second: u64, cgroups: &[(&str, u64, u64)], left: u64) -> Sample {
         one.memory.current = Some(Bytes(memory * MIB));
         one.memory.stat = Some(MemoryStat::default());
         one.cpu.usage = Some(Micros(cpu * 1_000));
-        sample.cgroups.insert(CgroupId(id), one);
+        sample.cgroups.insert(CgroupId(id), one.into());
     }
     sample
 }

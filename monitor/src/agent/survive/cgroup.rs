@@ -106,6 +106,8 @@ fn unprotected(root: &Path, path: &CgroupPath) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use isobar_core::model::cgroup::{Cgroup, MemoryFiles};
 
@@ -125,9 +127,8 @@ mod tests {
             let memory = MemoryFiles { current: Some(Bytes(USED)), ..MemoryFiles::default() };
             let parent = (id > 1).then(|| CgroupId(id - 1));
             let path = CgroupPath(path.into());
-            sample
-                .cgroups
-                .insert(CgroupId(id), Cgroup { path, parent, memory, ..Cgroup::default() });
+            let group = Cgroup { path, parent, memory, ..Cgroup::default() };
+            sample.cgroups.insert(CgroupId(id), group.into());
         }
         (dir, sample)
     }
@@ -174,7 +175,7 @@ mod tests {
             (&|s| s.own = Some(CgroupId(9)), "was not read"),
             (&|s| s.own = Some(CgroupId(1)), "in the root cgroup"),
             (&|s| s.own = Some(CgroupId(2)), "has cgroups below it"),
-            (&|s| s.cgroups.get_mut(&CgroupId(3)).unwrap().memory.current = None, "has no memory.current"),
+            (&|s| Arc::make_mut(s.cgroups.get_mut(&CgroupId(3)).unwrap()).memory.current = None, "has no memory.current"),
         ];
         for (change, want) in table {
             let told = of(change);

@@ -54,7 +54,7 @@ fn figures(scope: &Scope) -> [String; 12] {
     });
     [
         known(scope.cpu_usage.map(|cpu| cpu.0)),
-        known(scope.files.as_ref().and_then(working_set).map(|bytes| bytes.0)),
+        known(scope.files.as_deref().and_then(working_set).map(|bytes| bytes.0)),
         share(scope.contention),
         share(scope.shortage),
         some(scope.pressure.cpu),

@@ -126,7 +126,7 @@ impl<W: Write> Trace<'_, W> {
             ("waits for IO (ms)", vec![("io", millis(scope.io_wait))]),
             ("CPU (thousandths)", vec![("used", scope.cpu_usage.map(|cpu| cpu.0))]),
             ("memory (MiB)", vec![
-                ("working set", scope.files.as_ref().and_then(working_set).map(|bytes| bytes.0 >> 20)),
+                ("working set", scope.files.as_deref().and_then(working_set).map(|bytes| bytes.0 >> 20)),
             ]),
         ];
         for (counter, values) in counters {

@@ -49,7 +49,7 @@ pub(crate) struct Group {
     is_reclaimed: bool,
     /// The tick in which the settings were read; `None` if the set of files has changed since.
     settings_at: Option<u64>,
-    last: Cgroup,
+    last: Arc<Cgroup>,
 }
 
 /// A directory below a cgroup.
@@ -87,7 +87,7 @@ impl Group {
             id,
             at,
             relist: true,
-            last: Cgroup { path, parent, ..Cgroup::default() },
+            last: Arc::new(Cgroup { path, parent, ..Cgroup::default() }),
             ..Self::default()
         }
     }
@@ -140,17 +140,19 @@ impl Group {
     }
 
     /// The last reading again.
-    pub(crate) fn sleep_on(&mut self) -> Cgroup {
+    pub(crate) fn sleep_on(&mut self) -> Arc<Cgroup> {
         self.is_reclaimed = false;
-        self.last.is_delegated = self.is_delegated;
-        self.last.clone()
+        if self.last.is_delegated != self.is_delegated {
+            Arc::make_mut(&mut self.last).is_delegated = self.is_delegated;
+        }
+        Arc::clone(&self.last)
     }
 
     /// Reads the files that are due. A file that cannot be read becomes a gap.
     ///
     /// # Errors
     /// [`ReadError::Gone`] if the cgroup no longer exists.
-    pub(crate) fn read(&mut self, on: &mut Reading<'_>) -> Result<Cgroup, ReadError> {
+    pub(crate) fn read(&mut self, on: &mut Reading<'_>) -> Result<Arc<Cgroup>, ReadError> {
         let mut now = Cgroup {
             path: self.last.path.clone(),
             parent: self.last.parent,
@@ -177,8 +179,8 @@ impl Group {
         }
         let scanned = |cgroup: &Cgroup| cgroup.memory.stat.map(|stat| stat.pgscan);
         self.is_reclaimed = scanned(&self.last) != scanned(&now);
-        self.last = now.clone();
-        Ok(now)
+        self.last = Arc::new(now);
+        Ok(Arc::clone(&self.last))
     }
 
     /// Reads what does not change in an idle cgroup, and decides whether it is idle.

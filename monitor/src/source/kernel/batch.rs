@@ -13,8 +13,8 @@ pub(super) enum Then {
     Delete = 25,
 }
 
-/// Bytes of values in one call.
-const CHUNK: usize = 256 * 1024;
+/// Bytes of values in one call: more calls cost less than buffers that do not fit into a CPU's cache.
+const CHUNK: usize = 32 * 1024;
 /// The kernel returns whole buckets and fails if one does not fit: none is as large as this.
 const LARGEST_BUCKET: usize = 64;
 
@@ -48,16 +48,17 @@ unsafe impl Plain for isobar_ebpf::Group {}
 // SAFETY: as above.
 unsafe impl Plain for isobar_ebpf::Memory {}
 
-/// All keys and values. An entry that is added or removed meanwhile may be included or not.
+/// Calls `take` for each key and value. An entry that is added or removed meanwhile may be included
+/// or not.
 ///
 /// # Errors
 /// The kernel's error.
-pub(super) fn entries<K: Plain, V: Plain>(
+pub(super) fn each<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
     then: Then,
-) -> io::Result<Vec<(K, V)>> {
+    mut take: impl FnMut(K, V),
+) -> io::Result<()> {
     let chunk = (CHUNK / size_of::<V>().max(1)).max(LARGEST_BUCKET);
-    let mut entries = Vec::new();
     let (mut keys, mut values) = (vec![K::default(); chunk], vec![V::default(); chunk]);
     let (mut at, mut begun) = (0u32, false);
     loop {
@@ -85,9 +86,9 @@ pub(super) fn entries<K: Plain, V: Plain>(
             return Err(error);
         }
         let n = (request.count as usize).min(chunk);
-        entries.extend(keys[..n].iter().copied().zip(values[..n].iter().copied()));
+        keys[..n].iter().zip(&values[..n]).for_each(|(key, value)| take(*key, *value));
         if ended {
-            return Ok(entries);
+            return Ok(());
         }
         (at, begun) = (next, true);
     }

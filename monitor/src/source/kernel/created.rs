@@ -1,6 +1,7 @@
 //! Cgroups between their birth and the first reading of the tree that shows them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use isobar_core::model::cgroup::{Cgroup, CgroupId};
 
@@ -23,7 +24,7 @@ impl Created {
     }
 
     /// `tree` was read before the events.
-    pub(super) fn seen(&mut self, tree: &BTreeMap<CgroupId, Cgroup>) {
+    pub(super) fn seen(&mut self, tree: &BTreeMap<CgroupId, Arc<Cgroup>>) {
         self.old = std::mem::take(&mut self.new);
         self.old.retain(|id| !tree.contains_key(&CgroupId(*id)));
     }
@@ -35,8 +36,8 @@ mod tests {
 
     #[test]
     fn created_forgets_a_birth_whose_end_was_lost() {
-        let tree = |ids: &[u64]| -> BTreeMap<CgroupId, Cgroup> {
-            ids.iter().map(|id| (CgroupId(*id), Cgroup::default())).collect()
+        let tree = |ids: &[u64]| -> BTreeMap<CgroupId, Arc<Cgroup>> {
+            ids.iter().map(|id| (CgroupId(*id), Arc::default())).collect()
         };
         let mut created = Created::default();
         created.new.extend([7, 8, 9]);

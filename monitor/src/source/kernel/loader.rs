@@ -224,24 +224,26 @@ impl Loader {
     /// Each cgroup's state on each CPU on which it has waited.
     pub(super) fn groups(&self) -> Result<Groups, MapReadError> {
         let mut groups = Groups::new();
-        for (OnCpu { cgroup, cpu }, group) in
-            entries::<OnCpu, Group>("GROUPS", &self.groups_fd, Then::Keep)?
-        {
+        each("GROUPS", &self.groups_fd, Then::Keep, |OnCpu { cgroup, cpu }, group| {
             // A CPU's number, which the kernel side wrote.
             groups.entry(cgroup).or_default().push((cpu as usize, group));
-        }
+        })?;
         groups.values_mut().for_each(|cpus| cpus.sort_unstable_by_key(|(cpu, _)| *cpu));
         Ok(groups)
     }
 
     /// The aggressor matrix since the last call.
     pub(super) fn matrix(&self) -> Result<Vec<(Pair, u64)>, MapReadError> {
-        entries("MATRIX", &self.matrix_fd, Then::Delete)
+        let mut pairs = Vec::new();
+        each("MATRIX", &self.matrix_fd, Then::Delete, |pair, time| pairs.push((pair, time)))?;
+        Ok(pairs)
     }
 
     /// Each scope's memory stall.
     pub(super) fn memory(&self) -> Result<Vec<(u64, Memory)>, MapReadError> {
-        entries("MEMORY", &self.memory_fd, Then::Keep)
+        let mut scopes = Vec::new();
+        each("MEMORY", &self.memory_fd, Then::Keep, |scope, memory| scopes.push((scope, memory)))?;
+        Ok(scopes)
     }
 
     /// Drops the entries of a removed cgroup, as far as it has any.
@@ -338,12 +340,13 @@ fn link(program: Option<&mut Program>) -> Result<Box<dyn Any + Send>, ProgramErr
     })
 }
 
-fn entries<K: Plain, V: Plain>(
+fn each<K: Plain, V: Plain>(
     name: &'static str,
     map: &OwnedFd,
     then: Then,
-) -> Result<Vec<(K, V)>, MapReadError> {
-    batch::entries(map.as_fd(), then).map_err(|error| MapReadError::new(name, error))
+    take: impl FnMut(K, V),
+) -> Result<(), MapReadError> {
+    batch::each(map.as_fd(), then, take).map_err(|error| MapReadError::new(name, error))
 }
 
 fn map_error(name: &'static str, source: MapError) -> LoadError {

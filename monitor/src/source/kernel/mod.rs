@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use isobar_ebpf::{CREATED, Event, OOM, OOM_LIMIT_KNOWN, REMOVED};
 
@@ -150,7 +151,7 @@ impl Kernel {
     pub fn fold(
         &mut self,
         Counters { maps, events, .. }: &Counters,
-        tree: &BTreeMap<CgroupId, Cgroup>,
+        tree: &BTreeMap<CgroupId, Arc<Cgroup>>,
     ) -> KernelStalls {
         for (id, cgroup) in tree {
             self.ledger.set_parent(id.0, cgroup.parent.map_or(0, |parent| parent.0));
@@ -273,8 +274,8 @@ impl Kernel {
     }
 
     /// Tells the programs which cgroups' limits are the node's allocatable.
-    fn update_allocatable(&mut self, tree: &BTreeMap<CgroupId, Cgroup>) {
-        let places = Places::of(tree.values());
+    fn update_allocatable(&mut self, tree: &BTreeMap<CgroupId, Arc<Cgroup>>) {
+        let places = Places::of(tree);
         let now = tree.iter().filter(|(_, cgroup)| places.is_shared(&cgroup.path));
         let now: BTreeSet<u64> = now.map(|(id, _)| id.0).collect();
         for id in self.allocatable.symmetric_difference(&now) {
@@ -291,7 +292,7 @@ impl Kernel {
     fn short_lived(
         &mut self,
         events: &[Event],
-        tree: &BTreeMap<CgroupId, Cgroup>,
+        tree: &BTreeMap<CgroupId, Arc<Cgroup>>,
     ) -> Vec<ShortLived> {
         let mut removed = Vec::new();
         for event in events {
@@ -310,7 +311,7 @@ impl Kernel {
     }
 
     /// Drops the entries of removed cgroups, which were reported one last time.
-    fn drop_removed(&mut self, maps: &Maps, tree: &BTreeMap<CgroupId, Cgroup>) {
+    fn drop_removed(&mut self, maps: &Maps, tree: &BTreeMap<CgroupId, Arc<Cgroup>>) {
         let Self { loader, ledger, created, known, .. } = self;
         let exists = |id: u64| {
             id <= isobar_ebpf::NODE || tree.contains_key(&CgroupId(id)) || created.contains(id)
@@ -335,7 +336,7 @@ struct Restless {
 
 impl Restless {
     /// Compares two readings while a pause is close.
-    fn look(&mut self, is_close: bool, maps: &Maps, tree: &BTreeMap<CgroupId, Cgroup>) {
+    fn look(&mut self, is_close: bool, maps: &Maps, tree: &BTreeMap<CgroupId, Arc<Cgroup>>) {
         if !is_close {
             self.before.clear();
             return;

@@ -16,7 +16,7 @@ impl Tree {
 
     fn add(&mut self, id: u64, path: &str) {
         let path = CgroupPath(path.into());
-        self.sample.cgroups.insert(CgroupId(id), Cgroup { path, ..Cgroup::default() });
+        self.sample.cgroups.insert(CgroupId(id), Cgroup { path, ..Cgroup::default() }.into());
     }
 
     fn triggers(&self) -> Triggers {
@@ -105,7 +105,7 @@ fn follow_opens_and_closes_a_real_trigger() {
     }
     let mut sample = Sample::default();
     let path = CgroupPath(format!("/{name}").into());
-    sample.cgroups.insert(CgroupId(9), Cgroup { path, ..Cgroup::default() });
+    sample.cgroups.insert(CgroupId(9), Cgroup { path, ..Cgroup::default() }.into());
     let mut triggers = Triggers::new(Path::new("/proc"), mount).unwrap();
     triggers.suspect(ids(&[9]), Nanos(0));
     triggers.follow(&sample);

@@ -1,6 +1,7 @@
 //! State that `Snapshot::between` keeps: totals and averages of each scope's unions, and doubts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +80,7 @@ impl Averages {
     }
 
     /// Drops cgroups that are gone: the kernel never reuses an id.
-    pub(super) fn keep_only(&mut self, cgroups: &BTreeMap<CgroupId, Cgroup>) {
+    pub(super) fn keep_only(&mut self, cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) {
         self.groups.retain(|id, _| cgroups.contains_key(id));
     }
 

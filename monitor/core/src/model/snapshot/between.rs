@@ -1,6 +1,8 @@
 //! Makes a `Snapshot` from two samples. Cannot fail: what cannot be compared is `None`, and
 //! impossible values are clamped and counted.
 
+use std::sync::Arc;
+
 use super::averages::Averages;
 use super::counters::Tables;
 use super::delta::Deltas;
@@ -23,7 +25,7 @@ impl Snapshot {
         let pair = pair.as_ref();
 
         let whole = whole(next, pair, averages);
-        let places = Places::of(next.cgroups.values());
+        let places = Places::of(&next.cgroups);
         let below_root = next.cgroups.iter().filter(|(_, cgroup)| !cgroup.path.is_root());
         let scopes = below_root
             .map(|(&id, cgroup)| (id, scope(id, cgroup, &places, pair, averages)))
@@ -131,7 +133,7 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
 /// One cgroup. A path that was removed and created again has a new id, so it has no `before`.
 fn scope(
     id: CgroupId,
-    cgroup: &Cgroup,
+    cgroup: &Arc<Cgroup>,
     places: &Places<'_>,
     pair: Option<&Pair<'_>>,
     averages: &mut Averages,
@@ -141,7 +143,7 @@ fn scope(
         place: places.place(&cgroup.path),
         parent: cgroup.parent,
         pressure: cgroup.pressure,
-        files: Some(cgroup.clone()),
+        files: Some(Arc::clone(cgroup)),
         ..Scope::default()
     };
     let Some(pair) = pair else { return scope };
@@ -149,7 +151,9 @@ fn scope(
     let n_cpus = pair.n_cpus(averages.n_cpus);
     let (doubts, meters) = averages.group(id);
     let deltas = &mut pair.deltas(doubts);
-    deltas.check_pressures(&before.pressure, &cgroup.pressure);
+    if !Arc::ptr_eq(before, cgroup) {
+        deltas.check_pressures(&before.pressure, &cgroup.pressure);
+    }
     if let Some((before, after)) = before.cpu.usage.zip(cgroup.cpu.usage) {
         scope.cpu_usage = Some(deltas.cpu_usage(before.into(), after.into(), n_cpus));
     }

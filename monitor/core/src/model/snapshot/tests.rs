@@ -4,6 +4,8 @@ mod counters;
 mod properties;
 mod unions;
 
+use std::sync::Arc;
+
 use super::*;
 use crate::model::sample::Sample;
 use crate::model::stall::{CpuStall, GroupStall, KernelStalls};
@@ -26,7 +28,7 @@ fn cgroup(path: &str) -> Cgroup {
 
 /// A sample `at` a time since boot, with a root, a pod, and a kernel side that saw nothing yet.
 fn sample(at: Nanos) -> Sample {
-    let cgroups = [(ROOT, cgroup("/")), (POD, cgroup("/pod"))];
+    let cgroups = [(ROOT, "/"), (POD, "/pod")].map(|(id, path)| (id, Arc::new(cgroup(path))));
     Sample {
         tick: at.0 / Nanos::SECOND.0,
         at: Moment { boot: at, wall: at.plus(Nanos(1_700_000_000 * Nanos::SECOND.0)) },

@@ -55,7 +55,7 @@ pub fn assess(
     standing: &mut AssessStanding,
 ) -> Assessment {
     let kubepods = scope::kubepods(snapshot);
-    let files = kubepods.and_then(|(_, scope)| scope.files.as_ref());
+    let files = kubepods.and_then(|(_, scope)| scope.files.as_deref());
     let (conditions, mut events) =
         conditions::judge(&settings.conditions, snapshot, &mut standing.conditions);
     let taints = taint::taints(&settings.conditions, &conditions);

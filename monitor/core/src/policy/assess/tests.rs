@@ -60,7 +60,7 @@ fn sample(second: u64, course: Course) -> Sample {
     };
     let memory = MemoryFiles { stat: Some(stat), ..MemoryFiles::default() };
     let root = Cgroup { path: CgroupPath::root(), memory, ..Cgroup::default() };
-    sample.cgroups = BTreeMap::from([(CgroupId(1), root)]);
+    sample.cgroups = BTreeMap::from([(CgroupId(1), root.into())]);
     sample
 }
 

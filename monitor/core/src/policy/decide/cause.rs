@@ -3,6 +3,7 @@
 //! Rules: docs/policy.md, "Who pays for memory".
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::choose::{harm_floor, harmful};
 use super::oom::kernel_takes;
@@ -241,7 +242,7 @@ fn reclaim_first(
         Place::Pod { uid, .. } if candidates.contains(&uid) => Some((*id, uid, group)),
         _ => None,
     });
-    let pods: Vec<(CgroupId, String, &Cgroup)> = pods.collect();
+    let pods: Vec<(CgroupId, String, &Arc<Cgroup>)> = pods.collect();
     let sum = pods.iter().map(|(_, _, group)| active(group)).fold(0, u64::saturating_add);
     let untried = pods.iter().filter(|(_, uid, group)| {
         active(group) >= want.0.min(sum / 2)

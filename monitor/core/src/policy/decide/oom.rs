@@ -1,6 +1,8 @@
 //! Whether the kernel's OOM killer would take a marked target before all others.
 //! Source: `oom_badness`, mm/oom_kill.c; the kubelet's scores, `pkg/kubelet/qos/policy.go`.
 
+use std::sync::Arc;
+
 use super::Question;
 use super::standing::ReliefStanding;
 use crate::model::cgroup::Cgroup;
@@ -37,7 +39,7 @@ pub(super) fn kernel_takes(
     // large the largest is cannot be seen from here. A pod's sandbox is one of them.
     let n = own.pids_current.unwrap_or(1).saturating_sub(u64::from(is_pod)).max(1);
     let badness = oom_size(own) / n + total;
-    let other = |group: &Cgroup| match places.place(&group.path) {
+    let other = |group: &Arc<Cgroup>| match places.place(&group.path) {
         _ if group.path == own.path => None,
         Place::Pod { uid, .. } if is_marked(&uid) => None,
         Place::Pod { uid, class } => {

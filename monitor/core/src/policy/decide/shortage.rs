@@ -142,7 +142,7 @@ mod tests {
         let disks = [("u1".into(), PodDisk { containers, ..PodDisk::default() })].into();
         let sample = Sample {
             pod_disks: Some(Arc::new(DiskReading { pods: disks, ..DiskReading::default() })),
-            cgroups: (1..).map(CgroupId).zip(groups).collect(),
+            cgroups: (1..).map(CgroupId).zip(groups.map(Arc::new)).collect(),
             pods: Some(Arc::new([("u1".to_owned(), pod)].into())),
             ..Sample::default()
         };

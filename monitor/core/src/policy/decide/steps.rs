@@ -103,6 +103,7 @@ impl<'a> Able<'a> {
 
     pub(super) fn can(&self, step: StepKind) -> bool {
         let group = self.target.cgroup.and_then(|id| self.sample.cgroups.get(&id));
+        let group = group.map(|group| &**group);
         let resource = self.reason.threshold.resource();
         is_offered(step, self.relief, self.sample)
             && (self.may_end || !step.is_final())

@@ -61,11 +61,14 @@ pub(super) fn cgroups_of<'a>(
     sample: &'a Sample,
 ) -> impl Iterator<Item = (CgroupId, &'a Cgroup)> {
     let ids = target.groups.iter().map(|group| group.id).chain(target.cgroup);
-    ids.filter_map(|id| Some((id, sample.cgroups.get(&id)?)))
+    ids.filter_map(|id| Some((id, &**sample.cgroups.get(&id)?)))
 }
 
 /// Those of `uids` that are still there.
 pub(super) fn present(uids: &BTreeSet<String>, sample: &Sample) -> BTreeSet<String> {
+    if uids.is_empty() {
+        return BTreeSet::new();
+    }
     let places = sample.places();
     let all = sample.cgroups.values().filter_map(|group| uid(group, &places));
     all.filter(|uid| uids.contains(uid)).collect()

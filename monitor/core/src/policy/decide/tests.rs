@@ -9,6 +9,7 @@ mod squeezes;
 mod unmeasured;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
@@ -73,7 +74,7 @@ fn decide_begins_with_the_gentlest_step() {
     ];
     for (trigger, reclaimable, is_known, want) in table {
         let mut node = Node::new();
-        for group in node.sample.cgroups.values_mut() {
+        for group in node.sample.cgroups.values_mut().map(Arc::make_mut) {
             let inactive_file = Bytes(reclaimable * MIB);
             group.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
         }
@@ -100,7 +101,7 @@ fn decide_reclaims_nothing_that_memory_qos_protects() {
     ];
     for (min, want) in table {
         let mut node = Node::new();
-        for group in node.sample.cgroups.values_mut() {
+        for group in node.sample.cgroups.values_mut().map(Arc::make_mut) {
             let stat = MemoryStat { inactive_file: Bytes(60 * MIB), ..MemoryStat::default() };
             (group.memory.stat, group.memory.min) = (Some(stat), min);
         }
@@ -113,7 +114,7 @@ fn decide_takes_no_limit_of_the_kubelet_for_a_squeeze() {
     let soft = [met(threshold(Signal::MemoryAvailable, seconds(30)))];
     let mut node = Node::new();
     // As MemoryQoS writes it. What isobar squeezed stands in the ledger alone.
-    for group in node.sample.cgroups.values_mut() {
+    for group in node.sample.cgroups.values_mut().map(Arc::make_mut) {
         group.memory.high = Some(Limit::At(380 * MIB));
     }
     assert_eq!(short(&node.at(1, &soft)), Some(("a", Squeeze)), "it is not squeezed already");

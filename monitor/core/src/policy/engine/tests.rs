@@ -1,5 +1,7 @@
 //! Whole ticks, from samples that say less than those before them.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::cgroup::{MemoryFiles, MemoryStat};
@@ -22,7 +24,7 @@ fn sample(second: u64, covered: bool, stalls: Option<Percent>) -> Sample {
     let at = Moment { boot: nanos, wall: nanos };
     let group = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
     let groups = ["/kubepods", "/kubepods/besteffort", "/kubepods/besteffort/poda"].map(group);
-    let cgroups = (2..).map(CgroupId).zip(groups).collect();
+    let cgroups = (2..).map(CgroupId).zip(groups.map(Arc::new)).collect();
     let covers = Coverage { waits: true, throttling: true, memory: true, memory_causes: true };
     let kernel = covered.then(|| KernelStalls { covers, ..KernelStalls::default() });
     let mut sample = Sample { tick: second, at, cgroups, kernel, ..Sample::default() };
@@ -92,7 +94,7 @@ fn four_pods(left: u64) -> Sample {
         let used = Bytes(used * MIB);
         let stat = Some(MemoryStat { anon: used, ..MemoryStat::default() });
         let memory = MemoryFiles { current: Some(used), stat, ..MemoryFiles::default() };
-        Cgroup { path: CgroupPath(path.into()), memory, ..Cgroup::default() }
+        Arc::new(Cgroup { path: CgroupPath(path.into()), memory, ..Cgroup::default() })
     };
     let pod = |n| (CgroupId(n), cgroup(format!("/kubepods/besteffort/pod{n}"), n * 100));
     let root = (CgroupId(9), cgroup("/".into(), 1000 - left));

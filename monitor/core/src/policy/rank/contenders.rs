@@ -157,7 +157,7 @@ impl Uses<'_> {
         match resource {
             Resource::Memory => {
                 let bytes = |Bytes(n)| Quantity::bytes(n);
-                self.whole(|scope| scope.files.as_ref().and_then(working_set).map(bytes))
+                self.whole(|scope| scope.files.as_deref().and_then(working_set).map(bytes))
             }
             Resource::Cpu => self.whole(|scope| scope.cpu_usage.map(|cpu| Quantity::milli(cpu.0))),
             // What runs out is threads; the kubelet counts processes all the same.

@@ -8,6 +8,7 @@
 
 mod taken;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -166,7 +167,7 @@ impl Ledger {
 
     /// Adds an interval; `None` if it was not measured. Then old rates are dropped: harm done a
     /// while ago is no reason to evict now.
-    fn add(&mut self, doings: Option<Doings>, there: &BTreeSet<Party>, interval: Nanos) {
+    fn add(&mut self, doings: Option<Doings>, there: &BTreeSet<Cow<'_, Party>>, interval: Nanos) {
         let Some(mut doings) = doings else {
             let is_paused = self.is_measured || self.is_paused;
             *self = Self { is_paused, ..Self::default() };
@@ -179,7 +180,7 @@ impl Ledger {
         let old = std::mem::take(&mut self.pods).into_iter().map(|(uid, e)| (Party::Pod(uid), e));
         let outside = std::mem::take(&mut self.outside).into_iter();
         let old = old.chain(outside.map(|(path, e)| (Party::Outside(path), e)));
-        let old = old.filter(|(party, _)| there.contains(party));
+        let old = old.filter(|(party, _)| there.contains(&Cow::Borrowed(party)));
         let mut blended: Vec<(Party, Entry)> = old
             .map(|(party, old)| {
                 let now = doings.remove(&party).unwrap_or_default();
@@ -262,7 +263,7 @@ impl<'a> Tree<'a> {
         Party::Outside(snapshot.scopes.get(&id).map(|scope| scope.path.clone()).unwrap_or_default())
     }
 
-    fn of(&self, id: CgroupId, path: Option<&CgroupPath>) -> Option<Party> {
+    fn of(&self, id: CgroupId, path: Option<&CgroupPath>) -> Option<Cow<'_, Party>> {
         // Gone since: what lay below the cgroup of all pods was a pod's.
         let is_among_pods = |path: &CgroupPath| self.pods.is_some_and(|pods| path.is_within(pods));
         let by_path = || match Place::of(path?) {
@@ -271,30 +272,33 @@ impl<'a> Tree<'a> {
             }
             _ => Some(Party::Outside(path?.clone())),
         };
-        self.parties.get(&id).cloned().or_else(by_path)
+        self.parties.get(&id).map(Cow::Borrowed).or_else(|| by_path().map(Cow::Owned))
     }
 
-    fn parties(&self) -> BTreeSet<Party> {
+    fn parties(&self) -> BTreeSet<Cow<'_, Party>> {
         let root = Party::Outside(CgroupPath::root());
-        self.parties.values().cloned().chain([root]).collect()
+        self.parties.values().map(Cow::Borrowed).chain([Cow::Owned(root)]).collect()
     }
 
     /// Waits for a CPU. The idle task is no aggressor: that time is the latency of a wake-up. Time
     /// throttled by its own quota is harm that a pod does to itself.
     fn run_queue(&self) -> Doings {
         let snapshot = self.snapshot;
-        let mut doings = Doings::new();
-        for Blame { victim, victim_path, aggressor, aggressor_path, time, .. } in
-            &snapshot.aggressions
-        {
-            let Some(by) = self.of(*aggressor, aggressor_path.as_ref()) else { continue };
-            if *aggressor == CgroupId(0) {
-                continue;
-            }
-            let is_own = self.of(*victim, victim_path.as_ref()).as_ref() == Some(&by);
-            let harm = &mut doings.entry(by).or_default().harm;
+        // By cgroup first: there are many more pairs than aggressors.
+        let mut aggressors = BTreeMap::new();
+        let pairs = snapshot.aggressions.iter().filter(|pair| pair.aggressor != CgroupId(0));
+        for Blame { victim, victim_path, aggressor, aggressor_path, time, .. } in pairs {
+            let by = || (self.of(*aggressor, aggressor_path.as_ref()), Harm::default());
+            let (by, harm) = aggressors.entry(*aggressor).or_insert_with(by);
+            let is_own = self.of(*victim, victim_path.as_ref()) == *by;
             let to = if is_own { &mut harm.own } else { &mut harm.others };
             *to = to.plus(*time);
+        }
+        let mut doings = Doings::new();
+        for (by, harm) in aggressors.into_values() {
+            let Some(by) = by else { continue };
+            let sum = &mut doings.entry(by.into_owned()).or_default().harm;
+            *sum = Harm { others: sum.others.plus(harm.others), own: sum.own.plus(harm.own) };
         }
         for (id, scope) in &snapshot.scopes {
             let throttled = scope.cpu.as_ref().and_then(|cpu| cpu.throttled_own);

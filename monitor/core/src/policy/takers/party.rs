@@ -62,7 +62,7 @@ fn of_containers(pod: CgroupId, snapshot: &Snapshot, free_swap: u64) -> Option<u
         child.parent == Some(pod) && matches!(child.place, Place::Container { .. })
     });
     let busy = containers
-        .filter(|child| child.files.as_ref().and_then(held).is_none_or(|held| held >= LEAST));
+        .filter(|child| child.files.as_deref().and_then(held).is_none_or(|held| held >= LEAST));
     let left = |scope: &Scope| {
         let files = scope.files.as_ref()?;
         let limits = [files.memory.max, files.memory.high].into_iter().flatten();

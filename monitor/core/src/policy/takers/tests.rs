@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -30,7 +31,7 @@ fn sample(second: u64, used: u64, groups: &[(&str, u64)]) -> Sample {
         groups.iter().zip(1..).map(|((path, _), id)| (*path, CgroupId(id))).collect();
     let group = |(path, mib): &(&str, u64)| {
         let parent = path.rsplit_once('/').and_then(|(above, _)| ids.get(above).copied());
-        (ids[path], Cgroup { parent, ..cgroup(path, *mib, Limit::Max) })
+        (ids[path], Arc::new(Cgroup { parent, ..cgroup(path, *mib, Limit::Max) }))
     };
     let mut sample = Sample { at: Moment { boot: at, wall: at }, ..Sample::default() };
     sample.cgroups = groups.iter().map(group).collect();
@@ -148,13 +149,11 @@ fn room_is_the_nearest_limit_of_its_own() {
             (inside, container, Some(3)),
         ];
         let mut sample = sample(1, 200, &[]);
-        sample.cgroups = (1..)
-            .map(CgroupId)
-            .zip(groups.map(|(path, max, parent)| Cgroup {
-                parent: parent.map(CgroupId),
-                ..cgroup(&path, 100, max)
-            }))
-            .collect();
+        let groups = groups.map(|(path, max, parent)| {
+            let parent = parent.map(CgroupId);
+            Arc::new(Cgroup { parent, ..cgroup(&path, 100, max) })
+        });
+        sample.cgroups = (1..).map(CgroupId).zip(groups).collect();
         let snapshot = Snapshot::between(None, &sample, &mut Averages::new(1));
         let pod = CgroupId(3);
         let got = room(pod, &snapshot.scopes[&pod], &snapshot).map(|bytes| bytes / MIB);
@@ -190,7 +189,7 @@ fn room_ends_as_the_kubelet_means_memory_high_and_swap() {
         node.swap_free = Bytes(free * MIB);
         sample.node.memory = Some(node);
         let pod = cgroup(POD, 80, Limit::Max);
-        sample.cgroups = [(CgroupId(3), pod), (CgroupId(4), container)].into();
+        sample.cgroups = [(CgroupId(3), pod.into()), (CgroupId(4), container.into())].into();
         let snapshot = Snapshot::between(None, &sample, &mut Averages::new(1));
         let pod = CgroupId(3);
         let got = room(pod, &snapshot.scopes[&pod], &snapshot).map(|bytes| bytes / MIB);
@@ -215,7 +214,7 @@ proptest! {
                 parties.iter().map(|(n, mib)| (*n, format!("/s/{n}"), *mib)).collect();
             let mut sample = sample(now, 100, &[]);
             for (n, path, mib) in paths {
-                sample.cgroups.insert(CgroupId(n + 1), cgroup(&path, mib, Limit::Max));
+                sample.cgroups.insert(CgroupId(n + 1), cgroup(&path, mib, Limit::Max).into());
             }
             let held = sample.cgroups.iter().map(|(id, group)| (*id, held(group).unwrap().0));
             history.insert(sample.at.boot, held.collect());

@@ -1,5 +1,7 @@
 //! Page cache that the kubelet's formula counts as used is taken back before any work is ended.
 
+use std::sync::Arc;
+
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
 use crate::model::decision::StepKind;
 use crate::model::node::Meminfo;
@@ -41,7 +43,8 @@ fn first_step(pods: &Pods, some: Percent) -> Option<(String, StepKind)> {
         let line = Line { avg10: some, ..Line::default() };
         let (total, available) = (Bytes(64_000 * MIB), Bytes(60_000 * MIB));
         let mut sample = Sample { tick, at: Moment { boot: at, wall: at }, ..Sample::default() };
-        sample.cgroups = (1..).map(CgroupId).zip(std::iter::once(all).chain(each)).collect();
+        sample.cgroups =
+            (1..).map(CgroupId).zip(std::iter::once(all).chain(each).map(Arc::new)).collect();
         sample.node.memory =
             Some(Meminfo { total, free: available, available, ..Meminfo::default() });
         sample.node.pressure.memory = Some(Pressure { some: Some(line), full: None });

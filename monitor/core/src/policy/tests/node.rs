@@ -346,7 +346,7 @@ impl Node {
         let mut sample = Sample {
             tick,
             at: Moment { boot: nanos(now), wall: nanos(now) },
-            cgroups: (1..).map(CgroupId).zip(cgroups).collect(),
+            cgroups: (1..).map(CgroupId).zip(cgroups.into_iter().map(Arc::new)).collect(),
             pods: Some(Arc::new(told.collect())),
             in_force: self.in_force.clone(),
             available_steps: Some(

@@ -1,5 +1,7 @@
 //! What is short bounds who may pay, and a name proves nothing.
 
+use std::sync::Arc;
+
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
 use crate::model::decision::SparedReason;
 use crate::model::node::Meminfo;
@@ -59,7 +61,7 @@ fn judge(cgroups: &[(&str, u64, Limit, bool)], last: &str) -> Step {
             ..Meminfo::default()
         };
         let mut sample = Sample { tick, at: Moment { boot: at, wall: at }, ..Sample::default() };
-        sample.cgroups = (1..).map(CgroupId).zip(groups).collect();
+        sample.cgroups = (1..).map(CgroupId).zip(groups.map(Arc::new)).collect();
         sample.node.memory = Some(memory);
         sample
     };

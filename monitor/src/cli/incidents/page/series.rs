@@ -118,7 +118,7 @@ impl Collector {
             if unit.name.is_empty() || scope.name.is_some() {
                 unit.name = short_name(scope);
             }
-            let memory = scope.files.as_ref().and_then(working_set).map(|bytes| bytes.0);
+            let memory = scope.files.as_deref().and_then(working_set).map(|bytes| bytes.0);
             put(&mut unit.memory, slot, memory, Keep::Highest);
             let starved = scope.memory.as_ref().map(|memory| memory.any.now);
             unit.starved = unit.starved.plus(starved.unwrap_or_default());

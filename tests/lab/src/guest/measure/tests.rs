@@ -38,7 +38,7 @@ fn view(second: u64, wait_ms: u64, harm: Option<u64>, kills: &[u32]) -> View {
         path: path("/a"),
         cpu: Some(cpu),
         memory: Some(memory),
-        files: Some(files),
+        files: Some(files.into()),
         contention: Some(union),
         ..Scope::default()
     };

@@ -1,5 +1,7 @@
 //! Differences: when there is one, when it is believed, and who made whom wait.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::model::node::CpuTime;
 use crate::model::psi::{Line, Pressure};
@@ -9,7 +11,7 @@ use crate::model::stall::{Aggression, ShortLived};
 #[test]
 fn between_first_sample() {
     let mut first = sample(ms(1_000));
-    first.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(5);
+    Arc::make_mut(first.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(5);
     pod(&mut first).wait = ms(9);
     kernel(&mut first).oom_kills.push(OomKill {
         at: ms(1),
@@ -47,10 +49,10 @@ fn between_root_is_the_node() {
 fn between_cgroup_made_again() {
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     pod(&mut prev).wait = ms(500);
-    prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(900_000);
+    Arc::make_mut(prev.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(900_000);
     let reborn = CgroupId(8);
     let mut files = next.cgroups.remove(&POD).unwrap();
-    files.cpu.usage = micros(1_000_000);
+    Arc::make_mut(&mut files).cpu.usage = micros(1_000_000);
     next.cgroups.insert(reborn, files);
     kernel(&mut next).groups.insert(reborn, GroupStall { wait: ms(800), ..GroupStall::default() });
     let snapshot = between(&prev, &next);
@@ -90,8 +92,8 @@ fn between_clock_jumps() {
     for (from, to, wall_by, rates, jumps) in table {
         let (mut prev, mut next) = (sample(from), sample(to));
         next.at.wall = Nanos(prev.at.wall.0.saturating_add_signed(wall_by * 1_000_000));
-        prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(0);
-        next.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(100_000);
+        Arc::make_mut(prev.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(0);
+        Arc::make_mut(next.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(100_000);
         let snapshot = between(&prev, &next);
         let row = format!("{from:?} {to:?} {wall_by}");
         assert_eq!(snapshot.scopes[&POD].cpu_usage.is_some(), rates, "{row}");
@@ -114,8 +116,8 @@ fn between_cpu_use_clamped() {
     ];
     for (n_cpus, (before, after), want, backwards, too_fast) in table {
         let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
-        prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(before);
-        next.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(after);
+        Arc::make_mut(prev.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(before);
+        Arc::make_mut(next.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(after);
         let busy = |us| Some(CpuTime { busy: Nanos(us * 1_000), ..CpuTime::default() });
         (prev.node.cpu, next.node.cpu) = (busy(before), busy(after));
         let snapshot = Snapshot::between(Some(&prev), &next, &mut Averages::new(n_cpus));
@@ -131,8 +133,8 @@ fn between_cpu_use_clamped() {
 fn between_cpu_hotplug() {
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     kernel(&mut next).cpus = cpus([[0, 1_000]; 4]);
-    prev.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(0);
-    next.cgroups.get_mut(&POD).unwrap().cpu.usage = micros(4_000_000);
+    Arc::make_mut(prev.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(0);
+    Arc::make_mut(next.cgroups.get_mut(&POD).unwrap()).cpu.usage = micros(4_000_000);
     assert_eq!(between(&prev, &next).scopes[&POD].cpu_usage, Some(MilliCpu(4_000)));
 }
 
@@ -176,7 +178,7 @@ fn between_doubts_add_up() {
 fn between_aggressions_sorted() {
     let (mut prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
     let [gone, brief, unknown, idle] = [20, 21, 22, 0].map(CgroupId);
-    prev.cgroups.insert(gone, cgroup("/gone"));
+    prev.cgroups.insert(gone, cgroup("/gone").into());
     kernel(&mut next).short_lived = vec![ShortLived { id: brief, path: CgroupPath("/b".into()) }];
     let pair = |victim, aggressor, time| Aggression { victim, aggressor, time: ms(time) };
     kernel(&mut prev).matrix = vec![pair(POD, gone, 100)]; // of the interval before

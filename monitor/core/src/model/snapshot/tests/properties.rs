@@ -1,5 +1,7 @@
 //! What must hold for any two samples, however absurd.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -104,6 +106,7 @@ prop_compose! {
         cgroups in prop::collection::btree_map(id(), files(), 0..5),
         kernel in prop::option::weighted(0.9, stalls()),
     ) -> Sample {
+        let cgroups = cgroups.into_iter().map(|(id, files)| (id, Arc::new(files))).collect();
         Sample { at: Moment { boot, wall }, cgroups, kernel, ..Sample::default() }
     }
 }

@@ -1,5 +1,7 @@
 //! Unions: what is counted, what is unknown, and what must not hide behind what.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::model::stall::{CauseStall, MemoryStall};
 
@@ -91,7 +93,7 @@ fn union_unmeasured_is_none() {
         let (covers, weight, entry, lost, waits, split, contention, shortage) = row;
         let [prev, next] = [1_000, 2_000].map(|at| {
             let mut sample = sample(ms(at));
-            sample.cgroups.get_mut(&POD).unwrap().cpu.weight = weight;
+            Arc::make_mut(sample.cgroups.get_mut(&POD).unwrap()).cpu.weight = weight;
             kernel(&mut sample).covers = covers;
             kernel(&mut sample).lost.cgroups = lost;
             if let Some(cpus) = entry {

@@ -1,5 +1,7 @@
 //! Leaks, spikes, cache and thrash, second by second, and properties.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -117,7 +119,7 @@ fn pods(limit: Option<Limit>, current: u64, inactive: u64) -> Scope {
         stat: Some(stat),
         ..MemoryFiles::default()
     };
-    Scope { files: Some(Cgroup { memory, ..Cgroup::default() }), ..Scope::default() }
+    Scope { files: Some(Cgroup { memory, ..Cgroup::default() }.into()), ..Scope::default() }
 }
 
 #[test]
@@ -172,7 +174,8 @@ fn growth_ignores_own_limits() {
         for t in 0..=10 {
             let mut kubepods = pods(Some(Limit::At(1_000 * MIB)), 1_000, 600);
             kubepods.shortage = shortage.map(|avg10| Union { avg10, ..Union::default() });
-            let stat = kubepods.files.as_mut().unwrap().memory.stat.as_mut().unwrap();
+            let files = Arc::make_mut(kubepods.files.as_mut().unwrap());
+            let stat = files.memory.stat.as_mut().unwrap();
             stat.pgscan = 10_000 * t;
             let mut sample = Sample::default();
             sample.at.boot = seconds(t);

@@ -25,7 +25,7 @@ fn node_with(total: Option<u64>, root: Option<MemoryStat>) -> Sample {
     let mut sample = Sample::default();
     sample.node.memory = total.map(|total| Meminfo { total: Bytes(total), ..Meminfo::default() });
     let memory = MemoryFiles { stat: root, ..MemoryFiles::default() };
-    sample.cgroups.insert(CgroupId(1), cgroup("/", memory));
+    sample.cgroups.insert(CgroupId(1), cgroup("/", memory).into());
     sample
 }
 

@@ -26,7 +26,8 @@ fn endings_are_waited_for_where_they_suffice() {
     for (trigger, uid, within, mib, want) in table {
         let mut node = Node::new();
         end_within(&mut node, uid, within, false);
-        node.sample.cgroups.get_mut(&CgroupId(11)).unwrap().memory.current = Some(Bytes(mib * MIB));
+        Arc::make_mut(node.sample.cgroups.get_mut(&CgroupId(11)).unwrap()).memory.current =
+            Some(Bytes(mib * MIB));
         let verdict = node.at(1, &[met(trigger)]);
         let until = |second| Hold::Ending { pod: uid.into(), until: seconds(second) };
         assert_eq!(verdict.held, want.map(until), "{trigger:?} {uid} {within} s {mib} MiB");

@@ -24,7 +24,8 @@ impl Node {
             memory: MemoryFiles { current: Some(Bytes(400 * MIB)), ..MemoryFiles::default() },
             ..Cgroup::default()
         };
-        let cgroups = (10..).map(CgroupId).zip(names.map(cgroup)).collect();
+        let cgroups = names.map(|name| Arc::new(cgroup(name)));
+        let cgroups = (10..).map(CgroupId).zip(cgroups).collect();
         let pod = |name: &str| {
             (name.to_owned(), Pod { uid: name.into(), name: name.into(), ..Pod::default() })
         };

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -177,7 +179,7 @@ proptest! {
                 node.sample.available_steps = means;
             }
             if let Some((at, mib)) = cache {
-                let group = node.sample.cgroups.values_mut().nth(at).unwrap();
+                let group = node.sample.cgroups.values_mut().map(Arc::make_mut).nth(at).unwrap();
                 let inactive_file = Bytes(mib * MIB);
                 group.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
             }

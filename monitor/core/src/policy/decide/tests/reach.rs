@@ -26,7 +26,7 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
         path: CgroupPath(format!("/kubepods/besteffort/pod{}", contender.uid).into()),
         ..Cgroup::default()
     };
-    let cgroups = (10..).map(CgroupId).zip(all.iter().map(cgroup)).collect();
+    let cgroups = (10..).map(CgroupId).zip(all.iter().map(cgroup).map(Arc::new)).collect();
     let at = Moment { boot: seconds(second), wall: seconds(second) };
     let sample = Sample { cgroups, at, ..Sample::default() };
     let purpose = Purpose::of(&short_of.threshold);
@@ -122,7 +122,7 @@ fn kernel_kills_hold_back_a_second_victim() {
     for (trigger, victim, limit, is_held) in table {
         let mut node = Node::new();
         let kubepods = Cgroup { path: CgroupPath("/kubepods".into()), ..Cgroup::default() };
-        node.sample.cgroups.insert(CgroupId(20), kubepods);
+        node.sample.cgroups.insert(CgroupId(20), kubepods.into());
         kill(&mut node, seconds(1), victim, limit);
         let container = |(id, pod): (u64, &str)| ShortLived {
             id: CgroupId(id),
@@ -154,7 +154,8 @@ fn kernel_kills_relieve_every_workload_below_the_limit() {
     ];
     for (limit, next, is_held) in table {
         let mut node = Node::new();
-        let group = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
+        let group =
+            |path: &str| Arc::new(Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() });
         node.sample.cgroups = [(CgroupId(30), group(limit)), (CgroupId(31), group(next))].into();
         node.ranking.candidates.truncate(1);
         node.ranking.candidates[0].uid = next.into();
@@ -189,7 +190,7 @@ fn target_of_names_all_cgroups_and_containers() {
         pods.get_mut(uid).unwrap().containers = vec![container(Some(id)), container(None)];
     }
     let service = Cgroup { path: CgroupPath("/batch/job".into()), ..Cgroup::default() };
-    node.sample.cgroups.insert(CgroupId(30), service);
+    node.sample.cgroups.insert(CgroupId(30), service.into());
     let candidate = |uid: &str, members: &[&str]| Candidate {
         name: uid.into(),
         namespace: String::new(),
@@ -263,11 +264,19 @@ fn decide_counts_a_restarted_pod_again() {
         assert_eq!(short(&node.at(second, &hard)), Some(("a", KillContainers)), "second {second}");
         assert_eq!(node.standing.victims.len(), n_victims);
         // Its memory is back, and what was tried is forgotten.
-        node.sample.cgroups.values_mut().for_each(|group| group.memory.current = Some(Bytes(0)));
+        node.sample
+            .cgroups
+            .values_mut()
+            .map(Arc::make_mut)
+            .for_each(|group| group.memory.current = Some(Bytes(0)));
         node.at(second + 1, &[]);
         node.at(second + 20, &[]);
         let held = Some(Bytes(400 * MIB));
-        node.sample.cgroups.values_mut().for_each(|group| group.memory.current = held);
+        node.sample
+            .cgroups
+            .values_mut()
+            .map(Arc::make_mut)
+            .for_each(|group| group.memory.current = held);
         node.at(second + 40, &[]);
     }
     assert!(matches!(node.at(121, &hard).held, Some(Hold::BudgetSpent { .. })));
@@ -315,8 +324,8 @@ fn is_unread_looks_at_the_victim_alone() {
 fn target_of_ignores_cgroups_named_like_a_pod() {
     let mut node = Node::new();
     let copy = |path: &str| Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
-    node.sample.cgroups.insert(CgroupId(1), copy("/user.slice/kubepods/besteffort/poda"));
-    node.sample.cgroups.insert(CgroupId(2), copy("/kubepods"));
+    node.sample.cgroups.insert(CgroupId(1), copy("/user.slice/kubepods/besteffort/poda").into());
+    node.sample.cgroups.insert(CgroupId(2), copy("/kubepods").into());
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let target = node.at(1, &hard).actions.pop().unwrap().target;
     assert_eq!(target.path, Some(CgroupPath("/kubepods/besteffort/poda".into())));
@@ -359,7 +368,7 @@ fn is_spent_skips_a_victim_that_holds_nothing() {
     node.relief.steps = [KillContainers].into();
     assert_eq!(short(&node.at(1, &soft)), Some(("a", KillContainers)));
     // The sandbox stays, and with it the pod's cgroup.
-    let a = node.sample.cgroups.values_mut().next().unwrap();
+    let a = node.sample.cgroups.values_mut().map(Arc::make_mut).next().unwrap();
     a.memory.current = Some(Bytes(MIB));
     node.at(2, &soft);
     assert_eq!(short(&node.at(5, &hard)), Some(("b", KillContainers)));

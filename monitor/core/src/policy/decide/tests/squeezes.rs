@@ -1,5 +1,7 @@
 //! Squeezes and their release, steps that are not available, and effects.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::model::decision::ReleaseReason;
 
@@ -145,7 +147,7 @@ fn effects_are_seen_after_one_five_and_thirty_seconds() {
     let mut seen = Vec::new();
     for second in [2, 3, 8, 9, 40] {
         if second == 3 {
-            let group = node.sample.cgroups.get_mut(&CgroupId(10)).unwrap();
+            let group = Arc::make_mut(node.sample.cgroups.get_mut(&CgroupId(10)).unwrap());
             group.memory.current = Some(Bytes(100 * MIB));
             group.pids_current = Some(3);
         }
@@ -208,7 +210,7 @@ fn untried_skips_earlier_steps_after_a_new_one() {
     let mut seen = Vec::new();
     for second in 1..=400 {
         if second == 200 {
-            let a = node.sample.cgroups.values_mut().next().unwrap();
+            let a = node.sample.cgroups.values_mut().map(Arc::make_mut).next().unwrap();
             let inactive_file = Bytes(60 * MIB);
             a.memory.stat = Some(MemoryStat { inactive_file, ..MemoryStat::default() });
         }

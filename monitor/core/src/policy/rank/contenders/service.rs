@@ -18,7 +18,7 @@ pub(super) fn contender(
     ledger: Option<&Ledger>,
     resource: Resource,
 ) -> Contender {
-    let files = scope.files.as_ref();
+    let files = scope.files.as_deref();
     let entry = ledger.map(|ledger| ledger.outside.get(&scope.path).copied().unwrap_or_default());
     let name = scope.path.segments().next_back().unwrap_or_default();
     Contender {
@@ -126,7 +126,8 @@ mod tests {
             let memory = MemoryFiles { current, stat, ..MemoryFiles::default() };
             let path = scope.path.clone();
             let preference = *preference;
-            scope.files = Some(Cgroup { path, memory, preference, ..Cgroup::default() });
+            let files = Cgroup { path, memory, preference, ..Cgroup::default() };
+            scope.files = Some(files.into());
         }
         let workloads = vec![rule("/system.slice/*", QosClass::Guaranteed, &[])];
         (snapshot, Settings { workloads, ..Settings::default() })

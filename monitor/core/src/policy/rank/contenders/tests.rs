@@ -32,7 +32,7 @@ fn scope(path: &str, memory: Option<u64>, pids: Option<u64>, procs: Option<u64>)
         n_procs: procs,
         ..Cgroup::default()
     };
-    Scope { place: Place::of(&path), path, files: Some(files), ..Scope::default() }
+    Scope { place: Place::of(&path), path, files: Some(files.into()), ..Scope::default() }
 }
 
 fn snapshot(scopes: impl IntoIterator<Item = Scope>) -> Snapshot {

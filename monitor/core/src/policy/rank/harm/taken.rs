@@ -1,6 +1,7 @@
 //! Divides waiting by the share that each party took.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{Doings, Entry, Party, Tree};
 use crate::model::cgroup::{Cgroup, CgroupId};
@@ -18,7 +19,7 @@ const PAGE: u64 = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Share(BTreeMap<Party, Part>);
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Part {
     /// Bytes.
     taken: u64,
@@ -70,12 +71,16 @@ impl Share {
             if !counts {
                 continue;
             }
-            let earlier = before.cgroups.get(id);
+            let earlier = before.cgroups.get(id).map(Arc::as_ref);
             let is_known = earlier.is_some() || !unread.contains(id);
             let now = scope.files.as_ref().filter(|_| is_known);
             let grown = now.and_then(|now| taken(scope, now, earlier)).unwrap_or(0);
-            let part = share.0.entry(party.clone()).or_default();
             let Part { waited, limited, .. } = waits(scope);
+            // Most have done nothing.
+            if (Part { taken: grown, waited, limited }) == Part::default() {
+                continue;
+            }
+            let part = share.0.entry(party.clone()).or_default();
             part.taken = part.taken.saturating_add(grown);
             (part.waited, part.limited) = (part.waited.plus(waited), part.limited.plus(limited));
         }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::model::cgroup::{Cgroup, IoStat, MemoryStat};
 use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Scope, Union, Waited};
@@ -33,7 +35,8 @@ impl Node {
             let above = path.rsplit_once('/').map(|(above, _)| above);
             let path = CgroupPath((*path).into());
             let parent = above.and_then(id);
-            let files = Some(Cgroup { path: path.clone(), parent, ..Cgroup::default() });
+            let files = Cgroup { path: path.clone(), parent, ..Cgroup::default() };
+            let files = Some(files.into());
             Scope { place: Place::of(&path), path, parent, files, ..Scope::default() }
         };
         let scopes = paths.iter().map(|path| (id(path).unwrap(), scope(path))).collect();
@@ -74,12 +77,12 @@ impl Node {
         let id = self.id(path);
         let scope = self.scope(path);
         scope.shortage = Some(Union { now: short, ..Union::default() });
-        let files = scope.files.as_mut().unwrap();
+        let files = Arc::make_mut(scope.files.as_mut().unwrap());
         files.memory.current = Some(Bytes(now << 20));
         let mut earlier = files.clone();
         earlier.memory.current = before.map(|mib| Bytes(mib << 20));
         if before.is_some() {
-            self.before.cgroups.insert(id, earlier);
+            self.before.cgroups.insert(id, earlier.into());
         }
     }
 
@@ -163,8 +166,9 @@ fn harm_of_who_keeps_memory_full() {
     let reclaimed = |node: &mut Node, path: &str, mib: u64| {
         let id = node.id(path);
         let stat = |pgsteal| Some(MemoryStat { pgsteal, ..MemoryStat::default() });
-        node.scope(path).files.as_mut().unwrap().memory.stat = stat(1_000 + mib * 256);
-        node.before.cgroups.get_mut(&id).unwrap().memory.stat = stat(1_000);
+        Arc::make_mut(node.scope(path).files.as_mut().unwrap()).memory.stat =
+            stat(1_000 + mib * 256);
+        Arc::make_mut(node.before.cgroups.get_mut(&id).unwrap()).memory.stat = stat(1_000);
     };
     // A thrashes at the limit of all pods and does not grow; B reads back what it lost to A.
     let mut node = Node::new();
@@ -208,7 +212,7 @@ fn harm_of_an_unread_pod() {
     let of = |ids: &[CgroupId], fails: bool| {
         let (object, detail) = ("/kubepods/burstable/poda/memory.current".into(), String::new());
         let gap = crate::model::sample::Gap { object, why: GapReason::Failed, detail };
-        let cgroups = ids.iter().map(|id| (*id, Cgroup::default())).collect();
+        let cgroups = ids.iter().map(|id| (*id, Arc::default())).collect();
         let gaps = if fails { vec![gap] } else { vec![] };
         Sample { cgroups, gaps, kernel: node.sample.kernel.clone(), ..Sample::default() }
     };
@@ -268,10 +272,10 @@ fn harm_of_disk_waits() {
     for (path, mib, waited) in [(POD_A, 30_u64, 100), (POD_B, 10, 500)] {
         let (id, scope) = (node.id(path), node.scope(path));
         scope.io_wait = Some(Waited { now: Nanos(waited * MS), total: Nanos(0) });
-        let files = scope.files.as_mut().unwrap();
+        let files = Arc::make_mut(scope.files.as_mut().unwrap());
         files.io = Some(IoStat { read: Bytes(mib << 20), ..IoStat::default() });
         let earlier = Cgroup { io: Some(IoStat::default()), ..files.clone() };
-        node.before.cgroups.insert(id, earlier);
+        node.before.cgroups.insert(id, earlier.into());
     }
     node.update();
     assert_eq!(node.harm(Resource::Io, "a"), (375, 75));
