@@ -14,6 +14,7 @@ mod idle;
 mod listing;
 mod missing;
 pub(crate) mod parse;
+mod quiet;
 mod xattr;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +94,10 @@ impl Walk<'_> {
 impl Tree {
     /// Each directory is listed once in this many ticks, whatever its link count, unless it sleeps:
     /// to notice that controllers or PSI are switched, and in case the count misleads.
-    const LIST_EVERY: u64 = 10;
+    const LIST_EVERY: u64 = 30;
+    /// A leaf that sleeps is looked at once in this many ticks: what is removed with a task in it
+    /// has run, and what is removed without one changes its parent's count.
+    const LOOK_EVERY: u64 = 4;
 
     pub(crate) fn new(root: Root, budget: Budget) -> Self {
         let top = Group::new(root.id, c".".into(), CgroupPath::root(), None);
@@ -156,8 +160,24 @@ impl Tree {
         Subtrees::These { roots, by_queue: *by_queue }
     }
 
+    /// Whether its last reading is still true. Asked of all, parents first: the answer for those below
+    /// may depend on it.
+    fn may_sleep_on(&self, id: CgroupId, walk: &mut Walk<'_>) -> bool {
+        let group = &self.groups[&id];
+        let is_awake = walk.is_awake(group);
+        let parent = group.parent().and_then(|parent| self.groups.get(&parent));
+        !is_awake && parent.is_some_and(|above| group.may_sleep_on(above, walk.tick))
+    }
+
     /// Reads one cgroup, and lists it if its children may have changed.
     fn visit(&mut self, id: CgroupId, walk: &mut Walk<'_>) -> Result<Arc<Cgroup>, ReadError> {
+        let may_sleep_on = self.may_sleep_on(id, walk);
+        if may_sleep_on
+            && !due(walk.tick.number, id, Self::LOOK_EVERY)
+            && let Some(leaf) = self.groups.get_mut(&id).filter(|group| group.children.is_empty())
+        {
+            return Ok(leaf.sleep_on());
+        }
         let dir = self.dir(id)?;
         let dir = dir.as_fd();
         let stat = fstat(dir).map_err(|errno| self.error(id, errno))?;
@@ -168,11 +188,9 @@ impl Tree {
         let is_delegated = stat.st_uid != 0 || parent.is_some_and(|parent| parent.is_delegated);
         let takes_preference =
             stat.st_uid == 0 || parent.is_some_and(|parent| parent.uid == stat.st_uid);
-        // Asked in any case: cgroups below may depend on the answer.
-        let is_awake = walk.is_awake(group);
-        let sleeps_on = is_same
-            && !is_awake
-            && parent.is_some_and(|above| group.may_sleep_on(above, walk.tick));
+        let quiet_above = parent.map(|parent| parent.quiet.files(walk.tick.now));
+        let quiet_above = quiet_above.unwrap_or_default();
+        let sleeps_on = is_same && may_sleep_on;
         let is_due = !sleeps_on && due(walk.tick.number, id, Self::LIST_EVERY);
         if !is_same || group.relist || is_due {
             self.list(id, dir, walk.gaps)?;
@@ -184,7 +202,7 @@ impl Tree {
             return Ok(group.sleep_on());
         }
         let (tick, gaps) = (walk.tick, &mut *walk.gaps);
-        group.read(&mut Reading { dir, root, tick, reader, gaps, takes_preference })
+        group.read(&mut Reading { dir, root, tick, reader, gaps, takes_preference, quiet_above })
     }
 
     /// Leaves a cgroup out of this tick. If it was removed, another may have taken its place

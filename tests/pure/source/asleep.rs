@@ -8,6 +8,7 @@ use crate::sampling::{cgroup, moment, sample, sampler};
 use isobar::source::Awake;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::sample::Cause;
+use isobar_core::model::units::Micros;
 
 #[test]
 fn sampler_quiet_cgroup() {
@@ -15,7 +16,8 @@ fn sampler_quiet_cgroup() {
     fake.make("/a");
     let mut sampler = sampler(fake.root());
     let mut seen = |tick, in_file| {
-        fake.write_pressure("/a", in_file);
+        // What grows in it grows in its parent too.
+        ["", "/a"].iter().for_each(|path| fake.write_pressure(path, in_file));
         fake.write("/a/memory.events", &format!("oom_kill {in_file}\n"));
         let read = sample(&mut sampler, tick);
         let total = total_of(&read, "/a").unwrap();
@@ -31,8 +33,38 @@ fn sampler_quiet_cgroup() {
     (3..=9).for_each(|later| assert_eq!(seen(turn + later, 4), 3, "{later} ticks later"));
     assert_eq!(seen(turn + 10, 4), 4, "its turn again");
     assert_eq!((seen(turn + 11, 4), seen(turn + 12, 5)), (4, 4), "quiet again");
-    fake.write("/a/cpu.stat", "usage_usec 2\n");
+    ["", "/a"].iter().for_each(|path| fake.write(&format!("{path}/cpu.stat"), "usage_usec 2\n"));
     assert_eq!(seen(turn + 13, 5), 5, "it ran");
+}
+
+#[test]
+fn sampler_running_below_a_quiet_parent() {
+    let fake = Fake::new();
+    fake.make("/a");
+    let mut sampler = sampler(fake.root());
+    let text = |total| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+    let mut tick = 0;
+    let mut seen = |parent: u64, child: u64| {
+        tick += 1;
+        fake.write("/memory.pressure", &text(parent));
+        fake.write("/a/memory.pressure", &text(child));
+        // It runs, and waits for a CPU.
+        for path in ["", "/a"] {
+            fake.write(&format!("{path}/cpu.stat"), &format!("usage_usec {tick}\n"));
+            fake.write(&format!("{path}/cpu.pressure"), &text(tick));
+        }
+        let psi = cgroup(&sample(&mut sampler, tick), "/a").pressure;
+        assert_eq!(psi.cpu.unwrap().some.unwrap().total, Micros(tick), "read in each tick");
+        psi.memory.unwrap().some.unwrap().total.0
+    };
+    // The kernel counts in the parent up to two seconds later than in the child.
+    (1..=5).for_each(|n| assert_eq!(seen(1, n), n, "tick {n}"));
+    let carried = (6..=25).filter(|n| seen(1, *n) != *n).count();
+    assert_eq!(carried, 18, "but for its turn, one tick in ten");
+    (26..=29).for_each(|n| assert_eq!(seen(2, n), n, "it grew in the parent"));
+    let carried = (30..=39).filter(|n| seen(2, *n) != *n).count();
+    assert_eq!(carried, 9, "and stands still again");
+    assert_eq!(seen(3, 40), 40);
 }
 
 /// Those at `paths` may have run.

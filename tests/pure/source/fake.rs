@@ -194,7 +194,9 @@ fn sampler_not_quiet() {
         for tick in 2..=12 {
             let other = if file == "cpu.pressure" { "io" } else { "cpu" };
             if tick > 3 {
-                fake.write(&format!("/a/{other}.pressure"), &zero.replace("=1\n", "=9\n"));
+                for path in ["", "/a"] {
+                    fake.write(&format!("{path}/{other}.pressure"), &zero.replace("=1\n", "=9\n"));
+                }
             }
             let read = sample(&mut sampler, tick);
             let psi = cgroup(&read, "/a").pressure;
@@ -258,7 +260,7 @@ fn sampler_controller_switched() {
     assert!(gaps(&off, fake.root()).contains(&below), "{:?}", off.gaps);
 
     hide("off-", "");
-    let on = follow(&mut sampler, 12..=21);
+    let on = follow(&mut sampler, 12..=41);
     assert_eq!(cgroup(&on, "/a").memory.current, Some(Bytes(7)));
     assert_eq!(cgroup(&on, "/a").memory.max, Some(Limit::Max));
     assert!(!gaps(&on, fake.root()).contains(&below), "{:?}", on.gaps);

@@ -69,6 +69,10 @@ impl File {
     /// Read at most once a second; see [`pressure::LastRead`].
     pub(crate) const PRESSURE: [Self; 4] = [CpuPressure, MemoryPressure, IoPressure, IrqPressure];
 
+    /// Count what happens in the cgroup and in all cgroups below it; see [`super::quiet`].
+    pub(crate) const INHERITED: [Self; 5] =
+        [CpuPressure, MemoryPressure, IoPressure, IrqPressure, IoStat];
+
     /// Like pressure, these do not change in an idle cgroup.
     pub(crate) const EVENTS: [Self; 2] = [MemoryEvents, IoStat];
 
@@ -105,6 +109,31 @@ impl File {
     /// The controller without which the file is missing; `None` if it needs none.
     pub(crate) fn controller(self) -> Option<Controller> {
         FILES[self as usize].2
+    }
+
+    /// What a pressure file said.
+    pub(crate) fn pressure(self, cgroup: &Cgroup) -> Option<Pressure> {
+        let psi = &cgroup.pressure;
+        match self {
+            CpuPressure => psi.cpu,
+            MemoryPressure => psi.memory,
+            IoPressure => psi.io,
+            IrqPressure => psi.irq,
+            _ => None,
+        }
+    }
+
+    /// Copies the reading of an inherited file.
+    pub(crate) fn carry(self, last: &Cgroup, now: &mut Cgroup) {
+        let (to, from) = (&mut now.pressure, &last.pressure);
+        match self {
+            CpuPressure => to.cpu = from.cpu,
+            MemoryPressure => to.memory = from.memory,
+            IoPressure => to.io = from.io,
+            IrqPressure => to.irq = from.irq,
+            IoStat => now.io = last.io,
+            _ => {}
+        }
     }
 
     /// Parses `text` into `cgroup`. Returns the first line with a key that this version does not

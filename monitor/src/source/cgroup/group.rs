@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::descriptors::{Budget, Reader};
 use super::files::{File, FileSet};
 use super::listing::Listing;
+use super::quiet::{Quiet, is_settled};
 use super::{Tick, due, idle, xattr};
 use crate::source::gap::{Gaps, ReadError, unknown_line};
 use crate::source::mounts::{Extent, Root};
@@ -43,6 +44,8 @@ pub(crate) struct Group {
     unknown: FileSet,
     descriptors: [Option<OwnedFd>; File::N_KEPT],
     last_pressure: LastRead,
+    /// What need not be read in the cgroups below.
+    pub(crate) quiet: Quiet,
     /// See [`idle::idle_since`].
     idle_since: Option<Micros>,
     /// Memory was reclaimed from it or from a cgroup below since the reading before the last.
@@ -69,6 +72,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) gaps: &'a mut Gaps,
     /// The owner may set an eviction preference: root, or the owner of the parent.
     pub(crate) takes_preference: bool,
+    /// Files that stand still in the parent.
+    pub(crate) quiet_above: FileSet,
 }
 
 impl Group {
@@ -161,9 +166,9 @@ impl Group {
         };
         let is_due = due(on.tick.number, self.id, Self::ALL_EVERY);
         // First, so that a task that runs during this reading shows in the next tick's usage.
-        self.read_files(&File::COUNTERS, &mut now, on)?;
+        self.read_files(File::COUNTERS, &mut now, on)?;
         if is_due || self.relist || self.idle_since.is_none() || self.idle_since != now.cpu.usage {
-            self.read_events(&mut now, on)?;
+            self.read_events(is_due, &mut now, on)?;
         } else {
             idle::carry(&self.last, &mut now);
         }
@@ -172,7 +177,7 @@ impl Group {
         let is_recent = |at: u64| tick.saturating_sub(at) <= Self::ALL_EVERY;
         if !self.settings_at.is_some_and(is_recent) || must_retry || is_due {
             self.settings_at = Some(tick);
-            self.read_files(&File::SETTINGS, &mut now, on)?;
+            self.read_files(File::SETTINGS, &mut now, on)?;
             now.preference = on.takes_preference.then(|| xattr::preference(on.dir)).flatten();
         } else {
             carry_settings(&self.last, &mut now);
@@ -184,9 +189,17 @@ impl Group {
     }
 
     /// Reads what does not change in an idle cgroup, and decides whether it is idle.
-    fn read_events(&mut self, now: &mut Cgroup, on: &mut Reading<'_>) -> Result<(), ReadError> {
-        let is_fresh = self.read_pressure(now, on)?;
-        self.read_files(&File::EVENTS, now, on)?;
+    fn read_events(
+        &mut self,
+        is_due: bool,
+        now: &mut Cgroup,
+        on: &mut Reading<'_>,
+    ) -> Result<(), ReadError> {
+        let quiet = if is_due || self.relist { FileSet::default() } else { self.carried(on) };
+        let is_fresh = self.read_pressure(quiet, now, on)?;
+        self.read_files(File::EVENTS.into_iter().filter(|file| !quiet.has(*file)), now, on)?;
+        quiet.files().for_each(|file| file.carry(&self.last, now));
+        self.quiet.note(&self.last, now, on.tick.now);
         // A file with a gap must be read every tick, because every sample must report the gap.
         let is_whole = |file: &File| !self.failed.has(*file) && !self.unknown.has(*file);
         let all_whole = File::PRESSURE.iter().chain(&File::EVENTS).all(is_whole);
@@ -195,8 +208,20 @@ impl Group {
         Ok(())
     }
 
-    /// Returns whether the cgroup's own pressure files were read.
-    fn read_pressure(&mut self, now: &mut Cgroup, on: &mut Reading<'_>) -> Result<bool, ReadError> {
+    /// The files that say what they said in the last reading.
+    fn carried(&self, on: &Reading<'_>) -> FileSet {
+        let is_whole = |file: &File| !self.failed.has(*file) && !self.unknown.has(*file);
+        let files = on.quiet_above.files().filter(is_whole);
+        files.filter(|file| is_settled(*file, &self.last)).collect()
+    }
+
+    /// Reads the cgroup's own pressure files, but for those that are `quiet`; false if it may not.
+    fn read_pressure(
+        &mut self,
+        quiet: FileSet,
+        now: &mut Cgroup,
+        on: &mut Reading<'_>,
+    ) -> Result<bool, ReadError> {
         // The root's files show the same counters as /proc/pressure, which was just read: reading
         // them too would read one scope twice a second.
         if self.last.parent.is_none() && on.root.extent == Extent::Whole {
@@ -204,7 +229,7 @@ impl Group {
             return Ok(false);
         }
         if self.last_pressure.may_read(on.tick.now) {
-            self.read_files(&File::PRESSURE, now, on)?;
+            self.read_files(File::PRESSURE.into_iter().filter(|file| !quiet.has(*file)), now, on)?;
             return Ok(true);
         }
         now.pressure = self.last.pressure;
@@ -217,11 +242,11 @@ impl Group {
 
     fn read_files(
         &mut self,
-        files: &[File],
+        files: impl IntoIterator<Item = File>,
         now: &mut Cgroup,
         on: &mut Reading<'_>,
     ) -> Result<(), ReadError> {
-        for file in files.iter().copied() {
+        for file in files {
             if self.files.has(file) && !self.unsupported.has(file) {
                 self.read_file(file, now, on)?;
             }

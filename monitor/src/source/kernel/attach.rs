@@ -71,6 +71,7 @@ impl Kernel {
             covers: Coverage::default(),
             budget: Budget::new(options.budget),
             map_bytes: None,
+            recursions: 0,
             n_cpus: 0,
             ledger: Ledger::default(),
             meter: Meter::default(),

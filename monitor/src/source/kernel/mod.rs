@@ -30,7 +30,7 @@ use self::budget::{Budget, Verdict};
 use self::created::Created;
 use self::fold::{Ledger, Maps};
 pub use self::layout::Host;
-use self::loader::{Loader, Runs};
+use self::loader::Loader;
 pub use self::loader::{MapReadError, OBJECT_LICENSE, object_size};
 use self::meter::Meter;
 use self::programs::Plan;
@@ -92,6 +92,8 @@ pub struct Kernel {
     budget: Budget,
     /// Memory of the maps when the programs were last metered.
     map_bytes: Option<u64>,
+    /// How often the kernel had skipped a program because it was running already, until then.
+    recursions: u64,
     /// CPUs that have switched.
     n_cpus: usize,
     /// Cgroups created since the tree was last read, or while it was.
@@ -164,7 +166,7 @@ impl Kernel {
         }
         stalls.oom_kills = events.iter().filter_map(oom_kill).collect();
         stalls.short_lived = self.short_lived(events, tree);
-        stalls.lost.recursions = self.runs().map(|runs| runs.skipped).sum();
+        stalls.lost.recursions = self.recursions;
         self.n_cpus = self.n_cpus.max(stalls.cpus.len());
         self.restless.look(self.budget.is_close(), maps, tree);
         self.drop_removed(maps, tree);
@@ -201,6 +203,8 @@ impl Kernel {
         let is_metered = self.meter.tick(tick, now, names, &self.loader);
         if is_metered || self.map_bytes.is_none() {
             self.map_bytes = self.loader.map_bytes();
+            let runs = self.attached.iter().filter_map(|plan| self.loader.runs(plan.program));
+            self.recursions = runs.map(|runs| runs.skipped).sum();
         }
         if is_metered {
             match self.budget.judge(self.waits_cost(), self.n_cpus, now) {
@@ -213,11 +217,6 @@ impl Kernel {
         }
         let programs = self.meter.programs.to_vec();
         KernelCost { programs, map_bytes: self.map_bytes.map(Bytes) }
-    }
-
-    /// Each program's statistics.
-    fn runs(&self) -> impl Iterator<Item = Runs> {
-        self.attached.iter().filter_map(|plan| self.loader.runs(plan.program))
     }
 
     /// Programs that follow waits, whether paused or not.
