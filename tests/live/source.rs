@@ -188,7 +188,7 @@ fn kernel_pressure_switched() {
         assert!(gaps(&read, &top.0).contains(&off), "tick {tick}: {:?}", read.gaps);
     }
     fs::write(&switch, "1").unwrap();
-    let back = (14..=23).map(|tick| sample(&mut sampler, tick)).last().unwrap();
+    let back = (14..=43).map(|tick| sample(&mut sampler, tick)).last().unwrap();
     assert!(cgroup(&back, "/a").pressure.cpu.is_some());
     assert!(!gaps(&back, &top.0).contains(&off), "{:?}", back.gaps);
 }
