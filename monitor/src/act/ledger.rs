@@ -186,16 +186,16 @@ impl Ledger {
 
     /// What undoes each enforced squeeze and mark.
     pub(super) fn releases(&self) -> Vec<Release> {
-        let squeezes = self.document.actions.iter();
-        let squeezes = squeezes.filter(|e| e.can_be_undone() && e.action.is_enforced);
+        let actions = self.document.actions.iter();
+        let undoable = actions.filter(|e| e.can_be_undone() && e.action.is_enforced);
         let release = |InForce { action, .. }: &InForce| Release {
             action: action.id,
             step: action.step,
             target: action.target.clone(),
-            why: ReleaseReason::Expired,
+            why: ReleaseReason::Leaving,
             is_enforced: true,
         };
-        squeezes.map(release).collect()
+        undoable.map(release).collect()
     }
 
     fn save_or_note(&mut self) {

@@ -257,19 +257,11 @@ fn ranking(layers: &Layers<'_>) -> Ranking {
     }
 }
 
-const STEPS: [(&str, StepKind); 7] = [
-    ("mark", StepKind::Mark),
-    ("reclaim", StepKind::Reclaim),
-    ("squeeze", StepKind::Squeeze),
-    ("evict", StepKind::Evict),
-    ("stopContainers", StepKind::StopContainers),
-    ("killContainers", StepKind::KillContainers),
-    ("releaseMemory", StepKind::ReleaseMemory),
-];
-
 fn relief(layers: &Layers<'_>) -> Relief {
-    let steps: BTreeMap<StepKind, _> = layers.words("relief.steps", &STEPS).into_iter().collect();
-    let enforce = layers.words("relief.enforce", &STEPS);
+    let steps_by_name = StepKind::ALL.map(|step| (step.name(), step));
+    let steps: BTreeMap<StepKind, _> =
+        layers.words("relief.steps", &steps_by_name).into_iter().collect();
+    let enforce = layers.words("relief.enforce", &steps_by_name);
     for (step, item) in &enforce {
         if !steps.contains_key(step) {
             item.problem("this step is not in relief.steps, so it is never taken");
@@ -286,7 +278,7 @@ fn relief(layers: &Layers<'_>) -> Relief {
     Relief {
         enforce: enforce.into_iter().map(|(step, _)| step).collect(),
         steps: steps.into_keys().collect(),
-        deadlines: STEPS.into_iter().map(deadline).collect(),
+        deadlines: steps_by_name.into_iter().map(deadline).collect(),
         budget: layers.number("relief.budget"),
         budget_window: layers.time("relief.budgetWindow"),
         cool_down: layers.time("relief.coolDown"),

@@ -22,7 +22,7 @@ use isobar_kubelet::cpus::Pool;
 
 use self::pairs::Pairs;
 use self::steps::Steps;
-pub(super) use self::steps::{ALL as STEPS_AND_RELEASE, RESULTS};
+pub(super) use self::steps::{RESULTS, steps_and_release};
 
 /// Namespace and name of pods, by uid.
 pub(super) type Names = BTreeMap<String, (String, String)>;

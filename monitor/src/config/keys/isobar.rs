@@ -3,9 +3,7 @@
 use super::Kind::{Duration, File, Flag, List, Map, Number, Pattern, Patterns, Percent, Quantity};
 use super::Kind::{Scalar, Text, Word, Words};
 use super::{API_VERSION, KIND, Key, key};
-
-const STEPS: &[&str] =
-    &["mark", "reclaim", "squeeze", "evict", "stopContainers", "killContainers", "releaseMemory"];
+use isobar_core::model::decision::StepKind;
 
 #[rustfmt::skip]
 pub(in crate::config) const ISOBAR: &[Key] = &[
@@ -105,8 +103,8 @@ const RANKING: &[Key] = &[
 
 #[rustfmt::skip]
 const RELIEF: &[Key] = &[
-    key("enforce", Words(STEPS), Some("[]"), "Steps that the agent takes; all other steps are only recorded"),
-    key("steps", Words(STEPS), Some("[mark, reclaim, squeeze, evict, stopContainers, killContainers, releaseMemory]"), "Steps that may be chosen, gentlest first"),
+    key("enforce", Words(&StepKind::NAMES), Some("[]"), "Steps that the agent takes; all other steps are only recorded"),
+    key("steps", Words(&StepKind::NAMES), Some("[mark, reclaim, squeeze, evict, stopContainers, killContainers, releaseMemory]"), "Steps that may be chosen, gentlest first"),
     key("deadlines", Map(DEADLINES), None, "How long each step has to show an effect"),
     key("budget", Number(1, 1_000_000), Some("5"), "Maximum number of evictions and kills within budgetWindow"),
     key("budgetWindow", Duration, Some("10m"), "Window of the budget"),

@@ -8,7 +8,7 @@ use super::catalogue::{
     LIMIT_LIVE_BYTES, OOM_KILLS, OOM_KILLS_FORESEEN, STEPS, STEPS_IN_FORCE,
 };
 use super::families::Families;
-use crate::serve::totals::{RESULTS, STEPS_AND_RELEASE, Totals};
+use crate::serve::totals::{RESULTS, Totals, steps_and_release};
 use isobar_core::model::capability::CapabilityState;
 use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::StepKind;
@@ -26,7 +26,7 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
 
     // What has not happened yet is 0: a rate needs to see the first one come.
     let steps = &totals.steps;
-    let all = STEPS_AND_RELEASE.iter().flat_map(|step| RESULTS.map(|result| (*step, result)));
+    let all = steps_and_release().flat_map(|step| RESULTS.map(|result| (step, result)));
     let taken = all.map(|key| ([key.0, key.1], steps.taken.get(&key).copied().unwrap_or(0)));
     families.write(&STEPS, taken)?;
     let in_force =

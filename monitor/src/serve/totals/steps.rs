@@ -16,17 +16,10 @@ const OBSERVED: &str = "observed";
 
 /// Every result.
 pub(in crate::serve) const RESULTS: [&str; 4] = [OBSERVED, "done", "refused", "failed"];
-/// Every step.
-pub(in crate::serve) const ALL: [&str; 8] = [
-    "mark",
-    "reclaim",
-    "squeeze",
-    "evict",
-    "stopContainers",
-    "killContainers",
-    "releaseMemory",
-    RELEASE,
-];
+/// Every step, and what takes one back.
+pub(in crate::serve) fn steps_and_release() -> impl Iterator<Item = &'static str> {
+    StepKind::NAMES.into_iter().chain([RELEASE])
+}
 
 #[derive(Debug, Clone, Default)]
 pub(in crate::serve) struct Steps {

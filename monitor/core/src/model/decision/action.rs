@@ -43,9 +43,20 @@ impl StepKind {
         Self::ReleaseMemory,
     ];
 
+    /// Their names.
+    pub const NAMES: [&str; Self::ALL.len()] = {
+        let mut names = [""; Self::ALL.len()];
+        let mut n = 0;
+        while n < names.len() {
+            names[n] = Self::ALL[n].name();
+            n += 1;
+        }
+        names
+    };
+
     /// Its name, as configurations have it.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Mark => "mark",
             Self::Reclaim => "reclaim",
@@ -353,7 +364,7 @@ pub struct Release {
     pub is_enforced: bool,
 }
 
-/// Why a squeeze is taken back.
+/// Why a squeeze or a mark is taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReleaseReason {
@@ -363,6 +374,8 @@ pub enum ReleaseReason {
     NoEffect,
     /// It has lasted as long as any squeeze may.
     Expired,
+    /// The agent ends.
+    Leaving,
 }
 
 /// How an action went.

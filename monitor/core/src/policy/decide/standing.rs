@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::effects::Effects;
 use super::endings::Endings;
 use super::kernel_kills::KernelKills;
-use super::pending::{Pending, held, is_rest, is_unread_at};
+use super::pending::{Pending, held, is_mostly_freed, is_unread_at};
 use super::restarts::Restarts;
 use super::steps::{Able, Kind};
 use super::target::present;
@@ -121,7 +121,10 @@ impl ReliefStanding {
                 continue;
             }
             let uid = &action.target.uid;
-            self.try_on(&action.target, &action.reason.threshold, action.step);
+            // A kill that was entered in the ledger may never have been done.
+            if (action.step, *phase) != (StepKind::KillContainers, Phase::Ending) {
+                self.try_on(&action.target, &action.reason.threshold, action.step);
+            }
             if action.step.is_local_end() {
                 self.restarts.end(&action.target, sample);
             }
@@ -291,7 +294,7 @@ impl ReliefStanding {
     /// more is to be had of it.
     pub(super) fn is_spent(&self, target: &Target, sample: &Sample) -> bool {
         let Some(before) = self.emptied.get(&target.uid) else { return false };
-        held(target, sample).is_some_and(|now| is_rest(*before, now))
+        held(target, sample).is_some_and(|now| is_mostly_freed(*before, now))
     }
 
     /// True if the budget has room for one more eviction.

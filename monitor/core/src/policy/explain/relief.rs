@@ -119,6 +119,7 @@ pub fn release(release: &Release) -> String {
         ReleaseReason::Over => "the shortage is over",
         ReleaseReason::NoEffect => "it has not helped",
         ReleaseReason::Expired => "it has lasted as long as a squeeze may",
+        ReleaseReason::Leaving => "the agent ends",
     };
     let what = match release.step {
         StepKind::Mark => "OOM score",

@@ -56,6 +56,18 @@ fn decide_after_a_restart_goes_on_from_what_is_in_force() {
 }
 
 #[test]
+fn decide_repeats_a_kill_that_may_never_have_been_done() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    for deadline in [2, 30] {
+        let mut node = Node::new();
+        node.relief.steps = [KillContainers].into();
+        node.sample.in_force = vec![entry(7, KillContainers, deadline, Phase::Ending)];
+        let is_repeated = |second| short(&node.at(second, &hard)) == Some(("a", KillContainers));
+        assert!((20..=40).any(is_repeated), "due at {deadline} s");
+    }
+}
+
+#[test]
 fn decide_after_a_restart_counts_the_victims_of_the_agent_before() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();
