@@ -124,7 +124,7 @@ async fn rings(alarm: Option<&AsyncFd<OwnedFd>>) {
     }
 }
 
-/// Memory is running out, or something is under way, and there is something that can be done.
+/// Memory is running out or something is under way, and the next tick may go on with it.
 fn is_urgent(decision: &Decision) -> bool {
     match &decision.relief.held {
         Some(Hold::Settling { .. } | Hold::KernelKilled { .. } | Hold::Ending { .. }) => true,

@@ -98,6 +98,15 @@ pub struct Meminfo {
     pub swap_free: Bytes,
 }
 
+impl Meminfo {
+    /// `MemTotal` - `MemAvailable`, and used swap.
+    #[must_use]
+    pub fn in_use(self) -> Bytes {
+        let memory = self.total.0.saturating_sub(self.available.0);
+        Bytes(memory.saturating_add(self.swap_total.0.saturating_sub(self.swap_free.0)))
+    }
+}
+
 /// Reclaim in pages, since boot or since the cgroup was created.
 ///
 /// `/proc/vmstat` counts reclaim for the node alone: the kernel counts pages scanned at a cgroup's

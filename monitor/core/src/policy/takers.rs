@@ -18,6 +18,7 @@ use self::party::{parties, room};
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Loss, Taker};
+use crate::model::node::Meminfo;
 use crate::model::pod::Place;
 use crate::model::sample::{GapReason, Sample};
 use crate::model::snapshot::{Scope, Snapshot};
@@ -84,12 +85,7 @@ impl TakerStanding {
         if is_dense {
             self.slots.pop_back();
         }
-        let memory = sample.node.memory;
-        let node = memory.map(|memory| {
-            let used = memory.total.0.saturating_sub(memory.available.0);
-            let swapped = memory.swap_total.0.saturating_sub(memory.swap_free.0);
-            Bytes(used.saturating_add(swapped))
-        });
+        let node = sample.node.memory.map(Meminfo::in_use);
         self.slots.push_back(Slot { at: now, node });
         let parties = parties(snapshot, workloads);
         // A part of the tree that could not be read in this tick is still there.
@@ -109,8 +105,7 @@ impl TakerStanding {
         for (id, scope) in &parties {
             let held = scope.files.as_deref().and_then(Holding::of);
             if let (None, Some(held)) = (self.parties.get(id), held) {
-                // It was there before, as a part of another party or with children: it took nothing
-                // that is known.
+                // It existed before it became a party of its own: no growth is known yet.
                 self.parties.insert(*id, vec![held; n_slots - usize::from(!is_dense)].into());
             }
         }

@@ -49,7 +49,7 @@ pub struct GrowthStanding {
 #[serde(rename_all = "camelCase")]
 struct Reading {
     at: Nanos,
-    /// Memory in use and not reclaimable, plus swap.
+    /// In use: of the node `MemTotal` - `MemAvailable`, of pods their working set; plus swap.
     demand: Bytes,
     reclaim: Option<Reclaim>,
 }
@@ -132,11 +132,9 @@ pub fn is_thrashing(met: &Met, outlooks: &[Outlook]) -> bool {
 /// The node: `MemAvailable`, of which `MemFree` is free at once.
 fn read_node(sample: &Sample, at: Nanos) -> Option<(Reading, Option<Room>)> {
     let memory = sample.node.memory?;
-    let used = memory.total.0.saturating_sub(memory.available.0);
-    let swapped = memory.swap_total.0.saturating_sub(memory.swap_free.0);
     let free = Bytes(memory.free.0.min(memory.available.0));
     let cache = Bytes(memory.available.0.saturating_sub(free.0));
-    let demand = Bytes(used.saturating_add(swapped));
+    let demand = memory.in_use();
     let reading = Reading { at, demand, reclaim: sample.node.reclaim };
     Some((reading, Some(Room { free, cache, in_vain_counts: true })))
 }

@@ -50,81 +50,150 @@ pub(super) fn choose(
         return;
     };
     let takers = field.takers(EXAMINED);
-    let is_forecast = is_forecast(question, &first);
-    // A candidate is marked against a forecast. Against a shortage it is ended, and only who is no
-    // candidate is marked.
-    let is_candidate = |taker: &Taker| takers.iter().any(|one| is_of(one, &taker.uid));
-    let due = |taker: &Taker| is_forecast || !is_candidate(taker);
-    if let Some(mark) = mark(question, standing, &first, &loss, due) {
-        return relief.actions.push(mark.begin(question, standing));
+    let shortage = Shortage { question, field, first: &first, loss: &loss, takers: &takers };
+    let chosen = match is_forecast(question, &first) {
+        true => shortage.foretold(standing),
+        false => shortage.measured(standing),
+    };
+    match chosen {
+        Ok(Some(new)) => relief.actions.push(new.begin(question, standing)),
+        Err(hold) => relief.held = Some(hold),
+        Ok(None) if beyond_budget(question, standing, relief) => {}
+        Ok(None) => shortage.hold_back(standing, relief),
     }
-    let largest = loss.takers.first();
-    let is_covered = largest.is_some_and(|taker| kernel_takes(question, standing, taker));
-    let is_slowed = || largest.is_some_and(|taker| is_slowed(question, taker, &first));
-    if is_forecast && (is_covered || is_slowed()) {
-        relief.held = Some(Hold::Marked);
-        return;
-    }
-    let of_largest = |one: &Candidate| largest.is_some_and(|taker| is_of(one, &taker.uid));
-    let mut payable: Vec<Candidate> = takers.clone();
-    if is_forecast {
-        // For a forecast only who took most is slowed down or ended, and those beside him.
-        if !takers.iter().any(of_largest) {
-            let taker = largest.map(Taker::full_name).unwrap_or_default();
-            relief.held = Some(Hold::TakenByOther { taker });
-            return;
+}
+
+/// Memory that is short or will be, and who took it.
+struct Shortage<'a> {
+    question: &'a Question<'a>,
+    field: &'a Field<'a>,
+    first: &'a Met,
+    loss: &'a Loss,
+    /// Candidates that took it.
+    takers: &'a [Candidate],
+}
+
+impl Shortage<'_> {
+    /// Each taker is marked. Who took most is slowed down or ended only if that does not suffice.
+    fn foretold(&self, standing: &ReliefStanding) -> Result<Option<Proposal>, Hold> {
+        let Self { question, first, takers, .. } = *self;
+        if let Some(mark) = self.mark(standing, |_| true) {
+            return Ok(Some(mark));
         }
-        if let Some(new) = squeeze(question, standing, &first, &takers) {
-            return relief.actions.push(new.begin(question, standing));
+        let is_slowed = || self.largest().is_some_and(|taker| is_slowed(question, taker, first));
+        if self.is_covered(standing) || is_slowed() {
+            return Err(Hold::Marked);
+        }
+        let is_largest =
+            |one: &Candidate| self.largest().is_some_and(|taker| is_of(one, &taker.uid));
+        if !takers.iter().any(is_largest) {
+            let taker = self.largest().map(Taker::full_name).unwrap_or_default();
+            return Err(Hold::TakenByOther { taker });
+        }
+        if let Some(new) = squeeze(question, standing, first, takers) {
+            return Ok(Some(new));
         }
         if standing.is_squeeze_new(question.sample.at.boot) {
-            relief.held = Some(Hold::Marked);
-            return;
+            return Err(Hold::Marked);
         }
-        payable.retain(of_largest);
+        Ok(self.step(standing, is_largest))
     }
-    // A taker whose end gives nothing back is not ended for it.
-    payable.retain(|one| !frees_nothing(one));
-    if let Some(new) = reclaim_first(question, standing, field, &first) {
-        return relief.actions.push(new.begin(question, standing));
+
+    /// Who took it is ended, and marked if it is no candidate. If neither can be done and a hard
+    /// threshold demands it, another one pays.
+    fn measured(&self, standing: &ReliefStanding) -> Result<Option<Proposal>, Hold> {
+        let Self { question, field, first, .. } = *self;
+        let chosen = self
+            .mark(standing, |taker| !self.is_candidate(taker))
+            .or_else(|| reclaim_first(question, standing, field, first))
+            .or_else(|| self.step(standing, |_| true))
+            // Nothing more can be done to those who took it: if memory runs out, it is their turn.
+            .or_else(|| self.mark(standing, |_| true));
+        let may_pay = is_hard(first) && !self.is_covered(standing);
+        if chosen.is_some() || !may_pay || standing.budget_again(question.relief).is_some() {
+            return Ok(chosen);
+        }
+        payer(question, standing, field, first)
     }
-    let floor = harm_floor(question, &first.threshold, &takers);
-    if let Some(new) = of_those(question, standing, &first, &harmful(&payable, floor)) {
-        return relief.actions.push(new.begin(question, standing));
+
+    fn largest(&self) -> Option<&Taker> {
+        self.loss.takers.first()
     }
-    // Nothing more can be done to those who took it: if memory runs out, it is their turn.
-    if let Some(mark) = mark(question, standing, &first, &loss, |_| true) {
-        return relief.actions.push(mark.begin(question, standing));
+
+    fn is_candidate(&self, taker: &Taker) -> bool {
+        self.takers.iter().any(|one| is_of(one, &taker.uid))
     }
-    if beyond_budget(question, standing, relief) {
-        return;
+
+    /// Whether the kernel would take the largest taker, should memory run out.
+    fn is_covered(&self, standing: &ReliefStanding) -> bool {
+        self.largest().is_some_and(|taker| kernel_takes(self.question, standing, taker))
     }
-    if !is_covered && is_hard(&first) {
-        match payer(question, standing, field, &first) {
-            Ok(new) => return relief.actions.push(new.begin(question, standing)),
-            Err(Some(until)) => {
-                relief.held = Some(Hold::CoolingDown { until });
-                return;
+
+    /// A step on a taker that `counts` and whose end gives enough back.
+    fn step(
+        &self,
+        standing: &ReliefStanding,
+        counts: impl Fn(&Candidate) -> bool,
+    ) -> Option<Proposal> {
+        let Self { question, first, takers, .. } = *self;
+        let enough = |one: &&Candidate| counts(one) && !frees_too_little(one);
+        let payable: Vec<Candidate> = takers.iter().filter(enough).cloned().collect();
+        let floor = harm_floor(question, &first.threshold, takers);
+        of_those(question, standing, first, &harmful(&payable, floor))
+    }
+
+    /// A taker to mark, of those that are `due`.
+    fn mark(&self, standing: &ReliefStanding, due: impl Fn(&Taker) -> bool) -> Option<Proposal> {
+        let Self { question, first, loss, .. } = *self;
+        let sample = question.sample;
+        let can_mark = is_offered(StepKind::Mark, question.relief, sample)
+            && !Purpose::of(&first.threshold).is_about_waiting();
+        let is_known = |taker: &Taker| {
+            standing.is_mark_ordered(&taker.uid, sample.at.boot)
+                || standing.has_mark_failed(&taker.uid)
+                || sample.marks().any(|InForce { action, .. }| {
+                    let is_as_real =
+                        action.is_enforced == question.relief.enforce.contains(&StepKind::Mark);
+                    action.target.uid == taker.uid && is_as_real
+                })
+        };
+        let mut all = loss.takers.iter().filter(|_| can_mark);
+        let taker = all.find(|taker| taker.may_be_marked && due(taker) && !is_known(taker))?;
+        let candidate = Candidate {
+            name: taker.name.clone(),
+            namespace: taker.namespace.clone(),
+            uid: taker.uid.clone(),
+            members: Vec::new(),
+            keys: Vec::new(),
+        };
+        let target = target_of(&candidate, sample);
+        let (step, why) = (StepKind::Mark, StepReason::Gentlest);
+        Some(Proposal { step, why, target, reason: *first, want: None, is_same: false })
+    }
+
+    fn hold_back(&self, standing: &mut ReliefStanding, relief: &mut Relief) {
+        let Self { question, first, loss, .. } = *self;
+        let (what, hold, text) = match self.largest() {
+            Some(taker) if self.is_candidate(taker) => (
+                HeldBack::NothingHelps,
+                Hold::NothingHelps,
+                format!(
+                    "every step was tried on those who took it; {} stays",
+                    first.threshold.name()
+                ),
+            ),
+            taker => {
+                let outsiders = question.ranking.map(|ranking| &ranking.outsiders[..]);
+                let outsider = outsiders.and_then(<[_]>::first).map(|one| one.path.0.to_string());
+                let outsider =
+                    outsider.filter(|_| Purpose::of(&first.threshold).is_about_waiting());
+                let taker = outsider.or(taker.map(Taker::full_name)).unwrap_or_default();
+                let text = format!("no candidate is a cause: {}", explain::lost(loss));
+                (HeldBack::NoCause, Hold::TakenByOther { taker }, text)
             }
-            Err(None) => {}
-        }
+        };
+        standing.hold_back(what, hold, text, relief);
     }
-    let (what, hold, text) = match largest {
-        Some(taker) if is_candidate(taker) => (
-            HeldBack::NothingHelps,
-            Hold::NothingHelps,
-            format!("every step was tried on those who took it; {} stays", first.threshold.name()),
-        ),
-        taker => {
-            let outsiders = question.ranking.map(|ranking| &ranking.outsiders[..]);
-            let outsider = outsiders.and_then(<[_]>::first).map(|one| one.path.0.to_string());
-            let outsider = outsider.filter(|_| Purpose::of(&first.threshold).is_about_waiting());
-            let taker = outsider.or(taker.map(Taker::full_name)).unwrap_or_default();
-            let text = format!("no candidate is a cause: {}", explain::lost(&loss));
-            (HeldBack::NoCause, Hold::TakenByOther { taker }, text)
-        }
-    };
-    standing.hold_back(what, hold, text, relief);
 }
 
 /// Whether this taker is squeezed, and memory lasts longer since.
@@ -137,7 +206,7 @@ fn is_slowed(question: &Question<'_>, taker: &Taker, first: &Met) -> bool {
     })
 }
 
-fn frees_nothing(candidate: &Candidate) -> bool {
+fn frees_too_little(candidate: &Candidate) -> bool {
     let mut keys = candidate.keys.iter();
     keys.any(|key| key.key == Key::FreesEnough && key.value == KeyValue::Bool(false))
 }
@@ -184,40 +253,6 @@ fn line(question: &Question<'_>, scope: ScopeName) -> u64 {
     };
     let line = hard.map(|threshold| amount(threshold.value)).max().unwrap_or(USUAL_LINE);
     line.min(capacity / LARGEST_LINE)
-}
-
-/// A taker to mark, of those that are `due`.
-fn mark(
-    question: &Question<'_>,
-    standing: &ReliefStanding,
-    first: &Met,
-    loss: &Loss,
-    due: impl Fn(&Taker) -> bool,
-) -> Option<Proposal> {
-    let sample = question.sample;
-    let can_mark = is_offered(StepKind::Mark, question.relief, sample)
-        && !Purpose::of(&first.threshold).is_about_waiting();
-    let is_known = |taker: &Taker| {
-        standing.is_mark_ordered(&taker.uid, sample.at.boot)
-            || standing.has_mark_failed(&taker.uid)
-            || sample.marks().any(|InForce { action, .. }| {
-                let is_as_real =
-                    action.is_enforced == question.relief.enforce.contains(&StepKind::Mark);
-                action.target.uid == taker.uid && is_as_real
-            })
-    };
-    let mut all = loss.takers.iter().filter(|_| can_mark);
-    let taker = all.find(|taker| taker.may_be_marked && due(taker) && !is_known(taker))?;
-    let candidate = Candidate {
-        name: taker.name.clone(),
-        namespace: taker.namespace.clone(),
-        uid: taker.uid.clone(),
-        members: Vec::new(),
-        keys: Vec::new(),
-    };
-    let target = target_of(&candidate, sample);
-    let (step, why) = (StepKind::Mark, StepReason::Gentlest);
-    Some(Proposal { step, why, target, reason: *first, want: None, is_same: false })
 }
 
 /// Where what is missing is clean cache that the kubelet's formula counts as used, and no task
@@ -271,23 +306,24 @@ fn reclaim_first(
 
 /// A candidate that took nothing and pays all the same, because the kubelet's own hard threshold
 /// demands it: in the kubelet's order, one by one, and only if that ends the shortage for a while.
-/// `Err` with a time: the next may pay then.
+/// `Err`: the next may pay later.
 fn payer(
     question: &Question<'_>,
     standing: &ReliefStanding,
     field: &Field<'_>,
     first: &Met,
-) -> Result<Proposal, Option<Nanos>> {
+) -> Result<Option<Proposal>, Hold> {
     let scope = Purpose::of(&first.threshold).scope();
     let outlook = question.outlooks.iter().find(|outlook| outlook.scope == scope);
     let growth = outlook.and_then(|outlook| outlook.growth).unwrap_or_default();
     let least = first.missing.unwrap_or(0).saturating_add(growth.0.saturating_mul(WORTH));
     let pays = |one: &Contender| one.frees.is_some_and(|frees| frees.0 >= least);
     let payers = field.first(EXAMINED, pays);
-    let new =
-        of_those(question, standing, first, &payers.iter().collect::<Vec<_>>()).ok_or(None)?;
+    let new = of_those(question, standing, first, &payers.iter().collect::<Vec<_>>());
     match standing.last_victim().map(|last| last.plus(ONE_BY_ONE)) {
-        Some(until) if question.sample.at.boot < until => Err(Some(until)),
+        Some(until) if new.is_some() && question.sample.at.boot < until => {
+            Err(Hold::CoolingDown { until })
+        }
         _ => Ok(new),
     }
 }

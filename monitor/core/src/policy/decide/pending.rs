@@ -8,7 +8,7 @@ use crate::model::decision::{Action, OutcomeResult, StepKind, StepReason, Target
 use crate::model::sample::{Gap, GapReason, Sample};
 use crate::model::units::Bytes;
 
-/// A victim's memory is back when less than this part of it is left.
+/// A victim's memory is back when this part of it or less is left.
 const LEFT: u64 = 8;
 
 /// A step that was decided and has not ended.
@@ -81,7 +81,7 @@ impl Pending {
         }
     }
 
-    /// True if the victim is gone, or all but a rest of its memory is back.
+    /// True if the victim is gone, or most of its memory is back.
     pub(super) fn is_back(&self, sample: &Sample) -> bool {
         let mut left = cgroups_of(&self.action.target, sample).peekable();
         if left.peek().is_none() {
@@ -91,12 +91,12 @@ impl Pending {
         let (Some(before), Some(now)) = (self.held, held(&self.action.target, sample)) else {
             return is_empty;
         };
-        is_empty || is_rest(before, now)
+        is_empty || is_mostly_freed(before, now)
     }
 }
 
-/// True if `now` is no more than a rest of what was held before.
-pub(super) fn is_rest(before: Bytes, now: Bytes) -> bool {
+/// True if an eighth or less is left of what was held before.
+pub(super) fn is_mostly_freed(before: Bytes, now: Bytes) -> bool {
     now.0 <= before.0 / LEFT
 }
 

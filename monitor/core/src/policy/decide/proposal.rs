@@ -1,8 +1,8 @@
 //! A step that was chosen, with all that its action says.
 
 use super::grace;
+use super::kubelet_message;
 use super::question::Question;
-use super::shortage;
 use super::standing::ReliefStanding;
 use super::steps::Able;
 use crate::model::decision::{Action, Met, StepKind, StepReason, Target, Trigger};
@@ -33,7 +33,7 @@ impl Proposal {
         let seen = question.observations;
         let shortage = step
             .is_final()
-            .then(|| shortage::shortage(&reason, &target, seen, question.sample))
+            .then(|| kubelet_message::shortage(&reason, &target, seen, question.sample))
             .flatten();
         let restart =
             step.is_local_end().then(|| standing.restarts.expected(&target, question.sample));

@@ -25,7 +25,7 @@ pub struct Need {
     pub shortfall: Shortfall,
     /// A candidate that took this much is a cause; `None`: a quarter of what the largest took.
     pub taker_from: Option<Bytes>,
-    /// The most waiting that any cgroup causes that is no candidate, per second.
+    /// The most harm that a cgroup does that is not a candidate, per second.
     pub outside_harm: Option<Nanos>,
 }
 
