@@ -29,10 +29,10 @@ pub(super) struct Scale {
 /// Built once per candidate, so that a comparison reads numbers only.
 #[derive(Debug, Clone, Copy)]
 struct Merit {
-    /// Preference, class and request in the upper half, priority in the lower.
+    /// Preference, then by the order: class, request, priority; in `cause` who took, and frees enough.
     rank: u64,
-    /// Larger first.
-    harm: u64,
+    /// Complement of harm, or of what a taker took: the larger goes first.
+    figure: u64,
     /// Of takers: class in the upper half, priority in the lower.
     class: u64,
     known: u8,
@@ -161,7 +161,7 @@ impl Scale {
         let exceeds = self.exceeds(contender).map_or(0, |answer| answer as u64);
         let merit = Merit {
             rank: place(0),
-            harm: 0,
+            figure: 0,
             class: 0,
             known: u8::from(has_stats),
             amount: -amount.nanos(),
@@ -182,9 +182,9 @@ impl Scale {
                         QosClass::Guaranteed => 2,
                     };
                     let rank = (preference << 48) | (lacks << 32);
-                    Merit { rank, harm: taken, class: (class << 32) | priority, ..merit }
+                    Merit { rank, figure: taken, class: (class << 32) | priority, ..merit }
                 }
-                false => Merit { rank: place(2 + 3 * lacks + exceeds), harm: u64::MAX, ..merit },
+                false => Merit { rank: place(2 + 3 * lacks + exceeds), figure: u64::MAX, ..merit },
             };
         }
         match (self.order, self.has_requests()) {
@@ -202,7 +202,7 @@ impl Scale {
                     QosClass::Burstable => 1 + exceeds,
                     QosClass::Guaranteed => 4,
                 }),
-                harm: u64::MAX - contender.harm.map_or(0, |harm| harm.millis().saturating_add(1)),
+                figure: u64::MAX - contender.harm.map_or(0, |harm| harm.millis().saturating_add(1)),
                 known: match (has_stats, excess) {
                     (true, Some(_)) => 0,
                     (true, None) => 1,
@@ -361,7 +361,7 @@ impl Cause {
 
 impl Merit {
     fn figures(&self) -> (u64, u64, u64, u8, i128, i64) {
-        (self.rank, self.harm, self.class, self.known, self.amount, self.started)
+        (self.rank, self.figure, self.class, self.known, self.amount, self.started)
     }
 }
 
