@@ -45,8 +45,7 @@ impl StepKind {
 
     /// Their names.
     pub const NAMES: [&str; Self::ALL.len()] = {
-        let mut names = [""; Self::ALL.len()];
-        let mut n = 0;
+        let (mut names, mut n) = ([""; Self::ALL.len()], 0);
         while n < names.len() {
             names[n] = Self::ALL[n].name();
             n += 1;
