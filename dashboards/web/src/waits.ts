@@ -44,8 +44,8 @@ export interface Pairs {
   over: Nanos;
 }
 
-/** Less than so much in a second is not worth a name. */
-const NOTABLE = 1 / 1000;
+/** Less than so much in a second is not worth a name: 10 ms. */
+const NOTABLE = 1 / 100;
 
 /** Whether it is a loss of which to speak. */
 export const isNotable = (loss: Nanos, over: Nanos) => over > 0 && loss / over >= NOTABLE;

@@ -48,8 +48,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
   const isShort = met.some(({ name }) => name.includes("memory"));
   const isDue = met.some(({ state }) => state === "due");
   const isBad = view.verdict.some(({ mood }) => mood === "pressed") || holds.length + ofKubelet.length > 0 || isDue;
-  const last = deeds(events?.events ?? [])[0];
-  const recent = last && view.at.wall - last.event.at.wall <= RECENT ? last : undefined;
+  const recent = recentDeed(events, view);
   const isSome = view.verdict.some(({ mood }) => mood === "waits") || met.length > 0 || recent !== undefined;
   return (
     <section class={`verdict ${isBad ? "bad" : isSome ? "some" : ""}`} aria-labelledby="verdict-title">
@@ -61,7 +60,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
       </p>
       {recent?.event.kind === "action" && (
         <p id="deed" class="deed">
-          {age(view.at.wall - recent.event.at.wall)} ago, isobar: {recent.event.text}. {recent.came && sentence(recent.came)}
+          {age(view.at.wall - recent.event.at.wall)} ago, isobar: {stepAlone(recent.event.text)}. {recent.came && sentence(recent.came)}
         </p>
       )}
       <ul id="verdicts" class="verdicts">
@@ -153,7 +152,7 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
         ))}
       </ol>
       {harm.length === 0 && (
-        <p>{view.whole.cpu ? "No cgroup made another one wait for a CPU for long." : "Not measured: see Health."}</p>
+        <p>{view.whole.cpu ? "No cgroup cost others more than 10 ms per second." : "Not measured: see Health."}</p>
       )}
     </Panel>
   );
@@ -209,6 +208,15 @@ function deeds(all: Happened[]): { event: Happened; came?: string }[] {
   return told.map((event) => ({ event, came: event.kind === "action" ? came(event) : undefined }));
 }
 
+/** The last step or OOM kill, if it is of the last minute. */
+function recentDeed(events: HistoryEvents | null, view: Snapshot) {
+  const last = deeds(events?.events ?? [])[0];
+  return last && view.at.wall - last.event.at.wall <= RECENT ? last : undefined;
+}
+
+/** What a step was, without why. */
+const stepAlone = (text: string) => text.split(" because ")[0];
+
 function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryEvents | null; isRecorded: boolean }) {
   const did = deeds(events?.events ?? []);
   return (
@@ -225,7 +233,7 @@ function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryE
           <ul class="sentences">
             {did.map(({ event, came }) => (
               <li key={`${event.tick} ${event.kind} ${event.text}`}>
-                <time>{clock(event.at.wall, view.at.wall)}</time> {event.text}
+                <time>{clock(event.at.wall, view.at.wall)}</time> {stepAlone(event.text)}
                 {came && <span class="came"> {sentence(came)}</span>}
               </li>
             ))}
@@ -236,10 +244,16 @@ function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryE
   );
 }
 
-function Why({ view }: { view: Snapshot }) {
+function Why({ view, events }: { view: Snapshot; events: HistoryEvents | null }) {
   const { why, candidates, otherwise } = view.explanation;
+  const { event } = recentDeed(events, view) ?? {};
   return (
     <Panel title="Why" id="why" aside={<a href={link({ ...HOUR, view: "conditions" })}>conditions</a>}>
+      {event?.kind === "action" && (
+        <p>
+          {clock(event.at.wall, view.at.wall)} {event.text}.
+        </p>
+      )}
       <Sentences of={[...why, ...candidates].map(sentence)} />
       {otherwise.length > 0 && (
         <>
@@ -318,7 +332,7 @@ export function Now(of: NowOf) {
         <Aggressors view={view} past={past} />
         <Sufferers view={view} past={past} />
         <Relief view={view} events={events} isRecorded={isRecorded} />
-        <Why view={view} />
+        <Why view={view} events={events} />
       </div>
       <LastHour {...of} history={history} events={events} />
     </>
