@@ -7,7 +7,7 @@ use std::{fs, io, thread};
 use super::btf::BtfError;
 use super::budget::Budget;
 use super::created::Created;
-use super::fold::Ledger;
+use super::fold::CounterTree;
 use super::fold::n_waits;
 use super::layout::{self, Host, Layout};
 use super::loader::{self, AttachFailure, LoadError, Loader, MapReadError, Sizes};
@@ -73,7 +73,7 @@ impl Kernel {
             map_bytes: None,
             recursions: 0,
             n_cpus: 0,
-            ledger: Ledger::default(),
+            counters: CounterTree::default(),
             meter: Meter::default(),
             created: Created::default(),
             switched: Switched::default(),

@@ -93,13 +93,13 @@ fn add_grown(sum: &mut Vec<u64>, more: &[u64]) {
 
 /// The tree as far as it is known, and what removed cgroups had counted.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ledger {
+pub(super) struct CounterTree {
     parents: BTreeMap<u64, u64>,
     /// By the nearest ancestor that still exists.
     of_removed: BTreeMap<u64, Share>,
 }
 
-impl Ledger {
+impl CounterTree {
     pub(super) fn set_parent(&mut self, child: u64, parent: u64) {
         if parent != 0 && child != parent {
             self.parents.insert(child, parent);

@@ -28,7 +28,7 @@ use isobar_ebpf::{CREATED, Event, OOM, OOM_LIMIT_KNOWN, REMOVED};
 pub use self::attach::AttachError;
 use self::budget::{Budget, Verdict};
 use self::created::Created;
-use self::fold::{Ledger, Maps};
+use self::fold::{CounterTree, Maps};
 pub use self::layout::Host;
 use self::loader::Loader;
 pub use self::loader::{MapReadError, OBJECT_LICENSE, object_size};
@@ -87,7 +87,7 @@ pub struct Kernel {
     /// The result of attaching, for each program.
     capabilities: Vec<Capability>,
     covers: Coverage,
-    ledger: Ledger,
+    counters: CounterTree,
     meter: Meter,
     budget: Budget,
     /// Memory of the maps when the programs were last metered.
@@ -156,10 +156,10 @@ impl Kernel {
         tree: &BTreeMap<CgroupId, Arc<Cgroup>>,
     ) -> KernelStalls {
         for (id, cgroup) in tree {
-            self.ledger.set_parent(id.0, cgroup.parent.map_or(0, |parent| parent.0));
+            self.counters.set_parent(id.0, cgroup.parent.map_or(0, |parent| parent.0));
         }
         self.update_allocatable(tree);
-        let mut stalls = self.ledger.fold(maps, |id| tree.contains_key(&CgroupId(id)));
+        let mut stalls = self.counters.fold(maps, |id| tree.contains_key(&CgroupId(id)));
         stalls.covers = self.covers;
         if self.budget.pause.is_some() {
             (stalls.covers.waits, stalls.covers.throttling) = (false, false);
@@ -235,7 +235,7 @@ impl Kernel {
         // Programs that open an interval before those that close it.
         let waits: Vec<_> = self.waits().collect();
         waits.iter().rev().for_each(|plan| self.loader.detach(plan.program));
-        self.ledger.forget_waits();
+        self.counters.forget_waits();
         if let Some(switch) = self.capabilities().iter().find(|one| one.name == "sched_switch") {
             tracing::warn!("waits for CPUs are not followed: {}", switch.detail);
         }
@@ -311,14 +311,14 @@ impl Kernel {
 
     /// Drops the entries of removed cgroups, which were reported one last time.
     fn drop_removed(&mut self, maps: &Maps, tree: &BTreeMap<CgroupId, Arc<Cgroup>>) {
-        let Self { loader, ledger, created, known, .. } = self;
+        let Self { loader, counters, created, known, .. } = self;
         let exists = |id: u64| {
             id <= isobar_ebpf::NODE || tree.contains_key(&CgroupId(id)) || created.contains(id)
         };
         let ids = maps.groups.keys().copied();
         let ids = ids.chain(maps.memory.iter().map(|(id, _)| *id)).chain(known.iter().copied());
         let removed: BTreeSet<u64> = ids.filter(|id| !exists(*id)).collect();
-        ledger.remove_all(&removed, maps);
+        counters.remove_all(&removed, maps);
         removed.into_iter().for_each(|id| loader.forget(id, &maps.groups));
         *known = tree.keys().map(|id| id.0).collect();
     }

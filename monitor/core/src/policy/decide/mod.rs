@@ -38,30 +38,12 @@ use crate::model::decision::{
     Candidate, Event as Told, Hold, Met, Relief, StepKind, StepReason, Target, Trigger,
 };
 use crate::model::threshold::Resource;
-use crate::model::units::{Bytes, Nanos};
+use crate::model::units::Bytes;
 use crate::policy::rank::Field;
 
-/// What has happened since the last tick, as far as relief is concerned.
+/// What has become of the step that is pending.
 #[derive(Debug)]
 enum Event {
-    // While no step is pending:
-    /// No threshold is met.
-    Calm,
-    /// A threshold is met, for less than its grace period.
-    InGrace,
-    /// A threshold is due, by a reading on which the last action was based already.
-    Stale,
-    /// A threshold is due, and the last victim's memory has only just come back.
-    Resting { until: Nanos },
-    /// A threshold is due, and the kernel's OOM killer has just killed for the same memory.
-    KernelKilled { until: Nanos },
-    /// A threshold is due, and a pod ends already that holds what is missing.
-    Ending { pod: String, until: Nanos },
-    /// A threshold on a disk is due, and the kubelet deletes what is of no use first.
-    CleaningUp { until: Nanos },
-    /// A threshold is due.
-    Due(Met),
-    // While a step is pending:
     /// The deadline has not passed.
     Running,
     /// Memory runs out before a gentler step could show an effect.
@@ -120,42 +102,39 @@ fn pending_progress(question: &Question<'_>, pending: &Pending) -> Event {
     }
 }
 
-fn idle_event(question: &Question<'_>, standing: &ReliefStanding) -> Event {
-    let now = question.sample.at.boot;
-    let Some(first) = question.first else {
-        return if question.met.is_empty() { Event::Calm } else { Event::InGrace };
-    };
-    if question.is_stale {
-        return Event::Stale;
-    }
-    let until = standing.rests_until(question.relief, &first);
-    if now < until {
-        return Event::Resting { until };
-    }
-    if let Some(until) = standing.kernel_kills.settle_until(question, &first) {
-        return Event::KernelKilled { until };
-    }
-    if let Some((pod, until)) = standing.endings.awaited(question, &first) {
-        return Event::Ending { pod, until };
-    }
-    match clean_up::awaited(question, &first) {
-        Some(until) => Event::CleaningUp { until },
-        None => Event::Due(first),
+/// The rows of the table in which no step is pending.
+fn without_pending(question: &Question<'_>, standing: &mut ReliefStanding, relief: &mut Relief) {
+    match due(question, standing) {
+        Ok(first) => begin(question, standing, first, relief),
+        Err(held) => relief.held = held,
     }
 }
 
-/// The rows of the table in which no step is pending.
-fn without_pending(question: &Question<'_>, standing: &mut ReliefStanding, relief: &mut Relief) {
-    relief.held = match idle_event(question, standing) {
-        Event::InGrace => Some(Hold::InGrace),
-        Event::Stale => Some(Hold::StaleReadings),
-        Event::Resting { until } => Some(Hold::CoolingDown { until }),
-        Event::KernelKilled { until } => Some(Hold::KernelKilled { until }),
-        Event::Ending { pod, until } => Some(Hold::Ending { pod, until }),
-        Event::CleaningUp { until } => Some(Hold::CleaningUp { until }),
-        Event::Due(first) => return begin(question, standing, first, relief),
-        _ => None,
+/// The first threshold that is due; else what it waits for, if one is met.
+fn due(question: &Question<'_>, standing: &ReliefStanding) -> Result<Met, Option<Hold>> {
+    let now = question.sample.at.boot;
+    let Some(first) = question.first else {
+        return Err((!question.met.is_empty()).then_some(Hold::InGrace));
     };
+    // By a reading on which the last action was based already.
+    if question.is_stale {
+        return Err(Some(Hold::StaleReadings));
+    }
+    // The last victim's memory has only just come back.
+    let until = standing.rests_until(question.relief, &first);
+    if now < until {
+        return Err(Some(Hold::CoolingDown { until }));
+    }
+    if let Some(until) = standing.kernel_kills.settle_until(question, &first) {
+        return Err(Some(Hold::KernelKilled { until }));
+    }
+    if let Some((pod, until)) = standing.endings.awaited(question, &first) {
+        return Err(Some(Hold::Ending { pod, until }));
+    }
+    match clean_up::awaited(question, &first) {
+        Some(until) => Err(Some(Hold::CleaningUp { until })),
+        None => Ok(first),
+    }
 }
 
 fn is_by_cause(question: &Question<'_>) -> bool {
@@ -235,7 +214,7 @@ fn after_pending(
             relief.held = Some(Hold::Observed { action: action.id });
             standing.pending = Some(pending);
         }
-        _ => {
+        Event::Running => {
             relief.held = Some(Hold::Settling { action: action.id, until: action.deadline });
             standing.pending = Some(pending);
         }

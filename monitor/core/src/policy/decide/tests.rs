@@ -21,7 +21,7 @@ use crate::model::quantity::Quantity;
 use crate::model::sample::{Moment, Sample};
 use crate::model::settings::{self, Eviction};
 use crate::model::threshold::{Amount, PressureSignal, PressureThreshold, Signal, Threshold};
-use crate::model::units::{Bytes, Percent};
+use crate::model::units::{Bytes, Nanos, Percent};
 use crate::model::workload::Pod;
 
 use StepKind::{Evict, KillContainers, Reclaim, ReleaseMemory, Squeeze, StopContainers};

@@ -41,7 +41,7 @@ pub(super) fn of_node(
     let Node { sample, snapshot, harm, settings, .. } = node;
     let told = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
     let resource = purpose.resource();
-    let ledger = harm.ledger(resource);
+    let by_party = harm.measured(resource);
     let protected_pods = protected.pods();
     // With its pod, shared memory ends too.
     let steps = sample.available_steps.as_ref();
@@ -49,7 +49,7 @@ pub(super) fn of_node(
     let gone_into = |(uid, uses): (&str, Uses<'_>)| {
         let pod = told.get(uid).copied();
         let class = pod.and_then(|pod| pod.qos_class).unwrap_or(uses.class);
-        let entry = ledger.map(|ledger| ledger.pods.get(uid).copied().unwrap_or_default());
+        let entry = by_party.map(|by_party| by_party.pods.get(uid).copied().unwrap_or_default());
         let harm = entry.map(|entry| entry.harm);
         let known = pod.map(|pod| Contender::of(pod, class, &settings.ranking));
         let contender = known.unwrap_or_else(|| Contender::unknown(uid, class));
@@ -79,7 +79,7 @@ pub(super) fn of_node(
         let outside = purpose.is_pods_limit().then_some(SparedReason::OutsideLimit);
         let spared = protected.why_workload(id, rule).or(outside);
         let scope = snapshot.scopes.get(&id)?;
-        let contender = service::contender(scope, rule, ledger, resource);
+        let contender = service::contender(scope, rule, by_party, resource);
         let spared = spared.or(contender.spared);
         let taken = lost.map(|lost| lost.taken_by(id));
         let frees = scope.files.as_ref().and_then(|files| freed_by_end(files, counts));
@@ -95,10 +95,10 @@ pub(super) fn outsiders(
     purpose: Purpose,
     contenders: &[Contender],
 ) -> Vec<Outsider> {
-    let Some(ledger) = standing.ledger(purpose.resource()) else { return Vec::new() };
+    let Some(by_party) = standing.measured(purpose.resource()) else { return Vec::new() };
     let ranked = contenders.iter().map(|contender| contender.uid.as_str());
     let ranked: BTreeSet<&str> = ranked.filter(|uid| uid.starts_with('/')).collect();
-    ledger.outsiders(N_OUTSIDERS, |path| !ranked.contains(&*path.0))
+    by_party.outsiders(N_OUTSIDERS, |path| !ranked.contains(&*path.0))
 }
 
 /// What a pod has of what the signal counts, on the file system that is short.

@@ -37,11 +37,11 @@ const NOTHING: Nanos = Nanos(1_000);
 #[serde(default, rename_all = "camelCase")]
 pub struct HarmStanding {
     /// Waits for a CPU.
-    pub cpu: Ledger,
+    pub cpu: HarmByParty,
     /// Memory stalls because the node or its allocatable is short.
-    pub memory: Ledger,
+    pub memory: HarmByParty,
     /// IO wait.
-    pub io: Ledger,
+    pub io: HarmByParty,
     /// Cgroups that were unreadable lately. When they are readable again, it is unknown how much
     /// of their memory was charged in the last interval.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
@@ -51,7 +51,7 @@ pub struct HarmStanding {
 /// Harm of one kind, by aggressor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Ledger {
+pub struct HarmByParty {
     /// Without a measurement nothing is known: an absent entry is not 0.
     pub is_measured: bool,
     /// Measured before, but not now.
@@ -127,19 +127,19 @@ impl HarmStanding {
         self.unread.retain(|id| !sample.cgroups.contains_key(id));
     }
 
-    /// The ledger for `need`; `None` if no task waits for it, or if it is not measured.
+    /// Harm for want of `resource`; `None` if no task waits for it, or if it is not measured.
     #[must_use]
-    pub fn ledger(&self, resource: Resource) -> Option<&Ledger> {
-        self.of(resource).filter(|ledger| ledger.is_measured)
+    pub fn measured(&self, resource: Resource) -> Option<&HarmByParty> {
+        self.of(resource).filter(|harm| harm.is_measured)
     }
 
-    /// True if harm for `need` was measured before, but is not now.
+    /// True if harm for want of `resource` was measured before, but is not now.
     #[must_use]
     pub fn is_paused(&self, resource: Resource) -> bool {
-        self.of(resource).is_some_and(|ledger| ledger.is_paused)
+        self.of(resource).is_some_and(|harm| harm.is_paused)
     }
 
-    fn of(&self, resource: Resource) -> Option<&Ledger> {
+    fn of(&self, resource: Resource) -> Option<&HarmByParty> {
         match resource {
             Resource::Cpu => Some(&self.cpu),
             Resource::Memory => Some(&self.memory),
@@ -149,7 +149,7 @@ impl HarmStanding {
     }
 }
 
-impl Ledger {
+impl HarmByParty {
     /// The `n` worst aggressors outside pods among those that `counts` picks; at least a
     /// millisecond per second.
     #[must_use]

@@ -33,7 +33,7 @@ fn fold_adds_fast_parts_to_every_ancestor() {
     let left = Group { slow: 100, fast: 7, run: 50, both: 20, fast_both: 3, ..Group::default() };
     let right = Group { fast: 5, run: 30, wait: 5, n_waits: 1, ..Group::default() };
     let pod = Group { slow: 120, both: 40, wait: 0, ..Group::default() };
-    let stalls = Ledger::default().fold(&maps(left, right, pod), |_| true);
+    let stalls = CounterTree::default().fold(&maps(left, right, pod), |_| true);
     // contention = slow + fast below; nonidle = contention + run below - what is in both.
     assert_eq!(union(&stalls, LEFT), (107, 107 + 50 - 20 - 3));
     assert_eq!(union(&stalls, RIGHT), (5, 35));
@@ -43,19 +43,19 @@ fn fold_adds_fast_parts_to_every_ancestor() {
 
 #[test]
 fn fold_keeps_counters_of_removed_cgroups() {
-    let mut ledger = Ledger::default();
+    let mut counters = CounterTree::default();
     let left = Group { fast: 7, run: 50, wait: 9, n_waits: 2, ..Group::default() };
     let mut before = maps(left, Group::default(), Group::default());
     let mut stalled = Memory::default();
     stalled.time[isobar_ebpf::Cause::Global as usize] = 44;
     stalled.count[isobar_ebpf::Cause::Global as usize] = 1;
     before.memory.push((LEFT, stalled));
-    let alive = ledger.fold(&before, |_| true);
-    ledger.remove_all(&BTreeSet::from([LEFT]), &before);
+    let alive = counters.fold(&before, |_| true);
+    counters.remove_all(&BTreeSet::from([LEFT]), &before);
     let mut after = before.clone();
     after.groups.remove(&LEFT);
     after.memory.clear();
-    let dead = ledger.fold(&after, |id| id != LEFT);
+    let dead = counters.fold(&after, |id| id != LEFT);
     assert!(!dead.groups.contains_key(&CgroupId(LEFT)));
     let (then, now) = (&alive.groups[&CgroupId(POD)], &dead.groups[&CgroupId(POD)]);
     assert_eq!(then, now, "the pod's own counters must not run backwards");
@@ -65,16 +65,16 @@ fn fold_keeps_counters_of_removed_cgroups() {
 #[test]
 fn remove_all_passes_counters_of_a_whole_tree_to_the_root() {
     const ROOT: u64 = 1;
-    let mut ledger = Ledger::default();
+    let mut counters = CounterTree::default();
     let left = Group { wait: 9, n_waits: 2, ..Group::default() };
     let mut before = maps(left, Group::default(), Group::default());
     before.groups.insert(ROOT, vec![(0, Group::default())]);
-    let alive = ledger.fold(&before, |_| true);
+    let alive = counters.fold(&before, |_| true);
     assert_eq!(alive.groups[&CgroupId(ROOT)].wait, Nanos(9));
-    ledger.remove_all(&BTreeSet::from([POD, LEFT, RIGHT]), &before);
+    counters.remove_all(&BTreeSet::from([POD, LEFT, RIGHT]), &before);
     let mut after = before.clone();
     after.groups.retain(|id, _| *id == ROOT);
-    let dead = ledger.fold(&after, |id| id == ROOT);
+    let dead = counters.fold(&after, |id| id == ROOT);
     assert_eq!(dead.groups[&CgroupId(ROOT)].wait, Nanos(9), "nothing runs backwards");
 }
 
@@ -96,14 +96,14 @@ fn fold_counts_open_intervals_until_now() {
     };
     open.cpus.push(cpu(1_000));
     // On the second CPU none of them has an entry.
-    let stalls = Ledger::default().fold(&open, |_| true);
+    let stalls = CounterTree::default().fold(&open, |_| true);
     assert_eq!(union(&stalls, LEFT), (110, 110));
     assert_eq!(union(&stalls, RIGHT), (0, 1 + 20 + 200));
     assert_eq!(stalls.cpus[0].contention, Nanos(203));
     assert_eq!(stalls.cpus[0].nonidle, Nanos(204));
     // A `waiting` from before the last time without waiting tasks is stale.
     open.cpus[0].uncontended_at = 901;
-    assert_eq!(union(&Ledger::default().fold(&open, |_| true), LEFT), (10, 10));
+    assert_eq!(union(&CounterTree::default().fold(&open, |_| true), LEFT), (10, 10));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn fold_counts_the_open_memory_stall() {
     memory.unions[ANY] = Open { open: 1, sum: 0u64.wrapping_sub(400) };
     memory.unions[SHORTAGE] = Open { open: 0, sum: 70 };
     let maps = Maps { memory: vec![(NODE, memory), (LEFT, memory)], now: 1_000, ..Maps::default() };
-    let stalls = Ledger::default().fold(&maps, |_| true);
+    let stalls = CounterTree::default().fold(&maps, |_| true);
     assert_eq!((stalls.memory.any, stalls.memory.shortage), (Nanos(600), Nanos(70)));
     assert_eq!(stalls.groups[&CgroupId(LEFT)].memory.any, Nanos(600));
     assert!(stalls.groups[&CgroupId(LEFT)].cpus.is_empty(), "no run queue, no union");
@@ -131,7 +131,7 @@ fn cpu_stall_counts_io_wait_of_online_cpus_alone() {
     for (offline, want, why) in table {
         let cpus = vec![sleeping, cpu(1_000)];
         let maps = Maps { cpus, offline: offline.into_iter().collect(), ..Maps::default() };
-        let stalls = Ledger::default().fold(&maps, |_| true);
+        let stalls = CounterTree::default().fold(&maps, |_| true);
         assert_eq!(stalls.cpus[0].nonidle, Nanos(want), "{why}");
     }
 }
@@ -178,7 +178,7 @@ fn fold_maps_each_cause_to_its_number() {
         (memory.time[slot], memory.count[slot]) = (5, 1);
         memory.unions[slot].sum = 3;
         let maps = Maps { memory: vec![(NODE, memory), (LEFT, memory)], ..Maps::default() };
-        let stalls = Ledger::default().fold(&maps, |_| true);
+        let stalls = CounterTree::default().fold(&maps, |_| true);
         let stall = CauseStall { union: Nanos(3), time: Nanos(5), count: 1 };
         let want = BTreeMap::from([(here, stall)]);
         assert_eq!(stalls.memory.causes, want, "of the node: {kernel:?}");
@@ -188,9 +188,9 @@ fn fold_maps_each_cause_to_its_number() {
 
 #[test]
 fn fold_ends_on_circular_parents() {
-    let mut ledger = Ledger::default();
-    ledger.set_parent(LEFT, RIGHT);
-    ledger.set_parent(RIGHT, LEFT);
+    let mut counters = CounterTree::default();
+    counters.set_parent(LEFT, RIGHT);
+    counters.set_parent(RIGHT, LEFT);
     let one = Group { wait: 1, ..Group::default() };
     let maps = Maps {
         cpus: vec![cpu(1)],
@@ -198,7 +198,7 @@ fn fold_ends_on_circular_parents() {
         has_unions: true,
         ..Maps::default()
     };
-    assert!(ledger.fold(&maps, |_| true).groups.contains_key(&CgroupId(LEFT)));
+    assert!(counters.fold(&maps, |_| true).groups.contains_key(&CgroupId(LEFT)));
 }
 
 #[test]
@@ -206,17 +206,17 @@ fn fold_counts_quotas_at_or_below_a_level_as_its_own() {
     let mut throttled = [0; LEVELS];
     (throttled[0], throttled[1], throttled[2]) = (1, 20, 300);
     let left = Group { throttled, ..Group::default() };
-    let mut ledger = Ledger::default();
+    let mut counters = CounterTree::default();
     let before = maps(left, Group::default(), Group::default());
     let split = |stalls: &KernelStalls, id: u64| {
         let group = &stalls.groups[&CgroupId(id)];
         (group.throttled_own.0, group.throttled_ancestor.0)
     };
-    let alive = ledger.fold(&before, |_| true);
+    let alive = counters.fold(&before, |_| true);
     assert_eq!((split(&alive, LEFT), split(&alive, POD)), ((1, 320), (21, 300)));
     assert_eq!(split(&alive, 1), (321, 0), "nothing lies above the root");
-    ledger.remove_all(&BTreeSet::from([LEFT]), &before);
+    counters.remove_all(&BTreeSet::from([LEFT]), &before);
     let mut after = before.clone();
     after.groups.remove(&LEFT);
-    assert_eq!(split(&ledger.fold(&after, |_| true), POD), (21, 300));
+    assert_eq!(split(&counters.fold(&after, |_| true), POD), (21, 300));
 }

@@ -9,17 +9,18 @@ use crate::model::shares::shares_of_weight;
 use crate::model::snapshot::{Scope, working_set};
 use crate::model::threshold::Resource;
 use crate::policy::rank::contender::Contender;
-use crate::policy::rank::harm::Ledger;
+use crate::policy::rank::harm::HarmByParty;
 
 /// A service is identified by its path and named by the path's last part.
 pub(super) fn contender(
     scope: &Scope,
     rule: &WorkloadRule,
-    ledger: Option<&Ledger>,
+    by_party: Option<&HarmByParty>,
     resource: Resource,
 ) -> Contender {
     let files = scope.files.as_deref();
-    let entry = ledger.map(|ledger| ledger.outside.get(&scope.path).copied().unwrap_or_default());
+    let entry =
+        by_party.map(|by_party| by_party.outside.get(&scope.path).copied().unwrap_or_default());
     let name = scope.path.segments().next_back().unwrap_or_default();
     Contender {
         name: name.into(),

@@ -93,9 +93,9 @@ impl Node {
 
     /// Milliseconds a second of others' waiting and of its own.
     fn harm(&self, resource: Resource, who: &str) -> (u64, u64) {
-        let ledger = self.standing.ledger(resource).unwrap();
-        let outside = || ledger.outside.get(&CgroupPath(who.into()));
-        let entry = ledger.pods.get(who).or_else(outside).copied().unwrap_or_default();
+        let by_party = self.standing.measured(resource).unwrap();
+        let outside = || by_party.outside.get(&CgroupPath(who.into()));
+        let entry = by_party.pods.get(who).or_else(outside).copied().unwrap_or_default();
         (entry.harm.others.0 / MS, entry.harm.own.0 / MS)
     }
 }
@@ -308,14 +308,14 @@ fn harm_unmeasured_is_unknown() {
     let mut node = Node::new();
     node.blame(POD_B, POD_A, 1000);
     node.update();
-    assert!(node.standing.ledger(Resource::Cpu).is_some());
-    assert!(node.standing.ledger(Resource::Pids).is_none(), "nobody waits for a pid");
+    assert!(node.standing.measured(Resource::Cpu).is_some());
+    assert!(node.standing.measured(Resource::Pids).is_none(), "nobody waits for a pid");
 
     let covered = node.sample.kernel.clone();
     node.sample.kernel.as_mut().unwrap().covers.waits = false;
     node.update();
-    let known =
-        [Resource::Cpu, Resource::Io, Resource::Memory].map(|n| node.standing.ledger(n).is_some());
+    let known = [Resource::Cpu, Resource::Io, Resource::Memory]
+        .map(|n| node.standing.measured(n).is_some());
     assert_eq!(known, [false, false, true]);
     let is_paused = |node: &Node| {
         [Resource::Cpu, Resource::Memory, Resource::Io]
@@ -325,7 +325,7 @@ fn harm_unmeasured_is_unknown() {
     node.sample.kernel = None;
     node.update();
     assert_eq!(is_paused(&node), [true; 3]);
-    let paused = || Ledger { is_paused: true, ..Ledger::default() };
+    let paused = || HarmByParty { is_paused: true, ..HarmByParty::default() };
     let [cpu, memory, io] = [(); 3].map(|()| paused());
     let want = HarmStanding { cpu, memory, io, ..HarmStanding::default() };
     assert_eq!(node.standing, want, "and nothing else is remembered");
