@@ -2,6 +2,7 @@
 //! The format is in docs/recording.md.
 
 pub mod advice;
+mod ahead;
 pub mod incident;
 mod index;
 pub mod journal;

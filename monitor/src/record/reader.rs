@@ -103,6 +103,10 @@ impl Recording {
         Self::open_alone(&path_of(file))
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn of(path: &Path, segments: VecDeque<PathBuf>) -> Result<Self, ReadError> {
         let mut recording = Self::unread(path, segments);
         if !recording.next_segment()? {

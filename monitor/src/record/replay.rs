@@ -2,6 +2,7 @@
 //! with others, which gives the difference.
 //! In: a recording. Out: for each tick the recorded decision, and the one that this code makes.
 
+use super::ahead::Ahead;
 use super::reader::{Entry, ReadError, Recorded, Recording};
 use isobar_core::model::decision::Decision;
 use isobar_core::model::node::NodeFacts;
@@ -36,9 +37,9 @@ pub fn canonical(decision: &Decision) -> serde_json::Result<String> {
 }
 
 pub struct Replay {
-    recording: Recording,
+    entries: Ahead,
     /// Read by [`Replay::step_before`] and later than it was asked for.
-    ahead: Option<Entry>,
+    later: Option<Entry>,
     other: Option<Settings>,
     engine: Option<Engine>,
     facts: Option<NodeFacts>,
@@ -55,7 +56,8 @@ impl Replay {
     /// With the recorded settings, or with `other` ones. The samples are the recorded ones: they do
     /// not show what actions under the other settings would have changed on the node.
     pub fn new(recording: Recording, other: Option<Settings>) -> Self {
-        Self { recording, ahead: None, other, engine: None, facts: None }
+        let entries = Ahead::of(recording);
+        Self { entries, later: None, other, engine: None, facts: None }
     }
 
     /// The engine after the last tick; `None` where ticks are missing.
@@ -78,7 +80,7 @@ impl Replay {
     pub fn step_before(&mut self, wall: Nanos) -> Result<Option<Step>, ReadError> {
         while let Some(entry) = self.read().transpose()? {
             if matches!(&entry, Entry::Frame(recorded) if recorded.sample.at.wall > wall) {
-                self.ahead = Some(entry);
+                self.later = Some(entry);
                 return Ok(None);
             }
             if let Stepped::Tick { step, .. } = self.take(entry) {
@@ -91,11 +93,11 @@ impl Replay {
     /// True if [`Replay::step_before`] stopped before a tick that is later.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.ahead.is_some()
+        self.later.is_some()
     }
 
     fn read(&mut self) -> Option<Result<Entry, ReadError>> {
-        self.ahead.take().map(Ok).or_else(|| self.recording.next())
+        self.later.take().map(Ok).or_else(|| self.entries.next())
     }
 
     fn take(&mut self, entry: Entry) -> Stepped {

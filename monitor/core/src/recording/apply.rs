@@ -1,15 +1,15 @@
 //! Rebuilds samples tick by tick: the counterpart of `change`.
 //! Objects are kept as they were recorded, so that changes to fields of another version apply too.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 use super::format::{One, Rows, Tick};
 use super::parts::{Key, Pair, Parts, is_ordered};
+use super::row::{Form, Forms, Row};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::sample::{Gap, Sample};
 use crate::model::stall::{Aggression, GroupStall};
@@ -29,7 +29,7 @@ impl From<serde_json::Error> for Misfit {
 /// The latest sample.
 #[derive(Debug, Default)]
 pub struct State {
-    rest: Option<Value>,
+    rest: Object,
     cgroups: Table<CgroupId, Arc<Cgroup>>,
     groups: Table<CgroupId, GroupStall>,
     matrix: Vec<Aggression>,
@@ -66,20 +66,13 @@ impl State {
         if has_pods && let Some(slot) = before.pointer_mut("/pods") {
             *slot = Value::Object(serde_json::Map::new());
         }
-        state.rest = Some(before);
+        state.rest = Object::new(before);
         Ok(state)
     }
 
     /// Applies one line. After an error the state is undefined until the next header.
     pub fn apply<D>(&mut self, tick: Tick<D>) -> Result<D, Misfit> {
-        match (&mut self.rest, tick.sample) {
-            (Some(rest), change) => shift_all(rest, change)?,
-            (None, One { set: Some(set), .. }) => {
-                self.rest = Some(serde_json::from_slice(set.get().as_bytes())?);
-            }
-            (None, change) if change.is_empty() => {}
-            (None, _) => return Err(Misfit("no sample in the tick before".into())),
-        }
+        self.rest.apply(tick.sample)?;
         self.cgroups.apply(tick.cgroups)?;
         self.groups.apply(tick.groups)?;
         self.pods.apply(tick.pods)?;
@@ -94,10 +87,8 @@ impl State {
     }
 
     pub fn sample(&self) -> Result<Sample, Misfit> {
-        let rest =
-            self.rest.as_ref().ok_or_else(|| Misfit("no sample in the tick before".into()))?;
         let parts = Parts {
-            rest: read(rest)?,
+            rest: self.rest.read()?,
             cgroups: BTreeMap::clone(&self.cgroups.rows),
             groups: BTreeMap::clone(&self.groups.rows),
             matrix: self.matrix.clone(),
@@ -132,29 +123,61 @@ impl State {
     }
 }
 
+/// One object as it was recorded.
+#[derive(Debug, Default)]
+pub(super) struct Object(Option<Row>);
+
+impl Object {
+    pub(super) fn new(value: Value) -> Self {
+        Self(Some(Forms::default().row(value)))
+    }
+
+    pub(super) fn apply(&mut self, change: One) -> Result<(), Misfit> {
+        let One { set, add } = change;
+        if let Some(set) = set {
+            *self = Self::new(serde_json::from_str(set.get())?);
+        }
+        for (path, delta) in add {
+            let row = self.0.as_mut().ok_or_else(none_before)?;
+            let place = row.form().place(&path);
+            place.and_then(|at| row.shift(at, delta)).ok_or_else(|| no_number(&path))?;
+        }
+        Ok(())
+    }
+
+    /// By way of a [`Value`], because it may have keys that are numbers.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Misfit> {
+        let row = self.0.as_ref().ok_or_else(none_before)?;
+        read(&row.read()?)
+    }
+}
+
 /// Objects as they were recorded, and as this version reads them.
 #[derive(Debug)]
 pub(super) struct Table<K, T> {
-    values: BTreeMap<K, Value>,
+    forms: Forms,
+    recorded: BTreeMap<K, Row>,
     /// Shared with the samples in which they are: pods change far less often than samples are taken.
     rows: Arc<BTreeMap<K, T>>,
 }
 
 impl<K, T> Default for Table<K, T> {
     fn default() -> Self {
-        Self { values: BTreeMap::new(), rows: Arc::default() }
+        Self { forms: Forms::default(), recorded: BTreeMap::new(), rows: Arc::default() }
     }
 }
 
 impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
     pub(super) fn fill(&mut self, all: Value) -> Result<(), Misfit> {
         let Value::Object(all) = all else { return Ok(()) };
-        let known = Arc::make_mut(&mut self.rows);
-        for (key, value) in all {
-            let key = parse(&key)?;
-            known.insert(K::clone(&key), read(&value)?);
-            self.values.insert(key, value);
-        }
+        all.into_iter().try_for_each(|(key, value)| self.set(&key, value))
+    }
+
+    fn set(&mut self, key: &str, value: Value) -> Result<(), Misfit> {
+        let key: K = parse(key)?;
+        let row = self.forms.row(value);
+        Arc::make_mut(&mut self.rows).insert(key.clone(), row.read()?);
+        self.recorded.insert(key, row);
         Ok(())
     }
 
@@ -162,41 +185,51 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
         if change.is_empty() {
             return Ok(());
         }
-        let known = Arc::make_mut(&mut self.rows);
         for key in &change.gone {
             let key = parse(key)?;
-            self.values.remove(&key);
-            known.remove(&key);
+            self.recorded.remove(&key);
+            Arc::make_mut(&mut self.rows).remove(&key);
         }
         for (key, text) in &change.set {
-            let value: Value = serde_json::from_slice(text.get().as_bytes())?;
+            self.set(key, serde_json::from_str(text.get())?)?;
+        }
+        if !(change.gone.is_empty() && change.set.is_empty()) {
+            self.forms.tidy();
+        }
+        self.shift(&change.rows, &change.add)
+    }
+
+    /// Adds columns to numbers of these rows.
+    fn shift(
+        &mut self,
+        keys: &[String],
+        columns: &BTreeMap<String, Vec<i64>>,
+    ) -> Result<(), Misfit> {
+        if let Some((path, column)) = columns.iter().find(|(_, column)| column.len() != keys.len())
+        {
+            return Err(Misfit(format!("{path} has {} of {}", column.len(), keys.len())));
+        }
+        let known = Arc::make_mut(&mut self.rows);
+        // Where the columns' numbers are in rows of each form.
+        let mut places: Vec<(Arc<Form>, Vec<Option<usize>>)> = Vec::new();
+        for (i, key) in keys.iter().enumerate() {
             let key = parse(key)?;
-            known.insert(K::clone(&key), read(&value)?);
-            self.values.insert(key, value);
-        }
-        let keys = change.rows.iter().map(|key| parse::<K>(key)).collect::<Result<Vec<_>, _>>()?;
-        let mut places: BTreeMap<&K, usize> = keys.iter().zip(0..).collect();
-        let mut rows: Vec<Option<&mut Value>> = keys.iter().map(|_| None).collect();
-        for (key, value) in &mut self.values {
-            if let Some(place) = places.remove(key) {
-                rows[place] = Some(value);
+            let row = self.recorded.get_mut(&key).ok_or_else(|| missing(&key))?;
+            let n = places.iter().position(|(form, _)| Arc::ptr_eq(form, row.form()));
+            let n = n.unwrap_or_else(|| {
+                let form = row.form();
+                places.push((
+                    Arc::clone(form),
+                    columns.keys().map(|path| form.place(path)).collect(),
+                ));
+                places.len() - 1
+            });
+            for ((path, column), place) in columns.iter().zip(&places[n].1) {
+                if column[i] != 0 {
+                    place.and_then(|at| row.shift(at, column[i])).ok_or_else(|| no_number(path))?;
+                }
             }
-        }
-        let mut none = keys.iter().zip(&rows).filter(|(_, row)| row.is_none());
-        if let Some((key, _)) = none.next() {
-            return Err(missing(key));
-        }
-        for (path, column) in &change.add {
-            if column.len() != keys.len() {
-                return Err(Misfit(format!("{path} has {} of {}", column.len(), keys.len())));
-            }
-            let path = Pointer::parse(path);
-            for (row, delta) in rows.iter_mut().flatten().zip(column).filter(|(_, n)| **n != 0) {
-                shift(row, &path, *delta)?;
-            }
-        }
-        for (key, row) in keys.into_iter().zip(rows.into_iter().flatten()) {
-            known.insert(key, read(row)?);
+            known.insert(key, row.read()?);
         }
         Ok(())
     }
@@ -204,6 +237,14 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
     pub(super) fn into_rows(self) -> BTreeMap<K, T> {
         Arc::unwrap_or_clone(self.rows)
     }
+}
+
+fn none_before() -> Misfit {
+    Misfit("no sample in the tick before".into())
+}
+
+fn no_number(path: &str) -> Misfit {
+    Misfit(format!("{path}: no number in the tick before, or the sum is out of range"))
 }
 
 fn missing(key: &impl Key) -> Misfit {
@@ -220,63 +261,4 @@ fn read<T: DeserializeOwned>(value: &Value) -> Result<T, Misfit> {
 
 fn read_or_default<T: DeserializeOwned + Default>(value: &Value) -> Result<T, Misfit> {
     if value.is_null() { Ok(T::default()) } else { read(value) }
-}
-
-/// A JSON pointer (RFC 6901), taken apart once for all rows of a column.
-struct Pointer<'a> {
-    text: &'a str,
-    steps: Vec<Cow<'a, str>>,
-}
-
-impl<'a> Pointer<'a> {
-    fn parse(text: &'a str) -> Self {
-        let plain = |step: &'a str| match step.contains('~') {
-            true => Cow::Owned(step.replace("~1", "/").replace("~0", "~")),
-            false => Cow::Borrowed(step),
-        };
-        Self { text, steps: text.split('/').skip(1).map(plain).collect() }
-    }
-
-    fn find<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
-        // Without a slash in front it would point to nothing.
-        if !(self.text.is_empty() || self.text.starts_with('/')) {
-            return None;
-        }
-        self.steps.iter().try_fold(value, |value, step| match value {
-            Value::Object(fields) => fields.get_mut(step.as_ref()),
-            Value::Array(items) if is_index(step) => items.get_mut(step.parse::<usize>().ok()?),
-            _ => None,
-        })
-    }
-}
-
-/// Digits alone, without a zero in front.
-fn is_index(step: &str) -> bool {
-    step.bytes().all(|byte| byte.is_ascii_digit()) && (step == "0" || !step.starts_with('0'))
-}
-
-/// Changes one object.
-pub(super) fn shift_all(value: &mut Value, change: One) -> Result<(), Misfit> {
-    let One { set, add } = change;
-    if let Some(set) = set {
-        *value = serde_json::from_slice(set.get().as_bytes())?;
-    }
-    add.iter().try_for_each(|(path, delta)| shift(value, &Pointer::parse(path), *delta))
-}
-
-/// Adds to the number at `path`, in units of its last decimal.
-fn shift(value: &mut Value, path: &Pointer<'_>, delta: i64) -> Result<(), Misfit> {
-    let misfit = |why: &str| Misfit(format!("{}: {why}", path.text));
-    let slot = path.find(value).ok_or_else(|| misfit("missing in the tick before"))?;
-    let Value::Number(number) = &*slot else {
-        return Err(misfit("not a number in the tick before"));
-    };
-    let shifted = if let Some(whole) = number.as_i128() {
-        Number::from_i128(whole + i128::from(delta))
-    } else {
-        let hundredths = number.as_f64().map(|n| (n * 100.0).round()).unwrap_or_default();
-        Number::from_f64((hundredths + delta as f64) / 100.0)
-    };
-    *slot = Value::Number(shifted.ok_or_else(|| misfit("out of range"))?);
-    Ok(())
 }

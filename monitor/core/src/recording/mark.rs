@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::apply::{Misfit, State, Table, shift_all};
+use super::apply::{Misfit, Object, State, Table};
 use super::change::{self, Texts};
 use super::format::{One, Rows, Tick};
 use super::parts::Parts;
@@ -53,12 +52,12 @@ impl Mark {
     pub fn apply(self, state: &mut State, header: Averages) -> Result<Averages, Misfit> {
         state.apply(self.tick)?;
         let (rest, groups) = header.split();
-        let mut rest: Value = serde_json::to_value(rest)?;
-        shift_all(&mut rest, self.averages)?;
+        let mut rest = Object::new(serde_json::to_value(rest)?);
+        rest.apply(self.averages)?;
         let mut meters: Table<CgroupId, Meters> = Table::default();
         meters.fill(serde_json::to_value(groups)?)?;
         meters.apply(self.meters)?;
-        Ok(Averages::deserialize(rest)?.with_groups(meters.into_rows()))
+        Ok(rest.read::<Averages>()?.with_groups(meters.into_rows()))
     }
 }
 

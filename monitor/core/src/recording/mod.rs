@@ -8,3 +8,4 @@ pub mod format;
 pub mod mark;
 pub mod pairs;
 pub mod parts;
+mod row;
