@@ -48,6 +48,8 @@ export interface Scope {
   parent: Maybe<number>;
   pressure: Partial<Record<Resource, Maybe<Pressure>>>;
   cpuUsage: Maybe<number>;
+  /** What the pod or container requests, in thousandths of a CPU. */
+  cpuRequest?: number;
   cpu: Maybe<{
     wait: Waited;
     contention: Maybe<Waited>;
@@ -55,6 +57,8 @@ export interface Scope {
     throttledAncestor: Maybe<Waited>;
   }>;
   contention: Maybe<Union>;
+  /** Contention while it used less than it requests. */
+  belowRequest?: Union;
   contentionPerCpu: Percent[];
   memory: Maybe<{ any: Waited; causes: Record<string, { union: Waited; time: Waited }> }>;
   shortage: Maybe<Union>;

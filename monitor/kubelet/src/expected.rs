@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::oom;
 use isobar_core::model::pod::QosClass;
-use isobar_core::model::workload::{Container, Pod};
+use isobar_core::model::workload::Pod;
 
 /// A mirror pod's and a static pod's hash, which is in the name of the pod's cgroup.
 const HASHES: [&str; 2] = ["kubernetes.io/config.mirror", "kubernetes.io/config.hash"];
@@ -69,12 +69,6 @@ impl<'a> Pods<'a> {
     }
 }
 
-/// The container with the runtime's `id`.
-#[must_use]
-pub fn container<'a>(pod: &'a Pod, id: &str) -> Option<&'a Container> {
-    pod.containers.iter().find(|container| container.id.as_deref() == Some(id))
-}
-
 /// For a container of which only the pod's QoS class is known.
 #[must_use]
 pub fn of_class(class: QosClass) -> Vec<Scores> {
@@ -96,7 +90,7 @@ pub fn of_class(class: QosClass) -> Vec<Scores> {
 #[must_use]
 pub fn of_container(pod: &Pod, id: &str, capacity: NonZeroU64) -> Vec<Scores> {
     let of = |container| Scores::one(oom::score(pod, container, capacity), Whose::Container);
-    if let Some(container) = container(pod, id) {
+    if let Some(container) = pod.container(id) {
         return vec![of(container)];
     }
     let mut all: Vec<_> = pod.containers.iter().map(of).collect();

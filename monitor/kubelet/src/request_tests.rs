@@ -1,6 +1,8 @@
 use crate::pod_notation::pod;
+use isobar_core::model::pod::{Place, QosClass, Runtime};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::request::*;
+use isobar_core::model::units::MilliCpu;
 
 #[test]
 fn request_at_peak() {
@@ -33,6 +35,31 @@ fn request_at_peak() {
         assert_eq!(request(&pod(text), "memory").to_string(), want, "{text}");
     }
     assert_eq!(request(&pod("main r 100m/1Gi; main r 1/-"), "cpu").to_string(), "1100m");
+}
+
+#[test]
+fn cpu_at_a_pod_or_a_container() {
+    let mut asking = pod("main r 250m/1Gi; main r 1/-; main");
+    asking.containers.iter_mut().zip(["aa", "bb", "cc"]).for_each(|(c, id)| c.id = Some(id.into()));
+    let pods = [("u", &asking)].into();
+    let (class, runtime) = (QosClass::Burstable, Runtime::Containerd);
+    let of_pod = |uid: &str| Place::Pod { uid: uid.into(), class };
+    let of_container =
+        |id: &str| Place::Container { pod: "u".into(), class, id: id.into(), runtime };
+    #[rustfmt::skip]
+    let table = [
+        // place, thousandths of a CPU
+        (of_pod("u"),        Some(1_250)),
+        (of_pod("unknown"),  None),
+        (of_container("aa"), Some(250)),
+        (of_container("bb"), Some(1_000)),
+        (of_container("cc"), None), // it requests nothing
+        (of_container("dd"), None), // the sandbox
+        (Place::Kubepods,    None),
+    ];
+    for (place, want) in table {
+        assert_eq!(cpu_at(&place, &pods), want.map(MilliCpu), "{place:?}");
+    }
 }
 
 #[test]

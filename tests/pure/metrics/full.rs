@@ -14,10 +14,11 @@ use isobar_core::model::decision::{
 };
 use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite};
 use isobar_core::model::node::NodeFacts;
+use isobar_core::model::pod::Place;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::{Cause, Moment, Sample};
 use isobar_core::model::settings::{Deletion, Settings, WrittenLimit, usual_pressure_thresholds};
-use isobar_core::model::snapshot::{Doubts, Snapshot};
+use isobar_core::model::snapshot::{Doubts, Snapshot, Union};
 use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
 use isobar_core::model::units::{Bytes, Nanos, Percent};
@@ -80,7 +81,11 @@ pub(super) fn snapshot() -> Snapshot {
     let pods = snapshot.scopes.get_mut(&CgroupId(2)).unwrap();
     let pods = Arc::make_mut(pods.files.as_mut().unwrap());
     (pods.cpu.weight, pods.pids_max) = (Some(157), Some(Limit::At(30_000)));
+    let mut scopes = snapshot.scopes.values_mut();
+    let pod = scopes.find(|scope| matches!(scope.place, Place::Pod { .. })).unwrap();
+    pod.below_request = Some(Union { avg10: Percent(38_00), ..Union::default() });
     Snapshot {
+        pods: sample().pods,
         at: Moment { boot: Nanos(9 * Nanos::SECOND.0), wall: Nanos(START.wall.0 + 9_000_000_000) },
         interval: Nanos(7 * Nanos::SECOND.0),
         covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: false },

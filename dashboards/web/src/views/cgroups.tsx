@@ -16,6 +16,9 @@ interface Row {
   n: number;
 }
 
+/** Thousandths. */
+const CPU = 1_000;
+
 const ORDERS = {
   waiting: { label: "waiting", by: weight },
   cpu: { label: "CPUs used", by: ({ cpuUsage }: Scope) => cpuUsage ?? -1 },
@@ -72,6 +75,19 @@ function CpuWait({ scope: { cpu }, interval }: { scope: Scope; interval: number 
       <span class="sub">{parts.map(({ word, now }) => `${time(now)} ${word}`).join(", ") || "none"}</span>
     </span>
   );
+}
+
+/** Used, and requested. */
+function cpus({ cpuUsage, cpuRequest }: Scope): string {
+  if (cpuUsage == null) return "–";
+  const used = (cpuUsage / CPU).toFixed(2);
+  return cpuRequest == null ? used : `${used} of ${(cpuRequest / CPU).toFixed(2)}`;
+}
+
+/** All of it, and what came while less was used than is requested. */
+function contention({ contention, belowRequest }: Scope): string {
+  const all = percent(contention?.avg10);
+  return belowRequest && belowRequest.avg10 > 0 ? `${all}, ${percent(belowRequest.avg10)} below request` : all;
 }
 
 const SHOWN = 200;
@@ -185,12 +201,12 @@ export function Cgroups({ view, past }: { view: Snapshot; past: Past[] }) {
     <>
       <Panel title={search ? `${rows.length} of ${Object.keys(scopes).length} cgroups` : "Cgroups"} aside={tools} id="tree">
         <Table
-          caption={`Siblings by ${ORDERS[order].label}, largest first. Waiting: the largest share of the last ten seconds in which at least one task waited, for a CPU (its own quota included), for memory or for IO.`}
+          caption={`Siblings by ${ORDERS[order].label}, largest first. Waiting: the largest share of the last ten seconds in which at least one task waited, for a CPU (its own quota included), for memory or for IO. CPUs used: of those that the pod or container requests, where that is known. Below request: contention in seconds in which less than that was used.`}
           columns={[
             { head: "Name", cell: name },
             { head: "Waiting", isNumber: true, cell: ({ scope }) => percent(worstShare(scope)) },
-            { head: "CPUs used", isNumber: true, cell: ({ scope }) => (scope.cpuUsage == null ? "–" : (scope.cpuUsage / 1_000).toFixed(2)) },
-            { head: "Contention", isNumber: true, cell: ({ scope }) => percent(scope.contention?.avg10) },
+            { head: "CPUs used", isNumber: true, cell: ({ scope }) => cpus(scope) },
+            { head: "Contention", isNumber: true, cell: ({ scope }) => contention(scope) },
             { head: "CPU wait, by cause", cell: ({ scope }) => <CpuWait scope={scope} interval={view.interval || SECOND} /> },
             { head: "Memory", isNumber: true, cell: ({ scope }) => bytes(scope.files?.memory.current) },
             { head: "Memory stall", cell: ({ scope }) => (scope.memory ? memoryCauses(scope) || "none" : "not measured") },

@@ -2,7 +2,11 @@
 //! Source: kubernetes `pkg/api/v1/resource/helpers.go`, `GetResourceRequestQuantity`, and
 //! component-helpers `resource/helpers.go`, `AggregateContainerRequests`.
 
+use std::collections::BTreeMap;
+
+use crate::model::pod::Place;
 use crate::model::quantity::{Quantity, ResourceList};
+use crate::model::units::MilliCpu;
 use crate::model::workload::{Container, ContainerKind, Pod, Resources};
 
 /// The pod's request for `resource`, overhead included if the request is not 0.
@@ -16,6 +20,20 @@ pub fn request(pod: &Pod, resource: &str) -> Quantity {
         _ => of_containers(pod, resource),
     };
     if asked.is_zero() { asked } else { asked.plus(of(&pod.overhead, resource)) }
+}
+
+/// The CPU time that the pod or the container at `place` requests; `None` if it requests none, or
+/// is not known. `pods` by the uid of their cgroups.
+#[must_use]
+pub fn cpu_at(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<MilliCpu> {
+    let asked = match place {
+        Place::Pod { uid, .. } => request(pods.get(uid.as_str())?, "cpu"),
+        Place::Container { pod, id, .. } => {
+            of_container(pods.get(pod.as_str())?.container(id)?, "cpu")
+        }
+        _ => return None,
+    };
+    u64::try_from(asked.milli_value()).ok().filter(|milli| *milli > 0).map(MilliCpu)
 }
 
 /// What the containers request at the same time.

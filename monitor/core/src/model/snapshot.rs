@@ -95,11 +95,18 @@ pub struct Scope {
     pub files: Option<Arc<Cgroup>>,
     /// `None` in a cgroup's first sample.
     pub cpu_usage: Option<MilliCpu>,
+    /// The CPU time that a pod or container requests, where its pod is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_request: Option<MilliCpu>,
     /// `None` without eBPF, or before two samples.
     pub cpu: Option<CpuWait>,
     /// Time in which at least one task waited for a CPU; `None` if not measured.
     pub contention: Option<Union>,
-    /// The same for each CPU, because a mean hides a single busy CPU; empty if not measured.
+    /// The part of it in intervals in which the pod or container used less than the CPU time that it
+    /// requests; `None` if it requests none, or that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub below_request: Option<Union>,
+    /// Contention of each CPU, because a mean hides a single busy CPU; empty if not measured.
     pub contention_per_cpu: Vec<Percent>,
     /// `None` without eBPF, or before two samples.
     pub memory: Option<MemoryWait>,

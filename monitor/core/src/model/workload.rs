@@ -41,7 +41,7 @@ pub fn name_at(place: &Place, pods: &BTreeMap<&str, &Pod>) -> Option<String> {
 /// A container by its runtime's id. One that the API does not list is the pod's sandbox, or has just
 /// been started.
 fn within(pod: &Pod, id: &str) -> String {
-    let known = pod.containers.iter().find(|container| container.id.as_deref() == Some(id));
+    let known = pod.container(id);
     let short = id.get(..12).unwrap_or(id);
     let name = known.map_or(short, |container| &container.name);
     format!("container {name} of {}", pod.full_name())
@@ -106,6 +106,12 @@ impl Pod {
             "" => self.name.clone(),
             namespace => format!("{namespace}/{}", self.name),
         }
+    }
+
+    /// The container with the runtime's `id`.
+    #[must_use]
+    pub fn container(&self, id: &str) -> Option<&Container> {
+        self.containers.iter().find(|container| container.id.as_deref() == Some(id))
     }
 }
 

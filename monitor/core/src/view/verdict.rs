@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::stall::MemoryCause;
-use crate::model::units::{Nanos, Percent};
+use crate::model::units::{MilliCpu, Nanos, Percent};
+use crate::view::waiting::{below_request, short_name};
 
 /// Lower bound of `waits`. Below it, a busy node is a healthy node.
 const WAITS: Percent = Percent(5_00);
@@ -63,7 +64,25 @@ impl Mood {
 /// CPU, memory, IO.
 pub fn judge(snapshot: &Snapshot) -> Vec<Verdict> {
     let whole = &snapshot.whole;
-    vec![cpu(whole), memory(whole), io(whole)]
+    let mut cpu = cpu(whole);
+    cpu.text.extend(below_requests(snapshot));
+    vec![cpu, memory(whole), io(whole)]
+}
+
+/// How many pods wait although they use less than they request, and which of them most.
+fn below_requests(snapshot: &Snapshot) -> Option<String> {
+    let pods = below_request(snapshot);
+    let most = pods.first()?;
+    let cpus = |MilliCpu(milli)| format!("{:.2}", milli as f64 / 1e3);
+    let (used, request) = most.cpu_usage.zip(most.cpu_request)?;
+    let (name, share) = (short_name(most), most.below_request?.avg10);
+    let figures = format!("{} of {} CPUs, {share} % of the time", cpus(used), cpus(request));
+    Some(match pods.len() {
+        1 => format!("; {name} waits with less CPU time than it requests ({figures})"),
+        n => format!(
+            "; {n} pods wait with less CPU time than they request, most of all {name} ({figures})"
+        ),
+    })
 }
 
 fn cpu(whole: &Scope) -> Verdict {
@@ -168,6 +187,8 @@ pub fn cause_words(cause: MemoryCause) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::cgroup::CgroupId;
+    use crate::model::pod::{Place, QosClass};
     use crate::model::psi::Pressures;
     use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Waited};
     use crate::model::units::Nanos;
@@ -201,6 +222,30 @@ mod tests {
             let got = cpu(&Scope { cpu: cpu_wait, ..scope(measured, raw) });
             assert_eq!(got.mood, mood, "{measured:?} {raw:?}");
             got.text
+        });
+        insta::assert_snapshot!(told.join("\n"));
+    }
+
+    #[test]
+    fn judge_names_pods_below_their_requests() {
+        let pod = |uid: &str, share, used| {
+            let place = Place::Pod { uid: uid.into(), class: QosClass::Burstable };
+            let below = Union { avg10: Percent(share), ..Union::default() };
+            Scope {
+                place,
+                below_request: Some(below),
+                cpu_usage: Some(MilliCpu(used)),
+                cpu_request: Some(MilliCpu(500)),
+                ..scope(None, None)
+            }
+        };
+        let [a, b, calm] = [("a", 10_00, 120), ("b", 38_25, 7), ("c", 9_99, 0)]
+            .map(|(uid, share, used)| pod(uid, share, used));
+        let told = [vec![&calm], vec![&calm, &a], vec![&a, &b, &calm]].map(|pods| {
+            let scopes = pods.into_iter().cloned().zip(1..).map(|(pod, id)| (CgroupId(id), pod));
+            let whole = scope(Some(60_00), Some(60_00));
+            let snapshot = Snapshot { whole, scopes: scopes.collect(), ..Snapshot::default() };
+            judge(&snapshot)[0].text.clone()
         });
         insta::assert_snapshot!(told.join("\n"));
     }

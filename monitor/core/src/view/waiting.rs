@@ -55,6 +55,19 @@ pub fn worst_share(scope: &Scope) -> Percent {
     shares.into_iter().flatten().max().unwrap_or_default()
 }
 
+/// Below it, waits with less CPU time than requested are those of any wake-up.
+const BELOW_REQUEST: Percent = Percent(10_00);
+
+/// Pods that waited for a CPU in a tenth of the last ten seconds or more although they used less
+/// than they request, the one that waited longest first.
+pub fn below_request(snapshot: &Snapshot) -> Vec<&Scope> {
+    let share = |scope: &Scope| scope.below_request.map(|union| union.avg10);
+    let pods = snapshot.scopes.values().filter(|scope| matches!(scope.place, Place::Pod { .. }));
+    let mut pods: Vec<_> = pods.filter(|scope| share(scope) >= Some(BELOW_REQUEST)).collect();
+    pods.sort_by_key(|scope| Reverse(share(scope)));
+    pods
+}
+
 /// What lists are sorted by. The share comes first because it is smooth: rows keep their places.
 pub(super) fn weight(scope: &Scope) -> (Percent, Nanos) {
     let times = [

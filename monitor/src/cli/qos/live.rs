@@ -132,7 +132,7 @@ impl<'a> Running<'a> {
             let Process { pid, name, oom_score_adj, .. } = process;
             Scored { pid, name, oom_score_adj, marked, drifted: !is_expected && !marked }
         });
-        let container = pod.and_then(|pod| expected::container(pod, &id));
+        let container = pod.and_then(|pod| pod.container(&id));
         Some(Self {
             namespace: pod.map(|pod| pod.namespace.as_str()),
             pod: pod.map(|pod| pod.name.as_str()),

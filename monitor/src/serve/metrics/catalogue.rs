@@ -197,6 +197,8 @@ catalogue! {
         "Pods with a cgroup.");
     PODS_DROPPED = Metric::gauge("isobar_pods_dropped", &[],
         "Pods without series in this scrape: beyond 500 the newest have none.");
+    PODS_BELOW_REQUEST = Metric::gauge("isobar_pods_below_request", &[],
+        "Pods that waited for a CPU in a tenth of the last ten seconds or more, in seconds in which they used less CPU time than they request.");
     POD_WAITING = Metric::counter("isobar_pod_pressure_waiting_seconds_total", &["namespace", "pod", "uid", "resource"],
         "Wall time in which at least one task of a pod was stalled, by the kernel's PSI (some).");
     POD_STALLED = Metric::counter("isobar_pod_pressure_stalled_seconds_total", &["namespace", "pod", "uid", "resource"],

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::catalogue::{
-    POD_CONTENTION, POD_STALLED, POD_THROTTLED, POD_WAITING, PODS, PODS_DROPPED,
+    POD_CONTENTION, POD_STALLED, POD_THROTTLED, POD_WAITING, PODS, PODS_BELOW_REQUEST, PODS_DROPPED,
 };
 use super::families::Families;
 use super::pressure::{lines, throttled};
@@ -13,6 +13,7 @@ use isobar_core::model::pod::Place;
 use isobar_core::model::psi::{Line, Pressure};
 use isobar_core::model::snapshot::{Scope, Snapshot};
 use isobar_core::view::View;
+use isobar_core::view::waiting::below_request;
 
 /// Pods with series: more than a kubelet runs, so that only a node full of cgroups meets it.
 const MOST: usize = 500;
@@ -31,6 +32,9 @@ struct Pod<'a> {
 pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Result {
     let mut pods = pods(&view.snapshot, &totals.names);
     families.write(&PODS, [([], pods.len() as u64)])?;
+    let is_known = view.snapshot.covers.waits && view.snapshot.pods.is_some();
+    let below = is_known.then(|| ([], below_request(&view.snapshot).len() as u64));
+    families.write(&PODS_BELOW_REQUEST, below)?;
     families.write(&PODS_DROPPED, [([], pods.len().saturating_sub(MOST) as u64)])?;
     pods.truncate(MOST);
 

@@ -17,8 +17,8 @@ const STALE_AFTER: Nanos = Nanos(10_000_000_000);
 /// From here on an average over five minutes is taken for known.
 const SEEN: Nanos = Nanos(300 * Nanos::SECOND.0);
 
-/// Averages of the node and of every cgroup, containers included: two unions of a hundred bytes
-/// each cost less than a rule for which cgroups need them.
+/// Averages of the node and of every cgroup, containers included: unions of a hundred bytes each
+/// cost less than a rule for which cgroups need them.
 ///
 /// Serialised at the head of a recording, so that a replay can start in mid-life.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,11 +91,13 @@ impl Averages {
     }
 }
 
-/// The two unions of one scope; `None` before the first measurement.
+/// The unions of one scope; `None` before the first measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meters {
     pub(super) contention: Option<Meter>,
     pub(super) shortage: Option<Meter>,
+    #[serde(default, rename = "belowRequest", skip_serializing_if = "Option::is_none")]
+    pub(super) below_request: Option<Meter>,
 }
 
 /// Total and averages of one union. Its clock runs only while the union is measured, so that
@@ -125,6 +127,13 @@ pub(super) struct Stretch {
     /// By how much the union grew.
     pub(super) grown: Nanos,
     pub(super) share: Percent,
+}
+
+impl Stretch {
+    /// The same interval in which the union did not grow.
+    pub(super) fn calm(self) -> Self {
+        Self { grown: Nanos(0), share: Percent(0), ..self }
+    }
 }
 
 impl Meter {

@@ -1,6 +1,7 @@
 //! Makes a `Snapshot` from two samples. Cannot fail: what cannot be compared is `None`, and
 //! impossible values are clamped and counted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::averages::Averages;
@@ -10,9 +11,11 @@ use super::{Blame, Doubts, Scope, Snapshot, blame, stalls};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::places::Places;
 use crate::model::pod::Place;
+use crate::model::request;
 use crate::model::sample::Sample;
 use crate::model::stall::KernelStalls;
 use crate::model::units::Nanos;
+use crate::model::workload::{Pod, by_cgroup_uid};
 
 impl Snapshot {
     /// The difference from `prev` to `next`. Without `prev`, or if the boot clock did not advance,
@@ -26,9 +29,10 @@ impl Snapshot {
 
         let whole = whole(next, pair, averages);
         let places = Places::of(&next.cgroups);
+        let pods = next.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
         let below_root = next.cgroups.iter().filter(|(_, cgroup)| !cgroup.path.is_root());
         let scopes = below_root
-            .map(|(&id, cgroup)| (id, scope(id, cgroup, &places, pair, averages)))
+            .map(|(&id, cgroup)| (id, scope(id, cgroup, (&places, &pods), pair, averages)))
             .collect();
         let aggressions = pair.map(aggressions);
         let kernel = next.kernel.as_ref();
@@ -125,7 +129,7 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
     if let Some((before, after)) = &pair.tables {
         let root = next.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
         let root = root.map(|(&id, _)| id);
-        stalls::fill(&mut scope, before.node(root), after.node(root), deltas, meters);
+        stalls::fill(&mut scope, before.node(root), after.node(root), None, deltas, meters);
     }
     scope
 }
@@ -134,13 +138,15 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
 fn scope(
     id: CgroupId,
     cgroup: &Arc<Cgroup>,
-    places: &Places<'_>,
+    (places, pods): (&Places<'_>, &BTreeMap<&str, &Pod>),
     pair: Option<&Pair<'_>>,
     averages: &mut Averages,
 ) -> Scope {
+    let place = places.place(&cgroup.path);
     let mut scope = Scope {
         path: cgroup.path.clone(),
-        place: places.place(&cgroup.path),
+        cpu_request: request::cpu_at(&place, pods),
+        place,
         parent: cgroup.parent,
         pressure: cgroup.pressure,
         files: Some(Arc::clone(cgroup)),
@@ -159,7 +165,8 @@ fn scope(
     }
     if let Some((earlier, later)) = &pair.tables {
         let (before, after) = (earlier.group(id, before), later.group(id, cgroup));
-        stalls::fill(&mut scope, before, after, deltas, meters);
+        let request = scope.cpu_request;
+        stalls::fill(&mut scope, before, after, request, deltas, meters);
     }
     scope
 }

@@ -7,20 +7,26 @@ use super::counters::Counters;
 use super::delta::Deltas;
 use super::{CpuWait, MemoryCauseWait, MemoryWait, Scope, Waited};
 use crate::model::stall::{CpuStall, GroupStall, MemoryStall};
-use crate::model::units::{Nanos, Percent};
+use crate::model::units::{MilliCpu, Nanos, Percent};
 
-/// Fills in what was measured in both samples.
+/// Fills in what was measured in both samples. `request` is the CPU time that the scope requests.
 pub(super) fn fill(
     scope: &mut Scope,
     before: Counters<'_>,
     after: Counters<'_>,
+    request: Option<MilliCpu>,
     deltas: &mut Deltas<'_>,
     meters: &mut Meters,
 ) {
     if let Some((before, after)) = before.cpus.zip(after.cpus) {
         let (mean, per_cpu) = contention(before, after, deltas);
-        scope.contention = Some(Meter::add(&mut meters.contention, deltas.stretch(mean)));
+        let contended = deltas.stretch(mean);
+        scope.contention = Some(Meter::add(&mut meters.contention, contended));
         scope.contention_per_cpu = per_cpu;
+        scope.below_request = request.zip(scope.cpu_usage).map(|(request, used)| {
+            let below = if used < request { contended } else { contended.calm() };
+            Meter::add(&mut meters.below_request, below)
+        });
     }
     let tells_causes = before.split && after.split;
     if let Some((before, after)) = before.waits.zip(after.waits) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::stall::{CauseStall, MemoryStall};
+use crate::model::workload::{Container, Pod, Resources};
 
 #[test]
 fn contention_mean_over_cpus() {
@@ -68,6 +69,37 @@ fn contention_without_throttled() {
     assert_eq!(scope.contention.unwrap().now, Percent(20));
     let cpu = scope.cpu.as_ref().unwrap();
     assert_eq!(cpu.contention.unwrap(), Waited { now: ms(2), total: ms(2) });
+}
+
+#[test]
+fn contention_below_the_request() {
+    #[rustfmt::skip]
+    let table = [
+        // request, used and contended in ms of a second, contention below the request
+        (Some("500m"), 499, 300, Some(Percent(30_00))),
+        (Some("500m"), 500, 300, Some(Percent(0))),
+        (Some("500m"), 0,   0,   Some(Percent(0))),
+        (Some("0"),    0,   300, None),
+        (None,         0,   300, None),
+    ];
+    for (request, used, contended, want) in table {
+        let [mut prev, mut next] = [1_000, 2_000].map(|at| sample(ms(at)));
+        for (sample, used) in [(&mut prev, 0), (&mut next, used)] {
+            let files = Arc::make_mut(sample.cgroups.get_mut(&POD).unwrap());
+            files.path = CgroupPath("/kubepods/podu".into());
+            files.cpu.usage = micros(used * 1_000);
+            let requests = request.map(|request| ("cpu".into(), request.parse().unwrap()));
+            let resources =
+                Resources { requests: requests.into_iter().collect(), ..Default::default() };
+            let containers = vec![Container { resources, ..Container::default() }];
+            let pod = Pod { uid: "u".into(), containers, ..Pod::default() };
+            sample.pods = Some(Pods::new([("u".into(), pod)].into()));
+        }
+        pod(&mut prev).cpus = cpus([[0, 0], [0, 0]]);
+        pod(&mut next).cpus = cpus([[contended, 1_000], [0, 0]]);
+        let scope = &between(&prev, &next).scopes[&POD];
+        assert_eq!(scope.below_request.map(|union| union.now), want, "{request:?} {used}");
+    }
 }
 
 #[test]
