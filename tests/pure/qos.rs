@@ -45,3 +45,59 @@ fn qos_sandbox_and_gap() {
         "{stderr}"
     );
 }
+
+#[test]
+fn qos_limits_and_daemons() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| {
+        let file = dir.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    let id = "a".repeat(64);
+    let container = format!("cgroup/kubepods/burstable/podu1/{id}");
+    let files = [("cpu.weight", "100\n"), ("memory.max", "max\n"), ("cgroup.procs", "7\n8\n")];
+    files.map(|(file, text)| write(&format!("{container}/{file}"), text));
+    write("cgroup/system.slice/kubelet.service/cgroup.procs", "9\n10\n");
+    for (pid, name, score) in
+        [(7, "web", "875"), (8, "kube-proxy", "-999"), (9, "kubelet", "0"), (10, "sh", "0")]
+    {
+        write(&format!("proc/{pid}/status"), &format!("Name:\t{name}\nCpus_allowed_list:\t0\n"));
+        write(&format!("proc/{pid}/oom_score_adj"), &format!("{score}\n"));
+    }
+    let pod = json!({
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+        "spec": {"containers": [{"name": "main", "resources": {
+            "requests": {"cpu": "500m", "memory": "1G"}, "limits": {"memory": "2G"},
+        }}]},
+        "status": {"containerStatuses": [{"name": "main", "containerID": format!("containerd://{id}")}]},
+    });
+    write("pods.json", &pod.to_string());
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let output = isobar(&["qos", "-o", "json", "--node-memory", "8G"])
+        .args(["--pods", &at("pods.json"), "--proc", &at("proc"), "--cgroup-root", &at("cgroup")])
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["nLimitsDrifted"], 2, "{report}");
+    let of = |drift: &Value| [&drift["file"], &drift["live"], &drift["why"]].map(|v| v.to_string());
+    let drifts = report["containers"][0]["limits"].as_array().unwrap();
+    let told: Vec<_> = drifts.iter().map(of).collect();
+    let want =
+        [["\"memory.max\"", "\"max\"", "\"looser\""], ["\"cpu.weight\"", "\"100\"", "\"looser\""]];
+    assert_eq!(told, want);
+    let drifted: Vec<_> = report["containers"][0]["processes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|process| (process["name"].as_str().unwrap(), &process["drifted"]))
+        .collect();
+    assert_eq!(drifted, [("web", &json!(false)), ("kube-proxy", &json!(false))]);
+    let daemon = json!({"pid": 9, "name": "kubelet", "oomScoreAdj": 0, "drifted": true});
+    assert_eq!(
+        report["daemons"],
+        json!([{"cgroup": "/system.slice/kubelet.service", "expected": -999, "process": daemon}])
+    );
+    assert_eq!(report["nDrifted"], 1);
+}

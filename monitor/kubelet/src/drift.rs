@@ -6,8 +6,10 @@ use serde::Serialize;
 use super::enforce::{Enforced, HUGE_PAGES_OF_PODS, Limits};
 use isobar_core::model::cgroup::{CgroupPath, Limit};
 use isobar_core::model::machine::Found;
+use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::shares;
 use isobar_core::model::units::Bytes;
+use isobar_core::model::workload::{Container, Resources};
 
 /// A limit file that differs from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -73,6 +75,23 @@ pub fn drift(enforced: &Enforced, live: &Live, page: Bytes) -> Vec<Drift> {
     all
 }
 
+/// The limits of a container as its runtime writes them. Memory that is not limited may be, for a
+/// while, by isobar; newer runtimes have a scale of weights of their own, older ones the kubelet's.
+#[must_use]
+pub fn of_container(container: &Container, found: &Found, page: Bytes) -> Vec<Drift> {
+    let Resources { requests, limits } = &container.resources;
+    let milli = |list: &ResourceList| {
+        let milli = list.get("cpu").copied().filter(|cpu| !cpu.is_zero())?.milli_value();
+        u64::try_from(milli).ok()
+    };
+    let shares = shares::shares(milli(requests).or_else(|| milli(limits)).unwrap_or(0));
+    let scales = [runtimes_weight(shares), shares::weight(shares)];
+    let weight = found.cpu_weight.filter(|live| scales.contains(live)).unwrap_or(scales[0]);
+    let memory = limits.get("memory").and_then(|limit| u64::try_from(limit.value()).ok());
+    let limits = Limits { memory_max: memory, cpu_weight: Some(weight), ..Limits::default() };
+    of_one(&limits, found, page, false)
+}
+
 fn of_one(limits: &Limits, found: &Found, page: Bytes, is_pods: bool) -> Vec<Drift> {
     let is_huge = |file: &str| file.starts_with("hugetlb.");
     let differs = |(file, configured): (String, u64)| {
@@ -118,6 +137,7 @@ fn runtimes_weight(shares: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod_notation;
 
     #[test]
     fn drift_weights_of_the_runtimes() {
@@ -130,6 +150,37 @@ mod tests {
         ];
         for (shares, want) in table {
             assert_eq!(runtimes_weight(shares), want, "{shares} shares");
+        }
+    }
+
+    #[test]
+    fn drift_of_a_container() {
+        const PAGE: Bytes = Bytes(4_096);
+        let found = |weight, memory| Found {
+            exists: true,
+            cpu_weight: Some(weight),
+            memory_max: Some(memory),
+            ..Found::default()
+        };
+        let max = Limit::Max;
+        #[rustfmt::skip]
+        let table: [(&str, Found, &[(&str, Why)]); 9] = [
+            // container, its cgroup, what differs
+            ("main r 500m/- l -/1Gi", found(59, Limit::At(GIB)),     &[]), // as newer runtimes write it
+            ("main r 500m/- l -/1Gi", found(20, Limit::At(GIB)),     &[]), // as older ones do
+            ("main r 500m/- l -/1Gi", found(58, Limit::At(GIB)),     &[("cpu.weight", Why::Tighter)]),
+            ("main r 500m/- l -/1Gi", found(59, max),                &[("memory.max", Why::Looser)]),
+            ("main r 500m/- l -/1Gi", found(60, Limit::At(GIB / 2)), &[("memory.max", Why::Tighter), ("cpu.weight", Why::Looser)]),
+            ("main l 500m/-",         found(59, max),                &[]), // what is limited is requested
+            ("main",                  found(1, max),                 &[]),
+            ("main",                  found(100, max),               &[("cpu.weight", Why::Looser)]),
+            ("main",                  found(1, Limit::At(GIB)),      &[]), // by isobar, perhaps
+        ];
+        for (container, found, want) in table {
+            let pod = pod_notation::pod(container);
+            let drifts = of_container(&pod.containers[0], &found, PAGE);
+            let told: Vec<_> = drifts.iter().map(|drift| (&*drift.file, drift.why)).collect();
+            assert_eq!(told, want, "{container} {found:?}");
         }
     }
 

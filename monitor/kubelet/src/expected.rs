@@ -69,6 +69,14 @@ impl<'a> Pods<'a> {
     }
 }
 
+/// The score of a daemon that pods depend on, by its process's name: the kubelet and kube-proxy set
+/// it themselves, runtimes have it from their units. In a pod, kube-proxy's container has the pod's.
+/// Source: kubernetes `pkg/kubelet/qos/policy.go`, `KubeletOOMScoreAdj` and `KubeProxyOOMScoreAdj`.
+#[must_use]
+pub fn of_daemon(process: &str) -> Option<i32> {
+    ["kubelet", "kube-proxy", "containerd", "crio"].contains(&process).then_some(oom::DAEMON)
+}
+
 /// For a container of which only the pod's QoS class is known.
 #[must_use]
 pub fn of_class(class: QosClass) -> Vec<Scores> {
@@ -104,6 +112,19 @@ pub fn of_container(pod: &Pod, id: &str, capacity: NonZeroU64) -> Vec<Scores> {
 mod tests {
     use super::*;
     use crate::pod_notation;
+
+    #[test]
+    fn expected_of_daemons() {
+        for (process, want) in [
+            ("kubelet", Some(-999)),
+            ("kube-proxy", Some(-999)),
+            ("containerd", Some(-999)),
+            ("containerd-shim", None),
+            ("Kubelet", None),
+        ] {
+            assert_eq!(of_daemon(process), want, "{process}");
+        }
+    }
 
     const CAPACITY: NonZeroU64 = NonZeroU64::new(8_000_000_000).unwrap();
 

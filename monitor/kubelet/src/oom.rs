@@ -19,6 +19,8 @@ pub const BEST_EFFORT: i32 = 1_000;
 pub const BURSTABLE: std::ops::RangeInclusive<i32> = 1_000 + GUARANTEED..=BEST_EFFORT - 1;
 /// A pod's sandbox. Set by containerd and CRI-O, not by the kubelet.
 pub const SANDBOX: i32 = -998;
+/// The kubelet, kube-proxy and the runtime.
+pub const DAEMON: i32 = -999;
 
 const MEMORY: &str = "memory";
 

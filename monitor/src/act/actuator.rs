@@ -19,7 +19,6 @@ use super::deny::DenyList;
 use super::error::{ActError, Done};
 use super::evict::{Evictions, Way};
 use super::ledger::{Ledger, LedgerError};
-use super::mark;
 use super::process::Releaser;
 use super::reclaim::Reclaim;
 use super::target::{Node, OpenTarget};
@@ -286,15 +285,15 @@ pub fn n_squeezes(proc: &Path, state: &Path) -> Result<usize, OpenError> {
     Ok(ledger(proc, Some(state))?.releases().len())
 }
 
-/// The cgroups whose processes have the OOM score of a mark, by the ledger in this directory, which
-/// is not owned.
+/// The files that isobar has changed and will put back, by the ledger in this directory, which is
+/// not owned. Of a mark it is `oom_score_adj`.
 ///
 /// # Errors
 /// If the ledger cannot be read.
-pub fn marked(proc: &Path, state: &Path) -> Result<BTreeSet<CgroupPath>, OpenError> {
+pub fn changed(proc: &Path, state: &Path) -> Result<Vec<(CgroupPath, String)>, OpenError> {
     let ledger = ledger(proc, Some(state))?;
-    let marks = ledger.overrides().iter().filter(|entry| entry.file == mark::SCORE);
-    Ok(marks.map(|entry| entry.path.clone()).collect())
+    let changed = ledger.overrides().iter().map(|entry| (entry.path.clone(), entry.file.clone()));
+    Ok(changed.collect())
 }
 
 fn ledger(proc: &Path, state: Option<&Path>) -> Result<Ledger, OpenError> {

@@ -21,5 +21,5 @@ mod reclaim;
 mod target;
 mod throttle;
 
-pub use actuator::{Actuator, OpenError, Options, marked, n_squeezes};
+pub use actuator::{Actuator, OpenError, Options, changed, n_squeezes};
 pub use ledger::LedgerError;

@@ -1,6 +1,7 @@
-//! The containers that run on this node, and whether their processes have the expected OOM score.
+//! The containers and the daemons of Kubernetes that run on this node: whether their processes have
+//! the expected OOM score, and containers the limits of their pod.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -9,12 +10,16 @@ use anyhow::Result;
 use isobar::act;
 use isobar::agent::{OpenError, STATE_DIR};
 use isobar::source::Roots;
-use isobar::source::processes::{Process, Processes};
+use isobar::source::machine::Groups;
+use isobar::source::processes::{Members, Process, Processes};
+use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::pod::{Place, QosClass};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::Gap;
+use isobar_core::model::units::Bytes;
 use isobar_core::model::workload::Pod;
 use isobar_core::view::API_VERSION;
+use isobar_kubelet::drift::{self, Drift};
 use isobar_kubelet::expected::{self, Pods, Scores, Whose};
 use isobar_kubelet::qos;
 use serde::Serialize;
@@ -37,7 +42,11 @@ struct Report<'a> {
     node_memory: Option<Quantity>,
     /// Processes with a score that is not expected.
     n_drifted: usize,
+    /// Limits that are not those of the pod.
+    n_limits_drifted: usize,
     containers: Vec<Running<'a>>,
+    /// The kubelet and the like, outside of pods.
+    daemons: Vec<Daemon>,
     gaps: Vec<Gap>,
 }
 
@@ -60,6 +69,9 @@ struct Running<'a> {
     /// Each of these is correct.
     expected: Vec<Scores>,
     processes: Vec<Scored>,
+    /// Files of its cgroup with another value than the pod's; empty if the pod is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<Drift>,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,70 +86,132 @@ struct Scored {
     drifted: bool,
 }
 
+impl Scored {
+    fn words(&self) -> String {
+        format!("{} ({}) has {}", self.pid, self.name, self.oom_score_adj)
+    }
+}
+
+/// A daemon that pods depend on.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Daemon {
+    cgroup: CgroupPath,
+    expected: i32,
+    process: Scored,
+}
+
 pub(super) fn write(args: &Args, known: &[Pod]) -> Result<()> {
     let roots =
         Roots { proc: args.proc.clone(), cgroup: args.cgroup_root.clone(), ..Roots::default() };
-    let (found, gaps) = Processes::open(&roots)
-        .map_err(OpenError::from)?
-        .read(|path| matches!(Place::of(path), Place::Container { .. }));
-    let mut inside: BTreeMap<Place, Vec<Process>> = BTreeMap::new();
-    for members in found {
-        inside.entry(Place::of(&members.path)).or_default().extend(members.processes);
+    let (found, mut gaps) = Processes::open(&roots).map_err(OpenError::from)?.read(|_| true);
+    let is_container = |of: &Members| matches!(Place::of(&of.path), Place::Container { .. });
+    let (found, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_container);
+    let daemons: Vec<_> = others.into_iter().flat_map(Daemon::among).collect();
+    let mut inside: BTreeMap<Place, Inside> = BTreeMap::new();
+    for Members { path, processes } in found {
+        let container = inside.entry(Place::of(&path)).or_insert_with(|| Inside::at(&path));
+        container.processes.extend(processes);
     }
-    let capacity = if known.is_empty() { None } else { Some(args.capacity()?) };
-    let pods = Pods::new(known);
-    // A ledger that cannot be read says nothing of marks.
-    let marked = act::marked(&args.proc, Path::new(STATE_DIR)).unwrap_or_default();
-    let marked: BTreeSet<Place> = marked.iter().map(Place::of).collect();
-    let running = |(place, processes)| {
-        let is_marked = marked.contains(&place);
-        Running::of(place, processes, is_marked, &pods, capacity)
+    let node = Node {
+        capacity: if known.is_empty() { None } else { Some(args.capacity()?) },
+        pods: Pods::new(known),
+        // A ledger that cannot be read says nothing of marks and squeezes.
+        changed: act::changed(&args.proc, Path::new(STATE_DIR)).unwrap_or_default(),
+        groups: Groups::open(&args.proc, args.cgroup_root.as_deref()).map_err(OpenError::from)?,
     };
-    let containers: Vec<_> = inside.into_iter().filter_map(running).collect();
+    let running = inside.into_iter().map(|(place, inside)| node.running(place, inside, &mut gaps));
+    let containers: Vec<_> = running.flatten().collect();
     let report = Report {
         api_version: API_VERSION,
         kind: "NodeQosReport",
-        node_memory: capacity.map(|capacity| Quantity::bytes(capacity.get())),
-        n_drifted: containers.iter().map(|container| container.drifted().count()).sum(),
+        node_memory: node.capacity.map(|capacity| Quantity::bytes(capacity.get())),
+        n_drifted: containers.iter().flat_map(Running::drifted).count()
+            + daemons.iter().filter(|daemon| daemon.process.drifted).count(),
+        n_limits_drifted: containers.iter().map(|container| container.limits.len()).sum(),
         containers,
+        daemons,
         gaps,
     };
     args.output.print(&report, |out| table(out, &report, args.output))
 }
 
-impl<'a> Running<'a> {
+impl Daemon {
+    fn among(Members { path, processes }: Members) -> impl Iterator<Item = Self> {
+        processes.into_iter().filter_map(move |Process { pid, name, oom_score_adj, .. }| {
+            let expected = expected::of_daemon(&name)?;
+            let drifted = oom_score_adj != expected;
+            let process = Scored { pid, name, oom_score_adj, marked: false, drifted };
+            Some(Self { cgroup: path.clone(), expected, process })
+        })
+    }
+}
+
+/// A container's own cgroup, and the processes in it and below.
+struct Inside {
+    path: CgroupPath,
+    processes: Vec<Process>,
+}
+
+impl Inside {
+    /// Of the container in which the cgroup at `path` is.
+    fn at(path: &CgroupPath) -> Self {
+        let (mut above, place) = (CgroupPath::root(), Place::of(path));
+        let mut names = path.segments();
+        while Place::of(&above) != place {
+            let Some(name) = names.next() else { break };
+            above = above.child(name);
+        }
+        Self { path: above, processes: Vec::new() }
+    }
+}
+
+/// What containers are compared with.
+struct Node<'a> {
+    capacity: Option<NonZeroU64>,
+    pods: Pods<'a>,
+    /// By isobar, for a while.
+    changed: Vec<(CgroupPath, String)>,
+    groups: Groups,
+}
+
+impl<'a> Node<'a> {
     /// `None` if `place` is not a container.
-    fn of(
-        place: Place,
-        mut processes: Vec<Process>,
-        is_marked: bool,
-        pods: &Pods<'a>,
-        capacity: Option<NonZeroU64>,
-    ) -> Option<Self> {
+    fn running(&self, place: Place, inside: Inside, gaps: &mut Vec<Gap>) -> Option<Running<'a>> {
         let Place::Container { pod: uid, class, id, .. } = place else { return None };
-        let pod = pods.of(&uid);
+        let Inside { path, mut processes } = inside;
+        let pod = self.pods.of(&uid);
         if let Some(pod) = pod.filter(|pod| qos::class(pod) != class) {
             let (name, says) = (full_name(pod), qos::class(pod));
             let text = format!("{name} runs as {class:?}, but is {says:?} by the file");
             eprintln!("{}", harmless(&text));
         }
-        let expected = match (pod, capacity) {
-            (Some(pod), Some(capacity)) => expected::of_container(pod, &id, capacity),
-            _ => expected::of_class(class),
+        let expected = match pod.zip(self.capacity) {
+            Some((pod, capacity)) => expected::of_container(pod, &id, capacity),
+            None => expected::of_class(class),
         };
         processes.sort_by_key(|process| process.pid);
+        let is_marked = self.has_changed(&path, "oom_score_adj");
         let scored = processes.into_iter().map(|process| {
-            let is_expected = expected.iter().any(|scores| scores.has(process.oom_score_adj));
+            let is_expected = expected.iter().any(|scores| scores.has(process.oom_score_adj))
+                || expected::of_daemon(&process.name) == Some(process.oom_score_adj);
             let marked = is_marked && !is_expected && process.oom_score_adj == MARK;
             let Process { pid, name, oom_score_adj, .. } = process;
             Scored { pid, name, oom_score_adj, marked, drifted: !is_expected && !marked }
         });
         let container = pod.and_then(|pod| pod.container(&id));
-        Some(Self {
+        let page = Bytes(procfs::page_size());
+        let limits = container.map(|container| {
+            let mut drifts = drift::of_container(container, &self.groups.look(&path, gaps), page);
+            drifts.retain(|drift| !self.has_changed(&path, &drift.file));
+            drifts
+        });
+        Some(Running {
             namespace: pod.map(|pod| pod.namespace.as_str()),
             pod: pod.map(|pod| pod.name.as_str()),
             container: container.map(|container| container.name.as_str()),
             processes: scored.collect(),
+            limits: limits.unwrap_or_default(),
             pod_uid: uid,
             id,
             qos_class: class,
@@ -145,6 +219,12 @@ impl<'a> Running<'a> {
         })
     }
 
+    fn has_changed(&self, path: &CgroupPath, file: &str) -> bool {
+        self.changed.iter().any(|(at, name)| name == file && Place::of(at) == Place::of(path))
+    }
+}
+
+impl Running<'_> {
     fn drifted(&self) -> impl Iterator<Item = &Scored> {
         self.processes.iter().filter(|process| process.drifted)
     }
@@ -185,14 +265,16 @@ fn table(out: &mut dyn Write, report: &Report<'_>, output: Format) -> Result<()>
             _ => running.pod_uid.clone(),
         };
         let n_drifted = running.drifted().count();
-        let mut drift: Vec<_> = running
-            .drifted()
-            .take(n_named)
-            .map(|p| format!("{} ({}) has {}", p.pid, p.name, p.oom_score_adj))
-            .collect();
+        let mut drift: Vec<_> = running.drifted().take(n_named).map(Scored::words).collect();
         if n_drifted > n_named {
             drift.push(format!("{} more", n_drifted - n_named));
         }
+        drift.extend(running.limits.iter().map(
+            |Drift { file, configured, live, .. }| match live {
+                Some(live) => format!("{file} is {live}, not {configured}"),
+                None => format!("{file} is not there"),
+            },
+        ));
         let row = [
             pod,
             running.name().to_owned(),
@@ -203,6 +285,12 @@ fn table(out: &mut dyn Write, report: &Report<'_>, output: Format) -> Result<()>
         ];
         let ids = [running.pod_uid.clone(), running.id.clone()];
         table.row(row.into_iter().chain(ids.into_iter().filter(|_| output.is_wide())));
+    }
+    for Daemon { cgroup, expected, process } in &report.daemons {
+        let drift = if process.drifted { process.words() } else { "-".into() };
+        let row = [&cgroup.0.to_string(), &process.name, "-", &expected.to_string(), "1", &drift];
+        let ids = ["-", "-"].into_iter().filter(|_| output.is_wide());
+        table.row(row.into_iter().chain(ids).map(str::to_owned));
     }
     table.write(out, output.width())?;
     if report.containers.is_empty() {
