@@ -164,17 +164,17 @@ mod tests {
         };
         let max = Limit::Max;
         #[rustfmt::skip]
-        let table: [(&str, Found, &[(&str, Why)]); 9] = [
+        let table: [(&str, Found, Vec<(&str, Why)>); 9] = [
             // container, its cgroup, what differs
-            ("main r 500m/- l -/1Gi", found(59, Limit::At(GIB)),     &[]), // as newer runtimes write it
-            ("main r 500m/- l -/1Gi", found(20, Limit::At(GIB)),     &[]), // as older ones do
-            ("main r 500m/- l -/1Gi", found(58, Limit::At(GIB)),     &[("cpu.weight", Why::Tighter)]),
-            ("main r 500m/- l -/1Gi", found(59, max),                &[("memory.max", Why::Looser)]),
-            ("main r 500m/- l -/1Gi", found(60, Limit::At(GIB / 2)), &[("memory.max", Why::Tighter), ("cpu.weight", Why::Looser)]),
-            ("main l 500m/-",         found(59, max),                &[]), // what is limited is requested
-            ("main",                  found(1, max),                 &[]),
-            ("main",                  found(100, max),               &[("cpu.weight", Why::Looser)]),
-            ("main",                  found(1, Limit::At(GIB)),      &[]), // by isobar, perhaps
+            ("main r 500m/- l -/1Gi", found(59, Limit::At(GIB)),     vec![]), // as newer runtimes write it
+            ("main r 500m/- l -/1Gi", found(20, Limit::At(GIB)),     vec![]), // as older ones do
+            ("main r 500m/- l -/1Gi", found(58, Limit::At(GIB)),     vec![("cpu.weight", Why::Tighter)]),
+            ("main r 500m/- l -/1Gi", found(59, max),                vec![("memory.max", Why::Looser)]),
+            ("main r 500m/- l -/1Gi", found(60, Limit::At(GIB / 2)), vec![("memory.max", Why::Tighter), ("cpu.weight", Why::Looser)]),
+            ("main l 500m/-",         found(59, max),                vec![]), // what is limited is requested
+            ("main",                  found(1, max),                 vec![]),
+            ("main",                  found(100, max),               vec![("cpu.weight", Why::Looser)]),
+            ("main",                  found(1, Limit::At(GIB)),      vec![]), // by isobar, perhaps
         ];
         for (container, found, want) in table {
             let pod = pod_notation::pod(container);
