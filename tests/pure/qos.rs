@@ -57,7 +57,9 @@ fn qos_limits_and_daemons() {
     let id = "a".repeat(64);
     let container = format!("cgroup/kubepods/burstable/podu1/{id}");
     let files = [("cpu.weight", "100\n"), ("memory.max", "max\n"), ("cgroup.procs", "7\n8\n")];
-    files.map(|(file, text)| write(&format!("{container}/{file}"), text));
+    for (file, text) in files {
+        write(&format!("{container}/{file}"), text);
+    }
     write("cgroup/system.slice/kubelet.service/cgroup.procs", "9\n10\n");
     for (pid, name, score) in
         [(7, "web", "875"), (8, "kube-proxy", "-999"), (9, "kubelet", "0"), (10, "sh", "0")]

@@ -163,8 +163,9 @@ mod tests {
             ..Found::default()
         };
         let max = Limit::Max;
+        type Row = (&'static str, Found, Vec<(&'static str, Why)>);
         #[rustfmt::skip]
-        let table: [(&str, Found, Vec<(&str, Why)>); 9] = [
+        let table: [Row; 9] = [
             // container, its cgroup, what differs
             ("main r 500m/- l -/1Gi", found(59, Limit::At(GIB)),     vec![]), // as newer runtimes write it
             ("main r 500m/- l -/1Gi", found(20, Limit::At(GIB)),     vec![]), // as older ones do

@@ -264,6 +264,12 @@ impl Lost {
         others.chain([self.unattributed]).max().unwrap_or_default()
     }
 
+    /// So much, which is enough to have a cause, and taken by no party that is known.
+    #[cfg(test)]
+    pub(crate) fn established(lost: Bytes) -> Self {
+        Self { lost, is_established: true, ..Self::default() }
+    }
+
     pub(crate) fn lost(&self) -> Bytes {
         self.lost
     }

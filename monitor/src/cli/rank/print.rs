@@ -96,6 +96,7 @@ fn heading(key: Key) -> &'static str {
         Key::Qos => "QOS",
         Key::Harm => "HARM-MS/S",
         Key::Taker => "TAKER",
+        Key::HoldsPromised => "HOLDS-PROMISED",
         Key::Taken => "TAKEN",
         Key::FreesEnough => "FREES-ENOUGH",
         Key::Processes => "PROCESSES",

@@ -185,6 +185,9 @@ pub enum Key {
     Qos,
     /// Whether it is a cause of the loss: it took at least a quarter of what the largest taker did.
     Taker,
+    /// In place of `taker`, where those who took memory took no more than they request: whether it
+    /// uses more than it requests, and its end frees what they were promised.
+    HoldsPromised,
     /// What it took of the memory that was lost; of takers alone.
     Taken,
     /// Whether its end gives back a real part of what is missing.

@@ -122,6 +122,7 @@ fn word(key: Key) -> &'static str {
         Key::Usage => "use",
         Key::Qos => "class",
         Key::Taker => "took what is short",
+        Key::HoldsPromised => "holds what others were promised",
         Key::Taken => "taken",
         Key::FreesEnough => "frees enough",
         Key::Harm => "harm to others",
@@ -144,6 +145,9 @@ fn quality(key: Key, value: &KeyValue) -> Option<&'static str> {
         Key::HasStats => ("has statistics", "has no statistics"),
         Key::ExceedsRequest => ("exceeds its request", "is within its request"),
         Key::Taker => ("took what is short", "did not take what is short"),
+        Key::HoldsPromised => {
+            ("holds what others were promised", "does not hold what others were promised")
+        }
         Key::FreesEnough => ("frees enough", "does not free enough"),
         _ => return None,
     };

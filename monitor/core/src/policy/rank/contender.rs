@@ -100,6 +100,12 @@ impl Contender {
     ///
     /// Harming only itself spares a candidate only if the signal is about waiting and harm was
     /// measured: what is unknown spares no candidate.
+    /// Whether it uses more than it requests, and its end frees `promised`.
+    pub(super) fn holds_promised(&self, promised: Bytes) -> bool {
+        let exceeds = self.usage.zip(self.request).is_some_and(|(usage, request)| usage > request);
+        self.spared.is_none() && exceeds && self.frees.is_some_and(|frees| frees >= promised)
+    }
+
     pub(super) fn spared_for(&self, purpose: Purpose) -> Option<SparedReason> {
         let harms_only_itself =
             purpose.is_about_waiting() && self.harm.is_some_and(Harm::is_own_alone);

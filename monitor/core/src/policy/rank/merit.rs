@@ -56,6 +56,8 @@ struct Cause {
 enum By {
     /// It took memory.
     Taken(Bytes),
+    /// It holds what others were promised, and its end frees that.
+    Holds(Bytes),
     /// Others wait because of it.
     Harm(Nanos),
 }
@@ -80,9 +82,12 @@ impl Scale {
         let resource = purpose.resource();
         let most_harm = contenders.iter().filter_map(|one| Some(one.harm?.others)).max();
         let most_harm = most_harm.max(need.outside_harm).filter(|most| most.0 >= 1_000_000);
-        let by = match most_harm.filter(|_| purpose.is_about_waiting()) {
-            Some(most) => By::Harm(Nanos(most.0 / OF_MOST)),
-            None => By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders))),
+        let by = match (most_harm.filter(|_| purpose.is_about_waiting()), need.promised) {
+            (Some(most), _) => By::Harm(Nanos(most.0 / OF_MOST)),
+            (None, Some(promised)) => By::Holds(promised),
+            (None, None) => {
+                By::Taken(need.taker_from.unwrap_or_else(|| Need::taker_from(contenders)))
+            }
         };
         let real_part = need.shortfall.real_part();
         let is_by_cause = order == Order::Cause && resource == Resource::Memory;
@@ -242,23 +247,26 @@ impl Scale {
         let [amount, usage] = self.amounts(contender);
         let of_cause = |cause: Cause| {
             let is_taker = cause.is_taker(contender);
-            let taken = match cause.by {
-                By::Taken(_) => (
-                    Key::Taken,
-                    contender.taken.map_or(KeyValue::Unknown, |Bytes(n)| {
-                        KeyValue::Quantity(Quantity::bytes(n))
-                    }),
-                ),
-                By::Harm(_) => (Key::Harm, number(contender.harm.map(Harm::millis))),
+            let (cause_of, figure) = match cause.by {
+                By::Taken(_) => {
+                    let taken = contender.taken.map(|Bytes(n)| Quantity::bytes(n));
+                    let taken = taken.map_or(KeyValue::Unknown, KeyValue::Quantity);
+                    (Key::Taker, Some((Key::Taken, taken)))
+                }
+                By::Holds(_) => (Key::HoldsPromised, None),
+                By::Harm(_) => {
+                    let harm = number(contender.harm.map(Harm::millis));
+                    (Key::Taker, Some((Key::Harm, harm)))
+                }
             };
             let enough = cause.frees_enough(contender).map_or(KeyValue::Unknown, KeyValue::Bool);
             let (taker, enough) =
-                ((Key::Taker, KeyValue::Bool(is_taker)), (Key::FreesEnough, enough));
+                ((cause_of, KeyValue::Bool(is_taker)), (Key::FreesEnough, enough));
             let qos = (Key::Qos, KeyValue::Class(contender.class));
             let started = contender.started.map_or(KeyValue::Unknown, KeyValue::Number);
             let started = (Key::Started, started);
             match is_taker {
-                true => [Some(taker), Some(enough), Some(taken), Some(qos), priority.clone()],
+                true => [Some(taker), Some(enough), figure, Some(qos), priority.clone()],
                 false => [Some(taker), Some(enough), exceeds.clone(), priority.clone(), None],
             }
             .into_iter()
@@ -343,6 +351,7 @@ impl Cause {
     fn is_taker(self, contender: &Contender) -> bool {
         match self.by {
             By::Taken(from) => contender.taken.is_some_and(|taken| taken >= from),
+            By::Holds(promised) => contender.holds_promised(promised),
             By::Harm(from) => contender.harm.is_some_and(|harm| harm.others >= from),
         }
     }
@@ -350,6 +359,7 @@ impl Cause {
     fn figure(self, contender: &Contender) -> u64 {
         match self.by {
             By::Taken(_) => contender.taken.map_or(0, |taken| taken.0),
+            By::Holds(_) => 0,
             By::Harm(_) => contender.harm.map_or(0, |harm| harm.others.0),
         }
     }

@@ -29,7 +29,6 @@ use crate::model::sample::Sample;
 use crate::model::settings::{self, Settings};
 use crate::model::snapshot::{Scope, Snapshot};
 use crate::model::threshold::Resource;
-use crate::model::units::Bytes;
 use crate::policy::takers::{Lost, TakerStanding};
 use harm::HarmStanding;
 use protected::Protected;
@@ -93,25 +92,25 @@ impl<'a> Pool<'a> {
         let protected = Protected::of(settings, sample, snapshot);
         let contenders = contenders::of_node(node, purpose, (lost.as_ref(), counts), &protected);
         let outsiders = contenders::outsiders(harm, purpose, &contenders);
-        let (contenders, taker_from) = match &lost {
-            Some(lost) => need::takers(contenders, lost, snapshot, shortfall.real_part()),
-            None => (contenders, Bytes(u64::MAX)),
+        let (contenders, need) = match &lost {
+            Some(lost) => need::causes(contenders, shortfall, lost, snapshot),
+            None => (contenders, Need::of_none(shortfall)),
         };
-        let need = Need {
-            shortfall,
-            taker_from: Some(taker_from),
-            outside_harm: outsiders.first().map(|outsider| outsider.harm),
-        };
+        let outside_harm = outsiders.first().map(|outsider| outsider.harm);
+        let need = Need { outside_harm, ..need };
         let spared = contenders.iter().filter(|one| one.spared.is_some());
         let spared: BTreeSet<&str> = spared.map(|one| one.uid.as_str()).collect();
         let may_be_marked = |id, scope: &Scope| {
             let is_spared = match &scope.place {
+                // What it took it was promised.
+                Place::Pod { .. } if need.promised.is_some() => true,
                 Place::Pod { uid, .. } => spared.contains(uid.as_str()),
                 _ => spared.contains(&*scope.path.0),
             };
             !is_spared && protected.may_be_marked(id, scope)
         };
-        let told = |lost: Lost| lost.told(snapshot, sample, taker_from, may_be_marked);
+        let from = need.taker_from.unwrap_or_default();
+        let told = |lost: Lost| lost.told(snapshot, sample, from, may_be_marked);
         let loss = lost.map(told);
         Self { contenders, outsiders, purpose, rules, need, loss }
     }

@@ -25,6 +25,9 @@ pub struct Need {
     pub shortfall: Shortfall,
     /// A candidate that took this much is a cause; `None`: a quarter of what the largest took.
     pub taker_from: Option<Bytes>,
+    /// A candidate that uses more than it requests and frees this much is the cause instead: it holds
+    /// what others were promised, who took no more than that.
+    pub promised: Option<Bytes>,
     /// The most harm that a cgroup does that is not a candidate, per second.
     pub outside_harm: Option<Nanos>,
 }
@@ -46,19 +49,21 @@ impl Shortfall {
     }
 }
 
-/// What each contender took, and from how much on it is a cause.
+/// What each contender took, and what makes it a cause.
 ///
-/// Growth above the request counts, because growth within it was promised. Only where that makes
-/// no contender a cause does all growth count.
-pub(super) fn takers(
+/// Growth above the request counts, because growth within it was promised. Where that makes no
+/// contender a cause, one that holds what was promised does; only where none does, all growth.
+pub(super) fn causes(
     contenders: Vec<Contender>,
+    shortfall: Shortfall,
     lost: &Lost,
     snapshot: &Snapshot,
-    real_part: Bytes,
-) -> (Vec<Contender>, Bytes) {
+) -> (Vec<Contender>, Need) {
     if !lost.is_established() {
-        return (contenders, Bytes(u64::MAX));
+        return (contenders, Need::of_none(shortfall));
     }
+    let need =
+        |from, promised| Need { taker_from: Some(from), promised, ..Need::of_none(shortfall) };
     let uids: BTreeSet<&str> = contenders.iter().map(|one| one.uid.as_str()).collect();
     let is_contender = |id: CgroupId| {
         snapshot.scopes.get(&id).is_some_and(|scope| match &scope.place {
@@ -69,17 +74,34 @@ pub(super) fn takers(
     let outside = lost.largest_but(is_contender);
     let from = |largest: Option<Bytes>| {
         let largest = largest.unwrap_or_default().max(outside);
-        takers::taker_from(largest).max(real_part)
+        takers::taker_from(largest).max(shortfall.real_part())
     };
     let above: Vec<Option<Bytes>> = contenders.iter().map(taken_above_request).collect();
     let least = Bytes(lost.lost().0 / OF_LOST);
     let from_above = from(above.iter().copied().flatten().max()).max(least);
     if above.iter().flatten().any(|taken| *taken >= from_above) {
         let own = contenders.into_iter().zip(above);
-        return (own.map(|(one, taken)| Contender { taken, ..one }).collect(), from_above);
+        let own = own.map(|(one, taken)| Contender { taken, ..one }).collect();
+        return (own, need(from_above, None));
     }
     let largest = contenders.iter().filter_map(|one| one.taken).max();
-    (contenders, from(largest))
+    let from_all = from(largest);
+    let promised = promised(&contenders, from_all).filter(|_| largest >= Some(outside));
+    let promised = promised.map(|left| Bytes(left.0.saturating_add(shortfall.missing.0)));
+    let is_held = |promised: &Bytes| contenders.iter().any(|one| one.holds_promised(*promised));
+    let promised = promised.filter(is_held);
+    (contenders, need(from_all, promised))
+}
+
+/// What takers may still take of what they request; `None` if there are none, or one of them is not
+/// within its request.
+fn promised(contenders: &[Contender], from: Bytes) -> Option<Bytes> {
+    let takers = contenders.iter().filter(|one| one.taken.is_some_and(|taken| taken >= from));
+    let left = takers.map(|one| {
+        let (usage, request) = one.usage.zip(one.request)?;
+        (request > usage).then(|| request.minus(usage).to_u64())
+    });
+    left.reduce(|a, b| Some(a?.saturating_add(b?)))?.map(Bytes)
 }
 
 /// What it took beyond its request; all of it where the request is not known.
@@ -93,6 +115,11 @@ fn taken_above_request(contender: &Contender) -> Option<Bytes> {
 }
 
 impl Need {
+    /// Where no candidate is a cause.
+    pub(super) fn of_none(shortfall: Shortfall) -> Self {
+        Self { shortfall, taker_from: Some(Bytes(u64::MAX)), ..Self::default() }
+    }
+
     pub(super) fn taker_from(contenders: &[Contender]) -> Bytes {
         let largest = contenders.iter().filter_map(|one| one.taken).max();
         takers::taker_from(largest.unwrap_or_default())

@@ -9,7 +9,7 @@ use crate::model::decision::{Key, KeyValue, SparedReason};
 use crate::model::pod::{Place, QosClass};
 use crate::model::quantity::Quantity;
 use crate::model::snapshot::{Scope, Snapshot};
-use crate::model::units::Nanos;
+use crate::model::units::{Bytes, Nanos};
 use crate::model::workload::Owner;
 use crate::policy::takers::Counts;
 

@@ -25,10 +25,12 @@ pub(super) enum Family {
     Swarm,
     /// Bursts with pauses, instead of a steady growth.
     Bursts,
+    /// A pod takes what it was promised while another one holds that.
+    Promised,
 }
 
 impl Family {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::LeakBestEffort,
         Self::LeakBurstable,
         Self::LeakWithinRequest,
@@ -44,6 +46,7 @@ impl Family {
         Self::BurstThenLeak,
         Self::Swarm,
         Self::Bursts,
+        Self::Promised,
     ];
 }
 
@@ -172,6 +175,15 @@ impl Node {
                 let one = leak(5, be, 0, Growth::Leak(rate / 30));
                 let one = Party { owner: Some("swarm"), ..one };
                 parties.extend((0..30).map(|_| one.clone()));
+            }
+            Family::Promised => {
+                // Whoever uses more than it requests holds what was promised.
+                parties.iter_mut().for_each(|one| one.is_guilty = one.held > one.request);
+                let (held, request) = (free * 6 / 10, free / 10);
+                parties.push(leak(held / MIB, bu, request / MIB, Growth::Steady));
+                let until = free - held + (held - request) / 2;
+                let pod = leak(10, bu, until / MIB, Growth::WarmUp(rate, until * 95 / 100));
+                parties.push(Party { is_guilty: false, ..pod });
             }
             Family::Bursts => {
                 parties.push(leak(dice.between(20, 200), bu, 20, Growth::Bursts(rate * 2)));

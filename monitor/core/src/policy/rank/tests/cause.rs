@@ -1,7 +1,6 @@
 //! The order `cause`: who took it, whatever its class and size.
 
 use super::*;
-use crate::model::units::Bytes;
 
 const MIB: u64 = 1 << 20;
 
@@ -47,6 +46,51 @@ fn cause_takers_first() {
         "taker=false freesEnough=true exceedsRequest=true priority=0 excess=900Mi \
          started=null uid=large"
     );
+}
+
+#[test]
+fn cause_is_who_holds_what_others_were_promised() {
+    use QosClass::{BestEffort, Burstable};
+    let starts = || took(Some(300), Some(330), pod("starts", Burstable, 0, "420Mi", "330Mi"));
+    let over = |frees| took(Some(0), Some(frees), pod("over", Burstable, 0, "64Mi", "330Mi"));
+    let within = || took(Some(0), Some(400), pod("within", Burstable, 0, "1Gi", "400Mi"));
+    let grew = |name, taken| took(Some(taken), Some(90), pod(name, BestEffort, 0, "0", "90Mi"));
+    let critical = |one| Contender { spared: Some(SparedReason::Critical), ..one };
+    #[rustfmt::skip]
+    let table = [
+        // pods, 20 MiB being missing, what may still be taken of what takers request, with that
+        (vec![starts(), over(330), within()],                Some(110)),
+        (vec![starts(), over(109), within()],                None), // the promise cannot be kept by ending it
+        (vec![starts(), within()],                           None),
+        (vec![starts(), critical(over(330))],                None),
+        (vec![critical(starts()), over(330)],                Some(110)),
+        (vec![starts(), over(330), grew("leaks", 80)],       None), // who grew above its request is the cause
+        (vec![over(330), within()],                          None), // nobody grew
+        (vec![grew("leaks", 300), over(330)],                None),
+    ];
+    for (pods, want) in table {
+        let names: Vec<_> = pods.iter().map(|one| one.name.clone()).collect();
+        let shortfall = Shortfall { missing: Bytes(20 * MIB), is_thrashing: false };
+        let (pods, need) = need::causes(
+            pods,
+            shortfall,
+            &Lost::established(Bytes(300 * MIB)),
+            &Snapshot::default(),
+        );
+        assert_eq!(need.promised.map(|promised| promised.0 / MIB), want, "{names:?}");
+        let rules = settings::Ranking::default();
+        let memory = purpose("memory.available");
+        let field = Field::for_need(&pods, memory, Order::Cause, &rules, &need);
+        let first = field.takers(1).first().map(|one| one.name.clone());
+        assert_eq!(first.as_deref() == Some("over"), want.is_some(), "{names:?}: {first:?}");
+        if want.is_some() {
+            let told = keys(&field.ranking(1).candidates[0]);
+            assert!(
+                told.starts_with("holdsPromised=true freesEnough=true qos=Burstable"),
+                "{told}"
+            );
+        }
+    }
 }
 
 #[test]
