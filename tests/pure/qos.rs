@@ -83,7 +83,7 @@ fn qos_limits_and_daemons() {
         .unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["nLimitsDrifted"], 2, "{report}");
-    let of = |drift: &Value| [&drift["file"], &drift["live"], &drift["why"]].map(|v| v.to_string());
+    let of = |drift: &Value| [&drift["file"], &drift["live"], &drift["why"]].map(Value::to_string);
     let drifts = report["containers"][0]["limits"].as_array().unwrap();
     let told: Vec<_> = drifts.iter().map(of).collect();
     let want =

@@ -288,7 +288,7 @@ fn table(out: &mut dyn Write, report: &Report<'_>, output: Format) -> Result<()>
     }
     for Daemon { cgroup, expected, process } in &report.daemons {
         let drift = if process.drifted { process.words() } else { "-".into() };
-        let row = [&cgroup.0.to_string(), &process.name, "-", &expected.to_string(), "1", &drift];
+        let row = [cgroup.0.as_ref(), &process.name, "-", &expected.to_string(), "1", &drift];
         let ids = ["-", "-"].into_iter().filter(|_| output.is_wide());
         table.row(row.into_iter().chain(ids).map(str::to_owned));
     }
