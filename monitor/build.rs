@@ -1,9 +1,15 @@
 //! Puts the kernel side into the agent: the object that `ISOBAR_EBPF_OBJECT` names, or an empty
-//! one, with which the agent says "kernel probes not built". Names the commit that it is built from.
+//! one, with which the agent says "kernel probes not built". Packs the texts that the server serves.
+//! Names the commit that the agent is built from.
 
+use std::ffi::OsStr;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 const WITHOUT: [&str; 3] = [
     "THIS ISOBAR HAS NO KERNEL SIDE (ISOBAR_EBPF_OBJECT is not set).",
@@ -11,8 +17,19 @@ const WITHOUT: [&str; 3] = [
     "Build it with `cargo xtask dist` or `cargo xtask run` instead: docs/install.md.",
 ];
 
+/// What the server serves as it is.
+const TEXTS: [&str; 6] = [
+    "../dashboards/web/dist/index.html",
+    "../dashboards/web/dist/page.js",
+    "../dashboards/web/dist/page.css",
+    "../dashboards/web/dist/icon.svg",
+    "../dashboards/web/dist/LICENSES.txt",
+    "src/serve/openapi.json",
+];
+
 fn main() {
     embed();
+    TEXTS.into_iter().map(Path::new).for_each(pack);
     // Other builds would be made again after each commit.
     if is_optimised()
         && let Some(commit) = commit()
@@ -46,7 +63,7 @@ fn commit() -> Option<String> {
 
 fn embed() {
     println!("cargo::rerun-if-env-changed=ISOBAR_EBPF_OBJECT");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("probes.o");
+    let out = out("probes.o".as_ref());
     let Some(object) = env::var_os("ISOBAR_EBPF_OBJECT") else {
         fs::write(&out, b"").expect("OUT_DIR is writable");
         // Only where a binary is made to be used, as by `cargo install`: cargo repeats warnings in
@@ -62,4 +79,18 @@ fn embed() {
     if let Err(error) = fs::copy(&object, &out) {
         panic!("ISOBAR_EBPF_OBJECT={}: {error}", object.display());
     }
+}
+
+fn pack(text: &Path) {
+    println!("cargo::rerun-if-changed={}", text.display());
+    let plain = fs::read(text).unwrap_or_else(|error| panic!("{}: {error}", text.display()));
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    let written = packed.write_all(&plain).and_then(|()| packed.finish());
+    let name = text.file_name().expect("it is a file");
+    fs::write(out(name), written.expect("writing to memory cannot fail"))
+        .expect("OUT_DIR is writable");
+}
+
+fn out(name: &OsStr) -> PathBuf {
+    PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join(name)
 }

@@ -137,7 +137,11 @@ fn live_page_tells_what_other_settings_would_have_changed() {
         assert!(told.replace("stop containers", "stopContainers").contains(want), "{want}: {told}");
     }
     let lanes = browser.run("return document.querySelectorAll('#difference .lane').length");
-    assert!(lanes.as_u64() >= Some(4), "{lanes}");
+    assert!(lanes.as_u64() >= Some(6), "{lanes}");
+    // A threshold of 1Ki is never met: nobody is ended for it.
+    assert!(told.contains("ended then: ") && told.contains("ended otherwise: nobody"), "{told}");
+    let marks = "return document.querySelectorAll('#ended + .lanes svg .lane-true').length";
+    assert!(browser.run(marks).as_u64() >= Some(1), "a mark for each step: {told}");
     assert_eq!(browser.log("browser"), Vec::<Value>::new());
 }
 
@@ -152,7 +156,9 @@ fn live_page_advises_what_to_reserve() {
     click(&browser, "#advise");
     browser.wait_until("return document.getElementById('recommended') !== null");
     let told = browser.run("return document.getElementById('advice').textContent");
-    for want in ["systemReserved: memory", "240Mi", "/isobar", "little record"] {
+    let advised = ["systemReserved: memory", "240Mi", "/isobar", "little record"];
+    let previewed = ["in force, memory", "256Mi", "shop/leak 196252Ki", "isobar replay FILE"];
+    for want in advised.into_iter().chain(previewed) {
         assert!(told.as_str().unwrap().contains(want), "{want}: {told}");
     }
     assert_eq!(browser.log("browser"), Vec::<Value>::new());

@@ -15,8 +15,10 @@ mod enforce;
 mod host;
 mod incidents;
 mod judged;
+mod named;
 #[path = "../program.rs"]
 mod program;
+mod prometheus;
 mod qos;
 #[path = "../sampling.rs"]
 mod sampling;

@@ -251,27 +251,31 @@ fn recording_opens_at_any_moment() {
     recorded(&path, 700);
     #[rustfmt::skip]
     let table = [
-        // second, the tick that is shown
-        (0,     None),
-        (1,     Some(1)),
-        (299,   Some(299)),
-        (300,   Some(300)), // the last of a chapter
-        (301,   Some(301)),
-        (650,   Some(650)),
-        (5_000, Some(700)),
+        // milliseconds, the tick that is shown
+        (0,         None),
+        (1_000,     Some(1)),
+        (20_500,    Some(20)),  // the next chapter has begun, and its first tick has not come
+        (299_000,   Some(299)),
+        (300_000,   Some(300)), // the same of a mark
+        (300_500,   Some(300)),
+        (301_000,   Some(301)),
+        (320_500,   Some(320)),
+        (650_000,   Some(650)),
+        (5_000_000, Some(700)),
     ];
     let whole = fs::read(&path).unwrap();
     for cut in [whole.len(), whole.len() - 3] {
         fs::write(&path, &whole[..cut]).unwrap();
-        for (second, want) in table {
-            let mut replay = Replay::new(Recording::open_at(&path, at(second).wall).unwrap(), None);
+        for (ms, want) in table {
+            let wall = at(0).wall.plus(Nanos(ms * 1_000_000));
+            let mut replay = Replay::new(Recording::open_at(&path, wall).unwrap(), None);
             let mut last = None;
             let mut n = 0;
-            while let Some(step) = replay.step_before(at(second).wall).unwrap() {
+            while let Some(step) = replay.step_before(wall).unwrap() {
                 (last, n) = (Some(step.decision.tick), n + 1);
             }
-            assert_eq!(last, want, "second {second}");
-            assert!(n <= 300, "no more than a chapter is judged for second {second}: {n}");
+            assert_eq!(last, want, "{ms} ms");
+            assert!(n <= 300, "no more than a chapter is judged for {ms} ms: {n}");
         }
     }
 }

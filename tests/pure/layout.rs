@@ -226,6 +226,24 @@ fn layout_no_memcpy_of_the_kernel_side() {
 }
 
 #[test]
+fn layout_schemas_are_no_part_of_the_agent() {
+    let manifest = |of: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(of).join("Cargo.toml");
+        fs::read_to_string(path).unwrap()
+    };
+    for of in ["core", "kubelet"] {
+        let text = manifest(of);
+        let line = text.lines().find(|line| line.starts_with("schemars =")).unwrap();
+        assert!(line.contains("optional = true"), "{of}: {line}");
+        assert!(!text.contains("\ndefault ="), "{of}: nothing may switch `schema` on by itself");
+    }
+    let text = manifest("");
+    let (shipped, for_tests) = text.split_once("[dev-dependencies]").unwrap();
+    assert!(!shipped.contains("schema"), "only tests make schemas");
+    assert!(for_tests.contains("features = [\"schema\"]") && for_tests.contains("\nschemars ="));
+}
+
+#[test]
 fn layout_only_the_clock_reads_time() {
     let all = CRATES.into_iter().flat_map(sources);
     for source in all.filter(|source| source.path != CLOCK) {

@@ -15,7 +15,9 @@ mod dashboards;
 mod dice;
 mod dump;
 mod history;
+mod hostile;
 mod http;
+mod http_fuzz;
 mod incident_page;
 mod incidents;
 mod judged;
@@ -31,6 +33,7 @@ mod manifest;
 mod metrics;
 mod moment;
 mod openapi;
+mod page_types;
 #[cfg(feature = "kubernetes")]
 mod plugin;
 #[path = "../program.rs"]
@@ -38,9 +41,11 @@ mod program;
 mod promtool;
 mod qos;
 mod questions;
+mod ranges;
 mod rank;
 mod recorded;
 mod recording;
+mod redact;
 mod replay;
 #[path = "../sampling.rs"]
 mod sampling;
@@ -50,3 +55,4 @@ mod stream;
 mod summary;
 mod sysdump;
 mod ticks;
+mod version_4;

@@ -3,10 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
+use isobar::record::advice::advise;
 use isobar::record::journal::Ring;
 use isobar::record::reader::{ReadError, Recording};
 use isobar::record::replay::{Replay, Replayed};
 use isobar::record::what_if::WhatIf;
+use isobar_core::view::Document;
 
 use crate::http::{get, observing, text};
 use crate::recorded::{leak, read, recording_agent, served};
@@ -38,6 +40,9 @@ async fn what_if_is_that_of_the_verb() {
         let n = ["then", "otherwise"].map(|side| own[side].as_array().unwrap().len());
         assert_eq!(n, lanes, "{change}");
         assert_eq!(told["steps"]["otherwise"][0]["step"].as_str(), step, "{change}");
+        let ended = ["then", "otherwise"].map(|side| &told["ended"][side]["n"]);
+        assert_eq!(ended[0], 2, "{change}: stopContainers and killContainers");
+        assert_eq!(*ended[1] == 0, step.is_none(), "{change}");
         // The limit is said where steps differ.
         assert_eq!(told["limit"].is_string(), change != "{}", "{change}");
     }
@@ -50,7 +55,7 @@ async fn what_if_is_that_of_the_verb() {
         Replayed::Tick(judged) => Some(Ok::<_, ReadError>(*judged)),
         Replayed::Notice(_) => None,
     });
-    let verb = serde_json::to_value(WhatIf::of(ticks).unwrap()).unwrap();
+    let verb = serde_json::to_value(Document::new("WhatIf", WhatIf::of(ticks).unwrap())).unwrap();
     let change = serde_json::to_string(&other).unwrap();
     let told = read(&recorded, &format!("/api/v1/what-if?change={}", escaped(&change))).await;
     for (name, value) in verb.as_object().unwrap() {
@@ -98,6 +103,21 @@ async fn questions_take_turns() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("the seat was not given back");
+}
+
+#[tokio::test]
+async fn advice_is_that_of_the_verb() {
+    let told = read(&served(None).await, "/api/v1/advice").await;
+    let recording = Recording::open(&leak()).unwrap();
+    let verb = advise(recording, None, |why| panic!("{why}"), |_| true).unwrap();
+    let verb = serde_json::to_value(verb.unwrap()).unwrap();
+    for (name, value) in verb.as_object().unwrap() {
+        assert_eq!(told[name], *value, "{name}");
+    }
+    // The limit of all pods is reached, and the kernel kills.
+    let in_force = &told["pods"][0];
+    assert_eq!((&in_force["limit"], &in_force["amount"]), (&"inForce".into(), &"256Mi".into()));
+    assert_eq!(in_force["met"]["grew"][0]["pod"], "shop/leak");
 }
 
 #[tokio::test]

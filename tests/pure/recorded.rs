@@ -42,7 +42,7 @@ pub(crate) async fn served(incidents: Option<Shelf>) -> Router {
 }
 
 /// A server whose recording was read to its end.
-async fn serving(file: &Path, incidents: Option<Shelf>) -> Router {
+pub(crate) async fn serving(file: &Path, incidents: Option<Shelf>) -> Router {
     let film = Film::open(file, None, incidents.map(Arc::new)).unwrap().unwrap();
     let router = replaying(film);
     while read(&router, "/api/v1/recording").await["isWhole"] == false {

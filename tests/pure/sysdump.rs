@@ -74,6 +74,37 @@ fn sysdump_has_names_only_where_they_are_asked_for() {
 }
 
 #[test]
+fn sysdump_names_nothing_of_a_configuration() {
+    let dir = TempDir::new().unwrap();
+    let config = dir.path().join("acme.yaml");
+    let good = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\n\
+        conditions: {prefix: acme.example/}\nranking: {optOutLabel: acme.example/keep}\n\
+        relief: {neverTouch: [/acme.slice/*]}\nkubeReservedCgroup: /acme-kube\nmaxPods: 77\n\
+        kubeReserved: {cpu: 100m}\nworkloads: [{path: /acme/*}]\n";
+    let bad = format!("{good}acmeSetting: 1\n");
+    #[rustfmt::skip]
+    let table = [
+        // configuration, whether it is in the archive
+        (good,  true),
+        (&*bad, false),
+    ];
+    for (n, (text_of, is_there)) in table.into_iter().enumerate() {
+        fs::write(&config, text_of).unwrap();
+        let file = dir.path().join(n.to_string());
+        let mut command = program::isobar(&["sysdump", "--agent", "127.0.0.1:1", "--config"]);
+        let got = command.arg(&config).arg("--dir").arg(dir.path()).arg(&file).output().unwrap();
+        assert_eq!(got.status.code(), Some(0), "{}", text(&got.stderr));
+        let all = entries(&file);
+        for (name, bytes) in &all {
+            assert!(!text(bytes).contains("acme"), "{name}: {}", text(bytes));
+        }
+        let config = all.get("config.json").map(|bytes| text(bytes));
+        assert_eq!(config.is_some_and(|text| text.contains("77")), is_there);
+        assert_eq!(text(&all["problems.txt"]).contains("isobar config check"), !is_there);
+    }
+}
+
+#[test]
 fn sysdump_without_incidents_or_agent() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("a");

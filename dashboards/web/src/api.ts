@@ -130,7 +130,7 @@ export interface Ranking {
   order: string;
   candidates: Candidate[];
   nCandidates: number;
-  spared: (Named & { why: string })[];
+  spared: { name: string; uid: string; why: string }[];
   nSpared: number;
   outsiders?: { path: string; harm: Nanos }[];
   loss?: { lost: Bytes; over: Nanos; takers: (Named & { path: string; taken: Bytes })[]; unattributed: Bytes };
@@ -215,9 +215,13 @@ export interface Snapshot {
   whole: Scope;
   scopes: Record<string, Scope>;
   aggressions: Blame[];
+  /** Of the cgroup for which others waited most; without `cgroup`, of the root cgroup. */
+  runners: { pid: number; name: string; used: number; cgroup?: number }[];
   recentOomKills: OomRecord[];
   capabilities: Capability[];
   limits: LimitState[];
+  /** Quantities by resource, as Kubernetes writes them; absent of a recording. */
+  resources?: Record<"capacity" | "kubeReserved" | "systemReserved" | "evictionHard" | "allocatable", Record<string, string>>;
   gaps: { object: string; why: string; detail: string }[];
   lost: Record<string, number>;
   doubts: Record<string, number>;
@@ -325,12 +329,19 @@ export interface Held {
   to: Maybe<Moment>;
 }
 
+/** Steps over time; n of them end work. */
+export interface Marks {
+  n: number;
+  marks: { at: Moment; isFinal: boolean }[];
+}
+
 export interface WhatIf {
   from: Moment;
   to: Moment;
   ticks: number;
   isWhole: boolean;
   lanes: { name: string; then: Held[]; otherwise: Held[]; gained: Maybe<Nanos> }[];
+  ended: { then: Marks; otherwise: Marks; gained: Maybe<Nanos> };
   steps: { then: Taken[]; otherwise: Taken[] };
   moreSteps: { then: number; otherwise: number };
   oomKills: Moment[];
@@ -351,8 +362,40 @@ export interface Advice {
   configured: Record<"kubeReserved" | "systemReserved", Record<string, string>> & { threshold: Maybe<string> };
   threshold: Maybe<string>;
   fastestLoss: Maybe<string>;
-  preview: { daemons: string; limit: string; memory: string; ticks: number; first: Maybe<Moment>; by: Maybe<string> }[];
+  preview: { daemons: string; resource: string; limit: string; amount: string; ticks: number; first: Maybe<Moment>; by: Maybe<string> }[];
+  pods: Reached[];
   problems: string[];
+}
+
+/** A limit of all pods; null where it is not known. */
+export interface Reached {
+  resource: string;
+  limit: string;
+  amount: Maybe<string>;
+  met: Maybe<Met>;
+}
+
+export interface Met {
+  ticks: number;
+  most: string;
+  at: Moment;
+  excess: Maybe<string>;
+  above: Tally;
+  close: Tally;
+  longest: Maybe<{ from: Moment; to: Moment }>;
+  largest: Share[];
+  grew: Share[];
+}
+
+export interface Tally {
+  ticks: number;
+  lasted: Nanos;
+  times: number;
+}
+
+export interface Share {
+  pod: string;
+  amount: string;
 }
 
 export interface Percentiles {

@@ -1,7 +1,7 @@
 // What the agent keeps of the last hour and day, asked again while time goes on.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Cgroups, History, HistoryEvents, Moment, Recording, Snapshot, Span } from "./api";
+import type { Cgroups, History, HistoryEvents, Moment, Recording, Span } from "./api";
 import { type Film, momentQuery, usePast } from "./film";
 import type { Route } from "./route";
 import { SECOND } from "./words";
@@ -123,8 +123,17 @@ function isOld(film: Film | null, { span }: Route): boolean {
 /** Seconds. */
 const lengthOf = ({ begin, end }: Recording) => ((end?.wall ?? 0) - (begin?.wall ?? 0)) / SECOND;
 
-/** The last hour, or as much of it as the agent has been there. */
-export function sinceStart({ at, started }: Snapshot): Route {
-  const known = Math.ceil((at.boot - started.boot) / SECOND / 600) * 600;
-  return { view: "now", end: null, span: Math.min(HOUR, Math.max(600, known)) };
+/** At least so much of the last hour is drawn, in seconds. */
+const LEAST = 600;
+
+/** Without the time before the first figure, which is that before the agent or its recording began. */
+export function sinceKnown(history: History | null): History | null {
+  if (!history) return null;
+  const of = Object.values(history.series).map(({ values }) => values);
+  const length = Math.max(0, ...of.map((values) => values.length));
+  const firsts = of.map((values) => values.findIndex((value) => value != null)).filter((first) => first >= 0);
+  const cut = Math.max(0, Math.min(length, ...firsts, length - Math.ceil((LEAST * SECOND) / history.step)));
+  const begin = { boot: history.begin.boot + cut * history.step, wall: history.begin.wall + cut * history.step };
+  const series = Object.entries(history.series).map(([name, one]) => [name, { ...one, values: one.values.slice(cut) }]);
+  return { ...history, begin, series: Object.fromEntries(series) };
 }

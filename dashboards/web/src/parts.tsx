@@ -29,9 +29,10 @@ export function Panel({ title, aside, id, children, ...rest }: Titled) {
   );
 }
 
-export const MoodWord = ({ mood }: { mood: Mood }) => (
+/** A mood, or another word of the same meaning. */
+export const MoodWord = ({ mood, word = mood }: { mood: Mood; word?: string }) => (
   <span class="state" data-mood={mood}>
-    {mood}
+    {word}
   </span>
 );
 

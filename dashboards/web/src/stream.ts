@@ -77,7 +77,9 @@ function take(view: Snapshot) {
 }
 
 function open() {
-  const stream = new EventSource("api/v1/stream?delta=1");
+  // What came between is told as a gap, also by another agent.
+  const after = newest ? `&last=${newest.tick}` : "";
+  const stream = new EventSource(`api/v1/stream?delta=1${after}`);
   stream.addEventListener("sample", ({ data }) => take(JSON.parse(data)));
   stream.addEventListener("delta", ({ data }) => {
     if (newest) take(patched(newest, JSON.parse(data)) as Snapshot);

@@ -117,6 +117,13 @@ export function called(view: Snapshot, id: number, path: string | null | undefin
   return path ? ofPath(path) : { name: "removed cgroup", sub: `id ${id}` };
 }
 
+/** The busiest process of an aggressor, where the agent has looked for it. */
+export function busiest({ runners, scopes }: Snapshot, id: number): string {
+  const [first] = runners;
+  const isIts = first && (first.cgroup === id || (first.cgroup === undefined && (scopes[String(id)]?.path ?? "/") === "/"));
+  return isIts ? `most of all ${first.name}, pid ${first.pid}` : "";
+}
+
 export const isCgroup = ({ aggressor }: Blame) => aggressor !== 0 && aggressor !== FORGOTTEN;
 
 /** `namespace/name`, or the path of what is no pod. */

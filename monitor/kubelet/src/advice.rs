@@ -1,25 +1,33 @@
-//! What to reserve for daemons, from what they used.
-//! In: the samples of a recording, in order. Out: peaks of the kubelet with its runtime and of the
-//! rest of the system, reservations that would have held them, and when lower ones would have been
-//! reached.
+//! What to reserve for daemons, from what they used, and what limits would have met.
+//! In: the samples of a recording, in order, and settings. Out: peaks of the kubelet with its runtime
+//! and of the rest of the system, reservations that would have held them, when lower ones would have
+//! been reached, and how often all pods came to their limits.
 
+mod peaks;
+mod pods;
+mod reach;
 mod readings;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::sample::Sample;
-use isobar_core::model::units::{Bytes, MilliCpu, Moment, Nanos};
+use isobar_core::model::settings::Settings;
+use isobar_core::model::threshold::Signal;
+use isobar_core::model::units::{Bytes, Moment, Nanos};
 use serde::Serialize;
 
-use readings::{Readings, Used};
+use self::peaks::{Peaks, up_memory, with};
+use self::pods::Limits;
+use self::readings::Readings;
+use crate::allocatable::{CPU, MEMORY, Reservation};
 
-/// Reservations are rounded up to these.
-const MEMORY_STEP: u64 = 16 << 20;
-const CPU_STEP: u64 = 10;
+pub use self::pods::Reached;
+pub use self::reach::{Met, Share, Span, Tally};
+
 /// The kubelet's own `memory.available`.
 const LEAST_THRESHOLD: u64 = 100 << 20;
 /// How long the kubelet may take to see that memory is short: its housekeeping interval.
@@ -30,6 +38,7 @@ const HOUR: u64 = 3_600 * Nanos::SECOND.0;
 
 /// Whose reservation it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Daemons {
     /// The kubelet and the container runtime.
@@ -41,6 +50,11 @@ pub enum Daemons {
 /// Adds up samples.
 #[derive(Debug, Default)]
 pub struct Record {
+    settings: Settings,
+    /// What is known of it: CPUs, and memory once it was read.
+    capacity: ResourceList,
+    /// Later settings differ in what the advice depends on.
+    has_changed: bool,
     readings: Readings,
     from: Option<Moment>,
     to: Moment,
@@ -48,24 +62,15 @@ pub struct Record {
     covered: Nanos,
     kube: Peaks,
     system: Peaks,
+    pods: Limits,
     /// Memory left over the last [`REACTION`].
     left: VecDeque<(Nanos, Bytes)>,
     drop: Option<Bytes>,
 }
 
-/// What one group used, tick by tick.
-#[derive(Debug, Default)]
-struct Peaks {
-    memory: Vec<(Moment, Bytes, u32)>,
-    cpu: Vec<MilliCpu>,
-    /// Its cgroups with the most that each used.
-    cgroups: BTreeMap<CgroupPath, Bytes>,
-    /// The cgroups that were largest in some tick.
-    largest: Vec<CgroupPath>,
-}
-
 /// What follows from a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Advice {
     pub from: Moment,
@@ -82,14 +87,19 @@ pub struct Advice {
     pub threshold: Option<Quantity>,
     /// The most memory that the node lost within ten seconds.
     pub fastest_loss: Option<Quantity>,
-    /// What limits would have met in this record, lowest first.
+    /// The reservations of the settings that were previewed.
+    pub configured: Configured,
+    /// What reservations would have met in this record, lowest first.
     pub preview: Vec<Preview>,
+    /// What limits of all pods would have met.
+    pub pods: Vec<Reached>,
     /// What the advice lacks.
     pub problems: Vec<String>,
 }
 
 /// What one group of daemons used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "DaemonGroup"))]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
     pub daemons: Daemons,
@@ -101,6 +111,7 @@ pub struct Group {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Percentiles {
     pub p50: Quantity,
@@ -109,14 +120,28 @@ pub struct Percentiles {
     pub max: Quantity,
 }
 
-/// What a limit of memory would have met.
+/// What the settings reserve, as the kubelet counts it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Configured {
+    pub kube_reserved: ResourceList,
+    pub system_reserved: ResourceList,
+    /// The hard threshold of `memory.available`.
+    pub threshold: Option<String>,
+}
+
+/// What a reservation would have met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
     pub daemons: Daemons,
-    /// Where the limit comes from.
+    /// `memory`, of which an enforced reservation is a limit, or `cpu`, of which it is a share.
+    pub resource: &'static str,
+    /// Where the amount comes from.
     pub limit: &'static str,
-    pub memory: Quantity,
+    pub amount: Quantity,
     /// Ticks in which more was used.
     pub ticks: u64,
     /// The first of them.
@@ -126,10 +151,23 @@ pub struct Preview {
 }
 
 impl Record {
-    /// A record in which `kube` is the cgroup of the kubelet and the runtime, if one is configured.
+    /// A record of a node with so many CPUs, previewed with these settings.
     #[must_use]
-    pub fn new(kube: Option<CgroupPath>) -> Self {
-        Self { readings: Readings::new(kube), ..Self::default() }
+    pub fn new(settings: Settings, n_cpus: Option<u32>) -> Self {
+        let kube = Some(&settings.node.kube_reserved_cgroup).filter(|path| !path.is_empty());
+        let readings = Readings::new(kube.map(|path| CgroupPath(path.as_str().into())));
+        let n_cpus = n_cpus.filter(|n| *n > 0).map(u64::from);
+        let capacity = n_cpus.map(|n| (CPU.into(), Quantity::count(n))).into_iter().collect();
+        let mut record = Self { settings, capacity, readings, ..Self::default() };
+        record.pods.allow(&record.settings, &record.capacity);
+        record
+    }
+
+    /// Takes note of settings that were in force later.
+    pub fn later(&mut self, settings: &Settings) {
+        let (was, is) = (&self.settings, settings);
+        self.has_changed |=
+            was.node != is.node || was.eviction.thresholds != is.eviction.thresholds;
     }
 
     pub fn add(&mut self, sample: &Sample) {
@@ -143,12 +181,18 @@ impl Record {
         }
         self.from.get_or_insert(at);
         (self.to, self.ticks) = (at, self.ticks + 1);
-        let (kube, system) = self.readings.of(sample, goes_on.then_some(passed));
-        self.kube.add(at, kube);
-        self.system.add(at, system);
         if let Some(memory) = &sample.node.memory {
+            if !self.capacity.contains_key(MEMORY) {
+                self.capacity.insert(MEMORY.into(), Quantity::bytes(memory.total.0));
+                self.pods.allow(&self.settings, &self.capacity);
+            }
             self.lost(at.boot, memory.available);
         }
+        let passed = goes_on.then_some(passed);
+        let (kube, system, pods) = self.readings.of(sample, passed);
+        self.kube.add(at, kube);
+        self.system.add(at, system);
+        self.pods.add(sample, pods, passed);
     }
 
     fn lost(&mut self, now: Nanos, left: Bytes) {
@@ -160,44 +204,32 @@ impl Record {
         self.drop = self.drop.max(Some(Bytes(most - left.0)));
     }
 
-    /// What to reserve, and what `kube` and `system`, the configured reservations, would have met.
-    /// `None` if there was no sample.
+    /// What to reserve, and what limits would have met. `None` if there was no sample.
     #[must_use]
-    pub fn advice(self, kube: &ResourceList, system: &ResourceList) -> Option<Advice> {
+    pub fn advice(self) -> Option<Advice> {
         let from = self.from?;
         let margin = match self.covered.0 / HOUR {
             0 => 50,
             1..24 => 25,
             _ => 10,
         };
-        let (all_kube, all_system) = (self.kube.close(), self.system.close());
-        let (for_kube, for_system) = (all_kube.reserve(margin), all_system.reserve(margin));
-        let mut preview = all_kube.preview(Daemons::Kube, &for_kube, kube);
-        preview.extend(all_system.preview(Daemons::System, &for_system, system));
-        let threshold = self.drop.map(|Bytes(most)| {
-            Quantity::bytes(up(with(most, margin).max(LEAST_THRESHOLD), MEMORY_STEP))
-        });
-        let groups = vec![all_kube.group(Daemons::Kube), all_system.group(Daemons::System)];
-        let mut problems = Vec::new();
-        if self.covered.0 < 24 * HOUR {
+        let configured = Configured::of(&self.settings, &self.capacity);
+        let (kube, system) = (self.kube.close(), self.system.close());
+        let (for_kube, for_system) = (kube.reserve(margin), system.reserve(margin));
+        let mut preview = kube.preview(Daemons::Kube, &for_kube, &configured.kube_reserved);
+        preview.extend(system.preview(Daemons::System, &for_system, &configured.system_reserved));
+        let threshold = self
+            .drop
+            .map(|Bytes(most)| Quantity::bytes(up_memory(with(most, margin).max(LEAST_THRESHOLD))));
+        let groups = vec![kube.group(Daemons::Kube), system.group(Daemons::System)];
+        let (pods, unknown) = self.pods.close(&self.settings, &self.capacity);
+        let mut problems = problems(self.covered, &groups);
+        problems.extend(unknown);
+        if self.has_changed {
             problems.push(
-                "this is little record: peaks of a day, as backups and rollouts, may be missing \
-                 from it"
+                "the configuration changed within this record: limits are those of its begin"
                     .into(),
             );
-        }
-        if groups[0].cgroups.is_empty() {
-            problems.push(
-                "no cgroup of a kubelet or a container runtime was found: what they use, if they \
-                 run, is in system"
-                    .into(),
-            );
-        }
-        let is_blind = |group: &Group| {
-            !group.cgroups.is_empty() && (group.memory.is_none() || group.cpu.is_none())
-        };
-        if groups.iter().any(is_blind) {
-            problems.push("what is not measured in this record is not advised on".into());
         }
         Some(Advice {
             from,
@@ -210,115 +242,41 @@ impl Record {
             system_reserved: for_system,
             threshold,
             fastest_loss: self.drop.map(|Bytes(most)| Quantity::bytes(most)),
+            configured,
             preview,
+            pods,
             problems,
         })
     }
 }
 
-impl Peaks {
-    fn add(&mut self, at: Moment, used: Used) {
-        let largest = used.cgroups.iter().max_by_key(|(_, memory)| *memory);
-        if let (Some(memory), Some((path, _))) = (used.memory, largest) {
-            let known = self.largest.iter().position(|known| known == path);
-            let place = known.unwrap_or_else(|| {
-                self.largest.push(path.clone());
-                self.largest.len() - 1
-            });
-            self.memory.push((at, memory, u32::try_from(place).unwrap_or(u32::MAX)));
-        }
-        self.cpu.extend(used.cpu);
-        for (path, memory) in used.cgroups {
-            let most = self.cgroups.entry(path).or_default();
-            *most = (*most).max(memory);
-        }
-    }
-
-    fn close(self) -> Closed {
-        let mut memory: Vec<_> = self.memory.iter().map(|(_, memory, _)| memory.0).collect();
-        memory.sort_unstable();
-        let mut cpu: Vec<_> = self.cpu.iter().map(|cpu| cpu.0).collect();
-        cpu.sort_unstable();
-        Closed { peaks: self, memory, cpu }
+impl Configured {
+    fn of(settings: &Settings, capacity: &ResourceList) -> Self {
+        let Reservation { kube, system, .. } = Reservation::of(settings, capacity);
+        let mut thresholds = settings.eviction.thresholds.iter();
+        let hard = thresholds.find(|one| one.signal == Signal::MemoryAvailable && one.is_hard());
+        let threshold = hard.map(|one| one.value.to_string());
+        Self { kube_reserved: kube, system_reserved: system, threshold }
     }
 }
 
-/// Peaks with their values in order.
-struct Closed {
-    peaks: Peaks,
-    memory: Vec<u64>,
-    cpu: Vec<u64>,
-}
-
-impl Closed {
-    fn group(&self, daemons: Daemons) -> Group {
-        let mut cgroups: Vec<_> = self.peaks.cgroups.iter().collect();
-        cgroups.sort_by_key(|(path, most)| (std::cmp::Reverse(**most), *path));
-        let percentiles = |all: &[u64], quantity: fn(u64) -> Quantity| {
-            Some(Percentiles {
-                p50: quantity(percentile(all, 50)?),
-                p95: quantity(percentile(all, 95)?),
-                p99: quantity(percentile(all, 99)?),
-                max: quantity(percentile(all, 100)?),
-            })
-        };
-        Group {
-            daemons,
-            cgroups: cgroups.into_iter().map(|(path, _)| path.clone()).collect(),
-            memory: percentiles(&self.memory, Quantity::bytes),
-            cpu: percentiles(&self.cpu, Quantity::milli),
-        }
-    }
-
-    /// Memory holds the highest peak, because above an enforced limit the kernel kills. CPU holds
-    /// 99 of 100 ticks: it is a share, and what is above it waits.
-    fn reserve(&self, margin: u64) -> ResourceList {
-        let memory = percentile(&self.memory, 100)
-            .map(|most| ("memory".into(), Quantity::bytes(up(with(most, margin), MEMORY_STEP))));
-        let cpu = percentile(&self.cpu, 99)
-            .map(|most| ("cpu".into(), Quantity::milli(up(with(most, margin), CPU_STEP))));
-        memory.into_iter().chain(cpu).collect()
-    }
-
-    fn preview(
-        &self,
-        daemons: Daemons,
-        advised: &ResourceList,
-        configured: &ResourceList,
-    ) -> Vec<Preview> {
-        let limits = [
-            ("p95", percentile(&self.memory, 95)),
-            ("p99", percentile(&self.memory, 99)),
-            ("recommended", advised.get("memory").map(|memory| memory.to_u64())),
-            ("configured", configured.get("memory").map(|memory| memory.to_u64())),
-        ];
-        let met = |(limit, memory): (&'static str, Option<u64>)| {
-            let memory = memory?;
-            let mut above = self.peaks.memory.iter().filter(|(_, used, _)| used.0 > memory);
-            let ticks = above.clone().count() as u64;
-            let first = above.next();
-            let by = first.and_then(|(_, _, place)| {
-                self.peaks.largest.get(usize::try_from(*place).ok()?).cloned()
-            });
-            let first = first.map(|(at, ..)| *at);
-            let memory = Quantity::bytes(memory);
-            Some(Preview { daemons, limit, memory, ticks, first, by })
-        };
-        limits.into_iter().filter_map(met).collect()
-    }
-}
-
-/// The value that `share` percent of all do not exceed; `None` without any.
-fn percentile(sorted: &[u64], share: usize) -> Option<u64> {
-    let place = (sorted.len() * share).div_ceil(100).saturating_sub(1);
-    sorted.get(place).copied()
-}
-
-fn with(amount: u64, margin: u64) -> u64 {
-    let more = u128::from(amount) * u128::from(100 + margin) / 100;
-    u64::try_from(more).unwrap_or(u64::MAX)
-}
-
-fn up(amount: u64, step: u64) -> u64 {
-    amount.max(1).checked_next_multiple_of(step).unwrap_or(amount)
+/// What the advice on daemons lacks.
+fn problems(covered: Nanos, groups: &[Group]) -> Vec<String> {
+    let is_blind = |group: &Group| {
+        !group.cgroups.is_empty() && (group.memory.is_none() || group.cpu.is_none())
+    };
+    let kube = groups.iter().find(|group| group.daemons == Daemons::Kube);
+    let all = [
+        (
+            covered.0 < 24 * HOUR,
+            "this is little record: peaks of a day, as backups and rollouts, may be missing from it",
+        ),
+        (
+            kube.is_none_or(|kube| kube.cgroups.is_empty()),
+            "no cgroup of a kubelet or a container runtime was found: what they use, if they run, is \
+             in system",
+        ),
+        (groups.iter().any(is_blind), "what is not measured in this record is not advised on"),
+    ];
+    all.into_iter().filter(|(is, _)| *is).map(|(_, text)| text.into()).collect()
 }

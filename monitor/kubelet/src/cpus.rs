@@ -5,7 +5,7 @@
 use super::allocatable::{CPU, Reservation};
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::settings::{Node, Settings};
+use isobar_core::model::settings::{Node, Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
 
 mod take;
@@ -74,6 +74,24 @@ impl Plan {
 fn reserved_time(settings: &Settings) -> u64 {
     let reservation = Reservation::of(settings, &ResourceList::new());
     reservation.daemons().get(CPU).map_or(0, |cpu| cpu.to_milli())
+}
+
+/// How many CPUs a strict reservation keeps from pods; `None` if the settings reserve no set of them.
+#[must_use]
+pub fn n_reserved(settings: &Settings) -> Option<u64> {
+    let node = &settings.node;
+    if let Some(cpus) = &node.reserved_cpus {
+        return u64::try_from(cpus.0.len()).ok();
+    }
+    let n = reserved_time(settings).div_ceil(1_000);
+    ((is_strict(node) || node.strict_cpu_reservation) && n > 0).then_some(n)
+}
+
+/// Whether pods are kept from reserved CPUs: by the static policy of the kubelet, or by isobar.
+#[must_use]
+pub fn is_strict(node: &Node) -> bool {
+    node.strict_cpu_reservation && node.static_cpus
+        || node.write_limits.contains(&WrittenLimit::ReservedCpus)
 }
 
 /// What the static policy leaves to whom, once containers have CPUs for themselves.

@@ -6,6 +6,7 @@ pub mod allocatable;
 pub mod capacity;
 pub mod checkpoint;
 pub mod cpus;
+pub mod daemons;
 pub mod drift;
 pub mod enforce;
 pub mod expected;

@@ -1,6 +1,7 @@
 //! Keeps limits of the node written, on a thread of its own: to lower a limit may take the kernel
 //! seconds, and neither the loop nor the actuator may wait for that.
-//! In: the settings. Out: how each limit stands, and what is not written and why.
+//! In: the settings. Out: what the node has for pods, how each limit stands, and what is not written
+//! and why.
 
 mod intruders;
 mod survey;
@@ -12,7 +13,7 @@ use std::thread;
 use crate::act::limits as act;
 use crate::clock;
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::limit::{LimitResult, LimitState};
+use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
 use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::units::Nanos;
 use isobar_kubelet::cpus::Pool;
@@ -23,6 +24,8 @@ pub use survey::{CPU_STATE, Places, Survey, look, spelled};
 
 /// From one look to the next.
 const EVERY: Nanos = Nanos(10 * Nanos::SECOND.0);
+/// The same where no limit is kept and no CPU is given away: what a node has changes rarely.
+const SELDOM: Nanos = Nanos(60 * Nanos::SECOND.0);
 /// How often the processes are counted that still may run on reserved CPUs: every process of a pod
 /// is read for it.
 const COUNTED: Nanos = Nanos(60 * Nanos::SECOND.0);
@@ -39,6 +42,7 @@ struct Report {
     states: Vec<LimitState>,
     refused: Vec<Refusal>,
     pool: Option<Pool>,
+    resources: Option<NodeResources>,
     /// Why nothing could be looked at.
     trouble: Option<String>,
 }
@@ -88,12 +92,14 @@ impl Keeping {
             tell(&self.last, &report);
             self.last = report;
         }
-        if settings.node.write_limits.is_empty() && !settings.node.static_cpus {
-            (self.last, self.asked) = (Report::default(), None);
-            return (&[], Vec::new());
+        let is_seldom = settings.node.write_limits.is_empty() && !settings.node.static_cpus;
+        if is_seldom {
+            let resources = self.last.resources.take();
+            self.last = Report { resources, ..Report::default() };
         }
+        let every = if is_seldom { SELDOM } else { EVERY };
         let is_due = self.asked.is_none_or(|(then, generation)| {
-            generation != settings.generation || now.since(then) >= EVERY
+            generation != settings.generation || now.since(then) >= every
         });
         // One that is still busy is asked again at the next tick.
         if is_due && self.orders.try_send(Order { settings: settings.clone(), is_enforced }).is_ok()
@@ -103,9 +109,9 @@ impl Keeping {
         (&self.last.states, self.last.capabilities())
     }
 
-    /// What the CPU manager leaves to whom, by the last look.
-    pub(super) fn pool(&self) -> Option<&Pool> {
-        self.last.pool.as_ref()
+    /// What the CPU manager leaves to whom, and what the node has for pods, by the last look.
+    pub(super) fn node(&self) -> (Option<&Pool>, Option<&NodeResources>) {
+        (self.last.pool.as_ref(), self.last.resources.as_ref())
     }
 }
 
@@ -143,16 +149,16 @@ impl Keeper {
             Ok(survey) => survey,
             Err(why) => return Report { trouble: Some(why.to_string()), ..Report::default() },
         };
-        let pool = survey.pool().cloned();
+        let (pool, resources) = (survey.pool().cloned(), Some(survey.resources()));
         let what = &order.settings.node.write_limits;
         if what.is_empty() {
-            return Report { pool, ..Report::default() };
+            return Report { pool, resources, ..Report::default() };
         }
         let Writes { writes, refused } = survey.writes(what);
         let now = clock::now().boot;
         let mut states = self.limits.hold(&writes, order.is_enforced, now);
         self.count(&survey, &mut states, now);
-        Report { states, refused, pool, trouble: None }
+        Report { states, refused, pool, resources, trouble: None }
     }
 
     /// Says of the reserved CPUs who may run there all the same: after they were written, and

@@ -1,5 +1,6 @@
 //! This node as a [`Source`]: its files and the kernel side joined.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::sampler::{Reading, Source};
 use crate::clock;
 use crate::source::kernel::detach::Aside;
 use crate::source::kernel::{self, Kernel, MapReadError, Probes};
-use crate::source::runners::Runners;
+use crate::source::runners::{Runners, Suspect};
 use crate::source::triggers::Triggers;
 use crate::source::{self, Awake, Directories, Roots};
 use isobar_core::model::capability::{Capability, CapabilityState};
@@ -107,16 +108,25 @@ impl Live {
         }
     }
 
-    /// Who runs in the root cgroup, if others wait for it.
+    /// Who runs in the cgroup for which others wait most: no wait counts for more than the interval,
+    /// or a sufferer of many threads would decide.
     fn runners(&mut self, sample: &Sample) -> Vec<Runner> {
         let interval = self.sampled.replace(sample.at.boot);
         let interval = interval.map_or(Nanos(0), |before| sample.at.boot.since(before));
-        let root = sample.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
-        let matrix = sample.kernel.iter().flat_map(|kernel| &kernel.matrix);
-        let by_root = matrix
-            .filter(|pair| root.is_some_and(|(id, _)| pair.aggressor == *id && pair.victim != *id));
-        let waited = by_root.fold(Nanos(0), |sum, pair| sum.plus(pair.time));
-        self.runners.read(sample.at, interval, waited)
+        let mut waited = BTreeMap::<CgroupId, Nanos>::new();
+        for pair in sample.kernel.iter().flat_map(|kernel| &kernel.matrix) {
+            if pair.victim != pair.aggressor {
+                let sum = waited.entry(pair.aggressor).or_default();
+                *sum = sum.plus(pair.time.min(interval));
+            }
+        }
+        let known = waited.into_iter().filter(|(id, _)| sample.cgroups.contains_key(id));
+        let most = known.max_by_key(|(id, waited)| (*waited, Reverse(*id)));
+        let suspect = most.and_then(|(id, waited)| {
+            let path = sample.cgroups.get(&id)?.path.clone();
+            Some(Suspect { id: Some(id).filter(|_| !path.is_root()), path, waited })
+        });
+        self.runners.read(sample.at, interval, suspect)
     }
 
     fn programs(&self) -> Vec<Capability> {

@@ -43,6 +43,8 @@ const TICKS_BETWEEN: u32 = 20;
 pub struct Survival {
     is_heap_settled: bool,
     is_locked: bool,
+    /// All code is kept in memory, not only what has run.
+    has_code: bool,
     /// The least resident memory so far.
     least: Option<Bytes>,
     /// What was free in the heap after something was last given back.
@@ -56,8 +58,9 @@ impl Survival {
     #[must_use]
     pub fn begin() -> Self {
         let capabilities = vec![score(), priority()];
-        let (is_heap_settled, is_locked) = (heap::settle(), false);
-        Self { is_heap_settled, is_locked, least: None, given_back: 0, ticks: 0, capabilities }
+        let is_heap_settled = heap::settle();
+        let (is_locked, has_code, least, given_back, ticks) = Default::default();
+        Self { is_heap_settled, is_locked, has_code, least, given_back, ticks, capabilities }
     }
 
     /// Locks memory once everything is open and memory of the start was given back: a page that is
@@ -67,6 +70,18 @@ impl Survival {
         let lock = lock();
         self.is_locked = lock.state == CapabilityState::Attached;
         self.capabilities.push(lock);
+    }
+
+    /// Reads all code in, once, if memory is locked. What is needed to kill has never run: it would
+    /// be read from a disk for which everybody waits.
+    pub(super) fn keep_code(&mut self) {
+        if self.is_locked && !self.has_code {
+            self.has_code = true;
+            self.capabilities.push(match read_code() {
+                Ok(told) => had("code in memory", &told),
+                Err(why) => absent("code in memory", &why.to_string(), "use Linux 5.14 or later"),
+            });
+        }
     }
 
     /// Called once a tick: gives memory back that a burst has left.
@@ -87,7 +102,7 @@ impl Survival {
         }
         self.ticks = 0;
         if free > self.given_back.max(RESERVE as u64) + SURPLUS / 4 {
-            trim_heap(self.is_locked);
+            trim_heap(self.is_locked, self.has_code);
             self.given_back = heap::free(surplus);
         }
     }
@@ -108,13 +123,12 @@ fn lock() -> Capability {
         return absent(name, "not permitted", remedy);
     }
     match mlockall(LOCKED) {
-        Ok(()) => had(name, &read_code().unwrap_or_else(|why| why.to_string())),
+        Ok(()) => had(name, "each page from its first use on"),
         Err(why) => absent(name, &why.to_string(), remedy),
     }
 }
 
-/// Code that was never run is not in memory yet, and what is needed to kill has never run: it
-/// would be read from a disk for which everybody waits.
+/// How much code was read in, in words.
 fn read_code() -> io::Result<String> {
     let maps = Process::myself().and_then(|me| me.maps()).map_err(io::Error::other)?;
     let is_code = |map: &&MemoryMap| {
@@ -124,7 +138,7 @@ fn read_code() -> io::Result<String> {
     let code: Vec<(u64, u64)> = maps.0.iter().filter(is_code).map(|map| map.address).collect();
     let size: u64 = code.iter().map(|(from, to)| to - from).sum();
     if size > CODE {
-        return Ok(format!("what is in it; {} MiB of code are not read beforehand", size >> 20));
+        return Ok(format!("only what has run: all of it would be {} MiB", size >> 20));
     }
     for (from, to) in code {
         let length = usize::try_from(to - from).map_err(io::Error::other)?;
@@ -133,17 +147,19 @@ fn read_code() -> io::Result<String> {
         // SAFETY: reads pages in and changes nothing; a range that is mapped no longer is an error.
         unsafe { madvise(start, length, Advice::LinuxPopulateRead) }?;
     }
-    Ok(format!("what is in it, and {} MiB of code", size >> 20))
+    Ok(format!("all of it, {} MiB", size >> 20))
 }
 
 /// Gives free memory back, but for the reserve. What is locked the kernel does not take back, so
 /// nothing is for that moment.
-fn trim_heap(is_locked: bool) {
+fn trim_heap(is_locked: bool, has_code: bool) {
     let unlocked = is_locked && munlockall().is_ok();
     heap::trim(RESERVE);
     if unlocked {
+        let locked = mlockall(LOCKED).map_err(io::Error::from);
         // Code that was dropped in that moment is read in again.
-        if let Err(why) = mlockall(LOCKED).map_err(io::Error::from).and_then(|()| read_code()) {
+        let again = locked.and_then(|()| if has_code { read_code().map(drop) } else { Ok(()) });
+        if let Err(why) = again {
             tracing::warn!("memory is no longer locked: {why}");
         }
     }
@@ -215,6 +231,6 @@ mod tests {
     #[test]
     fn read_code_reports_its_size() {
         let told = read_code().unwrap();
-        assert!(told.contains("MiB of code"), "{told}");
+        assert!(told.contains("MiB"), "{told}");
     }
 }

@@ -351,13 +351,13 @@ impl<S: Source> Tick<S> {
         self.sampler.source.suspect(cgroups.collect::<Vec<CgroupId>>());
     }
 
-    /// Has the agent's own cgroup keep its memory while it enforces.
+    /// Has the agent keep its code, and its own cgroup its memory, while it enforces.
     fn protect(&mut self) {
         let is_enforcing = !self.engine.settings().relief.enforce.is_empty();
-        if self.protected.is_some() || !is_enforcing {
-            return;
-        }
-        if let Some(root) = self.sampler.source.cgroup_root()
+        self.survival.iter_mut().filter(|_| is_enforcing).for_each(Survival::keep_code);
+        if is_enforcing
+            && self.protected.is_none()
+            && let Some(root) = self.sampler.source.cgroup_root()
             && let Some(sample) = &self.engine.standing().before
         {
             self.protected = Some(Protected::begin(&root, sample));
@@ -388,7 +388,7 @@ impl<S: Source> Tick<S> {
             let writes = self.authority.writes_limits();
             let (states, refused) = limits.look(clock::now().boot, self.engine.settings(), writes);
             self.publisher.note_limits(states);
-            self.publisher.note_cpus(limits.pool());
+            self.publisher.note_node(limits.node());
             all.extend(refused);
         }
         all.extend(self.survival.iter().flat_map(Survival::capabilities).cloned());

@@ -88,10 +88,10 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     if let Some(code) = args.write.run(WrittenLimit::Allocatable, config, machine, *output)? {
         return Ok(code);
     }
-    let settings = config.settings()?;
-    if let Some(code) = args.advise.run(&settings, *output)? {
+    if let Some(code) = args.advise.run(config, *output)? {
         return Ok(code);
     }
+    let settings = config.settings()?;
     let mut document = match &args.capacity {
         Some(text) => {
             let Capacity(capacity) = text.parse().map_err(Refused)?;

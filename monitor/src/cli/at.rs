@@ -1,5 +1,5 @@
-//! `--at` and `-f`: a view of an earlier moment, made from a recording by the code that makes the
-//! live one.
+//! `--at`, `--begin`, `--end` and `-f`: an earlier moment or a range of a recording, shown by the code
+//! that shows the present.
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
 use super::exit::{Misused, Refused};
+use super::range::{Range, RangeArgs, Ticks};
 
 /// The recording in a recording directory.
 pub(crate) const IN_DIR: &str = "recording";
@@ -31,32 +32,57 @@ pub(crate) const IN_DIR: &str = "recording";
 pub(crate) struct AtArgs {
     /// Show this moment from the recording: a time in RFC 3339, today's or yesterday's 02:40, or
     /// "10 min ago" [default with -f: the last tick].
-    #[arg(long, value_name = "TIME", value_parser = when)]
+    #[arg(long, value_name = "TIME", value_parser = when, conflicts_with_all = ["begin", "end"])]
     at: Option<Nanos>,
+    #[command(flatten)]
+    range: RangeArgs,
     /// The recording, its directory, or the file of an incident [default: /var/lib/isobar/recording].
     #[arg(id = "recording", short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
 impl AtArgs {
-    /// `None` if the present is asked for.
+    /// `None` if the present or a range is asked for.
     pub(crate) fn past(&self) -> Result<Option<Past>> {
         Past::open(self.at, self.file.as_deref())
     }
 
-    /// The recording and the moment in it; `None` if the present is asked for.
-    pub(crate) fn recording(&self) -> Result<Option<(PathBuf, Nanos)>> {
-        asked(self.at, self.file.as_deref())
+    /// `None` if no range is asked for.
+    pub(crate) fn ticks(&self) -> Result<Option<Ticks>> {
+        let range = self.range.range()?;
+        range.map(|range| Ticks::open(self.file.as_deref(), range)).transpose()
+    }
+
+    /// The recording, and the moment or the range in it; `None` if the present is asked for.
+    pub(crate) fn recording(&self) -> Result<Option<(PathBuf, Scene)>> {
+        if let Some(range) = self.range.range()? {
+            return Ok(Some((source(self.file.as_deref())?, Scene::Range(range))));
+        }
+        let asked = asked(self.at, self.file.as_deref())?;
+        Ok(asked.map(|(file, at)| (file, Scene::Moment(at))))
     }
 }
 
+/// What is shown of a recording.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Scene {
+    /// The last tick that is no later, and all others from there.
+    Moment(Nanos),
+    Range(Range),
+}
+
 fn asked(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<(PathBuf, Nanos)>> {
+    let is_asked = at.is_some() || file.is_some();
+    is_asked.then(|| Ok((source(file)?, at.unwrap_or(Nanos(u64::MAX))))).transpose()
+}
+
+/// The recording that was named, or the agent's own.
+pub(crate) fn source(file: Option<&Path>) -> Result<PathBuf> {
     if file == Some(Path::new("-")) {
         let text = "a recording cannot be read from standard input: name its file with -f";
         bail!(Misused(text.into()));
     }
-    let file = file.or_else(|| at.map(|_| Path::new(RECORDING_DIR)));
-    Ok(file.map(|file| (recording_at(file), at.unwrap_or(Nanos(u64::MAX)))))
+    Ok(recording_at(file.unwrap_or(Path::new(RECORDING_DIR))))
 }
 
 /// One moment of a recording.

@@ -13,16 +13,16 @@ pub(crate) const SAMPLING: [&str; 6] =
 /// None of the first goes with any of the second.
 #[rustfmt::skip]
 const EXCLUSIVE: [(&[&str], &[&str]); 8] = [
-    (&["at", "recording", "node", "no_agent"], &["agent"]),
-    (&["at", "recording", "node"],             &["no_agent"]),
-    (&["at", "recording"],                     &["node"]),
+    (&["at", "begin", "end", "recording", "node", "no_agent"], &["agent"]),
+    (&["at", "begin", "end", "recording", "node"],             &["no_agent"]),
+    (&["at", "begin", "end", "recording"],                     &["node"]),
     // The agent, or the recording, has its own.
-    (&["at", "recording", "node"],             &SAMPLING),
+    (&["at", "begin", "end", "recording", "node"],             &SAMPLING),
     // `rank -f` takes rules from --config, and nothing from this node.
-    (&["file"],                                &["pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"]),
-    (&["capacity"],                            &["proc", "sys", "cgroup_root"]),
-    (&["no_kubernetes"],                       &["kubeconfig"]),
-    (&["no_record"],                           &["record_max_size", "record_max_age"]),
+    (&["file"],                                                &["pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"]),
+    (&["capacity"],                                            &["proc", "sys", "cgroup_root"]),
+    (&["no_kubernetes"],                                       &["kubeconfig"]),
+    (&["no_record"],                                           &["record_max_size", "record_max_age"]),
 ];
 
 /// Whether an option stands on the command line of a verb.

@@ -65,11 +65,16 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
         if is_refused || cause.is::<Invalid>() || cause.is::<Unreadable>() {
             return Code::InvalidInput;
         }
-        if matches!(cause.downcast_ref(), Some(ShelfError::Unknown(_) | ShelfError::Exists(_)))
-            || matches!(
-                cause.downcast_ref(),
-                Some(FreezeError::NoIncident(_) | FreezeError::Name(_))
-            )
+        let is_of_shelf = |why: &ShelfError| {
+            use ShelfError::{Exists, Full, TooLong, Unknown};
+            matches!(why, Unknown(_) | Exists(_) | Full { .. } | TooLong { .. })
+        };
+        let is_of_file = |why: &FreezeError| {
+            use FreezeError::{Name, NoIncident, TooLarge};
+            matches!(why, NoIncident(_) | Name(_) | TooLarge)
+        };
+        if cause.downcast_ref().is_some_and(is_of_shelf)
+            || cause.downcast_ref().is_some_and(is_of_file)
         {
             return Code::InvalidInput;
         }

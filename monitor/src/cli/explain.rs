@@ -1,16 +1,21 @@
-//! `isobar explain`: the latest decision in sentences, and what would change it.
+//! `isobar explain`: the latest decision in sentences, and what would change it; or those of a range
+//! that differ from the one before.
 
 use std::io::{self, Write};
 
 use anyhow::Result;
-use isobar_core::policy::explain::Explanation;
+use isobar::record::incident::words::clock;
+use isobar_core::model::decision::{Decision, Outcome};
+use isobar_core::policy::explain::{Explanation, explain, relief};
+use isobar_core::recording::difference::verdict;
 use isobar_core::view::API_VERSION;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ask;
 use super::at::AtArgs;
 use super::exit::Code;
-use super::output::Format;
+use super::output::{Format, List};
+use super::range::Ticks;
 use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
@@ -25,18 +30,65 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
+    if let Some(ticks) = args.at.ticks()? {
+        return course(ticks, args.output);
+    }
     let view = match args.at.past()? {
         Some(past) => past.view()?,
         None => ask::Eye::open(&args.ask, sampling)?.look()?,
     };
-    let document = json!({
+    let mut document = document(&view.explanation, &view.decision);
+    document["headline"] = json!(view.headline);
+    args.output.print(&document, |out| {
+        writeln!(out, "{}", harmless(&view.headline))?;
+        Ok(write(out, &view.explanation)?)
+    })?;
+    Ok(Code::Ok)
+}
+
+fn document(explanation: &Explanation, decision: &Decision) -> Value {
+    json!({
         "apiVersion": API_VERSION,
         "kind": "Explanation",
-        "explanation": view.explanation,
-        "decision": view.decision,
-    });
-    args.output.print(&document, |out| Ok(write(out, &view.explanation)?))?;
+        "explanation": explanation,
+        "decision": decision,
+    })
+}
+
+/// The first decision of a range, and each that differs from the one before.
+fn course(mut ticks: Ticks, output: Format) -> Result<Code> {
+    let mut list = List::new(output, "ExplanationList");
+    let mut last = None;
+    while let Some(step) = ticks.step()? {
+        let (decision, outcomes) = (&step.decision, ticks.outcomes());
+        let verdict = Some(verdict(decision));
+        if last == verdict && !has_news(decision, outcomes) {
+            continue;
+        }
+        last = verdict;
+        let explanation = explain(decision);
+        let mut document = document(&explanation, decision);
+        document["outcomes"] = json!(outcomes);
+        let gap = if list.is_empty() { "" } else { "\n" };
+        list.add(&document, |out| {
+            writeln!(out, "{gap}{}, tick {}", clock(decision.at.wall), decision.tick)?;
+            if !outcomes.is_empty() {
+                writeln!(out, "Outcome of earlier actions")?;
+            }
+            for outcome in outcomes {
+                writeln!(out, "  {}", harmless(&relief::outcome(outcome)))?;
+            }
+            Ok(write(out, &explanation)?)
+        })?;
+    }
+    list.close()?;
     Ok(Code::Ok)
+}
+
+/// Something came of an earlier decision, or a squeeze is taken back.
+fn has_news(decision: &Decision, outcomes: &[Outcome]) -> bool {
+    let relief = &decision.relief;
+    !(outcomes.is_empty() && relief.effects.is_empty() && relief.releases.is_empty())
 }
 
 /// Each part under its heading; empty parts are left out.

@@ -66,7 +66,7 @@ enum Verb {
         /// The file, - for standard output [default: NAME.isobar].
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Replace names of nodes, pods, services and cgroups, and leave annotations and labels out.
+        /// Replace names of nodes, pods, services and cgroups, labels, annotations and paths.
         #[arg(long)]
         redact: bool,
         /// Write a page for a browser, which needs neither isobar nor a network [default: NAME.html].

@@ -22,6 +22,7 @@ mod node;
 mod output;
 mod plan;
 mod qos;
+mod range;
 mod rank;
 mod replay;
 mod run;

@@ -1,6 +1,6 @@
 //! Options of the verbs about this node: its configuration, and where the machine's files are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use isobar::agent::limits::Places;
@@ -32,7 +32,13 @@ impl ConfigArgs {
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        self.config.is_some() || self.kubelet_config.is_some()
+        self.file().is_some()
+    }
+
+    /// The option by which a file was named, and the file.
+    pub(crate) fn file(&self) -> Option<(&'static str, &Path)> {
+        let config = self.config.as_deref().map(|file| ("--config", file));
+        config.or(self.kubelet_config.as_deref().map(|file| ("--kubelet-config", file)))
     }
 }
 

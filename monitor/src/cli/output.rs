@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar_core::model::sample::Gap;
-use isobar_core::view::View;
+use isobar_core::view::{API_VERSION, View};
 use serde::Serialize;
 use serde_json::Value;
 use serde_transcode::{Transcoder, transcode};
@@ -66,6 +66,87 @@ impl Format {
     /// Columns that a table may take; `None` if nothing is to be shortened.
     pub(crate) fn width(self) -> Option<usize> {
         if self.is_wide() { None } else { terminal::width() }
+    }
+}
+
+/// Documents that are written as they come: in JSON and YAML as the `items` of one document, in
+/// ndjson one in each line.
+pub(crate) struct List {
+    output: Format,
+    /// Of the document that they are in.
+    kind: &'static str,
+    n: u64,
+}
+
+impl List {
+    pub(crate) fn new(output: Format, kind: &'static str) -> Self {
+        Self { output, kind, n: 0 }
+    }
+
+    /// True before the first document.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Prints the next document, or what `table` writes.
+    pub(crate) fn add(
+        &mut self,
+        document: &impl Serialize,
+        table: impl FnOnce(&mut dyn Write) -> Result<()>,
+    ) -> Result<()> {
+        let json = match self.output {
+            Format::Table | Format::Wide => Vec::new(),
+            Format::Json | Format::Yaml | Format::Ndjson => serde_json::to_vec(document)?,
+        };
+        self.add_json(&json, table)
+    }
+
+    /// The same of a document in JSON.
+    pub(crate) fn add_json(
+        &mut self,
+        json: &[u8],
+        table: impl FnOnce(&mut dyn Write) -> Result<()>,
+    ) -> Result<()> {
+        let mut out = anstream::stdout().lock();
+        self.n += 1;
+        match self.output {
+            Format::Table | Format::Wide => table(&mut out),
+            Format::Ndjson => self.output.rewrite(&mut out, json),
+            Format::Json | Format::Yaml => self.write(&mut out, json),
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write, json: &[u8]) -> Result<()> {
+        let (mut item, kind) = (Vec::new(), self.kind);
+        self.output.rewrite(&mut item, json)?;
+        // Neither format has a text over several lines.
+        let item = String::from_utf8(item)?;
+        let lines = item.lines();
+        if self.output == Format::Yaml {
+            if self.n == 1 {
+                write!(out, "apiVersion: {API_VERSION}\nkind: {kind}\nitems:\n")?;
+            }
+            for (n, line) in lines.enumerate() {
+                writeln!(out, "{}{line}", if n == 0 { "- " } else { "  " })?;
+            }
+            return Ok(());
+        }
+        let head = format!(
+            "{{\n  \"apiVersion\": \"{API_VERSION}\",\n  \"kind\": \"{kind}\",\n  \"items\": ["
+        );
+        write!(out, "{}", if self.n == 1 { &head } else { "," })?;
+        for line in lines {
+            write!(out, "\n    {line}")?;
+        }
+        Ok(())
+    }
+
+    /// After the last document.
+    pub(crate) fn close(self) -> Result<()> {
+        if self.output == Format::Json && self.n > 0 {
+            writeln!(anstream::stdout().lock(), "\n  ]\n}}")?;
+        }
+        Ok(())
     }
 }
 

@@ -9,19 +9,22 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::ValueEnum;
 use isobar::agent::{Live, Observer, Plan};
+use isobar::record::incident::words::clock;
 use isobar::scenario::{self, signals};
 use isobar_core::model::decision::{Order, Ranking};
 use isobar_core::model::settings;
-use isobar_core::model::units::Nanos;
+use isobar_core::model::snapshot::Snapshot;
+use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::policy::rank::{self, Purpose};
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
 use serde::Serialize;
 
 use super::at::{self, Past};
 use super::exit::{Code, Misused};
 use super::input;
-use super::output::{Format, gap_text};
+use super::output::{Format, List, gap_text};
 use super::plan::PlanArgs;
+use super::range::{RangeArgs, Ticks};
 use super::run::SourceArgs;
 use super::terminal::harmless;
 
@@ -34,14 +37,16 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     /// The moment of the recording that is ranked, as in `isobar status --at` [default: its last
     /// tick].
-    #[arg(long, value_name = "TIME", value_parser = at::when)]
+    #[arg(long, value_name = "TIME", value_parser = at::when, conflicts_with_all = ["begin", "end"])]
     at: Option<Nanos>,
+    #[command(flatten)]
+    range: RangeArgs,
     /// The signal whose threshold is met, such as memory.available or kubepods.cpu.pressure [default:
     /// the file's, else memory.available].
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     signal: Option<Purpose>,
     /// Order of candidates [default: the file's, else the configuration's].
-    #[arg(long, value_enum, conflicts_with = "at")]
+    #[arg(long, value_enum, conflicts_with_all = ["at", "begin", "end"])]
     order: Option<OrderArg>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
@@ -72,16 +77,20 @@ impl From<OrderArg> for Order {
     }
 }
 
+/// A ranking of a recording.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Document<'a> {
-    api_version: &'static str,
-    kind: &'static str,
+struct Dated<'a> {
     #[serde(flatten)]
-    ranking: &'a Ranking,
+    of: Document<&'a Ranking>,
+    tick: u64,
+    at: Moment,
 }
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
+    if let Some(range) = args.range.range()? {
+        refuse_rules(args, sampling)?;
+        return course(Ticks::open(args.file.as_deref(), range)?, args);
+    }
     let plan = args.plan.plan()?;
     let ranking = match &args.file {
         Some(file) if args.at.is_none() && !is_recording(file) => {
@@ -90,7 +99,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         file if args.at.is_some() || file.is_some() => of_past(args, sampling)?,
         _ => of_node(args, plan)?,
     };
-    let document = Document { api_version: API_VERSION, kind: "Ranking", ranking: &ranking };
+    let document = Document::new("Ranking", &ranking);
     args.output.print(&document, |out| Ok(print::write(out, &ranking, args.output)?))?;
     Ok(Code::Ok)
 }
@@ -123,8 +132,8 @@ fn is_recording(file: &Path) -> bool {
     file.is_dir() || read().is_ok() && start == MAGIC
 }
 
-/// By the recorded configuration, and in its order.
-fn of_past(args: &Args, sampling: &[String]) -> Result<Ranking> {
+/// A recording is ranked by its own configuration, and in its order.
+fn refuse_rules(args: &Args, sampling: &[String]) -> Result<()> {
     let order = args.order.map(|_| "--order".to_owned());
     let ignored: Vec<_> = sampling.iter().cloned().chain(order).collect();
     if !ignored.is_empty() {
@@ -132,9 +141,39 @@ fn of_past(args: &Args, sampling: &[String]) -> Result<Ranking> {
         let text = format!("a recording is ranked by its own configuration: leave {options} out");
         return Err(Misused(text).into());
     }
+    Ok(())
+}
+
+fn of_past(args: &Args, sampling: &[String]) -> Result<Ranking> {
+    refuse_rules(args, sampling)?;
     let past = Past::open(args.at.or(Some(Nanos(u64::MAX))), args.file.as_deref())?;
     let past = past.expect("a moment is named");
     past.rank(args.signal.unwrap_or_else(usual))
+}
+
+/// The ranking at the begin of a range, and each time that another candidate came first.
+fn course(mut ticks: Ticks, args: &Args) -> Result<Code> {
+    let purpose = args.signal.unwrap_or_else(usual);
+    let mut list = List::new(args.output, "RankingList");
+    let mut last = None;
+    while let Some((step, ranking)) = ticks.ranking(purpose)? {
+        let first = ranking.candidates.first();
+        let first =
+            first.map(|first| (first.namespace.clone(), first.name.clone(), first.uid.clone()));
+        if last.as_ref() == Some(&first) {
+            continue;
+        }
+        last = Some(first);
+        let Snapshot { tick, at, .. } = step.snapshot;
+        let gap = if list.is_empty() { "" } else { "\n" };
+        let document = Dated { tick, at, of: Document::new("Ranking", &ranking) };
+        list.add(&document, |out| {
+            writeln!(out, "{gap}{}, tick {tick}", clock(at.wall))?;
+            Ok(print::write(out, &ranking, args.output)?)
+        })?;
+    }
+    list.close()?;
+    Ok(Code::Ok)
 }
 
 /// Two samples a second apart, judged without an agent.

@@ -18,7 +18,7 @@ use isobar_core::model::condition::Status;
 use isobar_core::model::decision::{Action, Decision};
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::difference::{self, Difference};
-use isobar_core::view::API_VERSION;
+use isobar_core::view::{API_VERSION, Document};
 use serde_json::{Value, json};
 
 use super::at::{recording_at, when};
@@ -167,7 +167,7 @@ fn in_words(value: &Value) -> String {
 fn otherwise(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     match form {
         Form::Text => what_if::write(&WhatIf::of(ticks)?, out)?,
-        Form::Json => Format::Json.write(out, &WhatIf::of(ticks)?)?,
+        Form::Json => Format::Json.write(out, &Document::new("WhatIf", WhatIf::of(ticks)?))?,
         Form::Table | Form::Ndjson => return differences(out, ticks, form),
     }
     Ok(Code::Ok)
@@ -211,26 +211,10 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     Ok(Code::Ok)
 }
 
-/// The outcome of a decision: conditions, met thresholds, actions. Its measurements are left out:
-/// they differ wherever the configurations measure something else.
+/// What a decision came to; a text that this version cannot read, as it is.
 fn verdict(text: &str) -> Value {
-    let Ok(decision) = serde_json::from_slice::<Decision>(text.as_bytes()) else {
-        return parsed(text);
-    };
-    let due =
-        decision.assessment.met.iter().filter(|met| met.is_due).map(|met| met.threshold.name());
-    let act = |action: &Action| json!({"step": action.step, "target": action.target.full_name()});
-    let mut verdict = json!({
-        "actions": decision.relief.actions.iter().map(act).collect::<Vec<_>>(),
-        "due": due.collect::<Vec<_>>(),
-        "held": decision.relief.held,
-        "nodePressure": decision.assessment.node_pressure,
-        "taints": decision.assessment.taints.iter().map(|taint| &taint.key).collect::<Vec<_>>(),
-    });
-    for condition in decision.assessment.conditions {
-        verdict[condition.kind] = json!(condition.status);
-    }
-    verdict
+    let decision = serde_json::from_slice(text.as_bytes());
+    decision.map_or_else(|_| parsed(text), |decision| difference::verdict(&decision))
 }
 
 fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {

@@ -30,7 +30,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
     /// Print a line, or a document, now and at each change of a verdict or condition, until SIGINT.
-    #[arg(short, long, conflicts_with_all = ["at", "recording"])]
+    /// Of a range of a recording that is what --begin and --end print.
+    #[arg(short, long, conflicts_with_all = ["at", "begin", "end", "recording"])]
     watch: bool,
     /// With --watch, also print after this time without a change, such as 10s.
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "watch")]
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     /// is cpu, memory or io, which are true where this verb prints PRESSED, or a type of condition,
     /// such as SystemMemoryContentionPressure or MemoryPressure. Ends with 0, or with 1 if --timeout
     /// has passed.
-    #[arg(long, value_name = "CONDITION[=STATUS]", conflicts_with_all = ["at", "recording", "watch"])]
+    #[arg(long, value_name = "CONDITION[=STATUS]", conflicts_with_all = ["at", "begin", "end", "recording", "watch"])]
     wait: Option<Wish>,
     /// How long --wait waits.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s", requires = "wait")]
@@ -57,6 +58,9 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     let eye = || ask::Eye::open(&args.ask, sampling);
     if args.watch {
         match watch::run(eye()?, args.output, args.interval)? {}
+    }
+    if let Some(ticks) = args.at.ticks()? {
+        return watch::past(ticks, args.output);
     }
     let (view, is_awaited) = match (args.at.past()?, &args.wait) {
         (Some(past), _) => (past.view()?, false),

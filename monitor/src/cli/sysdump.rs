@@ -8,10 +8,11 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use isobar::agent::RECORDING_DIR;
 use isobar::clock;
-use isobar::record::incident::redact::redact;
+use isobar::record::incident::freeze::FreezeError;
+use isobar::record::incident::redact::{Names, redact};
 use isobar::record::incident::shelf::Shelf;
 use isobar::record::incident::words::clock as printed;
 use isobar::record::incident::{Incident, State};
@@ -53,10 +54,14 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     archive.text("README.txt", &about(args))?;
     archive.json("version.json", &version::document())?;
     let mut diagnosis = doctor::document(&args.ask, sampling)?;
-    let mut config = args.ask.settings().map(|settings| json!(settings));
+    let mut config = args.ask.settings();
     if !args.no_redact {
         parts::redact_diagnosis(&mut diagnosis);
-        config = config.map(parts::redacted_settings);
+        // An error quotes the file.
+        let refused =
+            |_| anyhow!("there is none, or it has errors: `isobar config check` tells them");
+        let redacted = |settings| Names::default().of(&settings).context(FreezeError::Redact);
+        config = config.map_err(refused).and_then(redacted);
     }
     archive.json("doctor.json", &diagnosis)?;
     archive.had("config.json", config)?;
@@ -80,8 +85,9 @@ fn about(args: &Args) -> String {
              away."
         }
         false => {
-            "Names of nodes, pods, services and cgroups were replaced, each incident by itself. \
-             Uids, container ids, figures and the kernel's version were not."
+            "Names of nodes, pods, services and cgroups, labels, annotations and paths were \
+             replaced, each incident by itself. Uids, container ids, figures and the kernel's \
+             version were not."
         }
     };
     let now = printed(clock::now().wall);
@@ -102,8 +108,12 @@ fn incidents(args: &Args, archive: &mut Archive) -> Result<Value> {
     let shelf = Shelf::Dir(shelf_of(&args.dir));
     let mut all = match shelf.list() {
         Ok(all) => all,
-        Err(why) => {
+        Err(why) if args.no_redact => {
             archive.lacks("incidents", &why);
+            Vec::new()
+        }
+        Err(_) => {
+            archive.lacks("incidents", "they cannot be listed");
             Vec::new()
         }
     };
@@ -120,7 +130,7 @@ fn incidents(args: &Args, archive: &mut Archive) -> Result<Value> {
                 taken.push(told);
             }
             Err(why) if args.no_redact => archive.lacks(&name, &why),
-            Err(why) => archive.lacks("an incident", &why),
+            Err(_) => archive.lacks("an incident", "its ticks cannot be read"),
         }
     }
     Ok(json!({ "apiVersion": API_VERSION, "kind": "IncidentList", "incidents": taken }))

@@ -31,6 +31,7 @@ use feed::Feed;
 use state::{Showing, State};
 
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("recording", |file| file.visible_alias("replay")))]
 pub(crate) struct Args {
     /// Print once and exit.
     #[arg(long)]
@@ -60,8 +61,11 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     }
 }
 
-/// A moment of a recording is printed once.
+/// A moment of a recording is printed once, a range tick by tick.
 fn print(args: &Args, sampling: &[String]) -> Result<Code> {
+    if let Some(ticks) = args.at.ticks()? {
+        return plain::past(args, ticks);
+    }
     if let Some(past) = args.at.past()? {
         plain::print(args, &past.view()?, false)?;
         return Ok(Code::Ok);
@@ -76,7 +80,7 @@ fn print(args: &Args, sampling: &[String]) -> Result<Code> {
 
 fn show(args: &Args, sampling: &[String]) -> Result<Code> {
     let (feed, showing) = match args.at.recording()? {
-        Some((file, at)) => (Feed::film(file, at)?, Showing::Recording),
+        Some((file, scene)) => (Feed::film(file, scene)?, Showing::Recording),
         None => (Feed::live(ask::Eye::open(&args.ask, sampling)?, args.interval), Showing::Present),
     };
     let has_colour = AutoStream::choice(&io::stdout()) != ColorChoice::Never;

@@ -1,31 +1,36 @@
-//! What to reserve for daemons, from a recording.
+//! What to reserve for daemons and what limits would have met, from a recording.
 
 use super::reader::{Entry, ReadError, Recording};
-use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::sample::Sample;
-use isobar_core::model::settings::Node;
+use isobar_core::model::settings::Settings;
 use isobar_kubelet::advice::{Advice, Record};
 
-/// Reads on while `goes_on` says so of the next sample, and tells `notice` of what is missing; `None`
-/// if there was no sample.
+/// Reads on while `goes_on` says so of the next sample, and tells `notice` of what is missing. Previews
+/// `settings`, or those that the recording begins with. `None` if there was no sample.
 ///
 /// # Errors
 /// If the recording cannot be read on.
 pub fn advise(
     recording: Recording,
-    node: &Node,
+    settings: Option<&Settings>,
     mut notice: impl FnMut(String),
     mut goes_on: impl FnMut(&Sample) -> bool,
 ) -> Result<Option<Advice>, ReadError> {
-    let kube = Some(&node.kube_reserved_cgroup).filter(|path| !path.is_empty());
-    let mut record = Record::new(kube.map(|path| CgroupPath(path.as_str().into())));
+    let mut record: Option<Record> = None;
     for entry in recording {
-        match entry? {
-            Entry::Frame(recorded) if !goes_on(&recorded.sample) => break,
-            Entry::Frame(recorded) => record.add(&recorded.sample),
-            Entry::Lost(why) | Entry::Notice(why) => notice(why),
-            Entry::Header(_) | Entry::Other(_) => {}
+        match (entry?, &mut record) {
+            (Entry::Frame(recorded), _) if !goes_on(&recorded.sample) => break,
+            (Entry::Frame(recorded), Some(record)) => record.add(&recorded.sample),
+            (Entry::Header(header), None) => {
+                let settings = settings.cloned().unwrap_or(header.settings);
+                record = Some(Record::new(settings, Some(header.facts.n_cpus)));
+            }
+            (Entry::Header(header), Some(record)) if settings.is_none() => {
+                record.later(&header.settings);
+            }
+            (Entry::Lost(why) | Entry::Notice(why), _) => notice(why),
+            (Entry::Frame(_) | Entry::Header(_) | Entry::Other(_), _) => {}
         }
     }
-    Ok(record.advice(&node.kube_reserved, &node.system_reserved))
+    Ok(record.and_then(Record::advice))
 }

@@ -7,9 +7,7 @@ use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use zstd::stream::read::Decoder;
-
-use super::lines::MAGIC;
+use super::lines::{MAGIC, decoder};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::{format, mark};
@@ -44,22 +42,30 @@ pub(super) struct Place {
 }
 
 /// The chapter that holds the moment `wall`: the last that begins before it, else the first. A chapter
-/// begins with the moment of the tick before its own first.
-pub(super) fn find(segments: &[PathBuf], wall: Nanos) -> io::Result<Place> {
+/// begins with the moment of the tick before its own first. Of those before the place `end`, if there
+/// is one.
+pub(super) fn find(segments: &[PathBuf], wall: Nanos, end: Option<Place>) -> io::Result<Place> {
+    let (n, end) = match end {
+        None => (segments.len(), u64::MAX),
+        Some(Place { segment, chapter: 0, .. }) => (segment, u64::MAX),
+        Some(Place { segment, chapter, .. }) => (segment + 1, chapter),
+    };
     let mut segment = 0;
-    for (i, path) in segments.iter().enumerate() {
+    for (i, path) in segments.iter().enumerate().take(n).rev() {
         if matches!(begun(&mut File::open(path)?)?, Begun::At(at) if at.wall < wall) {
             segment = i;
+            break;
         }
     }
     let Some(path) = segments.get(segment) else { return Ok(Place::default()) };
-    Ok(Place { segment, ..within(path, wall)? })
+    let end = if segment + 1 == n { end } else { u64::MAX };
+    Ok(Place { segment, ..within(path, wall, end)? })
 }
 
-/// The last chapter that begins before `wall`, or has a mark before it.
-fn within(path: &Path, wall: Nanos) -> io::Result<Place> {
+/// The last chapter before the byte `end` that begins before `wall`, or has a mark before it.
+fn within(path: &Path, wall: Nanos, end: u64) -> io::Result<Place> {
     let mut file = File::open(path)?;
-    let end = file.metadata()?.len();
+    let end = file.metadata()?.len().min(end);
     let mut begins = vec![0];
     while let Some(at) = begins.last().map(|at| frame_end(&file, *at)).transpose()?.flatten() {
         // A frame that is still being written has no end yet.
@@ -127,7 +133,7 @@ pub(super) fn begun(file: &mut File) -> io::Result<Begun> {
     }
     file.seek(SeekFrom::Start(from))?;
     let mut start = Vec::new();
-    let text = Decoder::with_buffer(BufReader::with_capacity(BUFFER, file))?;
+    let text = decoder(BufReader::with_capacity(BUFFER, file))?;
     // The file may be cut off where the agent was killed; the part before is readable.
     let _ = text.take(HEAD as u64).read_to_end(&mut start);
     let opening = format::OPENING.as_bytes();

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use zstd::stream::write::Encoder;
 
 use super::index;
+use super::lines::LONGEST;
 pub use super::segments::{Bounds, Ring};
 use super::segments::{Segment, Segments};
 use isobar_core::model::decision::Decision;
@@ -123,6 +124,11 @@ impl Journal {
     /// Where it is.
     pub fn ring(&self) -> &Ring {
         self.segments.ring()
+    }
+
+    /// Bytes of the segment that is being written.
+    pub(super) fn size(&self) -> u64 {
+        self.chapter.as_ref().map_or(0, |chapter| chapter.get_ref().size)
     }
 
     /// True if the next tick should come with the engine's standing, so that a chapter can begin
@@ -290,18 +296,28 @@ fn frame(segment: Segment) -> io::Result<Chapter> {
 
 /// Writes the first line of a frame. What identifies it is a block of its own, which the index reads.
 fn begin(chapter: &mut Chapter, line: &impl serde::Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(line)?;
+    let text = text(line)?;
     let (head, rest) = text.split_at(text.len().min(index::HEAD));
     chapter.write_all(head)?;
     chapter.flush()?;
     chapter.write_all(rest)?;
-    chapter.write_all(b"\n")?;
     chapter.flush()
 }
 
 /// Writes a line and flushes it to the file.
 fn put(chapter: &mut Chapter, line: &impl serde::Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *chapter, line)?;
-    chapter.write_all(b"\n")?;
+    chapter.write_all(&text(line)?)?;
     chapter.flush()
+}
+
+/// A line as it is written. One that no reader would take is an error while there is still a way out.
+fn text(line: &impl serde::Serialize) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    if text.len() as u64 >= LONGEST {
+        let (n, most) = (text.len() >> 20, LONGEST >> 20);
+        let why = format!("the sample takes {n} MiB as text, and a recording takes {most}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(text)
 }

@@ -10,8 +10,12 @@ use zstd::stream::read::Decoder;
 
 /// The first bytes of a zstd frame (RFC 8878, 3.1.1).
 pub(super) const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
-/// No recorded line is longer: 5,000 cgroups on 256 CPUs stay below.
-const LONGEST: u64 = 256 << 20;
+/// No recorded line is longer. The longest are those that hold a whole sample: some 3.5 KB for a
+/// cgroup, and 75 bytes more for each CPU of one that ever waited. 5,000 cgroups of which all waited
+/// on 96 CPUs take 51 MiB; so do 2,048, as many as the kernel side has room for, on 256 CPUs.
+pub(super) const LONGEST: u64 = 64 << 20;
+/// What a frame may ask a reader to remember, as a power of two: levels up to 19 ask for no more.
+const WINDOW: u32 = 23;
 
 pub(super) enum Piece {
     /// A line without its newline.
@@ -87,7 +91,7 @@ impl Lines {
         if start[..n] != MAGIC[..n] {
             return self.seek_frame(file, from, "bytes that are no zstd frame");
         }
-        let text = BufReader::new(Decoder::with_buffer(file)?.single_frame());
+        let text = BufReader::new(decoder(file)?.single_frame());
         self.input = Input::Frame(from, Box::new(text));
         Ok(None)
     }
@@ -155,11 +159,17 @@ impl Lines {
     }
 }
 
+pub(super) fn decoder<R: BufRead>(from: R) -> io::Result<Decoder<'static, R>> {
+    let mut decoder = Decoder::with_buffer(from)?;
+    decoder.window_log_max(WINDOW)?;
+    Ok(decoder)
+}
+
 /// Reads one line; on an error `line` keeps what was read.
 fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     let n = from.by_ref().take(LONGEST).read_until(b'\n', line)?;
     if n as u64 == LONGEST {
-        let text = "a line of more than 256 MiB";
+        let text = format!("a line of more than {} MiB", LONGEST >> 20);
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(n)

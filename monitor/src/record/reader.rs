@@ -9,7 +9,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::lines::{Lines, Piece};
@@ -17,12 +16,20 @@ use super::segments::{existing, path_of};
 use isobar_core::model::sample::Sample;
 use isobar_core::recording::apply::{Misfit, State};
 use isobar_core::recording::format::{FORMAT, Header, OLDEST, Opening, Tick, VERSION};
-use isobar_core::recording::mark;
+use isobar_core::recording::{mark, room};
 
 pub use self::moment::Marked;
 
 /// The first bytes of a tick, as isobar writes it.
 const TICK: &[u8] = b"{\"kind\":\"tick\",";
+/// Settings and decisions take some kilobytes. Patterns in settings take forty times as much memory.
+const SETTINGS: usize = 1 << 20;
+const DECISION: usize = 1 << 20;
+/// A longer line of another kind is passed over: none is known.
+const OTHER: usize = 4 << 20;
+/// As many reasons of damage are told before the first tick, each in so many characters.
+const REASONS: usize = 64;
+const REASON: usize = 300;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -130,24 +137,29 @@ impl Recording {
         }
     }
 
-    /// Reads on to the first header, and keeps the entries before it.
+    /// Reads on to the first header, and keeps what is to be told of the way there.
     fn find_first(&mut self) -> Result<(), ReadError> {
-        let mut passed = VecDeque::new();
+        let mut passed = Passed::default();
         while let Some(entry) = self.read()? {
             let is_header = matches!(entry, Entry::Header(_));
-            passed.push_back(entry);
+            passed.push(entry);
             if is_header {
-                passed.append(&mut self.waiting);
-                self.waiting = passed;
+                self.wait_for(passed);
                 return Ok(());
             }
         }
-        let lost = passed.into_iter().find_map(|entry| match entry {
+        let lost = passed.0.into_iter().find_map(|entry| match entry {
             Entry::Lost(why) => Some(why),
             _ => None,
         });
         let why = lost.unwrap_or_else(|| format!("{} has no header", self.path.display()));
         Err(ReadError::Unreadable(why))
+    }
+
+    /// Has these entries read before the others.
+    fn wait_for(&mut self, mut passed: Passed) {
+        passed.0.append(&mut self.waiting);
+        self.waiting = passed.0;
     }
 
     /// Opens the next segment that is not empty; false if there is none.
@@ -211,6 +223,7 @@ impl Recording {
             // Only who begins at a mark needs it.
             mark::KIND => Ok(()),
             "" => Err(Misfit("it is no line of a recording".into())),
+            _ if line.len() > OTHER => Ok(()),
             _ => {
                 let text = String::from_utf8_lossy(line).into_owned();
                 self.waiting.push_back(Entry::Other(text));
@@ -226,9 +239,12 @@ impl Recording {
     fn begin(&mut self, line: &[u8]) -> Result<(), Misfit> {
         self.tell_skipped();
         self.state = None;
-        let header: Header = serde_json::from_slice(line)?;
+        let Sampled { settings, standing } = serde_json::from_slice(line)?;
+        if settings.is_some_and(|settings| settings.get().len() > SETTINGS) {
+            return Err(Misfit(format!("settings of more than {} MiB", SETTINGS >> 20)));
+        }
+        let header: Header = room::from_slice(line)?;
         self.tell_version(&header.isobar);
-        let Sampled { standing } = serde_json::from_slice(line)?;
         self.state = Some(State::begin(standing.before)?);
         self.waiting.push_back(Entry::Header(Box::new(header)));
         Ok(())
@@ -236,8 +252,11 @@ impl Recording {
 
     fn tick(&mut self, line: &[u8]) -> Result<(), Misfit> {
         let Some(state) = &mut self.state else { return Ok(()) };
-        let tick: Tick<Option<Box<RawValue>>> = serde_json::from_slice(line)?;
+        let tick: Tick<Option<Box<RawValue>>> = room::from_slice(line)?;
         let decision = state.apply(tick)?.ok_or_else(|| Misfit("no decision".into()))?;
+        if decision.get().len() > DECISION {
+            return Err(Misfit(format!("a decision of more than {} MiB", DECISION >> 20)));
+        }
         let recorded = Recorded { sample: state.sample()?, decision: decision.get().into() };
         self.waiting.push_back(Entry::Frame(Box::new(recorded)));
         Ok(())
@@ -248,6 +267,7 @@ impl Recording {
     fn tell_version(&mut self, wrote: &str) {
         const READS: &str = env!("CARGO_PKG_VERSION");
         if numbers(wrote) > numbers(READS) && !std::mem::replace(&mut self.has_told_version, true) {
+            let wrote: String = wrote.chars().take(REASON).collect();
             let text = format!(
                 "recorded by isobar {wrote}, read by isobar {READS}: fields that {READS} does not \
                  know are ignored"
@@ -268,21 +288,45 @@ impl Recording {
 
     fn lose(&mut self, path: &Path, why: &str) {
         self.state = None;
+        // A reason may quote the line.
+        let why: String = why.chars().take(REASON).collect();
         self.waiting.push_back(Entry::Lost(format!("{}: {why}", path.display())));
     }
 }
 
-/// The sample in a header, as it was written.
+/// Entries that were read in search of a header or of a tick, as far as they are needed: a file may
+/// have any number of lines before it.
+#[derive(Default)]
+struct Passed(VecDeque<Entry>);
+
+impl Passed {
+    fn push(&mut self, entry: Entry) {
+        match entry {
+            // The next one repeats everything.
+            Entry::Header(_) => self.0.retain(|entry| !matches!(entry, Entry::Header(_))),
+            Entry::Lost(_) | Entry::Notice(_) if self.0.len() > REASONS => return,
+            Entry::Lost(_) | Entry::Notice(_) | Entry::Frame(_) => {}
+            Entry::Other(_) => return,
+        }
+        self.0.push_back(entry);
+    }
+}
+
+/// Settings and sample in a header, as they were written.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Sampled {
-    standing: Before,
+struct Sampled<'a> {
+    #[serde(borrow)]
+    settings: Option<&'a RawValue>,
+    #[serde(borrow)]
+    standing: Before<'a>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Before {
-    before: Value,
+struct Before<'a> {
+    #[serde(borrow)]
+    before: Option<&'a RawValue>,
 }
 
 /// The segments of a recording, oldest first; the file itself, if there is none.

@@ -10,22 +10,25 @@ use serde::Serialize;
 use super::incident::words::clock;
 use super::replay::Judged;
 use isobar_core::model::condition::Status;
-use isobar_core::model::decision::{Action, Decision};
-use isobar_core::model::units::Moment;
-use isobar_core::view::API_VERSION;
+use isobar_core::model::decision::{Action, Decision, StepKind};
+use isobar_core::model::units::{Moment, Nanos};
 
 /// Steps that are told; more are counted.
 const TOLD: usize = 20;
+/// No lane is drawn finer than in so many parts.
+const PARTS: u64 = 1_000;
 
+/// A stretch of a recording, decided then and otherwise.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WhatIf {
-    api_version: &'static str,
-    kind: &'static str,
     pub from: Moment,
     pub to: Moment,
     pub ticks: u64,
     pub lanes: Vec<Lane>,
+    /// The lane of victims, of all steps.
+    pub ended: Ended,
     pub steps: Pair<Vec<Taken>>,
     /// Steps that are not listed.
     pub more_steps: Pair<u64>,
@@ -42,6 +45,7 @@ pub struct WhatIf {
 
 /// As it was recorded, and with the other configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "camelCase")]
 pub struct Pair<T> {
     pub then: T,
@@ -50,6 +54,7 @@ pub struct Pair<T> {
 
 /// One condition or threshold over time.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Lane {
     pub name: String,
@@ -60,6 +65,7 @@ pub struct Lane {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Held"))]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
     pub from: Moment,
@@ -67,12 +73,43 @@ pub struct Span {
     pub to: Option<Moment>,
 }
 
+/// Who was ended, over time.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    #[serde(flatten)]
+    pub marks: Pair<Marks>,
+    /// As of the steps, of those that end work.
+    pub gained: Option<i64>,
+}
+
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Marks {
+    /// Steps that end work, or would have where isobar only observes.
+    pub n: u64,
+    /// Those and gentler ones. Of several that no lane could tell apart the first.
+    pub marks: Vec<Mark>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Mark {
+    pub at: Moment,
+    /// The step ends work.
+    pub is_final: bool,
+}
+
 /// A step of relief.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Taken {
     pub at: Moment,
-    pub step: &'static str,
+    pub step: StepKind,
     pub target: String,
     pub because: String,
     /// Taken, and not only recorded.
@@ -108,13 +145,17 @@ impl WhatIf {
     /// After the last tick.
     #[must_use]
     pub fn close(mut self) -> Self {
-        (self.api_version, self.kind) = (API_VERSION, "WhatIf");
         for lane in &mut self.lanes {
             let first = |spans: &[Span]| spans.first().map(|span| span.from);
             lane.gained = gained(first(&lane.held.then), first(&lane.held.otherwise));
         }
         let first = |steps: &[Taken]| steps.first().map(|step| step.at);
         self.gained = gained(first(&self.steps.then), first(&self.steps.otherwise));
+        let Ended { marks: Pair { then, otherwise }, gained: sooner } = &mut self.ended;
+        *sooner = gained(then.first(), otherwise.first());
+        let apart = Nanos(self.to.boot.since(self.from.boot).0 / PARTS);
+        then.thin(apart);
+        otherwise.thin(apart);
         self
     }
 
@@ -159,6 +200,8 @@ impl WhatIf {
     }
 
     fn steps(&mut self, then: &Decision, otherwise: &Decision, at: Moment) {
+        self.ended.marks.then.add(&then.relief.actions, at);
+        self.ended.marks.otherwise.add(&otherwise.relief.actions, at);
         let taken = |decision: &Decision| {
             decision.relief.actions.iter().map(|action| step(action, at)).collect::<Vec<_>>()
         };
@@ -171,6 +214,33 @@ impl WhatIf {
         }
         self.more_steps.then += keep(&mut self.steps.then, then);
         self.more_steps.otherwise += keep(&mut self.steps.otherwise, otherwise);
+    }
+}
+
+impl Marks {
+    fn add(&mut self, actions: &[Action], at: Moment) {
+        for action in actions {
+            let is_final = action.step.is_final();
+            self.n += u64::from(is_final);
+            self.marks.push(Mark { at, is_final });
+        }
+    }
+
+    /// When a step first ended work.
+    #[must_use]
+    pub fn first(&self) -> Option<Moment> {
+        self.marks.iter().find(|mark| mark.is_final).map(|mark| mark.at)
+    }
+
+    /// Leaves out what is closer than `apart` to the one before of its kind.
+    fn thin(&mut self, apart: Nanos) {
+        let mut last: [Option<Nanos>; 2] = [None; 2];
+        self.marks.retain(|mark| {
+            let last = &mut last[usize::from(mark.is_final)];
+            let is_apart = last.is_none_or(|last| mark.at.boot.since(last) > apart);
+            *last = if is_apart { Some(mark.at.boot) } else { *last };
+            is_apart
+        });
     }
 }
 
@@ -193,7 +263,7 @@ fn turn(spans: &mut Vec<Span>, is_on: bool, at: Moment) {
 }
 
 fn step(action: &Action, at: Moment) -> Taken {
-    let (step, target) = (action.step.name(), action.target.full_name());
+    let (step, target) = (action.step, action.target.full_name());
     let (because, is_enforced) = (action.reason.threshold.name(), action.is_enforced);
     Taken { at, step, target, because, is_enforced }
 }

@@ -14,6 +14,8 @@ mod incidents;
 pub mod listen;
 pub mod metrics;
 mod negotiate;
+#[cfg(test)]
+mod openapi;
 mod page;
 mod parts;
 mod peer;
@@ -29,21 +31,18 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::clock;
 use film::Film;
 use film::moment::Seen;
 use isobar_core::model::sample::Moment;
+use isobar_core::view::Document;
 use negotiate::{accepts_gzip, held, kept, tagged};
 use parts::Part;
 use publish::Latest;
 
 pub(crate) const NO_SAMPLE_YET: &str = "no sample yet; the first takes about two seconds";
-
-/// Every path and every field at the top of an answer. Kept by hand: types of the core say nothing of
-/// HTTP. Tests hold it to the answers.
-const OPENAPI: &str = include_str!("openapi.json");
 
 /// The state of every handler.
 #[derive(Clone)]
@@ -97,7 +96,7 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/livez", get(health::livez)),
         ("/healthz", get(health::livez)),
         ("/readyz", get(health::readyz)),
-        ("/openapi.json", page::file("application/json", OPENAPI)),
+        ("/openapi.json", page::file("application/json", page::packed!("openapi.json"))),
     ];
     all.extend(Part::ALL.map(|part| {
         let of = move |seen, headers| document(part, seen, headers);
@@ -119,14 +118,17 @@ async fn document(part: Part, Seen { published, is_newest }: Seen, headers: Head
     })
 }
 
-/// An error as JSON, in the shape of the Kubernetes API's `Status`.
+/// An error, in the shape of the Kubernetes API's `Status`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Status<'a> {
+    /// That of HTTP.
+    code: u16,
+    message: &'a str,
+}
+
 fn refuse(status: StatusCode, message: &str) -> Response {
-    let body = json!({
-        "apiVersion": isobar_core::view::API_VERSION,
-        "kind": "Status",
-        "code": status.as_u16(),
-        "message": message,
-    });
+    let body = Document::new("Status", Status { code: status.as_u16(), message });
     (status, axum::Json(body)).into_response()
 }
 
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn openapi_has_every_path() {
-        let document: Value = serde_json::from_str(OPENAPI).unwrap();
+        let document: Value = serde_json::from_str(include_str!("openapi.json")).unwrap();
         let told: BTreeSet<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
         let routed = api().into_iter().map(|(path, _)| path.to_owned()).collect();
         assert_eq!(told, routed);

@@ -1,12 +1,25 @@
 //! The documents of one view: all of it, or a part under a path of its own.
 
+use std::collections::BTreeMap;
+
 use axum::body::Bytes;
-use serde::ser::{Serialize, Serializer};
-use serde_json::value::{RawValue, to_raw_value};
+use serde::Serialize;
 
 use super::summary;
-use isobar_core::model::sample::Moment;
-use isobar_core::view::{API_VERSION, View};
+use isobar_core::model::capability::Capability;
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::condition::Condition;
+use isobar_core::model::decision::{
+    Assessment, Decision, NodePressure, Observation, Outlook, Taint, Unobserved,
+};
+use isobar_core::model::limit::{LimitState, NodeResources};
+use isobar_core::model::pod::QosClass;
+use isobar_core::model::sample::{Gap, Moment};
+use isobar_core::model::snapshot::{Blame, Scope, Snapshot};
+use isobar_core::model::stall::{Coverage, Lost};
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::explain::Explanation;
+use isobar_core::view::{Document, View};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -21,33 +34,91 @@ pub(super) enum Part {
     Summary,
 }
 
-/// A field that has the name, and the content, that it has in a snapshot.
-type Field = (&'static str, Box<RawValue>);
-
-/// A part, with what tells which view it is of.
-struct Document {
-    kind: &'static str,
+// Its description in openapi.json is that of its content.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct OfTick<T> {
+    /// Number of the sample, from 1.
     tick: u64,
     at: Moment,
-    fields: Vec<Field>,
+    #[serde(flatten)]
+    content: T,
 }
 
-impl Serialize for Document {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Self { kind, tick, at, fields } = self;
-        let head = [
-            ("apiVersion", raw(API_VERSION)),
-            ("kind", raw(kind)),
-            ("tick", raw(tick)),
-            ("at", raw(at)),
-        ];
-        to.collect_map(head.iter().chain(fields).map(|(name, value)| (name, value)))
+impl<T: Serialize> OfTick<T> {
+    /// A document about one tick.
+    pub(super) fn json(kind: &'static str, tick: u64, at: Moment, content: T) -> Vec<u8> {
+        Document::new(kind, Self { tick, at, content }).to_json()
     }
 }
 
-fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
-    to_raw_value(value)
-        .expect("maps are keyed by numbers and closed enums, and writing to memory cannot fail")
+/// The cgroups of a snapshot.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Cgroups<'a> {
+    /// Every cgroup except the root, by its id.
+    scopes: &'a BTreeMap<CgroupId, Scope>,
+}
+
+/// Which cgroup made which other one wait for a CPU.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Matrix<'a> {
+    /// Since the sample before.
+    interval: Nanos,
+    /// Longest first.
+    aggressions: &'a [Blame],
+}
+
+/// The conditions of a snapshot's decision.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Conditions<'a> {
+    /// KEP-4205's six, or those that have a rule.
+    conditions: &'a [Condition],
+    /// The taints that follow from the conditions.
+    taints: &'a [Taint],
+    /// The kubelet's conditions that hold.
+    node_pressure: &'a [NodePressure],
+    /// QoS classes whose ordinary pods the kubelet refuses under these conditions.
+    refused: &'a [QosClass],
+}
+
+/// The decision of a tick, and the same in sentences.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Decisions<'a> {
+    decision: &'a Decision,
+    explanation: &'a Explanation,
+}
+
+/// Limits, and what is left below them.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Allocatable<'a> {
+    resources: &'a Option<NodeResources>,
+    /// The limits that the agent writes, or would write.
+    limits: &'a [LimitState],
+    /// The readings of the eviction signals.
+    observations: &'a [Observation],
+    /// Signals that a threshold watches and that could not be read.
+    unobserved: &'a [Unobserved],
+    /// How long memory lasts, node first.
+    outlooks: &'a [Outlook],
+}
+
+/// What the agent can measure and do, and what it cannot.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Capabilities<'a> {
+    capabilities: &'a [Capability],
+    /// What the eBPF programs measure.
+    covers: Coverage,
+    /// What could not be read, and why.
+    gaps: &'a [Gap],
+    /// What the eBPF programs could not count, since they were attached.
+    lost: Lost,
 }
 
 impl Part {
@@ -77,57 +148,32 @@ impl Part {
 
     /// One line of JSON.
     pub(super) fn render(self, view: &View) -> Bytes {
-        let snapshot = &view.snapshot;
-        let (kind, fields) = match self {
-            Self::Snapshot => return view.to_json(snapshot).into(),
-            Self::Summary => return summary::render(view).into(),
-            Self::Cgroups => ("Cgroups", vec![("scopes", raw(&snapshot.scopes))]),
-            Self::Matrix => ("Matrix", matrix(view)),
-            Self::Conditions => ("Conditions", conditions(view)),
-            Self::Decisions => ("Decisions", decisions(view)),
-            Self::Allocatable => ("Allocatable", allocatable(view)),
-            Self::Capabilities => ("Capabilities", capabilities(view)),
+        let View { snapshot, decision, explanation, resources, limits, capabilities, .. } = view;
+        let Assessment { conditions, taints, node_pressure, refused, .. } = &decision.assessment;
+        let Assessment { observations, unobserved, outlooks, .. } = &decision.assessment;
+        let Snapshot { tick, at, interval, scopes, aggressions, covers, gaps, lost, .. } = snapshot;
+        let (tick, at, interval, covers, lost) = (*tick, *at, *interval, *covers, *lost);
+        let json = match self {
+            Self::Snapshot => view.to_json(snapshot),
+            Self::Summary => summary::render(view),
+            Self::Cgroups => OfTick::json("Cgroups", tick, at, Cgroups { scopes }),
+            Self::Matrix => OfTick::json("Matrix", tick, at, Matrix { interval, aggressions }),
+            Self::Conditions => {
+                let content = Conditions { conditions, taints, node_pressure, refused };
+                OfTick::json("Conditions", tick, at, content)
+            }
+            Self::Decisions => {
+                OfTick::json("Decisions", tick, at, Decisions { decision, explanation })
+            }
+            Self::Allocatable => {
+                let content = Allocatable { resources, limits, observations, unobserved, outlooks };
+                OfTick::json("Allocatable", tick, at, content)
+            }
+            Self::Capabilities => {
+                let content = Capabilities { capabilities, covers, gaps, lost };
+                OfTick::json("Capabilities", tick, at, content)
+            }
         };
-        let document = Document { kind, tick: snapshot.tick, at: snapshot.at, fields };
-        serde_json::to_vec(&document).expect("every field is JSON already").into()
+        json.into()
     }
-}
-
-fn matrix(view: &View) -> Vec<Field> {
-    let snapshot = &view.snapshot;
-    vec![("interval", raw(&snapshot.interval)), ("aggressions", raw(&snapshot.aggressions))]
-}
-
-fn conditions(view: &View) -> Vec<Field> {
-    let assessment = &view.decision.assessment;
-    vec![
-        ("conditions", raw(&assessment.conditions)),
-        ("taints", raw(&assessment.taints)),
-        ("nodePressure", raw(&assessment.node_pressure)),
-        ("refused", raw(&assessment.refused)),
-    ]
-}
-
-fn decisions(view: &View) -> Vec<Field> {
-    vec![("decision", raw(&view.decision)), ("explanation", raw(&view.explanation))]
-}
-
-fn allocatable(view: &View) -> Vec<Field> {
-    let assessment = &view.decision.assessment;
-    vec![
-        ("limits", raw(&view.limits)),
-        ("observations", raw(&assessment.observations)),
-        ("unobserved", raw(&assessment.unobserved)),
-        ("outlooks", raw(&assessment.outlooks)),
-    ]
-}
-
-fn capabilities(view: &View) -> Vec<Field> {
-    let snapshot = &view.snapshot;
-    vec![
-        ("capabilities", raw(&view.capabilities)),
-        ("covers", raw(&snapshot.covers)),
-        ("gaps", raw(&snapshot.gaps)),
-        ("lost", raw(&snapshot.lost)),
-    ]
 }

@@ -24,7 +24,7 @@ use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Outcome;
-use isobar_core::model::limit::LimitState;
+use isobar_core::model::limit::{LimitState, NodeResources};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::Settings;
@@ -138,6 +138,7 @@ pub struct Publisher {
     started: Moment,
     kills: VecDeque<OomRecord>,
     limits: Vec<LimitState>,
+    resources: Option<Arc<NodeResources>>,
     totals: Totals,
     documents: Documents<(Part, bool)>,
     metrics: Documents<Format>,
@@ -168,12 +169,13 @@ impl Publisher {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         let (limits, totals, documents, metrics) = Default::default();
         let (facts, recorder) = (Arc::new(facts), Recorder::new(room));
-        let (settings, outcomes, incidents, recording) = Default::default();
+        let (settings, outcomes, incidents, recording, resources) = Default::default();
         Self {
             facts,
             started,
             kills,
             limits,
+            resources,
             totals,
             documents,
             metrics,
@@ -194,9 +196,14 @@ impl Publisher {
         }
     }
 
-    /// Sets what the CPU manager leaves to whom, for the metrics.
-    pub fn note_cpus(&mut self, pool: Option<&Pool>) {
-        self.totals.cpus = pool.cloned();
+    /// Sets what the CPU manager leaves to whom, for the metrics, and what the node has for pods.
+    pub fn note_node(&mut self, (pool, resources): (Option<&Pool>, Option<&NodeResources>)) {
+        if self.totals.cpus.as_ref() != pool {
+            self.totals.cpus = pool.cloned();
+        }
+        if self.resources.as_deref() != resources {
+            self.resources = resources.cloned().map(Arc::new);
+        }
     }
 
     /// The limits that views show.
@@ -282,6 +289,7 @@ impl Publisher {
         self.remember_kills(&snapshot);
         let (facts, started) = (Arc::clone(&self.facts), self.started);
         let (mut kills, limits) = (self.kills.clone(), self.limits.clone());
+        let resources = self.resources.clone();
         let is_whole = !self.totals.ticks.is_empty();
         let foresight = is_whole.then(|| self.totals.foresight.tally());
         move || {
@@ -297,6 +305,7 @@ impl Publisher {
                 foresight,
                 capabilities,
                 limits,
+                resources: resources.map(Arc::unwrap_or_clone),
                 cost,
                 snapshot,
                 explanation: explain(&decision),

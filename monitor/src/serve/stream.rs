@@ -13,7 +13,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
 
@@ -24,7 +24,7 @@ use super::publish::Published;
 use super::{Shared, refuse};
 use crate::clock;
 use isobar_core::model::units::Nanos;
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
 
 /// Concurrent streams. Each costs a socket and a copy of the brief view every second.
 pub(super) const STREAMS: usize = 64;
@@ -120,8 +120,12 @@ pub(super) async fn open(
         );
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &text);
     };
-    let is_delta = query.is_some_and(|query| query.split('&').any(|pair| pair == "delta=1"));
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let query = query.unwrap_or_default();
+    let is_delta = query.split('&').any(|pair| pair == "delta=1");
+    // A browser that opens a stream anew sends no header.
+    let asked = query.split('&').find_map(|pair| pair.strip_prefix("last="));
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).or(asked);
+    let last = last.and_then(|id| id.parse().ok());
     let events = Events {
         latest: WatchStream::new(shared.latest),
         changes: is_delta.then(|| shared.changes.follow()),
@@ -202,9 +206,19 @@ fn missed(last: u64, tick: u64) -> Option<RangeInclusive<u64>> {
     Some(first..=tick.saturating_sub(1)).filter(|missed| !missed.is_empty())
 }
 
+/// The ticks that a client of a stream has missed.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Gap {
+    /// The first of them.
+    from: u64,
+    /// The last of them.
+    to: u64,
+}
+
 fn gap(missed: &RangeInclusive<u64>) -> String {
-    let (from, to) = (missed.start(), missed.end());
-    json!({ "apiVersion": API_VERSION, "kind": "Gap", "from": from, "to": to }).to_string()
+    let content = Gap { from: *missed.start(), to: *missed.end() };
+    String::from_utf8(Document::new("Gap", content).to_json()).expect("JSON is written as UTF-8")
 }
 
 #[cfg(test)]

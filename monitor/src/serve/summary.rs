@@ -5,71 +5,244 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use isobar_core::model::cgroup::Limit;
 use isobar_core::model::node::{Filesystem, NodeReading};
 use isobar_core::model::pod::Place;
 use isobar_core::model::psi::{Line, Pressure};
-use isobar_core::model::snapshot::{Scope, working_set};
+use isobar_core::model::snapshot::{Scope, Snapshot, working_set};
 use isobar_core::model::threshold::Signal;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
 use isobar_core::model::workload::{Pod, by_cgroup_uid};
 use isobar_core::view::View;
+use isobar_kubelet::daemons::{self, Daemon};
 
 /// Nanocores in a thousandth of a CPU.
 const NANO_OF_MILLI: u64 = 1_000_000;
 
+/// The kubelet's Summary API: the node, and its pods that the API server names.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Summary {
+    node: NodeStats,
+    pods: Vec<PodStats>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct NodeStats {
+    node_name: String,
+    system_containers: Option<Vec<ContainerStats>>,
+    start_time: String,
+    cpu: CpuStats,
+    memory: MemoryStats,
+    io: IoStats,
+    /// The kubelet's directory.
+    fs: Option<FsStats>,
+    runtime: RuntimeStats,
+    rlimit: RlimitStats,
+    swap: Option<SwapStats>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct PodStats {
+    pod_ref: PodReference,
+    start_time: Option<String>,
+    containers: Option<Vec<ContainerStats>>,
+    #[serde(flatten)]
+    stats: Stats,
+    #[serde(rename = "process_stats")]
+    process_stats: ProcessStats,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct PodReference {
+    name: String,
+    namespace: String,
+    uid: String,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ContainerStats {
+    name: String,
+    #[serde(flatten)]
+    stats: Stats,
+}
+
+/// A cgroup's part: of a pod, of a container, of all pods.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Stats {
+    cpu: CpuStats,
+    memory: MemoryStats,
+    io: IoStats,
+    swap: SwapStats,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct CpuStats {
+    time: String,
+    /// Billionths of a CPU.
+    usage_nano_cores: Option<u64>,
+    usage_core_nano_seconds: Option<Nanos>,
+    psi: Option<Psi>,
+}
+
+#[derive(Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct MemoryStats {
+    time: String,
+    available_bytes: Option<u64>,
+    usage_bytes: Option<Bytes>,
+    working_set_bytes: Option<Bytes>,
+    rss_bytes: Option<Bytes>,
+    major_page_faults: Option<u64>,
+    psi: Option<Psi>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct IoStats {
+    time: String,
+    psi: Option<Psi>,
+}
+
+/// PSI as the kernel printed it.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Psi {
+    full: Option<Line>,
+    some: Option<Line>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct SwapStats {
+    time: String,
+    swap_available_bytes: Option<Bytes>,
+    swap_usage_bytes: Option<Bytes>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct FsStats {
+    time: String,
+    available_bytes: Bytes,
+    capacity_bytes: Bytes,
+    used_bytes: Bytes,
+    inodes_free: Option<u64>,
+    inodes: Option<u64>,
+    inodes_used: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct RuntimeStats {
+    image_fs: Option<FsStats>,
+    container_fs: Option<FsStats>,
+}
+
+/// Threads, and how many there may be.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct RlimitStats {
+    time: String,
+    maxpid: Option<u64>,
+    curproc: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ProcessStats {
+    process_count: Option<u64>,
+}
+
 pub(super) fn render(view: &View) -> Vec<u8> {
-    let summary = pruned(json!({"node": node(view), "pods": pods(view)}));
+    let summary = pruned(json!(Summary { node: node(view), pods: pods(view) }));
     let whole = summary.unwrap_or_default();
     serde_json::to_vec(&whole).expect("writing to memory cannot fail")
 }
 
-fn node(view: &View) -> Value {
-    let (snapshot, at) = (&view.snapshot, time(view.snapshot.at.wall));
+fn node(view: &View) -> NodeStats {
+    let (snapshot, at) = (&view.snapshot, &time(view.snapshot.at.wall));
     let NodeReading { memory, cpu, n_threads, max_threads, filesystems, .. } = &snapshot.node;
     let observed = &view.decision.assessment.observations;
     let left = observed.iter().find(|one| one.signal == Signal::MemoryAvailable);
     let whole = &snapshot.whole;
-    let swap = memory.map(|memory| {
-        let used = memory.swap_total.0.saturating_sub(memory.swap_free.0);
-        json!({"time": at, "swapAvailableBytes": memory.swap_free, "swapUsageBytes": used})
-    });
-    let pods = snapshot.scopes.values().find(|scope| scope.place == Place::Kubepods);
-    json!({
-        "nodeName": view.facts.name,
-        "systemContainers": pods.map(|pods| json!([named("pods", pods, &at)])),
-        "startTime": time(Nanos(snapshot.at.wall.0.saturating_sub(snapshot.at.boot.0))),
-        "cpu": {
-            "time": at,
-            "usageNanoCores": nanocores(whole),
-            "usageCoreNanoSeconds": cpu.map(|cpu| cpu.busy),
-            "psi": psi(whole.pressure.cpu),
+    let less = |of: Bytes, part: Bytes| Bytes(of.0.saturating_sub(part.0));
+    NodeStats {
+        node_name: view.facts.name.clone(),
+        system_containers: system_containers(snapshot, at),
+        start_time: time(Nanos(snapshot.at.wall.0.saturating_sub(snapshot.at.boot.0))),
+        cpu: CpuStats {
+            time: at.clone(),
+            usage_nano_cores: nanocores(whole),
+            usage_core_nano_seconds: cpu.map(|cpu| cpu.busy),
+            psi: psi(whole.pressure.cpu),
         },
-        "memory": {
-            "time": at,
-            "availableBytes": left.map(|left| left.available),
-            "usageBytes": memory.map(|memory| memory.total.0.saturating_sub(memory.free.0)),
-            "workingSetBytes": left.map(|left| left.capacity.saturating_sub(left.available)),
-            "psi": psi(whole.pressure.memory),
+        memory: MemoryStats {
+            time: at.clone(),
+            available_bytes: left.map(|left| left.available),
+            usage_bytes: memory.map(|memory| less(memory.total, memory.free)),
+            working_set_bytes: left.map(|left| less(Bytes(left.capacity), Bytes(left.available))),
+            psi: psi(whole.pressure.memory),
+            ..MemoryStats::default()
         },
-        "io": {"time": at, "psi": psi(whole.pressure.io)},
-        "fs": filesystems.nodefs.map(|fs| filesystem(fs, &at)),
-        "runtime": {
-            "imageFs": filesystems.imagefs.map(|fs| filesystem(fs, &at)),
-            "containerFs": filesystems.containerfs.map(|fs| filesystem(fs, &at)),
+        io: IoStats { time: at.clone(), psi: psi(whole.pressure.io) },
+        fs: filesystems.nodefs.map(|fs| filesystem(fs, at)),
+        runtime: RuntimeStats {
+            image_fs: filesystems.imagefs.map(|fs| filesystem(fs, at)),
+            container_fs: filesystems.containerfs.map(|fs| filesystem(fs, at)),
         },
-        "rlimit": {"time": at, "maxpid": max_threads, "curproc": n_threads},
-        "swap": swap,
-    })
+        rlimit: RlimitStats { time: at.clone(), maxpid: *max_threads, curproc: *n_threads },
+        swap: memory.map(|memory| SwapStats {
+            time: at.clone(),
+            swap_available_bytes: Some(memory.swap_free),
+            swap_usage_bytes: Some(less(memory.swap_total, memory.swap_free)),
+        }),
+    }
+}
+
+/// The kubelet's `misc` is the cgroup that it may be told to move all other processes to, so it is
+/// absent, as on a node on which systemd places them.
+fn system_containers(snapshot: &Snapshot, at: &str) -> Option<Vec<ContainerStats>> {
+    let of = |name, is_it: &dyn Fn(&Scope) -> bool| {
+        // Of several by one name that which is no part of another.
+        let all = snapshot.scopes.values().filter(|scope| is_it(scope));
+        Some(named(name, all.min_by_key(|scope| scope.path.segments().count())?, at))
+    };
+    let is = |daemon| {
+        move |scope: &Scope| {
+            scope.place == Place::Other && daemons::named(&scope.path) == Some(daemon)
+        }
+    };
+    let all = [
+        of("kubelet", &is(Daemon::Kubelet)),
+        of("runtime", &is(Daemon::Runtime)),
+        of("pods", &|scope| scope.place == Place::Kubepods),
+    ];
+    let all: Vec<_> = all.into_iter().flatten().collect();
+    (!all.is_empty()).then_some(all)
 }
 
 /// Pods that the API names, as the kubelet lists no others.
-fn pods(view: &View) -> Value {
+fn pods(view: &View) -> Vec<PodStats> {
     let (snapshot, at) = (&view.snapshot, time(view.snapshot.at.wall));
     let known = snapshot.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
-    let mut containers = BTreeMap::<&str, Vec<Value>>::new();
+    let mut containers = BTreeMap::<&str, Vec<ContainerStats>>::new();
     for scope in snapshot.scopes.values() {
         let Place::Container { pod, id, .. } = &scope.place else { continue };
         let Some((uid, pod)) = known.get_key_value(pod.as_str()) else { continue };
@@ -81,27 +254,29 @@ fn pods(view: &View) -> Value {
     let of_pod = |scope: &Scope| {
         let Place::Pod { uid, .. } = &scope.place else { return None };
         let pod: &Pod = known.get(uid.as_str())?;
-        let mut of_pod = stats(scope, &at);
-        let reference = json!({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid});
-        of_pod.insert("podRef".into(), reference);
+        let pod_ref = PodReference {
+            name: pod.name.clone(),
+            namespace: pod.namespace.clone(),
+            uid: pod.uid.clone(),
+        };
         let started = pod.started.and_then(|started| Timestamp::from_second(started).ok());
-        of_pod.insert("startTime".into(), json!(started.map(|started| started.to_string())));
-        of_pod.insert("containers".into(), json!(containers.get(uid.as_str())));
-        let tasks = scope.files.as_deref().and_then(|files| files.pids_current);
-        of_pod.insert("process_stats".into(), json!({"process_count": tasks}));
-        Some(Value::Object(of_pod))
+        let process_count = scope.files.as_deref().and_then(|files| files.pids_current);
+        Some(PodStats {
+            pod_ref,
+            start_time: started.map(|started| started.to_string()),
+            containers: containers.remove(uid.as_str()),
+            stats: stats(scope, &at),
+            process_stats: ProcessStats { process_count },
+        })
     };
-    snapshot.scopes.values().filter_map(of_pod).collect::<Vec<_>>().into()
+    snapshot.scopes.values().filter_map(of_pod).collect()
 }
 
-fn named(name: &str, scope: &Scope, at: &str) -> Value {
-    let mut stats = stats(scope, at);
-    stats.insert("name".into(), name.into());
-    Value::Object(stats)
+fn named(name: &str, scope: &Scope, at: &str) -> ContainerStats {
+    ContainerStats { name: name.into(), stats: stats(scope, at) }
 }
 
-/// A cgroup's part: of a pod, of a container, of all pods.
-fn stats(scope: &Scope, at: &str) -> Map<String, Value> {
+fn stats(scope: &Scope, at: &str) -> Stats {
     let files = scope.files.as_deref();
     let memory = files.map(|files| files.memory);
     let working_set = files.and_then(working_set);
@@ -111,28 +286,28 @@ fn stats(scope: &Scope, at: &str) -> Map<String, Value> {
     });
     let left = limit.zip(working_set).map(|(limit, Bytes(used))| limit.saturating_sub(used));
     let stat = memory.and_then(|memory| memory.stat);
-    let stats = json!({
-        "cpu": {
-            "time": at,
-            "usageNanoCores": nanocores(scope),
-            "usageCoreNanoSeconds": files.and_then(|files| files.cpu.usage).map(|us| us.0 * 1_000),
-            "psi": psi(scope.pressure.cpu),
+    Stats {
+        cpu: CpuStats {
+            time: at.into(),
+            usage_nano_cores: nanocores(scope),
+            usage_core_nano_seconds: files.and_then(|files| files.cpu.usage).map(Nanos::from),
+            psi: psi(scope.pressure.cpu),
         },
-        "memory": {
-            "time": at,
-            "availableBytes": left,
-            "usageBytes": memory.and_then(|memory| memory.current),
-            "workingSetBytes": working_set,
-            "rssBytes": stat.map(|stat| stat.anon),
-            "majorPageFaults": stat.map(|stat| stat.pgmajfault),
-            "psi": psi(scope.pressure.memory),
+        memory: MemoryStats {
+            time: at.into(),
+            available_bytes: left,
+            usage_bytes: memory.and_then(|memory| memory.current),
+            working_set_bytes: working_set,
+            rss_bytes: stat.map(|stat| stat.anon),
+            major_page_faults: stat.map(|stat| stat.pgmajfault),
+            psi: psi(scope.pressure.memory),
         },
-        "io": {"time": at, "psi": psi(scope.pressure.io)},
-        "swap": {"time": at, "swapUsageBytes": memory.and_then(|memory| memory.swap_current)},
-    });
-    match stats {
-        Value::Object(stats) => stats,
-        _ => Map::new(),
+        io: IoStats { time: at.into(), psi: psi(scope.pressure.io) },
+        swap: SwapStats {
+            time: at.into(),
+            swap_available_bytes: None,
+            swap_usage_bytes: memory.and_then(|memory| memory.swap_current),
+        },
     }
 }
 
@@ -140,27 +315,22 @@ fn nanocores(scope: &Scope) -> Option<u64> {
     scope.cpu_usage.map(|MilliCpu(milli)| milli.saturating_mul(NANO_OF_MILLI))
 }
 
-fn psi(pressure: Option<Pressure>) -> Value {
-    let line = |line: Line| {
-        let Line { avg10, avg60, avg300, total } = line;
-        json!({"total": total, "avg10": avg10, "avg60": avg60, "avg300": avg300})
-    };
-    let Some(Pressure { some, full }) = pressure else { return Value::Null };
-    json!({"full": full.map(line), "some": some.map(line)})
+fn psi(pressure: Option<Pressure>) -> Option<Psi> {
+    pressure.map(|Pressure { some, full }| Psi { full, some })
 }
 
-fn filesystem(fs: Filesystem, at: &str) -> Value {
+fn filesystem(fs: Filesystem, at: &str) -> FsStats {
     // A file system without a fixed number of inodes has none to count.
     let inodes = (fs.inodes > 0).then_some(fs.inodes);
-    json!({
-        "time": at,
-        "availableBytes": fs.available,
-        "capacityBytes": fs.capacity,
-        "usedBytes": fs.capacity.0.saturating_sub(fs.available.0),
-        "inodesFree": inodes.map(|_| fs.inodes_free),
-        "inodes": inodes,
-        "inodesUsed": inodes.map(|inodes| inodes.saturating_sub(fs.inodes_free)),
-    })
+    FsStats {
+        time: at.into(),
+        available_bytes: fs.available,
+        capacity_bytes: fs.capacity,
+        used_bytes: Bytes(fs.capacity.0.saturating_sub(fs.available.0)),
+        inodes_free: inodes.map(|_| fs.inodes_free),
+        inodes,
+        inodes_used: inodes.map(|inodes| inodes.saturating_sub(fs.inodes_free)),
+    }
 }
 
 fn time(Nanos(wall): Nanos) -> String {

@@ -1,6 +1,6 @@
-//! Which processes of the root cgroup use the CPUs, while other cgroups wait for them: on hosts that
-//! keep their processes there, its name alone says nothing.
-//! In: how long others waited while it ran. Out: its busiest processes, for [`Sample::runners`].
+//! Which processes of a cgroup use the CPUs, while other cgroups wait for them: its name alone may say
+//! little, and that of the root cgroup says nothing.
+//! In: for which cgroup others waited most. Out: its busiest processes, for [`Sample::runners`].
 //!
 //! [`Sample::runners`]: isobar_core::model::sample::Sample::runners
 
@@ -10,6 +10,7 @@ use std::str;
 
 use super::gap;
 use super::lines::{Torn, lines, number, words};
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::sample::{Moment, Runner};
 use isobar_core::model::units::{MilliCpu, Nanos, Percent};
 
@@ -28,13 +29,21 @@ const REST: Nanos = Nanos(10 * Nanos::SECOND.0);
 #[derive(Debug)]
 pub struct Runners {
     proc: PathBuf,
-    /// `cgroup.procs` of the root cgroup.
-    members: PathBuf,
+    cgroup_root: PathBuf,
     ticks_per_second: u64,
-    before: Option<Look>,
+    before: Option<(Look, Suspect)>,
     /// What the last two looks found, and when.
     found: (Vec<Runner>, Nanos),
     looked: Option<Nanos>,
+}
+
+/// A cgroup, and how long others waited for a CPU while it ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspect {
+    /// `None` for the root cgroup.
+    pub id: Option<CgroupId>,
+    pub path: CgroupPath,
+    pub waited: Nanos,
 }
 
 /// CPU time of processes, in ticks of the kernel's clock for user space, by pid and time of start.
@@ -54,10 +63,10 @@ struct Stat {
 
 impl Runners {
     #[must_use]
-    pub fn new(proc: &Path, cgroup: &Path) -> Self {
+    pub fn new(proc: &Path, cgroup_root: &Path) -> Self {
         Self {
             proc: proc.into(),
-            members: cgroup.join("cgroup.procs"),
+            cgroup_root: cgroup_root.into(),
             ticks_per_second: rustix::param::clock_ticks_per_second().max(1),
             before: None,
             found: Default::default(),
@@ -65,21 +74,24 @@ impl Runners {
         }
     }
 
-    /// Looks twice in ten seconds, and only if others `waited` for the root cgroup in this
-    /// `interval`. What is found holds until the next pair of looks, or until there is no suspicion.
-    pub fn read(&mut self, at: Moment, interval: Nanos, waited: Nanos) -> Vec<Runner> {
+    /// Looks twice in ten seconds, and only if others waited for a cgroup in this `interval`. What is
+    /// found holds until the next pair of looks, or until there is no suspicion.
+    pub fn read(&mut self, at: Moment, interval: Nanos, suspect: Option<Suspect>) -> Vec<Runner> {
         let now = at.boot;
-        let is_suspected = interval > Nanos(0) && Percent::share(waited.0, interval.0) >= SUSPECTED;
+        let suspect = suspect.filter(|suspect| {
+            interval > Nanos(0) && Percent::share(suspect.waited.0, interval.0) >= SUSPECTED
+        });
+        let is_suspected = suspect.is_some();
         // An urgent tick comes too soon for the kernel's clock, which counts hundredths of a second.
-        let is_due = |before: &mut Look| now.since(before.at) >= APART;
-        if let Some(before) = self.before.take_if(is_due) {
-            self.found = (self.busiest(&before, now), now);
-        } else if is_suspected
+        let is_due = |(before, _): &mut (Look, Suspect)| now.since(before.at) >= APART;
+        if let Some((before, whose)) = self.before.take_if(is_due) {
+            self.found = (self.busiest(&before, &whose, now), now);
+        } else if let Some(suspect) = suspect
             && self.before.is_none()
             && self.looked.is_none_or(|last| now.since(last) >= REST)
         {
             self.looked = Some(now);
-            self.before = Some(self.look(now));
+            self.before = Some((self.look(&suspect, now), suspect));
         }
         if !is_suspected && now.since(self.found.1) >= REST {
             self.found.0.clear();
@@ -87,15 +99,15 @@ impl Runners {
         self.found.0.clone()
     }
 
-    fn look(&self, at: Nanos) -> Look {
-        let all = self.pids().into_iter().filter_map(|pid| {
+    fn look(&self, whose: &Suspect, at: Nanos) -> Look {
+        let all = self.pids(&whose.path).into_iter().filter_map(|pid| {
             let Stat { used, started, .. } = self.stat(pid)?;
             Some(((pid, started), used))
         });
         Look { at, used: all.collect() }
     }
 
-    fn busiest(&self, before: &Look, now: Nanos) -> Vec<Runner> {
+    fn busiest(&self, before: &Look, whose: &Suspect, now: Nanos) -> Vec<Runner> {
         let passed = u128::from(now.since(before.at).0.max(1));
         let per_tick = u128::from(Nanos::SECOND.0 / self.ticks_per_second);
         let mut all: Vec<_> = before
@@ -105,7 +117,8 @@ impl Runners {
                 let stat = self.stat(*pid).filter(|stat| stat.started == *started)?;
                 let ticks = u128::from(stat.used.saturating_sub(*used_before));
                 let used = u64::try_from(ticks * per_tick * 1_000 / passed).ok()?;
-                Some(Runner { pid: *pid, name: stat.name, used: MilliCpu(used) })
+                let (pid, name, used, cgroup) = (*pid, stat.name, MilliCpu(used), whose.id);
+                Some(Runner { pid, name, used, cgroup })
             })
             .filter(|runner| runner.used > MilliCpu(0))
             .collect();
@@ -115,7 +128,7 @@ impl Runners {
     }
 
     /// Without those of another PID namespace, which the kernel lists as 0.
-    fn pids(&self) -> Vec<u32> {
+    fn pids(&self, cgroup: &CgroupPath) -> Vec<u32> {
         let parse = |text: &[u8]| {
             let all = lines(text).map(|line| {
                 let (n, line) = line?;
@@ -124,7 +137,8 @@ impl Runners {
             });
             all.collect::<Result<Vec<_>, _>>()
         };
-        let mut pids = gap::read(&self.members, parse).unwrap_or_default();
+        let dir = self.cgroup_root.join(cgroup.0.trim_start_matches('/'));
+        let mut pids = gap::read(&dir.join("cgroup.procs"), parse).unwrap_or_default();
         pids.sort_unstable();
         pids.dedup();
         pids.into_iter().rev().filter(|pid| *pid > 0).take(LOOKED_AT).collect()
@@ -212,7 +226,9 @@ mod tests {
         let mut read = |second: u64, waited: u64| {
             let boot = Nanos(second * Nanos::SECOND.0);
             let at = Moment { boot, ..Moment::default() };
-            let found = runners.read(at, Nanos::SECOND, Nanos(waited * 1_000_000));
+            let waited = Nanos(waited * 1_000_000);
+            let suspect = Suspect { id: None, path: CgroupPath::root(), waited };
+            let found = runners.read(at, Nanos::SECOND, Some(suspect));
             found.iter().map(|runner| (runner.pid, runner.used.0)).collect::<Vec<_>>()
         };
         (1..=5).for_each(|pid| host.ran(pid, 22, 1_000));
@@ -232,5 +248,27 @@ mod tests {
         assert_eq!(read(13, 500), [(1, 500)]);
         assert_eq!(read(22, 0), [(1, 500)]);
         assert_eq!(read(23, 0), [], "no suspicion any more");
+    }
+
+    #[test]
+    fn runners_of_a_container() {
+        let host = Host::new("1\n2\n");
+        let inside = host.0.path().join("kubepods/pod7/c");
+        fs::create_dir_all(&inside).unwrap();
+        fs::write(inside.join("cgroup.procs"), "2\n").unwrap();
+        let mut runners = Runners::new(host.0.path(), host.0.path());
+        runners.ticks_per_second = 100;
+        let path = CgroupPath("/kubepods/pod7/c".into());
+        let suspect = Suspect { id: Some(CgroupId(7)), path, waited: Nanos::SECOND };
+        let mut read = |second: u64, suspect: Option<Suspect>| {
+            let at = Moment { boot: Nanos(second * Nanos::SECOND.0), ..Moment::default() };
+            let found = runners.read(at, Nanos::SECOND, suspect);
+            found.iter().map(|one| (one.pid, one.cgroup)).collect::<Vec<_>>()
+        };
+        [1, 2].iter().for_each(|pid| host.ran(*pid, 22, 1_000));
+        assert_eq!(read(2, Some(suspect)), [], "the first look");
+        [1, 2].iter().for_each(|pid| host.ran(*pid, 22, 1_050));
+        // Whoever is suspected by now: it is what was looked at before.
+        assert_eq!(read(3, None), [(2, Some(CgroupId(7)))]);
     }
 }

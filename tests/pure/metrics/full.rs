@@ -12,7 +12,7 @@ use isobar_core::model::decision::{
     Action, Assessment, Decision, InForce, Met, NodePressure, Observation, Outcome, OutcomeResult,
     Outlook, Phase as InForcePhase, Relief, StepKind, StepReason, Target, Trigger,
 };
-use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite};
+use isobar_core::model::limit::{LimitResult, LimitState, LimitWrite, NodeResources};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::pod::Place;
 use isobar_core::model::quantity::Quantity;
@@ -61,7 +61,14 @@ pub(super) fn publish(publisher: &mut Publisher, snapshot: Snapshot) {
     let step = Step { snapshot, decision: decision(), ..Step::default() };
     publisher.note_limits(&limits());
     let exclusive = CpuSet([2, 3].into());
-    publisher.note_cpus(Some(&Pool { exclusive, shared_millicores: 4_000, ..Pool::default() }));
+    let pool = Pool { exclusive, shared_millicores: 4_000, ..Pool::default() };
+    let of = |cpu: &str, memory: &str| {
+        let of = [("cpu", cpu), ("memory", memory)];
+        of.map(|(name, amount)| (name.to_owned(), amount.parse().unwrap())).into()
+    };
+    let (capacity, allocatable) = (of("8", "32Gi"), of("7500m", "30Gi"));
+    let resources = NodeResources { capacity, allocatable, ..NodeResources::default() };
+    publisher.note_node((Some(&pool), Some(&resources)));
     publisher.note(&Sample::default(), &settings(), &step);
     // Its outcome comes with a later sample.
     publisher.note(&sample(), &settings(), &step);

@@ -1,12 +1,45 @@
-// What to reserve for daemons, from what they used: `isobar allocatable --advise` on the page.
+// What to reserve for daemons, from what they used, and what limits would have met: `isobar allocatable
+// --advise` on the page.
 
 import { useState } from "preact/hooks";
-import type { Advice, Percentiles, Snapshot } from "../api";
+import type { Advice, Met, Percentiles, Reached, Share, Snapshot, Tally } from "../api";
 import { stretch, STRETCHES, useAsk } from "../ask";
 import { Panel, Table } from "../parts";
-import { age, clock } from "../words";
+import { age, clock, time } from "../words";
 
 const WHO: Record<string, string> = { kube: "kubelet and runtime", system: "system" };
+
+const LIMITS: Record<string, string> = { inForce: "in force", configured: "configured", strictCpus: "strict set of CPUs" };
+
+function often({ ticks, lasted, times }: Tally): string {
+  if (ticks === 0) return "never";
+  return `${ticks} ticks, ${time(lasted)}${times > 1 ? ` in ${times} times` : ""}`;
+}
+
+/** What limits of all pods would have met; null where it is not known, which is not 0. */
+function Pods({ of: { pods, to } }: { of: Advice }) {
+  const of = (text: (met: Met) => string) => ({ met }: Reached) => (met ? text(met) : "unknown");
+  const named = (all: Share[]) => all.map(({ pod, amount }) => `${pod} ${amount}`).join(", ") || "–";
+  return (
+    <Table
+      caption="What limits of all pods would have met, and which pods used most when they used most together."
+      id="limits-of-pods"
+      columns={[
+        { head: "Limit", cell: ({ limit, resource }: Reached) => `${LIMITS[limit] ?? limit}, ${resource}` },
+        { head: "Amount", isNumber: true, cell: ({ amount }) => amount ?? "unknown" },
+        { head: "Most used", isNumber: true, cell: of(({ most, excess }) => (excess ? `${most}, ${excess} too much` : most)) },
+        { head: "Above", cell: of(({ above }) => often(above)) },
+        { head: "From 95 % on", cell: of(({ close }) => often(close)) },
+        { head: "Longest", cell: of(({ longest }) => (longest ? `${clock(longest.from.wall, to.wall)} to ${clock(longest.to.wall, to.wall)}` : "–")) },
+        { head: "Used most", cell: of(({ largest }) => named(largest)) },
+        { head: "Grew most", cell: of(({ grew }) => named(grew)) },
+      ]}
+      rows={pods}
+      rowKey={({ limit }) => limit}
+      nothing="No limit of all pods was in force or is configured."
+    />
+  );
+}
 
 function Found({ of }: { of: Advice }) {
   const recommended = [
@@ -55,19 +88,22 @@ function Found({ of }: { of: Advice }) {
         nothing="Nothing was measured."
       />
       <Table
-        caption="What an enforced limit of memory would have met."
+        caption="What reservations would have met: of memory a limit, if enforced, of CPU a share."
         columns={[
-          { head: "Limit of", cell: ({ daemons }: Advice["preview"][0]) => WHO[daemons] ?? daemons },
+          { head: "Reserved for", cell: ({ daemons }: Advice["preview"][0]) => WHO[daemons] ?? daemons },
+          { head: "Resource", cell: ({ resource }) => resource },
           { head: "At", cell: ({ limit }) => limit },
-          { head: "Memory", isNumber: true, cell: ({ memory }) => memory },
+          { head: "Amount", isNumber: true, cell: ({ amount }) => amount },
           { head: "Ticks above", isNumber: true, cell: ({ ticks }) => ticks },
           { head: "First", cell: ({ first }) => (first ? clock(first.wall, of.to.wall) : "never") },
           { head: "Largest then", cell: ({ by }) => by ?? "–" },
         ]}
         rows={of.preview}
-        rowKey={({ daemons, limit }) => `${daemons} ${limit}`}
-        nothing="No limit can be advised on."
+        rowKey={({ daemons, resource, limit }) => `${daemons} ${resource} ${limit}`}
+        nothing="No reservation can be advised on."
       />
+      <Pods of={of} />
+      <p class="why">Who would have been evicted by other thresholds, under the limits that were in force, the view What if shows, or <code>isobar replay FILE --config OTHER.yaml</code>.</p>
       <ul class="sentences">{of.problems.map((problem) => <li key={problem}>{problem}</li>)}</ul>
     </>
   );
@@ -78,7 +114,7 @@ export function Advised({ view }: { view: Snapshot }) {
   const { data, error, isBusy, ask } = useAsk<Advice>();
   return (
     <Panel title="What to reserve" id="advice">
-      <p class="why">From what the kubelet, the runtime and the system used in the time before {clock(view.at.wall)}. It is read from the recording.</p>
+      <p class="why">From what the kubelet, the runtime, the system and all pods used in the time before {clock(view.at.wall)}. It is read from the recording.</p>
       <p class="tools">
         <select aria-label="Time that the advice is from" value={seconds} onChange={({ currentTarget }) => set(Number(currentTarget.value))}>
           {STRETCHES.map(([one, words]) => <option key={one} value={one}>{words}</option>)}

@@ -44,6 +44,39 @@ function Left({ view }: { view: Snapshot }) {
   );
 }
 
+/** A quantity of Kubernetes as a number. */
+function quantity(text: string): number {
+  const [, digits, unit] = /^([\d.]+)(.*)$/.exec(text) ?? [];
+  const powers: Record<string, number> = { m: 1e-3, k: 1e3, M: 1e6, G: 1e9, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+  return Number(digits) * (unit ? (powers[unit] ?? NaN) : 1);
+}
+
+function Reserved({ view: { resources } }: { view: Snapshot }) {
+  if (!resources) return null;
+  const { capacity, kubeReserved, systemReserved, evictionHard, allocatable } = resources;
+  const of = (list: Record<string, string>) => (name: string) => list[name] ?? "–";
+  const share = (name: string) => quantity(allocatable[name] ?? "") / quantity(capacity[name] ?? "");
+  return (
+    <Panel title="What pods may have" id="resources">
+      <Table
+        caption="By the kubelet's arithmetic and the configuration: capacity less what is reserved and the hard eviction threshold. The bar is what is left for pods."
+        columns={[
+          { head: "Resource", cell: (name: string) => name },
+          { head: "Allocatable, share", cell: (name) => <Meter parts={[{ kind: "own", share: share(name) || 0 }]} /> },
+          { head: "Allocatable", isNumber: true, cell: of(allocatable) },
+          { head: "Capacity", isNumber: true, cell: of(capacity) },
+          { head: "Kube reserved", isNumber: true, cell: of(kubeReserved) },
+          { head: "System reserved", isNumber: true, cell: of(systemReserved) },
+          { head: "Evicts at", isNumber: true, cell: of(evictionHard) },
+        ]}
+        rows={Object.keys(capacity)}
+        rowKey={(name) => name}
+        nothing="The capacity of this node could not be read."
+      />
+    </Panel>
+  );
+}
+
 function Outlooks({ view }: { view: Snapshot }) {
   return (
     <Panel title="How long memory lasts" id="outlook">
@@ -101,6 +134,7 @@ export function Allocatable({ view, isRecorded }: { view: Snapshot; isRecorded: 
   return (
     <>
       <Left view={view} />
+      <Reserved view={view} />
       <Outlooks view={view} />
       <Advised view={view} />
       <Limits title="Limits in force" id="limits" limits={view.limits.filter((one) => !isCpus(one))} nothing={none} />
@@ -108,8 +142,8 @@ export function Allocatable({ view, isRecorded }: { view: Snapshot; isRecorded: 
         <Limits title="CPU sets" id="cpusets" limits={view.limits.filter(isCpus)} nothing="No CPU set is compared." />
       )}
       <p class="why outside">
-        The kubelet's arithmetic for this node, beside what is in force: <code>isobar allocatable</code>, and{" "}
-        <code>isobar cpus</code> for its CPU manager.
+        Pods that would fit, and what is in force without <code>writeLimits</code>: <code>isobar allocatable</code>, and{" "}
+        <code>isobar cpus</code> for the CPU manager.
       </p>
     </>
   );

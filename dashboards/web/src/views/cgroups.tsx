@@ -128,7 +128,7 @@ function Heat({ view, past }: { view: Snapshot; past: Past[] }) {
             caption={label}
             columns={[
               { head: "Time", cell: ({ wall }: Past) => clock(wall) },
-              ...most.slice(0, 8).map(([id]) => ({
+              ...most.map(([id]) => ({
                 head: nameOfId(id).name,
                 isNumber: true,
                 cell: ({ waits }: Past) => percent(waits[id]),

@@ -3,13 +3,13 @@
 
 import type { Condition, History, HistoryEvents, Moment, Resource, Snapshot, Span } from "../api";
 import { Chart, type Drawn } from "../chart";
-import { risen, shaded, sinceStart, useEvents, useHistory } from "../history";
+import { risen, shaded, sinceKnown, useEvents, useHistory } from "../history";
 import { Meter, MoodWord, Named, Panel, Sentences, StatusWord } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
 import { aggressors, isNotable, lately, sufferers, worstShare } from "../waits";
 import {
-  age, bytes, called, clock, fullName, memoryCauses, mode, nameOf, percent, RESOURCES, sentence, since, time,
+  age, busiest, bytes, called, clock, fullName, memoryCauses, mode, nameOf, percent, RESOURCES, sentence, since, time,
 } from "../words";
 
 /** For so long a step is told beside the verdict. */
@@ -114,7 +114,8 @@ function byReason(unknown: Condition[]): Map<string, string[]> {
 
 const Met = ({ span, now }: { span: Span; now: Moment }) => (
   <li>
-    <StatusWord status="True" word={`threshold ${span.name} is ${span.state}`} /> {since(span.begin, now)}
+    <MoodWord mood={span.state === "due" ? "pressed" : "waits"} word={`threshold ${span.name} is ${span.state}`} />{" "}
+    {since(span.begin, now)}
   </li>
 );
 
@@ -145,7 +146,7 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
       <ol class="ranked">
         {harm.map(({ id, path, loss: lost }) => (
           <li key={id}>
-            <Named {...called(view, id, path)} />
+            <Named {...called(view, id, path)} {...(busiest(view, id) && { sub: busiest(view, id) })} />
             <b>{time(over ? lost / (over / 1e9) : null)}</b>
             <Meter parts={[{ kind: "others", share: lost / most }]} />
           </li>
@@ -281,12 +282,9 @@ const LINES: Record<Resource, Drawn[]> = {
 };
 
 function LastHour({ view, history, events, isDark, isRecorded }: NowOf & { history: History | null; events: HistoryEvents | null }) {
-  const isShort = history !== null && history.end.boot - history.begin.boot < 3_600e9;
-  const [whole, short] = isRecorded
-    ? ["The hour before", "Since the recording began"]
-    : ["The last hour", "Since the agent started"];
+  const long = history && history.end.boot - history.begin.boot < 3_600e9 ? age(history.end.boot - history.begin.boot) : "hour";
   return (
-    <Panel title={isShort ? short : whole} id="hour" aside={<a href={link({ ...HOUR, view: "time" })}>more figures</a>}>
+    <Panel title={isRecorded ? `The ${long} before` : `The last ${long}`} id="hour" aside={<a href={link({ ...HOUR, view: "time" })}>more figures</a>}>
       <p class="why">
         Share of time in which at least one task waited, averaged over ten seconds. Red: a condition of this resource
         was True. Grey stripes: Unknown. A gap was not measured.
@@ -323,7 +321,7 @@ export interface NowOf {
 
 export function Now(of: NowOf) {
   const { view, past, isRecorded } = of;
-  const history = useHistory(sinceStart(view), "system.cpu,system.memory,system.io").data;
+  const history = sinceKnown(useHistory(HOUR, "system.cpu,system.memory,system.io").data);
   const events = useEvents(HOUR).data;
   return (
     <>

@@ -1,7 +1,8 @@
 // What other thresholds, another order or another mode would have changed: the difference as lanes.
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Held, Rules, Settings, Snapshot, Taken, WhatIf } from "../api";
+import type { Held, Marks, Rules, Settings, Snapshot, Taken, WhatIf } from "../api";
 import { stretch, STRETCHES, useAsk } from "../ask";
 import { useDocument } from "../history";
 import { Behind, Panel, Table } from "../parts";
@@ -77,16 +78,48 @@ function sooner(gained: number | null | undefined): string {
   return `${time(Math.abs(gained))} ${gained > 0 ? "sooner" : "later"}`;
 }
 
+/** Where a moment of the comparison is on a lane. */
+function place(boot: number, { from, to }: WhatIf): number {
+  return Math.min(1, Math.max(0, (boot - from.boot) / Math.max(1, to.boot - from.boot))) * WIDTH;
+}
+
 function Lane({ name, held, of }: { name: string; held: Held[]; of: WhatIf }) {
-  const x = (boot: number) => Math.min(1, Math.max(0, (boot - of.from.boot) / Math.max(1, of.to.boot - of.from.boot))) * WIDTH;
+  const x = (boot: number) => place(boot, of);
+  return (
+    <Drawn name={name} of={of}>
+      {held.map(({ from, to }) => (
+        <rect key={from.boot} class="lane-true" x={x(from.boot)} y={2} width={Math.max(2, x((to ?? of.to).boot) - x(from.boot))} height={LANE - 4} />
+      ))}
+    </Drawn>
+  );
+}
+
+/** Steps, as marks: those that end work are as high as the lane. */
+function Ended({ name, marks: { marks }, of }: { name: string; marks: Marks; of: WhatIf }) {
+  return (
+    <Drawn name={name} of={of}>
+      {marks.map(({ at, isFinal }) => (
+        <rect
+          key={`${at.boot} ${isFinal}`}
+          class={isFinal ? "lane-true" : "lane-met"}
+          x={Math.min(WIDTH - 6, Math.max(0, place(at.boot, of) - 3))}
+          y={isFinal ? 0 : LANE / 2}
+          width={6}
+          height={isFinal ? LANE : LANE / 2}
+        />
+      ))}
+    </Drawn>
+  );
+}
+
+function Drawn({ name, of, children }: { name: string; of: WhatIf; children: ComponentChildren }) {
+  const x = (boot: number) => place(boot, of);
   return (
     <div class="lane">
       <span class="lane-name">{name}</span>
       <svg viewBox={`0 0 ${WIDTH} ${LANE}`} preserveAspectRatio="none" aria-hidden="true">
         <rect class="lane-ground" x={0} y={0} width={WIDTH} height={LANE} />
-        {held.map(({ from, to }) => (
-          <rect key={from.boot} class="lane-true" x={x(from.boot)} y={2} width={Math.max(2, x((to ?? of.to).boot) - x(from.boot))} height={LANE - 4} />
-        ))}
+        {children}
         {of.oomKills.map(({ boot }) => (
           <rect key={`kill ${boot}`} class="killmark" x={x(boot) - 1} y={0} width={3} height={LANE} />
         ))}
@@ -101,6 +134,27 @@ function told(held: Held[], { to }: WhatIf): string {
   if (!first) return "never";
   const length = held.reduce((sum, one) => sum + (one.to ?? to).boot - one.from.boot, 0);
   return `${time(length)} from ${clock(first.from.wall)}`;
+}
+
+/** Who was ended, as lanes; nothing where no step was decided. */
+function Victims({ of }: { of: WhatIf }) {
+  const { then, otherwise, gained } = of.ended;
+  const all = [...then.marks, ...otherwise.marks];
+  if (all.length === 0) return null;
+  const told = ({ n }: Marks) => (n === 0 ? "nobody" : n === 1 ? "1 step" : `${n} steps`);
+  return (
+    <>
+      <p class="legend" id="ended">
+        <span class="key lane-true" /> step that ends work, or would if isobar did not only observe
+        {all.some(({ isFinal }) => !isFinal) && <><span class="key lane-met" /> gentler step</>}
+        {gained ? <b> {sooner(gained)}</b> : null}
+      </p>
+      <div class="lanes">
+        <Ended name={`ended then: ${told(then)}`} marks={then} of={of} />
+        <Ended name={`ended otherwise: ${told(otherwise)}`} marks={otherwise} of={of} />
+      </div>
+    </>
+  );
 }
 
 function Steps({ of: { steps, moreSteps } }: { of: WhatIf }) {
@@ -164,6 +218,7 @@ function Difference({ of }: { of: WhatIf }) {
           />
         )}
       </Behind>
+      <Victims of={of} />
       <Steps of={of} />
     </Panel>
   );

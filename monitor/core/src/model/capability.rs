@@ -6,6 +6,7 @@ use super::settings::Relief;
 
 /// One thing that the agent needs to see the node: a program, a pressure file, a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Capability {
     /// The name to look for: `sched_switch`, `/proc/pressure/irq`, `memory controller`.
@@ -33,6 +34,7 @@ impl Capability {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum CapabilityState {
     /// It works, and a self-test saw it work.

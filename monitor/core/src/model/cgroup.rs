@@ -14,6 +14,7 @@ use super::units::{Bytes, Micros};
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct CgroupId(pub u64);
 
@@ -25,6 +26,7 @@ impl CgroupId {
 /// Path below the cgroup v2 mount: `/` is the root, `/kubepods.slice` its child. Shared, because each
 /// tick's sample, snapshot and pairs name the same cgroups again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct CgroupPath(pub Arc<str>);
 
@@ -67,6 +69,7 @@ impl fmt::Display for CgroupPath {
 
 /// A limit file: a number, or the word `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Limit {
     Max,
@@ -84,6 +87,7 @@ impl fmt::Display for Limit {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Cgroup {
     pub path: CgroupPath,
@@ -110,6 +114,7 @@ pub struct Cgroup {
 /// Extended attributes of the cgroup's directory.
 /// Sources: oomd; systemd.resource-control(5), `ManagedOOMPreference=`, knows avoid and omit only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Preference {
     /// `user.oomd_prefer`: evict first.
@@ -122,6 +127,7 @@ pub enum Preference {
 
 /// `cpu.stat`, `cpu.max`, `cpu.weight`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct CpuFiles {
     /// `usage_usec`.
@@ -141,6 +147,7 @@ pub struct CpuFiles {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct MemoryFiles {
     pub current: Option<Bytes>,
@@ -160,6 +167,7 @@ pub struct MemoryFiles {
 
 /// `memory.events`. A key that this kernel does not print is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct MemoryEvents {
     /// Reclaim although usage was below `memory.low`.
@@ -177,6 +185,7 @@ pub struct MemoryEvents {
 
 /// `memory.stat`, the keys that decisions need. A key that this kernel does not print is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct MemoryStat {
     /// Anonymous pages.
@@ -208,6 +217,7 @@ pub struct MemoryStat {
 
 /// `io.stat`, summed over devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct IoStat {
     pub read: Bytes,

@@ -8,6 +8,7 @@ use super::units::{Moment, Nanos, Percent};
 
 /// Whose waiting a condition measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum ScopeName {
     /// The whole node: the root cgroup.
@@ -27,6 +28,7 @@ impl ScopeName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "NodeResource"))]
 #[serde(rename_all = "camelCase")]
 pub enum Resource {
     Cpu,
@@ -37,6 +39,7 @@ pub enum Resource {
 
 /// The figure that a condition compares with its threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Measure {
     /// CPU only: run-queue wait that no quota explains.
@@ -67,6 +70,7 @@ impl Measure {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionName {
     pub scope: ScopeName,
@@ -107,6 +111,7 @@ impl fmt::Display for ConditionName {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ConditionStatus"))]
 pub enum Status {
     True,
     False,
@@ -132,16 +137,16 @@ impl Status {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
     /// avg60 is below the threshold.
     Calm,
-    /// avg60 is at or above the threshold, but avg10 is not, or not yet for `raise_after`.
+    /// avg60 is at or above the threshold, but avg10 is not, or not yet for long enough.
     High,
     /// avg10 and avg60 are at or above the threshold.
     Contended,
-    /// The condition holds, but avg10 is below the threshold, or avg60 is, not yet for
-    /// `clear_after`.
+    /// The condition holds, but avg10 is below the threshold, or avg60 is, not yet for long enough.
     Easing,
     /// The condition held, and avg60 fell below the threshold.
     Cleared,
@@ -151,6 +156,7 @@ pub enum Phase {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     #[serde(flatten)]

@@ -6,6 +6,7 @@ use super::units::{Bytes, MilliCpu, Nanos};
 
 /// The agent's own cost over the last interval.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
     /// The agent's process; `None` before two readings.
@@ -38,6 +39,7 @@ pub struct Cost {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct KernelCost {
     /// Each program; empty where BPF statistics are off (`kernel.bpf_stats_enabled`).
@@ -48,6 +50,7 @@ pub struct KernelCost {
 
 /// One program's cost. Source: `run_time_ns` and `run_cnt` of `bpf_prog_info`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProgramCost {
     pub name: String,

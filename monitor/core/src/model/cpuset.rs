@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 /// CPU numbers; the empty set prints as the empty text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
 pub struct CpuSet(pub BTreeSet<u32>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

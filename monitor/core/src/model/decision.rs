@@ -12,10 +12,9 @@ use super::threshold::{PressureSignal, PressureThreshold, Resource, Signal, Thre
 use super::units::{Moment, Nanos};
 
 pub use action::{
-    Action, Hold, InForce, Outcome, OutcomeResult, Phase, Release, ReleaseReason, StepKind,
-    StepReason, Target, TargetGroup,
+    Action, Hold, InForce, Phase, Release, ReleaseReason, StepKind, StepReason, Target, TargetGroup,
 };
-pub use aftermath::{Effect, Restart};
+pub use aftermath::{Effect, Outcome, OutcomeResult, Restart};
 pub use assessment::{Assessment, Outlook, Overrun, OverrunOf, Taint, Unobserved};
 pub use ranking::{
     Candidate, Key, KeyValue, Loss, MeritKey, Order, Outsider, Ranking, Spared, SparedReason, Taker,
@@ -23,6 +22,7 @@ pub use ranking::{
 
 /// Everything that the policy made of one sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Decision {
     /// The sample's tick.
@@ -45,6 +45,7 @@ impl Decision {
 
 /// What is done about a shortage, and what came of what was done before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Relief {
     /// The steps to take; at most one victim.
@@ -62,6 +63,7 @@ pub struct Relief {
 
 /// The kubelet's own conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum NodePressure {
     /// Memory is short.
     MemoryPressure,
@@ -88,6 +90,7 @@ impl NodePressure {
 
 /// What one signal said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Observation {
     pub signal: Signal,
@@ -101,6 +104,7 @@ pub struct Observation {
 
 /// A threshold that is met, and since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Met {
     pub threshold: Trigger,
@@ -117,6 +121,7 @@ pub struct Met {
 
 /// What can start relief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Trigger {
     /// Something runs out, as the kubelet sees it.
@@ -127,6 +132,7 @@ pub enum Trigger {
 
 /// Something that changed, for people and for the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     /// In one word, as an Event's `reason`.

@@ -3,10 +3,25 @@
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::CgroupPath;
+use super::quantity::ResourceList;
 use super::settings::WrittenLimit;
+
+/// What a node has, and what of it the kubelet would give to pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeResources {
+    pub capacity: ResourceList,
+    pub kube_reserved: ResourceList,
+    pub system_reserved: ResourceList,
+    /// Hard eviction thresholds.
+    pub eviction_hard: ResourceList,
+    pub allocatable: ResourceList,
+}
 
 /// A value for one file of one cgroup.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LimitWrite {
     pub what: WrittenLimit,
@@ -18,6 +33,7 @@ pub struct LimitWrite {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LimitState {
     /// The configured value.
@@ -33,6 +49,7 @@ pub struct LimitState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum LimitResult {
     /// It had the configured value already.

@@ -7,6 +7,7 @@ use super::units::{Bytes, Nanos};
 
 /// What does not change while the node is up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFacts {
     pub name: String,
@@ -19,6 +20,7 @@ pub struct NodeFacts {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeReading {
     pub pressure: Pressures,
@@ -38,9 +40,10 @@ pub struct NodeReading {
 
 /// The file systems of the eviction signals; `None` if not read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Filesystems {
-    /// When they were read, on the clock of [`super::sample::Moment::boot`].
+    /// When they were read, on the boot clock.
     pub at: Nanos,
     /// The kubelet's directory.
     pub nodefs: Option<Filesystem>,
@@ -75,6 +78,7 @@ impl Filesystems {
 
 /// `statfs` of one file system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Filesystem {
     /// `st_dev`: tells whether two directories share a file system.
@@ -89,6 +93,7 @@ pub struct Filesystem {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Meminfo {
     pub total: Bytes,
@@ -114,6 +119,7 @@ impl Meminfo {
 /// `!cgroup_reclaim`). The root's `memory.stat` counts both, so it is not used. Refaults count
 /// both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Reclaim {
     /// `pgscan_kswapd`, `pgscan_direct`, `pgscan_khugepaged`.
@@ -126,6 +132,7 @@ pub struct Reclaim {
 
 /// `/proc/stat`, first line, summed over CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct CpuTime {
     /// Including interrupts.

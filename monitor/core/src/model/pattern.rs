@@ -7,6 +7,7 @@ use super::cgroup::CgroupPath;
 
 /// A pattern of cgroup paths: `*` and `?` match within a name, `**` matches any number of names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
 pub struct PathPattern(glob::Pattern);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,6 +6,7 @@ use super::units::{Micros, Percent};
 
 /// One line of a pressure file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
     pub avg10: Percent,
@@ -19,6 +20,7 @@ pub struct Line {
 /// A line that the kernel does not print is `None`: `cpu` has no `full` before Linux 5.13, `irq`
 /// never has `some`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pressure {
     pub some: Option<Line>,
@@ -27,6 +29,7 @@ pub struct Pressure {
 
 /// The pressure files of a cgroup or of the node; `None` if unreadable, and the gaps tell why.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pressures {
     pub cpu: Option<Pressure>,

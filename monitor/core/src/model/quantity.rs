@@ -27,8 +27,10 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// A fixed-point number in billionths. Comparison ignores the notation.
+/// An amount as Kubernetes writes it (`100m`, `1536Mi`), in billionths. Comparison ignores the
+/// notation.
 #[derive(Debug, Clone, Copy, Default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
 pub struct Quantity {
     nanos: i128,
     format: Format,

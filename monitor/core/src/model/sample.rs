@@ -72,7 +72,7 @@ pub struct Sample {
     /// Steps that the actuator can take; `None` if it was not asked, and then no step is excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_steps: Option<BTreeSet<StepKind>>,
-    /// The busiest processes of the root cgroup, while others wait for it; most used first.
+    /// The busiest processes of the cgroup for which others waited most; most used first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runners: Vec<Runner>,
     /// The agent's own cgroup, which is never evicted; `None` if it is not in the tree.
@@ -105,16 +105,21 @@ impl Sample {
 
 /// A process that used CPU time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Runner {
     pub pid: u32,
     /// `comm`, as the process itself chose it: at most 15 bytes, of any kind.
     pub name: String,
     pub used: MilliCpu,
+    /// `None` for the root cgroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<CgroupId>,
 }
 
 /// Something that could not be read, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "SampleGap"))]
 #[serde(rename_all = "camelCase")]
 pub struct Gap {
     /// The file, cgroup or program.
@@ -126,6 +131,7 @@ pub struct Gap {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum GapReason {
     /// It disappeared between listing and reading. Routine.

@@ -16,6 +16,7 @@ use super::units::{Bytes, Nanos, Percent};
 
 /// The configuration as the policy sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "SettingsInForce"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Settings {
     /// Incremented by each reload.
@@ -32,6 +33,7 @@ pub struct Settings {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRule {
     pub path: PathPattern,
@@ -43,6 +45,7 @@ pub struct WorkloadRule {
 
 /// Eviction thresholds: the kubelet's and isobar's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Eviction {
     /// Hard thresholds, then soft ones, then allocatable ones.
@@ -88,6 +91,7 @@ pub fn usual_pressure_thresholds() -> Vec<PressureThreshold> {
 
 /// Settings of KEP-4205's conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ConditionConfig"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Conditions {
     /// Prefix of each condition's type, such as `isobar.example/`; empty for KEP-4205's names.
@@ -128,6 +132,7 @@ impl Default for Conditions {
 
 /// The figure and the threshold of one condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionRule {
     /// The figure to compare.
@@ -139,6 +144,7 @@ pub struct ConditionRule {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum TaintEffect {
     /// The scheduler places no new pods here.
     #[default]
@@ -148,6 +154,7 @@ pub enum TaintEffect {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "RankingConfig"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Ranking {
     pub order: Order,
@@ -168,6 +175,7 @@ impl Default for Ranking {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ReliefConfig"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Relief {
     /// Steps that the actuator takes. All others are recorded only.
@@ -176,9 +184,9 @@ pub struct Relief {
     pub steps: BTreeSet<StepKind>,
     /// How long a step may take to show an effect.
     pub deadlines: BTreeMap<StepKind, Nanos>,
-    /// Most evictions and kills within [`Relief::budget_window`].
+    /// Most evictions and kills within the time that follows.
     pub budget: u32,
-    /// See [`Relief::budget`].
+    /// The time in which the budget may be spent.
     pub budget_window: Nanos,
     /// Pause after a victim's memory is back.
     pub cool_down: Nanos,
@@ -237,6 +245,7 @@ impl Relief {
 
 /// When the step `evict` deletes the pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Deletion {
     #[default]
@@ -256,6 +265,7 @@ impl Deletion {
 
 /// Reservations and their enforcement. The fields are the kubelet's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "NodeConfig"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Node {
     pub kube_reserved: ResourceList,
@@ -291,6 +301,7 @@ pub struct Node {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum WrittenLimit {
     /// The limits that `enforceNodeAllocatable` names.
@@ -336,6 +347,7 @@ impl Default for Node {
 
 /// A value of `enforceNodeAllocatable`; the empty set is `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Enforcement {
     Pods,
@@ -350,6 +362,7 @@ pub enum Enforcement {
 
 /// How the kubelet spells cgroup names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CgroupDriver {
     /// `/kubepods/burstable/pod..`.

@@ -30,6 +30,7 @@ pub use bounds::{Averaged, Bounds};
 
 /// The difference of two samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// Of the later sample.
@@ -46,7 +47,7 @@ pub struct Snapshot {
     pub scopes: BTreeMap<CgroupId, Scope>,
     /// Waits for a CPU by sufferer and aggressor, longest first.
     pub aggressions: Vec<Blame>,
-    /// Of the later sample: who runs where the root cgroup is an aggressor.
+    /// Of the later sample: the busiest processes of the cgroup for which others waited most.
     #[serde(default)]
     pub runners: Vec<Runner>,
     /// In this interval.
@@ -65,6 +66,7 @@ pub struct Snapshot {
 
 /// Impossible readings since the agent's start. Each was clamped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Doubts {
     /// A counter decreased: its difference counts as 0.
@@ -78,6 +80,7 @@ pub struct Doubts {
 
 /// One cgroup, or the node, over one interval.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Scope {
     /// `/` is the node.
@@ -111,7 +114,7 @@ pub struct Scope {
     /// `None` without eBPF, or before two samples.
     pub memory: Option<MemoryWait>,
     /// Time in which at least one task stalled because the node or its allocatable was short;
-    /// `None` if not measured. Without `Coverage::memory_causes` it is a lower bound: stalls at
+    /// `None` if not measured. Unless memory causes are covered it is a lower bound: stalls at
     /// the allocatable limit look like those at a pod's own limit, and are left out.
     pub shortage: Option<Union>,
     /// Task time in IO wait; `None` without eBPF, or before two samples.
@@ -120,6 +123,7 @@ pub struct Scope {
 
 /// Union of waits: wall time in which at least one task waited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Union {
     /// In this interval.
@@ -137,6 +141,7 @@ pub struct Union {
 
 /// Task time, summed over tasks: may exceed wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Waited {
     /// In this interval.
@@ -147,6 +152,7 @@ pub struct Waited {
 
 /// Run-queue wait by cause, in task time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CpuWait {
     pub wait: Waited,
@@ -157,13 +163,15 @@ pub struct CpuWait {
     /// Throttled by an ancestor's quota.
     pub throttled_ancestor: Option<Waited>,
     pub n_waits: u64,
-    /// Waits in this interval by length, without throttling; buckets as in
-    /// `GroupStall::histogram`. Empty if throttling cannot be told apart.
+    /// Waits in this interval by length, without throttling: bucket 0 is below 1,024 ns, bucket `i`
+    /// from `2^(9+i)` to `2^(10+i)` ns, the last has no upper bound. Empty if throttling cannot be
+    /// told apart.
     pub histogram: Vec<u64>,
 }
 
 /// Memory stall by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryWait {
     /// Wall time in which at least one task stalled for any cause, kernel threads excluded.
@@ -174,6 +182,7 @@ pub struct MemoryWait {
 
 /// Memory stall of one cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryCauseWait {
     /// Wall time in which at least one task stalled for this cause.
@@ -186,12 +195,13 @@ pub struct MemoryCauseWait {
 /// How long one cgroup waited for a CPU while another ran. Paths are kept because either cgroup may
 /// be gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Blame {
     pub victim: CgroupId,
     /// `None` if the cgroup was gone before a sample saw it.
     pub victim_path: Option<CgroupPath>,
-    /// The cgroup that ran; id 0 is the idle task, [`CgroupId::UNKNOWN`] not known any more.
+    /// The cgroup that ran; id 0 is the idle task, 2^64-1 not known any more.
     pub aggressor: CgroupId,
     pub aggressor_path: Option<CgroupPath>,
     /// In this interval.

@@ -32,6 +32,7 @@ pub struct KernelStalls {
 
 /// What the attached programs measure. The rest is unknown, not zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Coverage {
     pub waits: bool,
@@ -83,6 +84,7 @@ impl GroupStall {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum MemoryCause {
     /// Reclaim because the task's own cgroup reached `memory.max`.
@@ -185,9 +187,10 @@ pub struct Aggression {
 
 /// One OOM kill. Victim, limit and trigger may be three different cgroups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OomKill {
-    /// On the clock of [`super::sample::Moment::boot`].
+    /// On the boot clock.
     pub at: Nanos,
     pub victim: CgroupId,
     /// The killed process.
@@ -205,6 +208,7 @@ pub const OOM_KILLS_KEPT: usize = 64;
 
 /// An OOM kill with paths, which outlive the cgroups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OomRecord {
     /// When, since 1970.
@@ -259,6 +263,7 @@ pub struct ShortLived {
 
 /// What the programs could not count since they were attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Lost {
     /// Waits of cgroups for which the map was full.

@@ -49,6 +49,7 @@ impl fmt::Display for Resource {
 ///
 /// Source: kubelet `pkg/kubelet/eviction/api/types.go`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Signal {
     /// `MemTotal` less the working set of the root cgroup.
     #[serde(rename = "memory.available")]
@@ -137,6 +138,7 @@ impl fmt::Display for Signal {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Amount {
     /// Bytes or a count.
@@ -167,6 +169,7 @@ impl fmt::Display for Amount {
 
 /// An eviction threshold: met while strictly less is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Threshold {
     pub signal: Signal,
@@ -187,6 +190,7 @@ impl Threshold {
 
 /// One of isobar's own thresholds, on waiting instead of available amounts. Met at or above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PressureThreshold {
     pub scope: ScopeName,
@@ -196,6 +200,7 @@ pub struct PressureThreshold {
 
 /// The measure of a [`PressureThreshold`], and its threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum PressureSignal {
     /// avg10 of CPU contention.

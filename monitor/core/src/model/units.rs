@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A moment on two clocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Moment {
     /// `CLOCK_BOOTTIME`: never jumps, runs through suspend. All intervals are taken from it.
@@ -15,11 +16,12 @@ pub struct Moment {
     pub wall: Nanos,
 }
 
-/// Share of wall time, in hundredths of a percent (`12_34` is 12.34 %).
+/// Percent of wall time, exact to hundredths, which it holds (`12_34` is 12.34 %).
 ///
 /// Source: `psi_show`, kernel/sched/psi.c, prints two decimals, so the integer is exact. In JSON
 /// it is the decimal number `12.34`, which is exact in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "f64"))]
 pub struct Percent(pub u16);
 
 impl Percent {
@@ -63,9 +65,11 @@ impl fmt::Display for Percent {
     }
 }
 
+/// Nanoseconds.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
@@ -89,6 +93,7 @@ impl Nanos {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Micros(pub u64);
 
@@ -98,10 +103,11 @@ impl From<Micros> for Nanos {
     }
 }
 
-/// An amount of memory or of transferred data.
+/// An amount of memory or of transferred data, in bytes.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
@@ -126,6 +132,7 @@ impl fmt::Display for Bytes {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct MilliCpu(pub u64);
 

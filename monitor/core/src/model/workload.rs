@@ -15,7 +15,7 @@ pub type Pods = Arc<BTreeMap<String, Pod>>;
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 /// A static pod's uid, as its cgroup has it; the mirror pod has another one.
 /// Source: kubelet `pkg/kubelet/types/pod_update.go`, `ConfigHashAnnotationKey`.
-const HASH: &str = "kubernetes.io/config.hash";
+pub const HASH: &str = "kubernetes.io/config.hash";
 
 /// Pods by the uid that their cgroups are named after.
 #[must_use]
@@ -141,6 +141,7 @@ pub struct Container {
 
 /// Which containers the kubelet starts again that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum RestartPolicy {
     Never,
     /// Those that ended with an error, as after a signal.

@@ -6,6 +6,7 @@ pub mod assess;
 pub mod decide;
 pub mod engine;
 pub mod explain;
+pub mod known;
 pub mod rank;
 pub mod scope;
 pub mod takers;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::format::{One, Rows, Tick};
 use super::parts::{Key, Pair, Parts, is_ordered};
+use super::room;
 use super::row::{Form, Forms, Row};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::sample::{Gap, Sample};
@@ -26,6 +27,15 @@ impl From<serde_json::Error> for Misfit {
     }
 }
 
+/// Bytes that a table may take: what it holds adds up over the lines of a recording, and a replay has
+/// several samples at once. 2,048 cgroups that waited on 256 CPUs take 85 MiB.
+const TABLE: usize = 128 << 20;
+/// Pairs of a matrix. The kernel side has 16 for each cgroup that it has room for.
+const PAIRS: usize = 1 << 20;
+/// What stands in the place of a list that is kept by itself.
+const EMPTY: &str = "{}";
+const NONE: &str = "[]";
+
 /// The latest sample.
 #[derive(Debug, Default)]
 pub struct State {
@@ -38,36 +48,29 @@ pub struct State {
 }
 
 impl State {
-    /// Begins with the sample in a header, as it was recorded; `Null` if there was none.
-    pub fn begin(mut before: Value) -> Result<Self, Misfit> {
+    /// Begins with the sample in a header, as it was recorded; `None` if there was none.
+    pub fn begin(before: Option<&RawValue>) -> Result<Self, Misfit> {
         let mut state = Self::default();
-        if before.is_null() {
-            return Ok(state);
+        let Some(before) = before else { return Ok(state) };
+        let mut rest = Fields::of(before)?;
+        state.cgroups.fill(rest.take("cgroups", EMPTY)?)?;
+        state.pods.fill(rest.take("pods", EMPTY)?)?;
+        state.gaps = read_or_default(rest.take("gaps", NONE)?)?;
+        let kernel = rest.take("kernel", EMPTY)?;
+        let kernel = kernel.map(|kernel| state.kernel(kernel)).transpose()?;
+        if let Some(kernel) = &kernel {
+            rest.0.insert("kernel".into(), kernel);
         }
-        let mut take = |path: &str| before.pointer_mut(path).map(Value::take).unwrap_or_default();
-        state.matrix = read_or_default(&take("/kernel/matrix"))?;
-        state.cgroups.fill(take("/cgroups"))?;
-        state.groups.fill(take("/kernel/groups"))?;
-        state.gaps = read_or_default(&take("/gaps"))?;
-        let pods = take("/pods");
-        let has_pods = !pods.is_null();
-        state.pods.fill(pods)?;
-        // Taking leaves nulls; the recorder's rest has empty lists.
-        for (path, empty) in [
-            ("/cgroups", Value::Object(serde_json::Map::new())),
-            ("/kernel/groups", Value::Object(serde_json::Map::new())),
-            ("/kernel/matrix", Value::Array(Vec::new())),
-            ("/gaps", Value::Array(Vec::new())),
-        ] {
-            if let Some(slot) = before.pointer_mut(path) {
-                *slot = empty;
-            }
-        }
-        if has_pods && let Some(slot) = before.pointer_mut("/pods") {
-            *slot = Value::Object(serde_json::Map::new());
-        }
-        state.rest = Object::new(before);
+        state.rest = Object::new(&rest.joined()?)?;
         Ok(state)
+    }
+
+    /// Takes the lists out of the kernel's part; the rest of it.
+    fn kernel(&mut self, kernel: &RawValue) -> Result<Box<RawValue>, Misfit> {
+        let mut rest = Fields::of(kernel)?;
+        self.groups.fill(rest.take("groups", EMPTY)?)?;
+        self.matrix = read_or_default(rest.take("matrix", NONE)?)?;
+        rest.joined()
     }
 
     /// Applies one line. After an error the state is undefined until the next header.
@@ -82,6 +85,9 @@ impl State {
             (None, Some(list)) => self.matrix = list,
             (None, None) if !tick.matrix.is_empty() => self.change_matrix(&tick.matrix)?,
             (None, None) => {}
+        }
+        if self.matrix.len() > PAIRS {
+            return Err(Misfit(format!("more than {PAIRS} pairs who wait for each other")));
         }
         Ok(tick.decision)
     }
@@ -123,19 +129,40 @@ impl State {
     }
 }
 
+/// The fields of an object, as they were written.
+struct Fields<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'a> Fields<'a> {
+    fn of(object: &'a RawValue) -> Result<Self, Misfit> {
+        Ok(Self(room::from_slice(object.get().as_bytes())?))
+    }
+
+    /// A field; `empty` is left in its place. A field that is missing or null stays so.
+    fn take(&mut self, name: &str, empty: &'a str) -> Result<Option<&'a RawValue>, Misfit> {
+        let Some(field) = self.0.get_mut(name).filter(|field| field.get() != "null") else {
+            return Ok(None);
+        };
+        Ok(Some(std::mem::replace(field, serde_json::from_str(empty)?)))
+    }
+
+    fn joined(&self) -> Result<Box<RawValue>, Misfit> {
+        Ok(to_raw_value(&self.0)?)
+    }
+}
+
 /// One object as it was recorded.
 #[derive(Debug, Default)]
 pub(super) struct Object(Option<Row>);
 
 impl Object {
-    pub(super) fn new(value: Value) -> Self {
-        Self(Some(Forms::default().row(value)))
+    pub(super) fn new(text: &RawValue) -> Result<Self, Misfit> {
+        Ok(Self(Some(Forms::default().row(text)?)))
     }
 
     pub(super) fn apply(&mut self, change: One) -> Result<(), Misfit> {
         let One { set, add } = change;
         if let Some(set) = set {
-            *self = Self::new(serde_json::from_str(set.get())?);
+            *self = Self::new(&set)?;
         }
         for (path, delta) in add {
             let row = self.0.as_mut().ok_or_else(none_before)?;
@@ -145,10 +172,8 @@ impl Object {
         Ok(())
     }
 
-    /// By way of a [`Value`], because it may have keys that are numbers.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Misfit> {
-        let row = self.0.as_ref().ok_or_else(none_before)?;
-        read(&row.read()?)
+        self.0.as_ref().ok_or_else(none_before)?.read()
     }
 }
 
@@ -156,28 +181,45 @@ impl Object {
 #[derive(Debug)]
 pub(super) struct Table<K, T> {
     forms: Forms,
-    recorded: BTreeMap<K, Row>,
+    recorded: BTreeMap<K, Held>,
+    /// Of all of them.
+    size: usize,
     /// Shared with the samples in which they are: pods change far less often than samples are taken.
     rows: Arc<BTreeMap<K, T>>,
 }
 
+/// An object, and the bytes that it takes as it was recorded and as it was read.
+#[derive(Debug)]
+struct Held {
+    row: Row,
+    size: usize,
+}
+
 impl<K, T> Default for Table<K, T> {
     fn default() -> Self {
-        Self { forms: Forms::default(), recorded: BTreeMap::new(), rows: Arc::default() }
+        Self { forms: Forms::default(), recorded: BTreeMap::new(), size: 0, rows: Arc::default() }
     }
 }
 
 impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
-    pub(super) fn fill(&mut self, all: Value) -> Result<(), Misfit> {
-        let Value::Object(all) = all else { return Ok(()) };
-        all.into_iter().try_for_each(|(key, value)| self.set(&key, value))
+    /// All objects by key; `None` if there are none.
+    pub(super) fn fill(&mut self, all: Option<&RawValue>) -> Result<(), Misfit> {
+        let Some(all) = all else { return Ok(()) };
+        let all: BTreeMap<String, &RawValue> = room::from_slice(all.get().as_bytes())?;
+        all.into_iter().try_for_each(|(key, text)| self.set(&key, text))
     }
 
-    fn set(&mut self, key: &str, value: Value) -> Result<(), Misfit> {
+    fn set(&mut self, key: &str, text: &RawValue) -> Result<(), Misfit> {
         let key: K = parse(key)?;
-        let row = self.forms.row(value);
-        Arc::make_mut(&mut self.rows).insert(key.clone(), row.read()?);
-        self.recorded.insert(key, row);
+        let row = self.forms.row(text)?;
+        let (read, size) = row.sized()?;
+        Arc::make_mut(&mut self.rows).insert(key.clone(), read);
+        let before = self.recorded.insert(key, Held { row, size });
+        self.size = self.size + size - before.map_or(0, |before| before.size);
+        if self.size + self.forms.size > TABLE {
+            let most = TABLE >> 20;
+            return Err(Misfit(format!("the sample would take more than {most} MiB of memory")));
+        }
         Ok(())
     }
 
@@ -187,11 +229,11 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
         }
         for key in &change.gone {
             let key = parse(key)?;
-            self.recorded.remove(&key);
+            self.size -= self.recorded.remove(&key).map_or(0, |gone| gone.size);
             Arc::make_mut(&mut self.rows).remove(&key);
         }
         for (key, text) in &change.set {
-            self.set(key, serde_json::from_str(text.get())?)?;
+            self.set(key, text)?;
         }
         if !(change.gone.is_empty() && change.set.is_empty()) {
             self.forms.tidy();
@@ -215,6 +257,7 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
         for (i, key) in keys.iter().enumerate() {
             let key = parse(key)?;
             let row = self.recorded.get_mut(&key).ok_or_else(|| missing(&key))?;
+            let row = &mut row.row;
             let n = places.iter().position(|(form, _)| Arc::ptr_eq(form, row.form()));
             let n = n.unwrap_or_else(|| {
                 let form = row.form();
@@ -255,10 +298,37 @@ fn parse<K: Key>(text: &str) -> Result<K, Misfit> {
     K::parse(text).ok_or_else(|| Misfit(format!("{text:?} is not a key")))
 }
 
-fn read<T: DeserializeOwned>(value: &Value) -> Result<T, Misfit> {
-    Ok(T::deserialize(value)?)
+fn read_or_default<T: DeserializeOwned + Default>(text: Option<&RawValue>) -> Result<T, Misfit> {
+    text.map_or_else(|| Ok(T::default()), |text| Ok(room::from_slice(text.get().as_bytes())?))
 }
 
-fn read_or_default<T: DeserializeOwned + Default>(value: &Value) -> Result<T, Misfit> {
-    if value.is_null() { Ok(T::default()) } else { read(value) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::CgroupPath;
+    use crate::model::stall::CpuStall;
+
+    fn size<T: serde::Serialize + DeserializeOwned>(object: &T) -> usize {
+        let row = Forms::default().row(&to_raw_value(object).unwrap()).unwrap();
+        row.sized::<T>().unwrap().1
+    }
+
+    #[test]
+    fn table_has_room_for_large_nodes() {
+        let cpu =
+            CpuStall { contention: Nanos(1 << 50), nonidle: Nanos(1 << 60), switches: 1 << 40 };
+        let histogram = vec![1 << 40; 32];
+        let stall = GroupStall { cpus: vec![cpu; 256], histogram, ..GroupStall::default() };
+        let path = format!("/kubepods.slice/{}", "x".repeat(200));
+        let cgroup = Cgroup { path: CgroupPath(path.into()), ..Cgroup::default() };
+        #[rustfmt::skip]
+        let table = [
+            // what, how many, bytes of one
+            ("cgroups that waited", 2_048, size(&stall)),
+            ("cgroups",             5_000, size(&cgroup)),
+        ];
+        for (what, n, one) in table {
+            assert!(n * one < TABLE, "{n} {what} of {one} bytes");
+        }
+    }
 }

@@ -1,6 +1,8 @@
-//! Where two JSON documents differ.
+//! Where two JSON documents differ, and what of a decision counts as a difference.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::model::decision::{Action, Decision};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
@@ -30,6 +32,26 @@ pub fn by_field(left: &Value, right: &Value) -> Vec<Difference> {
 /// The first difference, depth first, in the order of names and positions.
 pub fn first(left: &Value, right: &Value) -> Option<Difference> {
     between(Some(left), Some(right))
+}
+
+/// What a decision came to: conditions, met thresholds, actions. Its measurements are left out: they
+/// differ wherever configurations measure something else, and in every second.
+#[must_use]
+pub fn verdict(decision: &Decision) -> Value {
+    let Decision { assessment, relief, .. } = decision;
+    let due = assessment.met.iter().filter(|met| met.is_due).map(|met| met.threshold.name());
+    let act = |action: &Action| json!({"step": action.step, "target": action.target.full_name()});
+    let mut verdict = json!({
+        "actions": relief.actions.iter().map(act).collect::<Vec<_>>(),
+        "due": due.collect::<Vec<_>>(),
+        "held": relief.held,
+        "nodePressure": assessment.node_pressure,
+        "taints": assessment.taints.iter().map(|taint| &taint.key).collect::<Vec<_>>(),
+    });
+    for condition in &assessment.conditions {
+        verdict[&condition.kind] = json!(condition.status);
+    }
+    verdict
 }
 
 fn between(left: Option<&Value>, right: Option<&Value>) -> Option<Difference> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::to_raw_value;
 
 use super::apply::{Misfit, Object, State, Table};
 use super::change::{self, Texts};
@@ -52,10 +53,10 @@ impl Mark {
     pub fn apply(self, state: &mut State, header: Averages) -> Result<Averages, Misfit> {
         state.apply(self.tick)?;
         let (rest, groups) = header.split();
-        let mut rest = Object::new(serde_json::to_value(rest)?);
+        let mut rest = Object::new(&to_raw_value(&rest)?)?;
         rest.apply(self.averages)?;
         let mut meters: Table<CgroupId, Meters> = Table::default();
-        meters.fill(serde_json::to_value(groups)?)?;
+        meters.fill(Some(&to_raw_value(&groups)?))?;
         meters.apply(self.meters)?;
         Ok(rest.read::<Averages>()?.with_groups(meters.into_rows()))
     }

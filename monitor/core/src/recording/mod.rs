@@ -8,4 +8,5 @@ pub mod format;
 pub mod mark;
 pub mod pairs;
 pub mod parts;
+pub mod room;
 mod row;

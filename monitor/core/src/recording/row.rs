@@ -2,18 +2,21 @@
 //! names of fields and the place of each number, is kept once, and a change finds its number there.
 //! Fields that this version does not know are kept and changed, too.
 
+mod read;
+
 use std::collections::BTreeMap;
-use std::slice::Iter;
+use std::fmt;
 use std::sync::Arc;
 
-use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor,
+    self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor,
 };
-use serde::forward_to_deserialize_any;
-use serde_json::{Error, Number, Value};
+use serde_json::Number;
+use serde_json::value::RawValue;
 
+use self::read::{At, Rest};
 use super::apply::Misfit;
+use super::room::{self, Room};
 
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -41,10 +44,25 @@ impl Row {
     }
 
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Misfit> {
-        let mut rest = Rest { numbers: self.numbers.iter(), texts: self.texts.iter() };
+        let mut rest = self.rest();
         Ok(T::deserialize(At { tree: &self.form.tree, rest: &mut rest })?)
     }
+
+    /// The same, and how much memory it takes with the row itself, without the form.
+    pub(super) fn sized<T: DeserializeOwned>(&self) -> Result<(T, usize), Misfit> {
+        let (mut rest, room) = (self.rest(), Room::new(room::MOST));
+        let read = room.read(At { tree: &self.form.tree, rest: &mut rest })?;
+        let texts: usize = self.texts.iter().map(|text| size_of_val(text) + text.len()).sum();
+        Ok((read, room.taken() + size_of::<Self>() + size_of_val(&self.numbers[..]) + texts))
+    }
+
+    fn rest(&self) -> Rest<'_> {
+        Rest { numbers: self.numbers.iter(), texts: self.texts.iter() }
+    }
 }
+
+/// Bytes that a value takes in a form: twice its node, its name, and its place with a pointer.
+const NODE: usize = 256;
 
 /// What rows have in common.
 #[derive(Debug)]
@@ -52,6 +70,8 @@ pub(super) struct Form {
     tree: Tree,
     /// Of each number, by JSON pointer (RFC 6901).
     places: BTreeMap<String, usize>,
+    /// Of the tree.
+    n_nodes: usize,
 }
 
 impl Form {
@@ -62,23 +82,33 @@ impl Form {
 
 /// The forms of the rows of a table.
 #[derive(Debug, Default)]
-pub(super) struct Forms(BTreeMap<Tree, Arc<Form>>);
+pub(super) struct Forms {
+    all: BTreeMap<Tree, Arc<Form>>,
+    /// Bytes that they take.
+    pub(super) size: usize,
+}
 
 impl Forms {
-    pub(super) fn row(&mut self, value: Value) -> Row {
-        let (mut numbers, mut texts) = (Vec::new(), Vec::new());
-        let tree = Tree::of(value, &mut numbers, &mut texts);
-        let form = self.0.entry(tree).or_insert_with_key(|tree| {
+    pub(super) fn row(&mut self, text: &RawValue) -> Result<Row, Misfit> {
+        let mut lists = Lists::default();
+        let tree = room::seeded(text.get().as_bytes(), &mut lists)?;
+        let Lists { numbers, texts, n_nodes } = lists;
+        let form = self.all.entry(tree).or_insert_with_key(|tree| {
             let mut places = BTreeMap::new();
             tree.name(&mut String::new(), &mut places);
-            Arc::new(Form { tree: tree.clone(), places })
+            self.size += n_nodes * NODE;
+            Arc::new(Form { tree: tree.clone(), places, n_nodes })
         });
-        Row { form: Arc::clone(form), numbers, texts }
+        Ok(Row { form: Arc::clone(form), numbers, texts })
     }
 
     /// Forgets forms that no row has.
     pub(super) fn tidy(&mut self) {
-        self.0.retain(|_, form| Arc::strong_count(form) > 1);
+        self.all.retain(|_, form| {
+            let is_used = Arc::strong_count(form) > 1;
+            self.size -= if is_used { 0 } else { form.n_nodes * NODE };
+            is_used
+        });
     }
 }
 
@@ -94,29 +124,6 @@ enum Tree {
 }
 
 impl Tree {
-    fn of(value: Value, numbers: &mut Vec<Number>, texts: &mut Vec<Box<str>>) -> Self {
-        match value {
-            Value::Null => Self::Null,
-            Value::Bool(is) => Self::Bool(is),
-            Value::Number(number) => {
-                numbers.push(number);
-                Self::Number
-            }
-            Value::String(text) => {
-                texts.push(text.into());
-                Self::Text
-            }
-            Value::Array(items) => {
-                Self::List(items.into_iter().map(|item| Self::of(item, numbers, texts)).collect())
-            }
-            Value::Object(fields) => {
-                let tree =
-                    |(name, value): (String, _)| (name.into(), Self::of(value, numbers, texts));
-                Self::Object(fields.into_iter().map(tree).collect())
-            }
-        }
-    }
-
     /// Numbers those below `pointer`, in the order in which they are listed.
     fn name(&self, pointer: &mut String, places: &mut BTreeMap<String, usize>) {
         let length = pointer.len();
@@ -144,135 +151,85 @@ impl Tree {
     }
 }
 
-/// Numbers and texts that are not read yet.
-struct Rest<'r> {
-    numbers: Iter<'r, Number>,
-    texts: Iter<'r, Box<str>>,
+/// What a tree is without, in the order in which it was read.
+#[derive(Default)]
+struct Lists {
+    numbers: Vec<Number>,
+    texts: Vec<Box<str>>,
+    n_nodes: usize,
 }
 
-/// A value of a row that is being read.
-struct At<'a, 'r> {
-    tree: &'r Tree,
-    rest: &'a mut Rest<'r>,
-}
+impl<'de> DeserializeSeed<'de> for &mut Lists {
+    type Value = Tree;
 
-impl<'r> At<'_, 'r> {
-    fn number(self) -> Result<&'r Number, Error> {
-        self.rest.numbers.next().ok_or_else(|| Error::custom("a number is missing"))
-    }
-
-    fn text(self) -> Result<&'r str, Error> {
-        self.rest.texts.next().map(|text| &**text).ok_or_else(|| Error::custom("a text is missing"))
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Tree, D::Error> {
+        self.n_nodes += 1;
+        from.deserialize_any(self)
     }
 }
 
-impl<'r> Deserializer<'r> for At<'_, 'r> {
-    type Error = Error;
+impl<'de> Visitor<'de> for &mut Lists {
+    type Value = Tree;
 
-    fn deserialize_any<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.tree {
-            Tree::Null => visitor.visit_unit(),
-            Tree::Bool(is) => visitor.visit_bool(*is),
-            Tree::Number => self.number()?.deserialize_any(visitor),
-            Tree::Text => visitor.visit_borrowed_str(self.text()?),
-            Tree::List(items) => visitor.visit_seq(Items { items: items.iter(), rest: self.rest }),
-            Tree::Object(fields) => visitor.visit_map(Fields::of(fields, self.rest)),
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_bool<E>(self, is: bool) -> Result<Tree, E> {
+        Ok(Tree::Bool(is))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Tree, E> {
+        self.numbers.push(number.into());
+        Ok(Tree::Number)
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Tree, E> {
+        self.numbers.push(number.into());
+        Ok(Tree::Number)
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Tree, E> {
+        self.numbers.push(Number::from_f64(number).ok_or_else(|| E::custom("no finite number"))?);
+        Ok(Tree::Number)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Tree, E> {
+        self.texts.push(text.into());
+        Ok(Tree::Text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Tree, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = from.next_element_seed(&mut *self)? {
+            items.push(item);
         }
+        Ok(Tree::List(items))
     }
 
-    fn deserialize_option<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.tree {
-            Tree::Null => visitor.visit_none(),
-            _ => visitor.visit_some(self),
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Tree, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(name) = from.next_key::<String>()? {
+            fields.push((name.into(), from.next_value_seed(&mut *self)?));
         }
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'r>>(
-        self,
-        _name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'r>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        match self.tree {
-            Tree::Object(fields) => {
-                visitor.visit_enum(MapAccessDeserializer::new(Fields::of(fields, self.rest)))
-            }
-            Tree::Text => {
-                let variant: BorrowedStrDeserializer<'r, Error> =
-                    BorrowedStrDeserializer::new(self.text()?);
-                variant.deserialize_enum(name, variants, visitor)
-            }
-            _ => self.deserialize_any(visitor),
-        }
-    }
-
-    forward_to_deserialize_any! {
-        <V: Visitor<'r>>
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
-    }
-}
-
-struct Items<'a, 'r> {
-    items: Iter<'r, Tree>,
-    rest: &'a mut Rest<'r>,
-}
-
-impl<'r> SeqAccess<'r> for Items<'_, 'r> {
-    type Error = Error;
-
-    fn next_element_seed<S: DeserializeSeed<'r>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, Error> {
-        let Some(tree) = self.items.next() else { return Ok(None) };
-        seed.deserialize(At { tree, rest: self.rest }).map(Some)
-    }
-}
-
-struct Fields<'a, 'r> {
-    fields: Iter<'r, (Box<str>, Tree)>,
-    /// Of the field whose name was read last.
-    value: &'r Tree,
-    rest: &'a mut Rest<'r>,
-}
-
-impl<'a, 'r> Fields<'a, 'r> {
-    fn of(fields: &'r [(Box<str>, Tree)], rest: &'a mut Rest<'r>) -> Self {
-        Self { fields: fields.iter(), value: &Tree::Null, rest }
-    }
-}
-
-impl<'r> MapAccess<'r> for Fields<'_, 'r> {
-    type Error = Error;
-
-    fn next_key_seed<S: DeserializeSeed<'r>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, Error> {
-        let Some((name, value)) = self.fields.next() else { return Ok(None) };
-        self.value = value;
-        seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some)
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'r>>(&mut self, seed: S) -> Result<S::Value, Error> {
-        seed.deserialize(At { tree: self.value, rest: self.rest })
+        Ok(Tree::Object(fields))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::value::to_raw_value;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    fn row(forms: &mut Forms, value: &Value) -> Row {
+        forms.row(&to_raw_value(value).unwrap()).unwrap()
+    }
 
     #[test]
     fn rows_are_read_as_they_were_written() {
@@ -285,12 +242,12 @@ mod tests {
             json!({"b": [1, {"c": "x", "d": null}, []], "a": {"~/": 0.25, "": true}, "z": u64::MAX}),
             json!({"b": [2, {"c": "y", "d": null}, []], "a": {"~/": 7, "": true}, "z": 0}),
         ] {
-            let row = forms.row(value.clone());
+            let row = row(&mut forms, &value);
             assert_eq!(row.read::<Value>(), Ok(value));
         }
-        assert_eq!(forms.0.len(), 5, "the last two are of one form");
+        assert_eq!(forms.all.len(), 5, "the last two are of one form");
         forms.tidy();
-        assert_eq!(forms.0.len(), 0);
+        assert_eq!((forms.all.len(), forms.size), (0, 0));
     }
 
     #[test]
@@ -314,7 +271,7 @@ mod tests {
             ("",           1,        None),
         ];
         for (pointer, delta, want) in table {
-            let mut row = forms.row(object.clone());
+            let mut row = row(&mut forms, &object);
             let shifted = row.form().place(pointer).and_then(|place| row.shift(place, delta));
             let value: Value = row.read().unwrap();
             let there = shifted.and_then(|()| value.pointer(pointer).cloned());

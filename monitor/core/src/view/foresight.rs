@@ -68,6 +68,7 @@ impl OomLimit {
 
 /// Counts since the agent started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Foresight"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Tally {
     /// By the kernel, because the node or all pods were short of memory.
@@ -87,13 +88,20 @@ impl Tally {
     #[must_use]
     pub fn in_words(&self) -> Option<String> {
         let Self { oom_kills, oom_kills_foreseen, came_true, averted, unfounded } = self;
-        let kills = (*oom_kills > 0)
-            .then(|| format!("{oom_kills_foreseen} of {oom_kills} OOM kills of the node foreseen"));
+        let percent = |part: u64, whole: u64| 100 * part / whole;
+        let kills = (*oom_kills > 0).then(|| {
+            let recall = percent(*oom_kills_foreseen, *oom_kills);
+            format!(
+                "{oom_kills_foreseen} of {oom_kills} OOM kills of the node foreseen (recall \
+                 {recall} %)"
+            )
+        });
         let n_forecasts = came_true + averted + unfounded;
         let forecasts = (n_forecasts > 0).then(|| {
             format!(
                 "of {n_forecasts} forecasts that memory runs out {came_true} came true, \
-                 {averted} averted, {unfounded} unfounded"
+                 {averted} averted, {unfounded} unfounded (precision {} %)",
+                percent(came_true + averted, n_forecasts)
             )
         });
         let both: Vec<_> = kills.into_iter().chain(forecasts).collect();

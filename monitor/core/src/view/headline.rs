@@ -8,8 +8,9 @@ use super::OomRecord;
 use super::cpu_loss::{CpuLoss, losses};
 use super::foresight::OomLimit;
 use super::verdict::{Mood, Resource, Verdict, cause_words};
-use super::waiting::{Level, root_name, short_name, weight};
+use super::waiting::{Level, root_name, short_name, weight, with_busiest};
 use crate::model::cgroup::{CgroupId, CgroupPath, Limit};
+use crate::model::condition::{self, Status};
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{Bytes, Nanos};
@@ -20,9 +21,10 @@ const FEW: u64 = 100;
 /// For so long an OOM kill is told.
 const RECENT: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// An OOM kill of the last minute, and then the resource with the worst verdict; CPU before memory
-/// before IO. Memory that is running out is told before any pressure: it is short before any work
-/// waits for it. `kills` are newest first.
+/// An OOM kill of the last minute, and then the resource with the worst verdict: one that is pressed,
+/// or of which a condition is True, before one that waits; memory before CPU before IO, because who
+/// reclaims memory takes CPUs and disks for it. Memory that is running out is told before any
+/// pressure: it is short before any work waits for it. `kills` are newest first.
 pub fn headline(
     snapshot: &Snapshot,
     verdicts: &[Verdict],
@@ -70,17 +72,32 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
     {
         return format!("Short of memory ({}): {}.", ranking.signal, explain::lost(loss));
     }
-    let worst = [Mood::Pressed, Mood::Waits]
+    let resources = [Resource::Memory, Resource::Cpu, Resource::Io];
+    let verdict_on = |of: Resource| verdicts.iter().find(|verdict| verdict.resource == of);
+    let waits: Vec<_> = resources
         .into_iter()
-        .find_map(|mood| verdicts.iter().find(|verdict| verdict.mood == mood));
-    match worst {
-        Some(Verdict { resource, mood, .. }) => {
+        .filter_map(verdict_on)
+        .filter(|verdict| matches!(verdict.mood, Mood::Pressed | Mood::Waits))
+        .collect();
+    let is_high = |verdict: &Verdict| {
+        let of = match verdict.resource {
+            Resource::Cpu => condition::Resource::Cpu,
+            Resource::Memory => condition::Resource::Memory,
+            Resource::Io => condition::Resource::Disk,
+        };
+        let mut conditions = decision.assessment.conditions.iter();
+        verdict.mood == Mood::Pressed
+            || conditions.any(|one| one.status == Status::True && one.name.resource == of)
+    };
+    let high = waits.iter().find(|verdict| is_high(verdict));
+    match high.or(waits.first()) {
+        Some(Verdict { resource, .. }) => {
             let what = match resource {
                 Resource::Cpu => "CPU",
                 Resource::Memory => "memory",
                 Resource::Io => "IO",
             };
-            let strength = if *mood == Mood::Pressed { "High" } else { "Some" };
+            let strength = if high.is_some() { "High" } else { "Some" };
             format!("{strength} {what} pressure. {}", sufferer(snapshot, *resource))
         }
         None if verdicts.iter().all(|verdict| verdict.mood == Mood::Unknown) => {
@@ -208,7 +225,9 @@ fn aggressor(
         }
     }
     let (_, _, most) = sums.into_values().max_by_key(|(lost, waited, _)| (*lost, *waited))?;
-    let known = snapshot.scopes.get(&most.aggressor).map(short_name);
+    let id = most.aggressor;
+    let known = snapshot.scopes.get(&id);
+    let known = known.map(|scope| with_busiest(short_name(scope), Some(id), snapshot));
     // Without a scope: a cgroup that is gone, or the root, where kernel threads run.
     known.or_else(|| match most.aggressor_path.as_ref()? {
         path if path.is_root() => Some(root_name(snapshot)),

@@ -15,7 +15,7 @@ use self::verdict::Verdict;
 use crate::model::capability::Capability;
 use crate::model::cost::Cost;
 use crate::model::decision::Decision;
-use crate::model::limit::LimitState;
+use crate::model::limit::{LimitState, NodeResources};
 use crate::model::node::NodeFacts;
 use crate::model::sample::Moment;
 use crate::model::snapshot::Snapshot;
@@ -28,6 +28,7 @@ pub const API_VERSION: &str = "isobar/v1alpha1";
 
 /// Everything that is known at one tick. In JSON the fields of the snapshot stand beside these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct View {
     pub facts: NodeFacts,
@@ -45,6 +46,9 @@ pub struct View {
     /// The limits that the agent writes, or would write.
     #[serde(default)]
     pub limits: Vec<LimitState>,
+    /// `None` of a recording, and before the first look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<NodeResources>,
     pub cost: Cost,
     pub decision: Decision,
     pub explanation: Explanation,
@@ -56,19 +60,7 @@ impl View {
     /// One line of JSON, with the fields of `snapshot` at the top level: the view's own, or a part
     /// of it.
     pub fn to_json(&self, snapshot: &Snapshot) -> Vec<u8> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Document<'a> {
-            api_version: &'static str,
-            kind: &'static str,
-            #[serde(flatten)]
-            view: &'a View,
-            #[serde(flatten)]
-            snapshot: &'a Snapshot,
-        }
-        let (api_version, kind) = (API_VERSION, "Snapshot");
-        serde_json::to_vec(&Document { api_version, kind, view: self, snapshot })
-            .expect("maps are keyed by numbers and closed enums, and writing to memory cannot fail")
+        Document::new("Snapshot", Whole { view: self, snapshot }).to_json()
     }
 
     /// A view from its JSON.
@@ -79,5 +71,38 @@ impl View {
         // Twice over the same text: serde's `flatten` cannot read maps that are keyed by numbers.
         let view: Self = serde_json::from_slice(json)?;
         Ok(Self { snapshot: serde_json::from_slice(json)?, ..view })
+    }
+}
+
+/// Everything that is known at one tick: the fields of a snapshot beside those of the view.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Whole<'a> {
+    #[serde(flatten)]
+    view: &'a View,
+    #[serde(flatten)]
+    snapshot: &'a Snapshot,
+}
+
+/// What is printed or served as JSON: its version, its kind, and beside them the content's fields.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Document<T> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    content: T,
+}
+
+impl<T: Serialize> Document<T> {
+    pub fn new(kind: &'static str, content: T) -> Self {
+        Self { api_version: API_VERSION, kind, content }
+    }
+
+    /// One line of JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self)
+            .expect("maps are keyed by numbers and closed enums, and writing to memory cannot fail")
     }
 }

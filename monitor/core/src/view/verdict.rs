@@ -18,6 +18,7 @@ const WINDOW: Nanos = Nanos(10 * Nanos::SECOND.0);
 const AGREES: Percent = Percent(2_00);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
     pub resource: Resource,
@@ -27,6 +28,7 @@ pub struct Verdict {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Resource {
     Cpu,
@@ -37,6 +39,7 @@ pub enum Resource {
 /// One word for the last ten seconds. Node conditions have other words, because they look at a
 /// minute and at a configured threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Mood {
     /// Below 5 %.

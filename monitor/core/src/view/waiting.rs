@@ -19,7 +19,7 @@ pub enum Level {
 }
 
 impl Level {
-    pub(super) fn shows(self, scope: &Scope) -> bool {
+    pub fn shows(self, scope: &Scope) -> bool {
         self == Self::All
             || match scope.place {
                 Place::Pod { .. } => true,
@@ -108,14 +108,19 @@ pub fn short_name(scope: &Scope) -> String {
     }
 }
 
-/// The name of the root cgroup as an aggressor: which of its processes used most, where that is
-/// known.
+/// The name of the root cgroup as an aggressor, with its busiest process.
 pub fn root_name(snapshot: &Snapshot) -> String {
-    match snapshot.runners.first() {
-        Some(Runner { pid, name, .. }) => {
-            format!("the root cgroup (most of all {name}, pid {pid})")
+    with_busiest("the root cgroup".into(), None, snapshot)
+}
+
+/// The name of an aggressor, with its process that used most, where that is known; `None` stands for
+/// the root cgroup.
+pub fn with_busiest(name: String, cgroup: Option<CgroupId>, snapshot: &Snapshot) -> String {
+    match snapshot.runners.iter().find(|runner| runner.cgroup == cgroup) {
+        Some(Runner { pid, name: process, .. }) => {
+            format!("{name} (most of all {process}, pid {pid})")
         }
-        None => "the root cgroup".into(),
+        None => name,
     }
 }
 

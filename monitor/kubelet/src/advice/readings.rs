@@ -9,24 +9,7 @@ use isobar_core::model::sample::Sample;
 use isobar_core::model::snapshot::working_set;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
 
-/// How distributions call the kubelet's and the runtime's units, without their suffix.
-const KUBE: [&str; 14] = [
-    "kubelet",
-    "containerd",
-    "crio",
-    "cri-o",
-    "docker",
-    "dockerd",
-    "cri-docker",
-    "cri-dockerd",
-    "k3s",
-    "k3s-agent",
-    "rke2-server",
-    "rke2-agent",
-    "podruntime",
-    "runtime",
-];
-const SUFFIXES: [&str; 2] = [".service", ".slice"];
+use crate::daemons;
 
 /// What one group used.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,9 +18,19 @@ pub(super) struct Used {
     pub(super) memory: Option<Bytes>,
     /// `None` without two readings.
     pub(super) cpu: Option<MilliCpu>,
-    /// With their memory, 0 if it was not read.
-    pub(super) cgroups: Vec<(CgroupPath, Bytes)>,
+    pub(super) cgroups: Vec<Part>,
 }
+
+/// A cgroup of a group, with all that lies within it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) path: CgroupPath,
+    pub(super) memory: Option<Bytes>,
+    pub(super) cpu: Option<MilliCpu>,
+}
+
+/// The cgroup of all pods, with the CPU that it used; `None` without two readings.
+pub(super) type AllPods<'a> = Option<(&'a Cgroup, Option<MilliCpu>)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Readings {
@@ -51,8 +44,13 @@ impl Readings {
         Self { kube, ..Self::default() }
     }
 
-    /// The kubelet's and the system's use. `passed` is the time since the sample before.
-    pub(super) fn of(&mut self, sample: &Sample, passed: Option<Nanos>) -> (Used, Used) {
+    /// The kubelet's and the system's use, and that of all pods. `passed` is the time since the sample
+    /// before.
+    pub(super) fn of<'a>(
+        &mut self,
+        sample: &'a Sample,
+        passed: Option<Nanos>,
+    ) -> (Used, Used, AllPods<'a>) {
         let places = Places::of(&sample.cgroups);
         let (mut kube, mut top, mut pods) = (Vec::new(), Vec::new(), Vec::new());
         for (id, cgroup) in &sample.cgroups {
@@ -81,23 +79,28 @@ impl Readings {
             cpu: passed.and_then(|passed| self.cpu(group, within, passed)),
             cgroups: group
                 .iter()
-                .map(|(_, one)| (one.path.clone(), working_set(one).unwrap_or_default()))
+                .map(|(id, one)| Part {
+                    path: one.path.clone(),
+                    memory: working_set(one),
+                    cpu: passed.and_then(|passed| self.cpu(&[(*id, *one)], &[], passed)),
+                })
                 .collect(),
         };
         let inner: Vec<_> = pods.iter().chain(&kube).copied().collect();
-        let both = (used(&kube, &pods), used(&top, &inner));
+        let of_pods = pods.first().map(|(id, one)| {
+            (*one, passed.and_then(|passed| self.cpu(&[(*id, *one)], &[], passed)))
+        });
+        let all_used = (used(&kube, &pods), used(&top, &inner), of_pods);
         let all = kube.iter().chain(&top).chain(&pods);
         self.before = all.filter_map(|(id, one)| Some((*id, one.cpu.usage?.into()))).collect();
-        both
+        all_used
     }
 
     fn is_kube(&self, path: &CgroupPath) -> bool {
-        if let Some(kube) = &self.kube {
-            return path == kube;
+        match &self.kube {
+            Some(kube) => path == kube,
+            None => daemons::named(path).is_some(),
         }
-        let Some(last) = path.segments().next_back() else { return false };
-        let stem = SUFFIXES.iter().find_map(|suffix| last.strip_suffix(suffix)).unwrap_or(last);
-        KUBE.contains(&stem)
     }
 
     /// CPU of a group, without that of cgroups within it that belong to another.

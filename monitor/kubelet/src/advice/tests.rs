@@ -1,16 +1,18 @@
+use super::peaks::percentile;
+use super::readings::Used;
 use super::*;
 use isobar_core::model::cgroup::{Cgroup, CgroupId, MemoryStat};
 use isobar_core::model::node::Meminfo;
 use isobar_core::model::units::Micros;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
-/// A node at `second`: each cgroup with its memory in MiB and its CPU time in milliseconds.
-fn sample(second: u64, cgroups: &[(&str, u64, u64)], left: u64) -> Sample {
+/// A node of 1000 MiB at `second`: each cgroup with its memory in MiB and its CPU time in milliseconds.
+pub(super) fn sample(second: u64, cgroups: &[(&str, u64, u64)], left: u64) -> Sample {
     let boot = Nanos(second * Nanos::SECOND.0);
     let mut sample = Sample { at: Moment { boot, wall: boot }, ..Sample::default() };
-    let available = Bytes(left * MIB);
-    sample.node.memory = Some(Meminfo { available, ..Meminfo::default() });
+    let (total, available) = (Bytes(1_000 * MIB), Bytes(left * MIB));
+    sample.node.memory = Some(Meminfo { total, available, ..Meminfo::default() });
     for (id, (path, memory, cpu)) in (1..).zip(cgroups) {
         let mut one = Cgroup { path: CgroupPath((*path).into()), ..Cgroup::default() };
         one.memory.current = Some(Bytes(memory * MIB));
@@ -19,6 +21,11 @@ fn sample(second: u64, cgroups: &[(&str, u64, u64)], left: u64) -> Sample {
         sample.cgroups.insert(CgroupId(id), one.into());
     }
     sample
+}
+
+/// By resource, in thousandths.
+fn amounts(list: &[(&str, u64)]) -> ResourceList {
+    list.iter().map(|(name, milli)| ((*name).to_owned(), Quantity::milli(*milli))).collect()
 }
 
 #[test]
@@ -35,20 +42,24 @@ fn readings_belong_to_one_group_each() {
         (&[("/", 10, 0)], None, None),
     ];
     for (cgroups, kube, system) in table {
-        let (a, b) = Readings::new(None).of(&sample(1, cgroups, 0), None);
+        let sample = sample(1, cgroups, 0);
+        let (a, b, _) = Readings::new(None).of(&sample, None);
         let mib = |used: &Used| used.memory.map(|bytes| bytes.0 / MIB);
         assert_eq!((mib(&a), mib(&b)), (kube, system), "{cgroups:?}");
     }
     let configured = CgroupPath("/mine.slice".into());
     let cgroups =
         [("/mine.slice", 30, 0), ("/system.slice", 20, 0), ("/system.slice/kubelet.service", 9, 0)];
-    let (kube, system) = Readings::new(Some(configured)).of(&sample(1, &cgroups, 0), None);
+    let sample = sample(1, &cgroups, 0);
+    let (kube, system, _) = Readings::new(Some(configured)).of(&sample, None);
     assert_eq!((kube.memory, system.memory), (Some(Bytes(30 * MIB)), Some(Bytes(20 * MIB))));
 }
 
 #[test]
 fn advice_holds_the_record() {
-    let mut record = Record::new(None);
+    let mut settings = Settings::default();
+    settings.node.kube_reserved = amounts(&[("memory", 256 * MIB * 1_000), ("cpu", 90)]);
+    let mut record = Record::new(settings, Some(4));
     for second in 0..200 {
         // A peak of four seconds in two hundred; the node loses 300 MiB within five seconds.
         let is_peak = (100..104).contains(&second);
@@ -60,8 +71,7 @@ fn advice_holds_the_record() {
         ];
         record.add(&sample(second, &cgroups, left));
     }
-    let configured = [("memory".to_owned(), Quantity::bytes(256 * MIB))].into();
-    let advice = record.advice(&configured, &ResourceList::new()).unwrap();
+    let advice = record.advice().unwrap();
     let text = |list: &ResourceList| {
         list.iter().map(|(name, amount)| format!("{name} {amount}")).collect::<Vec<_>>()
     };
@@ -72,25 +82,32 @@ fn advice_holds_the_record() {
     assert_eq!(advice.threshold.map(|one| one.to_string()).as_deref(), Some("464Mi"));
     let met = advice.preview.iter().filter(|one| one.daemons == Daemons::Kube);
     let met: Vec<_> = met
-        .map(|one| (one.limit, one.ticks, one.first.map(|at| at.boot.0 / Nanos::SECOND.0)))
+        .map(|one| {
+            let first = one.first.map(|at| at.boot.0 / Nanos::SECOND.0);
+            (one.resource, one.limit, one.ticks, first)
+        })
         .collect();
-    assert_eq!(
-        met,
-        [
-            ("p95", 4, Some(100)),
-            ("p99", 0, None),
-            ("recommended", 0, None),
-            ("configured", 4, Some(100))
-        ]
-    );
+    #[rustfmt::skip]
+    let want = [
+        ("memory", "p95",         4,   Some(100)),
+        ("memory", "p99",         0,   None),
+        ("memory", "recommended", 0,   None),
+        ("memory", "configured",  4,   Some(100)),
+        ("cpu",    "p95",         0,   None),
+        ("cpu",    "p99",         0,   None),
+        ("cpu",    "recommended", 0,   None),
+        ("cpu",    "configured",  199, Some(1)), // the first tick has no rate
+    ];
+    assert_eq!(met, want);
     assert_eq!(advice.preview[0].by, Some(CgroupPath("/system.slice/kubelet.service".into())));
-    assert_eq!(advice.problems.len(), 1, "little record: {:?}", advice.problems);
+    let [little, no_pods] = &advice.problems[..] else { panic!("{:?}", advice.problems) };
+    assert!(little.contains("little record") && no_pods.contains("no cgroup of all pods"));
 }
 
 #[test]
 fn advice_of_pauses_and_nothing() {
-    assert_eq!(Record::new(None).advice(&ResourceList::new(), &ResourceList::new()), None);
-    let mut record = Record::new(None);
+    assert_eq!(Record::new(Settings::default(), None).advice(), None);
+    let mut record = Record::new(Settings::default(), None);
     // An hour passed unrecorded; another boot begins at 5.
     for second in [0, 1, 3_600, 3_601, 5, 6] {
         record.add(&sample(
@@ -99,7 +116,7 @@ fn advice_of_pauses_and_nothing() {
             4_000 - second % 2_000,
         ));
     }
-    let advice = record.advice(&ResourceList::new(), &ResourceList::new()).unwrap();
+    let advice = record.advice().unwrap();
     assert_eq!((advice.ticks, advice.covered), (6, Nanos(3 * Nanos::SECOND.0)));
     assert_eq!(
         advice.fastest_loss,

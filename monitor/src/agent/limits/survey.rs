@@ -11,9 +11,11 @@ use crate::source::processes::Processes;
 use crate::source::{OpenError, Roots};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::limit::NodeResources;
 use isobar_core::model::names;
 use isobar_core::model::sample::Gap;
 use isobar_core::model::settings::{Node, Settings, WrittenLimit};
+use isobar_kubelet::allocatable::Reservation;
 use isobar_kubelet::capacity;
 use isobar_kubelet::checkpoint::State;
 use isobar_kubelet::cpus::{Plan, Pool};
@@ -81,6 +83,17 @@ impl Survey {
     #[must_use]
     pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
+    }
+
+    /// What the kubelet would give to pods.
+    #[must_use]
+    pub fn resources(&self) -> NodeResources {
+        let capacity = self.ground.capacity.clone();
+        let reservation = Reservation::of(&self.settings, &capacity);
+        let allocatable = reservation.allocatable(&capacity);
+        let Reservation { kube, system, eviction } = reservation;
+        let (kube_reserved, system_reserved, eviction_hard) = (kube, system, eviction);
+        NodeResources { capacity, kube_reserved, system_reserved, eviction_hard, allocatable }
     }
 
     /// Processes of pods that may run on reserved CPUs, and what could not be read.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::quantity::ResourceList;
 
 /// A machine of two CPUs in plain files, with kubepods and a process on both.
 fn machine(dir: &Path) {
@@ -121,8 +122,13 @@ fn look_tells_what_the_cpu_manager_leaves() {
     let mut settings = settings(&[]);
     settings.node.kubelet_root = root.display().to_string();
     let mut keeping = keeping(dir.path());
-    keeping.look(seconds(1), &settings, true);
-    assert_eq!((keeping.pool(), &keeping.asked), (None, &None), "the policy is none");
+    seen(&mut keeping, 1, &settings, true);
+    let (pool, resources) = keeping.node();
+    assert_eq!(pool, None, "the policy is none");
+    let of = |list: &ResourceList| list["cpu"].to_string();
+    let resources = resources.map(|node| (of(&node.capacity), of(&node.allocatable)));
+    assert_eq!(resources, Some(("2".into(), "1".into())), "one is reserved");
+    settings.generation += 1;
     settings.node.static_cpus = true;
     let of = |exclusive: &[u32], default: &[u32], shared_millicores| {
         let set = |cpus: &[u32]| CpuSet(cpus.iter().copied().collect());
@@ -141,7 +147,7 @@ fn look_tells_what_the_cpu_manager_leaves() {
             fs::write(root.join(CPU_STATE), text).unwrap();
         }
         seen(&mut keeping, second, &settings, true);
-        assert_eq!(keeping.pool(), want.as_ref(), "{state:?}");
+        assert_eq!(keeping.node().0, want.as_ref(), "{state:?}");
     }
 }
 

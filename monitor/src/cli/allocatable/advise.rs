@@ -1,21 +1,22 @@
-//! `--advise`: what to reserve, from what a recording says that daemons used.
+//! `--advise`: what to reserve, from what a recording says that daemons used, and what limits would
+//! have met.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use isobar::agent::RECORDING_DIR;
 use isobar::record::advice::advise;
 use isobar::record::incident::words::{clock, time};
 use isobar::record::reader::Recording;
 use isobar_core::model::quantity::ResourceList;
-use isobar_core::model::settings::Settings;
-use isobar_core::view::API_VERSION;
-use isobar_kubelet::advice::{Advice, Daemons, Percentiles, Preview};
-use serde::Serialize;
+use isobar_core::view::Document;
+use isobar_kubelet::advice::{
+    Advice, Daemons, Met, Percentiles, Preview, Reached, Share, Span, Tally,
+};
 
-use crate::cli::at::recording_at;
+use crate::cli::at::source;
 use crate::cli::exit::{Code, Refused};
+use crate::cli::node::ConfigArgs;
 use crate::cli::output::Format;
 use crate::cli::table::Table;
 use crate::cli::terminal::{harmless, width};
@@ -25,7 +26,9 @@ const NAMED: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AdviseArgs {
-    /// Advise what to reserve for the kubelet, the runtime and the system, from a recording.
+    /// Advise what to reserve for the kubelet, the runtime and the system, from a recording, and show
+    /// what reservations and the limits of all pods would have met in it: those of --config, or else
+    /// those that were in force.
     #[arg(long, conflicts_with_all = ["capacity", "pods", "apply", "roll_back"])]
     advise: bool,
     /// The recording, its directory, or the file of an incident [default: /var/lib/isobar/recording].
@@ -33,32 +36,42 @@ pub(super) struct AdviseArgs {
     file: Option<PathBuf>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Document<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    #[serde(flatten)]
-    advice: &'a Advice,
-}
-
 impl AdviseArgs {
     /// `None` if it was not asked for.
-    pub(super) fn run(&self, settings: &Settings, output: Format) -> Result<Option<Code>> {
+    pub(super) fn run(&self, config: &ConfigArgs, output: Format) -> Result<Option<Code>> {
         if !self.advise {
             return Ok(None);
         }
-        let file = recording_at(self.file.as_deref().unwrap_or(Path::new(RECORDING_DIR)));
-        let node = &settings.node;
+        let settings = config.is_given().then(|| config.settings()).transpose()?;
+        let file = source(self.file.as_deref())?;
         let notice = |why| tracing::warn!("{why}");
-        let advice = advise(Recording::open(&file)?, node, notice, |_| true)?;
+        let advice = advise(Recording::open(&file)?, settings.as_ref(), notice, |_| true)?;
         let Some(advice) = advice else {
             bail!(Refused(format!("{} has no tick", file.display())))
         };
-        let document = Document { api_version: API_VERSION, kind: "Advice", advice: &advice };
-        output.print(&document, |out| Ok(write(out, &advice)?))?;
+        output.print(&Document::new("Advice", &advice), |out| {
+            write(out, &advice)?;
+            Ok(writeln!(out, "{}", harmless(&ended(&file, config)))?)
+        })?;
         Ok(Some(Code::Ok))
     }
+}
+
+/// Which command tells who would have been evicted. The limits of a recording stay as they were: its
+/// thresholds are decided on by them.
+fn ended(file: &Path, config: &ConfigArgs) -> String {
+    let (other, more) = match config.file() {
+        Some(("--config", config)) => (config.display().to_string(), String::new()),
+        Some((_, kubelet)) => {
+            ("FILE".into(), format!(", where FILE has kubeletConfig: {}", kubelet.display()))
+        }
+        None => ("FILE".into(), ", where FILE has other ones".into()),
+    };
+    let file = file.display();
+    format!(
+        "who would have been evicted by thresholds, under the limits that were in force: isobar replay \
+         {file} --config {other}{more}"
+    )
 }
 
 fn write(out: &mut dyn Write, advice: &Advice) -> io::Result<()> {
@@ -87,8 +100,16 @@ fn write(out: &mut dyn Write, advice: &Advice) -> io::Result<()> {
         writeln!(out, "  evictionHard: {{memory.available: {threshold}}}  # {why}")?;
     }
     if !advice.preview.is_empty() {
-        writeln!(out, "\nwhat an enforced limit of memory would have met:")?;
+        writeln!(
+            out,
+            "\nwhat reservations would have met; of memory a limit, if enforced, of CPU a share:"
+        )?;
         met(&advice.preview).write(out, width())?;
+    }
+    if !advice.pods.is_empty() {
+        writeln!(out, "\nwhat limits of all pods would have met:")?;
+        reached(&advice.pods).write(out, width())?;
+        advice.pods.iter().try_for_each(|one| who(out, one))?;
     }
     for problem in &advice.problems {
         writeln!(out, "! {}", harmless(problem))?;
@@ -124,16 +145,78 @@ fn used(advice: &Advice) -> Table {
 }
 
 fn met(all: &[Preview]) -> Table {
-    let mut table = Table::new("LIMIT-ON AT MEMORY> TICKS-ABOVE> FIRST LARGEST-THEN~");
-    for Preview { daemons, limit, memory, ticks, first, by } in all {
+    let mut table = Table::new("RESERVED-FOR RESOURCE AT AMOUNT> TICKS-ABOVE> FIRST LARGEST-THEN~");
+    for Preview { daemons, resource, limit, amount, ticks, first, by } in all {
         table.row([
             name(*daemons).into(),
+            (*resource).into(),
             (*limit).into(),
-            memory.to_string(),
+            amount.to_string(),
             ticks.to_string(),
             first.map_or_else(|| "never".into(), |at| clock(at.wall)),
             by.as_ref().map_or_else(|| "-".into(), ToString::to_string),
         ]);
     }
     table
+}
+
+fn reached(all: &[Reached]) -> Table {
+    let mut table = Table::new("LIMIT RESOURCE AMOUNT> MOST-USED> ABOVE FROM-95%-ON LONGEST");
+    let unknown = || "unknown".to_owned();
+    for one @ Reached { resource, amount, met, .. } in all {
+        let of_met = |cell: fn(&Met) -> String| met.as_ref().map_or_else(unknown, cell);
+        table.row([
+            limit(one).into(),
+            (*resource).into(),
+            amount.map_or_else(unknown, |amount| amount.to_string()),
+            of_met(|met| met.most.to_string()),
+            of_met(|met| often(&met.above)),
+            of_met(|met| often(&met.close)),
+            of_met(|met| met.longest.map_or_else(|| "-".into(), span)),
+        ]);
+    }
+    table
+}
+
+fn limit(one: &Reached) -> &'static str {
+    match one.limit {
+        "inForce" => "in force",
+        "strictCpus" => "strict CPUs",
+        other => other,
+    }
+}
+
+fn often(tally: &Tally) -> String {
+    match tally {
+        Tally { ticks: 0, .. } => "never".into(),
+        Tally { ticks, lasted, times: 1, .. } => format!("{ticks} ticks, {}", time(*lasted)),
+        Tally { ticks, lasted, times, .. } => {
+            format!("{ticks} ticks, {} in {times} times", time(*lasted))
+        }
+    }
+}
+
+fn span(Span { from, to }: Span) -> String {
+    let lasted = time(to.boot.since(from.boot));
+    format!("{} to {} ({lasted})", clock(from.wall), clock(to.wall))
+}
+
+/// By how much, and which pods; nothing of a limit that was never near.
+fn who(out: &mut dyn Write, one: &Reached) -> io::Result<()> {
+    let Some(Met { excess, largest, grew, .. }) = &one.met else { return Ok(()) };
+    let named = |what: &str, all: &[Share]| {
+        let all: Vec<_> =
+            all.iter().map(|one| format!("{} {}", harmless(&one.pod), one.amount)).collect();
+        (!all.is_empty()).then(|| format!("{what} {}", all.join(", ")))
+    };
+    let all = [
+        excess.as_ref().map(|excess| format!("exceeded by {excess} at most")),
+        named(if one.resource == "cpu" { "used most:" } else { "held most:" }, largest),
+        named("grew most:", grew),
+    ];
+    let all: Vec<_> = all.into_iter().flatten().collect();
+    match all.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "{} ({}): {}", limit(one), one.resource, all.join("; ")),
+    }
 }

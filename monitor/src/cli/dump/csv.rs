@@ -29,13 +29,12 @@ const COLUMNS: [&str; 16] = [
     "io_wait_ns",
 ];
 
-pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<u64> {
-    let mut n = 0;
+pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<()> {
+    let mut has_head = false;
     while let Some(view) = ticks.view()? {
-        if n == 0 {
+        if !std::mem::replace(&mut has_head, true) {
             writeln!(out, "{}\r", COLUMNS.join(","))?;
         }
-        n += 1;
         let (at, tick) = (precise(view.snapshot.at.wall), view.snapshot.tick.to_string());
         for scope in std::iter::once(&view.snapshot.whole).chain(view.snapshot.scopes.values()) {
             let cells = [at.clone(), tick.clone(), scope.path.to_string(), name(scope)];
@@ -44,7 +43,7 @@ pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<u64> {
             writeln!(out, "{}\r", all.join(","))?;
         }
     }
-    Ok(n)
+    Ok(())
 }
 
 fn figures(scope: &Scope) -> [String; 12] {

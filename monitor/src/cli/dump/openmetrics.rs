@@ -12,16 +12,12 @@ use rustix::fs::{Mode, OFlags, open};
 
 use super::Ticks;
 
-pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<u64> {
-    let (mut families, mut n) = (Families::default(), 0);
+pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<()> {
+    let mut families = Families::default();
     while let Some((at, text)) = ticks.metrics()? {
         families.add(at, &text)?;
-        n += 1;
     }
-    if n > 0 {
-        families.write(out)?;
-    }
-    Ok(n)
+    families.write(out)
 }
 
 #[derive(Debug, Default)]

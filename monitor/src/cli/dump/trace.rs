@@ -24,7 +24,7 @@ type Values<'a> = Vec<(&'a str, Option<u64>)>;
 /// The process of the node: no cgroup has this id.
 const NODE: CgroupId = CgroupId(0);
 
-pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<u64> {
+pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<()> {
     let mut trace = Trace {
         out,
         n: 0,
@@ -33,15 +33,10 @@ pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<u64> {
         held: BTreeSet::new(),
         said: None,
     };
-    let mut n = 0;
     while let Some(view) = ticks.view()? {
         trace.tick(&view)?;
-        n += 1;
     }
-    if n > 0 {
-        write!(trace.out, "\n]}}\n")?;
-    }
-    Ok(n)
+    Ok(write!(trace.out, "\n]}}\n")?)
 }
 
 struct Trace<'a, W: Write> {

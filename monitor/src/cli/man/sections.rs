@@ -15,7 +15,7 @@ const EXITS: &[(&str, &[(&str, &str)])] = &[
                       ("5", "this kernel has no cgroup v2")]),
     ("top",         &[ASKED, STRANGE]),
     ("status",      &[("1", "no agent answers, or --timeout has passed"), STRANGE,
-                      ("10", "a resource is pressed, or a condition is True; not with --wait")]),
+                      ("10", "a resource is pressed, or a condition is True, of a range in any line; not with --wait")]),
     ("explain",     &[ASKED, STRANGE]),
     ("rank",        &[("1", "this node could not be read"), ("3", "the file or the recording is invalid")]),
     ("incidents",   &[("1", "a file could not be read or written"),

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use isobar::record::incident::words::{clock, time};
-use isobar::record::what_if::{Span, Taken, WhatIf};
+use isobar::record::what_if::{Ended, Mark, Marks, Pair, Span, Taken, WhatIf};
 use isobar_core::model::units::Nanos;
 
 use crate::cli::terminal::{harmless, wrapped};
@@ -30,6 +30,7 @@ pub(super) fn write(all: &WhatIf, out: &mut (impl Write + ?Sized)) -> io::Result
             writeln!(out, "  {name:<10} {bar}  {}", told(all, spans))?;
         }
     }
+    ended(all, out)?;
     writeln!(out, "\nsteps{}", sooner(all.gained))?;
     let both = [
         ("then", &all.steps.then, all.more_steps.then),
@@ -42,6 +43,43 @@ pub(super) fn write(all: &WhatIf, out: &mut (impl Write + ?Sized)) -> io::Result
         writeln!(out)?;
         wrapped(&limit, WIDTH).iter().try_for_each(|line| writeln!(out, "{line}"))
     })
+}
+
+/// The victims as lanes; nothing without a step.
+fn ended(all: &WhatIf, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+    let Ended { marks: Pair { then, otherwise }, gained } = &all.ended;
+    if then.marks.is_empty() && otherwise.marks.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nended{}", sooner(*gained))?;
+    for (name, side) in [("then", then), ("otherwise", otherwise)] {
+        let told = match (side.n, side.first()) {
+            (1, Some(first)) => format!("1 step at {}", clock(first.wall)),
+            (n, Some(first)) => format!("{n} steps from {}", clock(first.wall)),
+            (_, None) => "nobody".into(),
+        };
+        writeln!(out, "  {name:<10} {}  {told}", marks(all, &side.marks))?;
+    }
+    let is_gentle = |side: &Marks| side.marks.iter().any(|mark| !mark.is_final);
+    let gentle = if is_gentle(then) || is_gentle(otherwise) { "; o: a gentler step" } else { "" };
+    writeln!(out, "  x: a step that ends work, or would if isobar did not only observe{gentle}")
+}
+
+fn marks(all: &WhatIf, marks: &[Mark]) -> String {
+    let whole = u128::from(all.to.boot.since(all.from.boot).0.max(1));
+    let column = |mark: &Mark| {
+        let at = u128::from(mark.at.boot.since(all.from.boot).0);
+        (at * u128::from(COLUMNS) / whole).min(u128::from(COLUMNS) - 1)
+    };
+    let sign = |place: u64| {
+        let here = || marks.iter().filter(|mark| column(mark) == u128::from(place));
+        match (here().any(|mark| mark.is_final), here().next()) {
+            (true, _) => 'x',
+            (false, Some(_)) => 'o',
+            (false, None) => '.',
+        }
+    };
+    (0..COLUMNS).map(sign).collect()
 }
 
 fn taken(
@@ -60,7 +98,8 @@ fn taken(
         let before = before.filter(|_| n == 0).map(|kill| {
             format!(", {} before the kernel's OOM kill", time(kill.boot.since(at.boot)))
         });
-        let (target, before) = (harmless(target), before.unwrap_or_default());
+        let (step, target) = (step.name(), harmless(target));
+        let before = before.unwrap_or_default();
         let at = clock(at.wall);
         let how = if *is_enforced { ", enforced" } else { "" };
         writeln!(out, "  {name:<10} {at} {step} {target}{how} because of {because}{before}")?;
@@ -105,13 +144,47 @@ fn sooner(gained: Option<i64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isobar_core::model::condition::{Condition, ConditionName, Measure, Phase, Status};
-    use isobar_core::model::decision::Decision;
+    use isobar_core::model::condition::{
+        Condition, ConditionName, Measure, Phase, ScopeName, Status,
+    };
+    use isobar_core::model::decision::{
+        Action, Decision, Met, StepKind, StepReason, Target, Trigger,
+    };
+    use isobar_core::model::settings::Deletion;
+    use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
     use isobar_core::model::units::{Moment, Percent};
 
     fn at(second: u64) -> Moment {
         let boot = Nanos(second * Nanos::SECOND.0);
         Moment { boot, wall: Nanos(1_790_000_000_000_000_000 + boot.0) }
+    }
+
+    fn action(step: StepKind) -> Action {
+        let on = PressureSignal::Memory(Percent(60_00));
+        let threshold = PressureThreshold { scope: ScopeName::Kubepods, on, grace: Nanos(0) };
+        let reason = Met {
+            threshold: Trigger::Pressure(threshold),
+            since: Nanos(0),
+            is_due: true,
+            measured: 0,
+            missing: None,
+        };
+        Action {
+            id: 1,
+            step,
+            target: Target { name: "leak".into(), namespace: "shop".into(), ..Target::default() },
+            reason,
+            why: StepReason::Gentlest,
+            want: None,
+            grace: None,
+            deadline: Nanos(0),
+            escalates_to: None,
+            is_enforced: true,
+            deletion: Deletion::Never,
+            restart: None,
+            message: String::new(),
+            annotations: Default::default(),
+        }
     }
 
     fn decision(second: u64, is_true: bool) -> Decision {
@@ -159,5 +232,56 @@ mod tests {
             told.push(b'\n');
         }
         insta::assert_snapshot!(String::from_utf8(told).unwrap());
+    }
+
+    #[test]
+    fn what_if_lane_of_victims() {
+        use StepKind::{Evict, KillContainers, Squeeze};
+        type Steps<'a> = &'a [(u64, StepKind)];
+        type Row<'a> = (Steps<'a>, Steps<'a>, [u64; 2], Option<i64>);
+        #[rustfmt::skip]
+        let table: [Row<'_>; 5] = [
+            // steps then and otherwise (second of 120), how many end work, gained in seconds
+            (&[(60, Evict), (90, KillContainers)], &[(30, Evict)],                [2, 1], Some(30)),
+            (&[(60, Evict)],                       &[(30, Squeeze), (70, Evict)], [1, 1], Some(-10)),
+            (&[(0, Evict), (119, Evict)],          &[],                           [2, 0], None),
+            (&[(60, Squeeze)],                     &[(61, Squeeze)],              [0, 0], None),
+            (&[],                                  &[],                           [0, 0], None),
+        ];
+        let mut told = Vec::new();
+        for (then, otherwise, n, want) in table {
+            let mut all = WhatIf::default();
+            for second in 0..120 {
+                let [then, otherwise] = [then, otherwise].map(|steps| {
+                    let mut decision = decision(second, false);
+                    let now = steps.iter().filter(|(at, _)| *at == second);
+                    decision.relief.actions.extend(now.map(|(_, step)| action(*step)));
+                    decision
+                });
+                all.tick(&then, &otherwise);
+            }
+            let all = all.close();
+            let Ended { marks: Pair { then: a, otherwise: b }, gained } = &all.ended;
+            assert_eq!([a.n, b.n], n, "{then:?} {otherwise:?}");
+            assert_eq!(gained.map(|nanos| nanos / 1_000_000_000), want, "{then:?} {otherwise:?}");
+            write(&all, &mut told).unwrap();
+            told.push(b'\n');
+        }
+        insta::assert_snapshot!(String::from_utf8(told).unwrap());
+    }
+
+    #[test]
+    fn what_if_marks_are_bounded() {
+        let mut all = WhatIf::default();
+        for second in 0..5_000 {
+            let mut with_steps = decision(second, false);
+            with_steps.relief.actions = vec![action(StepKind::Evict), action(StepKind::Squeeze)];
+            all.tick(&decision(second, false), &with_steps);
+        }
+        let all = all.close();
+        let Marks { n, marks } = &all.ended.marks.otherwise;
+        assert_eq!(*n, 5_000);
+        assert!((1_000..=2_002).contains(&marks.len()), "{}", marks.len());
+        assert!(!super::marks(&all, marks).contains('.'), "no part of the lane is empty");
     }
 }

@@ -1,4 +1,4 @@
-//! `isobar status --watch`: a line at each change.
+//! `isobar status --watch`, and of a range: a line at each change.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -12,8 +12,10 @@ use isobar_core::model::units::Nanos;
 use isobar_core::view::View;
 use isobar_core::view::verdict::Mood;
 
-use super::{Format, paint, summary};
+use super::{Code, Format, code, paint, summary};
 use crate::cli::ask::Eye;
+use crate::cli::output::List;
+use crate::cli::range::Ticks;
 use crate::cli::terminal::{harmless, shorten};
 
 /// Until the agent ends, or a signal ends this process.
@@ -36,6 +38,26 @@ pub(super) fn run(mut eye: Eye, output: Format, interval: Option<Duration>) -> R
         output.print(&summary(&view), |out| Ok(line(out, &view, is_first, output)?))?;
         last = Some((standing, now));
     }
+}
+
+/// What was to be seen in a range. The code is that of the worst line.
+pub(super) fn past(mut ticks: Ticks, output: Format) -> Result<Code> {
+    let (mut last, mut worst) = (None, Code::Ok);
+    let mut list = List::new(output, "StatusList");
+    while let Some(view) = ticks.view()? {
+        let standing = Some(Standing::of(&view));
+        if last == standing {
+            continue;
+        }
+        last = standing;
+        if code(&view) != Code::Ok {
+            worst = code(&view);
+        }
+        let is_first = list.is_empty();
+        list.add(&summary(&view), |out| Ok(line(out, &view, is_first, output)?))?;
+    }
+    list.close()?;
+    Ok(worst)
 }
 
 /// What counts as a change; figures change in every second.

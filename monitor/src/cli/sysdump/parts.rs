@@ -39,17 +39,19 @@ const PARAMETERS: [&str; 8] = [
     "mitigations=",
     "transparent_hugepage=",
 ];
-/// Settings that hold names, patterns of them, or labels.
-const NAMED: [&str; 3] = ["/ranking/optOutLabel", "/relief/neverTouch", "/workloads"];
+const VERSION: &str = "/proc/version";
+/// Where the kernel's own file systems are mounted everywhere.
+const KERNEL: [&str; 2] = ["/proc/", "/sys/"];
 
 /// Files of the kernel by name.
 pub(super) fn kernel(is_whole: bool) -> Vec<(String, Result<String, io::Error>)> {
     let name = |path: &str| path.trim_start_matches('/').replace('/', "-");
-    let mut all: Vec<_> = FILES.iter().map(|path| (name(path), text(path))).collect();
-    let line = text(COMMAND_LINE);
-    let line = if is_whole { line } else { line.map(|line| parameters(&line)) };
-    all.push((name(COMMAND_LINE), line));
-    all
+    let lines = FILES.into_iter().chain([COMMAND_LINE]);
+    let read = |path: &'static str| {
+        let text = text(path);
+        (name(path), if is_whole { text } else { text.map(|text| without_names(path, text)) })
+    };
+    lines.map(read).collect()
 }
 
 fn text(path: &str) -> io::Result<String> {
@@ -57,36 +59,40 @@ fn text(path: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn parameters(line: &str) -> String {
-    let is_known = |word: &&str| PARAMETERS.iter().any(|known| word.starts_with(known));
-    let known: Vec<_> = line.split_whitespace().filter(is_known).collect();
-    format!("{}\n", known.join(" "))
+/// A file of the kernel without what may name a node, a disk, or who built it.
+fn without_names(path: &str, text: String) -> String {
+    let is_kept = |word: &&str| match path {
+        COMMAND_LINE => PARAMETERS.iter().any(|known| word.starts_with(known)),
+        _ => !word.contains('@'),
+    };
+    if ![COMMAND_LINE, VERSION].contains(&path) {
+        return text;
+    }
+    let kept: Vec<_> = text.split_whitespace().filter(is_kept).collect();
+    format!("{}\n", kept.join(" "))
 }
 
-/// Details of capabilities name cgroups; what they can do stays. Findings are about the machine, and
-/// name nothing that runs on it.
+/// What capabilities do stays; their details and remedies name cgroups and processes. Findings are
+/// about the machine, and name nothing that runs on it but where cgroups are mounted.
 pub(super) fn redact_diagnosis(diagnosis: &mut Value) {
     let capabilities = diagnosis.get_mut("capabilities").and_then(Value::as_array_mut);
     for capability in capabilities.into_iter().flatten() {
-        let (name, state) = (&capability["name"], &capability["state"]);
-        *capability = json!({"name": name, "state": state, "remedy": capability["remedy"]});
+        *capability = json!({"name": capability["name"], "state": capability["state"]});
     }
     if diagnosis["capabilitiesUnknown"].is_string() {
         diagnosis["capabilitiesUnknown"] = "redacted".into();
     }
-}
-
-pub(super) fn redacted_settings(mut settings: Value) -> Value {
-    for place in NAMED {
-        if let Some(value) = settings.pointer_mut(place) {
-            *value = match value {
-                Value::Array(all) => json!(format!("redacted: {} of them", all.len())),
-                _ => json!("redacted"),
-            };
-        }
+    let mut names = Names::default();
+    let findings = diagnosis.get_mut("findings").and_then(Value::as_array_mut);
+    for detail in findings.into_iter().flatten().filter_map(|one| one.get_mut("detail")) {
+        let words = detail.as_str().unwrap_or_default().split(' ');
+        let is_standard = |word: &str| KERNEL.iter().any(|root| word.starts_with(root));
+        let replaced = words.map(|word| match word.starts_with('/') && !is_standard(word) {
+            true => names.text(word),
+            false => word.into(),
+        });
+        *detail = replaced.collect::<Vec<_>>().join(" ").into();
     }
-    Names::default().replace(&mut settings);
-    settings
 }
 
 #[cfg(test)]
@@ -94,41 +100,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_without_names() {
+    fn without_names_of_nodes_disks_and_builders() {
         #[rustfmt::skip]
         let table = [
-            // command line, what is kept
-            ("root=UUID=1-2 psi=1 ip=::::web7 quiet", "psi=1\n"),
-            ("cgroup_no_v1=all isolcpus=2-3",         "cgroup_no_v1=all isolcpus=2-3\n"),
-            ("",                                      "\n"),
+            // file, its text, what is kept
+            (COMMAND_LINE, "root=UUID=1-2 psi=1 ip=::::web7 quiet", "psi=1\n"),
+            (COMMAND_LINE, "cgroup_no_v1=all isolcpus=2-3",         "cgroup_no_v1=all isolcpus=2-3\n"),
+            (COMMAND_LINE, "",                                      "\n"),
+            (VERSION,      "Linux version 6.12.5 (me@acme) #1 SMP", "Linux version 6.12.5 #1 SMP\n"),
+            (FILES[1],     "MemTotal: 5 kB\n",                      "MemTotal: 5 kB\n"),
         ];
-        for (line, want) in table {
-            assert_eq!(parameters(line), want, "{line}");
+        for (path, text, want) in table {
+            assert_eq!(without_names(path, text.into()), want, "{path}: {text}");
         }
-    }
-
-    #[test]
-    fn redacted_settings_name_nothing() {
-        let settings = json!({
-            "ranking": {"optOutLabel": "acme.example/keep"},
-            "relief": {"neverTouch": ["/acme.slice/*"]},
-            "node": {"kubeReservedCgroup": "/acme-runtime", "maxPods": 110},
-            "workloads": [{"path": "/acme/*"}],
-        });
-        let left = redacted_settings(settings);
-        assert!(!left.to_string().contains("acme"), "{left}");
-        assert_eq!(left["node"]["maxPods"], 110);
-        assert_eq!(left["relief"]["neverTouch"], "redacted: 1 of them");
     }
 
     #[test]
     fn redact_diagnosis_keeps_what_works() {
         let mut diagnosis = json!({
-            "findings": [{"name": "PSI", "state": "ok", "detail": "/proc/pressure"}],
-            "capabilities": [{"name": "probes", "state": "limited", "detail": "web.service", "remedy": null}],
+            "findings": [
+                {"name": "PSI", "state": "ok", "detail": "/proc/pressure"},
+                {"name": "cgroup v2", "state": "ok", "detail": "/web/tree, beside v1 at /sys/fs/cgroup (hybrid)"},
+            ],
+            "capabilities": [{"name": "probes", "state": "limited", "detail": "web.service", "remedy": "stop web"}],
         });
         redact_diagnosis(&mut diagnosis);
         assert_eq!(diagnosis["findings"][0]["detail"], "/proc/pressure");
+        let mount = diagnosis["findings"][1]["detail"].as_str().unwrap();
+        assert!(mount.ends_with("beside v1 at /sys/fs/cgroup (hybrid)"), "{mount}");
         assert_eq!(diagnosis["capabilities"][0]["state"], "limited");
         assert!(!diagnosis.to_string().contains("web"), "{diagnosis}");
     }

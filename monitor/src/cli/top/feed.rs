@@ -10,6 +10,7 @@ use isobar_core::model::units::Nanos;
 use serde_json::Value;
 
 use super::super::ask::Eye;
+use super::super::at::Scene;
 use super::film::Film;
 use super::state::{Deed, Event, Order};
 use super::trail::{HISTORY, points};
@@ -29,9 +30,9 @@ impl Feed {
         Self::Live { eye, interval }
     }
 
-    /// The recording `file`, at the last tick that is no later than `at`.
-    pub(super) fn film(file: PathBuf, at: Nanos) -> Result<Self> {
-        Ok(Self::Film(Box::new(Film::open(file, at)?)))
+    /// The recording `file`, at a moment or at the begin of a range.
+    pub(super) fn film(file: PathBuf, scene: Scene) -> Result<Self> {
+        Ok(Self::Film(Box::new(Film::open(file, scene)?)))
     }
 
     /// Tells `to` of every tick, until it has ended.

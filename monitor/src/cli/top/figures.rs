@@ -5,7 +5,7 @@ use isobar_core::model::psi::Pressure;
 use isobar_core::model::snapshot::{Blame, Scope, Union};
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 use isobar_core::view::View;
-use isobar_core::view::waiting::name;
+use isobar_core::view::waiting::{name, root_name, with_busiest};
 
 /// Unknown values print as a dash: a 0 would be a measurement.
 pub(super) fn or_dash(text: Option<String>) -> String {
@@ -69,7 +69,13 @@ pub(super) fn names(view: &View, blame: &Blame) -> (String, String) {
     let aggressor = match blame.aggressor {
         CgroupId(0) => "none (wake-up latency of an idle CPU)".into(),
         CgroupId::UNKNOWN => "unknown (too long ago)".into(),
-        _ => of(&blame.aggressor, &blame.aggressor_path),
+        _ => match &blame.aggressor_path {
+            Some(path) if path.is_root() => root_name(&view.snapshot),
+            path => {
+                let name = of(&blame.aggressor, path);
+                with_busiest(name, Some(blame.aggressor), &view.snapshot)
+            }
+        },
     };
     (of(&blame.victim, &blame.victim_path), aggressor)
 }

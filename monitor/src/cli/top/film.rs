@@ -1,4 +1,4 @@
-//! A recording, tick by tick in both directions. Forward it reads on; back it begins again at the
+//! A recording, or a range of it, tick by tick in both directions. Forward it reads on; back it begins again at the
 //! chapter before and judges up to the tick, because a decision rests on the ticks before it.
 
 use std::path::PathBuf;
@@ -10,17 +10,19 @@ use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::view::View;
 
-use super::super::at::no_tick;
+use super::super::at::{Scene, no_tick};
+use super::super::range::Range;
 use super::state::{Deed, Event, Order};
 use super::trail::Point;
 
-const END: Nanos = Nanos(u64::MAX);
 /// A chapter of 300 ticks lasts about so long.
 const CHAPTER: Nanos = Nanos(300 * Nanos::SECOND.0);
 
 pub(super) struct Film {
     file: PathBuf,
     reel: Reel,
+    /// No tick outside of it is shown.
+    range: Range,
     /// When the tick was that is shown.
     shown: Nanos,
     /// What is to be told of it.
@@ -28,13 +30,21 @@ pub(super) struct Film {
 }
 
 impl Film {
-    pub(super) fn open(file: PathBuf, at: Nanos) -> Result<Self> {
-        let reel = Reel::open_at(&file, at)?;
-        let mut film = Self { file, reel, shown: Nanos(0), opening: Vec::new() };
-        film.opening = film.seek(at)?;
-        match film.opening.is_empty() {
-            true => Err(no_tick(&film.file)),
-            false => Ok(film),
+    pub(super) fn open(file: PathBuf, scene: Scene) -> Result<Self> {
+        let range = match scene {
+            Scene::Moment(_) => Range::ALL,
+            Scene::Range(range) => range,
+        };
+        let reel = Reel::open_at(&file, range.begin)?;
+        let mut film = Self { file, reel, range, shown: Nanos(0), opening: Vec::new() };
+        film.opening = match scene {
+            Scene::Moment(at) => film.seek(at)?,
+            Scene::Range(_) => film.first()?,
+        };
+        match (film.opening.is_empty(), scene) {
+            (true, Scene::Moment(_)) => Err(no_tick(&film.file)),
+            (true, Scene::Range(_)) => Err(range.no_tick(&film.file)),
+            (false, _) => Ok(film),
         }
     }
 
@@ -57,15 +67,12 @@ impl Film {
         let shown = self.shown;
         let events = match order {
             Order::Next => {
-                self.reel.step(END)?;
+                self.reel.step(self.range.end)?;
                 self.reel.view().map(|view| self.show(view)).into_iter().collect()
             }
             Order::Previous => self.seek(Nanos(shown.0.saturating_sub(1)))?,
-            Order::First => {
-                self.reel = Reel::open_at(&self.file, Nanos(0))?;
-                return self.obey(Order::Next);
-            }
-            Order::Last => self.seek(END)?,
+            Order::First => self.first()?,
+            Order::Last => self.seek(self.range.end)?,
             Order::NextEvent => self.next_event()?,
             Order::PreviousEvent => match self.event_before(shown)? {
                 Some(at) => self.seek(at)?,
@@ -80,8 +87,21 @@ impl Film {
         Ok(vec![Event::Silent(nothing(order).into())])
     }
 
-    /// The last tick that is no later than `wall`, with what was shortly before it; nothing if there
-    /// is none.
+    /// The first tick of the range; nothing if there is none.
+    fn first(&mut self) -> Result<Vec<Event>> {
+        let Range { begin, end } = self.range;
+        let mut reel = Reel::open_at(&self.file, begin)?;
+        while let Some(step) = reel.step(end)? {
+            let at = step.snapshot.at.wall;
+            if at >= begin {
+                return self.seek(at);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The last tick of the range that is no later than `wall`, with what was shortly before it;
+    /// nothing if there is none.
     fn seek(&mut self, wall: Nanos) -> Result<Vec<Event>> {
         let mut reel = Reel::open_at(&self.file, wall)?;
         let (mut points, mut deeds) = (Vec::new(), Vec::new());
@@ -90,7 +110,8 @@ impl Film {
             deeds.splice(0..0, Deed::of(&step.decision));
         }
         self.reel = reel;
-        let Some(view) = self.reel.view() else { return Ok(Vec::new()) };
+        let view = self.reel.view().filter(|view| view.snapshot.at.wall >= self.range.begin);
+        let Some(view) = view else { return Ok(Vec::new()) };
         // The tick itself comes as a view.
         points.pop();
         Ok(vec![Event::History(points), self.show(view), Event::Past(deeds)])
@@ -102,7 +123,7 @@ impl Film {
     }
 
     fn next_event(&mut self) -> Result<Vec<Event>> {
-        while let Some(step) = self.reel.step(END)? {
+        while let Some(step) = self.reel.step(self.range.end)? {
             if is_event(step) {
                 let at = step.snapshot.at.wall;
                 return self.seek(at);
@@ -121,9 +142,10 @@ impl Film {
             while let Some(step) = reel.step(last)? {
                 let at = step.snapshot.at.wall;
                 first.get_or_insert(at);
-                found = if is_event(step) { Some(at) } else { found };
+                found = if at >= self.range.begin && is_event(step) { Some(at) } else { found };
             }
-            if found.is_some() || (first.is_some() && first == begin) || span >= wall {
+            let is_over = first.is_some_and(|at| Some(at) == begin || at < self.range.begin);
+            if found.is_some() || is_over || span >= wall {
                 return Ok(found);
             }
             (begin, span) = (first, Nanos(span.0.saturating_mul(2)));

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write};
 
 use anyhow::Result;
+use isobar::record::incident::words::clock;
 use isobar_core::model::snapshot::Waited;
 use isobar_core::model::units::Percent;
 use isobar_core::view::View;
@@ -10,7 +11,8 @@ use isobar_core::view::waiting::{Level, name, waiting_most, worst_share};
 
 use super::super::ask::Eye;
 use super::super::exit::Code;
-use super::super::output::{Format, view_json};
+use super::super::output::{Format, List, view_json};
+use super::super::range::Ticks;
 use super::super::status;
 use super::super::table::Table;
 use super::Args;
@@ -27,6 +29,28 @@ pub(super) fn watch(args: &Args, eye: &mut Eye) -> Result<Code> {
         let view = eye.look_after(args.interval)?;
         print(args, &view, clears)?;
     }
+}
+
+/// Prints each tick of a range under its time, or the first of them.
+pub(super) fn past(args: &Args, mut ticks: Ticks) -> Result<Code> {
+    let mut list = List::new(args.output, "SnapshotList");
+    while let Some(view) = ticks.view()? {
+        let json = match args.output {
+            Format::Table | Format::Wide => Vec::new(),
+            Format::Json | Format::Yaml | Format::Ndjson => view.to_json(&view.snapshot),
+        };
+        let gap = if list.is_empty() { "" } else { "\n" };
+        list.add_json(&json, |out| {
+            let (at, tick) = (view.snapshot.at, view.snapshot.tick);
+            writeln!(out, "{gap}{}, tick {tick}", clock(at.wall))?;
+            write(out, &view, args)
+        })?;
+        if args.once {
+            break;
+        }
+    }
+    list.close()?;
+    Ok(Code::Ok)
 }
 
 /// Prints one tick.
@@ -48,7 +72,7 @@ pub(super) fn print(args: &Args, view: &View, clears: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn write(out: &mut impl Write, view: &View, args: &Args) -> Result<()> {
+fn write(out: &mut dyn Write, view: &View, args: &Args) -> Result<()> {
     let (wide, width) = (args.output.is_wide(), args.output.width());
     let level = if args.all { Level::All } else { Level::Units };
 

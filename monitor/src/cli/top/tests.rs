@@ -15,6 +15,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::super::at::Scene;
+use super::super::range::Range;
 use super::draw::draw;
 use super::film::Film;
 use super::rows::Column;
@@ -31,11 +33,15 @@ const SHORT: Nanos = Nanos(1_795_342_427_200_000_000);
 
 /// What a film tells when it is opened at `at` and given `orders`.
 fn told(at: Nanos, orders: &[Order]) -> Vec<Event> {
+    filmed(Scene::Moment(at), orders)
+}
+
+fn filmed(scene: Scene, orders: &[Order]) -> Vec<Event> {
     let (order, ordered) = channel();
     orders.iter().for_each(|one| order.send(*one).unwrap());
     drop(order);
     let (to, from) = channel();
-    let film = Film::open(recording(), at).unwrap();
+    let film = Film::open(recording(), scene).unwrap();
     film.run(&ordered, |event| to.send(event).is_ok());
     drop(to);
     from.into_iter().collect()
@@ -189,13 +195,41 @@ fn film_goes_both_ways() {
         (&[Last, NextEvent, Previous],      &["34", "63", "no event after this", "62"]),
     ];
     for (orders, want) in table {
-        let got = told(SHORT, orders).into_iter().filter_map(|event| match event {
-            Event::Tick(view) => Some(view.snapshot.tick.to_string()),
-            Event::Silent(why) => Some(why),
-            _ => None,
-        });
-        assert_eq!(got.collect::<Vec<_>>(), want, "{orders:?}");
+        assert_eq!(ticks_of(told(SHORT, orders)), want, "{orders:?}");
     }
+}
+
+#[test]
+fn film_stays_within_its_range() {
+    use Order::*;
+    let last = SHORT.plus(Nanos(9 * Nanos::SECOND.0 / 2));
+    #[rustfmt::skip]
+    let table: [(&[Order], &[&str]); 5] = [
+        // orders, ticks and answers; the first is the first of the range
+        (&[Previous, Next],           &["35", "the first tick", "36"]),
+        (&[Last, Next, Previous],     &["35", "50", "the last tick", "49"]),
+        (&[Last, First],              &["35", "50", "35"]),
+        (&[NextEvent, NextEvent],     &["35", "49", "no event after this"]),
+        (&[Last, PreviousEvent, PreviousEvent],
+                                      &["35", "50", "49", "no event before this"]),
+    ];
+    for (orders, want) in table {
+        let range = Scene::Range(Range { begin: SHORT, end: last });
+        assert_eq!(ticks_of(filmed(range, orders)), want, "{orders:?}");
+    }
+    let empty = Range { begin: SHORT, end: SHORT.plus(Nanos(1)) };
+    let why = Film::open(recording(), Scene::Range(empty)).err().unwrap().to_string();
+    assert!(why.ends_with("has no tick of these times"), "{why}");
+}
+
+/// The numbers of the ticks that are shown, and the answers where nothing is.
+fn ticks_of(events: Vec<Event>) -> Vec<String> {
+    let shown = |event| match event {
+        Event::Tick(view) => Some(view.snapshot.tick.to_string()),
+        Event::Silent(why) => Some(why),
+        _ => None,
+    };
+    events.into_iter().filter_map(shown).collect()
 }
 
 #[test]

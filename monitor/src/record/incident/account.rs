@@ -5,14 +5,14 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Deed, Held, Incident, Score, State, Wait, words};
+use super::{Deed, Held, Incident, Score, Stall, State, Wait, words};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Decision, Hold, Loss};
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::snapshot::{Blame, Scope, Snapshot};
-use isobar_core::model::stall::OomKill;
+use isobar_core::model::stall::{MemoryCause, OomKill};
 use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Step;
@@ -20,7 +20,7 @@ use isobar_core::policy::explain::{self, relief};
 use isobar_core::view::cpu_loss::{CpuLoss, losses};
 use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_core::view::pods::name_scopes;
-use isobar_core::view::waiting::{root_name, short_name};
+use isobar_core::view::waiting::{Level, short_name, with_busiest};
 
 /// How the root cgroup is called as long as waits are added up.
 const ROOT: &str = "the root cgroup";
@@ -45,6 +45,9 @@ pub struct Account {
     /// By the names of sufferer and aggressor.
     waits: BTreeMap<(String, String), Waited>,
     is_about_cpu: bool,
+    /// Stalls for memory by the name of the pod or service, but for those at its own limits.
+    stalls: BTreeMap<String, Nanos>,
+    is_about_memory: bool,
     /// The largest loss of memory.
     loss: Option<Loss>,
     deeds: Vec<Deed>,
@@ -56,8 +59,8 @@ pub struct Account {
     tried: Option<(String, bool)>,
     /// Releases that were told: each is ordered until it is done.
     released: Vec<u64>,
-    /// The root cgroup with its busiest process, as of the last wait for it.
-    root: String,
+    /// Aggressors by name with their busiest process, as of the last wait for them.
+    busiest: BTreeMap<String, String>,
     /// Names by cgroup, also of those that are gone.
     names: BTreeMap<CgroupId, String>,
 }
@@ -79,14 +82,17 @@ impl Account {
         self.foresight.tick(step);
     }
 
-    /// Whether CPUs are short, and who took memory.
+    /// Which resource is short, and who took memory.
     fn cause(&mut self, decision: &Decision) {
         let assessment = &decision.assessment;
-        let is_cpu = |one: &Condition| {
-            one.status == Status::True && one.name.resource == condition::Resource::Cpu
+        let is_short = |held: condition::Resource, met: Resource| {
+            let mut conditions = assessment.conditions.iter();
+            let holds = |one: &Condition| one.status == Status::True && one.name.resource == held;
+            conditions.any(holds)
+                || assessment.met.iter().any(|one| one.threshold.resource() == met)
         };
-        self.is_about_cpu |= assessment.conditions.iter().any(is_cpu)
-            || assessment.met.iter().any(|met| met.threshold.resource() == Resource::Cpu);
+        self.is_about_cpu |= is_short(condition::Resource::Cpu, Resource::Cpu);
+        self.is_about_memory |= is_short(condition::Resource::Memory, Resource::Memory);
         let loss = decision.ranking.as_ref().and_then(|ranking| ranking.loss.as_ref());
         let most = self.loss.as_ref().map_or(Bytes(0), |loss| loss.lost);
         if let Some(loss) = loss.filter(|loss| loss.lost > most) {
@@ -106,13 +112,16 @@ impl Account {
             .waits
             .into_iter()
             .map(|((sufferer, aggressor), Waited { time, loss })| {
-                let is_root = aggressor == ROOT && !self.root.is_empty();
-                let aggressor = if is_root { self.root.clone() } else { aggressor };
+                let aggressor = self.busiest.get(&aggressor).cloned().unwrap_or(aggressor);
                 Wait { sufferer, aggressor, time, loss }
             })
             .collect();
         waits.sort_by_key(|wait| Reverse((wait.loss, wait.time)));
         waits.truncate(TOLD);
+        let stalls = self.stalls.into_iter().map(|(sufferer, time)| Stall { sufferer, time });
+        let mut stalls: Vec<_> = stalls.collect();
+        stalls.sort_by_key(|stall| Reverse(stall.time));
+        stalls.truncate(TOLD);
         let mut told = Incident {
             from: self.first.unwrap_or(incident.begin),
             to: self.last,
@@ -120,6 +129,8 @@ impl Account {
             conditions: self.conditions,
             waits,
             is_about_cpu: self.is_about_cpu,
+            stalls,
+            is_about_memory: self.is_about_memory,
             taken: self.loss.as_ref().map(explain::lost),
             deeds: self.deeds,
             kills: self.kills,
@@ -131,7 +142,10 @@ impl Account {
     }
 
     fn look_at(&mut self, snapshot: &Snapshot) {
-        if snapshot.aggressions.is_empty() && snapshot.oom_kills.is_empty() {
+        let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
+        let stalls: Vec<_> = units.map(|(id, scope)| (*id, stalled(scope))).collect();
+        let has_stalled = stalls.iter().any(|(_, time)| *time > Nanos(0));
+        if snapshot.aggressions.is_empty() && snapshot.oom_kills.is_empty() && !has_stalled {
             return;
         }
         let mut named = Snapshot {
@@ -147,14 +161,24 @@ impl Account {
         };
         let name = |scope: &Scope| short_name(pod_of(scope).unwrap_or(scope));
         self.names = scopes.iter().map(|(id, scope)| (*id, name(scope))).collect();
+        for (id, time) in stalls.into_iter().filter(|(_, time)| *time > Nanos(0)) {
+            let known = self.names.get(&id).cloned().unwrap_or_default();
+            if self.stalls.len() < PAIRS || self.stalls.contains_key(&known) {
+                let sum = self.stalls.entry(known).or_default();
+                *sum = sum.plus(time);
+            }
+        }
         for CpuLoss { blame, loss } in losses(snapshot) {
             if blame.aggressor == CgroupId::UNKNOWN {
                 continue;
             }
-            if blame.aggressor_path.as_ref().is_some_and(CgroupPath::is_root) {
-                self.root = root_name(snapshot);
-            }
             let pair = (self.name(blame.victim, blame), self.name(blame.aggressor, blame));
+            let is_root = blame.aggressor_path.as_ref().is_some_and(CgroupPath::is_root);
+            let told =
+                with_busiest(pair.1.clone(), (!is_root).then_some(blame.aggressor), snapshot);
+            if told != pair.1 && self.busiest.len() < PAIRS {
+                self.busiest.insert(pair.1.clone(), told);
+            }
             if pair.0 == pair.1 {
                 continue;
             }
@@ -202,9 +226,7 @@ impl Account {
     fn deeds(&mut self, sample: &Sample, decision: &Decision) {
         let (at, done) = (decision.at, &decision.relief);
         for outcome in &sample.outcomes {
-            let (result, detail) = (outcome.result.name(), &outcome.detail);
-            let text = format!("action {} {result}: {detail}", outcome.action);
-            self.did(at, true, outcome.action, text);
+            self.did(at, true, outcome.action, relief::outcome(outcome));
         }
         for action in &done.actions {
             let text = relief::action(action, at.boot);
@@ -272,4 +294,15 @@ impl Account {
         let victim = named(kill.victim).unwrap_or_else(unknown);
         self.kills.push(Score { at, victim, pid: kill.victim_pid, limit, foreseen, why });
     }
+}
+
+/// How long tasks of a cgroup stalled for memory in a tick, but at limits of its own: the node, or the
+/// limit of all pods, made them wait.
+fn stalled(scope: &Scope) -> Nanos {
+    let causes = scope.memory.iter().flat_map(|memory| &memory.causes);
+    let others = causes.filter(|(cause, _)| {
+        use MemoryCause::{AncestorLimit, KernelThread, OwnHigh, OwnLimit};
+        !matches!(cause, OwnLimit | OwnHigh | AncestorLimit | KernelThread)
+    });
+    others.fold(Nanos(0), |sum, (_, wait)| sum.plus(wait.time.now))
 }

@@ -1,6 +1,7 @@
 //! Takes the span of an incident out of a recording: its ticks into a file of their own that begins
 //! with the engine's standing at its first tick, and what they came to.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -21,6 +22,11 @@ use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Engine, Step};
 use isobar_core::recording::format::Header;
+use isobar_core::recording::room;
+
+/// An imported incident takes no more, a quarter of what is kept. Twelve minutes of 2,000 cgroups that
+/// all wait for each other take 47 MiB.
+const IMPORTED: u64 = 64 << 20;
 
 /// The kind of the line that tells of the incident.
 pub const KIND: &str = "incident";
@@ -42,7 +48,13 @@ pub enum FreezeError {
     NoIncident(String),
     #[error("the incident in {0} has no usable name")]
     Name(String),
-    #[error("its names cannot be taken out: a value that is no name stands where names do")]
+    #[error(
+        "an incident of more than {} MiB is not imported: read it where it is, with \
+         `isobar replay FILE` or `isobar status -f FILE`",
+        IMPORTED >> 20
+    )]
+    TooLarge,
+    #[error("its names cannot be replaced: a value that is no name stands where names do")]
     Redact,
     #[error("cannot list the segments")]
     Segments(#[source] io::Error),
@@ -63,17 +75,35 @@ pub fn freeze(ring: &Ring, shelf: &Shelf, incident: Incident) -> Result<Incident
     let (segments, _held) = ring.segments().map_err(FreezeError::Segments)?;
     let from = incident.begin.wall.since(BEFORE);
     let to = incident.end.map_or(incident.begin.wall.plus(LONGEST), |end| end.wall);
-    let recording = Recording::of_segments_at(Path::new("recording"), segments, from)?;
+    let recording = Recording::of_segments_at(Path::new("recording"), &segments, from)?;
     let draft = shelf.draft()?;
-    let frozen = Span::new((from, to), &draft).take(recording, incident)?;
-    Ok(shelf.keep(frozen, draft)?)
+    let taken = Span::new((from, to), &draft).take(recording, incident);
+    keep(taken, shelf, draft)
+}
+
+fn keep(
+    taken: Result<Incident, FreezeError>,
+    shelf: &Shelf,
+    draft: Draft,
+) -> Result<Incident, FreezeError> {
+    match taken {
+        Ok(taken) => Ok(shelf.keep(taken, draft)?),
+        Err(why) => {
+            shelf.discard(&draft);
+            Err(why)
+        }
+    }
 }
 
 /// Puts an incident from a file on the shelf. What it came to is made anew from its ticks.
 ///
 /// # Errors
-/// If the file is no incident, if one of its name is there, or the shelf cannot be written.
+/// If the file is no incident or too large, if one of its name is there, or if the shelf is full or
+/// cannot be written.
 pub fn import(file: &Path, shelf: &Shelf) -> Result<Incident, FreezeError> {
+    if fs::metadata(file).is_ok_and(|found| found.len() > IMPORTED) {
+        return Err(FreezeError::TooLarge);
+    }
     let incident = line_of(file)?.incident;
     if !is_name(&incident.name) {
         return Err(FreezeError::Name(file.display().to_string()));
@@ -83,8 +113,10 @@ pub fn import(file: &Path, shelf: &Shelf) -> Result<Incident, FreezeError> {
     }
     let draft = shelf.draft()?;
     let everything = (Nanos(0), Nanos(u64::MAX));
-    let frozen = Span::new(everything, &draft).take(Recording::open_alone(file)?, incident)?;
-    Ok(shelf.keep(frozen, draft)?)
+    let span = Span { most: Some(IMPORTED), ..Span::new(everything, &draft) };
+    let taken = span.take(Recording::open_alone(file)?, incident);
+    let has_room = |taken| shelf.has_room(&draft).map(|()| taken).map_err(FreezeError::from);
+    keep(taken.and_then(has_room), shelf, draft)
 }
 
 /// The line that tells of the incident in a file.
@@ -95,9 +127,7 @@ pub(super) fn line_of(file: &Path) -> Result<Line, FreezeError> {
     let mut line = None;
     for entry in Recording::open_alone(file)? {
         if let Entry::Other(text) = entry? {
-            line = serde_json::from_slice::<Line>(text.as_bytes())
-                .ok()
-                .filter(|line| line.kind == KIND);
+            line = room::from_slice::<Line>(text.as_bytes()).ok().filter(|line| line.kind == KIND);
         }
     }
     line.ok_or_else(|| FreezeError::NoIncident(file.display().to_string()))
@@ -110,8 +140,8 @@ pub(super) fn line_of(file: &Path) -> Result<Line, FreezeError> {
 pub fn tell(recording: Recording, incident: Incident) -> Result<Incident, FreezeError> {
     let from = incident.begin.wall.since(BEFORE);
     let to = incident.end.map_or(incident.begin.wall.plus(LONGEST), |end| end.wall);
-    let (draft, journal, account, names) = Default::default();
-    let span = Span { from, to, draft, journal, account, names };
+    let (draft, journal, account, names, most) = Default::default();
+    let span = Span { from, to, draft, journal, account, names, most };
     let state = incident.state;
     Ok(Incident { state, ..span.take(recording, incident)? })
 }
@@ -125,12 +155,14 @@ pub(super) struct Span<'a> {
     account: Account,
     /// Other names for what is read.
     names: Option<Names>,
+    /// Bytes that may be written; `None` for any number.
+    most: Option<u64>,
 }
 
 impl<'a> Span<'a> {
     pub(super) fn new((from, to): (Nanos, Nanos), draft: &'a Draft) -> Self {
-        let (journal, account, names) = Default::default();
-        Self { from, to, draft: Some(draft), journal, account, names }
+        let (journal, account, names, most) = Default::default();
+        Self { from, to, draft: Some(draft), journal, account, names, most }
     }
 
     pub(super) fn redacted(self, names: Names) -> Self {
@@ -176,7 +208,10 @@ impl<'a> Span<'a> {
     }
 
     fn header(&mut self, run: &mut Option<Run>, header: Header) -> Result<(), FreezeError> {
-        let header = self.renamed(header)?;
+        // The kernel's release stays, also in a redacted copy: what is seen may be its fault.
+        let kernel = header.facts.kernel.clone();
+        let mut header = self.renamed(header)?;
+        header.facts.kernel = kernel;
         let Header { at, continues, facts, settings, standing, .. } = header;
         let going_on = run.take().filter(|_| continues);
         let engine = match going_on {
@@ -216,7 +251,7 @@ impl<'a> Span<'a> {
     fn renamed<T: Serialize + DeserializeOwned>(&mut self, what: T) -> Result<T, FreezeError> {
         match &mut self.names {
             None => Ok(what),
-            Some(names) => names.of(what).ok_or(FreezeError::Redact),
+            Some(names) => names.of(&what).ok_or(FreezeError::Redact),
         }
     }
 
@@ -234,7 +269,10 @@ impl<'a> Span<'a> {
             self.names.is_none().then(|| serde_json::from_slice::<Decision>(recorded.as_bytes()));
         let decision = as_recorded.and_then(Result::ok).unwrap_or(step.decision);
         journal.write(sample, &decision, engine.standing())?;
-        Ok(())
+        match self.most {
+            Some(most) if journal.size() > most => Err(FreezeError::TooLarge),
+            _ => Ok(()),
+        }
     }
 }
 

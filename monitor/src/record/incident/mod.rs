@@ -23,6 +23,7 @@ const WHO: usize = 64;
 
 /// Why an incident is kept, gravest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentKind"))]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// The kernel's OOM killer killed.
@@ -56,6 +57,7 @@ impl Kind {
 
 /// One thing that makes a span an incident.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentTrigger"))]
 #[serde(rename_all = "camelCase")]
 pub struct Trigger {
     pub at: Moment,
@@ -68,6 +70,7 @@ pub struct Trigger {
 
 /// Whether the span is still growing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentState"))]
 #[serde(rename_all = "camelCase")]
 pub enum State {
     /// It is not over, or was not when its agent ended: only the recording has its ticks.
@@ -79,6 +82,7 @@ pub enum State {
 
 /// What is known of one incident.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "KeptIncident"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Incident {
     pub name: String,
@@ -107,6 +111,11 @@ pub struct Incident {
     pub waits: Vec<Wait>,
     /// It was about CPUs: a condition of them was True, or a threshold on them was met.
     pub is_about_cpu: bool,
+    /// Who stalled for memory, and not at limits of their own, the longest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stalls: Vec<Stall>,
+    /// It was about memory: a condition of it was True, or a threshold on it was met.
+    pub is_about_memory: bool,
     /// Who took memory, in words, where most of it was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken: Option<String>,
@@ -117,6 +126,7 @@ pub struct Incident {
 
 /// A condition that was True within the span.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentCondition"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Held {
     /// The condition's type.
@@ -130,8 +140,18 @@ pub struct Held {
     pub peak: Option<Percent>,
 }
 
+/// How long tasks of a pod or service stalled for memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentStall"))]
+#[serde(default, rename_all = "camelCase")]
+pub struct Stall {
+    pub sufferer: String,
+    pub time: Nanos,
+}
+
 /// How long one cgroup waited while another ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentWait"))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Wait {
     pub sufferer: String,
@@ -143,6 +163,7 @@ pub struct Wait {
 
 /// One thing that isobar decided, did or found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Deed {
     pub at: Moment,
@@ -157,6 +178,7 @@ pub struct Deed {
 
 /// An OOM kill that isobar did not prevent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Score {
     pub at: Moment,

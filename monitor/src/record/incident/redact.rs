@@ -1,39 +1,44 @@
-//! Takes names out of an incident that is given away: of nodes, namespaces, pods, containers,
-//! services and cgroups, and annotations and labels altogether. A name is replaced by the same other
-//! name wherever it stands. Uids, ids and figures stay, so the copy replays; its decisions are made
-//! anew from what is left.
+//! Replaces every name in an incident that is given away: of nodes, namespaces, pods, containers,
+//! services and cgroups, labels and annotations, patterns and prefixes in settings, whatever a user or
+//! a cluster chose. The same name becomes the same other one wherever it stands, so that the copy
+//! replays; its decisions are made anew. What stays is what is listed here: words that are the same
+//! everywhere, uids and ids, amounts, and all that is no text.
 
+mod veil;
+
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 
+use self::veil::Veil;
 use super::freeze::{FreezeError, Span, line_of};
 use super::shelf::{Draft, ShelfError};
-use super::{Incident, Kind, Trigger, name_of};
+use super::{Incident, Trigger, name_of};
 use crate::record::reader::Recording;
 use crate::record::segments::path_of;
 use isobar_core::model::units::Nanos;
+use isobar_core::policy::known::is_known;
 
-/// Fields that hold a name.
-const NAMES: [&str; 8] =
-    ["name", "namespace", "pod", "node", "owner", "taker", "image", "priorityClass"];
-/// Fields whose keys are names: what a pod has on disk by container and volume.
-const KEYED_BY_NAME: [&str; 2] = ["containers", "volumes"];
-/// Fields that hold prose, in which a name may stand.
-const PROSE: [&str; 4] = ["message", "detail", "text", "object"];
-/// Fields of which only what the kubelet and isobar themselves wrote is kept.
-const NOTES: [&str; 2] = ["annotations", "labels"];
-/// What pods are joined to their cgroups by, and what isobar goes by.
-const KEPT_NOTES: [&str; 3] =
-    ["kubernetes.io/config.mirror", "kubernetes.io/config.hash", "isobar"];
-/// Cgroups that are called the same everywhere.
-const STANDARD: [&str; 6] =
-    ["system.slice", "user.slice", "machine.slice", "init.scope", "-.slice", "kubelet.slice"];
-const SUFFIXES: [&str; 5] = [".service", ".slice", ".scope", ".mount", ".socket"];
+/// Words beside those that decisions depend on: fields of structs that are written as maps, kinds of
+/// owners, systemd's slices, and the kubelet's directory. They tell of no node.
+#[rustfmt::skip]
+const WORDS: [&str; 15] = [
+    "others", "own", "taken", "ReplicaSet", "DaemonSet", "StatefulSet", "Job",
+    "ReplicationController", "Node", "system-cluster-critical", "system", "user", "machine",
+    "kubelet", "/var/lib/kubelet",
+];
+/// What cgroups of containers begin with, before the runtime's id.
+const RUNTIMES: [&str; 5] = ["cri-containerd-", "crio-", "crio-conmon-", "docker-", "libpod-"];
+const SLICE: &str = ".slice";
+const SUFFIXES: [&str; 5] = [".service", ".scope", ".mount", ".socket", ".swap"];
+const POD: &str = "pod";
+/// Hexadecimal digits of a uid, and of a container's id.
+const UID: usize = 32;
+const ID: usize = 64;
 
 /// Other names for names.
 #[derive(Debug, Default)]
@@ -57,15 +62,11 @@ pub fn redact(from: File, to: File, path: &Path) -> Result<Incident, FreezeError
 
 impl Names {
     /// The same with other names.
-    pub(super) fn of<T: Serialize + DeserializeOwned>(&mut self, what: T) -> Option<T> {
-        let mut value = serde_json::to_value(what).ok()?;
-        self.replace(&mut value);
-        serde_json::from_value(value).ok()
-    }
-
-    /// Replaces the names in a document.
-    pub fn replace(&mut self, document: &mut Value) {
-        self.walk("", document);
+    pub fn of<T: Serialize + DeserializeOwned>(&mut self, what: &T) -> Option<T> {
+        let names = RefCell::new(std::mem::take(self));
+        let written = what.serialize(Veil::new(serde_json::value::Serializer, &names));
+        *self = names.into_inner();
+        serde_json::from_value(written.ok()?).ok()
     }
 
     /// What is left of an incident before its ticks are read again.
@@ -74,115 +75,147 @@ impl Names {
         let triggers: Vec<_> = triggers.into_iter().map(|one| self.trigger(one)).collect();
         let name = triggers.first().map(name_of).unwrap_or_default();
         let who = triggers.first().map(|first| first.who.clone()).unwrap_or_default();
-        let node = self.name(&node);
+        let node = self.text(&node);
         Incident { name, state, node, kinds, who, begin, end, triggers, ..Incident::default() }
     }
 
-    /// Conditions and signals are called the same everywhere.
     fn trigger(&mut self, trigger: Trigger) -> Trigger {
-        if matches!(trigger.kind, Kind::Condition | Kind::Exhaustion) {
-            return trigger;
-        }
-        let who = match trigger.who.starts_with('/') {
-            true => self.path(&trigger.who),
-            false => self.name(&trigger.who),
-        };
+        let who = self.text(&trigger.who);
         let text = format!("{} of {who}", trigger.kind.name());
         Trigger { who, text, ..trigger }
     }
 
-    fn walk(&mut self, field: &str, value: &mut Value) {
-        match value {
-            Value::Object(fields) if NOTES.contains(&field) => {
-                fields.retain(|key, _| KEPT_NOTES.iter().any(|kept| key.starts_with(kept)));
-            }
-            Value::Object(fields) => {
-                let all = std::mem::take(fields);
-                let renamed = all.into_iter().map(|(key, mut value)| {
-                    self.walk(&key, &mut value);
-                    let key = match key {
-                        path if path.starts_with('/') => self.path(&path),
-                        name if KEYED_BY_NAME.contains(&field) => self.name(&name),
-                        key => key,
-                    };
-                    (key, value)
-                });
-                *fields = renamed.collect::<Map<_, _>>();
-            }
-            Value::Array(all) => all.iter_mut().for_each(|one| {
-                let field = if one.is_object() { "" } else { field };
-                self.walk(field, one);
-            }),
-            Value::String(text) if text.starts_with('/') => *text = self.path(text),
-            Value::String(text) if NAMES.contains(&field) => *text = self.name(text),
-            Value::String(text) if PROSE.contains(&field) => "redacted".clone_into(text),
-            _ => {}
+    /// What is written in place of a text: the parts of a path, or of a name with its namespace or
+    /// domain, each by itself.
+    pub fn text(&mut self, text: &str) -> String {
+        if is_word(text) {
+            return text.into();
         }
-    }
-
-    fn name(&mut self, name: &str) -> String {
-        if name.is_empty() {
-            return String::new();
-        }
-        let n = self.0.len() + 1;
-        self.0.entry(name.into()).or_insert_with(|| format!("name-{n}")).clone()
-    }
-
-    fn path(&mut self, path: &str) -> String {
-        let parts: Vec<_> = path.split('/').map(|part| self.segment(part)).collect();
+        let parts: Vec<_> = text.split('/').map(|part| self.part(part)).collect();
         parts.join("/")
     }
 
-    fn segment(&mut self, segment: &str) -> String {
-        if segment.is_empty() || STANDARD.contains(&segment) || is_of_kubelet(segment) {
-            return segment.into();
+    fn part(&mut self, part: &str) -> String {
+        if let Some(slice) = part.strip_suffix(SLICE) {
+            let levels: Vec<_> = slice.split('-').map(|level| self.level(level)).collect();
+            return format!("{}{SLICE}", levels.join("-"));
         }
-        let suffix = SUFFIXES.iter().find(|suffix| segment.ends_with(**suffix)).unwrap_or(&"");
-        let stem = segment.strip_suffix(suffix).unwrap_or(segment);
-        format!("{}{suffix}", self.name(stem))
+        let suffix = SUFFIXES.iter().find(|suffix| part.ends_with(**suffix)).unwrap_or(&"");
+        format!("{}{suffix}", self.stem(part.strip_suffix(suffix).unwrap_or(part)))
+    }
+
+    /// One level of a slice, in which a dash is written as an underscore.
+    fn level(&mut self, level: &str) -> String {
+        self.stem(&level.replace('_', "-")).replace('-', "_")
+    }
+
+    fn stem(&mut self, stem: &str) -> String {
+        // A wildcard of a pattern, or nothing.
+        let is_wild = stem.chars().all(|c| "*?".contains(c));
+        if is_wild || is_word(stem) || is_id(stem) {
+            return stem.into();
+        }
+        if let Some((prefix, id)) = id_at_end(stem) {
+            let prefix = if RUNTIMES.contains(&prefix) { prefix.into() } else { self.name(prefix) };
+            return format!("{prefix}{id}");
+        }
+        if let Some(uid) = stem.strip_prefix(POD).filter(|uid| !uid.is_empty()) {
+            return format!("{POD}{}", self.stem(uid));
+        }
+        // What a unit of systemd is an instance of, such as sshd@1.service.
+        match stem.split_once(['.', '@']) {
+            Some((unit, rest)) if is_word(unit) => {
+                let sign = &stem[unit.len()..=unit.len()];
+                format!("{unit}{sign}{}", self.name(rest))
+            }
+            _ => self.name(stem),
+        }
+    }
+
+    /// Without a dash, which would make two levels of a slice of it.
+    fn name(&mut self, name: &str) -> String {
+        let n = self.0.len() + 1;
+        self.0.entry(name.into()).or_insert_with(|| format!("name{n}")).clone()
     }
 }
 
-/// The cgroup of all pods, of a class, of a pod by its uid or of a container by its id.
-fn is_of_kubelet(segment: &str) -> bool {
-    let is_hex = |text: &str| text.bytes().all(|b| b.is_ascii_hexdigit() || b"-_".contains(&b));
-    let id = segment.strip_suffix(".scope").unwrap_or(segment);
-    let id = ["cri-containerd-", "crio-", "docker-", "pod"]
-        .iter()
-        .find_map(|prefix| id.strip_prefix(prefix))
-        .unwrap_or(id);
-    segment.starts_with("kubepods")
-        || matches!(segment, "burstable" | "besteffort")
-        || id.len() >= 32 && is_hex(id)
+fn is_word(text: &str) -> bool {
+    WORDS.contains(&text) || is_known(text)
+}
+
+/// A uid, the id of a container or of a boot.
+fn is_id(text: &str) -> bool {
+    let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
+    digits >= UID && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+}
+
+/// A container's id behind something.
+fn id_at_end(text: &str) -> Option<(&str, &str)> {
+    let (prefix, id) = text.split_at_checked(text.len().checked_sub(ID)?)?;
+    id.bytes().all(|b| b.is_ascii_hexdigit()).then_some((prefix, id))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use isobar_core::model::cgroup::CgroupPath;
+    use isobar_core::model::pod::Place;
+
+    const UUID: &str = "3f2a77b0-1c9d-4a10-9c52-1f00aa00bb00";
 
     #[test]
-    fn walk_replaces_names_and_keeps_what_joins() {
+    fn text_replaces_names_and_keeps_what_joins() {
+        let id = "6d7765a8f3644da8".repeat(4);
+        let slices = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod";
+        let uid = UUID.replace('-', "_");
         #[rustfmt::skip]
         let table = [
             // before, after
-            (json!({"name": "web", "namespace": "shop"}),       json!({"name": "name-1", "namespace": "name-2"})),
-            (json!([{"name": "web"}, {"taker": "web"}]),        json!([{"name": "name-1"}, {"taker": "name-1"}])),
-            (json!({"path": "/system.slice/pay.service"}),      json!({"path": "/system.slice/name-1.service"})),
-            (json!({"path": "/kubepods.slice/kubepods-pod3f2a.slice"}), json!({"path": "/kubepods.slice/kubepods-pod3f2a.slice"})),
-            (json!({"path": "/"}),                              json!({"path": "/"})),
-            (json!({"uid": "3f2a", "currentBytes": 5}),         json!({"uid": "3f2a", "currentBytes": 5})),
-            (json!({"annotations": {"team": "pay", "isobar.io/evict": "never"}}), json!({"annotations": {"isobar.io/evict": "never"}})),
-            (json!({"message": "web is evicted"}),              json!({"message": "redacted"})),
-            (json!({"volumes": [{"name": "pay"}], "on": {"volumes": {"pay": {"bytes": 1}}}}),
-             json!({"volumes": [{"name": "name-1"}], "on": {"volumes": {"name-1": {"bytes": 1}}}})),
-            (json!({"containers": {"pay": {"layer": {"bytes": 1}}}}), json!({"containers": {"name-1": {"layer": {"bytes": 1}}}})),
-            (json!({"/pay.service": 1}),                        json!({"/name-1.service": 1})),
+            ("web".to_owned(),                       "name1".to_owned()),
+            ("shop/web".into(),                      "name1/name2".into()),
+            ("acme.example/keep".into(),             "name1/name2".into()),
+            ("acme.example/".into(),                 "name1/".into()),
+            ("acme/SystemCPUContentionPressure".into(), "name1/SystemCPUContentionPressure".into()),
+            ("memory.available".into(),              "memory.available".into()),
+            ("/".into(),                             "/".into()),
+            ("/system.slice/pay.service".into(),     "/system.slice/name1.service".into()),
+            ("/system.slice/sshd@7-acme.service".into(), "/system.slice/sshd@name1.service".into()),
+            ("/system.slice/getty@acme.service".into(), "/system.slice/name1.service".into()),
+            ("/acme.slice/acme-batch.slice".into(),  "/name1.slice/name1-name2.slice".into()),
+            ("/acme.slice/*".into(),                 "/name1.slice/*".into()),
+            ("/acme-*.service".into(),               "/name1.service".into()),
+            (format!("{slices}{uid}.slice/cri-containerd-{id}.scope"), format!("{slices}{uid}.slice/cri-containerd-{id}.scope")),
+            (format!("/kubepods/pod{UUID}/{id}"),    format!("/kubepods/pod{UUID}/{id}")),
+            (format!("/kubepods/podacme/kata_{id}"), format!("/kubepods/podname1/name2{id}")),
+            (format!("{slices}acme_web.slice"),      format!("{slices}name1.slice")),
+            ("/acme.slice/acme-kubepods.slice".into(), "/name1.slice/name1-kubepods.slice".into()),
+            ("kubepods-acme".into(),                 "name1".into()),
+            (UUID.into(),                            UUID.into()),
         ];
         for (before, want) in table {
-            let mut got = before.clone();
-            Names::default().walk("", &mut got);
-            assert_eq!(got, want, "{before}");
+            let mut names = Names::default();
+            assert_eq!(names.text(&before), want, "{before}");
+            assert_eq!(names.text(&before), want, "{before}, again");
+        }
+    }
+
+    /// A pod of a manifest may have any text as its uid, and is joined to its cgroup by it.
+    #[test]
+    fn text_keeps_a_place() {
+        let id = "6d7765a8f3644da8".repeat(4);
+        for uid in [UUID, "pay-frontend", "podium", "kubepods"] {
+            let spelled = uid.replace('-', "_");
+            for path in [
+                format!("/kubepods/burstable/pod{uid}/{id}"),
+                format!("/kubepods.slice/kubepods-pod{spelled}.slice/crio-{id}.scope"),
+            ] {
+                let mut names = Names::default();
+                let renamed = Place::of(&CgroupPath(names.text(&path).into()));
+                let Place::Container { pod, id: kept, .. } = renamed else {
+                    panic!("{path}: {renamed:?}")
+                };
+                assert_eq!((pod, kept), (names.text(uid), id.clone()), "{path}");
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::{Incident, State, is_name};
 use crate::record::segments::path_of;
 use crate::state;
+use isobar_core::model::quantity::Quantity;
 use isobar_core::model::units::{Bytes, Nanos};
 
 const DAY: u64 = 86_400 * Nanos::SECOND.0;
@@ -40,6 +41,14 @@ pub enum ShelfError {
     Unknown(String),
     #[error("{0:?} exists already")]
     Exists(String),
+    #[error(
+        "{n} incidents of {} are kept, and the oldest would be removed for this one: remove some \
+         with `isobar incidents rm`, or import it into another directory with --dir",
+        Quantity::bytes(*.size)
+    )]
+    Full { n: usize, size: u64 },
+    #[error("what is told of incident {name:?} takes more than {} MiB", DOCUMENT >> 20)]
+    TooLong { name: String },
     #[error("{path} is no incident's document")]
     Format { path: PathBuf, source: serde_json::Error },
     #[error("cannot use {path}")]
@@ -120,6 +129,9 @@ impl Shelf {
             Self::Dir(dir) => {
                 let path = document(dir, &incident.name);
                 let text = serde_json::to_vec_pretty(incident).expect("numbers and texts");
+                if text.len() as u64 > DOCUMENT {
+                    return Err(ShelfError::TooLong { name: incident.name.clone() });
+                }
                 state::replace(&path, &text).map_err(|source| ShelfError::Io { path, source })
             }
         }
@@ -151,6 +163,14 @@ impl Shelf {
         }
     }
 
+    /// Removes a draft that is not kept.
+    pub fn discard(&self, draft: &Draft) {
+        if let Self::Dir(_) = self {
+            // One that cannot be removed takes its space until the next agent sweeps.
+            let _ = fs::remove_file(&draft.path);
+        }
+    }
+
     /// Removes drafts that killed agents have left.
     pub fn sweep(&self) {
         let Self::Dir(dir) = self else { return };
@@ -175,8 +195,12 @@ impl Shelf {
             }
             Self::Dir(dir) => {
                 let path = recording(dir, &incident.name);
-                fs::rename(&draft.path, &path).map_err(|source| ShelfError::Io { path, source })?;
-                self.note(&incident)?;
+                let moved = fs::rename(&draft.path, &path);
+                moved.map_err(|source| ShelfError::Io { path: path.clone(), source })?;
+                self.note(&incident).inspect_err(|_| {
+                    // Without its document nothing would ever remove it.
+                    let _ = fs::remove_file(&path);
+                })?;
             }
         }
         Ok(incident)
@@ -225,6 +249,19 @@ impl Shelf {
             }
         }
         if n == 0 { Err(unknown()) } else { Ok(()) }
+    }
+
+    /// # Errors
+    /// If older incidents would be removed once this one is kept.
+    pub fn has_room(&self, draft: &Draft) -> Result<(), ShelfError> {
+        let io = |source| ShelfError::Io { path: draft.path.clone(), source };
+        let (all, most) = (self.list()?, self.retention());
+        let size: u64 = all.iter().map(|one| one.size).sum();
+        let with_it = size.saturating_add(draft.file.metadata().map_err(io)?.len());
+        if all.len() >= most.n || with_it > most.size.0 {
+            return Err(ShelfError::Full { n: all.len(), size });
+        }
+        Ok(())
     }
 
     /// Removes what is too much, too old or too many; open incidents stay.

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{Deed, Held, Incident, Score, Wait};
+use super::{Deed, Held, Incident, Score, Stall, Wait};
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::units::Nanos;
 
@@ -24,6 +24,7 @@ pub fn paragraph(incident: &Incident) -> String {
     all.extend(incident.taken.iter().map(|taken| format!("Of memory {taken}.")));
     all.extend(incident.conditions.iter().map(held));
     all.extend(incident.is_about_cpu.then(|| waits(incident)).flatten());
+    all.extend(incident.is_about_memory.then(|| stalls(incident)).flatten());
     all.extend(incident.kills.iter().take(TOLD).map(killed));
     all.extend(more(incident.kills.len(), "OOM kills"));
     // Why it did nothing about a kill stands beside the kill.
@@ -72,6 +73,17 @@ fn waits(incident: &Incident) -> Option<String> {
     ))
 }
 
+/// Who waited for a hundredth of the time or more.
+fn stalls(incident: &Incident) -> Option<String> {
+    let span = incident.to.boot.since(incident.from.boot);
+    let worst = incident.stalls.iter().filter(|stall| stall.time >= Nanos(span.0 / 100));
+    let told =
+        worst.map(|Stall { sufferer, time: waited }| format!("{sufferer} {}", time(*waited)));
+    let told: Vec<_> = told.take(TOLD).collect();
+    let all = (!told.is_empty()).then(|| told.join(", "))?;
+    Some(format!("For memory waited: {all} (summed over tasks, within {}).", time(span)))
+}
+
 /// Each aggressor with the waits that it caused, the greatest loss first.
 pub fn by_aggressor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Vec<(&'a str, Vec<&'a Wait>)> {
     let mut all: Vec<(&str, Vec<&Wait>)> = Vec::new();
@@ -99,7 +111,8 @@ fn killed(Score { at, victim, pid, limit, foreseen, why }: &Score) -> String {
     let kill =
         format!("At {} the kernel's OOM killer killed process {pid} of {victim}", hour(at.wall));
     if limit.is_some() {
-        return format!("{kill}: {why}.");
+        let seen = foreseen.map(|before| format!("; a shortage was foreseen for {}", time(before)));
+        return format!("{kill}: {why}{}.", seen.unwrap_or_default());
     }
     let foreseen = match foreseen {
         Some(before) => format!("isobar had foreseen it for {}", time(*before)),

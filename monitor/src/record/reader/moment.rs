@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Entry, ReadError, Recording, segments_of};
+use super::{Entry, Passed, ReadError, Recording, segments_of};
 use crate::record::index::{self, Place};
 use crate::record::lines::{Lines, Piece};
 use crate::record::segments::Ring;
@@ -14,6 +14,18 @@ use isobar_core::model::snapshot::Averages;
 use isobar_core::model::stall::OomRecord;
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::mark::Mark;
+use isobar_core::recording::room;
+
+/// Chapters without a tick of the moment that are passed over: each start of an agent that ends at
+/// once leaves one.
+const CHAPTERS: usize = 1_000;
+
+/// How far a tick is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    End,
+    NextChapter,
+}
 
 /// What is known at a mark.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,24 +43,31 @@ impl Recording {
     /// Reads on from the chapter that holds the moment `wall`, or from the first one after it.
     pub fn open_at(path: &Path, wall: Nanos) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.into(), source };
-        Self::of_segments_at(path, segments_of(path).map_err(io)?, wall)
+        Self::of_segments_at(path, &segments_of(path).map_err(io)?, wall)
     }
 
     /// The same for these segments of the recording `path`, oldest first.
     pub fn of_segments_at(
         path: &Path,
-        segments: Vec<PathBuf>,
+        segments: &[PathBuf],
         wall: Nanos,
     ) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.into(), source };
-        let place = index::find(&segments, wall).map_err(io)?;
-        let mut recording = Self::from_place(path, &segments, place)?;
-        match recording.without_ticks()? {
-            Some(at) if at.wall < wall && (place.segment, place.chapter) != (0, 0) => {
-                Self::of_segments_at(path, segments, at.wall)
+        let mut later: Option<Place> = None;
+        for _ in 0..CHAPTERS {
+            let place = index::find(segments, wall, later).map_err(io)?;
+            let mut recording = Self::from_place(path, segments, place)?;
+            // What follows the next chapter was looked at before.
+            let until = if later.is_some() { Until::NextChapter } else { Until::End };
+            match recording.without_ticks(wall, until)? {
+                Some(at) if at.wall < wall && (place.segment, place.chapter) != (0, 0) => {
+                    later = Some(place);
+                }
+                _ => return Ok(recording),
             }
-            _ => Ok(recording),
         }
+        let why = format!("{CHAPTERS} chapters before this moment are without a tick of it");
+        Err(ReadError::Unreadable(why))
     }
 
     /// The same of segments that are written meanwhile. Those in memory last as long as the second
@@ -60,7 +79,7 @@ impl Recording {
         let path = Path::new("the recording in memory");
         let io = |source| ReadError::Io { path: path.into(), source };
         let (segments, held) = ring.segments().map_err(io)?;
-        Ok((Self::of_segments_at(path, segments, wall)?, held))
+        Ok((Self::of_segments_at(path, &segments, wall)?, held))
     }
 
     /// Reads on from the last mark before the moment `wall`, if its chapter has one: from where a
@@ -68,7 +87,7 @@ impl Recording {
     pub fn open_near(path: &Path, wall: Nanos) -> Result<(Self, Option<Marked>), ReadError> {
         let io = |source| ReadError::Io { path: path.into(), source };
         let segments = segments_of(path).map_err(io)?;
-        let place = index::find(&segments, wall).map_err(io)?;
+        let place = index::find(&segments, wall, None).map_err(io)?;
         if let Some(byte) = place.mark {
             let mut recording = Self::from_place(path, &segments, place)?;
             if let Ok(Some(marked)) = recording.skip_to(byte) {
@@ -76,7 +95,7 @@ impl Recording {
             }
         }
         // From the header it is a longer way to the same.
-        Ok((Self::of_segments_at(path, segments, wall)?, None))
+        Ok((Self::of_segments_at(path, &segments, wall)?, None))
     }
 
     fn from_place(path: &Path, segments: &[PathBuf], place: Place) -> Result<Self, ReadError> {
@@ -94,25 +113,29 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The moment of the header if no tick follows it: a header is written before its first tick, and
-    /// until that has come, the last tick is in the chapter before.
-    fn without_ticks(&mut self) -> Result<Option<Moment>, ReadError> {
-        let header = self.waiting.iter().find_map(|entry| match entry {
+    /// The moment of the header if no tick up to `wall` follows it: a header is written before its
+    /// first tick, and has the moment of the tick before, which is in the chapter before.
+    fn without_ticks(&mut self, wall: Nanos, until: Until) -> Result<Option<Moment>, ReadError> {
+        let mut passed = Passed::default();
+        std::mem::take(&mut self.waiting).into_iter().for_each(|entry| passed.push(entry));
+        let header = passed.0.iter().find_map(|entry| match entry {
             Entry::Header(header) => Some(header.at),
             _ => None,
         });
-        let mut passed = std::mem::take(&mut self.waiting);
-        loop {
-            let next = self.read()?;
-            let is_over = next.is_none();
-            let is_tick = matches!(next, Some(Entry::Frame(_)));
-            passed.extend(next);
-            if is_over || is_tick {
-                passed.append(&mut self.waiting);
-                self.waiting = passed;
-                return Ok(header.filter(|_| is_over));
+        while let Some(entry) = self.read()? {
+            let is_later = match &entry {
+                Entry::Frame(recorded) => Some(recorded.sample.at.wall > wall),
+                Entry::Header(_) if until == Until::NextChapter => Some(true),
+                _ => None,
+            };
+            passed.push(entry);
+            if let Some(is_later) = is_later {
+                self.wait_for(passed);
+                return Ok(header.filter(|_| is_later));
             }
         }
+        self.wait_for(passed);
+        Ok(header)
     }
 
     /// Goes from a header that has just been read to the mark at this byte of its segment; `None` if
@@ -127,7 +150,7 @@ impl Recording {
             _ => None,
         });
         let Some((header, state)) = header.zip(self.state.as_mut()) else { return Ok(None) };
-        let Ok(mark) = serde_json::from_slice::<Mark>(&line) else { return Ok(None) };
+        let Ok(mark) = room::from_slice::<Mark>(&line) else { return Ok(None) };
         let (begun, oom_kills) = (mark.begun, mark.oom_kills.clone());
         let Ok(averages) = mark.apply(state, header) else { return Ok(None) };
         let Ok(before) = state.sample() else { return Ok(None) };

@@ -4,83 +4,132 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::projector::Around;
 use super::runs::LeftOut;
 use super::{Film, FilmError, Opened, Passed, Shown, Source, runs};
 use crate::serve::Shared;
+use crate::serve::history::{Event, Span};
 use crate::serve::negotiate::made;
+use crate::serve::parts::OfTick;
 use crate::serve::publish::Published;
 use isobar_core::model::sample::Moment;
-use isobar_core::view::API_VERSION;
+use isobar_core::model::units::Nanos;
+use isobar_core::view::Document;
+
+/// What is served of which time.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(in crate::serve) struct Recording {
+    /// False of an agent that records nothing; then the rest is empty.
+    is_served: bool,
+    /// Of an agent, whose recording goes on.
+    is_live: bool,
+    /// The first tick; `None` if nothing is served.
+    begin: Option<Moment>,
+    /// The last tick so far; `None` if nothing is served.
+    end: Option<Moment>,
+    /// What requests without a moment are shown, since 1970; `None` of an agent.
+    at: Option<Nanos>,
+    /// How many were read so far; 0 of an agent, which does not read them.
+    ticks: u64,
+    /// All of them were read.
+    is_whole: bool,
+    /// What nothing is told of for want of room.
+    left_out: LeftOut,
+    /// Why they could not be read to the end, or why nothing is served.
+    problem: Option<String>,
+    /// As in `HistoryEvents`, of all its time.
+    spans: Vec<Span>,
+    /// As in `HistoryEvents`, of all its time.
+    events: Vec<Event>,
+}
+
+/// The ticks up to a moment, each in brief.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::serve) struct Ticks<'a> {
+    /// Oldest first; of an agent the newest alone.
+    ticks: Vec<&'a Passed>,
+}
 
 pub(in crate::serve) async fn recording(
     State(shared): State<Shared>,
     headers: HeaderMap,
 ) -> Response {
-    let mut document = shared.film.about().await;
-    document["apiVersion"] = API_VERSION.into();
-    document["kind"] = "Recording".into();
-    made(&headers, document.to_string().into_bytes())
+    let content = shared.film.about().await;
+    made(&headers, Document::new("Recording", content).to_json())
 }
 
 impl Film {
-    async fn about(&self) -> Value {
+    async fn about(&self) -> Recording {
         let of = self.footage();
         match &self.source {
             Source::Opened(opened) => opened.about(),
             Source::Agent(_) => match of {
                 Ok(of) => match (self.begin(&of).await, &of.around) {
-                    (Ok(Some(begin)), Around::Agent(newest)) => going_on(begin, newest),
-                    (Err(why), _) => nothing(&why),
-                    _ => nothing(&FilmError::Empty),
+                    (Ok(Some(begin)), Around::Agent(newest)) => Recording::going_on(begin, newest),
+                    (Err(why), _) => Recording::nothing(&why),
+                    _ => Recording::nothing(&FilmError::Empty),
                 },
-                Err(why) => nothing(&why),
+                Err(why) => Recording::nothing(&why),
             },
         }
     }
 }
 
-/// Of an agent that cannot show the past.
-fn nothing(why: &FilmError) -> Value {
-    json!({
-        "isServed": false, "isLive": true, "begin": null, "end": null, "at": null, "ticks": 0,
-        "isWhole": true, "leftOut": LeftOut::default(), "problem": why.to_string(), "spans": [],
-        "events": [],
-    })
-}
+impl Recording {
+    /// Of an agent that cannot show the past.
+    fn nothing(why: &FilmError) -> Self {
+        Self {
+            is_served: false,
+            is_live: true,
+            begin: None,
+            end: None,
+            at: None,
+            ticks: 0,
+            is_whole: true,
+            left_out: LeftOut::default(),
+            problem: Some(why.to_string()),
+            spans: Vec::new(),
+            events: Vec::new(),
+        }
+    }
 
-/// Of an agent and what it has recorded so far; what held and happened is from its history.
-fn going_on(begin: Moment, newest: &Published) -> Value {
-    let (spans, events) = newest.history.told();
-    json!({
-        "isServed": true, "isLive": true, "begin": begin, "end": newest.at, "at": null, "ticks": 0,
-        "isWhole": true, "leftOut": LeftOut::default(), "problem": null, "spans": spans,
-        "events": events,
-    })
+    /// Of an agent and what it has recorded so far; what held and happened is from its history.
+    fn going_on(begin: Moment, newest: &Published) -> Self {
+        let (spans, events) = newest.history.told();
+        let (begin, end) = (Some(begin), Some(newest.at));
+        let nothing = Self::nothing(&FilmError::Empty);
+        Self { is_served: true, begin, end, problem: None, spans, events, ..nothing }
+    }
 }
 
 impl Opened {
-    fn about(&self) -> Value {
+    fn about(&self) -> Recording {
         let course = runs::lock(&self.course);
         let (spans, events) = course.told();
-        json!({
-            "isServed": true, "isLive": false, "begin": self.first, "end": self.last,
-            "at": self.at, "ticks": course.n_ticks, "isWhole": course.is_whole,
-            "leftOut": course.left_out, "problem": course.problem, "spans": spans,
-            "events": events,
-        })
+        Recording {
+            is_served: true,
+            is_live: false,
+            begin: Some(self.first),
+            end: Some(self.last),
+            at: Some(self.at),
+            ticks: course.n_ticks,
+            is_whole: course.is_whole,
+            left_out: course.left_out,
+            problem: course.problem.clone(),
+            spans,
+            events,
+        }
     }
 }
 
 pub(in crate::serve) async fn ticks(shown: Shown, headers: HeaderMap) -> Response {
     let Shown { published, trail } = shown;
-    let newest = || json!([Passed::of(&published.view.snapshot)]);
-    let ticks = if trail.is_empty() { newest() } else { json!(trail) };
-    let document = json!({
-        "apiVersion": API_VERSION, "kind": "Ticks", "tick": published.tick, "at": published.at,
-        "ticks": ticks,
-    });
-    made(&headers, document.to_string().into_bytes())
+    let newest = trail.is_empty().then(|| Passed::of(&published.view.snapshot));
+    let ticks = trail.iter().map(|passed| &**passed).chain(&newest).collect();
+    made(&headers, OfTick::json("Ticks", published.tick, published.at, Ticks { ticks }))
 }

@@ -43,6 +43,7 @@ const TRAIL_AGGRESSIONS: usize = 40;
 
 /// One tick before a moment, cut to what a page sums up.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Passed {
     tick: u64,
     at: Moment,

@@ -52,6 +52,7 @@ impl Run {
 
 /// What there was no room for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct LeftOut {
     /// Of one boot of one node, with everything that is told of it.

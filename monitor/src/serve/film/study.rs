@@ -5,7 +5,7 @@
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use serde::Deserialize as _;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use super::desk::Shift;
@@ -18,11 +18,12 @@ use crate::record::replay::{Replay, Replayed};
 use crate::record::what_if::WhatIf;
 use crate::serve::history::{ago, only};
 use crate::serve::negotiate::made;
+use crate::serve::parts::OfTick;
 use crate::serve::{Shared, refuse};
 use isobar_core::model::settings::Settings;
-use isobar_core::model::threshold::Signal;
 use isobar_core::model::units::Nanos;
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
+use isobar_kubelet::advice::Advice;
 
 /// Without `begin`.
 const USUAL_CHANGE: u64 = 600;
@@ -67,15 +68,43 @@ impl Stretch {
 }
 
 /// The settings in force at a tick.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::serve) struct Told<'a> {
+    /// The configuration, validated; `None` if not known.
+    settings: Option<&'a Settings>,
+}
+
+/// A stretch of a recording, decided then and otherwise.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(in crate::serve) struct Compared {
+    #[serde(flatten)]
+    all: WhatIf,
+    /// What cannot be known after the first step that differs; `None` if none does.
+    limit: Option<String>,
+    /// False if time or room did not suffice for all ticks: `to` is the last that was compared.
+    is_whole: bool,
+}
+
+/// What daemons used in a stretch of a recording, and what to reserve for them.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(in crate::serve) struct Advised {
+    #[serde(flatten)]
+    advice: Advice,
+    /// False if time or room did not suffice for all ticks: `to` is the last that was read.
+    is_whole: bool,
+}
+
 pub(in crate::serve) async fn settings(
     Seen { published, .. }: Seen,
     headers: HeaderMap,
 ) -> Response {
-    let document = json!({
-        "apiVersion": API_VERSION, "kind": "Settings", "tick": published.tick, "at": published.at,
-        "settings": published.settings,
-    });
-    made(&headers, document.to_string().into_bytes())
+    let content = Told { settings: published.settings.as_deref() };
+    made(&headers, OfTick::json("Settings", published.tick, published.at, content))
 }
 
 pub(in crate::serve) async fn what_if(
@@ -114,14 +143,14 @@ pub(in crate::serve) async fn advice(
 async fn answer(
     film: &Film,
     headers: &HeaderMap,
-    work: impl FnOnce(Footage, &mut Shift) -> Result<Value, StudyError> + Send + 'static,
+    work: impl FnOnce(Footage, &mut Shift) -> Result<Vec<u8>, StudyError> + Send + 'static,
 ) -> Response {
     let of = match film.footage() {
         Ok(of) => of,
         Err(why) => return refused(&why),
     };
     match film.desk.run(move |shift| work(of, shift)).await {
-        Ok(Ok(document)) => made(headers, document.to_string().into_bytes()),
+        Ok(Ok(document)) => made(headers, document),
         Ok(Err(StudyError::Refused(why))) => refuse(StatusCode::BAD_REQUEST, &why),
         Ok(Err(StudyError::Read(why))) => refused(&FilmError::Read(why)),
         Err(why) => refused(&why),
@@ -142,7 +171,7 @@ fn compare(
     Stretch { begin, end }: Stretch,
     change: &Value,
     shift: &mut Shift,
-) -> Result<Value, StudyError> {
+) -> Result<Vec<u8>, StudyError> {
     let other = changed(&in_force(of, begin)?, change).map_err(StudyError::Refused)?;
     let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
     let mut all = WhatIf::default();
@@ -162,21 +191,18 @@ fn compare(
         }
     }
     let all = all.close();
-    let mut document = json!(all);
-    document["limit"] = json!(all.limit());
-    document["isWhole"] = is_whole.into();
-    Ok(document)
+    let limit = all.limit();
+    Ok(Document::new("WhatIf", Compared { all, limit, is_whole }).to_json())
 }
 
 fn reserve(
     of: &Footage,
     Stretch { begin, end }: Stretch,
     shift: &mut Shift,
-) -> Result<Value, StudyError> {
-    let settings = in_force(of, begin)?;
+) -> Result<Vec<u8>, StudyError> {
     let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
     let mut is_whole = true;
-    let advice = advise(recording, &settings.node, drop, |sample| {
+    let advice = advise(recording, None, drop, |sample| {
         let is_within = sample.at.wall <= end;
         is_whole = !is_within || shift.goes_on();
         is_within && is_whole
@@ -184,19 +210,7 @@ fn reserve(
     let Some(advice) = advice else {
         return Err(StudyError::Refused("no tick is recorded in this time".into()));
     };
-    let node = &settings.node;
-    let mut document = json!(advice);
-    document["apiVersion"] = API_VERSION.into();
-    document["kind"] = "Advice".into();
-    document["isWhole"] = is_whole.into();
-    let mut thresholds = settings.eviction.thresholds.iter();
-    let hard = thresholds.find(|one| one.signal == Signal::MemoryAvailable && one.grace.0 == 0);
-    document["configured"] = json!({
-        "kubeReserved": node.kube_reserved,
-        "systemReserved": node.system_reserved,
-        "threshold": hard.map(|one| one.value.to_string()),
-    });
-    Ok(document)
+    Ok(Document::new("Advice", Advised { advice, is_whole }).to_json())
 }
 
 /// The settings of the chapter that holds the moment.

@@ -6,17 +6,17 @@ use axum::extract::Query;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Serialize, Serializer};
-use serde_json::json;
 
 use super::query::{Stretch, only, wanted};
 use super::series::{ALL, Code, Keeps, Series, Unit};
+use super::spans::{Event, Minute, Span};
 use crate::serve::film::moment::Seen;
 use crate::serve::negotiate::{made, tagged};
 use crate::serve::publish::Published;
 use crate::serve::refuse;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
-use isobar_core::view::API_VERSION;
+use isobar_core::view::Document;
 
 /// Of figures, unless asked otherwise: ten minutes of the node.
 const USUAL: u64 = 600;
@@ -28,10 +28,12 @@ type Pairs = Query<Vec<(String, String)>>;
 
 /// The points of one series.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Series"))]
 struct Points {
     unit: Unit,
     /// Of what a point is the mean, the largest or the smallest.
     of: Keeps,
+    /// One for each step; `None` where nothing was measured.
     values: Values,
     /// The largest of each point, where the mean may hide it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +41,7 @@ struct Points {
 }
 
 /// Two bytes each until they are written.
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "Vec<Option<f64>>", inline))]
 struct Values(&'static Series, Vec<Option<Code>>);
 
 impl Serialize for Values {
@@ -48,17 +51,32 @@ impl Serialize for Values {
     }
 }
 
+/// Figures of the last hour and day.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Document {
-    api_version: &'static str,
-    kind: &'static str,
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::serve) struct History {
     /// The newest tick in it.
     tick: u64,
     begin: Moment,
     end: Moment,
     step: Nanos,
+    /// By name.
     series: BTreeMap<&'static str, Points>,
+}
+
+/// What held, what happened, and who made others wait.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::serve) struct HistoryEvents<'a> {
+    /// The newest tick in it.
+    tick: u64,
+    begin: Moment,
+    end: Moment,
+    /// Conditions, thresholds and the kubelet's conditions, in the order in which they began.
+    spans: Vec<Span>,
+    events: Vec<&'a Event>,
+    /// The longest waits of each minute.
+    minutes: Vec<&'a Minute>,
 }
 
 pub(in crate::serve) async fn series(
@@ -87,9 +105,7 @@ pub(in crate::serve) async fn series(
         let at = |second: u64| moment(Nanos(second.saturating_mul(Nanos::SECOND.0)), now);
         let step = Nanos(range.step.saturating_mul(Nanos::SECOND.0));
         let (begin, end, tick) = (at(range.begin), at(range.end), published.tick);
-        let (api_version, kind) = (API_VERSION, "History");
-        let document = Document { api_version, kind, tick, begin, end, step, series };
-        serde_json::to_vec(&document).map_err(|why| why.to_string())
+        Ok(Document::new("History", History { tick, begin, end, step, series }).to_json())
     })
 }
 
@@ -103,17 +119,15 @@ pub(in crate::serve) async fn events(
         let Stretch { begin, end } =
             Stretch::parse(begin.as_deref(), end.as_deref(), USUAL_EVENTS, now)?;
         let kept = published.history.lock();
-        let document = json!({
-            "apiVersion": API_VERSION,
-            "kind": "HistoryEvents",
-            "tick": published.tick,
-            "begin": moment(begin, now),
-            "end": moment(end, now),
-            "spans": kept.spans.spans(begin, end, now.boot),
-            "events": kept.spans.events(begin, end),
-            "minutes": kept.spans.minutes(begin, end),
-        });
-        serde_json::to_vec(&document).map_err(|why| why.to_string())
+        let content = HistoryEvents {
+            tick: published.tick,
+            begin: moment(begin, now),
+            end: moment(end, now),
+            spans: kept.spans.spans(begin, end, now.boot),
+            events: kept.spans.events(begin, end),
+            minutes: kept.spans.minutes(begin, end),
+        };
+        Ok(Document::new("HistoryEvents", content).to_json())
     })
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The tick's thread fills it and never waits for a reader: while one reads, ticks queue up.
 
-mod answer;
+pub(super) mod answer;
 mod query;
 mod rings;
 mod series;

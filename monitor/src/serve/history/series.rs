@@ -44,6 +44,7 @@ enum Source {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Unit {
     Percent,
@@ -54,6 +55,7 @@ pub(super) enum Unit {
 
 /// What is kept of several values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Keeps {
     Mean,

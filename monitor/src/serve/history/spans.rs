@@ -35,7 +35,6 @@ const TEXT: usize = 512;
 const OF_TICK: usize = 8;
 const OF_MINUTE: usize = 6;
 const COUNTED: usize = 64;
-const RELEASE: &str = "release";
 /// Nothing is known of a longer time without a tick.
 const PAUSE: Nanos = Nanos(10 * Nanos::SECOND.0);
 const MINUTE: u64 = 60 * Nanos::SECOND.0;
@@ -58,6 +57,7 @@ impl Subject {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SpanKind"))]
 #[serde(rename_all = "camelCase")]
 enum Kind {
     Condition,
@@ -66,6 +66,7 @@ enum Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SpanState"))]
 enum State {
     True,
     False,
@@ -79,6 +80,7 @@ enum State {
 
 /// A state from when to when.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(in crate::serve) struct Span {
     kind: Kind,
@@ -100,13 +102,26 @@ impl Span {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "EventKind"))]
+#[serde(rename_all = "camelCase")]
+enum Happened {
+    Change,
+    Action,
+    Outcome,
+    Effect,
+    Release,
+    OomKill,
+}
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "HistoryEvent"))]
 #[serde(rename_all = "camelCase")]
 pub(in crate::serve) struct Event {
     pub(super) at: Moment,
     tick: u64,
-    kind: &'static str,
+    kind: Happened,
     /// In one word, of a change.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -118,6 +133,7 @@ pub(in crate::serve) struct Event {
 
 /// Who made whom wait in a minute.
 #[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Minute {
     pub(super) begin: Moment,
@@ -196,26 +212,26 @@ fn events(decision: &Decision, outcomes: &[Outcome], kills: &[OomRecord]) -> Vec
         .iter()
         .map(|kill| {
             let own = Moment { boot: kill.kill.at, wall: kill.wall };
-            Event { at: own, ..event("oomKill", None, kill.sentence()) }
+            Event { at: own, ..event(Happened::OomKill, None, kill.sentence()) }
         })
         .collect();
     all.extend(outcomes.iter().map(|outcome| {
         let text = format!("{}: {}", outcome.result.name(), outcome.detail);
-        event("outcome", Some(outcome.action), text)
+        event(Happened::Outcome, Some(outcome.action), text)
     }));
     all.extend(decision.events().map(|change| {
         let reason = Some(change.reason.clone());
-        Event { reason, ..event("change", None, change.message.clone()) }
+        Event { reason, ..event(Happened::Change, None, change.message.clone()) }
     }));
     let effects = relief.effects.iter();
-    all.extend(effects.map(|one| event("effect", Some(one.action), words::effect(one))));
+    all.extend(effects.map(|one| event(Happened::Effect, Some(one.action), words::effect(one))));
     let actions = relief.actions.iter();
     all.extend(actions.map(|one| {
         let text = format!("{}; {}", words::action(one, at.boot), words::choice(one));
-        event("action", Some(one.id), text)
+        event(Happened::Action, Some(one.id), text)
     }));
     let releases = relief.releases.iter();
-    all.extend(releases.map(|one| event(RELEASE, Some(one.action), words::release(one))));
+    all.extend(releases.map(|one| event(Happened::Release, Some(one.action), words::release(one))));
     all
 }
 
@@ -281,7 +297,7 @@ impl Spans {
     /// A release is ordered in each tick until it is done.
     fn has_release(&self, new: &Event) -> bool {
         let is_it = |old: &Event| (old.kind, old.action) == (new.kind, new.action);
-        new.kind == RELEASE && self.events.iter().any(is_it)
+        new.kind == Happened::Release && self.events.iter().any(is_it)
     }
 
     /// Adds the longest waits of a tick to those of its minute.

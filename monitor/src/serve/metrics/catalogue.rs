@@ -187,6 +187,10 @@ catalogue! {
     LIMIT_DRIFTS = Metric::counter("isobar_limit_drifts_total", &[],
         "Limits that another process was found to have changed after isobar wrote them.");
 
+    NODE_CAPACITY = Metric::gauge("isobar_node_capacity", &["resource"],
+        "What the node has: CPUs, bytes, pods, processes.");
+    NODE_ALLOCATABLE = Metric::gauge("isobar_node_allocatable", &["resource"],
+        "What of it the kubelet would give to pods by the configuration: without reservations and hard eviction thresholds.");
     CPU_SHARED_POOL = Metric::gauge("isobar_cpu_manager_shared_pool_millicores", &[],
         "CPUs that containers without exclusive ones share, in thousandths, as the kubelet counts them: without reserved ones.");
     CPU_EXCLUSIVE = Metric::gauge("isobar_cpu_manager_exclusive_cpus", &[],

@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit as BaseUnit;
 
 use super::catalogue::{Kind, Metric, Unit};
+use isobar_core::model::quantity::Quantity;
 use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
 
 /// A value in the base unit of its metric.
@@ -23,6 +24,17 @@ pub(super) enum Value {
 impl From<u64> for Value {
     fn from(n: u64) -> Self {
         Self::Whole(n)
+    }
+}
+
+impl From<Quantity> for Value {
+    fn from(amount: Quantity) -> Self {
+        const WHOLE: i128 = 1_000_000_000;
+        let nanos = amount.nanos();
+        match u64::try_from(nanos / WHOLE) {
+            Ok(whole) if nanos % WHOLE == 0 => Self::Whole(whole),
+            _ => Self::Real(nanos as f64 / WHOLE as f64),
+        }
     }
 }
 

@@ -5,14 +5,16 @@ use std::fmt;
 use super::catalogue::{
     CPU_EXCLUSIVE, CPU_SHARED_POOL, DECISIONS, FORECASTS, FREED, KILLED_PROCESSES,
     LIMIT_CONFIGURED, LIMIT_CONFIGURED_BYTES, LIMIT_DIFFERS, LIMIT_DRIFTS, LIMIT_LIVE,
-    LIMIT_LIVE_BYTES, OOM_KILLS, OOM_KILLS_FORESEEN, STEPS, STEPS_IN_FORCE,
+    LIMIT_LIVE_BYTES, NODE_ALLOCATABLE, NODE_CAPACITY, OOM_KILLS, OOM_KILLS_FORESEEN, STEPS,
+    STEPS_IN_FORCE,
 };
 use super::families::Families;
 use crate::serve::totals::{RESULTS, Totals, steps_and_release};
 use isobar_core::model::capability::CapabilityState;
 use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::StepKind;
-use isobar_core::model::limit::{LimitResult, LimitState};
+use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
+use isobar_core::model::quantity::ResourceList;
 use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
 use isobar_core::view::foresight::OomLimit;
@@ -75,6 +77,12 @@ fn limits(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Res
     let differs = limits.iter().map(|one| (labels(one), is_other(one)));
     families.write(&LIMIT_DIFFERS, differs)?;
     families.write(&LIMIT_DRIFTS, [([], drifts)])?;
+    let of = |list: fn(&NodeResources) -> &ResourceList| {
+        let all = view.resources.iter().flat_map(list);
+        all.map(|(name, amount)| ([name.as_str()], *amount))
+    };
+    families.write(&NODE_CAPACITY, of(|node| &node.capacity))?;
+    families.write(&NODE_ALLOCATABLE, of(|node| &node.allocatable))?;
     families.write(&CPU_SHARED_POOL, cpus.map(|pool| ([], pool.shared_millicores)))?;
     families.write(&CPU_EXCLUSIVE, cpus.map(|pool| ([], pool.exclusive.0.len() as u64)))
 }

@@ -12,6 +12,7 @@ use crate::model::units::{Bytes, Nanos};
 
 /// One step of relief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum StepKind {
     /// The highest `oom_score_adj`: if memory runs out after all, the kernel takes this target. If
@@ -101,6 +102,7 @@ impl StepKind {
 
 /// One thing to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Action {
     /// Counts actions; outcomes name it.
@@ -135,6 +137,7 @@ pub struct Action {
 
 /// Whom an action is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
     /// The pod's name, or the cgroup's path where no pod is known.
@@ -160,6 +163,7 @@ pub struct Target {
 
 /// One cgroup of a target that has several.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TargetGroup {
     /// Which: a path can be used again, an id cannot.
@@ -196,6 +200,7 @@ impl Target {
 
 /// Why a step was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum StepReason {
     /// The gentlest that can suffice.
@@ -212,6 +217,7 @@ pub enum StepReason {
 
 /// Why nothing is done although a threshold is met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Hold {
     /// An action runs; until this moment (boot clock) it has time.
@@ -292,24 +298,6 @@ impl Hold {
     }
 }
 
-/// What came of an action; part of the next sample.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Outcome {
-    pub action: u64,
-    /// How it went.
-    pub result: OutcomeResult,
-    /// In words, what was seen.
-    pub detail: String,
-    /// How long it took.
-    pub took: Nanos,
-    /// Memory that came back, where it was measured.
-    pub freed: Option<Bytes>,
-    /// Processes that were seen to end; `None` where they were not watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<u64>,
-}
-
 /// One entry of the actuator's ledger: an action whose consequences still matter at this tick.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -350,6 +338,7 @@ pub enum Phase {
 
 /// A squeeze or a mark that is to be taken back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Release {
     pub action: u64,
@@ -365,6 +354,7 @@ pub struct Release {
 
 /// Why a squeeze or a mark is taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum ReleaseReason {
     /// What it was for has been over for the cool-down.
@@ -375,26 +365,4 @@ pub enum ReleaseReason {
     Expired,
     /// The agent ends.
     Leaving,
-}
-
-/// How an action went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum OutcomeResult {
-    Done,
-    /// Not done because it may not be: a disruption budget forbids it, or it is no longer enforced.
-    Refused,
-    /// It could not be done.
-    Failed,
-}
-
-impl OutcomeResult {
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-        }
-    }
 }

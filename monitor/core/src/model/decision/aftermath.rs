@@ -1,13 +1,54 @@
-//! What follows upon an action: what it has come to, and what the kubelet does with containers that
-//! are ended on the node, of which it is not told.
+//! What follows upon an action: how it went, what it has come to, and what the kubelet does with
+//! containers that are ended on the node, of which it is not told.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::units::{Bytes, Nanos};
 use crate::model::workload::RestartPolicy;
 
+/// What came of an action; part of the next sample.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    pub action: u64,
+    /// How it went.
+    pub result: OutcomeResult,
+    /// In words, what was seen.
+    pub detail: String,
+    /// How long it took.
+    pub took: Nanos,
+    /// Memory that came back, where it was measured.
+    pub freed: Option<Bytes>,
+    /// Processes that were seen to end; `None` where they were not watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
+}
+
+/// How an action went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OutcomeResult {
+    Done,
+    /// Not done because it may not be: a disruption budget forbids it, or it is no longer enforced.
+    Refused,
+    /// It could not be done.
+    Failed,
+}
+
+impl OutcomeResult {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// What an action had come to, some time after it was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Effect {
     pub action: u64,
@@ -23,6 +64,7 @@ pub struct Effect {
 
 /// What the kubelet does next with containers that were ended: the pod stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Restart {
     /// The pod's; of several pods the one that starts most containers again.

@@ -12,6 +12,7 @@ use crate::model::units::{Bytes, Nanos, Percent};
 
 /// What one sample says about shortages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Assessment {
     /// KEP-4205's six, or those that have a rule.
@@ -41,7 +42,7 @@ pub struct Assessment {
     /// the first that is due; `None` if none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<Met>,
-    /// [`Assessment::first`] was not read anew. The kubelet starts nothing then.
+    /// What is `first` was not read anew. The kubelet starts nothing then.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_stale: bool,
     pub events: Vec<Event>,
@@ -49,6 +50,7 @@ pub struct Assessment {
 
 /// A taint that the node should carry now. It has no value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
     /// One per resource, shared by both scopes.
@@ -61,6 +63,7 @@ pub struct Taint {
 
 /// A signal that a threshold watches and that said nothing. Such a threshold is not met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Unobserved {
     pub signal: Signal,
@@ -69,6 +72,7 @@ pub struct Unobserved {
 
 /// A pod that has more on the node's disks than it is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Overrun {
     /// `namespace/name`.
@@ -83,6 +87,7 @@ pub struct Overrun {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum OverrunOf {
     /// An emptyDir with a size limit.
@@ -94,6 +99,7 @@ pub enum OverrunOf {
 
 /// How long a scope's memory lasts, and what reclaim still makes of it. Over about ten seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Outlook {
     pub scope: ScopeName,

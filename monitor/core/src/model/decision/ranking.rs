@@ -11,6 +11,7 @@ use crate::model::units::{Bytes, Nanos};
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Order {
     /// Who took what is short. For memory; for all else as `Qos`.
@@ -24,13 +25,14 @@ pub enum Order {
 
 /// Candidates, first to go first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Ranking {
     /// For which shortage.
     pub signal: String,
     /// By which keys.
     pub order: Order,
-    /// The first of them; `n_candidates` counts all.
+    /// The first of them.
     pub candidates: Vec<Candidate>,
     /// How many there are.
     pub n_candidates: usize,
@@ -48,6 +50,7 @@ pub struct Ranking {
 
 /// What a scope's memory lost before it ran short, and who took it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Loss {
     /// Growth of all parties that grew, and of what belongs to none.
@@ -62,6 +65,7 @@ pub struct Loss {
 
 /// A party that took a part of what was lost: a pod, a workload, or any other cgroup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Taker {
     /// The pod's name, else the last name in the path.
@@ -91,6 +95,7 @@ impl Taker {
 
 /// One pod, a group of small ones, or a workload outside pods, that could be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Candidate {
     /// The pod's name, what the group is called, or the last name in a workload's path.
@@ -109,6 +114,7 @@ pub struct Candidate {
 
 /// A cgroup outside pods because of which others wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Outsider {
     /// Where it is.
@@ -119,6 +125,7 @@ pub struct Outsider {
 
 /// One key of a candidate's merit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MeritKey {
     pub key: Key,
@@ -165,6 +172,7 @@ impl<'de> Deserialize<'de> for MeritKey {
 
 /// What candidates are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Key {
     /// What an extended attribute of the cgroup says: `prefer` goes first, `avoid` last. A key only
@@ -203,6 +211,7 @@ pub enum Key {
 
 /// A key's value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum KeyValue {
     /// Yes or no.
@@ -217,6 +226,7 @@ pub enum KeyValue {
 
 /// A pod that may not be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Spared {
     /// The pod's name.
@@ -227,6 +237,7 @@ pub struct Spared {
 
 /// Why a pod may not be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum SparedReason {
     /// The kubelet runs it from a file or URL.

@@ -8,7 +8,7 @@ use crate::model::workload::{Pod, Toleration};
 use crate::policy::assess::critical::is_critical;
 
 /// The taint of `MemoryPressure`. It has no value.
-const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
+pub(crate) const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 
 /// The status that the kubelet gives to a refused pod.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ pub const SOURCE: &str = "kubernetes.io/config.source";
 /// Pods of this priority or higher are critical: `SystemCriticalPriority`.
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 /// The priority class of pods that the node needs to work.
-const NODE_CRITICAL: &str = "system-node-critical";
+pub(crate) const NODE_CRITICAL: &str = "system-node-critical";
 
 /// Why `pod` is never evicted; `None` if it may be.
 ///

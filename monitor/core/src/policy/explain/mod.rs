@@ -19,6 +19,7 @@ use crate::model::units::{Bytes, Nanos, Percent};
 
 /// A decision in sentences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     pub tick: u64,

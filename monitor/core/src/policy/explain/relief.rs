@@ -3,7 +3,7 @@
 
 use super::{met_sentence, time};
 use crate::model::decision::{
-    Action, Decision, Effect, Hold, Release, ReleaseReason, Restart, StepKind, StepReason,
+    Action, Decision, Effect, Hold, Outcome, Release, ReleaseReason, Restart, StepKind, StepReason,
 };
 use crate::model::settings::Deletion;
 use crate::model::units::{Bytes, Nanos};
@@ -130,6 +130,12 @@ pub fn release(release: &Release) -> String {
         release.target.full_name(),
         release.action
     )
+}
+
+/// How an action went.
+#[must_use]
+pub fn outcome(outcome: &Outcome) -> String {
+    format!("action {} {}: {}", outcome.action, outcome.result.name(), outcome.detail)
 }
 
 /// What an action has come to by now.

@@ -69,10 +69,10 @@ pub struct Contender {
 }
 
 /// Labels that identify a controller's template, for pods without an owner reference.
-const TEMPLATE_LABELS: [&str; 3] =
+pub(crate) const TEMPLATE_LABELS: [&str; 3] =
     ["pod-template-hash", "controller-revision-hash", "pod-template-generation"];
 /// The label and value that identify isobar's own pods.
-const OWN_LABEL: (&str, &str) = ("app.kubernetes.io/name", "isobar");
+pub(crate) const OWN_LABEL: (&str, &str) = ("app.kubernetes.io/name", "isobar");
 
 impl Contender {
     /// From the API; usage, request and harm are added later.

@@ -14,8 +14,10 @@ mod protected;
 mod purpose;
 
 pub use contender::{Contender, Harm};
+pub(crate) use contender::{OWN_LABEL, TEMPLATE_LABELS};
 pub use merit::why_before;
 pub use need::{Need, Shortfall};
+pub(crate) use protected::VITAL;
 pub use purpose::Purpose;
 
 use std::collections::BTreeSet;

@@ -86,20 +86,22 @@ pub(super) fn causes(
     }
     let largest = contenders.iter().filter_map(|one| one.taken).max();
     let from_all = from(largest);
-    let promised = promised(&contenders, from_all).filter(|_| largest >= Some(outside));
+    let promised = promised(&contenders, &above, from_all).filter(|_| largest >= Some(outside));
     let promised = promised.map(|left| Bytes(left.0.saturating_add(shortfall.missing.0)));
     let is_held = |promised: &Bytes| contenders.iter().any(|one| one.holds_promised(*promised));
     let promised = promised.filter(is_held);
     (contenders, need(from_all, promised))
 }
 
-/// What takers may still take of what they request; `None` if there are none, or one of them is not
-/// within its request.
-fn promised(contenders: &[Contender], from: Bytes) -> Option<Bytes> {
-    let takers = contenders.iter().filter(|one| one.taken.is_some_and(|taken| taken >= from));
-    let left = takers.map(|one| {
-        let (usage, request) = one.usage.zip(one.request)?;
-        (request > usage).then(|| request.minus(usage).to_u64())
+/// What takers may still take of what they request; `None` if there are none, or one of them took
+/// most of it `above` its request.
+fn promised(contenders: &[Contender], above: &[Option<Bytes>], from: Bytes) -> Option<Bytes> {
+    let left = contenders.iter().zip(above).filter_map(|(one, above)| {
+        let taken = one.taken.filter(|taken| *taken >= from)?;
+        let within = one.usage.zip(one.request).filter(|(usage, request)| usage < request);
+        let left = within.map_or(0, |(usage, request)| request.minus(usage).to_u64());
+        let is_promised = above.is_some_and(|above| above.0 <= taken.0 / 2);
+        Some(is_promised.then_some(left))
     });
     left.reduce(|a, b| Some(a?.saturating_add(b?)))?.map(Bytes)
 }

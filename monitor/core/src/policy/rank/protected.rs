@@ -19,7 +19,7 @@ use crate::policy::workload::above;
 const INIT: &str = "/init.scope";
 /// Services that the node could not do without: the kernel's OOM killer is never pointed at them.
 /// Matched against the name of the cgroup and of those above it, up to the first `.` or `@`.
-const VITAL: [&str; 20] = [
+pub(crate) const VITAL: [&str; 20] = [
     "k3s",
     "k3s-agent",
     "rke2-server",

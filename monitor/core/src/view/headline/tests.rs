@@ -1,9 +1,10 @@
 use super::*;
+use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName};
 use crate::model::pod::Place;
 use crate::model::sample::Moment;
 use crate::model::snapshot::{CpuWait, Waited};
 use crate::model::stall::OomKill;
-use crate::model::units::MilliCpu;
+use crate::model::units::{MilliCpu, Percent};
 
 fn waited(ms: u64) -> Waited {
     Waited { now: Nanos(ms * 1_000_000), total: Nanos(ms * 1_000_000) }
@@ -120,15 +121,42 @@ fn headline_is_about_the_worst_resource() {
     use {Mood::*, Resource::*};
     #[rustfmt::skip]
     let table = [
-        // CPU, memory, IO, what the sentence is about
-        (Waits, Pressed, Pressed, "High memory pressure"),
-        (Waits, Waits,   Calm,    "Some CPU pressure"),
-        (Calm,  Unknown, Waits,   "Some IO pressure"),
-        (Calm,  Unknown, Calm,    "No significant"),
+        // CPU, memory, IO, a condition that is True, what the sentence is about
+        (Waits,   Pressed, Pressed, None,         "High memory pressure"),
+        (Pressed, Pressed, Calm,    None,         "High memory pressure"),
+        (Pressed, Waits,   Calm,    None,         "High CPU pressure"),
+        (Pressed, Waits,   Calm,    Some(Memory), "High memory pressure"),
+        (Pressed, Calm,    Calm,    Some(Memory), "High CPU pressure"), // it holds for a while
+        (Waits,   Waits,   Calm,    None,         "Some memory pressure"),
+        (Waits,   Waits,   Calm,    Some(Cpu),    "High CPU pressure"),
+        (Calm,    Unknown, Waits,   None,         "Some IO pressure"),
+        (Calm,    Unknown, Calm,    None,         "No significant"),
     ];
-    for (cpu, memory, io, want) in table {
+    for (cpu, memory, io, holds, want) in table {
         let verdicts = [verdict(Cpu, cpu), verdict(Memory, memory), verdict(Io, io)];
-        let got = headline(&Snapshot::default(), &verdicts, &Decision::default(), &[]);
+        let mut decision = Decision::default();
+        decision.assessment.conditions.extend(holds.map(|resource| {
+            let resource = match resource {
+                Cpu => condition::Resource::Cpu,
+                Memory => condition::Resource::Memory,
+                Io => condition::Resource::Disk,
+            };
+            Condition {
+                name: ConditionName { scope: ScopeName::System, resource },
+                kind: String::new(),
+                status: Status::True,
+                phase: Phase::Contended,
+                measure: Measure::RawSome,
+                threshold: Percent(10_00),
+                avg10: None,
+                avg60: None,
+                seen: None,
+                since: Moment::default(),
+                judged: None,
+                why: None,
+            }
+        }));
+        let got = headline(&Snapshot::default(), &verdicts, &decision, &[]);
         assert!(got.starts_with(want), "{cpu:?} {memory:?} {io:?}: {got}");
     }
 }

@@ -52,6 +52,9 @@ fn cause_takers_first() {
 fn cause_is_who_holds_what_others_were_promised() {
     use QosClass::{BestEffort, Burstable};
     let starts = || took(Some(300), Some(330), pod("starts", Burstable, 0, "420Mi", "330Mi"));
+    let beyond = |usage: u64| {
+        took(Some(300), Some(410), pod("starts", Burstable, 0, "405Mi", &format!("{usage}Mi")))
+    };
     let over = |frees| took(Some(0), Some(frees), pod("over", Burstable, 0, "64Mi", "330Mi"));
     let within = || took(Some(0), Some(400), pod("within", Burstable, 0, "1Gi", "400Mi"));
     let grew = |name, taken| took(Some(taken), Some(90), pod(name, BestEffort, 0, "0", "90Mi"));
@@ -64,6 +67,7 @@ fn cause_is_who_holds_what_others_were_promised() {
         (vec![starts(), within()],                           None),
         (vec![starts(), critical(over(330))],                None),
         (vec![critical(starts()), over(330)],                Some(110)),
+        (vec![beyond(410), over(330)],                       Some(20)),  // a little beyond
         (vec![starts(), over(330), grew("leaks", 80)],       None), // who grew above its request is the cause
         (vec![over(330), within()],                          None), // nobody grew
         (vec![grew("leaks", 300), over(330)],                None),

@@ -1,0 +1,167 @@
+//! Reads a row: its tree, with numbers and texts taken from their lists in turn.
+
+use std::slice::Iter;
+
+use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
+use serde_json::{Error, Number};
+
+use super::Tree;
+
+/// Numbers and texts that are not read yet.
+pub(super) struct Rest<'r> {
+    pub(super) numbers: Iter<'r, Number>,
+    pub(super) texts: Iter<'r, Box<str>>,
+}
+
+/// A value of a row that is being read.
+pub(super) struct At<'a, 'r> {
+    pub(super) tree: &'r Tree,
+    pub(super) rest: &'a mut Rest<'r>,
+}
+
+impl<'r> At<'_, 'r> {
+    fn number(self) -> Result<&'r Number, Error> {
+        self.rest.numbers.next().ok_or_else(|| Error::custom("a number is missing"))
+    }
+
+    fn text(self) -> Result<&'r str, Error> {
+        self.rest.texts.next().map(|text| &**text).ok_or_else(|| Error::custom("a text is missing"))
+    }
+}
+
+impl<'r> Deserializer<'r> for At<'_, 'r> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.tree {
+            Tree::Null => visitor.visit_unit(),
+            Tree::Bool(is) => visitor.visit_bool(*is),
+            Tree::Number => self.number()?.deserialize_any(visitor),
+            Tree::Text => visitor.visit_borrowed_str(self.text()?),
+            Tree::List(items) => visitor.visit_seq(Items { items: items.iter(), rest: self.rest }),
+            Tree::Object(fields) => visitor.visit_map(Fields::of(fields, self.rest)),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.tree {
+            Tree::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'r>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'r>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.tree {
+            Tree::Object(fields) => {
+                visitor.visit_enum(MapAccessDeserializer::new(Fields::of(fields, self.rest)))
+            }
+            Tree::Text => {
+                let variant: BorrowedStrDeserializer<'r, Error> =
+                    BorrowedStrDeserializer::new(self.text()?);
+                variant.deserialize_enum(name, variants, visitor)
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        <V: Visitor<'r>>
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+struct Items<'a, 'r> {
+    items: Iter<'r, Tree>,
+    rest: &'a mut Rest<'r>,
+}
+
+impl<'r> SeqAccess<'r> for Items<'_, 'r> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'r>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
+        let Some(tree) = self.items.next() else { return Ok(None) };
+        seed.deserialize(At { tree, rest: self.rest }).map(Some)
+    }
+}
+
+struct Fields<'a, 'r> {
+    fields: Iter<'r, (Box<str>, Tree)>,
+    /// Of the field whose name was read last.
+    value: &'r Tree,
+    rest: &'a mut Rest<'r>,
+}
+
+impl<'a, 'r> Fields<'a, 'r> {
+    fn of(fields: &'r [(Box<str>, Tree)], rest: &'a mut Rest<'r>) -> Self {
+        Self { fields: fields.iter(), value: &Tree::Null, rest }
+    }
+}
+
+impl<'r> MapAccess<'r> for Fields<'_, 'r> {
+    type Error = Error;
+
+    fn next_key_seed<S: DeserializeSeed<'r>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
+        let Some((name, value)) = self.fields.next() else { return Ok(None) };
+        self.value = value;
+        seed.deserialize(Name(name)).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'r>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        seed.deserialize(At { tree: self.value, rest: self.rest })
+    }
+}
+
+/// The name of a field, which may be a number: JSON has no other keys than texts.
+struct Name<'r>(&'r str);
+
+impl<'r> Deserializer<'r> for Name<'r> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_borrowed_str(self.0)
+    }
+
+    fn deserialize_u64<V: Visitor<'r>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.0.parse() {
+            Ok(number) => visitor.visit_u64(number),
+            Err(_) => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'r>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        BorrowedStrDeserializer::new(self.0).deserialize_enum(name, variants, visitor)
+    }
+
+    forward_to_deserialize_any! {
+        <V: Visitor<'r>>
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u128 f32 f64 char str string bytes byte_buf unit option
+        unit_struct newtype_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}

@@ -1,0 +1,164 @@
+//! `--begin` and `--end`: the ticks of a range of a recording, one by one, so that memory does not
+//! grow with the range.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Error, Result, bail};
+use isobar::record::reader::Recording;
+use isobar::record::replay::{Replay, Replayed};
+use isobar::serve::publish::{Latest, Publisher, channel};
+use isobar_core::model::capability::Capability;
+use isobar_core::model::cost::Cost;
+use isobar_core::model::decision::{Outcome, Ranking};
+use isobar_core::model::node::NodeFacts;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::engine::Step;
+use isobar_core::policy::rank::Purpose;
+use isobar_core::view::View;
+
+use super::at::{source, when};
+use super::exit::Refused;
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct RangeArgs {
+    /// The first moment of a range of the recording: a time in RFC 3339, today's or yesterday's
+    /// 02:40, or "10 min ago" [default: the beginning].
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    begin: Option<Nanos>,
+    /// The last moment of the range [default: the end].
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    end: Option<Nanos>,
+}
+
+/// From when to when, on the wall clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) begin: Nanos,
+    pub(crate) end: Nanos,
+}
+
+impl Range {
+    pub(crate) const ALL: Self = Self { begin: Nanos(0), end: Nanos(u64::MAX) };
+
+    /// What it means that a recording has nothing of it.
+    pub(crate) fn no_tick(self, file: &Path) -> Error {
+        Refused(format!("{} has no tick of these times", file.display())).into()
+    }
+}
+
+impl RangeArgs {
+    /// `None` if a range was not asked for.
+    pub(crate) fn range(self) -> Result<Option<Range>> {
+        let is_asked = self.begin.is_some() || self.end.is_some();
+        is_asked.then(|| self.or_all()).transpose()
+    }
+
+    /// The range, or all of the recording.
+    pub(crate) fn or_all(self) -> Result<Range> {
+        let Range { begin, end } = Range::ALL;
+        let (begin, end) = (self.begin.unwrap_or(begin), self.end.unwrap_or(end));
+        if begin > end {
+            bail!(Refused("--begin is after --end".into()));
+        }
+        Ok(Range { begin, end })
+    }
+}
+
+/// The ticks of a range. Those before it, of the same chapter, run through the engine too.
+pub(crate) struct Ticks {
+    replay: Replay,
+    range: Range,
+    publisher: Option<(Publisher, Latest)>,
+    /// The recording, until a tick of the range was found in it.
+    empty: Option<PathBuf>,
+}
+
+impl Ticks {
+    /// Of this file or directory, or else of the agent's own recording.
+    pub(crate) fn open(file: Option<&Path>, range: Range) -> Result<Self> {
+        let file = source(file)?;
+        let recording = match range.begin {
+            Nanos(0) => Recording::open(&file)?,
+            begin => Recording::open_at(&file, begin)?,
+        };
+        let replay = Replay::new(recording, None);
+        Ok(Self { replay, range, publisher: None, empty: Some(file) })
+    }
+
+    /// The next tick of the range, with the decision that was recorded.
+    ///
+    /// # Errors
+    /// Also if the range has no tick at all.
+    pub(crate) fn step(&mut self) -> Result<Option<Step>> {
+        while let Some(replayed) = self.replay.next().transpose()? {
+            let mut judged = match replayed {
+                Replayed::Notice(text) => {
+                    tracing::warn!("{text}");
+                    continue;
+                }
+                Replayed::Tick(judged) => judged,
+            };
+            if judged.at.wall > self.range.end {
+                break;
+            }
+            // Another version may have decided otherwise; what it wrote in a way that this one cannot
+            // read is decided anew.
+            if judged.recorded != judged.text
+                && let Ok(decision) = serde_json::from_str(&judged.recorded)
+            {
+                judged.step.decision = decision;
+            }
+            let (publisher, _) = self.publisher.get_or_insert_with(|| {
+                let facts: NodeFacts = self.replay.facts().cloned().unwrap_or_default();
+                let (to, latest) = channel();
+                (Publisher::new(facts, judged.at, to), latest)
+            });
+            if judged.at.wall >= self.range.begin {
+                self.empty = None;
+                return Ok(Some(judged.step));
+            }
+            publisher.remember(&judged.step.snapshot);
+        }
+        self.empty.take().map_or(Ok(None), |file| Err(self.range.no_tick(&file)))
+    }
+
+    /// The view of the next tick, made by the code that makes the live one.
+    pub(crate) fn view(&mut self) -> Result<Option<View>> {
+        let Some(step) = self.step()? else { return Ok(None) };
+        let Some((publisher, _)) = &mut self.publisher else { return Ok(None) };
+        let mode = self.replay.engine().map(|engine| Capability::relief(&engine.settings().relief));
+        Ok(Some(publisher.view(step, mode.into_iter().collect(), Cost::default())()))
+    }
+
+    /// The metrics of the next tick, as the API has them, and when it was. They count from the first
+    /// tick of the range.
+    pub(crate) fn metrics(&mut self) -> Result<Option<(Nanos, String)>> {
+        let Some(step) = self.step()? else { return Ok(None) };
+        let Some((publisher, latest)) = &mut self.publisher else { return Ok(None) };
+        if let Some(engine) = self.replay.engine()
+            && let Some(sample) = &engine.standing().before
+        {
+            publisher.note(sample, engine.settings(), &step);
+        }
+        publisher.publish(step, Vec::new(), Cost::default());
+        let published = latest.borrow().clone();
+        Ok(published.map(|published| (published.at.wall, published.recorded_metrics())))
+    }
+
+    /// The next tick, and the ranking for `purpose` as of it, by the recorded configuration.
+    pub(crate) fn ranking(&mut self, purpose: Purpose) -> Result<Option<(Step, Ranking)>> {
+        while let Some(step) = self.step()? {
+            let engine = self.replay.engine();
+            if let Some(ranking) = engine.and_then(|engine| engine.rank(&step.snapshot, purpose)) {
+                return Ok(Some((step, ranking)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the last tick was told of earlier actions.
+    pub(crate) fn outcomes(&self) -> &[Outcome] {
+        let sample = self.replay.engine().and_then(|engine| engine.standing().before.as_ref());
+        sample.map_or(&[], |sample| &sample.outcomes)
+    }
+}
