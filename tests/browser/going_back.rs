@@ -124,6 +124,7 @@ fn live_page_tells_what_other_settings_would_have_changed() {
     keep(&recording(), dir.path());
     let server = Server::going_back("", dir.path());
     browser.open(&format!("{}#whatif?at=2026-11-22T10:13:58Z", server.url()));
+    wait_for_link(&browser, "recorded");
     browser.wait_until("return document.getElementById('compare') !== null");
     // By keys alone: a field, another value, Enter.
     browser.run(
@@ -152,6 +153,7 @@ fn live_page_advises_what_to_reserve() {
     keep(&recording(), dir.path());
     let server = Server::going_back("", dir.path());
     browser.open(&format!("{}#allocatable?at=2026-11-22T10:13:58Z", server.url()));
+    wait_for_link(&browser, "recorded");
     browser.wait_until("return document.getElementById('advise') !== null");
     click(&browser, "#advise");
     browser.wait_until("return document.getElementById('recommended') !== null");
