@@ -90,7 +90,10 @@ pub(crate) fn musl(target: Target) -> Result<Musl> {
 
 /// What a virtual machine is made of but for its kernel, made ready.
 pub(crate) fn machine() -> Result<Machine> {
-    machine::ready(&Cache::open()?)
+    let cache = Cache::open()?;
+    let no = |why| eprintln!("left out: alert rules over what machines serve: {why:#}");
+    let promtool = promtool::ready(&cache).map_err(no).ok();
+    Ok(Machine { promtool, ..machine::ready(&cache)? })
 }
 
 /// The disk with the agents that isobar is compared with, made ready.

@@ -63,7 +63,7 @@ export interface Scope {
   memory: Maybe<{ any: Waited; causes: Record<string, { union: Waited; time: Waited }> }>;
   shortage: Maybe<Union>;
   ioWait: Maybe<Waited>;
-  files?: Maybe<{ memory: { current: Maybe<Bytes>; max: Maybe<"max" | { at: Bytes }> } }>;
+  files?: Maybe<{ memory: { current: Maybe<Bytes>; max: Maybe<"max" | { at: Bytes }>; stat?: Maybe<{ inactiveFile: Bytes }> } }>;
 }
 
 export interface Blame {

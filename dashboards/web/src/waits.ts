@@ -1,6 +1,6 @@
 // Who waits, and because of whom: sums and orders of what the agent measured. No DOM here.
 
-import type { Blame, Nanos, Percent, Scope, Snapshot } from "./api";
+import type { Blame, Bytes, Nanos, Percent, Scope, Snapshot } from "./api";
 import type { Past } from "./stream";
 import { isCgroup, SECOND } from "./words";
 
@@ -35,6 +35,20 @@ export function sufferers(view: Snapshot, pairs: Blame[], n: number): { scope: S
     .filter((scope) => (worstShare(scope) ?? 0) >= 1)
     .map((scope) => ({ scope, loss: lost(scope) }))
     .sort((a, b) => b.loss - a.loss || weight(b.scope) - weight(a.scope))
+    .slice(0, n);
+}
+
+/** The pods and services with the largest working sets; pods alone where it is their common limit that is reached. */
+export function holders(view: Snapshot, n: number): { scope: Scope; held: Bytes }[] {
+  const causes = Object.entries(view.whole.memory?.causes ?? {}).sort(([, a], [, b]) => b.union.now - a.union.now);
+  const isOfPods = causes[0]?.[0] === "allocatableLimit";
+  const units = Object.values(view.scopes).filter((scope) => (isOfPods ? scope.place.kind === "pod" : isUnit(scope)));
+  return units
+    .flatMap((scope) => {
+      const { current, stat } = scope.files?.memory ?? {};
+      return current != null && stat ? [{ scope, held: Math.max(0, current - stat.inactiveFile) }] : [];
+    })
+    .sort((a, b) => b.held - a.held)
     .slice(0, n);
 }
 

@@ -129,7 +129,7 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_enum, default_value_t = ProbesArg::All, env = "ISOBAR_PROBES")]
     probes: ProbesArg,
     /// Maximum number of cgroups that the eBPF maps have room for.
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65_536), env = "ISOBAR_MAX_CGROUPS")]
     max_cgroups: u32,
     /// Maximum share of the node's CPU time for tracing context switches. Above it the programs are
     /// detached for 30 to 60 seconds, and waits are unknown.

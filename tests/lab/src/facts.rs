@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::alerts::Scrapes;
+
 /// The pod by which users judge the node.
 pub(crate) const BYSTANDER: &str = "bystander";
 
@@ -161,6 +163,8 @@ pub(crate) struct Agent {
     pub(crate) requests: Vec<String>,
     /// What its recording has as incidents, a line for each, oldest first.
     pub(crate) incidents: Vec<String>,
+    /// What was scraped of it, where the scenario expects alerts.
+    pub(crate) scrapes: Option<Scrapes>,
     /// What it wrote to its log, the first lines if there are many.
     pub(crate) log: Vec<String>,
     pub(crate) served: Option<Served>,

@@ -139,7 +139,8 @@ impl Form {
     /// True if the agent of the scenario before will do: that is how it will live.
     pub(crate) fn shares_agent(&self) -> bool {
         let is_plain = self.config.is_none() && self.manifests.is_none() && self.mode.is_none();
-        is_plain && !self.record && !self.has_node() && self.environment.is_empty()
+        let is_watched = self.record || self.expect.alerts.is_some();
+        is_plain && !is_watched && !self.has_node() && self.environment.is_empty()
     }
 
     /// All loads, whatever they run in.

@@ -14,6 +14,7 @@ mod peaks;
 mod peer;
 mod play;
 pub(crate) mod pods;
+mod scrape;
 mod testbed;
 mod watch;
 

@@ -16,8 +16,9 @@ use base64::prelude::BASE64_STANDARD;
 use rustix::fs::FlockOperation;
 
 use crate::clock::Since;
-use crate::facts::{Line, Play};
+use crate::facts::{Facts, Line, Play};
 use crate::form::Scenario;
+use crate::judge::Tried;
 use crate::machine::{Kernel, Machine, Programs};
 use crate::report::Played;
 use crate::shell::{quietly, root};
@@ -183,9 +184,9 @@ impl Lab {
                 }
                 Line::Ran { play, facts } => {
                     let scenario = plays.scenario(&play)?;
-                    let replayed = replayed.take();
-                    let played =
-                        Played::of(series, scenario, play, facts, &probe.take(), replayed.as_ref());
+                    let (replayed, alerts) = (replayed.take(), self.alerts(scenario, &facts));
+                    let tried = Tried { replayed, alerts };
+                    let played = Played::of(series, scenario, play, facts, &probe.take(), &tried);
                     failed |= played.counts_as_failed();
                     tell(played.in_time(since.elapsed()));
                 }
@@ -221,6 +222,14 @@ impl Lab {
         quietly(Command::new(&self.programs.isobar).args(["replay", "--check"]).arg(&file))
             .with_context(|| format!("{} does not replay as it was decided", file.display()))?;
         Ok(())
+    }
+
+    /// Tries the alert rules over what was scraped.
+    fn alerts(&self, scenario: &Scenario, facts: &Facts) -> Option<Result<()>> {
+        let scrapes = facts.agent.as_ref()?.scrapes.as_ref()?;
+        let wanted = scenario.form.expect.alerts.as_ref()?;
+        let promtool = self.machine.promtool.as_deref().context("there is no promtool");
+        Some(promtool.and_then(|promtool| scrapes.check(wanted, promtool, &self.dir)))
     }
 
     /// Makes a guest that plays `plan`, with a line to the outside, a disk, and another to swap to.

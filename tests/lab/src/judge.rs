@@ -23,12 +23,21 @@ pub(crate) struct Verdict {
     pub(crate) is_figure: bool,
 }
 
-/// All verdicts on one play. `replayed` is what came of its recording, if there is one.
+/// What came of a play on the host; `None` where its scenario does not ask for it.
+#[derive(Default)]
+pub(crate) struct Tried {
+    /// Its recording, replayed.
+    pub(crate) replayed: Option<Result<()>>,
+    /// The alert rules, over what was scraped.
+    pub(crate) alerts: Option<Result<()>>,
+}
+
+/// All verdicts on one play.
 pub(crate) fn judge(
     scenario: &Scenario,
     facts: &Facts,
     figures: &Figures,
-    replayed: Option<&Result<()>>,
+    tried: &Tried,
 ) -> Vec<Verdict> {
     let mut verdicts = Verdicts(Vec::new());
     verdicts.victims(scenario, facts, figures);
@@ -38,9 +47,15 @@ pub(crate) fn judge(
         verdicts.said(scenario, served);
         verdicts.claims(scenario, &facts.readings);
     }
-    if let Some(replayed) = replayed {
-        let seen = replayed.as_ref().map_or_else(|why| format!("{why:#}"), |()| "it does".into());
-        verdicts.say("the recording replays as it was decided", seen, replayed.is_ok());
+    let wanted = or_none(scenario.form.expect.alerts.as_deref().unwrap_or_default());
+    for (what, tried) in [
+        ("the recording replays as it was decided", &tried.replayed),
+        (&format!("these alerts fire: {wanted}"), &tried.alerts),
+    ] {
+        if let Some(tried) = tried {
+            let seen = tried.as_ref().map_or_else(|why| format!("{why:#}"), |()| "yes".into());
+            verdicts.say(what, seen, tried.is_ok());
+        }
     }
     if !facts.troubles.is_empty() {
         verdicts.say("the test bed stood", facts.troubles.join("; "), false);
@@ -78,7 +93,7 @@ impl Verdicts {
         }
         let mut rest = agent.incidents.iter();
         for part in &expect.incidents {
-            let found = rest.find(|line| line.contains(part));
+            let found = rest.find(|line| has_parts(line, part));
             let seen = found.map_or_else(|| agent.incidents.join("; "), Clone::clone);
             self.say(&format!("an incident is kept that says {part:?}"), seen, found.is_some());
         }
@@ -220,6 +235,13 @@ impl Verdicts {
             self.say(&format!("the agent never says {word:?}"), found.unwrap_or_default(), passed);
         }
     }
+}
+
+/// True if `line` has all of `parts`, which ` .. ` separates, in their order.
+fn has_parts(line: &str, parts: &str) -> bool {
+    let after = |rest: &'_ str, part: &str| rest.find(part).map(|at| at + part.len());
+    let all = parts.split(" .. ").try_fold(line, |rest, part| Some(&rest[after(rest, part)?..]));
+    all.is_some()
 }
 
 /// Both numbers of a claim, and whether they fit.

@@ -2,6 +2,7 @@
 //! outside and by the agent's own figures, and reported. One page on all of it: README.md.
 
 pub mod agents;
+mod alerts;
 mod amount;
 pub mod cgroup;
 pub mod clock;

@@ -62,6 +62,8 @@ pub struct Machine {
     pub busybox: PathBuf,
     /// Where what is learnt about this machine is kept.
     pub cache: PathBuf,
+    /// What tries the alert rules over what agents serve; `None` where it could not be had.
+    pub promtool: Option<PathBuf>,
     /// The image of a disk with other agents, if they are played with.
     pub peers: Option<PathBuf>,
 }

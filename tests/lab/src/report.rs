@@ -15,7 +15,7 @@ use crate::facts::{Facts, Play};
 use crate::figures::Figures;
 use crate::form::Scenario;
 use crate::host::Ping;
-use crate::judge::{Verdict, judge};
+use crate::judge::{Tried, Verdict, judge};
 use crate::latency::on_guest_clock;
 use crate::machine::Series;
 
@@ -74,10 +74,10 @@ impl Played {
         play: Play,
         facts: Box<Facts>,
         pings: &[Ping],
-        replayed: Option<&Result<()>>,
+        tried: &Tried,
     ) -> Self {
         let figures = Figures::of(&facts, pings);
-        let verdicts = judge(scenario, &facts, &figures, replayed);
+        let verdicts = judge(scenario, &facts, &figures, tried);
         let expect = &scenario.form.expect;
         let allowed = |name: &&String| {
             let group = facts.groups.iter().find(|group| group.name == **name);

@@ -25,7 +25,7 @@ pub(super) fn ready(cache: &Cache) -> Result<Machine> {
         None => fetch_busybox(cache)?,
     };
     let (busybox, cache) = (busybox.join("bin/busybox"), cache.root().to_owned());
-    Ok(Machine { qemu, busybox, cache, peers: None })
+    Ok(Machine { qemu, busybox, cache, promtool: None, peers: None })
 }
 
 fn fetch_busybox(cache: &Cache) -> Result<PathBuf> {

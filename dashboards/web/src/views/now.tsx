@@ -7,7 +7,7 @@ import { risen, shaded, sinceKnown, useEvents, useHistory } from "../history";
 import { Meter, MoodWord, Named, Panel, Sentences, StatusWord } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
-import { aggressors, isNotable, lately, sufferers, worstShare } from "../waits";
+import { aggressors, holders, isNotable, lately, sufferers, worstShare } from "../waits";
 import {
   age, busiest, bytes, called, clock, fullName, memoryCauses, mode, nameOf, percent, RESOURCES, sentence, since, time,
 } from "../words";
@@ -47,9 +47,11 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
   const ofKubelet = open.filter(({ kind, state }) => kind === "nodePressure" && state === "True");
   const isShort = met.some(({ name }) => name.includes("memory"));
   const isDue = met.some(({ state }) => state === "due");
-  const isBad = view.verdict.some(({ mood }) => mood === "pressed") || holds.length + ofKubelet.length > 0 || isDue;
+  // The kubelet keeps its conditions for minutes after their thresholds were last met.
+  const isKubelets = ofKubelet.length > 0 && met.length > 0;
+  const isBad = view.verdict.some(({ mood }) => mood === "pressed") || holds.length > 0 || isKubelets || isDue;
   const recent = recentDeed(events, view);
-  const isSome = view.verdict.some(({ mood }) => mood === "waits") || met.length > 0 || recent !== undefined;
+  const isSome = view.verdict.some(({ mood }) => mood === "waits") || met.length + ofKubelet.length > 0 || recent !== undefined;
   return (
     <section class={`verdict ${isBad ? "bad" : isSome ? "some" : ""}`} aria-labelledby="verdict-title">
       <h2 id="verdict-title" class="hidden">
@@ -60,7 +62,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
       </p>
       {recent?.event.kind === "action" && (
         <p id="deed" class="deed">
-          {age(view.at.wall - recent.event.at.wall)} ago, isobar: {stepAlone(recent.event.text)}. {recent.came && sentence(recent.came)}
+          {age(view.at.wall - recent.event.at.wall)} ago, isobar{isObserved(recent.event) && ", which only observes and did nothing"}: {stepAlone(recent.event.text)}. {recent.came && sentence(recent.came)}
         </p>
       )}
       <ul id="verdicts" class="verdicts">
@@ -84,7 +86,13 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
         ))}
         {ofKubelet.map(({ name, begin }) => (
           <li key={name}>
-            <StatusWord status="True" word={`${name} of the kubelet`} /> {since(begin, view.at)}
+            {isKubelets ? (
+              <StatusWord status="True" word={`${name} of the kubelet`} />
+            ) : (
+              <MoodWord mood="waits" word={`${name} of the kubelet holds on`} />
+            )}{" "}
+            {since(begin, view.at)}
+            {!isKubelets && "; no threshold is met any more, and it ends minutes after that"}
           </li>
         ))}
         {met.map((span) => (
@@ -119,11 +127,33 @@ const Met = ({ span, now }: { span: Span; now: Moment }) => (
   </li>
 );
 
+/** Who has the memory that others wait for, where nobody took more of it just now. */
+function Holders({ view }: { view: Snapshot }) {
+  const all = holders(view, 3);
+  const most = all[0]?.held || 1;
+  return (
+    <>
+      <p class="why">Memory: who has most of it in use. No threshold is met, so who took it is not ranked.</p>
+      <ol class="ranked">
+        {all.map(({ scope, held }) => (
+          <li key={scope.path}>
+            <Named {...nameOf(scope)} />
+            <b>{bytes(held)}</b>
+            <Meter parts={[{ kind: "others", share: held / most }]} />
+          </li>
+        ))}
+      </ol>
+      {all.length === 0 && <p>No cgroup's memory is accounted for.</p>}
+    </>
+  );
+}
+
 function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
   const harm = aggressors(pairs, 3).filter(({ loss }) => isNotable(loss, over));
   const loss = view.decision.ranking?.loss;
   const most = harm[0]?.loss ?? 1;
+  const isShort = view.verdict.some(({ resource, mood }) => resource === "memory" && (mood === "pressed" || mood === "waits"));
   return (
     <Panel title="Because of" id="aggressors" aside={<a href={link({ ...HOUR, view: "blame" })}>evidence</a>}>
       {loss && (
@@ -142,6 +172,7 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
           </ol>
         </>
       )}
+      {!loss && isShort && <Holders view={view} />}
       <p class="why">CPU: what others lost per second by waiting while it ran, over {age(over)}.</p>
       <ol class="ranked">
         {harm.map(({ id, path, loss: lost }) => (
@@ -214,6 +245,9 @@ function recentDeed(events: HistoryEvents | null, view: Snapshot) {
   const last = deeds(events?.events ?? [])[0];
   return last && view.at.wall - last.event.at.wall <= RECENT ? last : undefined;
 }
+
+/** It was only said what would be done. */
+const isObserved = ({ text }: Happened) => text.startsWith("would ");
 
 /** What a step was, without why. */
 const stepAlone = (text: string) => text.split(" because ")[0];

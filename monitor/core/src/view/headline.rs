@@ -140,7 +140,12 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
             "It is easing: now no pod or service waits for more than {now} ms per second."
         );
     }
-    let who = format!("{} waits most: {} ms per second", short_name(scope), millis(time, snapshot));
+    // As the lists of who lost to whom have it: waits are summed over tasks.
+    let what = match millis(lost.get(&id).copied().unwrap_or_default(), snapshot) {
+        0 => format!("waits most: {} ms", millis(time, snapshot)),
+        lost => format!("loses most by waiting: {lost} ms"),
+    };
+    let who = format!("{} {what} per second", short_name(scope));
     let why = match resource {
         Resource::Cpu => {
             aggressor(snapshot, &losses, id, scope).map(|name| format!("mostly while {name} ran"))

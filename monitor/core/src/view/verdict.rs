@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::cgroup::Limit;
 use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::stall::MemoryCause;
-use crate::model::units::{MilliCpu, Nanos, Percent};
+use crate::model::units::{Micros, MilliCpu, Nanos, Percent};
 use crate::view::waiting::{below_request, short_name};
 
 /// Lower bound of `waits`. Below it, a busy node is a healthy node.
@@ -67,7 +68,7 @@ impl Mood {
 /// CPU, memory, IO.
 pub fn judge(snapshot: &Snapshot) -> Vec<Verdict> {
     let whole = &snapshot.whole;
-    let mut cpu = cpu(whole);
+    let mut cpu = cpu(snapshot);
     cpu.text.extend(below_requests(snapshot));
     vec![cpu, memory(whole), io(whole)]
 }
@@ -76,7 +77,6 @@ pub fn judge(snapshot: &Snapshot) -> Vec<Verdict> {
 fn below_requests(snapshot: &Snapshot) -> Option<String> {
     let pods = below_request(snapshot);
     let most = pods.first()?;
-    let cpus = |MilliCpu(milli)| format!("{:.2}", milli as f64 / 1e3);
     let (used, request) = most.cpu_usage.zip(most.cpu_request)?;
     let (name, share) = (short_name(most), most.below_request?.avg10);
     let figures = format!("{} of {} CPUs, {share} % of the time", cpus(used), cpus(request));
@@ -88,15 +88,37 @@ fn below_requests(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-fn cpu(whole: &Scope) -> Verdict {
+fn cpu(snapshot: &Snapshot) -> Verdict {
+    let whole = &snapshot.whole;
     let raw = some(whole.pressure.cpu);
     let text = compare("contention", whole.contention, raw, || {
         let throttled = whole.cpu.as_ref().is_some_and(|cpu| {
             [cpu.throttled_own, cpu.throttled_ancestor].iter().flatten().any(|t| t.now.0 > 0)
         });
-        if throttled { "throttling" } else { "unknown: no cgroup was throttled" }.into()
+        match (throttled, throttled_most(snapshot)) {
+            (true, Some(who)) => format!("throttling, mostly {who}"),
+            (true, None) => "throttling".into(),
+            (false, _) => "unknown: no cgroup was throttled".into(),
+        }
     });
     Verdict { resource: Resource::Cpu, mood: mood(whole.contention, raw), text }
+}
+
+/// Who waits longest for a quota of its own, and the quota.
+fn throttled_most(snapshot: &Snapshot) -> Option<String> {
+    let own = |scope: &Scope| Some(scope.cpu.as_ref()?.throttled_own?.now);
+    let throttled = snapshot.scopes.values().filter(|scope| own(scope) > Some(Nanos(0)));
+    let most = throttled.max_by_key(|scope| own(scope))?;
+    let quota = most.files.as_ref().and_then(|files| match (files.cpu.quota?, files.cpu.period?) {
+        (Limit::At(quota), period) => Some(MilliCpu::rate(Micros(quota).into(), period.into())),
+        (Limit::Max, _) => None,
+    });
+    let quota = quota.map(|quota| format!(" of {} CPUs", cpus(quota)));
+    Some(format!("of {} by its own quota{}", short_name(most), quota.unwrap_or_default()))
+}
+
+fn cpus(MilliCpu(milli): MilliCpu) -> String {
+    format!("{:.2}", milli as f64 / 1e3)
 }
 
 fn memory(whole: &Scope) -> Verdict {
@@ -189,8 +211,10 @@ pub fn cause_words(cause: MemoryCause) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::model::cgroup::CgroupId;
+    use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
     use crate::model::pod::{Place, QosClass};
     use crate::model::psi::Pressures;
     use crate::model::snapshot::{CpuWait, MemoryCauseWait, MemoryWait, Waited};
@@ -202,6 +226,37 @@ mod tests {
         let pressure = raw.map(|r| Pressure { some: Some(line(r)), full: None });
         let pressure = Pressures { cpu: pressure, memory: pressure, io: pressure, irq: None };
         Scope { pressure, contention: union, shortage: union, ..Scope::default() }
+    }
+
+    fn of(whole: Scope) -> Snapshot {
+        Snapshot { whole, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn cpu_names_who_is_throttled_most_and_by_what() {
+        let throttled = |now: u64, quota: Option<u64>| {
+            let own = Waited { now: Nanos(now), total: Nanos(now) };
+            let mut files = Cgroup::default();
+            files.cpu.quota = quota.map(Limit::At);
+            files.cpu.period = Some(Micros(100_000));
+            Scope {
+                path: CgroupPath(format!("/a/{now}").into()),
+                cpu: Some(CpuWait { throttled_own: Some(own), ..CpuWait::default() }),
+                files: Some(Arc::new(files)),
+                ..scope(None, None)
+            }
+        };
+        let whole = Scope { cpu: throttled(9, None).cpu, ..scope(Some(1_00), Some(63_00)) };
+        for (quota, want) in [
+            (Some(25_000), "throttling, mostly of 7 by its own quota of 0.25 CPUs"),
+            (None, "throttling, mostly of 7 by its own quota"),
+        ] {
+            let all = [throttled(2, Some(1)), throttled(7, quota), throttled(0, Some(1))];
+            let scopes = (1..).map(CgroupId).zip(all).collect();
+            let snapshot = Snapshot { whole: whole.clone(), scopes, ..Snapshot::default() };
+            let told = cpu(&snapshot).text;
+            assert!(told.ends_with(want), "{told}");
+        }
     }
 
     #[test]
@@ -222,7 +277,7 @@ mod tests {
             let throttled_own = Waited { now: Nanos(throttled), total: Nanos(throttled) };
             let cpu_wait =
                 Some(CpuWait { throttled_own: Some(throttled_own), ..CpuWait::default() });
-            let got = cpu(&Scope { cpu: cpu_wait, ..scope(measured, raw) });
+            let got = cpu(&of(Scope { cpu: cpu_wait, ..scope(measured, raw) }));
             assert_eq!(got.mood, mood, "{measured:?} {raw:?}");
             got.text
         });
@@ -267,7 +322,7 @@ mod tests {
             let mut scope = scope(Some(93_00), raw);
             let union = scope.contention.as_mut().unwrap();
             union.seen = seen.map(|seconds| Nanos(seconds * Nanos::SECOND.0));
-            let got = cpu(&scope);
+            let got = cpu(&of(scope));
             assert_eq!(got.mood, Mood::Pressed, "{seen:?}");
             got.text
         });

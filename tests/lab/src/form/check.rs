@@ -2,6 +2,7 @@
 
 use super::Scenario;
 use super::group::Pod;
+use crate::alerts;
 use crate::guest::pods;
 
 /// Where a mistake stands, and what it is.
@@ -42,6 +43,9 @@ impl Scenario {
                 let why = "`no_kill` and victims contradict each other".into();
                 return Err((name.span().start, why));
             }
+        }
+        if let Some(unknown) = expect.alerts.iter().flatten().find(|name| !alerts::is_known(name)) {
+            return Err((0, format!("no alert is called {unknown}")));
         }
         if !expect.judges_something() && form.skip.is_none() {
             return Err((0, "`expect` judges nothing: such a scenario cannot fail".into()));

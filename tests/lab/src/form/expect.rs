@@ -50,11 +50,13 @@ pub(crate) struct Expect {
     pub(crate) requests: Vec<String>,
     /// What may not have been.
     pub(crate) never_requests: Vec<String>,
-    /// Incidents that its recording must have once it has left: parts of lines, as the report has
-    /// them, oldest first.
+    /// Incidents that it must tell of once it has left and was started again, oldest first: parts of
+    /// lines as the report has them, with ` .. ` between the parts of one line.
     pub(crate) incidents: Vec<String>,
     /// What no incident may say.
     pub(crate) never_incidents: Vec<String>,
+    /// These alerts fire over what it serves at `/metrics`, and no other; empty: none may.
+    pub(crate) alerts: Option<Vec<String>>,
     /// What the agent must have measured.
     pub(crate) figures: Vec<Spanned<Claim>>,
 }
@@ -65,7 +67,11 @@ impl Expect {
         let counts = self.victims.is_some() || self.oom_kills.is_some() || self.recover.is_some();
         let said = self.no_condition || !self.conditions.is_empty() || !self.says.is_empty();
         let measured = self.agent_cpu.is_some() || !self.figures.is_empty();
-        kills || counts || said || measured || self.limits_restored
+        kills || counts || said || measured || self.limits_restored || self.alerts.is_some()
+    }
+
+    pub(crate) fn asks_for_incidents(&self) -> bool {
+        !self.incidents.is_empty() || !self.never_incidents.is_empty()
     }
 
     /// Pods, services and cgroups that may lose processes.

@@ -17,10 +17,11 @@ use super::TICK;
 use super::cluster::Cluster;
 use super::listen::Listener;
 use super::peer::{self, Manager};
+use super::scrape::Scraper;
 use super::testbed::Testbed;
 use super::watch::{self, Watch};
 use crate::agents::peers::AtWork;
-use crate::agents::{self, Agent, Ready};
+use crate::agents::{self, ADDRESS, Agent, RECORDING, Ready};
 use crate::cgroup::Group;
 use crate::clock::Since;
 use crate::facts;
@@ -29,6 +30,9 @@ use crate::form::Form;
 /// How long an agent is given to leave, on an emulated CPU: programs that take longer to be detached
 /// do not hold it up.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+
+/// Where an incident is written to be checked.
+const INCIDENT: &str = "/tmp/incident.isobar";
 
 /// Lines of its log that are kept.
 const LOG_LINES: usize = 500;
@@ -45,6 +49,9 @@ pub(super) struct Running {
     /// Whom a peer asks.
     manager: Option<Manager>,
     cluster: Option<Cluster>,
+    scraper: Option<Scraper>,
+    /// What a successor is started for, to tell of the incidents.
+    aftermath: Option<Form>,
 }
 
 impl Running {
@@ -62,7 +69,7 @@ impl Running {
         // Its segments and its incidents begin with the same name.
         for file in fs::read_dir("/tmp")? {
             let file = file?.path();
-            if file.to_string_lossy().starts_with(agents::RECORDING) {
+            if file.to_string_lossy().starts_with(RECORDING) {
                 remove(&file)?;
             }
         }
@@ -81,9 +88,11 @@ impl Running {
         let started = spawn(agent, form, watch, known, &group, manager.as_ref())?;
         let Some(pid) = started else { return Ok(None) };
         let listener = match agent.offers_views() {
-            true => Some(Listener::start(agents::ADDRESS)?),
+            true => Some(Listener::start(ADDRESS)?),
             false => None,
         };
+        let is_scraped = form.expect.alerts.is_some() && agent.offers_views();
+        let scraper = is_scraped.then(|| Scraper::start(ADDRESS)).transpose()?;
         let now = watch::process(pid).unwrap_or_default();
         let (probes, group) = (form.probes.clone(), Group::there(group));
         Ok(Some(Self {
@@ -96,6 +105,8 @@ impl Running {
             group,
             manager,
             cluster,
+            scraper,
+            aftermath: form.expect.asks_for_incidents().then(|| form.clone()),
         }))
     }
 
@@ -166,6 +177,7 @@ impl Running {
     pub(super) fn end(mut self, watch: &mut Watch, known: &mut facts::Agent) -> Result<()> {
         self.look(watch, known);
         self.account(known);
+        known.scrapes = self.scraper.take().map(Scraper::end).transpose()?;
         if let Some(listener) = &self.listener {
             listener.expect_no_other();
         }
@@ -185,23 +197,34 @@ impl Running {
         known.left_after_ms = since.elapsed().as_millis() as u64;
         watch.forget(self.pid);
         known.served = self.listener.take().map(Listener::end);
-        known.incidents = incidents()?;
         known.requests = self.cluster.take().map(Cluster::end).unwrap_or_default();
         let log = fs::read_to_string(agents::LOG).unwrap_or_default();
         known.log = log.lines().take(LOG_LINES).map(Into::into).collect();
+        if let Some(form) = self.aftermath.take().filter(|_| self.agent.offers_views()) {
+            known.incidents = self.told_by_successor(&form, watch)?;
+        }
         self.group.remove()
+    }
+
+    /// The incidents, as its own verb tells of them: asked of an agent that is started again.
+    fn told_by_successor(&mut self, form: &Form, watch: &mut Watch) -> Result<Vec<String>> {
+        self.restart(form, watch, &mut facts::Agent::default())?;
+        let told = incidents();
+        self.kill(watch)?;
+        told
     }
 }
 
-/// The incidents of its recording, as its own verb tells of them; none without a recording.
+/// The incidents that the agent tells of. The file of each must replay as it was decided.
 fn incidents() -> Result<Vec<String>> {
-    if !Path::new(agents::RECORDING).exists() {
-        return Ok(Vec::new());
+    let list: Value =
+        serde_json::from_slice(&isobar(&["incidents", "ls", "-o", "json", "--agent", ADDRESS])?)?;
+    for name in list["incidents"].as_array().into_iter().flatten().map(|one| &one["name"]) {
+        let name = name.as_str().context("an incident has no name")?;
+        isobar(&["incidents", "export", name, "--dir", RECORDING, "--output", INCIDENT])?;
+        isobar(&["replay", "--check", INCIDENT])?;
+        remove(Path::new(INCIDENT))?;
     }
-    let verb = ["incidents", "ls", "-o", "json", "--dir", agents::RECORDING];
-    let told = Command::new(agents::ISOBAR).args(verb).output()?;
-    ensure!(told.status.success(), "isobar incidents: {}", String::from_utf8_lossy(&told.stderr));
-    let list: Value = serde_json::from_slice(&told.stdout)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let line = |incident: &Value| {
         let kinds = incident["kinds"].as_array().into_iter().flatten().map(text);
@@ -209,6 +232,14 @@ fn incidents() -> Result<Vec<String>> {
         format!("{kinds}: {}: {}", text(&incident["who"]), text(&incident["summary"]))
     };
     Ok(list["incidents"].as_array().into_iter().flatten().rev().map(line).collect())
+}
+
+/// What the program says.
+fn isobar(words: &[&str]) -> Result<Vec<u8>> {
+    let told = Command::new(agents::ISOBAR).args(words).output()?;
+    let said = || String::from_utf8_lossy(&told.stderr).into_owned();
+    ensure!(told.status.success(), "isobar {}: {}", words.join(" "), said());
+    Ok(told.stdout)
 }
 
 /// The process, in the cgroup `group`, once it is at work.

@@ -9,7 +9,7 @@ fn failed(expect: &str, facts: &Facts, figures: &Figures) -> Vec<String> {
     let pods = ["hog", "web"].map(pod).concat();
     let text = format!("# Why.\nseconds = \"9s\"\n{pods}[expect]\n{expect}\n");
     let scenario = Scenario::parse("x".into(), text).unwrap();
-    let verdicts = judge(&scenario, facts, figures, None);
+    let verdicts = judge(&scenario, facts, figures, &Tried::default());
     verdicts.into_iter().filter(|v| !v.passed).map(|v| v.what).collect()
 }
 
