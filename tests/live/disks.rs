@@ -1,33 +1,11 @@
 //! What pods have on disk where no kubelet tells: walked by the built agent.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
 
-use crate::host::{Agent, Group, alone, gaps, skip};
+use crate::host::{Agent, Group, Mounted, alone, gaps, skip};
 use serde_json::Value;
 
 const UID: &str = "44444444-1111-4111-8111-444444444444";
-
-/// Another file system, until this value goes.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn at(path: PathBuf) -> Option<Self> {
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64m", "none"])
-            .arg(&path)
-            .status();
-        status.is_ok_and(|status| status.success()).then_some(Self(path))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let status = Command::new("umount").arg(&self.0).status();
-        assert!(status.is_ok_and(|status| status.success()), "{} stays mounted", self.0.display());
-    }
-}
 
 fn walks(snapshot: &Value) -> Option<&Value> {
     snapshot["capabilities"].as_array()?.iter().find(|one| one["name"] == "disk use of pods")
@@ -48,14 +26,14 @@ fn disks_are_walked_only_while_one_is_nearly_short() {
     let _pod = kubepods.child(&format!("pod{UID}"));
     let root = tempfile::tempdir().unwrap();
     // The disk of this machine may be nearly full.
-    let Some(_nodefs) = Mounted::at(root.path().to_owned()) else {
+    let Some(_nodefs) = Mounted::at(root.path(), "size=64m") else {
         return skip("no file system can be mounted here");
     };
     let volume = root.path().join(format!("pods/{UID}/volumes/kubernetes.io~empty-dir/cache"));
     fs::create_dir_all(volume.join("inner")).unwrap();
     fs::write(volume.join("file"), vec![1; (3 << 20) + (4 << 10)]).unwrap();
-    let other = Mounted::at(volume.join("inner")).unwrap();
-    fs::write(other.0.join("file"), vec![1; 9 << 20]).unwrap();
+    let other = Mounted::at(&volume.join("inner"), "size=64m").unwrap();
+    fs::write(other.path().join("file"), vec![1; 9 << 20]).unwrap();
     let (config, pods) = (root.path().join("monitor.yaml"), root.path().join("pods.yaml"));
     let pod = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: web, uid: {UID}}}\n\

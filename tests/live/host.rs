@@ -102,11 +102,16 @@ impl Agent {
             skip("only root can hide /sys/kernel/btf");
             return None;
         }
-        let hide = "mount -t tmpfs none /sys/kernel/btf && exec \"$0\" \"$@\"";
+        Some(Self::start_over("mount -t tmpfs none /sys/kernel/btf", &[]))
+    }
+
+    /// In a mount namespace of its own, after `before`, a command of a shell.
+    pub(crate) fn start_over(before: &str, arguments: &[&str]) -> Self {
+        let script = format!("{before} && exec \"$0\" \"$@\"");
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", hide, env!("CARGO_BIN_EXE_isobar"), "run"]);
+        command.args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_isobar"), "run"]);
         command.stdin(Stdio::null());
-        Some(Self::spawn(command, &[], tempfile::tempdir().unwrap()))
+        Self::spawn(command, arguments, tempfile::tempdir().unwrap())
     }
 
     /// As in a pod whose image has nothing but the program: with the service account in `account`, and
@@ -359,4 +364,31 @@ fn mount() -> Option<PathBuf> {
 pub(crate) fn last_cpu() -> usize {
     let allowed = sched_getaffinity(None).unwrap();
     (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu)).unwrap()
+}
+
+/// Another file system, in memory, until this value goes.
+pub(crate) struct Mounted(PathBuf);
+
+impl Mounted {
+    /// `None`, with the reason printed, where nothing can be mounted.
+    pub(crate) fn at(path: &Path, options: &str) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        let status = mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(path).status();
+        if status.is_ok_and(|status| status.success()) {
+            return Some(Self(path.to_owned()));
+        }
+        skip("no file system can be mounted here");
+        None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg(&self.0).status();
+        assert!(status.is_ok_and(|status| status.success()), "{} stays mounted", self.0.display());
+    }
 }

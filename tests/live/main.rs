@@ -20,6 +20,7 @@ mod named;
 mod program;
 mod prometheus;
 mod qos;
+mod recording;
 #[path = "../sampling.rs"]
 mod sampling;
 mod source;

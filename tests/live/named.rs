@@ -46,7 +46,7 @@ fn aggressor_is_named_within_three_seconds() {
         let name = aggressor.path().rsplit('/').next().unwrap().to_owned();
         let sufferer = victim.path().rsplit('/').next().unwrap().to_owned();
         let is_named = |headline: &str| {
-            headline.contains(&format!("{sufferer} waits most"))
+            headline.contains(&format!("{sufferer} loses most by waiting"))
                 && headline.contains(&format!("mostly while {name}"))
         };
         let headline = loop {

@@ -33,8 +33,9 @@ pub(crate) enum Line {
     },
     /// A play begins.
     Begin { play: Play },
-    /// What the agent recorded in the play that begins or runs: the file, in base64.
-    Recording { base64: String },
+    /// What the agent recorded in the play that begins or runs, or an incident of it: what it is called
+    /// after the scenario, and the file, in base64.
+    Recording { name: String, base64: String },
     /// It is over.
     Ran { play: Play, facts: Box<Facts> },
     /// It could not be played.
@@ -161,8 +162,11 @@ pub(crate) struct Agent {
     pub(crate) major_faults: u64,
     /// What it wrote to the API server, a line for each request.
     pub(crate) requests: Vec<String>,
-    /// What its recording has as incidents, a line for each, oldest first.
+    /// What it told of incidents once it was started again, a line for each, oldest first.
     pub(crate) incidents: Vec<String>,
+    /// Their files, which go to the host each in a line of its own.
+    #[serde(skip)]
+    pub(crate) incident_files: Vec<Vec<u8>>,
     /// What was scraped of it, where the scenario expects alerts.
     pub(crate) scrapes: Option<Scrapes>,
     /// What it wrote to its log, the first lines if there are many.

@@ -73,9 +73,9 @@ impl Guest {
             let play: Play = serde_json::from_str(line).context("the plan is no JSON")?;
             say(&Line::Begin { play: play.clone() })?;
             match one(&scenarios, &play, &mount, &mut running) {
-                Ok((facts, recording)) => {
-                    if let Some(file) = recording {
-                        say(&Line::Recording { base64: BASE64_STANDARD.encode(file) })?;
+                Ok((facts, files)) => {
+                    for (name, file) in files {
+                        say(&Line::Recording { name, base64: BASE64_STANDARD.encode(file) })?;
                     }
                     let facts = Box::new(Facts { kernel: kernel.clone(), ..facts });
                     say(&Line::Ran { play, facts })?;
@@ -109,18 +109,27 @@ fn is_agents(name: &str) -> bool {
     Agent::named(name).is_ok()
 }
 
-/// What was seen of one play, and what the agent recorded if it was to.
+/// Recordings, by what they are called after the scenario.
+type Files = Vec<(String, Vec<u8>)>;
+
+/// What was seen of one play; and what the agent recorded if it was to, and its incidents.
 fn one(
     scenarios: &[Scenario],
     one: &Play,
     mount: &Path,
     running: &mut Option<Running>,
-) -> Result<(Facts, Option<Vec<u8>>)> {
+) -> Result<(Facts, Files)> {
     let scenario = scenarios.iter().find(|s| s.name == one.scenario);
     let scenario = scenario.with_context(|| format!("no scenario is called {}", one.scenario))?;
     let agent = Agent::named(&one.agent).map_err(anyhow::Error::msg)?;
-    let facts = play(scenario, agent, mount, running)?;
-    let is_recorded = scenario.form.record && agent.offers_views();
-    let recording = is_recorded.then(|| fs::read(RECORDING)).transpose();
-    Ok((facts, recording.with_context(|| format!("cannot read {RECORDING}"))?))
+    let mut facts = play(scenario, agent, mount, running)?;
+    let mut files = Files::new();
+    if scenario.form.record && agent.offers_views() {
+        let recording = fs::read(RECORDING).with_context(|| format!("cannot read {RECORDING}"))?;
+        files.push((String::new(), recording));
+    }
+    let incidents = facts.agent.as_mut().map(|agent| std::mem::take(&mut agent.incident_files));
+    let named = (1..).zip(incidents.unwrap_or_default());
+    files.extend(named.map(|(n, file)| (format!("-incident-{n}"), file)));
+    Ok((facts, files))
 }

@@ -179,8 +179,9 @@ impl Lab {
                     (replayed, scenario, since) = (None, play.scenario, Since::now());
                     drop(probe.take());
                 }
-                Line::Recording { base64 } => {
-                    replayed = Some(self.replay(plays.kernel, &scenario, &base64));
+                Line::Recording { name, base64 } => {
+                    let one = self.replay(plays.kernel, &format!("{scenario}{name}"), &base64);
+                    replayed = Some(replayed.take().unwrap_or(Ok(())).and(one));
                 }
                 Line::Ran { play, facts } => {
                     let scenario = plays.scenario(&play)?;
@@ -213,10 +214,10 @@ impl Lab {
     }
 
     /// Keeps a recording, and holds its decisions against those that the code makes of it here.
-    fn replay(&self, kernel: &Kernel, scenario: &str, base64: &str) -> Result<()> {
+    fn replay(&self, kernel: &Kernel, what: &str, base64: &str) -> Result<()> {
         let dir = self.dir.join("recordings");
         fs::create_dir_all(&dir)?;
-        let name = format!("{scenario}-{}.isobar", kernel.series).replace('/', "-");
+        let name = format!("{what}-{}.isobar", kernel.series).replace('/', "-");
         let file = dir.join(name);
         fs::write(&file, BASE64_STANDARD.decode(base64).context("the recording is no base64")?)?;
         quietly(Command::new(&self.programs.isobar).args(["replay", "--check"]).arg(&file))

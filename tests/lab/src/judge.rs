@@ -49,7 +49,7 @@ pub(crate) fn judge(
     }
     let wanted = or_none(scenario.form.expect.alerts.as_deref().unwrap_or_default());
     for (what, tried) in [
-        ("the recording replays as it was decided", &tried.replayed),
+        ("the recording and its incidents replay as they were decided", &tried.replayed),
         (&format!("these alerts fire: {wanted}"), &tried.alerts),
     ] {
         if let Some(tried) = tried {

@@ -31,9 +31,6 @@ use crate::form::Form;
 /// do not hold it up.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 
-/// Where an incident is written to be checked.
-const INCIDENT: &str = "/tmp/incident.isobar";
-
 /// Lines of its log that are kept.
 const LOG_LINES: usize = 500;
 
@@ -201,13 +198,17 @@ impl Running {
         let log = fs::read_to_string(agents::LOG).unwrap_or_default();
         known.log = log.lines().take(LOG_LINES).map(Into::into).collect();
         if let Some(form) = self.aftermath.take().filter(|_| self.agent.offers_views()) {
-            known.incidents = self.told_by_successor(&form, watch)?;
+            (known.incidents, known.incident_files) = self.told_by_successor(&form, watch)?;
         }
         self.group.remove()
     }
 
-    /// The incidents, as its own verb tells of them: asked of an agent that is started again.
-    fn told_by_successor(&mut self, form: &Form, watch: &mut Watch) -> Result<Vec<String>> {
+    /// The incidents and their files: asked of an agent that is started again.
+    fn told_by_successor(
+        &mut self,
+        form: &Form,
+        watch: &mut Watch,
+    ) -> Result<(Vec<String>, Vec<Vec<u8>>)> {
         self.restart(form, watch, &mut facts::Agent::default())?;
         let told = incidents();
         self.kill(watch)?;
@@ -215,23 +216,22 @@ impl Running {
     }
 }
 
-/// The incidents that the agent tells of. The file of each must replay as it was decided.
-fn incidents() -> Result<Vec<String>> {
+/// The incidents that the agent tells of, oldest first: a line for each, and its file.
+fn incidents() -> Result<(Vec<String>, Vec<Vec<u8>>)> {
     let list: Value =
         serde_json::from_slice(&isobar(&["incidents", "ls", "-o", "json", "--agent", ADDRESS])?)?;
-    for name in list["incidents"].as_array().into_iter().flatten().map(|one| &one["name"]) {
-        let name = name.as_str().context("an incident has no name")?;
-        isobar(&["incidents", "export", name, "--dir", RECORDING, "--output", INCIDENT])?;
-        isobar(&["replay", "--check", INCIDENT])?;
-        remove(Path::new(INCIDENT))?;
-    }
+    let all = || list["incidents"].as_array().into_iter().flatten().rev();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let line = |incident: &Value| {
         let kinds = incident["kinds"].as_array().into_iter().flatten().map(text);
         let kinds = kinds.collect::<Vec<_>>().join(", ");
         format!("{kinds}: {}: {}", text(&incident["who"]), text(&incident["summary"]))
     };
-    Ok(list["incidents"].as_array().into_iter().flatten().rev().map(line).collect())
+    let file = |incident: &Value| {
+        let name = incident["name"].as_str().context("an incident has no name")?;
+        isobar(&["incidents", "export", name, "--dir", RECORDING, "--output", "-"])
+    };
+    Ok((all().map(line).collect(), all().map(file).collect::<Result<_>>()?))
 }
 
 /// What the program says.

@@ -1,0 +1,77 @@
+//! The recording of an agent that is killed, and of one whose disk takes no more.
+
+use std::fs;
+use std::path::Path;
+
+use crate::host::{Agent, Mounted};
+use crate::program::{isobar, text};
+use rustix::process::Signal;
+use serde_json::Value;
+
+fn recording(snapshot: &Value) -> String {
+    let all = snapshot["capabilities"].as_array().unwrap().iter();
+    let mut of = all.filter(|one| one["name"] == "recording");
+    of.next().map(|one| format!("{}: {}", one["state"], one["detail"])).unwrap_or_default()
+}
+
+fn record_to(dir: &Path) -> String {
+    format!("--record={}/", dir.display())
+}
+
+#[test]
+fn recording_loses_at_most_the_last_tick_to_a_kill() {
+    let kept = tempfile::tempdir().unwrap();
+    for n in [3, 7] {
+        let dir = kept.path().join(n.to_string());
+        let mut agent = Agent::start(&["--probes=none", &record_to(&dir)]);
+        let seen = agent.wait_for("some ticks", |now| now["tick"].as_u64() >= Some(n));
+        agent.end_by(Signal::KILL);
+        let last = isobar(&["status", "-f", dir.to_str().unwrap(), "-o", "json"]).output().unwrap();
+        assert_eq!(last.status.code(), Some(0), "{}", text(&last.stderr));
+        let last: Value = serde_json::from_slice(&last.stdout).unwrap();
+        let [seen, last] = [&seen, &last].map(|one| one["tick"].as_u64().unwrap());
+        assert!(last + 1 >= seen, "tick {seen} was shown, and {last} is the last that is kept");
+    }
+}
+
+#[test]
+fn recording_on_a_full_disk_goes_on_in_memory_and_no_tick_is_late() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(disk) = Mounted::at(root.path(), "size=4m") else { return };
+    let agent = Agent::start(&["--probes=none", &record_to(&disk.path().join("recording"))]);
+    let before = agent.wait_for("a recording", |now| recording(now).contains("attached"));
+    let filled = fs::write(disk.path().join("other"), vec![1; 8 << 20]);
+    assert!(filled.is_err(), "the disk should be full");
+    let after =
+        agent.wait_for("the trouble", |now| recording(now).contains("in memory, the last ten"));
+    assert!(recording(&after).contains("No space left"), "{}", recording(&after));
+    // One tick a second, whatever the disk does.
+    let numbers = |of: &Value| [&of["tick"], &of["at"]["boot"]].map(|n| n.as_u64().unwrap());
+    let ([tick, boot], [end, at]) = (numbers(&before), numbers(&after));
+    let (ticks, seconds) = (end - tick, (at - boot) / 1_000_000_000);
+    assert!(ticks + 1 >= seconds, "{ticks} ticks in {seconds} s");
+    // What happened before is kept, and what happens now is there as long as the agent lives.
+    let past = agent.get("/api/v1/recording").unwrap();
+    assert!(past.contains("begin"), "{past}");
+}
+
+#[test]
+fn recording_is_refused_by_a_disk_that_only_reads() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(disk) = Mounted::at(root.path(), "ro") else { return };
+    let refused =
+        isobar(&["run", "--probes=none", "--listen=127.0.0.1:0", &record_to(disk.path())]);
+    let refused = { refused }.output().unwrap();
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("Read-only file system") && said.contains("recording"), "{said}");
+
+    // By default, where nobody asked for files, memory will do.
+    let agent = Agent::start_over(
+        "unset ISOBAR_NO_RECORD && mount -t tmpfs -o ro none /var/lib",
+        &["--probes=none"],
+    );
+    let now = agent.snapshot();
+    let told = recording(&now);
+    assert!(told.contains("in memory, the last ten") && told.contains("Read-only"), "{told}");
+}
