@@ -2,17 +2,17 @@
 //! never taken for the present.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
-use std::{net, thread};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::binary::Program;
 use crate::chromium::Browser;
 use crate::kept::keep;
-use crate::page::{SHOWN, axe, browser};
-use crate::server::{Server, recording};
+use crate::page::{SERIOUS, SHOWN, axe, browser};
+use crate::server::{Server, anywhere, recording};
 
 const TICK: &str =
     "return Number(document.getElementById('facts').textContent.match(/tick (\\d+)/)?.[1] ?? 0)";
@@ -213,45 +213,22 @@ fn film_fits_and_has_no_serious_findings_of_axe() {
                 assert_eq!(over, 0, "{view} at {width} pixels");
             }
             browser.run(&format!("{axe}; return 1"));
-            let found = browser.run_async(
-                "const end = arguments[arguments.length - 1]; \
-                 axe.run({resultTypes: ['violations']}).then(({violations}) => end(violations \
-                 .filter(({impact}) => impact === 'serious' || impact === 'critical') \
-                 .flatMap(({id, nodes}) => nodes.map(({html}) => id + ': ' + html))))",
-            );
+            let found = browser.run_async(SERIOUS);
             assert_eq!(found, json!([]), "{view} {scheme}");
         }
     }
 }
 
 /// The program itself; ends with the value.
-struct Replay(Child);
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn film_of_the_program_and_its_end() {
     let Some(browser) = browser() else { return };
     let dir = tempfile::tempdir().unwrap();
     fs::copy(recording(), dir.path().join("recording")).unwrap();
-    let port = net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut isobar = Command::new(env!("CARGO_BIN_EXE_isobar"));
-    isobar.arg("replay").arg(dir.path()).args(["--listen", &port.to_string()]);
-    isobar.args(["--at", "2026-11-22T10:13:50Z"]).stderr(Stdio::null());
-    let replay = Replay(isobar.spawn().unwrap());
-    for _ in 0..100 {
-        if net::TcpStream::connect(port).is_ok() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    browser.open(&format!("http://{port}/"));
+    let at = ["--at", "2026-11-22T10:13:50Z"];
+    let replay =
+        Program::start(&["replay", dir.path().to_str().unwrap(), at[0], at[1]], anywhere());
+    browser.open(&replay.url());
     wait_for_tick(&browser, 45);
     drop(replay);
     browser.press(RIGHT);

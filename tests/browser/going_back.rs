@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::chromium::Browser;
 use crate::kept::keep;
-use crate::page::{SHOWN, axe, browser};
+use crate::page::{SERIOUS, SHOWN, axe, browser};
 use crate::server::{Server, recording};
 
 const LINK: &str = "return document.getElementById('link').dataset.link";
@@ -106,12 +106,7 @@ fn live_page_that_goes_back_fits_and_has_no_serious_findings_of_axe() {
                 assert_eq!(over, 0, "{hash} at {width} pixels");
             }
             browser.run(&format!("{axe}; return 1"));
-            let found = browser.run_async(
-                "const end = arguments[arguments.length - 1]; \
-                 axe.run({resultTypes: ['violations']}).then(({violations}) => end(violations \
-                 .filter(({impact}) => impact === 'serious' || impact === 'critical') \
-                 .flatMap(({id, nodes}) => nodes.map(({html}) => id + ': ' + html))))",
-            );
+            let found = browser.run_async(SERIOUS);
             assert_eq!(found, json!([]), "{hash} {scheme}");
         }
     }

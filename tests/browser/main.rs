@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod binary;
 mod chromium;
 mod film;
 mod going_back;
@@ -11,5 +12,7 @@ mod kept;
 #[path = "../made_up.rs"]
 mod made_up;
 mod page;
+#[path = "../program.rs"]
+mod program;
 mod server;
 mod views;

@@ -205,6 +205,12 @@ fn page_size() {
     assert!(all < LIMIT, "{all} bytes");
 }
 
+/// What axe's script found that is serious.
+pub(crate) const SERIOUS: &str = "const end = arguments[arguments.length - 1]; \
+    axe.run({resultTypes: ['violations']}).then(({violations}) => end(violations \
+    .filter(({impact}) => impact === 'serious' || impact === 'critical') \
+    .flatMap(({id, nodes}) => nodes.map(({html}) => id + ': ' + html))))";
+
 /// axe's script, where `npm ci` has put it; `None`, with the reason printed, where it has not and
 /// was not promised.
 pub(crate) fn axe() -> Option<String> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::chromium::Browser;
-use crate::page::{axe, browser};
+use crate::page::{SERIOUS, axe, browser};
 use crate::server::{Server, anywhere};
 
 #[rustfmt::skip]
@@ -109,12 +109,7 @@ fn views_without_serious_findings_of_axe() {
                 browser
                     .wait_until("return document.querySelector('main :is(section, p)') !== null");
                 browser.run(&format!("{axe}; return 1"));
-                let found = browser.run_async(
-                    "const end = arguments[arguments.length - 1]; \
-                     axe.run({resultTypes: ['violations']}).then(({violations}) => end(violations \
-                     .filter(({impact}) => impact === 'serious' || impact === 'critical') \
-                     .flatMap(({id, nodes}) => nodes.map(({html}) => id + ': ' + html))))",
-                );
+                let found = browser.run_async(SERIOUS);
                 assert_eq!(found, json!([]), "{view} {scheme}");
             }
         }

@@ -59,8 +59,12 @@ fn recording_on_a_full_disk_goes_on_in_memory_and_no_tick_is_late() {
 fn recording_is_refused_by_a_disk_that_only_reads() {
     let root = tempfile::tempdir().unwrap();
     let Some(disk) = Mounted::at(root.path(), "ro") else { return };
-    let refused =
-        isobar(&["run", "--probes=none", "--listen=127.0.0.1:0", &record_to(disk.path())]);
+    let refused = isobar(&[
+        "run",
+        "--probes=none",
+        "--listen=127.0.0.1:0",
+        &record_to(&disk.path().join("recording")),
+    ]);
     let refused = { refused }.output().unwrap();
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");

@@ -31,6 +31,9 @@ use crate::form::Form;
 /// do not hold it up.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long an agent that was started again is given to keep the incidents of the one before.
+const KEPT_WITHIN: Duration = Duration::from_secs(20);
+
 /// Lines of its log that are kept.
 const LOG_LINES: usize = 500;
 
@@ -198,40 +201,54 @@ impl Running {
         let log = fs::read_to_string(agents::LOG).unwrap_or_default();
         known.log = log.lines().take(LOG_LINES).map(Into::into).collect();
         if let Some(form) = self.aftermath.take().filter(|_| self.agent.offers_views()) {
-            (known.incidents, known.incident_files) = self.told_by_successor(&form, watch)?;
+            let told = self.told_by_successor(&form, watch)?;
+            (known.incidents, known.incident_files) = (told.lines, told.files);
         }
         self.group.remove()
     }
 
-    /// The incidents and their files: asked of an agent that is started again.
-    fn told_by_successor(
-        &mut self,
-        form: &Form,
-        watch: &mut Watch,
-    ) -> Result<(Vec<String>, Vec<Vec<u8>>)> {
+    /// The incidents, asked of an agent that is started again.
+    fn told_by_successor(&mut self, form: &Form, watch: &mut Watch) -> Result<Told> {
         self.restart(form, watch, &mut facts::Agent::default())?;
-        let told = incidents();
+        let since = Since::now();
+        // Its first ticks keep what the one before left open.
+        let mut told = incidents();
+        while told.as_ref().is_ok_and(|told| told.is_open) && since.within(KEPT_WITHIN) {
+            thread::sleep(Duration::from_secs(1));
+            told = incidents();
+        }
         self.kill(watch)?;
         told
     }
 }
 
-/// The incidents that the agent tells of, oldest first: a line for each, and its file.
-fn incidents() -> Result<(Vec<String>, Vec<Vec<u8>>)> {
+/// The incidents that an agent tells of, oldest first.
+struct Told {
+    lines: Vec<String>,
+    /// Of those that are over.
+    files: Vec<Vec<u8>>,
+    /// One is not.
+    is_open: bool,
+}
+
+fn incidents() -> Result<Told> {
     let list: Value =
         serde_json::from_slice(&isobar(&["incidents", "ls", "-o", "json", "--agent", ADDRESS])?)?;
-    let all = || list["incidents"].as_array().into_iter().flatten().rev();
+    let mut told = Told { lines: Vec::new(), files: Vec::new(), is_open: false };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let line = |incident: &Value| {
+    for incident in list["incidents"].as_array().into_iter().flatten().rev() {
         let kinds = incident["kinds"].as_array().into_iter().flatten().map(text);
-        let kinds = kinds.collect::<Vec<_>>().join(", ");
-        format!("{kinds}: {}: {}", text(&incident["who"]), text(&incident["summary"]))
-    };
-    let file = |incident: &Value| {
+        let (kinds, who) = (kinds.collect::<Vec<_>>().join(", "), text(&incident["who"]));
+        told.lines.push(format!("{kinds}: {who}: {}", text(&incident["summary"])));
+        if incident["state"] == "open" {
+            told.is_open = true;
+            continue;
+        }
         let name = incident["name"].as_str().context("an incident has no name")?;
-        isobar(&["incidents", "export", name, "--dir", RECORDING, "--output", "-"])
-    };
-    Ok((all().map(line).collect(), all().map(file).collect::<Result<_>>()?))
+        let export = ["incidents", "export", name, "--dir", RECORDING, "--output", "-"];
+        told.files.push(isobar(&export)?);
+    }
+    Ok(told)
 }
 
 /// What the program says.
