@@ -73,7 +73,7 @@ export interface Blame {
   aggressorPath: Maybe<string>;
   time: Nanos;
   /** What the sufferer lost of it: docs/api.md. */
-  loss: Nanos;
+  loss?: Nanos;
 }
 
 export interface Condition {

@@ -30,7 +30,7 @@ export function sufferers(view: Snapshot, pairs: Blame[], n: number): { scope: S
   const lost = (unit: Scope) =>
     pairs
       .filter(({ victimPath, aggressorPath }) => isIn(unit, victimPath) && !isIn(unit, aggressorPath))
-      .reduce((sum, { loss }) => sum + loss, 0);
+      .reduce((sum, { loss = 0 }) => sum + loss, 0);
   return units
     .filter((scope) => (worstShare(scope) ?? 0) >= 1)
     .map((scope) => ({ scope, loss: lost(scope) }))
@@ -70,7 +70,7 @@ export function summed(all: Blame[][]): Blame[] {
   for (const blame of all.flat()) {
     const pair = `${blame.victim} ${blame.aggressor}`;
     const known = sums.get(pair);
-    sums.set(pair, known ? { ...known, time: known.time + blame.time, loss: known.loss + blame.loss } : blame);
+    sums.set(pair, known ? { ...known, time: known.time + blame.time, loss: (known.loss ?? 0) + (blame.loss ?? 0) } : blame);
   }
   return [...sums.values()].sort((a, b) => b.time - a.time);
 }
@@ -88,9 +88,9 @@ export function lately(past: Past[], seconds: number): Pairs {
 export function aggressors(pairs: Blame[], n: number) {
   const harm = new Map<number, { id: number; path: string | null | undefined; loss: Nanos }>();
   for (const blame of pairs) {
-    if (!isCgroup(blame) || blame.loss === 0) continue;
-    const known = harm.get(blame.aggressor);
-    const { aggressor: id, aggressorPath: path, loss } = blame;
+    const { aggressor: id, aggressorPath: path, loss = 0 } = blame;
+    if (!isCgroup(blame) || loss === 0) continue;
+    const known = harm.get(id);
     harm.set(id, known ? { ...known, loss: known.loss + loss } : { id, path, loss });
   }
   return [...harm.values()].sort((a, b) => b.loss - a.loss).slice(0, n);

@@ -23,6 +23,7 @@ use serde_json::json;
 
 use super::at::IN_DIR;
 use super::exit::{Code, Refused};
+use super::input::FileArg;
 use super::output::Format;
 use super::terminal::width;
 use elsewhere::Elsewhere;
@@ -75,8 +76,8 @@ enum Verb {
     },
     /// Keep an incident that was exported elsewhere.
     Import {
-        /// A file of `isobar incidents export`.
-        file: PathBuf,
+        #[command(flatten)]
+        file: FileArg,
     },
     /// Remove incidents.
     Rm {
@@ -111,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             }
         }
         Verb::Import { file } => {
-            let kept = import(file, &shelf)?;
+            let kept = import(file.path(), &shelf)?;
             println!("{}", kept.name);
         }
         Verb::Rm { names } => {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use isobar::config;
@@ -37,4 +37,24 @@ pub(crate) fn pods(file: &Path) -> Result<(String, Manifest)> {
     let (name, bytes) = read(file)?;
     let manifest = pods::read(&name, &bytes)?;
     Ok((name, manifest))
+}
+
+/// What was recorded, that a verb is about: the argument, or `-f`, as elsewhere.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct FileArg {
+    /// The file of an incident or a recording, or the recording's directory; FILE.1, FILE.2 .. are
+    /// read after it. May be decompressed to JSON lines.
+    #[arg(value_name = "FILE")]
+    argument: Option<PathBuf>,
+    /// The same.
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    option: Option<PathBuf>,
+}
+
+impl FileArg {
+    pub(crate) fn path(&self) -> &Path {
+        let named = self.argument.as_deref().or(self.option.as_deref());
+        named.expect("clap asks for one of them")
+    }
 }

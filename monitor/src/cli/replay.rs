@@ -23,14 +23,14 @@ use serde_json::{Value, json};
 
 use super::at::{recording_at, when};
 use super::exit::{Code, Refused};
+use super::input::FileArg;
 use super::output::{Format, word};
 use super::table::Table;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording, its directory, or the file of an incident; FILE.1, FILE.2 .. are read after
-    /// it. May be decompressed to JSON lines.
-    file: PathBuf,
+    #[command(flatten)]
+    file: FileArg,
     /// Configuration to decide by: print what it would have changed.
     #[arg(long, value_name = "FILE", conflicts_with = "check")]
     config: Option<PathBuf>,
@@ -70,7 +70,7 @@ enum Form {
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
     if let Some(address) = &args.listen {
-        return player::serve(&args.file, address, args.at);
+        return player::serve(args.file.path(), address, args.at);
     }
     if args.from > args.to {
         let text = format!("--from {} is after --to {}", args.from, args.to);
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         return Err(Refused(text.into()).into());
     }
     let other = args.config.as_deref().map(config::load).transpose()?;
-    let recording = Recording::open(&recording_at(&args.file))?;
+    let recording = Recording::open(&recording_at(args.file.path()))?;
     let is_other = other.is_some();
     let ticks = Ticks { replay: Replay::new(recording, other), from: args.from, to: args.to };
     let mut out = BufWriter::new(io::stdout().lock());

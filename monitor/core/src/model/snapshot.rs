@@ -206,9 +206,9 @@ pub struct Blame {
     pub aggressor_path: Option<CgroupPath>,
     /// In this interval.
     pub time: Nanos,
-    /// What the sufferer lost of it; 0 before a view is made.
-    #[serde(default)]
-    pub loss: Nanos,
+    /// What the sufferer lost of it; `None` before a view is made, and where it was not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Nanos>,
 }
 
 /// The kubelet's working set: `memory.current` less `inactive_file`, at least 0.

@@ -29,7 +29,8 @@ pub fn weigh(snapshot: &mut Snapshot) {
         .map(|CpuLoss { blame, loss }| ((blame.victim, blame.aggressor), *loss))
         .collect();
     for blame in &mut snapshot.aggressions {
-        blame.loss = losses.get(&(blame.victim, blame.aggressor)).copied().unwrap_or_default();
+        let loss = losses.get(&(blame.victim, blame.aggressor)).copied();
+        blame.loss = Some(loss.unwrap_or_default());
     }
 }
 

@@ -94,7 +94,7 @@ fn waits(blames: &[(u64, u64, u64)]) -> Snapshot {
             aggressor: CgroupId(*aggressor),
             aggressor_path: path(aggressor),
             time: ms(*time),
-            loss: Nanos(0),
+            loss: None,
         });
     }
     snapshot

@@ -29,7 +29,7 @@ pub(super) fn aggressions(
             aggressor,
             aggressor_path: path(aggressor),
             time,
-            loss: Nanos(0),
+            loss: None,
         })
         .collect();
     // A stable sort of a sorted map: pairs of equal time stay in order.
