@@ -41,6 +41,18 @@ impl Decision {
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.assessment.events.iter().chain(&self.relief.events)
     }
+
+    /// What was lost of memory, and who took it. `None` while relief waits for what it has done and
+    /// most belongs to no cgroup: what a victim had is no longer its own, and is not free yet.
+    #[must_use]
+    pub fn loss(&self) -> Option<&Loss> {
+        let waits = matches!(
+            self.relief.held,
+            Some(Hold::Settling { .. } | Hold::CoolingDown { .. } | Hold::KernelKilled { .. })
+        );
+        let loss = self.ranking.as_ref()?.loss.as_ref()?;
+        (!waits || loss.unattributed.0 <= loss.lost.0 / 2).then_some(loss)
+    }
 }
 
 /// What is done about a shortage, and what came of what was done before.

@@ -14,7 +14,7 @@ use crate::model::condition::{self, Status};
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{Bytes, Nanos};
-use crate::policy::explain;
+use crate::policy::explain::{self, relief};
 
 /// Who waits for less than such a part of the time is not worth a name: the average is of the past.
 const FEW: u64 = 100;
@@ -67,10 +67,14 @@ fn killed(last: &OomRecord, n_before: usize, snapshot: &Snapshot) -> String {
 }
 
 fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> String {
-    if let Some(ranking) = &decision.ranking
-        && let Some(loss) = ranking.loss.as_ref().filter(|loss| loss.lost > Bytes(0))
-    {
-        return format!("Short of memory ({}): {}.", ranking.signal, explain::lost(loss));
+    if let Some(ranking) = decision.ranking.as_ref().filter(|ranking| ranking.loss.is_some()) {
+        let told = match decision.loss() {
+            Some(loss) => (loss.lost > Bytes(0)).then(|| explain::lost(loss)),
+            None => decision.relief.held.as_ref().map(|hold| relief::held(hold, decision.at.boot)),
+        };
+        if let Some(told) = told {
+            return format!("Short of memory ({}): {told}.", ranking.signal);
+        }
     }
     let resources = [Resource::Memory, Resource::Cpu, Resource::Io];
     let verdict_on = |of: Resource| verdicts.iter().find(|verdict| verdict.resource == of);

@@ -93,7 +93,7 @@ impl Account {
         };
         self.is_about_cpu |= is_short(condition::Resource::Cpu, Resource::Cpu);
         self.is_about_memory |= is_short(condition::Resource::Memory, Resource::Memory);
-        let loss = decision.ranking.as_ref().and_then(|ranking| ranking.loss.as_ref());
+        let loss = decision.loss();
         let most = self.loss.as_ref().map_or(Bytes(0), |loss| loss.lost);
         if let Some(loss) = loss.filter(|loss| loss.lost > most) {
             self.loss = Some(loss.clone());

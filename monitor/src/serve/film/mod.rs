@@ -57,7 +57,8 @@ impl Passed {
     fn of(snapshot: &Snapshot) -> Self {
         let most = waiting_most(snapshot, Level::All, TRAIL_SCOPES);
         let losses = losses(snapshot).into_iter().take(TRAIL_AGGRESSIONS);
-        let losses = losses.map(|CpuLoss { blame, loss }| Blame { loss: Some(loss), ..blame.clone() });
+        let losses =
+            losses.map(|CpuLoss { blame, loss }| Blame { loss: Some(loss), ..blame.clone() });
         Self {
             tick: snapshot.tick,
             at: snapshot.at,

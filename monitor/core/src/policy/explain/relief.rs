@@ -161,8 +161,14 @@ pub fn effect(effect: &Effect) -> String {
 /// Why there is no action although a threshold is met.
 #[must_use]
 pub fn no_action(hold: &Hold, now: Nanos) -> String {
+    format!("no action: {}", held(hold, now))
+}
+
+/// What relief waits for, or lacks.
+#[must_use]
+pub fn held(hold: &Hold, now: Nanos) -> String {
     let left = |until: &Nanos| time(until.since(now));
-    let why = match hold {
+    match hold {
         Hold::Settling { action, until } => {
             format!("action {action} has {} left to show an effect", left(until))
         }
@@ -206,8 +212,7 @@ pub fn no_action(hold: &Hold, now: Nanos) -> String {
         Hold::NothingHelps => "every step was tried on every candidate".into(),
         Hold::InGrace => "what is met has not been met for its grace period yet".into(),
         Hold::StaleReadings => "the readings have not changed since the last action".into(),
-    };
-    format!("no action: {why}")
+    }
 }
 
 fn step(step: StepKind) -> &'static str {

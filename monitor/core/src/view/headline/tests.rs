@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName};
+use crate::model::decision::{Hold, Loss, Order, Ranking, Taker};
 use crate::model::pod::Place;
 use crate::model::sample::Moment;
 use crate::model::snapshot::{CpuWait, Waited};
@@ -194,4 +195,41 @@ fn headline_tells_an_oom_kill_for_a_minute() {
     ];
     let told = table.map(|kills| headline(&snapshot, &[], &Decision::default(), &kills) + "\n");
     insta::assert_snapshot!(told.concat());
+}
+
+#[test]
+fn headline_blames_nobody_for_memory_that_comes_back() {
+    let settling = || Hold::Settling { action: 1, until: Nanos(2 * Nanos::SECOND.0) };
+    #[rustfmt::skip]
+    let table = [
+        // what relief waits for, MiB of the 100 that belong to no cgroup, what is said
+        (None,             90, "90Mi belong to no cgroup of the 100Mi that were lost in 10s."),
+        (Some(settling()), 90, "action 1 has 2s left to show an effect."),
+        (Some(settling()), 40, "a took 60Mi of the 100Mi that were lost in 10s."),
+    ];
+    for (held, unattributed, want) in table {
+        let taken = Bytes((100 - unattributed) << 20);
+        let taker = Taker { name: "a".into(), taken, ..Taker::default() };
+        let unattributed = Bytes(unattributed << 20);
+        let loss = Loss {
+            lost: Bytes(100 << 20),
+            over: Nanos(10 * Nanos::SECOND.0),
+            takers: if unattributed > taken { Vec::new() } else { vec![taker] },
+            unattributed,
+        };
+        let mut decision = Decision::default();
+        decision.relief.held = held;
+        decision.ranking = Some(Ranking {
+            signal: "memory.available".into(),
+            order: Order::Cause,
+            candidates: Vec::new(),
+            n_candidates: 0,
+            spared: Vec::new(),
+            n_spared: 0,
+            outsiders: Vec::new(),
+            loss: Some(loss),
+        });
+        let got = headline(&Snapshot::default(), &[], &decision, &[]);
+        assert!(got.starts_with("Short of memory") && got.ends_with(want), "{got}");
+    }
 }

@@ -67,7 +67,7 @@ impl Node {
             aggressor: self.id(aggressor),
             aggressor_path: named(aggressor),
             time: Nanos(ms * MS),
-            loss: Nanos(0),
+            loss: None,
         };
         self.snapshot.aggressions.push(blame);
     }
