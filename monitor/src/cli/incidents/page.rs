@@ -170,7 +170,10 @@ fn waits(out: &mut Markup, incident: &Incident) {
                 sufferer could have run of it, weighed by what it wanted: docs/api.md.";
     out.leaf("p", &[("class", "quiet")], note);
     out.open("table", &[]);
-    head_row(out, &["sufferer", "aggressor, which ran meanwhile", "waited", "lost, of the most"]);
+    head_row(
+        out,
+        &["sufferer", "aggressor, which ran meanwhile", "waited", "share of the greatest loss"],
+    );
     let most = incident.waits.iter().map(|wait| wait.loss).max().unwrap_or(Nanos(1));
     for wait in &incident.waits {
         out.open("tr", &[]);
@@ -244,10 +247,10 @@ fn kills(out: &mut Markup, incident: &Incident) {
         out,
         &["time", "victim", "pid", "foreseen by isobar", "why isobar did not prevent it"],
     );
-    for Score { at, victim, pid, limit, foreseen, why } in &incident.kills {
+    for Score { at, victim, pid, limit, foreseen, why, .. } in &incident.kills {
         let foreseen = match foreseen {
             Some(for_) => format!("{} before", time(*for_)),
-            None if limit.is_some() => "-".into(),
+            None if limit.is_some() => "no: the node was not short".into(),
             None => "no".into(),
         };
         out.open("tr", &[]);

@@ -279,11 +279,16 @@ impl Account {
                 Some(Limit::Max) | None => name,
             }
         });
+        let asked = Some(kill.trigger).filter(|id| own.is_some() && *id != kill.victim);
+        let asked = asked.and_then(named);
         let why = match (&limit, &self.tried, &self.held) {
-            (Some(limit), ..) => format!(
-                "the limit of {limit} was reached, not the node's memory: to end other work would \
-                 not have helped"
-            ),
+            (Some(limit), ..) => {
+                let by = asked.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
+                format!(
+                    "the limit of {limit} was reached{by}, not the node's memory: to end work \
+                     outside of it would not have helped"
+                )
+            }
             (_, Some((text, true)), _) => format!("it acted, and that was not enough: {text}"),
             (_, Some((text, false)), _) => format!("it only observes: it {text}"),
             (_, None, Some((hold, said))) => relief::no_action(hold, said.boot),
@@ -292,7 +297,8 @@ impl Account {
         };
         let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
         let victim = named(kill.victim).unwrap_or_else(unknown);
-        self.kills.push(Score { at, victim, pid: kill.victim_pid, limit, foreseen, why });
+        let pid = kill.victim_pid;
+        self.kills.push(Score { at, victim, pid, limit, asked, foreseen, why });
     }
 }
 

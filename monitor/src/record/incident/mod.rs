@@ -188,6 +188,9 @@ pub struct Score {
     /// of all pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
+    /// Who asked for the memory that the limit denied, if that was not the victim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
     /// How long before the kill isobar saw memory run short, without a break; `None` if it did not.
     pub foreseen: Option<Nanos>,
     /// Why isobar did not prevent it.

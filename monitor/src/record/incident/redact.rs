@@ -17,19 +17,21 @@ use serde::de::DeserializeOwned;
 use self::veil::Veil;
 use super::freeze::{FreezeError, Span, line_of};
 use super::shelf::{Draft, ShelfError};
-use super::{Incident, Trigger, name_of};
+use super::{Incident, Kind, Trigger, name_of};
 use crate::record::reader::Recording;
 use crate::record::segments::path_of;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::known::is_known;
 
 /// Words beside those that decisions depend on: fields of structs that are written as maps, kinds of
-/// owners, systemd's slices, and the kubelet's directory. They tell of no node.
+/// owners, systemd's slices, the kubelet's directory, and limits of cgroups. They tell of no node.
 #[rustfmt::skip]
-const WORDS: [&str; 15] = [
+const WORDS: [&str; 24] = [
     "others", "own", "taken", "ReplicaSet", "DaemonSet", "StatefulSet", "Job",
     "ReplicationController", "Node", "system-cluster-critical", "system", "user", "machine",
     "kubelet", "/var/lib/kubelet",
+    "memory.min", "memory.high", "memory.max", "memory.swap.max", "cpu.weight", "cpu.max",
+    "cpuset.cpus", "pids.max", "hugetlb.2MB.max",
 ];
 /// What cgroups of containers begin with, before the runtime's id.
 const RUNTIMES: [&str; 5] = ["cri-containerd-", "crio-", "crio-conmon-", "docker-", "libpod-"];
@@ -80,9 +82,22 @@ impl Names {
     }
 
     fn trigger(&mut self, trigger: Trigger) -> Trigger {
-        let who = self.text(&trigger.who);
-        let text = format!("{} of {who}", trigger.kind.name());
+        let who = self.who(&trigger.who);
+        let text = match trigger.kind {
+            Kind::Drift => format!("another writer changed {who}"),
+            kind => format!("{} of {who}", kind.name()),
+        };
         Trigger { who, text, ..trigger }
+    }
+
+    /// A container is told with its pod.
+    fn who(&mut self, who: &str) -> String {
+        match who.strip_prefix("container ").and_then(|rest| rest.split_once(" of ")) {
+            Some((container, pod)) => {
+                format!("container {} of {}", self.text(container), self.text(pod))
+            }
+            None => self.text(who),
+        }
     }
 
     /// What is written in place of a text: the parts of a path, or of a name with its namespace or

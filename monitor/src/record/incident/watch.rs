@@ -21,7 +21,7 @@ pub const BEFORE: Nanos = Nanos(120 * Nanos::SECOND.0);
 /// recording's.
 pub const LONGEST: Nanos = Nanos(600 * Nanos::SECOND.0);
 /// Nothing holds and nothing happens for so long.
-const CALM: Nanos = Nanos(30 * Nanos::SECOND.0);
+pub(super) const CALM: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// More triggers of one incident are not listed.
 const TRIGGERS: usize = 32;
 

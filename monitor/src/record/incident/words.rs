@@ -6,7 +6,8 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{Deed, Held, Incident, Score, Stall, Wait};
+use super::watch::CALM;
+use super::{Deed, Held, Incident, Score, Stall, State, Wait};
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::units::Nanos;
 
@@ -107,7 +108,7 @@ pub fn who_waited(waits: &[&Wait]) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-fn killed(Score { at, victim, pid, limit, foreseen, why }: &Score) -> String {
+fn killed(Score { at, victim, pid, limit, foreseen, why, .. }: &Score) -> String {
     let kill =
         format!("At {} the kernel's OOM killer killed process {pid} of {victim}", hour(at.wall));
     if limit.is_some() {
@@ -160,7 +161,11 @@ fn more(n: usize, what: &str) -> Option<String> {
 pub fn ending(incident: &Incident) -> String {
     let still = incident.conditions.iter().filter(|held| held.to.is_none()).count();
     match incident.end {
-        None => "It is not over in this record.".into(),
+        None if incident.state == State::Open => "It is not over in this record.".into(),
+        None => {
+            let calm = time(CALM);
+            format!("The record ends at {}, before it was calm for {calm}.", hour(incident.to.wall))
+        }
         Some(end) if still > 0 => {
             format!("The record ends at {}, and it was not over.", hour(end.wall))
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use isobar::record::incident::words::{self, by_aggressor, ending, time, who_waited};
-use isobar::record::incident::{Incident, Score, Wait};
+use isobar::record::incident::{Incident, Kind, Score, Wait};
 use isobar_core::model::condition::Resource;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::{lost, relief};
@@ -43,8 +43,9 @@ fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
         let (name, by) = story.grown.first().filter(|_| story.is_short(Resource::Memory))?;
         Some(format!("Memory: {name} grew most, by {}.", bytes(by.0)))
     };
-    let own = incident.kills.iter().filter_map(|Score { victim, limit, .. }| {
-        Some(format!("Memory: {victim} came to the limit of {}.", limit.as_ref()?))
+    let own = incident.kills.iter().filter_map(|Score { victim, limit, asked, .. }| {
+        let who = asked.as_ref().unwrap_or(victim);
+        Some(format!("Memory: {who} came to the limit of {}.", limit.as_ref()?))
     });
     let own = own.take(SHOWN).collect::<BTreeSet<_>>();
     let mut all: Vec<_> = loss.or_else(grew).into_iter().chain(own).collect();
@@ -57,6 +58,9 @@ fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
     all.extend(mutual.iter().map(|Wait { sufferer, aggressor, .. }| {
         format!("CPU: {aggressor} and {sufferer}, which made each other wait.")
     }));
+    if incident.kinds.contains(&Kind::Drift) {
+        all.push("Limits: another process wrote it, and the kernel does not tell which.".into());
+    }
     if all.is_empty() {
         all.push("Not measured in this record: the charts show who used most.".into());
     }

@@ -87,8 +87,10 @@ pub(super) fn story(mut replay: Replay, incident: &Incident) -> Result<Story> {
 impl Collector {
     fn new(axis: Axis) -> Self {
         let left = Chart {
-            title: "Memory left",
-            note: "what could still be had before the limit, page cache included".into(),
+            title: "Memory available",
+            note:
+                "memory.available and allocatableMemory.available, as eviction thresholds have them"
+                    .into(),
             unit: Unit::Bytes,
             lines: Vec::new(),
             held: vec![false; axis.n],
@@ -102,11 +104,15 @@ impl Collector {
         for condition in &decision.assessment.conditions {
             self.condition(condition, slot);
         }
-        for outlook in &decision.assessment.outlooks {
-            let left = outlook.left.map(|left| left.0);
-            let line = self.left.line(outlook.scope, self.axis.n);
-            line.threshold = line.threshold.or_else(|| least_memory(settings?, outlook.scope));
-            put(&mut line.points, slot, left, Keep::Lowest);
+        for observed in &decision.assessment.observations {
+            let scope = match observed.signal {
+                Signal::MemoryAvailable => ScopeName::System,
+                Signal::AllocatableMemoryAvailable => ScopeName::Kubepods,
+                _ => continue,
+            };
+            let line = self.left.line(scope, self.axis.n);
+            line.threshold = line.threshold.or_else(|| least(settings?, observed.signal));
+            put(&mut line.points, slot, Some(observed.available), Keep::Lowest);
         }
         for (id, scope) in waiting_most(snapshot, Level::Units, usize::MAX) {
             let n = self.axis.n;
@@ -223,12 +229,8 @@ fn most<'a>(
     all.iter().take(SHOWN).map(line).collect()
 }
 
-/// The hard threshold for memory of the node, or of all pods.
-fn least_memory(settings: &Settings, scope: ScopeName) -> Option<u64> {
-    let signal = match scope {
-        ScopeName::System => Signal::MemoryAvailable,
-        ScopeName::Kubepods => Signal::AllocatableMemoryAvailable,
-    };
+/// The hard threshold of a signal.
+fn least(settings: &Settings, signal: Signal) -> Option<u64> {
     let thresholds = settings.eviction.thresholds.iter();
     let mut hard = thresholds.filter(|one| one.signal == signal && one.grace == Nanos(0));
     match hard.next()?.value {
