@@ -219,7 +219,6 @@ fn film_fits_and_has_no_serious_findings_of_axe() {
     }
 }
 
-/// The program itself; ends with the value.
 #[test]
 fn film_of_the_program_and_its_end() {
     let Some(browser) = browser() else { return };

@@ -41,14 +41,20 @@ impl Server {
 
     /// A node whose pod took what all pods may have, in the tick after isobar would have acted.
     pub(crate) fn recorded() -> Self {
-        let (latest, tick) = leak();
+        let (latest, tick) = recorded(&recording(), |_| {});
         Self::serve(anywhere(), "", isobar::serve::router(latest), tick)
     }
 
-    /// The same, which also goes back in its own recording, with the incidents in a directory.
+    /// A node at the limit of all pods, where work waits for memory and no threshold is met.
+    pub(crate) fn short() -> Self {
+        let (latest, tick) = recorded(&recording_of("judged-shortage-6.12.isobar"), |_| {});
+        Self::serve(anywhere(), "", isobar::serve::router(latest), tick)
+    }
+
+    /// The same as [`Self::recorded`], which also goes back in its own recording, with the incidents in a directory.
     pub(crate) fn going_back(prefix: &'static str, incidents: &Path) -> Self {
         let shelf = Arc::new(Shelf::Dir(incidents.join("incidents")));
-        let (latest, tick) = leak_of(move |publisher| {
+        let (latest, tick) = recorded(&recording(), move |publisher| {
             publisher.show_recording(Some(&Ring::Files(recording())));
             publisher.show_incidents(&shelf);
         });
@@ -113,21 +119,21 @@ pub(crate) fn anywhere() -> SocketAddr {
 
 /// A pod takes what all pods may have.
 pub(crate) fn recording() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/judged-leak-6.12.isobar")
+    recording_of("judged-leak-6.12.isobar")
 }
 
-/// Publishes a recording up to the tick after the first action, and that tick again each time.
-fn leak() -> (Latest, Tick) {
-    leak_of(|_| {})
+fn recording_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings").join(name)
 }
 
-/// The same with a publisher that `ready` has seen.
-fn leak_of(ready: impl FnOnce(&mut Publisher)) -> (Latest, Tick) {
+/// Publishes a recording up to the tick after the first action, if any, and its last tick again each
+/// time, with a publisher that `ready` has seen.
+fn recorded(file: &Path, ready: impl FnOnce(&mut Publisher)) -> (Latest, Tick) {
     let mut ready = Some(ready);
     let (to, latest) = channel();
     let (mut to, mut engine, mut publisher) = (Some(to), None, None);
     let (mut last, mut has_acted) = (None, false);
-    for entry in Recording::open(&recording()).unwrap() {
+    for entry in Recording::open(file).unwrap() {
         match entry.unwrap() {
             Entry::Header(header) => {
                 if let Some(to) = to.take() {

@@ -53,6 +53,16 @@ fn views_of_a_made_up_node() {
 }
 
 #[test]
+fn views_of_waits_for_memory_name_who_has_it() {
+    let Some(browser) = browser() else { return };
+    let server = Server::short();
+    // What cgroups' files say is not in the stream.
+    for words in ["who has most of it in use", "44444444", "55555555"] {
+        find(&browser, &server.url(), "now", "aggressors", words);
+    }
+}
+
+#[test]
 fn views_of_a_shortage() {
     let Some(browser) = browser() else { return };
     let server = Server::recorded();

@@ -93,6 +93,17 @@ fn verbs_take_bounded_memory_whatever_the_file() {
         let before = format!(r#""before":{}"#, sample(&format!(r#""mood":[{numbers}0],"#)));
         to.write_all(header(&before).as_bytes()).unwrap();
     });
+    compressed(&path("named"), |to| {
+        let (name, numbers) = ("n".repeat(MIB / 4), "0,".repeat(200_000));
+        let before = sample(&format!(r#""mood":{{"{name}":[{numbers}0]}},"#));
+        to.write_all(header(&format!(r#""before":{before}"#)).as_bytes()).unwrap();
+    });
+    compressed(&path("hidden"), |to| {
+        to.write_all(header("").as_bytes()).unwrap();
+        let all = format!(r#""cgroups":{{{}}}"#, cgroups(0..1_000_000));
+        let line = tick("").replacen(r#""cgroups":{}"#, &all, 1);
+        to.write_all(line.as_bytes()).unwrap();
+    });
     compressed(&path("growing"), |to| {
         to.write_all(header("").as_bytes()).unwrap();
         let n = 40_000;
@@ -104,11 +115,13 @@ fn verbs_take_bounded_memory_whatever_the_file() {
         (0..200).for_each(|_| to.write_all(line.as_bytes()).unwrap());
     });
     #[rustfmt::skip]
-    let table: [(&str, &[&str], u64, &str); 6] = [
+    let table: [(&str, &[&str], u64, &str); 8] = [
         // file, verb, MiB that it may take, what is said of it
         ("long",    &["replay"],                                        200, "a line of more than 64 MiB"),
         ("wide",    &["replay"],                                        400, "it would take more than 256 MiB of memory"),
         ("deep",    &["replay"],                                        300, "it would take more than 256 MiB of memory"),
+        ("named",   &["replay"],                                        400, "its names would take too much memory"),
+        ("hidden",  &["replay"],                                        300, "cgroups outside of its own changes"),
         ("growing", &["replay"],                                        600, "the sample would take more than 128 MiB of memory"),
         ("unknown", &["status", "-f"],                                  100, "has no tick of this time"),
         ("unknown", &["dump", "--begin", "2026-09-21T15:00:00Z", "-f"], 100, "has no tick of these times"),

@@ -148,7 +148,8 @@ export interface Action {
 
 export interface Relief {
   actions: Action[];
-  held?: unknown;
+  /** A reason by its name, alone or with what there is to say of it. */
+  held?: Maybe<string | Record<string, unknown>>;
 }
 
 export interface Decision {

@@ -39,10 +39,10 @@ export function sufferers(view: Snapshot, pairs: Blame[], n: number): { scope: S
 }
 
 /** The pods and services with the largest working sets; pods alone where it is their common limit that is reached. */
-export function holders(view: Snapshot, n: number): { scope: Scope; held: Bytes }[] {
+export function holders(view: Snapshot, scopes: Snapshot["scopes"], n: number): { scope: Scope; held: Bytes }[] {
   const causes = Object.entries(view.whole.memory?.causes ?? {}).sort(([, a], [, b]) => b.union.now - a.union.now);
   const isOfPods = causes[0]?.[0] === "allocatableLimit";
-  const units = Object.values(view.scopes).filter((scope) => (isOfPods ? scope.place.kind === "pod" : isUnit(scope)));
+  const units = Object.values(scopes).filter((scope) => (isOfPods ? scope.place.kind === "pod" : isUnit(scope)));
   return units
     .flatMap((scope) => {
       const { current, stat } = scope.files?.memory ?? {};

@@ -182,8 +182,9 @@ impl Record {
         self.from.get_or_insert(at);
         (self.to, self.ticks) = (at, self.ticks + 1);
         if let Some(memory) = &sample.node.memory {
-            if !self.capacity.contains_key(MEMORY) {
-                self.capacity.insert(MEMORY.into(), Quantity::bytes(memory.total.0));
+            let total = Quantity::bytes(memory.total.0);
+            // A node may come back with more.
+            if self.capacity.insert(MEMORY.into(), total) != Some(total) {
                 self.pods.allow(&self.settings, &self.capacity);
             }
             self.lost(at.boot, memory.available);

@@ -94,8 +94,8 @@ impl Keeping {
         }
         let is_seldom = settings.node.write_limits.is_empty() && !settings.node.static_cpus;
         if is_seldom {
-            let resources = self.last.resources.take();
-            self.last = Report { resources, ..Report::default() };
+            let Report { resources, trouble, .. } = std::mem::take(&mut self.last);
+            self.last = Report { resources, trouble, ..Report::default() };
         }
         let every = if is_seldom { SELDOM } else { EVERY };
         let is_due = self.asked.is_none_or(|(then, generation)| {

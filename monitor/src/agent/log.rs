@@ -55,8 +55,7 @@ impl Log {
         self.outcomes(&sample.outcomes);
         decision.events().for_each(event);
         decision.relief.effects.iter().for_each(effect);
-        let loss = decision.ranking.as_ref().and_then(|ranking| ranking.loss.as_ref());
-        let lost = loss.map(explain::lost);
+        let lost = decision.loss().map(explain::lost);
         decision.relief.actions.iter().for_each(|one| action(one, now, lost.as_deref()));
         let releases = &decision.relief.releases;
         let of_actions = decision.relief.actions.iter().map(|one| (one.id, &one.target));

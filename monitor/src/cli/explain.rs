@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use isobar::record::incident::words::clock;
-use isobar_core::model::decision::{Decision, Outcome};
+use isobar_core::model::decision::Decision;
 use isobar_core::policy::explain::{Explanation, explain, relief};
 use isobar_core::recording::difference::verdict;
 use isobar_core::view::API_VERSION;
@@ -61,11 +61,13 @@ fn course(mut ticks: Ticks, output: Format) -> Result<Code> {
     let mut last = None;
     while let Some(step) = ticks.step()? {
         let (decision, outcomes) = (&step.decision, ticks.outcomes());
-        let verdict = Some(verdict(decision));
-        if last == verdict && !has_news(decision, outcomes) {
+        // A squeeze is released in each tick until that is done.
+        let releases: Vec<_> = decision.relief.releases.iter().map(|one| one.action).collect();
+        let told = Some((verdict(decision), releases));
+        if last == told && outcomes.is_empty() && decision.relief.effects.is_empty() {
             continue;
         }
-        last = verdict;
+        last = told;
         let explanation = explain(decision);
         let mut document = document(&explanation, decision);
         document["outcomes"] = json!(outcomes);
@@ -83,12 +85,6 @@ fn course(mut ticks: Ticks, output: Format) -> Result<Code> {
     }
     list.close()?;
     Ok(Code::Ok)
-}
-
-/// Something came of an earlier decision, or a squeeze is taken back.
-fn has_news(decision: &Decision, outcomes: &[Outcome]) -> bool {
-    let relief = &decision.relief;
-    !(outcomes.is_empty() && relief.effects.is_empty() && relief.releases.is_empty())
 }
 
 /// Each part under its heading; empty parts are left out.

@@ -43,8 +43,8 @@ pub(crate) fn pods(file: &Path) -> Result<(String, Manifest)> {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct FileArg {
-    /// The file of an incident or a recording, or the recording's directory; FILE.1, FILE.2 .. are
-    /// read after it. May be decompressed to JSON lines.
+    /// The file of an incident, or of a recording where one is wanted, or the recording's directory.
+    /// May be decompressed to JSON lines.
     #[arg(value_name = "FILE")]
     argument: Option<PathBuf>,
     /// The same.

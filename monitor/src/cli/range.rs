@@ -108,11 +108,13 @@ impl Ticks {
             {
                 judged.step.decision = decision;
             }
-            let (publisher, _) = self.publisher.get_or_insert_with(|| {
-                let facts: NodeFacts = self.replay.facts().cloned().unwrap_or_default();
+            let facts: NodeFacts = self.replay.facts().cloned().unwrap_or_default();
+            // Another agent, or another boot.
+            let known = self.publisher.take().filter(|(own, _)| *own.facts() == facts);
+            let (publisher, _) = self.publisher.insert(known.unwrap_or_else(|| {
                 let (to, latest) = channel();
                 (Publisher::new(facts, judged.at, to), latest)
-            });
+            }));
             if judged.at.wall >= self.range.begin {
                 self.empty = None;
                 return Ok(Some(judged.step));

@@ -17,6 +17,10 @@ use isobar_core::model::units::{Moment, Nanos};
 const TOLD: usize = 20;
 /// No lane is drawn finer than in so many parts.
 const PARTS: u64 = 1_000;
+/// Lanes and marks that are kept of whatever a file has: more than a node has conditions and thresholds,
+/// and than a lane can tell apart.
+const LANES: usize = 64;
+const MARKS: usize = 4_000;
 
 /// A stretch of a recording, decided then and otherwise.
 #[derive(Debug, Default, Serialize)]
@@ -92,6 +96,12 @@ pub struct Marks {
     pub n: u64,
     /// Those and gentler ones. Of several that no lane could tell apart the first.
     pub marks: Vec<Mark>,
+    /// When a step first ended work.
+    #[serde(skip)]
+    first: Option<Moment>,
+    /// No two marks of a kind are closer.
+    #[serde(skip)]
+    apart: Nanos,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -186,6 +196,9 @@ impl WhatIf {
         });
         for (name, now) in &on {
             let lanes = &mut self.lanes;
+            if lanes.len() >= LANES && !self.by_name.contains_key(name) {
+                continue;
+            }
             let place = *self.by_name.entry(name.clone()).or_insert_with(|| {
                 lanes.push(Lane { name: name.clone(), ..Lane::default() });
                 lanes.len() - 1
@@ -221,15 +234,23 @@ impl Marks {
     fn add(&mut self, actions: &[Action], at: Moment) {
         for action in actions {
             let is_final = action.step.is_final();
-            self.n += u64::from(is_final);
+            if is_final {
+                self.n += 1;
+                self.first.get_or_insert(at);
+            }
             self.marks.push(Mark { at, is_final });
+            if self.marks.len() > MARKS {
+                self.apart = Nanos(self.apart.0.max(Nanos::SECOND.0 / 2).saturating_mul(2));
+                self.thin(self.apart);
+                self.marks.truncate(MARKS);
+            }
         }
     }
 
     /// When a step first ended work.
     #[must_use]
     pub fn first(&self) -> Option<Moment> {
-        self.marks.iter().find(|mark| mark.is_final).map(|mark| mark.at)
+        self.first
     }
 
     /// Leaves out what is closer than `apart` to the one before of its kind.
@@ -237,8 +258,10 @@ impl Marks {
         let mut last: [Option<Nanos>; 2] = [None; 2];
         self.marks.retain(|mark| {
             let last = &mut last[usize::from(mark.is_final)];
-            let is_apart = last.is_none_or(|last| mark.at.boot.since(last) > apart);
-            *last = if is_apart { Some(mark.at.boot) } else { *last };
+            let at = mark.at.boot;
+            // After a restart of the node its clock begins anew.
+            let is_apart = last.is_none_or(|last| at < last || at.since(last) > apart);
+            *last = if is_apart { Some(at) } else { *last };
             is_apart
         });
     }

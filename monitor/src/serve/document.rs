@@ -75,7 +75,7 @@ pub(super) fn render_brief(view: &View) -> Body {
     view.to_json(&brief(&view.snapshot)).into()
 }
 
-/// The same without the files of cgroups, which change all the time and which no page shows.
+/// The same without the files of cgroups, which change all the time: a page that shows them asks for the cgroups.
 pub(super) fn render_briefest(view: &View) -> Body {
     let mut snapshot = brief(&view.snapshot);
     snapshot.scopes.values_mut().for_each(|scope| scope.files = None);

@@ -348,7 +348,7 @@ impl Publisher {
         self.recorder.history()
     }
 
-    pub(super) fn facts(&self) -> &NodeFacts {
+    pub fn facts(&self) -> &NodeFacts {
         &self.facts
     }
 

@@ -52,8 +52,8 @@ impl Scrapes {
         self.n += 1;
     }
 
-    /// Holds that the alerts `wanted` fire over it, and no other. The test is kept in `dir`.
-    pub(crate) fn check(&self, wanted: &[String], promtool: &Path, dir: &Path) -> Result<()> {
+    /// Holds that the alerts `wanted` fire over it, and no other. The test is kept as `file`.
+    pub(crate) fn check(&self, wanted: &[String], promtool: &Path, file: &Path) -> Result<()> {
         let series = self.series.iter().map(|(series, values)| {
             let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
             let labels = format!(r#"{name}{{job="isobar",instance="node",{labels}"#);
@@ -79,9 +79,8 @@ impl Scrapes {
             }],
         });
         // JSON is YAML.
-        let file = dir.join("alerts.test.yaml");
-        fs::write(&file, serde_json::to_string_pretty(&test)?)?;
-        quietly(Command::new(promtool).args(["test", "rules"]).arg(&file)).map(drop)
+        fs::write(file, serde_json::to_string_pretty(&test)?)?;
+        quietly(Command::new(promtool).args(["test", "rules"]).arg(file)).map(drop)
     }
 }
 

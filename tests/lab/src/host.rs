@@ -19,7 +19,7 @@ use crate::clock::Since;
 use crate::facts::{Facts, Line, Play};
 use crate::form::Scenario;
 use crate::judge::Tried;
-use crate::machine::{Kernel, Machine, Programs};
+use crate::machine::{Kernel, Machine, Programs, Series};
 use crate::report::Played;
 use crate::shell::{quietly, root};
 use crate::signals::Stop;
@@ -185,7 +185,8 @@ impl Lab {
                 }
                 Line::Ran { play, facts } => {
                     let scenario = plays.scenario(&play)?;
-                    let (replayed, alerts) = (replayed.take(), self.alerts(scenario, &facts));
+                    let (replayed, alerts) =
+                        (replayed.take(), self.alerts(series, scenario, &facts));
                     let tried = Tried { replayed, alerts };
                     let played = Played::of(series, scenario, play, facts, &probe.take(), &tried);
                     failed |= played.counts_as_failed();
@@ -226,11 +227,14 @@ impl Lab {
     }
 
     /// Tries the alert rules over what was scraped.
-    fn alerts(&self, scenario: &Scenario, facts: &Facts) -> Option<Result<()>> {
+    fn alerts(&self, series: Series, scenario: &Scenario, facts: &Facts) -> Option<Result<()>> {
         let scrapes = facts.agent.as_ref()?.scrapes.as_ref()?;
         let wanted = scenario.form.expect.alerts.as_ref()?;
         let promtool = self.machine.promtool.as_deref().context("there is no promtool");
-        Some(promtool.and_then(|promtool| scrapes.check(wanted, promtool, &self.dir)))
+        // Machines of several kernels play beside each other.
+        let name = format!("{}-{series}.test.yaml", scenario.name).replace('/', "-");
+        let check = |promtool| scrapes.check(wanted, promtool, &self.dir.join(name));
+        Some(promtool.and_then(check))
     }
 
     /// Makes a guest that plays `plan`, with a line to the outside, a disk, and another to swap to.

@@ -98,7 +98,7 @@ impl Verdicts {
             self.say(&format!("an incident is kept that says {part:?}"), seen, found.is_some());
         }
         for part in &expect.never_incidents {
-            let found = agent.incidents.iter().find(|line| line.contains(part));
+            let found = agent.incidents.iter().find(|line| has_parts(line, part));
             let seen = found.cloned().unwrap_or_default();
             self.say(&format!("no incident says {part:?}"), seen, found.is_none());
         }

@@ -3,7 +3,7 @@
 
 import type { Condition, History, HistoryEvents, Moment, Resource, Snapshot, Span } from "../api";
 import { Chart, type Drawn } from "../chart";
-import { risen, shaded, sinceKnown, useEvents, useHistory } from "../history";
+import { risen, shaded, sinceKnown, useCgroups, useEvents, useHistory } from "../history";
 import { Meter, MoodWord, Named, Panel, Sentences, StatusWord } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
@@ -15,6 +15,8 @@ import {
 /** For so long a step is told beside the verdict. */
 const RECENT = 60e9;
 const HOUR = { view: "now", end: null, span: 3_600 } as const;
+/** By which thresholds the kubelet sets a condition. */
+const OF_KUBELET: Record<string, RegExp> = { MemoryPressure: /memory/i, DiskPressure: /fs\./, PIDPressure: /^pid/ };
 const MOODS = { waits: 5, pressed: 40 };
 /** What a mood looks at, first that which counts only waits that the node causes. */
 const MEASURES: Record<Resource, string[]> = {
@@ -45,11 +47,13 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
   const open = events?.spans.filter(({ end, state }) => end == null && state !== "Unknown") ?? [];
   const met = open.filter(({ kind }) => kind === "threshold");
   const ofKubelet = open.filter(({ kind, state }) => kind === "nodePressure" && state === "True");
+  // The kubelet keeps its conditions for minutes after their thresholds were last met.
+  const isMet = (name: string) => met.some((threshold) => OF_KUBELET[name]?.test(threshold.name) ?? true);
+  const isUnmeasured = (name: string) =>
+    events?.spans.some((one) => one.kind === "threshold" && one.end == null && one.state === "Unknown" && OF_KUBELET[name]?.test(one.name));
   const isShort = met.some(({ name }) => name.includes("memory"));
   const isDue = met.some(({ state }) => state === "due");
-  // The kubelet keeps its conditions for minutes after their thresholds were last met.
-  const isKubelets = ofKubelet.length > 0 && met.length > 0;
-  const isBad = view.verdict.some(({ mood }) => mood === "pressed") || holds.length > 0 || isKubelets || isDue;
+  const isBad = view.verdict.some(({ mood }) => mood === "pressed") || holds.length > 0 || ofKubelet.some(({ name }) => isMet(name)) || isDue;
   const recent = recentDeed(events, view);
   const isSome = view.verdict.some(({ mood }) => mood === "waits") || met.length + ofKubelet.length > 0 || recent !== undefined;
   return (
@@ -86,13 +90,13 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
         ))}
         {ofKubelet.map(({ name, begin }) => (
           <li key={name}>
-            {isKubelets ? (
+            {isMet(name) ? (
               <StatusWord status="True" word={`${name} of the kubelet`} />
             ) : (
               <MoodWord mood="waits" word={`${name} of the kubelet holds on`} />
             )}{" "}
             {since(begin, view.at)}
-            {!isKubelets && "; no threshold is met any more, and it ends minutes after that"}
+            {!isMet(name) && (isUnmeasured(name) ? "; its threshold cannot be measured" : "; its threshold is no longer met, and it ends minutes after that")}
           </li>
         ))}
         {met.map((span) => (
@@ -127,13 +131,22 @@ const Met = ({ span, now }: { span: Span; now: Moment }) => (
   </li>
 );
 
+/** What was lost of memory; nothing while most of it is a victim's that is not free yet. */
+function lossOf({ decision: { ranking, relief } }: Snapshot) {
+  const loss = ranking?.loss;
+  const held = typeof relief.held === "object" ? relief.held : null;
+  const isComing = held && ["settling", "coolingDown", "kernelKilled"].some((reason) => reason in held);
+  return loss && isComing && loss.unattributed > loss.lost / 2 ? undefined : loss;
+}
+
 /** Who has the memory that others wait for, where nobody took more of it just now. */
 function Holders({ view }: { view: Snapshot }) {
-  const all = holders(view, 3);
+  // The stream leaves out what cgroups' files say.
+  const all = holders(view, useCgroups().data?.scopes ?? view.scopes, 3);
   const most = all[0]?.held || 1;
   return (
     <>
-      <p class="why">Memory: who has most of it in use. No threshold is met, so who took it is not ranked.</p>
+      <p class="why">Memory: who has most of it in use. Who took it is ranked once a threshold is due.</p>
       <ol class="ranked">
         {all.map(({ scope, held }) => (
           <li key={scope.path}>
@@ -151,7 +164,7 @@ function Holders({ view }: { view: Snapshot }) {
 function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
   const harm = aggressors(pairs, 3).filter(({ loss }) => isNotable(loss, over));
-  const loss = view.decision.ranking?.loss;
+  const loss = lossOf(view);
   const most = harm[0]?.loss ?? 1;
   const isShort = view.verdict.some(({ resource, mood }) => resource === "memory" && (mood === "pressed" || mood === "waits"));
   return (
@@ -177,7 +190,7 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
       <ol class="ranked">
         {harm.map(({ id, path, loss: lost }) => (
           <li key={id}>
-            <Named {...called(view, id, path)} {...(busiest(view, id) && { sub: busiest(view, id) })} />
+            <Named {...called(view, id, path)} {...(busiest(view, id, path) && { sub: busiest(view, id, path) })} />
             <b>{time(over ? lost / (over / 1e9) : null)}</b>
             <Meter parts={[{ kind: "others", share: lost / most }]} />
           </li>

@@ -75,6 +75,11 @@ impl State {
 
     /// Applies one line. After an error the state is undefined until the next header.
     pub fn apply<D>(&mut self, tick: Tick<D>) -> Result<D, Misfit> {
+        if let Some(set) = &tick.sample.set {
+            let mut set = without(set, &["cgroups", "pods", "gaps"])?;
+            let kernel = set.0.remove("kernel").filter(|kernel| kernel.get() != "null");
+            kernel.map(|kernel| without(kernel, &["groups", "matrix"])).transpose()?;
+        }
         self.rest.apply(tick.sample)?;
         self.cgroups.apply(tick.cgroups)?;
         self.groups.apply(tick.groups)?;
@@ -130,7 +135,7 @@ impl State {
 }
 
 /// The fields of an object, as they were written.
-struct Fields<'a>(BTreeMap<String, &'a RawValue>);
+pub(super) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
 
 impl<'a> Fields<'a> {
     fn of(object: &'a RawValue) -> Result<Self, Misfit> {
@@ -147,6 +152,18 @@ impl<'a> Fields<'a> {
 
     fn joined(&self) -> Result<Box<RawValue>, Misfit> {
         Ok(to_raw_value(&self.0)?)
+    }
+}
+
+/// The fields of an object; an error if one of these lists is kept by itself and yet has something here.
+pub(super) fn without<'a>(object: &'a RawValue, lists: &[&str]) -> Result<Fields<'a>, Misfit> {
+    let fields = Fields::of(object)?;
+    let is_empty = |list: &&str| {
+        fields.0.get(*list).is_none_or(|list| [EMPTY, NONE, "null"].contains(&list.get()))
+    };
+    match lists.iter().find(|list| !is_empty(list)) {
+        Some(list) => Err(Misfit(format!("{list} outside of its own changes"))),
+        None => Ok(fields),
     }
 }
 
@@ -173,7 +190,7 @@ impl Object {
     }
 
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Misfit> {
-        self.0.as_ref().ok_or_else(none_before)?.read()
+        Ok(self.0.as_ref().ok_or_else(none_before)?.sized()?.0)
     }
 }
 
@@ -216,6 +233,9 @@ impl<K: Key, T: DeserializeOwned + Clone> Table<K, T> {
         Arc::make_mut(&mut self.rows).insert(key.clone(), read);
         let before = self.recorded.insert(key, Held { row, size });
         self.size = self.size + size - before.map_or(0, |before| before.size);
+        if self.size + self.forms.size > TABLE {
+            self.forms.tidy();
+        }
         if self.size + self.forms.size > TABLE {
             let most = TABLE >> 20;
             return Err(Misfit(format!("the sample would take more than {most} MiB of memory")));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 
-use super::apply::{Misfit, Object, State, Table};
+use super::apply::{Misfit, Object, State, Table, without};
 use super::change::{self, Texts};
 use super::format::{One, Rows, Tick};
 use super::parts::Parts;
@@ -54,6 +54,7 @@ impl Mark {
         state.apply(self.tick)?;
         let (rest, groups) = header.split();
         let mut rest = Object::new(&to_raw_value(&rest)?)?;
+        self.averages.set.as_ref().map(|set| without(set, &["groups"])).transpose()?;
         rest.apply(self.averages)?;
         let mut meters: Table<CgroupId, Meters> = Table::default();
         meters.fill(Some(&to_raw_value(&groups)?))?;

@@ -61,7 +61,7 @@ impl Row {
     }
 }
 
-/// Bytes that a value takes in a form: twice its node, its name, and its place with a pointer.
+/// Bytes that a value takes in a form, without its pointer: twice its node, its name, and its place.
 const NODE: usize = 256;
 
 /// What rows have in common.
@@ -70,8 +70,8 @@ pub(super) struct Form {
     tree: Tree,
     /// Of each number, by JSON pointer (RFC 6901).
     places: BTreeMap<String, usize>,
-    /// Of the tree.
-    n_nodes: usize,
+    /// Bytes that it takes.
+    size: usize,
 }
 
 impl Form {
@@ -93,20 +93,23 @@ impl Forms {
         let mut lists = Lists::default();
         let tree = room::seeded(text.get().as_bytes(), &mut lists)?;
         let Lists { numbers, texts, n_nodes } = lists;
-        let form = self.all.entry(tree).or_insert_with_key(|tree| {
-            let mut places = BTreeMap::new();
-            tree.name(&mut String::new(), &mut places);
-            self.size += n_nodes * NODE;
-            Arc::new(Form { tree: tree.clone(), places, n_nodes })
-        });
-        Ok(Row { form: Arc::clone(form), numbers, texts })
+        if let Some(form) = self.all.get(&tree) {
+            return Ok(Row { form: Arc::clone(form), numbers, texts });
+        }
+        let mut names = Names::default();
+        tree.name(&mut String::new(), &mut names)?;
+        let Names { places, size, .. } = names;
+        let form = Arc::new(Form { tree: tree.clone(), places, size: size + n_nodes * NODE });
+        self.size += form.size;
+        self.all.insert(tree, Arc::clone(&form));
+        Ok(Row { form, numbers, texts })
     }
 
     /// Forgets forms that no row has.
     pub(super) fn tidy(&mut self) {
         self.all.retain(|_, form| {
             let is_used = Arc::strong_count(form) > 1;
-            self.size -= if is_used { 0 } else { form.n_nodes * NODE };
+            self.size -= if is_used { 0 } else { form.size };
             is_used
         });
     }
@@ -123,19 +126,34 @@ enum Tree {
     Object(Vec<(Box<str>, Tree)>),
 }
 
+/// The pointers of numbers, while they are found.
+#[derive(Default)]
+struct Names {
+    places: BTreeMap<String, usize>,
+    /// Numbers so far, those of the same name too.
+    n: usize,
+    /// Bytes of all pointers: a long name makes each of those below it long.
+    size: usize,
+}
+
 impl Tree {
-    /// Numbers those below `pointer`, in the order in which they are listed.
-    fn name(&self, pointer: &mut String, places: &mut BTreeMap<String, usize>) {
+    /// Finds the numbers below `pointer`, in the order in which they are listed.
+    fn name(&self, pointer: &mut String, names: &mut Names) -> Result<(), Misfit> {
         let length = pointer.len();
         match self {
             Self::Null | Self::Bool(_) | Self::Text => {}
             Self::Number => {
-                places.insert(pointer.clone(), places.len());
+                names.size += length;
+                if names.size > room::MOST {
+                    return Err(Misfit("its names would take too much memory".into()));
+                }
+                names.places.insert(pointer.clone(), names.n);
+                names.n += 1;
             }
             Self::List(items) => {
                 for (i, item) in items.iter().enumerate() {
                     pointer.push_str(&format!("/{i}"));
-                    item.name(pointer, places);
+                    item.name(pointer, names)?;
                     pointer.truncate(length);
                 }
             }
@@ -143,11 +161,12 @@ impl Tree {
                 for (name, field) in fields {
                     pointer.push('/');
                     pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                    field.name(pointer, places);
+                    field.name(pointer, names)?;
                     pointer.truncate(length);
                 }
             }
         }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Snapshot, Union};
 use crate::model::stall::MemoryCause;
 use crate::model::units::{Micros, MilliCpu, Nanos, Percent};
-use crate::view::waiting::{below_request, short_name};
+use crate::view::waiting::{Level, below_request, short_name};
 
 /// Lower bound of `waits`. Below it, a busy node is a healthy node.
 const WAITS: Percent = Percent(5_00);
@@ -104,17 +104,19 @@ fn cpu(snapshot: &Snapshot) -> Verdict {
     Verdict { resource: Resource::Cpu, mood: mood(whole.contention, raw), text }
 }
 
-/// Who waits longest for a quota of its own, and the quota.
+/// Who waits longest for a quota of its own, and the quota. What waits for quotas within a cgroup counts
+/// as its own too, so one without a quota is not meant; of a pod and its container it is the pod.
 fn throttled_most(snapshot: &Snapshot) -> Option<String> {
-    let own = |scope: &Scope| Some(scope.cpu.as_ref()?.throttled_own?.now);
-    let throttled = snapshot.scopes.values().filter(|scope| own(scope) > Some(Nanos(0)));
-    let most = throttled.max_by_key(|scope| own(scope))?;
-    let quota = most.files.as_ref().and_then(|files| match (files.cpu.quota?, files.cpu.period?) {
-        (Limit::At(quota), period) => Some(MilliCpu::rate(Micros(quota).into(), period.into())),
-        (Limit::Max, _) => None,
+    let throttled = snapshot.scopes.values().filter_map(|scope| {
+        let own = scope.cpu.as_ref()?.throttled_own?.now;
+        let cpu = scope.files.as_ref()?.cpu;
+        let Limit::At(quota) = cpu.quota? else { return None };
+        let quota = MilliCpu::rate(Micros(quota).into(), cpu.period?.into());
+        (own > Nanos(0)).then(|| (own, Level::Units.shows(scope), scope, quota))
     });
-    let quota = quota.map(|quota| format!(" of {} CPUs", cpus(quota)));
-    Some(format!("of {} by its own quota{}", short_name(most), quota.unwrap_or_default()))
+    let most = throttled.max_by_key(|(own, is_unit, ..)| (*own, *is_unit));
+    let (.., scope, quota) = most?;
+    Some(format!("of {} by its own quota of {} CPUs", short_name(scope), cpus(quota)))
 }
 
 fn cpus(MilliCpu(milli): MilliCpu) -> String {
@@ -247,11 +249,17 @@ mod tests {
             }
         };
         let whole = Scope { cpu: throttled(9, None).cpu, ..scope(Some(1_00), Some(63_00)) };
-        for (quota, want) in [
-            (Some(25_000), "throttling, mostly of 7 by its own quota of 0.25 CPUs"),
-            (None, "throttling, mostly of 7 by its own quota"),
-        ] {
-            let all = [throttled(2, Some(1)), throttled(7, quota), throttled(0, Some(1))];
+        let named = |path: &str, scope| Scope { path: CgroupPath(path.into()), ..scope };
+        let (a, b) = (throttled(300, Some(25_000)), throttled(200, Some(10_000)));
+        #[rustfmt::skip]
+        let table = [
+            // cgroups, who is named
+            (vec![throttled(2, Some(1)), throttled(7, Some(25_000)), throttled(0, Some(1))], "mostly of 7 by its own quota of 0.25 CPUs"),
+            (vec![throttled(7, None)], "throttling"), // its quota is not known
+            (vec![named("/s/a", a.clone()), named("/s/b", b), named("/s", throttled(500, None))], "mostly of a by its own quota of 0.25 CPUs"),
+            (vec![named("/a.service", a.clone()), named("/a.service/x.slice", a)], "mostly of a.service by its own quota of 0.25 CPUs"),
+        ];
+        for (all, want) in table {
             let scopes = (1..).map(CgroupId).zip(all).collect();
             let snapshot = Snapshot { whole: whole.clone(), scopes, ..Snapshot::default() };
             let told = cpu(&snapshot).text;

@@ -116,12 +116,20 @@ pub fn root_name(snapshot: &Snapshot) -> String {
 /// The name of an aggressor, with its process that used most, where that is known; `None` stands for
 /// the root cgroup.
 pub fn with_busiest(name: String, cgroup: Option<CgroupId>, snapshot: &Snapshot) -> String {
-    match snapshot.runners.iter().find(|runner| runner.cgroup == cgroup) {
-        Some(Runner { pid, name: process, .. }) => {
-            format!("{name} (most of all {process}, pid {pid})")
-        }
+    match busiest(cgroup, snapshot) {
+        Some(process) => with_process(&name, &process),
         None => name,
     }
+}
+
+/// `NAME, pid N` of an aggressor's process that used most, where that is known.
+pub fn busiest(cgroup: Option<CgroupId>, snapshot: &Snapshot) -> Option<String> {
+    let runner = snapshot.runners.iter().find(|runner| runner.cgroup == cgroup);
+    runner.map(|Runner { pid, name, .. }| format!("{name}, pid {pid}"))
+}
+
+pub fn with_process(name: &str, process: &str) -> String {
+    format!("{name} (most of all {process})")
 }
 
 #[cfg(test)]

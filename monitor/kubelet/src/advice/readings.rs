@@ -21,7 +21,7 @@ pub(super) struct Used {
     pub(super) cgroups: Vec<Part>,
 }
 
-/// A cgroup of a group, with all that lies within it.
+/// A cgroup of a group, without what belongs to another group within it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) path: CgroupPath,
@@ -57,7 +57,7 @@ impl Readings {
             let (cgroup, path) = (&**cgroup, &cgroup.path);
             if places.place(path) == Place::Kubepods {
                 pods.push((*id, cgroup));
-            } else if self.is_kube(path) {
+            } else if self.is_kube(path) && !matches!(places.place(path), Place::Container { .. }) {
                 kube.push((*id, cgroup));
             }
             if path.segments().count() == 1 {
@@ -81,8 +81,8 @@ impl Readings {
                 .iter()
                 .map(|(id, one)| Part {
                     path: one.path.clone(),
-                    memory: working_set(one),
-                    cpu: passed.and_then(|passed| self.cpu(&[(*id, *one)], &[], passed)),
+                    memory: memory(&[(*id, *one)], within),
+                    cpu: passed.and_then(|passed| self.cpu(&[(*id, *one)], within, passed)),
                 })
                 .collect(),
         };

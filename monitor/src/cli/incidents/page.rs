@@ -250,7 +250,7 @@ fn kills(out: &mut Markup, incident: &Incident) {
     for Score { at, victim, pid, limit, foreseen, why, .. } in &incident.kills {
         let foreseen = match foreseen {
             Some(for_) => format!("{} before", time(*for_)),
-            None if limit.is_some() => "no: the node was not short".into(),
+            None if limit.is_some() => "no: no shortage of the node was seen".into(),
             None => "no".into(),
         };
         out.open("tr", &[]);

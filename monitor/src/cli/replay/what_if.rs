@@ -279,7 +279,7 @@ mod tests {
             all.tick(&decision(second, false), &with_steps);
         }
         let all = all.close();
-        let Marks { n, marks } = &all.ended.marks.otherwise;
+        let Marks { n, marks, .. } = &all.ended.marks.otherwise;
         assert_eq!(*n, 5_000);
         assert!((1_000..=2_002).contains(&marks.len()), "{}", marks.len());
         assert!(!super::marks(&all, marks).contains('.'), "no part of the lane is empty");

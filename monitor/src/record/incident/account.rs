@@ -20,7 +20,7 @@ use isobar_core::policy::explain::{self, relief};
 use isobar_core::view::cpu_loss::{CpuLoss, losses};
 use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_core::view::pods::name_scopes;
-use isobar_core::view::waiting::{Level, short_name, with_busiest};
+use isobar_core::view::waiting::{Level, busiest, short_name};
 
 /// How the root cgroup is called as long as waits are added up.
 const ROOT: &str = "the root cgroup";
@@ -59,7 +59,7 @@ pub struct Account {
     tried: Option<(String, bool)>,
     /// Releases that were told: each is ordered until it is done.
     released: Vec<u64>,
-    /// Aggressors by name with their busiest process, as of the last wait for them.
+    /// The busiest processes of aggressors, by their names, as of the last wait for them.
     busiest: BTreeMap<String, String>,
     /// Names by cgroup, also of those that are gone.
     names: BTreeMap<CgroupId, String>,
@@ -112,8 +112,8 @@ impl Account {
             .waits
             .into_iter()
             .map(|((sufferer, aggressor), Waited { time, loss })| {
-                let aggressor = self.busiest.get(&aggressor).cloned().unwrap_or(aggressor);
-                Wait { sufferer, aggressor, time, loss }
+                let process = self.busiest.get(&aggressor).cloned();
+                Wait { sufferer, aggressor, process, time, loss }
             })
             .collect();
         waits.sort_by_key(|wait| Reverse((wait.loss, wait.time)));
@@ -174,10 +174,9 @@ impl Account {
             }
             let pair = (self.name(blame.victim, blame), self.name(blame.aggressor, blame));
             let is_root = blame.aggressor_path.as_ref().is_some_and(CgroupPath::is_root);
-            let told =
-                with_busiest(pair.1.clone(), (!is_root).then_some(blame.aggressor), snapshot);
-            if told != pair.1 && self.busiest.len() < PAIRS {
-                self.busiest.insert(pair.1.clone(), told);
+            let process = busiest((!is_root).then_some(blame.aggressor), snapshot);
+            if let Some(process) = process.filter(|_| self.busiest.len() < PAIRS) {
+                self.busiest.insert(pair.1.clone(), process);
             }
             if pair.0 == pair.1 {
                 continue;
@@ -280,7 +279,9 @@ impl Account {
             }
         });
         let asked = Some(kill.trigger).filter(|id| own.is_some() && *id != kill.victim);
-        let asked = asked.and_then(named);
+        let victim = named(kill.victim).unwrap_or_else(unknown);
+        // Two containers of a pod have its name.
+        let asked = asked.and_then(named).filter(|asked| *asked != victim);
         let why = match (&limit, &self.tried, &self.held) {
             (Some(limit), ..) => {
                 let by = asked.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
@@ -296,7 +297,6 @@ impl Account {
             (_, None, None) => "it saw no shortage of memory before the kill".into(),
         };
         let at = Moment { boot: kill.at, wall: at.wall.since(at.boot.since(kill.at)) };
-        let victim = named(kill.victim).unwrap_or_else(unknown);
         let pid = kill.victim_pid;
         self.kills.push(Score { at, victim, pid, limit, asked, foreseen, why });
     }

@@ -156,6 +156,9 @@ pub struct Stall {
 pub struct Wait {
     pub sufferer: String,
     pub aggressor: String,
+    /// The aggressor's process that used most: its name and pid, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
     pub time: Nanos,
     /// The time, weighed by what waiting was of the time in which the sufferer wanted to run.
     pub loss: Nanos,

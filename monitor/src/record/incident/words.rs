@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::watch::CALM;
-use super::{Deed, Held, Incident, Score, Stall, State, Wait};
+use super::{Deed, Held, Incident, Score, Stall, Wait};
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::units::Nanos;
+use isobar_core::view::waiting::with_process;
 
 /// Deeds and kills that a paragraph tells; more are counted.
 const TOLD: usize = 4;
@@ -62,10 +63,11 @@ fn held(held: &Held) -> String {
 
 fn waits(incident: &Incident) -> Option<String> {
     let all = by_aggressor(incident.waits.iter());
-    let (aggressor, worst) = all.first()?;
+    let (_, worst) = all.first()?;
+    let aggressor = who_ran(worst);
     let span = time(incident.to.boot.since(incident.from.boot));
-    let next = all.get(1).map_or_else(String::new, |(other, waits)| {
-        format!("; while {other} ran, {}", who_waited(waits))
+    let next = all.get(1).map_or_else(String::new, |(_, waits)| {
+        format!("; while {} ran, {}", who_ran(waits), who_waited(waits))
     });
     Some(format!(
         "Most was lost by waiting for a CPU while {aggressor} ran: {}{next} (summed over tasks, within \
@@ -97,6 +99,12 @@ pub fn by_aggressor<'a>(waits: impl Iterator<Item = &'a Wait>) -> Vec<(&'a str, 
     let loss = |waits: &[&Wait]| waits.iter().fold(Nanos(0), |sum, wait| sum.plus(wait.loss));
     all.sort_by_key(|(_, waits)| Reverse(loss(waits)));
     all
+}
+
+/// The aggressor of waits that are all its own, with its busiest process.
+pub fn who_ran(waits: &[&Wait]) -> String {
+    let Some(Wait { aggressor, process, .. }) = waits.first() else { return String::new() };
+    process.as_ref().map_or_else(|| aggressor.clone(), |process| with_process(aggressor, process))
 }
 
 /// `tasks of a waited 3s, of b 2s`.
@@ -161,7 +169,7 @@ fn more(n: usize, what: &str) -> Option<String> {
 pub fn ending(incident: &Incident) -> String {
     let still = incident.conditions.iter().filter(|held| held.to.is_none()).count();
     match incident.end {
-        None if incident.state == State::Open => "It is not over in this record.".into(),
+        None if incident.ticks == 0 => "It is not over in this record.".into(),
         None => {
             let calm = time(CALM);
             format!("The record ends at {}, before it was calm for {calm}.", hour(incident.to.wall))

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::need::Promised;
 use super::purpose::Purpose;
 use crate::model::cgroup::Preference;
 use crate::model::decision::SparedReason;
@@ -96,16 +97,18 @@ impl Contender {
         }
     }
 
+    /// Whether it uses more than it requests, took nothing, and its end frees what is promised.
+    pub(super) fn holds_promised(&self, promised: Promised) -> bool {
+        let exceeds = self.usage.zip(self.request).is_some_and(|(usage, request)| usage > request);
+        let frees = self.frees.is_some_and(|frees| frees >= promised.left);
+        let took = self.taken.is_some_and(|taken| taken >= promised.taker_from);
+        self.spared.is_none() && exceeds && frees && !took
+    }
+
     /// Why it is not chosen for `purpose`; `None` if it may be.
     ///
     /// Harming only itself spares a candidate only if the signal is about waiting and harm was
     /// measured: what is unknown spares no candidate.
-    /// Whether it uses more than it requests, and its end frees `promised`.
-    pub(super) fn holds_promised(&self, promised: Bytes) -> bool {
-        let exceeds = self.usage.zip(self.request).is_some_and(|(usage, request)| usage > request);
-        self.spared.is_none() && exceeds && self.frees.is_some_and(|frees| frees >= promised)
-    }
-
     pub(super) fn spared_for(&self, purpose: Purpose) -> Option<SparedReason> {
         let harms_only_itself =
             purpose.is_about_waiting() && self.harm.is_some_and(Harm::is_own_alone);

@@ -2,7 +2,7 @@
 //! Both come from the same figures, in the same order.
 
 use super::contender::{Contender, Harm};
-use super::need::Need;
+use super::need::{Need, Promised};
 use super::purpose::Purpose;
 use crate::model::cgroup::Preference;
 use crate::model::decision::{Candidate, Key, KeyValue, MeritKey, Order, SparedReason};
@@ -57,7 +57,7 @@ enum By {
     /// It took memory.
     Taken(Bytes),
     /// It holds what others were promised, and its end frees that.
-    Holds(Bytes),
+    Holds(Promised),
     /// Others wait because of it.
     Harm(Nanos),
 }

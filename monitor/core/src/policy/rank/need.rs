@@ -25,11 +25,19 @@ pub struct Need {
     pub shortfall: Shortfall,
     /// A candidate that took this much is a cause; `None`: a quarter of what the largest took.
     pub taker_from: Option<Bytes>,
-    /// A candidate that uses more than it requests and frees this much is the cause instead: it holds
-    /// what others were promised, who took no more than that.
-    pub promised: Option<Bytes>,
+    /// A candidate that uses more than it requests, frees this much and took nothing of it is the cause
+    /// instead: it holds what others were promised, who took no more than that.
+    pub promised: Option<Promised>,
     /// The most harm that a cgroup does that is not a candidate, per second.
     pub outside_harm: Option<Nanos>,
+}
+
+/// What takers were promised and do not have.
+#[derive(Debug, Clone, Copy)]
+pub struct Promised {
+    pub left: Bytes,
+    /// Who took this much is one of them.
+    pub taker_from: Bytes,
 }
 
 /// Of what is missing, the part that is worth ending a candidate for, and that makes it a cause.
@@ -87,8 +95,11 @@ pub(super) fn causes(
     let largest = contenders.iter().filter_map(|one| one.taken).max();
     let from_all = from(largest);
     let promised = promised(&contenders, &above, from_all).filter(|_| largest >= Some(outside));
-    let promised = promised.map(|left| Bytes(left.0.saturating_add(shortfall.missing.0)));
-    let is_held = |promised: &Bytes| contenders.iter().any(|one| one.holds_promised(*promised));
+    let promised = promised.map(|left| Promised {
+        left: Bytes(left.0.saturating_add(shortfall.missing.0)),
+        taker_from: from_all,
+    });
+    let is_held = |promised: &Promised| contenders.iter().any(|one| one.holds_promised(*promised));
     let promised = promised.filter(is_held);
     (contenders, need(from_all, promised))
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use isobar::record::incident::words::{self, by_aggressor, ending, time, who_waited};
+use isobar::record::incident::words::{self, by_aggressor, ending, time, who_ran, who_waited};
 use isobar::record::incident::{Incident, Kind, Score, Wait};
 use isobar_core::model::condition::Resource;
+use isobar_core::model::decision::Decision;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::{lost, relief};
 
@@ -36,8 +37,7 @@ fn answer(out: &mut Markup, question: &str, told: Vec<String>) {
 }
 
 fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
-    let mut losses =
-        story.decisions.iter().rev().filter_map(|one| one.ranking.as_ref()?.loss.as_ref());
+    let mut losses = story.decisions.iter().rev().filter_map(Decision::loss);
     let loss = losses.next().map(|loss| format!("Memory: {}.", lost(loss)));
     let grew = || {
         let (name, by) = story.grown.first().filter(|_| story.is_short(Resource::Memory))?;
@@ -52,8 +52,8 @@ fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
     let (mutual, others): (Vec<_>, Vec<_>) = telling_waits(incident, story)
         .filter(|wait| opposite(wait, incident).is_none_or(|other| is_less(other, wait)))
         .partition(|wait| is_mutual(wait, incident));
-    all.extend(by_aggressor(others.into_iter()).into_iter().map(|(aggressor, waits)| {
-        format!("CPU: {aggressor}; while it ran, {}.", who_waited(&waits))
+    all.extend(by_aggressor(others.into_iter()).into_iter().map(|(_, waits)| {
+        format!("CPU: {}; while it ran, {}.", who_ran(&waits), who_waited(&waits))
     }));
     all.extend(mutual.iter().map(|Wait { sufferer, aggressor, .. }| {
         format!("CPU: {aggressor} and {sufferer}, which made each other wait.")
@@ -166,4 +166,34 @@ fn outcome(incident: &Incident, story: &Story) -> Vec<String> {
     }
     all.push(ending(incident));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_of_two_for_each_other_are_mutual() {
+        let wait = |sufferer: &str, aggressor: &str, loss| Wait {
+            sufferer: sufferer.into(),
+            aggressor: aggressor.into(),
+            process: Some(format!("{aggressor}, pid 7")),
+            loss: Nanos(loss),
+            ..Wait::default()
+        };
+        #[rustfmt::skip]
+        let table = [
+            // what `a` lost while `b` ran, what `b` lost while `a` ran, whether neither did it alone
+            (100, 90, true),
+            (100, 50, true),
+            (100, 49, false),
+            (100, 0,  false),
+        ];
+        for (a, b, want) in table {
+            let waits = vec![wait("a", "b", a), wait("b", "a", b), wait("c", "b", 100)];
+            let incident = Incident { waits, ..Incident::default() };
+            assert_eq!(is_mutual(&incident.waits[0], &incident), want, "{a} {b}");
+            assert!(!is_mutual(&incident.waits[2], &incident));
+        }
+    }
 }

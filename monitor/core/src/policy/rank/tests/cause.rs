@@ -68,6 +68,8 @@ fn cause_is_who_holds_what_others_were_promised() {
         (vec![starts(), critical(over(330))],                None),
         (vec![critical(starts()), over(330)],                Some(110)),
         (vec![beyond(410), over(330)],                       Some(20)),  // a little beyond
+        (vec![beyond(410)],                                  None), // nobody else holds it
+        (vec![beyond(410), Contender { priority: 1_000, ..over(330) }], Some(20)),
         (vec![starts(), over(330), grew("leaks", 80)],       None), // who grew above its request is the cause
         (vec![over(330), within()],                          None), // nobody grew
         (vec![grew("leaks", 300), over(330)],                None),
@@ -81,7 +83,7 @@ fn cause_is_who_holds_what_others_were_promised() {
             &Lost::established(Bytes(300 * MIB)),
             &Snapshot::default(),
         );
-        assert_eq!(need.promised.map(|promised| promised.0 / MIB), want, "{names:?}");
+        assert_eq!(need.promised.map(|promised| promised.left.0 / MIB), want, "{names:?}");
         let rules = settings::Ranking::default();
         let memory = purpose("memory.available");
         let field = Field::for_need(&pods, memory, Order::Cause, &rules, &need);
