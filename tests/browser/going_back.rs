@@ -15,6 +15,15 @@ fn wait_for_link(browser: &Browser, link: &str) {
     browser.wait_until(&LINK.replace("return", &format!("return '{link}' ===")));
 }
 
+/// Opens a view at the end of the recording, once the agent has come beyond that.
+fn open_late(browser: &Browser, server: &Server, view: &str) {
+    browser.open(&server.url());
+    browser.wait_until(&format!("{} > 60", TICK));
+    browser.open("about:blank");
+    browser.open(&format!("{}#{view}?at=2026-11-22T10:13:58Z", server.url()));
+    wait_for_link(browser, "recorded");
+}
+
 fn click(browser: &Browser, selector: &str) {
     browser.run(&format!("document.querySelector('{selector}').click()"));
 }
@@ -118,8 +127,7 @@ fn live_page_tells_what_other_settings_would_have_changed() {
     let dir = tempfile::tempdir().unwrap();
     keep(&recording(), dir.path());
     let server = Server::going_back("", dir.path());
-    browser.open(&format!("{}#whatif?at=2026-11-22T10:13:58Z", server.url()));
-    wait_for_link(&browser, "recorded");
+    open_late(&browser, &server, "whatif");
     browser.wait_until("return document.getElementById('compare') !== null");
     // By keys alone: a field, another value, Enter.
     browser.run(
@@ -147,8 +155,7 @@ fn live_page_advises_what_to_reserve() {
     let dir = tempfile::tempdir().unwrap();
     keep(&recording(), dir.path());
     let server = Server::going_back("", dir.path());
-    browser.open(&format!("{}#allocatable?at=2026-11-22T10:13:58Z", server.url()));
-    wait_for_link(&browser, "recorded");
+    open_late(&browser, &server, "allocatable");
     browser.wait_until("return document.getElementById('advise') !== null");
     click(&browser, "#advise");
     browser.wait_until("return document.getElementById('recommended') !== null");

@@ -108,14 +108,11 @@ async function show(at: number, then?: "next" | "previous"): Promise<boolean> {
   }
 }
 
-/** The last time that can be written. */
-const LAST = 8.64e15;
-
-/** Goes to a time, in milliseconds since 1970. What is beyond the end, which may not be known yet, shows the last tick. */
+/** Goes to a time, in milliseconds since 1970. */
 export function seek(at: number, then?: "next" | "previous") {
-  const begin = film?.recording.begin;
-  if (!begin) return;
-  return show(Math.min(LAST, Math.max(after(begin), at)), then);
+  const [begin, end] = [film?.recording.begin, film && endOf(film)];
+  if (!begin || !end) return;
+  return show(Math.min(after(end), Math.max(after(begin), at)), then);
 }
 
 /** Follows the agent again. */
