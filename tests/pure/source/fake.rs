@@ -250,7 +250,8 @@ fn sampler_controller_switched() {
         let last = ticks.map(|tick| sample(sampler, tick)).last();
         last.unwrap()
     };
-    let off = follow(&mut sampler, 2..=11);
+    // A directory is listed once in thirty ticks.
+    let off = follow(&mut sampler, 2..=31);
     assert_eq!(cgroup(&off, "/a").memory, Default::default());
     let below = (
         Unsupported,
@@ -260,7 +261,7 @@ fn sampler_controller_switched() {
     assert!(gaps(&off, fake.root()).contains(&below), "{:?}", off.gaps);
 
     hide("off-", "");
-    let on = follow(&mut sampler, 12..=41);
+    let on = follow(&mut sampler, 32..=61);
     assert_eq!(cgroup(&on, "/a").memory.current, Some(Bytes(7)));
     assert_eq!(cgroup(&on, "/a").memory.max, Some(Limit::Max));
     assert!(!gaps(&on, fake.root()).contains(&below), "{:?}", on.gaps);
