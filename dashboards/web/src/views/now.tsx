@@ -66,7 +66,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
       </p>
       {recent?.event.kind === "action" && (
         <p id="deed" class="deed">
-          {age(view.at.wall - recent.event.at.wall)} ago, isobar{isObserved(recent.event) && ", which only observes and did nothing"}: {stepAlone(recent.event.text)}. {recent.came && sentence(recent.came)}
+          {age(view.at.wall - recent.event.at.wall)} ago, isobar{isObserved(recent.event) && ", which only observes and did nothing"}: {stepAlone(recent.event.text)}. {recent.came && !isObserved(recent.event) && sentence(recent.came)}
         </p>
       )}
       <ul id="verdicts" class="verdicts">
@@ -282,7 +282,7 @@ function Relief({ view, events, isRecorded }: { view: Snapshot; events: HistoryE
             {did.map(({ event, came }) => (
               <li key={`${event.tick} ${event.kind} ${event.text}`}>
                 <time>{clock(event.at.wall, view.at.wall)}</time> {stepAlone(event.text)}
-                {came && <span class="came"> {sentence(came)}</span>}
+                {came && !isObserved(event) && <span class="came"> {sentence(came)}</span>}
               </li>
             ))}
           </ul>
