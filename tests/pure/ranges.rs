@@ -10,6 +10,7 @@ use crate::program::{self, text};
 use crate::sampling::data;
 
 const LEAK: &str = "recordings/judged-leak-6.12.isobar";
+const CONTENDED: &str = "recordings/judged-contended-6.1.isobar";
 const SHORTAGE: &str = "recordings/judged-shortage-6.12.isobar";
 
 fn isobar(arguments: &[&str], recording: &str) -> String {
@@ -99,6 +100,24 @@ fn range_is_one_document() {
         let yaml = isobar(&[&verb[..], &["-o", "yaml"]].concat(), LEAK);
         assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), json, "{verb:?}");
     }
+}
+
+#[test]
+fn range_over_two_agents_tells_of_each_what_it_was() {
+    let agents = |recording: &str| {
+        let views = lines(&[&["top"][..], &ALL].concat(), recording);
+        let of = views.iter().map(|view| (view["facts"].clone(), view["started"].clone()));
+        let mut all: Vec<_> = of.collect();
+        all.dedup();
+        all
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("recording");
+    fs::copy(data(CONTENDED), &path).unwrap();
+    fs::copy(data(LEAK), dir.path().join("recording.1")).unwrap();
+    let want = [CONTENDED, LEAK].map(agents).concat();
+    assert_eq!(want.len(), 2, "two agents: {want:?}");
+    assert_eq!(agents(path.to_str().unwrap()), want);
 }
 
 #[test]

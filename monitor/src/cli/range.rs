@@ -68,6 +68,9 @@ impl RangeArgs {
 pub(crate) struct Ticks {
     replay: Replay,
     range: Range,
+    /// The number of the tick that was read last.
+    tick: Option<u64>,
+    /// Of the agent of that tick.
     publisher: Option<(Publisher, Latest)>,
     /// The recording, until a tick of the range was found in it.
     empty: Option<PathBuf>,
@@ -82,7 +85,7 @@ impl Ticks {
             begin => Recording::open_at(&file, begin)?,
         };
         let replay = Replay::new(recording, None);
-        Ok(Self { replay, range, publisher: None, empty: Some(file) })
+        Ok(Self { replay, range, tick: None, publisher: None, empty: Some(file) })
     }
 
     /// The next tick of the range, with the decision that was recorded.
@@ -109,8 +112,9 @@ impl Ticks {
                 judged.step.decision = decision;
             }
             let facts: NodeFacts = self.replay.facts().cloned().unwrap_or_default();
-            // Another agent, or another boot.
-            let known = self.publisher.take().filter(|(own, _)| *own.facts() == facts);
+            let (tick, before) =
+                (judged.step.snapshot.tick, self.tick.replace(judged.step.snapshot.tick));
+            let known = self.publisher.take().filter(|(own, _)| own.goes_on(&facts, before, tick));
             let (publisher, _) = self.publisher.insert(known.unwrap_or_else(|| {
                 let (to, latest) = channel();
                 (Publisher::new(facts, judged.at, to), latest)
@@ -133,7 +137,7 @@ impl Ticks {
     }
 
     /// The metrics of the next tick, as the API has them, and when it was. They count from the first
-    /// tick of the range.
+    /// tick of the range, and anew from each start of an agent.
     pub(crate) fn metrics(&mut self) -> Result<Option<(Nanos, String)>> {
         let Some(step) = self.step()? else { return Ok(None) };
         let Some((publisher, latest)) = &mut self.publisher else { return Ok(None) };

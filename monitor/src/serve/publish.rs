@@ -348,8 +348,15 @@ impl Publisher {
         self.recorder.history()
     }
 
-    pub fn facts(&self) -> &NodeFacts {
+    pub(super) fn facts(&self) -> &NodeFacts {
         &self.facts
+    }
+
+    /// Whether a tick of a recording, with the facts of its node, is of the same agent as the tick
+    /// `before`: another agent counts from 1 again.
+    #[must_use]
+    pub fn goes_on(&self, facts: &NodeFacts, before: Option<u64>, tick: u64) -> bool {
+        *self.facts == *facts && before < Some(tick)
     }
 
     pub(super) fn set_started(&mut self, started: Moment) {

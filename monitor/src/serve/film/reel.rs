@@ -62,7 +62,7 @@ impl Reel {
         let Some(step) = self.replay.step_before(wall)? else { return Ok(None) };
         let facts = self.replay.facts().cloned().unwrap_or_default();
         let (tick, before) = (step.snapshot.tick, self.tick.replace(step.snapshot.tick));
-        let is_same = |own: &Publisher| *own.facts() == facts && Some(tick) > before;
+        let is_same = |own: &Publisher| own.goes_on(&facts, before, tick);
         if !self.publisher.as_ref().is_some_and(is_same) {
             let publisher = Publisher::new(facts, step.snapshot.at, channel().0);
             self.publisher = Some(publisher);
