@@ -47,7 +47,7 @@ pub(crate) struct FileArg {
     /// May be decompressed to JSON lines.
     #[arg(value_name = "FILE")]
     argument: Option<PathBuf>,
-    /// The same.
+    /// The file as other verbs take it, in place of the argument.
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     option: Option<PathBuf>,
 }

@@ -65,7 +65,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// Nanoseconds.
+/// A length of time, or a moment of a clock, in nanoseconds.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -18,6 +18,8 @@ use isobar_lab::shell::root;
 pub(super) const PODS: usize = 110;
 pub(super) const CONTAINERS: usize = 250;
 
+/// The image of all containers: a name as long as real ones are.
+const IMAGE: &str = "images/platform-team/its-service";
 /// The stand-in's certificate bears this name.
 const NODE: &str = "n1";
 const NAMESPACE: &str = "bench";
@@ -142,8 +144,8 @@ fn pod(number: usize) -> Value {
         json!({
             "name": format!("part-{part}"), "ready": true, "started": true, "restartCount": 0,
             "containerID": format!("containerd://{}", container_id(number, part)),
-            "image": "registry.example.org/team/service:1.2.3",
-            "imageID": format!("registry.example.org/team/service@sha256:{number:064x}"),
+            "image": format!("{IMAGE}:1.2.3"),
+            "imageID": format!("{IMAGE}@sha256:{number:064x}"),
             "state": {"running": {"startedAt": TIME}}, "lastState": {},
         })
     };
@@ -157,7 +159,7 @@ fn container(part: usize) -> Value {
     let variable =
         |i| json!({"name": format!("SETTING_{i:02}"), "value": "http://service.bench:80"});
     json!({
-        "name": format!("part-{part}"), "image": "registry.example.org/team/service:1.2.3",
+        "name": format!("part-{part}"), "image": format!("{IMAGE}:1.2.3"),
         "env": (0..12).map(variable).collect::<Vec<_>>(),
         "livenessProbe": probe, "readinessProbe": probe,
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
