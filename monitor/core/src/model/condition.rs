@@ -185,3 +185,24 @@ pub struct Condition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
+
+#[cfg(test)]
+impl Condition {
+    /// A condition of this status, of which no average is known.
+    pub(crate) fn unmeasured(name: ConditionName, status: Status) -> Self {
+        Self {
+            name,
+            kind: name.name().into(),
+            status,
+            phase: Phase::Unknown,
+            measure: Measure::RawSome,
+            threshold: Percent(60_00),
+            avg10: None,
+            avg60: None,
+            seen: None,
+            since: Moment::default(),
+            judged: None,
+            why: None,
+        }
+    }
+}

@@ -42,27 +42,11 @@ fn key(prefix: &str, resource: Resource) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::condition::{ConditionName, Measure, Phase, ScopeName};
-    use crate::model::sample::Moment;
+    use crate::model::condition::{ConditionName, ScopeName};
     use crate::model::settings::TaintEffect;
-    use crate::model::units::Percent;
 
     fn condition(scope: ScopeName, resource: Resource, status: Status) -> Condition {
-        let name = ConditionName { scope, resource };
-        Condition {
-            name,
-            kind: name.name().into(),
-            status,
-            phase: Phase::Calm,
-            measure: Measure::RawSome,
-            threshold: Percent(60_00),
-            avg10: None,
-            avg60: None,
-            seen: None,
-            since: Moment::default(),
-            judged: None,
-            why: None,
-        }
+        Condition::unmeasured(ConditionName { scope, resource }, status)
     }
 
     #[test]

@@ -1,11 +1,11 @@
 use super::*;
-use crate::model::condition::{Condition, ConditionName, Measure, Phase, ScopeName};
+use crate::model::condition::{Condition, ConditionName, ScopeName};
 use crate::model::decision::{Hold, Loss, Order, Ranking, Taker};
 use crate::model::pod::Place;
 use crate::model::sample::Moment;
 use crate::model::snapshot::{CpuWait, Waited};
 use crate::model::stall::OomKill;
-use crate::model::units::{MilliCpu, Percent};
+use crate::model::units::MilliCpu;
 
 fn waited(ms: u64) -> Waited {
     Waited { now: Nanos(ms * 1_000_000), total: Nanos(ms * 1_000_000) }
@@ -142,20 +142,8 @@ fn headline_is_about_the_worst_resource() {
                 Memory => condition::Resource::Memory,
                 Io => condition::Resource::Disk,
             };
-            Condition {
-                name: ConditionName { scope: ScopeName::System, resource },
-                kind: String::new(),
-                status: Status::True,
-                phase: Phase::Contended,
-                measure: Measure::RawSome,
-                threshold: Percent(10_00),
-                avg10: None,
-                avg60: None,
-                seen: None,
-                since: Moment::default(),
-                judged: None,
-                why: None,
-            }
+            let name = ConditionName { scope: ScopeName::System, resource };
+            Condition::unmeasured(name, Status::True)
         }));
         let got = headline(&Snapshot::default(), &verdicts, &decision, &[]);
         assert!(got.starts_with(want), "{cpu:?} {memory:?} {io:?}: {got}");
