@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::page::{SERIOUS, SHOWN, axe, browser};
+use crate::page::{SERIOUS, SHOWN, VIEWS, axe, browser, open_view};
 use crate::program::{isobar, text};
 use crate::server::anywhere;
 
@@ -63,12 +63,8 @@ fn binary_shows_this_machine_and_comes_back() {
         browser.open("about:blank");
         browser.open(&url);
         browser.wait_until(SHOWN);
-        for key in '1'..='9' {
-            browser.press(&key.to_string());
-            browser.wait_until(&format!(
-                "return document.querySelectorAll('nav a')[{key} - 1].ariaCurrent === 'page' \
-                 && document.querySelector('main :is(section, p)') !== null"
-            ));
+        for key in VIEWS {
+            open_view(&browser, key);
             browser.run(&format!("{axe}; return 1"));
             assert_eq!(browser.run_async(SERIOUS), json!([]), "view {key} {scheme}");
         }

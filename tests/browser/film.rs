@@ -5,13 +5,14 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use isobar::record::reader::{Entry, Recording};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::binary::Program;
 use crate::chromium::Browser;
 use crate::kept::keep;
-use crate::page::{SERIOUS, SHOWN, axe, browser};
+use crate::page::{SERIOUS, SHOWN, VIEWS, axe, browser, open_view};
 use crate::server::{Server, anywhere, recording};
 
 const TICK: &str =
@@ -234,4 +235,28 @@ fn film_of_the_program_and_its_end() {
     browser.wait_until(
         "return document.querySelector('#film [role=alert]')?.textContent.includes('does not answer') ?? false",
     );
+}
+
+/// A line that begins where it ends.
+#[test]
+fn film_of_one_tick() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("recording");
+    let whole = fs::read(recording()).unwrap();
+    let ticks_of_first = |bytes: usize| {
+        fs::write(&file, &whole[..bytes]).unwrap();
+        Recording::open(&file).map_or(0, |entries| {
+            entries.filter(|entry| matches!(entry, Ok(Entry::Frame(_)))).count()
+        })
+    };
+    let ticks = (0..whole.len()).step_by(64).map(ticks_of_first).find(|ticks| *ticks > 0);
+    assert_eq!(ticks, Some(1));
+    let replay = Program::start(&["replay", dir.path().to_str().unwrap()], anywhere());
+    browser.open(&replay.url());
+    browser.wait_until(SHOWN);
+    for key in VIEWS {
+        open_view(&browser, key);
+    }
+    assert_eq!(browser.log("browser"), Vec::<Value>::new());
 }

@@ -1,5 +1,6 @@
 //! The page as a whole: live, stale, paused, below a prefix, narrow, by keyboard, with hostile names.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -24,8 +25,19 @@ pub(crate) fn browser() -> Option<Browser> {
 
 pub(crate) const SHOWN: &str = "return document.querySelector('#headline') !== null";
 const LINK: &str = "return document.getElementById('link').dataset.link";
+/// The keys of the views.
+pub(crate) const VIEWS: RangeInclusive<char> = '1'..='9';
 const TICK: &str =
     "return Number(document.getElementById('facts').textContent.match(/tick (\\d+)/)?.[1] ?? 0)";
+
+/// By its key.
+pub(crate) fn open_view(browser: &Browser, key: char) {
+    browser.press(&key.to_string());
+    browser.wait_until(&format!(
+        "return document.querySelectorAll('nav a')[{key} - 1].ariaCurrent === 'page' \
+         && document.querySelector('main :is(section, p)') !== null"
+    ));
+}
 
 #[test]
 fn page_answers_at_first_sight() {
@@ -102,11 +114,8 @@ fn page_on_a_phone() {
     browser.wait_until(SHOWN);
     for width in [360, 640, 768, 1280] {
         browser.resize(width, 740);
-        for key in "123456789".chars() {
-            browser.press(&key.to_string());
-            browser.wait_until(&format!(
-                "return document.querySelectorAll('nav a')[{key} - 1].ariaCurrent === 'page'"
-            ));
+        for key in VIEWS {
+            open_view(&browser, key);
             thread::sleep(Duration::from_millis(300));
             let over = browser.run(
                 "const page = document.documentElement; return page.scrollWidth - page.clientWidth",
@@ -114,8 +123,7 @@ fn page_on_a_phone() {
             assert_eq!(over, 0, "view {key} at {width} pixels");
         }
     }
-    browser.press("1");
-    browser.wait_until("return document.querySelector('nav a').ariaCurrent === 'page'");
+    open_view(&browser, '1');
     let spoken = browser.run("return [...document.querySelectorAll('[aria-live]')].map(e => e.id)");
     assert_eq!(spoken, json!(["announce"]));
 }

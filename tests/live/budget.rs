@@ -1,6 +1,7 @@
 //! What following context switches may cost, on the real kernel: above that it is left off, and
 //! when it is taken up again nothing from before is mixed with what comes.
 
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl Node {
     }
 }
 
-fn of(stalls: &KernelStalls, group: CgroupId) -> GroupStall {
+fn of(stalls: &KernelStalls, group: CgroupId) -> Arc<GroupStall> {
     stalls.groups.get(&group).cloned().unwrap_or_default()
 }
 

@@ -129,7 +129,7 @@ impl Node {
             histogram: vec![1_000; 32],
             ..GroupStall::default()
         };
-        self.kernel().groups.insert(CgroupId(id), stall);
+        self.kernel().groups.insert(CgroupId(id), stall.into());
     }
 
     fn kernel(&mut self) -> &mut KernelStalls {
@@ -201,7 +201,7 @@ impl Node {
             let n = 1 + dice.below(20);
             (io.writes, io.written.0) = (io.writes + n, io.written.0 + n * 8_192);
         }
-        let group = self.kernel().groups.get_mut(&id).unwrap();
+        let group = Arc::make_mut(self.kernel().groups.get_mut(&id).unwrap());
         for _ in 0..1 + dice.below(4) {
             let cpu = &mut group.cpus[usize::try_from(dice.below(N_CPUS as u64)).unwrap()];
             cpu.nonidle.0 += dice.below(80_000_000);

@@ -224,19 +224,22 @@ fn import_makes_the_same_of_an_export() {
 fn shelf_keeps_the_newest() {
     let dir = TempDir::new().unwrap();
     let shelf = Shelf::Dir(dir.path().join("incidents"));
-    let keep = |n: usize| {
-        let begin = at(n as u64);
+    let keep = |n: usize, imported: Option<Nanos>| {
+        let (begin, state) = (at(n as u64), State::Frozen);
         let name = format!("2026-{n:04}");
-        let incident = Incident { name, begin, state: State::Frozen, ..Incident::default() };
+        let incident = Incident { name, begin, state, imported, ..Incident::default() };
         shelf.keep(incident, shelf.draft().unwrap()).unwrap();
     };
     let most = Retention::USUAL.n;
-    (0..most + 5).for_each(keep);
+    (0..most + 5).for_each(|n| keep(n, None));
     let names = || shelf.list().unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
     shelf.prune(at(0).wall).unwrap();
     assert_eq!((names().len(), names()[0].as_str()), (most, "2026-0005"));
+    keep(1, Some(at(20 * DAY).wall));
     shelf.prune(at(31 * DAY).wall).unwrap();
-    assert_eq!(names(), Vec::<String>::new(), "after 30 days");
+    assert_eq!(names(), ["2026-0001"], "after 30 days, what was imported for 11");
+    shelf.prune(at(51 * DAY).wall).unwrap();
+    assert_eq!(names(), Vec::<String>::new());
     fs::write(dir.path().join("incidents/2026-1.json"), "{").unwrap();
     assert_eq!(names(), Vec::<String>::new(), "a damaged document hides no other");
     for name in ["../lock", "2026-none"] {

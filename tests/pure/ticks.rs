@@ -71,9 +71,9 @@ pub(crate) fn anything(before: &Sample, dice: &mut Dice) -> Sample {
             &mut kernel.groups,
             dice,
             |d| CgroupId(d.below(40)),
-            any_group,
+            |d| any_group(d).into(),
             |g, d| {
-                g.wait = Nanos(d.any());
+                Arc::make_mut(g).wait = Nanos(d.any());
             },
         );
         if dice.one_in(2) {

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { HistoryEvent, KeptIncident, Recording, Span } from "./api";
 import { endOf, type Film, goTo, isFollowing, jump, marked, play, seek, setReach, setSpeed, SPEEDS, step, toEnd, toLive } from "./film";
 import { Behind, Named, Table } from "./parts";
-import { age, clock, SECOND, zone } from "./words";
+import { age, clock, partOf, SECOND, zone } from "./words";
 
 const MILLI = 1e6;
 /** Milliseconds: while the pointer moves, not every place is asked for. */
@@ -37,13 +37,13 @@ function windowOf(film: Film): Window | null {
   if (first == null || last == null) return null;
   const length = film.reach * SECOND;
   const wall = film.shown?.at.wall ?? last;
-  if (length === 0 || last - first <= length) return { begin: first, end: Math.max(last, first + 1) };
+  if (length === 0 || last - first <= length) return { begin: first, end: last };
   const end = wall >= last - length ? last : Math.max(first + length, wall + length / 2);
   return { begin: end - length, end };
 }
 
 /** Percent of the line. */
-const placeOf = (wall: number, { begin, end }: Window) => Math.min(100, Math.max(0, ((wall - begin) / (end - begin)) * 100));
+const placeOf = (wall: number, { begin, end }: Window) => partOf(wall, begin, end) * 100;
 
 const SIGNS: Record<string, string> = { oomKill: "✕", action: "▼" };
 

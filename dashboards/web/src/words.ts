@@ -66,6 +66,14 @@ export function clock(wall: Nanos, now: Nanos = wall): string {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${hour}`;
 }
 
+/**
+ * Where on the line from `begin` to `end` a moment is, from 0 to 1. Of the wall clock: that since boot
+ * begins anew where the node was started again.
+ */
+export function partOf(wall: Nanos, begin: Nanos, end: Nanos): number {
+  return Math.min(1, Math.max(0, (wall - begin) / (end - begin) || 0));
+}
+
 /** `since 03:12:40 (4 min 2 s)`. */
 export function since(from: Moment, now: Moment): string {
   return `since ${clock(from.wall, now.wall)} (${age(now.boot - from.boot)})`;

@@ -92,7 +92,9 @@ mod tests {
             covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: true },
             ..KernelStalls::default()
         };
-        kernel.groups.insert(CgroupId(1), GroupStall { wait: ours, ..GroupStall::default() });
+        kernel
+            .groups
+            .insert(CgroupId(1), GroupStall { wait: ours, ..GroupStall::default() }.into());
         kernel.memory.any = ours;
         sample.kernel = Some(kernel);
         sample

@@ -82,7 +82,7 @@ mod tests {
     use isobar_core::model::node::NodeReading;
     use isobar_core::model::sample::{Moment, Sample};
     use isobar_core::model::settings::Settings;
-    use isobar_core::model::stall::{Coverage, CpuStall, KernelStalls};
+    use isobar_core::model::stall::{Coverage, CpuStall, GroupStall, KernelStalls};
     use isobar_core::policy::engine::Engine;
     use std::fs;
 
@@ -94,7 +94,8 @@ mod tests {
         let mut kernel = KernelStalls { clock: now, covers, cpus: vec![cpu], ..Default::default() };
         let mut pods = Cgroup { path: CgroupPath("/kubepods".into()), ..Cgroup::default() };
         pods.cpu.weight = Some(100);
-        kernel.groups.entry(CgroupId(28)).or_default().cpus = vec![cpu];
+        let group = GroupStall { cpus: vec![cpu], ..GroupStall::default() };
+        kernel.groups.insert(CgroupId(28), group.into());
         Sample {
             at: Moment { boot: now, wall: now },
             cgroups: [(CgroupId(28), pods.into())].into(),

@@ -1,7 +1,8 @@
 //! What another configuration would have changed, as lanes over time: conditions and thresholds
 //! then and otherwise, victims then and otherwise, and how much sooner.
 //! Samples stay as they were recorded, so all after the first step that differs is told with that
-//! limit.
+//! limit. Times are told by the wall clock: that since boot begins anew where the node was started
+//! again.
 
 use std::collections::BTreeMap;
 
@@ -163,7 +164,7 @@ impl WhatIf {
         self.gained = gained(first(&self.steps.then), first(&self.steps.otherwise));
         let Ended { marks: Pair { then, otherwise }, gained: sooner } = &mut self.ended;
         *sooner = gained(then.first(), otherwise.first());
-        let apart = Nanos(self.to.boot.since(self.from.boot).0 / PARTS);
+        let apart = Nanos(self.to.wall.since(self.from.wall).0 / PARTS);
         then.thin(apart);
         otherwise.thin(apart);
         self
@@ -258,8 +259,8 @@ impl Marks {
         let mut last: [Option<Nanos>; 2] = [None; 2];
         self.marks.retain(|mark| {
             let last = &mut last[usize::from(mark.is_final)];
-            let at = mark.at.boot;
-            // After a restart of the node its clock begins anew.
+            let at = mark.at.wall;
+            // The wall clock may be set back.
             let is_apart = last.is_none_or(|last| at < last || at.since(last) > apart);
             *last = if is_apart { Some(at) } else { *last };
             is_apart
@@ -299,6 +300,6 @@ fn keep(kept: &mut Vec<Taken>, new: Vec<Taken>) -> u64 {
 }
 
 fn gained(then: Option<Moment>, otherwise: Option<Moment>) -> Option<i64> {
-    let (then, otherwise) = (then?.boot.0, otherwise?.boot.0);
+    let (then, otherwise) = (then?.wall.0, otherwise?.wall.0);
     i64::try_from(i128::from(then) - i128::from(otherwise)).ok()
 }

@@ -1,5 +1,6 @@
 //! What a client has already, and what it can unpack.
 
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -44,11 +45,16 @@ pub(super) fn gzip(text: &[u8]) -> Vec<u8> {
     written.expect("writing to memory cannot fail")
 }
 
-/// A JSON document that was made for this request.
+/// A JSON document that was made for this request; its tag tells of its content.
 pub(super) fn made(headers: &HeaderMap, json: Vec<u8>) -> Response {
-    let is_packed = accepts_gzip(headers) && json.len() >= SHORT;
-    let body: Bytes = if is_packed { gzip(&json).into() } else { json.into() };
-    (of_json(is_packed), body).into_response()
+    let mut hash = DefaultHasher::new();
+    hash.write(&json);
+    let tag = HeaderValue::try_from(format!("W/\"{:x}\"", hash.finish()));
+    tagged(headers, &tag.expect("digits, letters and quotes"), || {
+        let is_packed = accepts_gzip(headers) && json.len() >= SHORT;
+        let body: Bytes = if is_packed { gzip(&json).into() } else { json.into() };
+        (of_json(is_packed), body).into_response()
+    })
 }
 
 /// A JSON document that is kept.

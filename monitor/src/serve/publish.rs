@@ -30,7 +30,6 @@ use isobar_core::model::sample::{Moment, Sample};
 use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
-use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::explain;
 use isobar_core::view::cpu_loss::weigh;
@@ -108,13 +107,6 @@ impl Published {
     /// Changes with each tick, and with each agent.
     pub(super) fn tag(&self) -> HeaderValue {
         let tag = format!("W/\"{:x}-{}\"", self.started.wall.0, self.tick);
-        HeaderValue::try_from(tag).expect("digits, letters and quotes")
-    }
-
-    /// Changes also with what the history has beyond this tick, as that of a recording being read.
-    pub(super) fn tag_of_history(&self) -> HeaderValue {
-        let newest = self.history.newest().0 / Nanos::SECOND.0;
-        let tag = format!("W/\"{:x}-{}-{newest}\"", self.started.wall.0, self.tick);
         HeaderValue::try_from(tag).expect("digits, letters and quotes")
     }
 

@@ -1,10 +1,10 @@
 // Conditions and thresholds over time, with the rule that fired, and what happened.
 
-import type { Condition, HistoryEvents, OomRecord, Snapshot, Span } from "../api";
+import type { Condition, HistoryEvents, Moment, OomRecord, Snapshot, Span } from "../api";
 import { useEvents } from "../history";
 import { Behind, Named, Panel, Sentences, StatusWord, Table } from "../parts";
 import type { Route } from "../route";
-import { age, called, clock, percent, sentence, spaced } from "../words";
+import { age, called, clock, partOf, percent, sentence, spaced } from "../words";
 import { Range } from "./time";
 
 /** The rule of a condition's phase, with its numbers: docs/policy.md. */
@@ -41,7 +41,7 @@ function Lanes({ events }: { events: HistoryEvents }) {
   const order = { True: 0, False: 1, Unknown: 2 };
   const best = (name: string) => Math.min(...spans.filter((span) => span.name === name).map((span) => order[statusOf(span)]));
   const names = [...new Set(spans.map(({ name }) => name))].sort((a, b) => best(a) - best(b));
-  const x = (boot: number) => (Math.min(1, Math.max(0, (boot - begin.boot) / (end.boot - begin.boot))) * WIDTH);
+  const x = ({ wall }: Moment) => partOf(wall, begin.wall, end.wall) * WIDTH;
   const marks = [0, 0.25, 0.5, 0.75, 1].map((part) => clock(begin.wall + part * (end.wall - begin.wall)).slice(-8, -3));
   return (
     <div class="lanes">
@@ -51,9 +51,9 @@ function Lanes({ events }: { events: HistoryEvents }) {
           <svg viewBox={`0 0 ${WIDTH} ${LANE}`} preserveAspectRatio="none" aria-hidden="true">
             <rect class="lane-ground" x={0} y={0} width={WIDTH} height={LANE} />
             {spans.filter((span) => span.name === name).map((span) => {
-              const [from, to] = [x(span.begin.boot), x(span.end?.boot ?? end.boot)];
+              const [from, to] = [x(span.begin), x(span.end ?? end)];
               return (
-                <rect key={span.begin.boot} class={classOf(span)} x={from} y={2} width={Math.max(2, to - from)} height={LANE - 4} />
+                <rect key={span.begin.wall} class={classOf(span)} x={from} y={2} width={Math.max(2, to - from)} height={LANE - 4} />
               );
             })}
           </svg>
@@ -76,10 +76,10 @@ function Spans({ events }: { events: HistoryEvents }) {
         { head: "State", cell: (span) => <StatusWord status={statusOf(span)} word={span.state} /> },
         { head: "From", cell: ({ begin }) => clock(begin.wall, events.end.wall) },
         { head: "To", cell: ({ end }) => (end ? clock(end.wall, events.end.wall) : "still holds") },
-        { head: "For", cell: ({ begin, end }) => age((end ?? events.end).boot - begin.boot) },
+        { head: "For", cell: ({ begin, end }) => age((end ?? events.end).wall - begin.wall) },
       ]}
       rows={[...events.spans].reverse()}
-      rowKey={({ name, begin, state }) => `${name} ${state} ${begin.boot}`}
+      rowKey={({ name, begin, state }) => `${name} ${state} ${begin.wall}`}
       nothing="Nothing held."
     />
   );
@@ -149,7 +149,7 @@ function Events({ view, events }: { view: Snapshot; events: HistoryEvents | null
           { head: "What", cell: ({ text, reason }) => <Named name={text} sub={reason ?? ""} /> },
         ]}
         rows={[...(events?.events ?? [])].reverse().slice(0, 100)}
-        rowKey={({ at, kind, text }, i) => `${at.boot} ${kind} ${text} ${i}`}
+        rowKey={({ at, kind, text }, i) => `${at.wall} ${kind} ${text} ${i}`}
         nothing="Nothing happened."
       />
     </Panel>

@@ -2,11 +2,11 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Held, Marks, Rules, Settings, Snapshot, Taken, WhatIf } from "../api";
+import type { Held, Marks, Moment, Rules, Settings, Snapshot, Taken, WhatIf } from "../api";
 import { stretch, STRETCHES, useAsk } from "../ask";
 import { useDocument } from "../history";
 import { Behind, Panel, Table } from "../parts";
-import { age, clock, spaced, time } from "../words";
+import { age, clock, partOf, spaced, time } from "../words";
 
 /** What was typed, by the name of its field; what was not, is as in force. */
 type Typed = Record<string, string>;
@@ -79,16 +79,16 @@ function sooner(gained: number | null | undefined): string {
 }
 
 /** Where a moment of the comparison is on a lane. */
-function place(boot: number, { from, to }: WhatIf): number {
-  return Math.min(1, Math.max(0, (boot - from.boot) / Math.max(1, to.boot - from.boot))) * WIDTH;
+function place({ wall }: Moment, { from, to }: WhatIf): number {
+  return partOf(wall, from.wall, to.wall) * WIDTH;
 }
 
 function Lane({ name, held, of }: { name: string; held: Held[]; of: WhatIf }) {
-  const x = (boot: number) => place(boot, of);
+  const x = (at: Moment) => place(at, of);
   return (
     <Drawn name={name} of={of}>
       {held.map(({ from, to }) => (
-        <rect key={from.boot} class="lane-true" x={x(from.boot)} y={2} width={Math.max(2, x((to ?? of.to).boot) - x(from.boot))} height={LANE - 4} />
+        <rect key={from.wall} class="lane-true" x={x(from)} y={2} width={Math.max(2, x(to ?? of.to) - x(from))} height={LANE - 4} />
       ))}
     </Drawn>
   );
@@ -100,9 +100,9 @@ function Ended({ name, marks: { marks }, of }: { name: string; marks: Marks; of:
     <Drawn name={name} of={of}>
       {marks.map(({ at, isFinal }) => (
         <rect
-          key={`${at.boot} ${isFinal}`}
+          key={`${at.wall} ${isFinal}`}
           class={isFinal ? "lane-true" : "lane-met"}
-          x={Math.min(WIDTH - 6, Math.max(0, place(at.boot, of) - 3))}
+          x={Math.min(WIDTH - 6, Math.max(0, place(at, of) - 3))}
           y={isFinal ? 0 : LANE / 2}
           width={6}
           height={isFinal ? LANE : LANE / 2}
@@ -113,15 +113,15 @@ function Ended({ name, marks: { marks }, of }: { name: string; marks: Marks; of:
 }
 
 function Drawn({ name, of, children }: { name: string; of: WhatIf; children: ComponentChildren }) {
-  const x = (boot: number) => place(boot, of);
+  const x = (at: Moment) => place(at, of);
   return (
     <div class="lane">
       <span class="lane-name">{name}</span>
       <svg viewBox={`0 0 ${WIDTH} ${LANE}`} preserveAspectRatio="none" aria-hidden="true">
         <rect class="lane-ground" x={0} y={0} width={WIDTH} height={LANE} />
         {children}
-        {of.oomKills.map(({ boot }) => (
-          <rect key={`kill ${boot}`} class="killmark" x={x(boot) - 1} y={0} width={3} height={LANE} />
+        {of.oomKills.map((at) => (
+          <rect key={`kill ${at.wall}`} class="killmark" x={x(at) - 1} y={0} width={3} height={LANE} />
         ))}
       </svg>
     </div>
@@ -132,7 +132,7 @@ function Drawn({ name, of, children }: { name: string; of: WhatIf; children: Com
 function told(held: Held[], { to }: WhatIf): string {
   const [first] = held;
   if (!first) return "never";
-  const length = held.reduce((sum, one) => sum + (one.to ?? to).boot - one.from.boot, 0);
+  const length = held.reduce((sum, one) => sum + (one.to ?? to).wall - one.from.wall, 0);
   return `${time(length)} from ${clock(first.from.wall)}`;
 }
 
@@ -172,8 +172,8 @@ function Steps({ of: { steps, moreSteps } }: { of: WhatIf }) {
           { head: "Whom", cell: ({ target }) => target },
           { head: "Because of", cell: ({ because }) => because },
         ]}
-        rows={both.sort((a, b) => a.at.boot - b.at.boot)}
-        rowKey={({ side, at, step, target }) => `${side} ${at.boot} ${step} ${target}`}
+        rows={both.sort((a, b) => a.at.wall - b.at.wall)}
+        rowKey={({ side, at, step, target }) => `${side} ${at.wall} ${step} ${target}`}
         nothing="No step, then or otherwise."
       />
       {more > 0 && <p class="why">And {more} more.</p>}
@@ -186,7 +186,7 @@ function Difference({ of }: { of: WhatIf }) {
   return (
     <Panel title="The difference" id="difference">
       <p>
-        {clock(of.from.wall)} to {clock(of.to.wall)}, {age(of.to.boot - of.from.boot)} in {of.ticks} ticks.{" "}
+        {clock(of.from.wall)} to {clock(of.to.wall)}, {age(of.to.wall - of.from.wall)} in {of.ticks} ticks.{" "}
         {gained ? <b>The first step would have come {gained}.</b> : "The first step would have come no sooner and no later."}
       </p>
       {!of.isWhole && <p class="notice" role="alert">Time did not suffice for all of it: what is after {clock(of.to.wall)} was not compared.</p>}

@@ -26,9 +26,11 @@ impl<'a> Places<'a> {
             let path = &cgroup.path;
             let depth = |path: &CgroupPath| path.segments().count();
             let is_nearer = |known: &CgroupPath| (depth(path), path) < (depth(known), known);
+            // What lies in the nearest one known is no nearer: of most cgroups no more is asked.
+            let is_known = || places.pods.is_some_and(|pods| path.is_within(pods));
             if cgroup.is_delegated {
                 delegated.push(path);
-            } else if Place::is_kubepods(path) && places.pods.is_none_or(is_nearer) {
+            } else if !is_known() && Place::is_kubepods(path) && places.pods.is_none_or(is_nearer) {
                 places.pods = Some(path);
             }
         }

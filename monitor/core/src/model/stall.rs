@@ -2,6 +2,7 @@
 //! descendants. Only `source::kernel` knows the layout of the maps.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ pub struct KernelStalls {
     pub cpus: Vec<CpuStall>,
     pub memory: MemoryStall,
     /// Cgroups that waited at least once and still exist.
-    pub groups: BTreeMap<CgroupId, GroupStall>,
+    pub groups: BTreeMap<CgroupId, Arc<GroupStall>>,
     /// Waits by sufferer and aggressor, since the last sample.
     pub matrix: Vec<Aggression>,
     /// Since the last sample; all else is cumulative.

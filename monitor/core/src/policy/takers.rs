@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use self::figures::Holding;
 pub(crate) use self::figures::{Counts, cache, freed_by_end, held};
-use self::party::{parties, room};
+use self::party::{Rooms, parties};
 use crate::model::cgroup::{CgroupId, Limit};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{Loss, Taker};
@@ -228,10 +228,11 @@ impl TakerStanding {
     /// Parties that grow and have a limit of their own: how fast, and how much room is left.
     pub(crate) fn limited(&self, snapshot: &Snapshot, within: Option<&Scope>) -> Vec<(u64, u64)> {
         let is_in = |scope: &&Scope| within.is_none_or(|pods| scope.path.is_within(&pods.path));
+        let rooms = Rooms::of(snapshot);
         let one = |id: &CgroupId| {
             let scope = snapshot.scopes.get(id).filter(is_in)?;
             let rate = u64::try_from(self.rate(*id)?).ok().filter(|rate| *rate > 0)?;
-            Some((rate, room(*id, scope, snapshot)?))
+            Some((rate, rooms.left(*id, scope)?))
         };
         self.parties.keys().filter_map(one).collect()
     }

@@ -41,7 +41,7 @@ const NONE: &str = "[]";
 pub struct State {
     rest: Object,
     cgroups: Table<CgroupId, Arc<Cgroup>>,
-    groups: Table<CgroupId, GroupStall>,
+    groups: Table<CgroupId, Arc<GroupStall>>,
     matrix: Vec<Aggression>,
     pods: Table<String, Pod>,
     gaps: Vec<Gap>,

@@ -14,7 +14,7 @@ pub struct Parts {
     /// The sample with empty lists.
     pub rest: Sample,
     pub cgroups: BTreeMap<CgroupId, Arc<Cgroup>>,
-    pub groups: BTreeMap<CgroupId, GroupStall>,
+    pub groups: BTreeMap<CgroupId, Arc<GroupStall>>,
     pub matrix: Vec<Aggression>,
     pub pods: Pods,
     pub gaps: Vec<Gap>,

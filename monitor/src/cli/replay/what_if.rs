@@ -17,7 +17,7 @@ pub(super) fn write(all: &WhatIf, out: &mut (impl Write + ?Sized)) -> io::Result
     if all.ticks == 0 {
         return writeln!(out, "no decisions to compare: none recorded for these ticks");
     }
-    let span = time(all.to.boot.since(all.from.boot));
+    let span = time(all.to.wall.since(all.from.wall));
     let (from, to) = (clock(all.from.wall), clock(all.to.wall));
     writeln!(out, "{from} to {to}, {span} in {} ticks", all.ticks)?;
     if all.lanes.is_empty() {
@@ -66,9 +66,9 @@ fn ended(all: &WhatIf, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
 }
 
 fn marks(all: &WhatIf, marks: &[Mark]) -> String {
-    let whole = u128::from(all.to.boot.since(all.from.boot).0.max(1));
+    let whole = u128::from(all.to.wall.since(all.from.wall).0.max(1));
     let column = |mark: &Mark| {
-        let at = u128::from(mark.at.boot.since(all.from.boot).0);
+        let at = u128::from(mark.at.wall.since(all.from.wall).0);
         (at * u128::from(COLUMNS) / whole).min(u128::from(COLUMNS) - 1)
     };
     let sign = |place: u64| {
@@ -94,9 +94,9 @@ fn taken(
     }
     for (n, Taken { at, step, target, because, is_enforced }) in steps.iter().enumerate() {
         let name = if n == 0 { name } else { "" };
-        let before = all.oom_kills.iter().find(|kill| kill.boot >= at.boot);
+        let before = all.oom_kills.iter().find(|kill| kill.wall >= at.wall);
         let before = before.filter(|_| n == 0).map(|kill| {
-            format!(", {} before the kernel's OOM kill", time(kill.boot.since(at.boot)))
+            format!(", {} before the kernel's OOM kill", time(kill.wall.since(at.wall)))
         });
         let (step, target) = (step.name(), harmless(target));
         let before = before.unwrap_or_default();
@@ -111,12 +111,12 @@ fn taken(
 }
 
 fn bar(all: &WhatIf, spans: &[Span]) -> String {
-    let whole = all.to.boot.since(all.from.boot).0.max(1);
+    let whole = all.to.wall.since(all.from.wall).0.max(1);
     let edge = |column: u64| u128::from(whole) * u128::from(column) / u128::from(COLUMNS);
     let is_on = |column: u64| {
         spans.iter().any(|span| {
-            let from = u128::from(span.from.boot.since(all.from.boot).0);
-            let to = span.to.unwrap_or(all.to).boot.since(all.from.boot);
+            let from = u128::from(span.from.wall.since(all.from.wall).0);
+            let to = span.to.unwrap_or(all.to).wall.since(all.from.wall);
             // A short span is no empty lane.
             from < edge(column + 1).max(1) && u128::from(to.0) >= edge(column)
         })
@@ -126,7 +126,7 @@ fn bar(all: &WhatIf, spans: &[Span]) -> String {
 
 fn told(all: &WhatIf, spans: &[Span]) -> String {
     let Some(first) = spans.first() else { return "never".into() };
-    let lasted = spans.iter().map(|span| span.to.unwrap_or(all.to).boot.since(span.from.boot));
+    let lasted = spans.iter().map(|span| span.to.unwrap_or(all.to).wall.since(span.from.wall));
     let whole = time(lasted.fold(Nanos(0), Nanos::plus));
     format!("{whole} from {}", clock(first.from.wall))
 }
@@ -154,9 +154,10 @@ mod tests {
     use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
     use isobar_core::model::units::{Moment, Percent};
 
+    /// The node is started again after 20 s.
     fn at(second: u64) -> Moment {
-        let boot = Nanos(second * Nanos::SECOND.0);
-        Moment { boot, wall: Nanos(1_790_000_000_000_000_000 + boot.0) }
+        let boot = Nanos(second.checked_sub(20).unwrap_or(second + 900) * Nanos::SECOND.0);
+        Moment { boot, wall: Nanos(1_790_000_000_000_000_000 + second * Nanos::SECOND.0) }
     }
 
     fn action(step: StepKind) -> Action {

@@ -13,6 +13,7 @@ use super::redact::Names;
 use super::shelf::{Draft, Shelf, ShelfError};
 use super::watch::{BEFORE, LONGEST};
 use super::{Incident, is_name};
+use crate::clock;
 use crate::record::journal::{Journal, JournalError, Start};
 use crate::record::reader::{Entry, ReadError, Recorded, Recording};
 use crate::record::segments::Ring;
@@ -104,7 +105,7 @@ pub fn import(file: &Path, shelf: &Shelf) -> Result<Incident, FreezeError> {
     if fs::metadata(file).is_ok_and(|found| found.len() > IMPORTED) {
         return Err(FreezeError::TooLarge);
     }
-    let incident = line_of(file)?.incident;
+    let incident = Incident { imported: Some(clock::now().wall), ..line_of(file)?.incident };
     if !is_name(&incident.name) {
         return Err(FreezeError::Name(file.display().to_string()));
     }

@@ -103,6 +103,9 @@ pub struct Incident {
     pub ticks: u64,
     /// Bytes of its recording.
     pub size: u64,
+    /// When it was imported, on the wall clock; its age counts from then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Nanos>,
     /// One paragraph.
     pub summary: String,
     pub triggers: Vec<Trigger>,

@@ -1,6 +1,7 @@
 //! Where incidents are kept: `NAME.json`, what is known of one, and `NAME.isobar`, its ticks as a
 //! recording; in a directory for root alone, or in memory where nothing may be written.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -273,9 +274,10 @@ impl Shelf {
         let mut left: Vec<_> =
             self.list()?.into_iter().filter(|one| one.state == State::Frozen).collect();
         let mut bytes: u64 = left.iter().map(|one| one.size).sum();
-        left.reverse();
+        let since = |one: &Incident| one.imported.unwrap_or(one.begin.wall);
+        left.sort_by_key(|one| Reverse(since(one)));
         while let Some(oldest) = left.last() {
-            if left.len() <= n && bytes <= size.0 && now.since(oldest.begin.wall) <= age {
+            if left.len() <= n && bytes <= size.0 && now.since(since(oldest)) <= age {
                 break;
             }
             self.remove(&oldest.name)?;

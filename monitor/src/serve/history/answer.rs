@@ -11,7 +11,7 @@ use super::query::{Stretch, only, wanted};
 use super::series::{ALL, Code, Keeps, Series, Unit};
 use super::spans::{Event, Minute, Span};
 use crate::serve::film::moment::Seen;
-use crate::serve::negotiate::{made, tagged};
+use crate::serve::negotiate::made;
 use crate::serve::publish::Published;
 use crate::serve::refuse;
 use isobar_core::model::sample::Moment;
@@ -145,8 +145,8 @@ fn respond(
     // A second that no tick has reached yet is no gap: what is known ends with the newest tick's.
     let known = Nanos(published.at.boot.0.saturating_add(1).next_multiple_of(Nanos::SECOND.0));
     let now = moment(known, published.at);
-    tagged(headers, &published.tag_of_history(), || match answer(now) {
+    match answer(now) {
         Ok(json) => made(headers, json),
         Err(why) => refuse(StatusCode::BAD_REQUEST, &why),
-    })
+    }
 }

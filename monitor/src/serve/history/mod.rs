@@ -90,11 +90,6 @@ impl History {
         (kept.spans.spans(Nanos(0), ever, ever), events)
     }
 
-    /// Until when, on the boot clock, there is something.
-    pub(super) fn newest(&self) -> Nanos {
-        self.lock().rings.newest()
-    }
-
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,6 +3,7 @@
 //! removed cgroups had counted: the counters of their ancestors must never run backwards.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use isobar_ebpf::{ANY, BUCKETS, Cpu, Group, LEVELS, Memory, NODE, Open, Pair, SHORTAGE, SLOTS};
 
@@ -97,6 +98,8 @@ pub(super) struct CounterTree {
     parents: BTreeMap<u64, u64>,
     /// By the nearest ancestor that still exists.
     of_removed: BTreeMap<u64, Share>,
+    /// As last told. What has not changed is told as the same, which costs a reader nothing.
+    last: BTreeMap<CgroupId, Arc<GroupStall>>,
 }
 
 impl CounterTree {
@@ -156,10 +159,14 @@ impl CounterTree {
             let own = maps.groups.get(&id).map_or(&[][..], |cpus| cpus);
             let cpus = maps.has_unions.then(|| self.unions(id, own, sum, maps, clock, n_cpus));
             let memory = memory.get(&id).map(|memory| memory_unions(memory, maps.now));
-            (CgroupId(id), group_stall(sum, cpus, memory))
+            let stall = group_stall(sum, cpus, memory);
+            let last = self.last.get(&CgroupId(id)).filter(|last| ***last == stall);
+            (CgroupId(id), last.map_or_else(|| Arc::new(stall), Arc::clone))
         };
         let sums = self.sums(maps, clock);
         let known = sums.iter().filter(|(id, _)| exists(**id));
+        let groups: BTreeMap<_, _> = known.map(|(id, sum)| group(*id, sum)).collect();
+        self.last.clone_from(&groups);
         let mut matrix: Vec<_> = maps.matrix.iter().map(aggression).collect();
         // The map returns them in hash order. Sorted, a recording stores only what changed.
         matrix.sort_unstable();
@@ -168,7 +175,7 @@ impl CounterTree {
             clock: Nanos(clock),
             cpus: cpus.map(|(n, cpu)| cpu_stall(cpu, clock, !maps.offline.contains(&n))).collect(),
             memory: memory.get(&NODE).map(|all| node_memory(all, maps.now)).unwrap_or_default(),
-            groups: known.map(|(id, sum)| group(*id, sum)).collect(),
+            groups,
             matrix,
             lost: lost(&maps.cpus),
             ..KernelStalls::default()

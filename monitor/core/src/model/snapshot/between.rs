@@ -24,7 +24,9 @@ impl Snapshot {
     pub fn between(prev: Option<&Sample>, next: &Sample, averages: &mut Averages) -> Self {
         let interval = elapsed(prev, next, averages);
         averages.keep_only(&next.cgroups);
-        let pair = prev.filter(|_| interval > Nanos(0)).map(|prev| Pair::new(prev, next, interval));
+        let n_cpus = averages.n_cpus;
+        let pair = prev.filter(|_| interval > Nanos(0));
+        let pair = pair.map(|prev| Pair::new(prev, next, interval, n_cpus));
         let pair = pair.as_ref();
 
         let whole = whole(next, pair, averages);
@@ -75,15 +77,20 @@ struct Pair<'a> {
     prev: &'a Sample,
     next: &'a Sample,
     interval: Nanos,
+    /// CPUs that may have run: those online at the start, and those plugged in since.
+    n_cpus: u64,
     kernel: Option<(&'a KernelStalls, &'a KernelStalls)>,
     tables: Option<(Tables<'a>, Tables<'a>)>,
 }
 
 impl<'a> Pair<'a> {
-    fn new(prev: &'a Sample, next: &'a Sample, interval: Nanos) -> Self {
+    fn new(prev: &'a Sample, next: &'a Sample, interval: Nanos, n_cpus_at_start: u32) -> Self {
         let kernel = prev.kernel.as_ref().zip(next.kernel.as_ref());
         let tables = kernel.map(|(prev, next)| (Tables::new(prev), Tables::new(next)));
-        Self { prev, next, interval, kernel, tables }
+        let cpus = kernel.map_or(&[][..], |(_, after)| &after.cpus);
+        let seen = cpus.iter().filter(|cpu| cpu.switches > 0).count();
+        let n_cpus = u64::from(n_cpus_at_start).max(seen as u64);
+        Self { prev, next, interval, n_cpus, kernel, tables }
     }
 
     fn deltas<'d>(&self, doubts: &'d mut Doubts) -> Deltas<'d> {
@@ -100,13 +107,6 @@ impl<'a> Pair<'a> {
         let sound = window > Nanos(0) && window <= self.interval.plus(Nanos::SECOND);
         if sound { window } else { self.interval }
     }
-
-    /// CPUs that may have run: those online at the start, and those plugged in since.
-    fn n_cpus(&self, at_start: u32) -> u64 {
-        let cpus = self.kernel.map_or(&[][..], |(_, after)| &after.cpus);
-        let seen = cpus.iter().filter(|cpu| cpu.switches > 0).count();
-        u64::from(at_start).max(seen as u64)
-    }
 }
 
 /// The node: its own files, the unions of its CPUs, the task time of the root cgroup.
@@ -119,12 +119,11 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
     };
     let Some(pair) = pair else { return scope };
     let before = &pair.prev.node;
-    let n_cpus = pair.n_cpus(averages.n_cpus);
     let (doubts, meters) = averages.node();
     let deltas = &mut pair.deltas(doubts);
     deltas.check_pressures(&before.pressure, &next.node.pressure);
     if let Some((before, after)) = before.cpu.zip(next.node.cpu) {
-        scope.cpu_usage = Some(deltas.cpu_usage(before.busy, after.busy, n_cpus));
+        scope.cpu_usage = Some(deltas.cpu_usage(before.busy, after.busy, pair.n_cpus));
     }
     if let Some((before, after)) = &pair.tables {
         let root = next.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
@@ -154,14 +153,13 @@ fn scope(
     };
     let Some(pair) = pair else { return scope };
     let Some(before) = pair.prev.cgroups.get(&id) else { return scope };
-    let n_cpus = pair.n_cpus(averages.n_cpus);
     let (doubts, meters) = averages.group(id);
     let deltas = &mut pair.deltas(doubts);
     if !Arc::ptr_eq(before, cgroup) {
         deltas.check_pressures(&before.pressure, &cgroup.pressure);
     }
     if let Some((before, after)) = before.cpu.usage.zip(cgroup.cpu.usage) {
-        scope.cpu_usage = Some(deltas.cpu_usage(before.into(), after.into(), n_cpus));
+        scope.cpu_usage = Some(deltas.cpu_usage(before.into(), after.into(), pair.n_cpus));
     }
     if let Some((earlier, later)) = &pair.tables {
         let (before, after) = (earlier.group(id, before), later.group(id, cgroup));

@@ -1,5 +1,7 @@
 //! The eBPF counters of one scope in one sample, as far as they were measured.
 
+use std::sync::Arc;
+
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::stall::{CpuStall, GroupStall, KernelStalls, MemoryStall};
 
@@ -33,7 +35,7 @@ impl<'a> Tables<'a> {
 
     /// The node: the CPUs' own unions, because the root cgroup has none, and the waits of `root`.
     pub(super) fn node(&self, root: Option<CgroupId>) -> Counters<'_> {
-        let waits = root.and_then(|id| self.kernel.groups.get(&id));
+        let waits = root.and_then(|id| self.kernel.groups.get(&id)).map(Arc::as_ref);
         self.covered(Some(&self.kernel.cpus), waits, Some(&self.kernel.memory))
     }
 

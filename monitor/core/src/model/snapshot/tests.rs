@@ -50,7 +50,7 @@ fn kernel(sample: &mut Sample) -> &mut KernelStalls {
 
 /// The pod's counters in it.
 fn pod(sample: &mut Sample) -> &mut GroupStall {
-    kernel(sample).groups.entry(POD).or_default()
+    Arc::make_mut(kernel(sample).groups.entry(POD).or_default())
 }
 
 /// `[contention, nonidle]` of each CPU, in milliseconds.

@@ -33,23 +33,45 @@ fn is_in_pod(id: CgroupId, snapshot: &Snapshot) -> bool {
     above(id, snapshot).filter_map(|id| snapshot.scopes.get(&id)).any(is_pod)
 }
 
-/// How much more a party can hold before it meets a limit of its own: the nearest of its cgroup and
-/// of the cgroups above it that are no limit of all pods, or those of its containers if each has
-/// one, whichever comes first.
-pub(super) fn room(id: CgroupId, scope: &Scope, snapshot: &Snapshot) -> Option<u64> {
-    let free_swap = snapshot.node.memory.map_or(0, |memory| memory.swap_free.0);
-    let left = |scope: &Scope| {
-        let files = scope.files.as_ref()?;
-        left_below(files, files.memory.max?, free_swap)
-    };
-    let is_shared = |scope: &&Scope| matches!(scope.place, Place::Kubepods | Place::Qos { .. });
-    let mut up = above(id, snapshot).filter_map(|id| snapshot.scopes.get(&id));
-    let from_above = || {
-        let found = up.find(|scope| is_shared(scope) || left(scope).is_some())?;
-        (!is_shared(&found)).then(|| left(found)).flatten()
-    };
-    let own = left(scope).or_else(from_above);
-    own.into_iter().chain(of_containers(id, snapshot, free_swap)).min()
+/// How much more parties can hold.
+pub(super) struct Rooms<'a> {
+    snapshot: &'a Snapshot,
+    /// By the cgroup above.
+    containers: BTreeMap<CgroupId, Vec<&'a Scope>>,
+    free_swap: u64,
+}
+
+impl<'a> Rooms<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+        let mut containers = BTreeMap::<_, Vec<_>>::new();
+        for scope in snapshot.scopes.values() {
+            if let (Place::Container { .. }, Some(parent)) = (&scope.place, scope.parent) {
+                containers.entry(parent).or_default().push(scope);
+            }
+        }
+        let free_swap = snapshot.node.memory.map_or(0, |memory| memory.swap_free.0);
+        Self { snapshot, containers, free_swap }
+    }
+
+    /// Until a party meets a limit of its own: the nearest of its cgroup and of the cgroups above it
+    /// that are no limit of all pods, or those of its containers if each has one, whichever comes
+    /// first.
+    pub(super) fn left(&self, id: CgroupId, scope: &Scope) -> Option<u64> {
+        let Self { snapshot, containers, free_swap } = self;
+        let left = |scope: &Scope| {
+            let files = scope.files.as_ref()?;
+            left_below(files, files.memory.max?, *free_swap)
+        };
+        let is_shared = |scope: &&Scope| matches!(scope.place, Place::Kubepods | Place::Qos { .. });
+        let mut up = above(id, snapshot).filter_map(|id| snapshot.scopes.get(&id));
+        let from_above = || {
+            let found = up.find(|scope| is_shared(scope) || left(scope).is_some())?;
+            (!is_shared(&found)).then(|| left(found)).flatten()
+        };
+        let own = left(scope).or_else(from_above);
+        let containers = containers.get(&id).and_then(|all| of_containers(all, *free_swap));
+        own.into_iter().chain(containers).min()
+    }
 }
 
 /// Of containers with limits of their own, the sum; one without makes the pod unlimited.
@@ -57,11 +79,10 @@ pub(super) fn room(id: CgroupId, scope: &Scope, snapshot: &Snapshot) -> Option<u
 /// At `memory.high` too: a container that exceeds it is put to sleep for longer the more it takes.
 /// The kubelet sets it for containers (MemoryQoS); isobar's squeezes set it for pods, and do not
 /// count here, or they would look as if nothing had to be squeezed.
-fn of_containers(pod: CgroupId, snapshot: &Snapshot, free_swap: u64) -> Option<u64> {
-    let containers = snapshot.scopes.values().filter(|child| {
-        child.parent == Some(pod) && matches!(child.place, Place::Container { .. })
-    });
+fn of_containers(containers: &[&Scope], free_swap: u64) -> Option<u64> {
     let busy = containers
+        .iter()
+        .copied()
         .filter(|child| child.files.as_deref().and_then(held).is_none_or(|held| held >= LEAST));
     let left = |scope: &Scope| {
         let files = scope.files.as_ref()?;

@@ -42,6 +42,17 @@ fn fold_adds_fast_parts_to_every_ancestor() {
 }
 
 #[test]
+fn fold_tells_what_has_not_changed_as_the_same() {
+    let mut tree = CounterTree::default();
+    let slow = |slow| Group { slow, ..Group::default() };
+    let before = tree.fold(&maps(slow(9), slow(5), slow(0)), |_| true);
+    let after = tree.fold(&maps(slow(9), slow(6), slow(0)), |_| true);
+    let is_same = |id| Arc::ptr_eq(&before.groups[&CgroupId(id)], &after.groups[&CgroupId(id)]);
+    assert_eq!([LEFT, RIGHT].map(is_same), [true, false]);
+    assert_eq!(union(&after, RIGHT).0, 6);
+}
+
+#[test]
 fn fold_keeps_counters_of_removed_cgroups() {
     let mut counters = CounterTree::default();
     let left = Group { fast: 7, run: 50, wait: 9, n_waits: 2, ..Group::default() };

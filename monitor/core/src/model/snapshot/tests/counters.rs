@@ -36,10 +36,12 @@ fn between_first_sample() {
 #[test]
 fn between_root_is_the_node() {
     let (prev, mut next) = (sample(ms(1_000)), sample(ms(2_000)));
-    kernel(&mut next).groups.insert(ROOT, GroupStall { wait: ms(30), ..GroupStall::default() });
-    kernel(&mut next).groups.get_mut(&ROOT).unwrap().n_waits = 4;
+    kernel(&mut next)
+        .groups
+        .insert(ROOT, GroupStall { wait: ms(30), ..GroupStall::default() }.into());
+    Arc::make_mut(kernel(&mut next).groups.get_mut(&ROOT).unwrap()).n_waits = 4;
     let mut before = prev.clone();
-    kernel(&mut before).groups.insert(ROOT, GroupStall::default());
+    kernel(&mut before).groups.insert(ROOT, Arc::default());
     let snapshot = between(&before, &next);
     assert_eq!(snapshot.scopes.keys().collect::<Vec<_>>(), [&POD]);
     assert_eq!(snapshot.whole.cpu.unwrap().wait.now, ms(30));
@@ -54,7 +56,9 @@ fn between_cgroup_made_again() {
     let mut files = next.cgroups.remove(&POD).unwrap();
     Arc::make_mut(&mut files).cpu.usage = micros(1_000_000);
     next.cgroups.insert(reborn, files);
-    kernel(&mut next).groups.insert(reborn, GroupStall { wait: ms(800), ..GroupStall::default() });
+    kernel(&mut next)
+        .groups
+        .insert(reborn, GroupStall { wait: ms(800), ..GroupStall::default() }.into());
     let snapshot = between(&prev, &next);
     let scope = &snapshot.scopes[&reborn];
     assert_eq!((scope.cpu_usage, &scope.cpu, scope.contention), (None, &None, None));

@@ -66,7 +66,7 @@ prop_compose! {
         covers in prop::array::uniform4(any::<bool>()),
         cpus in prop::collection::vec(cpu(), 0..3),
         memory in memory(),
-        groups in prop::collection::btree_map(id(), group(), 0..4),
+        groups in prop::collection::btree_map(id(), group().prop_map(Arc::new), 0..4),
         matrix in prop::collection::vec((id(), id(), nanos()), 0..6),
         lost in 0..2_u64,
     ) -> KernelStalls {
