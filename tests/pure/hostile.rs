@@ -261,7 +261,7 @@ fn import_leaves_the_incidents_that_are_kept() {
     for (file, n, size, want) in table {
         let _ = fs::remove_dir_all(&shelf_dir);
         (0..n).for_each(|n| keep(n, size));
-        match import(file, &shelf) {
+        match import(file, &shelf, Nanos(0)) {
             Ok(kept) => assert!(want.is_empty() && kept.name == "2026-small", "{want}"),
             Err(why) => assert!(!want.is_empty() && why.to_string().contains(want), "{why}"),
         }

@@ -194,8 +194,8 @@ fn import_makes_the_same_of_an_export() {
     let frozen = freeze(&ring, &shelf, incident).unwrap();
     let file = dir.path().join(format!("incidents/{}.isobar", frozen.name));
     let other = Shelf::Dir(dir.path().join("other"));
-    assert_eq!(import(&file, &other).unwrap().summary, frozen.summary);
-    let again = import(&file, &other).unwrap_err().to_string();
+    assert_eq!(import(&file, &other, at(0).wall).unwrap().summary, frozen.summary);
+    let again = import(&file, &other, at(0).wall).unwrap_err().to_string();
     assert!(again.ends_with("exists already"), "{again}");
 
     let foreign = dir.path().join("foreign");
@@ -214,7 +214,7 @@ fn import_makes_the_same_of_an_export() {
     ];
     for (what, bytes, want) in table {
         fs::write(&foreign, bytes).unwrap();
-        let error = import(&foreign, &other).unwrap_err().to_string();
+        let error = import(&foreign, &other, at(0).wall).unwrap_err().to_string();
         assert!(error.contains(want), "{what}: {error}");
     }
     assert_eq!(other.list().unwrap().len(), 1);

@@ -123,7 +123,7 @@ fn moments_are_shown_from_a_mark() {
 
 #[test]
 fn incident_is_told_the_same() {
-    let told = import(&incident(), &Shelf::in_memory()).unwrap();
+    let told = import(&incident(), &Shelf::in_memory(), Nanos(0)).unwrap();
     assert_eq!(told.name, "20261122T101330Z-exhaustion-kubepods.memory.exhaustion");
     assert_eq!(told.kinds, [Kind::Kill, Kind::Condition, Kind::Exhaustion]);
     let at = |ns| Nanos(DAY + ns);

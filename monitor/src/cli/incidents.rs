@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use isobar::agent::RECORDING_DIR;
+use isobar::clock;
 use isobar::record::incident::freeze::{import, tell};
 use isobar::record::incident::redact::redact;
 use isobar::record::incident::shelf::{Shelf, ShelfError};
@@ -112,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             }
         }
         Verb::Import { file } => {
-            let kept = import(file.path(), &shelf)?;
+            let kept = import(file.path(), &shelf, clock::now().wall)?;
             println!("{}", kept.name);
         }
         Verb::Rm { names } => {

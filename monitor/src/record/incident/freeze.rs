@@ -13,7 +13,6 @@ use super::redact::Names;
 use super::shelf::{Draft, Shelf, ShelfError};
 use super::watch::{BEFORE, LONGEST};
 use super::{Incident, is_name};
-use crate::clock;
 use crate::record::journal::{Journal, JournalError, Start};
 use crate::record::reader::{Entry, ReadError, Recorded, Recording};
 use crate::record::segments::Ring;
@@ -96,16 +95,17 @@ fn keep(
     }
 }
 
-/// Puts an incident from a file on the shelf. What it came to is made anew from its ticks.
+/// Puts an incident from a file on the shelf, `now` on the wall clock. What it came to is made anew
+/// from its ticks.
 ///
 /// # Errors
 /// If the file is no incident or too large, if one of its name is there, or if the shelf is full or
 /// cannot be written.
-pub fn import(file: &Path, shelf: &Shelf) -> Result<Incident, FreezeError> {
+pub fn import(file: &Path, shelf: &Shelf, now: Nanos) -> Result<Incident, FreezeError> {
     if fs::metadata(file).is_ok_and(|found| found.len() > IMPORTED) {
         return Err(FreezeError::TooLarge);
     }
-    let incident = Incident { imported: Some(clock::now().wall), ..line_of(file)?.incident };
+    let incident = Incident { imported: Some(now), ..line_of(file)?.incident };
     if !is_name(&incident.name) {
         return Err(FreezeError::Name(file.display().to_string()));
     }
