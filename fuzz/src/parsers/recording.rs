@@ -24,7 +24,7 @@ pub(crate) fn recording(bytes: &[u8]) -> bool {
     let once = judged(Path::new(&path));
     assert!(once == judged(Path::new(&path)), "two replays differ");
     moments(Path::new(&path), &once);
-    if let Ok(incident) = import(Path::new(&path), &Shelf::in_memory()) {
+    if let Ok(incident) = import(Path::new(&path), &Shelf::in_memory(), Nanos(0)) {
         assert!(is_name(&incident.name) && !incident.summary.is_empty(), "{incident:?}");
     }
     !once.is_empty()
