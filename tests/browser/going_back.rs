@@ -60,6 +60,11 @@ fn live_page_goes_back_and_returns() {
     click(&browser, "#to-live");
     wait_for_link(&browser, "live");
     assert_eq!(browser.run("return location.hash"), "#now");
+    // A link from the present leads to this moment, whenever it is opened.
+    browser.run("navigator.clipboard.writeText = async (text) => { window.copied = text }");
+    click(&browser, "#share");
+    let copied = "return /\\/node\\/#now\\?at=\\d{4}-.*Z$/.test(window.copied)";
+    browser.wait_until(copied);
     // And by keys alone.
     browser.run("document.activeElement.blur()");
     browser.press("b");

@@ -53,9 +53,9 @@ impl Server {
 
     /// The same as [`Self::recorded`], which also goes back in its own recording, with the incidents in a directory.
     pub(crate) fn going_back(prefix: &'static str, incidents: &Path) -> Self {
-        let shelf = Arc::new(Shelf::Dir(incidents.join("incidents")));
+        let shelf = Arc::new(Shelf::in_dir(incidents.join("incidents")));
         let (latest, tick) = recorded(&recording(), move |publisher| {
-            publisher.show_recording(Some(&Ring::Files(recording())));
+            publisher.show_recording(Some(&Ring::Files(recording())), None);
             publisher.show_incidents(&shelf);
         });
         Self::serve(anywhere(), prefix, isobar::serve::router(latest), tick)
@@ -63,7 +63,7 @@ impl Server {
 
     /// The recording of that node, and the incidents in a directory.
     pub(crate) fn replaying(prefix: &'static str, incidents: &Path) -> Self {
-        let shelf = Shelf::Dir(incidents.join("incidents"));
+        let shelf = Shelf::in_dir(incidents.join("incidents"));
         let film = Film::open(&recording(), None, Some(shelf.into())).unwrap().unwrap();
         Self::serve(anywhere(), prefix, isobar::serve::replaying(film), Box::new(|_| {}))
     }

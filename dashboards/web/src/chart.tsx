@@ -202,10 +202,15 @@ function Rows({ title, history, series }: ChartOf & { history: History }) {
   const cells = series.map(({ name, label }, at) => ({
     head: label,
     isNumber: true,
-    cell: (row: number) => FORMATS[history.series[name]?.unit ?? "percent"](values[at]?.[row]),
+    cell: (row: number) => {
+      const format = FORMATS[history.series[name]?.unit ?? "percent"];
+      const known = Array.from(values[at]?.slice(row, row + each) ?? []).filter((value) => value != null);
+      const [low, high] = [format(known.length ? Math.min(...known) : null), format(known.length ? Math.max(...known) : null)];
+      return low === high ? low : `${low} to ${high}`;
+    },
   }));
   const first = { head: "Time", cell: (row: number) => clock((times[row] ?? 0) * SECOND) };
-  const caption = `${title}: every ${Math.round((each * history.step) / SECOND)} s, newest first.`;
+  const caption = `${title}: lowest and highest of every ${Math.round((each * history.step) / SECOND)} s, newest first.`;
   return <Table caption={caption} columns={[first, ...cells]} rows={rows} rowKey={String} nothing="No data." />;
 }
 

@@ -5,7 +5,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { KeptIncident, Moment, Recording, Snapshot, Ticks } from "./api";
 import { momentOf, pin } from "./route";
-import { newestView, pause, start, tell } from "./stream";
+import { newestView, type Past, pause, prepend, start, tell } from "./stream";
 import { SECOND, showUtc } from "./words";
 
 const READING = 2_000; // milliseconds from one look at what was read of the recording to the next
@@ -71,7 +71,7 @@ function change(next: Partial<Film>) {
 }
 
 /** The first whole millisecond after a tick: times in links are whole milliseconds, ticks are not. */
-const after = ({ wall }: Moment) => Math.floor(wall / MILLI) + 1;
+export const after = ({ wall }: Moment) => Math.floor(wall / MILLI) + 1;
 
 const iso = (at: number) => new Date(at).toISOString();
 
@@ -85,6 +85,36 @@ async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return body;
 }
 
+/** The last minute before a moment, tick by tick. */
+async function ticksBefore(at: Moment, signal?: AbortSignal): Promise<Past[]> {
+  const { ticks } = await get<Ticks>(`api/v1/recording/ticks?at=${iso(after(at))}`, signal);
+  return ticks.map(({ at, ...tick }) => ({ ...tick, wall: at.wall }));
+}
+
+let isFilled = false;
+
+/** Takes what this page has not seen of the last minute from the agent's recording, once. */
+async function fill() {
+  const view = newestView();
+  if (!view || isFilled) return;
+  isFilled = true;
+  try {
+    prepend(await ticksBefore(view.at));
+  } catch {
+    // The minute fills by itself.
+    isFilled = false;
+  }
+}
+
+/** For a view that sums up the last minute. */
+export function useLastMinute() {
+  const film = useFilm();
+  const isToFill = film !== null && isFollowing(film) && newestView() !== null;
+  useEffect(() => {
+    if (isToFill) void fill();
+  }, [isToFill]);
+}
+
 /** Shows the last tick before `at`, or the one beside it; true if it is another than before. */
 async function show(at: number, then?: "next" | "previous"): Promise<boolean> {
   asked?.abort();
@@ -94,8 +124,7 @@ async function show(at: number, then?: "next" | "previous"): Promise<boolean> {
   try {
     const beside = then ? `&then=${then}` : "";
     const view = await get<Snapshot>(`api/v1/snapshot?at=${iso(at)}${beside}`, own.signal);
-    const { ticks } = await get<Ticks>(`api/v1/recording/ticks?at=${iso(after(view.at))}`, own.signal);
-    const past = ticks.map(({ at, ...tick }) => ({ ...tick, wall: at.wall }));
+    const past = await ticksBefore(view.at, own.signal);
     const isOther = film?.shown?.at.wall !== view.at.wall;
     pin(after(view.at));
     change({ shown: { tick: view.tick, at: view.at }, isReading: false, problem: null });

@@ -6,11 +6,11 @@ import "./page.css";
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Snapshot } from "./api";
-import { isFollowing, momentQuery, startFilm, useFilm, whyAbsent } from "./film";
+import { after, isFollowing, momentQuery, startFilm, useFilm, whyAbsent } from "./film";
 import { go, link, type Route, useRoute, VIEWS } from "./route";
 import { FILM_KEYS, pressed as pressedOfFilm, Scrubber } from "./scrubber";
 import { type Link, type Live, pause, useLive } from "./stream";
-import { THEMES, useTheme } from "./theme";
+import { useTheme } from "./theme";
 import { Allocatable } from "./views/allocatable";
 import { Who } from "./views/blame";
 import { Cgroups } from "./views/cgroups";
@@ -20,7 +20,7 @@ import { Health } from "./views/health";
 import { Now } from "./views/now";
 import { Time } from "./views/time";
 import { Otherwise } from "./views/whatif";
-import { clock, mode, RESOURCES } from "./words";
+import { clock, mode, RESOURCES, SECOND } from "./words";
 
 const KEYS = [
   ["1 to 9", "the views, in the order of their tabs"],
@@ -79,20 +79,22 @@ function View({ live, route, isDark }: { live: Live; route: Route; isDark: boole
   }
 }
 
-/** Copies a link to this view and this time; a link to "now" is fixed to the time that is shown. */
-function Share({ route, view, isRecorded }: { route: Route; view: Snapshot | null; isRecorded: boolean }) {
+/** Copies a link to this view and this time; of an agent that records it leads to the moment that is
+ * shown, else to the time that charts and lists end with. */
+function Share({ route, view, isRecorded, isKept }: { route: Route; view: Snapshot | null; isRecorded: boolean; isKept: boolean }) {
   const [said, say] = useState("Copy link");
   const copy = async () => {
     // The link to a recording has its moment already.
-    const end = view && !isRecorded ? Math.floor(view.at.wall / 1e9) : null;
-    const fixed = { ...route, end: route.end ?? end };
-    const url = new URL(link(fixed), location.href).href;
+    const at = view && !isRecorded ? view.at : null;
+    const end = at && !isKept ? Math.floor(at.wall / SECOND) : null;
+    const fixed = link({ ...route, end: route.end ?? end }, at && isKept ? after(at) : undefined);
+    const url = new URL(fixed, location.href).href;
     // Without https, browsers allow the clipboard on localhost only.
     try {
       await navigator.clipboard.writeText(url);
       say("Copied");
     } catch {
-      location.hash = link(fixed);
+      location.hash = fixed;
       say("Copy the address");
     }
     setTimeout(() => say("Copy link"), 3_000);
@@ -108,13 +110,12 @@ function Page() {
   const live = useLive();
   const film = useFilm();
   const route = useRoute();
-  const [theme, setTheme, isDark] = useTheme();
+  const [theme, turnTheme, isDark] = useTheme();
   const help = useRef<HTMLDialogElement>(null);
   const { view } = live;
   // null while an agent is followed.
   const past = film && !isFollowing(film) ? film : null;
   const isPaused = live.link === "paused";
-  const nextTheme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "system";
 
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
@@ -125,7 +126,7 @@ function Page() {
       const chosen = VIEWS[Number(event.key) - 1];
       if (chosen) go({ ...route, view: chosen[0] });
       else if (event.key === "p" && !past) pause(!isPaused);
-      else if (event.key === "t") setTheme(nextTheme);
+      else if (event.key === "t") turnTheme();
       else if (event.key === "?") help.current?.showModal();
       else if (event.key === "/") {
         event.preventDefault();
@@ -135,7 +136,7 @@ function Page() {
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, [route, isPaused, nextTheme, film, past]);
+  }, [route, isPaused, film, past]);
 
   const shown = VIEWS.find(([name]) => name === route.view)?.[1] ?? "";
   document.title = view ? `${shown} · ${view.facts.name}${past ? `, recorded ${clock(view.at.wall)}` : ""} · isobar` : "isobar";
@@ -165,8 +166,8 @@ function Page() {
               {isPaused ? "Resume" : "Pause"}
             </button>
           )}
-          <Share route={route} view={view} isRecorded={past !== null} />
-          <button id="theme" type="button" onClick={() => setTheme(nextTheme)}>
+          <Share route={route} view={view} isRecorded={past !== null} isKept={film !== null} />
+          <button id="theme" type="button" onClick={turnTheme}>
             Theme: {theme}
           </button>
           <button type="button" onClick={() => help.current?.showModal()}>

@@ -62,6 +62,13 @@ function remember(view: Snapshot) {
   past = [...(isOther ? [] : past), { tick, interval, aggressions, wall: at.wall, waits }].slice(-KEPT);
 }
 
+/** Adds ticks from before this page was opened. */
+export function prepend(earlier: Past[]) {
+  const first = past[0]?.wall ?? 0;
+  past = [...earlier.filter(({ wall }) => wall < first), ...past].slice(-KEPT);
+  if (!isHeld()) tell({ past });
+}
+
 /** Another view than the newest is shown. */
 const isHeld = () => live.link === "paused" || live.link === "recorded";
 

@@ -2,8 +2,8 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-export const THEMES = ["system", "light", "dark"] as const;
-export type Theme = (typeof THEMES)[number];
+const THEMES = ["system", "light", "dark"] as const;
+type Theme = (typeof THEMES)[number];
 const KEY = "isobar-theme";
 
 function kept(): Theme {
@@ -15,8 +15,8 @@ function kept(): Theme {
   }
 }
 
-/** The theme, how to set it, and whether it is dark now. */
-export function useTheme(): [Theme, (theme: Theme) => void, boolean] {
+/** The theme, what takes the next one, and whether it is dark now. */
+export function useTheme(): [Theme, () => void, boolean] {
   const [theme, set] = useState(kept);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const [isDark, setDark] = useState(dark.matches);
@@ -25,15 +25,18 @@ export function useTheme(): [Theme, (theme: Theme) => void, boolean] {
     dark.addEventListener("change", changed);
     return () => dark.removeEventListener("change", changed);
   }, []);
-  const choose = (next: Theme) => {
-    try {
-      localStorage.setItem(KEY, next);
-    } catch {
-      // See above.
-    }
-    set(next);
-  };
+  // Each press counts, however soon it follows on the last: from what is set, not from what is drawn.
+  const turn = () =>
+    set((before) => {
+      const next = THEMES[(THEMES.indexOf(before) + 1) % THEMES.length] ?? "system";
+      try {
+        localStorage.setItem(KEY, next);
+      } catch {
+        // See above.
+      }
+      return next;
+    });
   const shown = theme === "system" ? isDark : theme === "dark";
   document.documentElement.dataset.theme = shown ? "dark" : "light";
-  return [theme, choose, shown];
+  return [theme, turn, shown];
 }

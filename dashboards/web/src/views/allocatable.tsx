@@ -130,7 +130,7 @@ function Limits({ title, id, limits, nothing }: { title: string; id: string; lim
 
 export function Allocatable({ view, isRecorded }: { view: Snapshot; isRecorded: boolean }) {
   const isCpus = ({ write }: LimitState) => write.file.startsWith("cpuset");
-  const none = isRecorded ? "Limits are not recorded." : "No limit is compared, memory, processes or CPU sets: writeLimits in the configuration names none.";
+  const none = isRecorded ? "Limits are not recorded." : "No limit is compared, memory, processes or CPU sets: the configuration, the kubelet's or isobar's own, reserves nothing.";
   return (
     <>
       <Left view={view} />
@@ -142,8 +142,7 @@ export function Allocatable({ view, isRecorded }: { view: Snapshot; isRecorded: 
         <Limits title="CPU sets" id="cpusets" limits={view.limits.filter(isCpus)} nothing="No CPU set is compared." />
       )}
       <p class="why outside">
-        Pods that would fit, and what is in force without <code>writeLimits</code>: <code>isobar allocatable</code>, and{" "}
-        <code>isobar cpus</code> for the CPU manager.
+        Pods that would fit: <code>isobar allocatable</code>; the CPU manager: <code>isobar cpus</code>.
       </p>
     </>
   );

@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Blame, HistoryEvents, Snapshot } from "../api";
+import { useLastMinute } from "../film";
 import { useEvents } from "../history";
 import { Named, Panel, Table } from "../parts";
 import type { Past } from "../stream";
@@ -97,6 +98,7 @@ function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
 export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
   const [length, setLength] = useState<(typeof LENGTHS)[number]>(10);
   const [chosen, choose] = useState<string | null>(null);
+  useLastMinute();
   const events = useEvents({ view: "blame", end: null, span: 600 }).data;
   const of = length === 600 ? ofMinutes(events, view) : lately(past, length);
   const whole = new Map<number, number>();
@@ -117,7 +119,7 @@ export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
         <p class="why">
           {length === 600
             ? "From the agent's memory: the six longest pairs of each minute. Shorter ones are missing here."
-            : "Summed by this page from each tick: the forty longest pairs of each. Of an agent it begins when the page is opened."}
+            : "Summed by this page from each tick: the forty longest pairs of each. Of an agent that records nothing it begins when the page is opened."}
         </p>
         <Matrix view={view} of={of} chosen={chosen} choose={choose} />
       </Panel>

@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Scope, Snapshot } from "../api";
+import { useLastMinute } from "../film";
 import { useCgroups } from "../history";
 import { Behind, Meter, Named, Panel, Table } from "../parts";
 import type { Past } from "../stream";
@@ -95,6 +96,7 @@ const HEAT_ROWS = 16;
 
 /** Rows: the cgroups that waited most. Columns: the last ticks, the newest at the right. */
 function Heat({ view, past }: { view: Snapshot; past: Past[] }) {
+  useLastMinute();
   const sums = new Map<string, number>();
   for (const { waits } of past) for (const [id, share] of Object.entries(waits)) sums.set(id, (sums.get(id) ?? 0) + (share ?? 0));
   const most = [...sums].filter(([, sum]) => sum > 0).sort(([, a], [, b]) => b - a).slice(0, HEAT_ROWS);

@@ -40,6 +40,12 @@ function moodSince(history: History | null, view: Snapshot, { resource, mood }: 
   return null;
 }
 
+/** Since when work waits for something that no other work causes. */
+function rawSince(history: History | null, view: Snapshot, { resource, mood }: Snapshot["verdict"][number]) {
+  const found = mood === "calm" && risen(history, `system.${resource}.some`, MOODS.waits);
+  return found ? ` Raw PSI has been at ${MOODS.waits} % or above ${found.isWhole ? "" : "at least "}${since(found.from, view.at)}.` : "";
+}
+
 function Verdict({ view, history, events }: { view: Snapshot; history: History | null; events: HistoryEvents | null }) {
   const { conditions } = view.decision.assessment;
   const holds = conditions.filter(({ status }) => status === "True");
@@ -78,6 +84,7 @@ function Verdict({ view, history, events }: { view: Snapshot; history: History |
               {moodSince(history, view, one) && <b>{moodSince(history, view, one)}. </b>}
               {one.resource === "memory" && one.mood === "calm" && isShort && <b>No task waits yet, although a threshold is met. </b>}
               {sentence(one.text)}
+              {rawSince(history, view, one)}
             </span>
           </li>
         ))}
@@ -205,7 +212,9 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
 
 function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
-  const waiting = sufferers(view, pairs, 4);
+  // Where memory is what is short, who lost a CPU to others is beside the point.
+  const isOfMemory = view.verdict.some(({ resource, mood }) => resource === "memory" && mood === "pressed");
+  const waiting = sufferers(view, isOfMemory ? [] : pairs, 4);
   const greatest = Math.max(0, ...waiting.map(({ loss }) => loss));
   const most = isNotable(greatest, over) ? greatest : 0;
   const lost = (loss: number) => time(over ? loss / (over / 1e9) : null);
@@ -238,7 +247,8 @@ function causes(scope: Snapshot["whole"]): string {
     ["IO", ioWait?.now],
   ] as const;
   const told = parts.filter(([, now]) => (now ?? 0) > 0).map(([word, now]) => `${time(now)} ${word}`);
-  return [...told, memoryCauses(scope)].filter(Boolean).join(", ");
+  const all = [...told, memoryCauses(scope)].filter(Boolean);
+  return all.length > 0 ? `in the last second, over its tasks: ${all.join(", ")}` : "";
 }
 
 type Happened = HistoryEvents["events"][number];
@@ -333,8 +343,8 @@ function LastHour({ view, history, events, isDark, isRecorded }: NowOf & { histo
   return (
     <Panel title={isRecorded ? `The ${long} before` : `The last ${long}`} id="hour" aside={<a href={link({ ...HOUR, view: "time" })}>more figures</a>}>
       <p class="why">
-        Share of time in which at least one task waited, averaged over ten seconds. Red: a condition of this resource
-        was True. Grey stripes: Unknown. A gap was not measured.
+        Share of time in which at least one task waited, averaged over ten seconds; a condition looks at a minute,
+        too. Red: a condition of this resource was True. Grey stripes: Unknown. A gap was not measured.
       </p>
       <div class="cards">
         {(["cpu", "memory", "io"] as const).map((resource) => {

@@ -1,6 +1,6 @@
 // Figures over time, below one cursor: pressure raw and measured, waits, stalls, memory left.
 
-import type { Snapshot } from "../api";
+import type { Series, Snapshot } from "../api";
 import { Chart, type Drawn } from "../chart";
 import { usePast } from "../film";
 import { shaded, useEvents, useHistory } from "../history";
@@ -14,6 +14,9 @@ export const SPANS = [
   [21_600, "6 h"],
   [86_400, "24 h"],
 ] as const;
+
+/** Of all that is known of a series. */
+const total = (series: Series | undefined) => series?.values.reduce<number>((sum, one) => sum + (one ?? 0), 0) ?? 0;
 
 /** Which time is shown: how long, and whether it goes on. */
 export function Range({ route }: { route: Route }) {
@@ -139,10 +142,12 @@ export function Time({ view, route, isDark }: { view: Snapshot; route: Route; is
   };
   const stalls = (scope: string): Plan => ({
     title: "Memory stall by cause",
-    about: "Share of time in which a task stalled for this cause; causes that did not occur are left out.",
-    series: CAUSES.filter((cause) => history?.series[`${scope}.memory.stall.${cause}`]?.values.some((one) => (one ?? 0) > 0))
+    about: "Share of time in which a task stalled for this cause: the five greatest of those that occurred.",
+    series: CAUSES.map((cause) => ({ cause, sum: total(history?.series[`${scope}.memory.stall.${cause}`]) }))
+      .filter(({ sum }) => sum > 0)
+      .sort((a, b) => b.sum - a.sum)
       .slice(0, 5)
-      .map((cause) => [`memory.stall.${cause}`, causeName(cause)]),
+      .map(({ cause }) => [`memory.stall.${cause}`, causeName(cause)]),
   });
   return (
     <>
