@@ -1,13 +1,15 @@
 //! `/stats/summary` beside what a real kubelet 1.36.2 answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::http::{get, text};
 use crate::made_up::{self, POD_A};
 use isobar::serve::router;
+use isobar_core::model::node::{Filesystem, Filesystems};
 use isobar_core::model::pod::Place;
 use isobar_core::model::snapshot::Snapshot;
+use isobar_core::model::units::Bytes;
 use isobar_core::model::workload::{Container, Pod};
 use isobar_core::policy::engine::Step;
 use serde_json::Value;
@@ -29,6 +31,23 @@ fn paths(value: &Value, at: &str, all: &mut BTreeMap<String, &'static str>) {
         }
     };
     all.insert(at.to_owned(), kind);
+}
+
+/// The paths that a schema permits.
+fn of_schema(api: &Value, schema: &Value, at: &str, all: &mut BTreeSet<String>) {
+    all.insert(at.to_owned());
+    if let Some(name) = schema["$ref"].as_str() {
+        of_schema(api, api.pointer(name.trim_start_matches('#')).unwrap(), at, all);
+    }
+    for each in ["anyOf", "allOf", "oneOf"] {
+        let choices = schema[each].as_array().into_iter().flatten();
+        choices.for_each(|choice| of_schema(api, choice, at, all));
+    }
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    fields.for_each(|(name, of)| of_schema(api, of, &format!("{at}/{name}"), all));
+    if schema["items"].is_object() {
+        of_schema(api, &schema["items"], &format!("{at}/*"), all);
+    }
 }
 
 fn paths_of(value: &Value) -> BTreeMap<String, &'static str> {
@@ -69,9 +88,18 @@ async fn summary_has_the_shape_of_the_kubelets() {
     let real = serde_json::from_str(real).unwrap();
     let real = paths_of(&real);
     let ours = summary(snapshot()).await;
-    for (path, kind) in paths_of(&ours) {
-        assert_eq!(real.get(&path), Some(&kind), "{path}");
+    let paths = paths_of(&ours);
+    for (path, kind) in &paths {
+        assert_eq!(real.get(path), Some(kind), "{path}");
     }
+    let api: Value =
+        serde_json::from_str(include_str!("../../monitor/src/serve/openapi.json")).unwrap();
+    let mut told = BTreeSet::new();
+    of_schema(&api, &api["components"]["schemas"]["Summary"], "", &mut told);
+    let is_of = |path: &str, other: &String| path.starts_with(&format!("{other}/"));
+    let omitted: Vec<_> = real.keys().filter(|path| !told.contains(*path)).collect();
+    let omitted = omitted.iter().filter(|path| !omitted.iter().any(|other| is_of(path, other)));
+    insta::assert_snapshot!(omitted.map(|path| path.as_str()).collect::<Vec<_>>().join("\n"));
     let pod = &ours["pods"][0];
     assert_eq!(pod["podRef"]["name"], "web");
     assert_eq!(pod["startTime"], "2027-01-15T08:00:00Z");
@@ -80,6 +108,30 @@ async fn summary_has_the_shape_of_the_kubelets() {
     let containers = ours["node"]["systemContainers"].as_array().unwrap();
     let names: Vec<_> = containers.iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["runtime", "pods"], "of those that the made-up node has");
+}
+
+#[tokio::test]
+async fn summary_tells_of_disks_what_the_kubelet_does() {
+    let real: Value =
+        serde_json::from_str(include_str!("../data/kubernetes/stats-summary.json")).unwrap();
+    let of = |name: &str| real["node"]["fs"][name].as_u64().unwrap();
+    let (capacity, available) = (Bytes(of("capacityBytes")), Bytes(of("availableBytes")));
+    let free = Some(Bytes(capacity.0 - of("usedBytes")));
+    let (inodes, inodes_free) = (of("inodes"), of("inodesFree"));
+    let fs = Filesystem { device: 1, available, free, capacity, inodes_free, inodes };
+    let mut snapshot = snapshot();
+    let all = Filesystems { nodefs: Some(fs), imagefs: Some(fs), ..Filesystems::default() };
+    snapshot.node.filesystems = all;
+    let ours = &summary(snapshot).await["node"];
+    let without = |of: &Value, names: &[&str]| {
+        let mut fields = of.as_object().unwrap().clone();
+        fields.retain(|name, _| !names.contains(&name.as_str()));
+        Value::Object(fields)
+    };
+    assert_eq!(without(&ours["fs"], &["time"]), without(&real["node"]["fs"], &["time"]));
+    let unknown = ["time", "usedBytes", "inodesUsed"];
+    let images = without(&real["node"]["runtime"]["imageFs"], &unknown);
+    assert_eq!(without(&ours["runtime"]["imageFs"], &["time"]), images);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod refusal;
 mod remembered;
 mod suspects;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use file::{Cgroup, normal};
@@ -40,6 +40,8 @@ pub struct Limits {
     places: Places,
     /// When another writer changed a file of isobar's, file by file.
     contested: BTreeMap<LimitWrite, Contest>,
+    /// Of those that others write: what stood as it should at an earlier look.
+    stood: BTreeSet<LimitWrite>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,7 +64,31 @@ impl Limits {
     /// Acts there, and reads nothing yet.
     #[must_use]
     pub fn new(places: Places) -> Self {
-        Self { places, contested: BTreeMap::new() }
+        Self { places, contested: BTreeMap::new(), stood: BTreeSet::new() }
+    }
+
+    /// Compares what others are to write. What is not there has nothing to compare.
+    pub fn compare(&mut self, wanted: &[LimitWrite]) -> Vec<LimitState> {
+        self.stood.retain(|write| wanted.contains(write));
+        let one = |write: &LimitWrite| {
+            let live = self.cgroup(&write.cgroup).read(&write.file).ok()?;
+            let (result, detail) =
+                if normal(&write.file, &live) == normal(&write.file, &write.value) {
+                    (LimitResult::Kept, String::new())
+                } else if self.stood.contains(write) {
+                    let detail = format!("another process changed {} to {live:?}", write.value);
+                    (LimitResult::Drifted, detail)
+                } else {
+                    let detail =
+                        format!("{live:?} is in force, the configuration says {}", write.value);
+                    (LimitResult::Observed, detail)
+                };
+            Some(LimitState { live: Some(live), ..state(write, result, detail) })
+        };
+        let states: Vec<_> = wanted.iter().filter_map(one).collect();
+        let kept = states.iter().filter(|state| state.result == LimitResult::Kept);
+        self.stood.extend(kept.map(|state| state.write.clone()));
+        states
     }
 
     /// Sees to it that `writes` stand; looks alone if they are not enforced.

@@ -92,8 +92,10 @@ impl Keeping {
             tell(&self.last, &report);
             self.last = report;
         }
-        let is_seldom = settings.node.write_limits.is_empty() && !settings.node.static_cpus;
-        if is_seldom {
+        let node = &settings.node;
+        let is_seldom = node.write_limits.is_empty() && !node.static_cpus && !node.is_told();
+        // What was found for other settings is no answer.
+        if is_seldom || self.asked.is_some_and(|(_, of)| of != settings.generation) {
             let Report { resources, trouble, .. } = std::mem::take(&mut self.last);
             self.last = Report { resources, trouble, ..Report::default() };
         }
@@ -150,14 +152,18 @@ impl Keeper {
             Err(why) => return Report { trouble: Some(why.to_string()), ..Report::default() },
         };
         let (pool, resources) = (survey.pool().cloned(), Some(survey.resources()));
-        let what = &order.settings.node.write_limits;
-        if what.is_empty() {
-            return Report { pool, resources, ..Report::default() };
-        }
+        let node = &order.settings.node;
+        let what = &node.write_limits;
+        let others = [WrittenLimit::Allocatable].into_iter();
+        let others = others.filter(|one| node.is_told() && !what.contains(one)).collect();
+        // What the kubelet would refuse to write is no limit to compare.
+        let mut states = self.limits.compare(&survey.writes(&others).writes);
         let Writes { writes, refused } = survey.writes(what);
-        let now = clock::now().boot;
-        let mut states = self.limits.hold(&writes, order.is_enforced, now);
-        self.count(&survey, &mut states, now);
+        if !what.is_empty() {
+            let now = clock::now().boot;
+            states.extend(self.limits.hold(&writes, order.is_enforced, now));
+            self.count(&survey, &mut states, now);
+        }
         Report { states, refused, pool, resources, trouble: None }
     }
 

@@ -56,8 +56,6 @@ struct PodStats {
     containers: Option<Vec<ContainerStats>>,
     #[serde(flatten)]
     stats: Stats,
-    #[serde(rename = "process_stats")]
-    process_stats: ProcessStats,
 }
 
 #[derive(Serialize)]
@@ -141,7 +139,7 @@ struct FsStats {
     time: String,
     available_bytes: Bytes,
     capacity_bytes: Bytes,
-    used_bytes: Bytes,
+    used_bytes: Option<Bytes>,
     inodes_free: Option<u64>,
     inodes: Option<u64>,
     inodes_used: Option<u64>,
@@ -162,12 +160,6 @@ struct RlimitStats {
     time: String,
     maxpid: Option<u64>,
     curproc: Option<u64>,
-}
-
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ProcessStats {
-    process_count: Option<u64>,
 }
 
 pub(super) fn render(view: &View) -> Vec<u8> {
@@ -204,8 +196,8 @@ fn node(view: &View) -> NodeStats {
         io: IoStats { time: at.clone(), psi: psi(whole.pressure.io) },
         fs: filesystems.nodefs.map(|fs| filesystem(fs, at)),
         runtime: RuntimeStats {
-            image_fs: filesystems.imagefs.map(|fs| filesystem(fs, at)),
-            container_fs: filesystems.containerfs.map(|fs| filesystem(fs, at)),
+            image_fs: filesystems.imagefs.map(|fs| shared(filesystem(fs, at))),
+            container_fs: filesystems.containerfs.map(|fs| shared(filesystem(fs, at))),
         },
         rlimit: RlimitStats { time: at.clone(), maxpid: *max_threads, curproc: *n_threads },
         swap: memory.map(|memory| SwapStats {
@@ -260,13 +252,11 @@ fn pods(view: &View) -> Vec<PodStats> {
             uid: pod.uid.clone(),
         };
         let started = pod.started.and_then(|started| Timestamp::from_second(started).ok());
-        let process_count = scope.files.as_deref().and_then(|files| files.pids_current);
         Some(PodStats {
             pod_ref,
             start_time: started.map(|started| started.to_string()),
             containers: containers.remove(uid.as_str()),
             stats: stats(scope, &at),
-            process_stats: ProcessStats { process_count },
         })
     };
     snapshot.scopes.values().filter_map(of_pod).collect()
@@ -326,11 +316,16 @@ fn filesystem(fs: Filesystem, at: &str) -> FsStats {
         time: at.into(),
         available_bytes: fs.available,
         capacity_bytes: fs.capacity,
-        used_bytes: Bytes(fs.capacity.0.saturating_sub(fs.available.0)),
+        used_bytes: fs.free.map(|free| Bytes(fs.capacity.0.saturating_sub(free.0))),
         inodes_free: inodes.map(|_| fs.inodes_free),
         inodes,
         inodes_used: inodes.map(|inodes| inodes.saturating_sub(fs.inodes_free)),
     }
+}
+
+/// What images and containers use is the runtime's to say: their file system may hold much else.
+fn shared(fs: FsStats) -> FsStats {
+    FsStats { used_bytes: None, inodes_used: None, ..fs }
 }
 
 fn time(Nanos(wall): Nanos) -> String {

@@ -113,6 +113,7 @@ fn read(path: &Path) -> Result<Option<Filesystem>, ReadError> {
     Ok(Some(Filesystem {
         device,
         available: bytes(stat.f_bavail),
+        free: Some(bytes(stat.f_bfree)),
         capacity: bytes(stat.f_blocks),
         inodes_free: stat.f_ffree,
         inodes: stat.f_files,

@@ -85,6 +85,9 @@ pub struct Filesystem {
     pub device: u64,
     /// `f_bavail`: free for unprivileged users.
     pub available: Bytes,
+    /// `f_bfree`: free for anybody; `None` in recordings of older versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free: Option<Bytes>,
     /// `f_blocks`.
     pub capacity: Bytes,
     pub inodes_free: u64,

@@ -300,6 +300,16 @@ pub struct Node {
     pub write_limits: BTreeSet<WrittenLimit>,
 }
 
+impl Node {
+    /// A configuration says what is reserved or enforced: limits can be compared with it.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        let Self { kube_reserved, system_reserved, reserved_cpus, enforce, .. } = self;
+        let reserves = !kube_reserved.is_empty() || !system_reserved.is_empty();
+        reserves || reserved_cpus.is_some() || *enforce != BTreeSet::from([Enforcement::Pods])
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

@@ -91,6 +91,48 @@ fn keeper_names_intruders_on_reserved_cpus() {
 }
 
 #[test]
+fn look_compares_what_the_kubelet_is_to_write() {
+    let dir = tempfile::tempdir().unwrap();
+    machine(dir.path());
+    let set = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let left =
+        ["MemFree", "MemAvailable", "SwapTotal", "SwapFree"].map(|name| format!("{name}: 0 kB\n"));
+    set("proc/meminfo", &format!("MemTotal: 1048576 kB\n{}", left.concat()));
+    set("proc/sys/kernel/pid_max", "4194304\n");
+    set("proc/sys/kernel/threads-max", "8000\n");
+    set("cgroup/kubepods/memory.max", "536870912\n");
+    set("cgroup/kubepods/pids.max", "max\n");
+    let mut keeping = keeping(dir.path());
+    let mut settings = Settings::default();
+    seen(&mut keeping, 1, &settings, true);
+    assert_eq!(keeping.last.states, [], "nobody has told what is reserved");
+    settings.node.kube_reserved = [("memory".into(), "512Mi".parse().unwrap())].into();
+    settings.generation = 1;
+    let of = |states: &[LimitState]| {
+        let all = states.iter().map(|one| (one.write.file.clone(), one.result));
+        all.collect::<Vec<_>>()
+    };
+    use LimitResult::{Drifted, Kept, Observed};
+    let told = |memory, pids| vec![("memory.max".to_owned(), memory), ("pids.max".into(), pids)];
+    let (states, lacking) = seen(&mut keeping, 61, &settings, true);
+    assert_eq!((of(&states), lacking.len()), (told(Kept, Observed), 0), "{states:?}");
+    set("cgroup/kubepods/memory.max", "1073741824\n");
+    let (states, _) = seen(&mut keeping, 71, &settings, true);
+    assert_eq!(of(&states), told(Drifted, Observed));
+    let detail = "another process changed 536870912 to \"1073741824\"";
+    assert_eq!(states[0].detail, detail);
+    let now = fs::read_to_string(dir.path().join("cgroup/kubepods/memory.max")).unwrap();
+    assert_eq!(now, "1073741824\n", "nothing is written");
+    set("cgroup/kubepods/memory.max", "536870912\n");
+    let (states, _) = seen(&mut keeping, 81, &settings, true);
+    assert_eq!(of(&states), told(Kept, Observed));
+}
+
+#[test]
 fn look_reports_refused_limits_as_capabilities() {
     let dir = tempfile::tempdir().unwrap();
     machine(dir.path());
@@ -110,6 +152,7 @@ fn look_reports_refused_limits_as_capabilities() {
     let (states, lacking) = seen(&mut keeping, 2, &settings, true);
     assert_eq!((states[0].write.value.as_str(), lacking.len()), ("0", 0));
     settings.node.write_limits.clear();
+    settings.generation = 2;
     assert_eq!(keeping.look(seconds(3), &settings, true), (&[][..], Vec::new()));
 }
 
