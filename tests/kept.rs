@@ -27,6 +27,6 @@ pub(crate) fn keep(recording: &Path, dir: &Path) -> Incident {
             None => {}
         }
     }
-    let shelf = Shelf::Dir(dir.join("incidents"));
-    freeze(&Ring::Files(recording.into()), &shelf, *open.unwrap()).unwrap()
+    let shelf = Shelf::in_dir(dir.join("incidents"));
+    freeze(&Ring::Files(recording.into()), &shelf, *open.unwrap(), shelf.draft().unwrap()).unwrap()
 }

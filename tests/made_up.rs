@@ -18,7 +18,7 @@ use isobar_core::model::sample::{Gap, GapReason};
 use isobar_core::model::snapshot::{
     Blame, CpuWait, MemoryCauseWait, MemoryWait, Scope, Snapshot, Union, Waited,
 };
-use isobar_core::model::stall::{MemoryCause, OomKill};
+use isobar_core::model::stall::{Coverage, MemoryCause, OomKill};
 use isobar_core::model::units::{Bytes, Micros, MilliCpu, Nanos, Percent};
 use isobar_core::policy::engine::Step;
 
@@ -65,6 +65,7 @@ pub(crate) fn snapshot(tick: u64) -> Snapshot {
         tick,
         at: clock::now(),
         interval: Nanos::SECOND,
+        covers: Coverage { waits: true, throttling: true, memory: true, memory_causes: true },
         node: NodeReading {
             memory: Some(Meminfo {
                 total: Bytes(33_554_432_000),

@@ -1,5 +1,5 @@
-//! What a recording of a node of 500 cgroups takes: bytes, time to write, time to show a moment late
-//! in a chapter, time to replay. `cargo xtask bench record` judges the figures.
+//! What a recording of a node of 500 cgroups takes: bytes, time to write, time to replay, time to show
+//! moments of a full segment. `cargo xtask bench record` judges the figures.
 //! Prints JSON, one line for each node. To write is measured in CPU time, the rest as it is waited
 //! for.
 //! Named a recording, it measures that one, written anew: `cargo bench --bench record -- FILE`.
@@ -68,7 +68,7 @@ fn samples(file: &Path) -> Result<impl Iterator<Item = Sample>> {
 fn measure(name: &str, samples: impl Iterator<Item = Sample>) -> Result<()> {
     let dir = TempDir::new()?;
     let path = dir.path().join("recording");
-    let mut samples = samples.take(usize::try_from(WARM_UP + CHAPTER)?);
+    let mut samples = samples.fuse();
     let settings = isobar::config::settings(CONFIGURATION, "bench", dir.path())?;
     let mut engine = Engine::new(settings.clone(), Standing::new(8));
     for sample in samples.by_ref().take(usize::try_from(WARM_UP)?) {
@@ -76,25 +76,19 @@ fn measure(name: &str, samples: impl Iterator<Item = Sample>) -> Result<()> {
     }
     let standing = engine.standing().clone();
     let at = standing.before.as_ref().map_or(Moment::default(), |before| before.at);
-    let start = Start { settings, standing, at, ..Start::default() };
+    let start = Start { settings: settings.clone(), standing, at, ..Start::default() };
     let mut journal = Journal::create(&path, start, Bounds::default())?;
     // The chapter's header, its marks and all its ticks but the last, which begins the next one.
-    let (mut n, mut took, mut last) = (0, Nanos(0), Nanos(0));
-    for sample in samples.take(usize::try_from(CHAPTER - 1)?) {
-        last = sample.at.wall;
+    let (mut n, mut took) = (0, Nanos(0));
+    for sample in samples.by_ref().take(usize::try_from(CHAPTER - 1)?) {
         let decision = engine.step(sample.clone()).decision;
         let before = clock::used_by_this_process();
         journal.write(&sample, &decision, engine.standing())?;
         took = took.plus(clock::used_by_this_process().since(before));
         n += 1;
     }
-    drop((journal, engine));
+    drop(journal);
     let bytes = fs::metadata(&path)?.len();
-    let moment = median(|| {
-        let before = clock::now().boot;
-        black_box(moment::at(&path, last)?.context("no tick")?);
-        Ok(clock::now().boot.since(before))
-    })?;
     let replay = median(|| {
         let before = clock::now().boot;
         for replayed in Replay::new(Recording::open(&path)?, None) {
@@ -102,6 +96,29 @@ fn measure(name: &str, samples: impl Iterator<Item = Sample>) -> Result<()> {
                 anyhow::ensure!(judged.recorded == judged.text, "tick {} differs", judged.tick);
             }
         }
+        Ok(clock::now().boot.since(before))
+    })?;
+    // A whole segment after it, and moments all over that.
+    let standing = engine.standing().clone();
+    let at = standing.before.as_ref().map_or(Moment::default(), |before| before.at);
+    let start = Start { settings, standing, at, ..Start::default() };
+    let mut journal = Journal::create(&path, start, Bounds::default())?;
+    let mut walls = vec![at.wall];
+    let next = dir.path().join("recording.2");
+    while !next.exists()
+        && let Some(sample) = samples.next()
+    {
+        walls.push(sample.at.wall);
+        let decision = engine.step(sample.clone()).decision;
+        journal.write(&sample, &decision, engine.standing())?;
+    }
+    drop((journal, engine));
+    let (mut nth, n_walls) = (0, walls.len());
+    let moment = median(|| {
+        nth += 1;
+        let wall = walls[(nth * n_walls / (ROUNDS + 1)).min(n_walls - 1)];
+        let before = clock::now().boot;
+        black_box(moment::at(&path, wall)?.context("no tick")?);
         Ok(clock::now().boot.since(before))
     })?;
     println!(

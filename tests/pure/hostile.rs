@@ -242,7 +242,7 @@ fn import_leaves_the_incidents_that_are_kept() {
     let size = |path: &Path| fs::metadata(path).unwrap().len();
     assert!(size(&huge) > 64 << 20 && size(&packed) < 16 << 20, "{}", size(&packed));
     let shelf_dir = dir.path().join("shelf");
-    let shelf = Shelf::Dir(shelf_dir.clone());
+    let shelf = Shelf::in_dir(shelf_dir.clone());
     let keep = |n: usize, size: u64| {
         let name = format!("2026-{n:04}");
         let begin = Incident::default().begin;

@@ -2,16 +2,17 @@
 //! recording, and that no name leads out of the directory.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::program::{self, text};
 use isobar::record::incident::freeze::{freeze, import};
-use isobar::record::incident::shelf::{Retention, Shelf};
+use isobar::record::incident::shelf::{Draft, Retention, Shelf};
 use isobar::record::incident::watch::{Seen, Turn, Watch};
 use isobar::record::incident::{Incident, Kind, State, Trigger, is_name, name_of};
 use isobar::record::journal::{Bounds, Journal, Ring, Start};
-use isobar::record::reader::Recording;
+use isobar::record::reader::{Entry, Recording};
 use isobar::record::replay::Replay;
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::condition::Measure;
@@ -85,7 +86,7 @@ fn scene(dir: &TempDir) -> (Ring, Incident, Shelf) {
     let path = dir.path().join("recording");
     let over = recorded(&path, 400).pop().unwrap();
     let (_, Turn::Over(incident)) = over else { panic!("it is not over: {over:?}") };
-    (Ring::Files(path), *incident, Shelf::Dir(dir.path().join("incidents")))
+    (Ring::Files(path), *incident, Shelf::in_dir(dir.path().join("incidents")))
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn name_of_is_safe_whoever_it_is_about() {
 fn freeze_keeps_a_span_that_replays() {
     let dir = TempDir::new().unwrap();
     let (ring, incident, shelf) = scene(&dir);
-    let frozen = freeze(&ring, &shelf, incident).unwrap();
+    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap()).unwrap();
     // Two minutes before, and until it was calm.
     assert_eq!((frozen.from, frozen.to, frozen.ticks), (at(80), at(289), 210));
     let want = "On worker-1 at 2026-09-21 14:16:40Z, SystemCPUContentionPressure became True: PSI cpu \
@@ -191,9 +192,9 @@ fn freeze_keeps_a_span_that_replays() {
 fn import_makes_the_same_of_an_export() {
     let dir = TempDir::new().unwrap();
     let (ring, incident, shelf) = scene(&dir);
-    let frozen = freeze(&ring, &shelf, incident).unwrap();
+    let frozen = freeze(&ring, &shelf, incident, shelf.draft().unwrap()).unwrap();
     let file = dir.path().join(format!("incidents/{}.isobar", frozen.name));
-    let other = Shelf::Dir(dir.path().join("other"));
+    let other = Shelf::in_dir(dir.path().join("other"));
     assert_eq!(import(&file, &other, at(0).wall).unwrap().summary, frozen.summary);
     let again = import(&file, &other, at(0).wall).unwrap_err().to_string();
     assert!(again.ends_with("exists already"), "{again}");
@@ -223,7 +224,7 @@ fn import_makes_the_same_of_an_export() {
 #[test]
 fn shelf_keeps_the_newest() {
     let dir = TempDir::new().unwrap();
-    let shelf = Shelf::Dir(dir.path().join("incidents"));
+    let shelf = Shelf::in_dir(dir.path().join("incidents"));
     let keep = |n: usize, imported: Option<Nanos>| {
         let (begin, state) = (at(n as u64), State::Frozen);
         let name = format!("2026-{n:04}");
@@ -257,7 +258,7 @@ fn recording_opens_at_any_moment() {
         // milliseconds, the tick that is shown
         (0,         None),
         (1_000,     Some(1)),
-        (20_500,    Some(20)),  // the next chapter has begun, and its first tick has not come
+        (15_500,    Some(15)),  // the next chapter has begun, and its first tick has not come
         (299_000,   Some(299)),
         (300_000,   Some(300)), // the same of a mark
         (300_500,   Some(300)),
@@ -281,4 +282,71 @@ fn recording_opens_at_any_moment() {
             assert!(n <= 300, "no more than a chapter is judged for {ms} ms: {n}");
         }
     }
+}
+
+#[test]
+fn shelf_settles_in_a_directory_once_it_can_be_written() {
+    let dir = TempDir::new().unwrap();
+    let (ring, incident, _) = scene(&dir);
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let shelf = Shelf::in_dir(file.join("incidents"));
+    let name = incident.name.clone();
+    assert!(shelf.draft().is_err() && shelf.note(&incident).is_err());
+    shelf.note_in_memory(&incident);
+    assert_eq!(shelf.list().unwrap().len(), 1, "also while the directory cannot be listed");
+    let kept = freeze(&ring, &shelf, incident, Draft::in_memory().unwrap()).unwrap();
+    assert_eq!((shelf.list().unwrap(), kept.state), (vec![kept.clone()], State::Frozen));
+    let bytes = |shelf: &Shelf| {
+        let mut all = Vec::new();
+        shelf.open(&name).unwrap().read_to_end(&mut all).unwrap();
+        all
+    };
+    let ticks = bytes(&shelf);
+    assert!(shelf.settle(&file.join("incidents")).is_err(), "it is still a file");
+    assert_eq!(shelf.list().unwrap().len(), 1);
+
+    fs::remove_file(&file).unwrap();
+    shelf.settle(&file.join("incidents")).unwrap();
+    let other = Shelf::in_dir(file.join("incidents"));
+    assert_eq!((other.list().unwrap(), bytes(&other)), (vec![kept.clone()], ticks));
+    shelf.remove(&name).unwrap();
+    assert_eq!(shelf.list().unwrap(), []);
+
+    // One without a directory gets it then.
+    let shelf = Shelf::in_memory();
+    shelf.note_in_memory(&kept);
+    shelf.settle(&dir.path().join("later")).unwrap();
+    assert_eq!(Shelf::in_dir(dir.path().join("later")).list().unwrap(), [kept]);
+}
+
+#[test]
+fn incident_keeps_its_ticks_when_the_clock_is_set_back() {
+    let dir = TempDir::new().unwrap();
+    let (ring, incident, _) = scene(&dir);
+    let Ring::Files(path) = &ring else { unreachable!() };
+    let back = Nanos(3_600 * Nanos::SECOND.0);
+    let set = dir.path().join("set");
+    let begin = incident.begin.boot;
+    let (mut engine, mut journal) = (Engine::default(), None::<Journal>);
+    for entry in Recording::open(path).unwrap() {
+        let Entry::Frame(frame) = entry.unwrap() else { continue };
+        let mut sample = frame.sample;
+        // Five seconds into it.
+        if sample.at.boot > begin.plus(Nanos(5 * Nanos::SECOND.0)) {
+            sample.at.wall = sample.at.wall.since(back);
+        }
+        let start = Start { at: sample.at, ..Start::default() };
+        let journal =
+            journal.get_or_insert_with(|| Journal::create(&set, start, Bounds::default()).unwrap());
+        let decision = engine.step(sample.clone()).decision;
+        journal.write(&sample, &decision, engine.standing()).unwrap();
+    }
+    drop(journal);
+    let shelf = Shelf::in_dir(dir.path().join("other"));
+    let usual = freeze(&ring, &shelf, incident.clone(), shelf.draft().unwrap()).unwrap();
+    let end = incident.end.map(|end| Moment { wall: end.wall.since(back), ..end });
+    let incident = Incident { end, ..incident };
+    let frozen = freeze(&Ring::Files(set), &shelf, incident, shelf.draft().unwrap()).unwrap();
+    assert_eq!((frozen.ticks, frozen.from.boot), (usual.ticks, usual.from.boot));
 }

@@ -148,7 +148,7 @@ async fn openapi_holds_for_kept_recordings() {
         if file == leak() {
             keep(&file, dir.path());
         }
-        let shelf = Shelf::Dir(dir.path().join("incidents"));
+        let shelf = Shelf::in_dir(dir.path().join("incidents"));
         let router = serving(&file, Some(shelf)).await;
         let told = rules.hold(&router, "/api/v1/recording", "").await;
         let wall = |name: &str| told[name]["wall"].as_u64().unwrap() / 1_000_000_000;

@@ -136,7 +136,7 @@ async fn at_knows_nothing_of_later() {
 async fn recording_tells_its_whole_course() {
     let dir = tempfile::tempdir().unwrap();
     let incident = keep(&leak(), dir.path());
-    let router = served(Some(Shelf::Dir(dir.path().join("incidents")))).await;
+    let router = served(Some(Shelf::in_dir(dir.path().join("incidents")))).await;
     let about = read(&router, "/api/v1/recording").await;
     assert_eq!((&about["isServed"], &about["ticks"]), (&true.into(), &63.into()));
     let spans = about["spans"].as_array().unwrap();
@@ -182,7 +182,7 @@ pub(crate) fn recording_agent(ring: Option<&Ring>) -> Router {
         let facts = replay.facts().unwrap().clone();
         let own =
             publisher.get_or_insert_with(|| Publisher::new(facts, step.snapshot.at, to.clone()));
-        own.show_recording(ring);
+        own.show_recording(ring, None);
         own.publish(step, Vec::new(), Cost::default());
     }
     router(latest)

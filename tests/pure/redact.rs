@@ -243,7 +243,7 @@ fn what_is_given_away_has_no_name() {
     let recording = dir.path().join("recording");
     recorded(&recording);
     let kept: Incident = keep(&recording, dir.path());
-    let shelf = Shelf::Dir(dir.path().join("incidents"));
+    let shelf = Shelf::in_dir(dir.path().join("incidents"));
     let whole = dir.path().join(format!("incidents/{}.isobar", kept.name));
     let has = |bytes: &[u8], name: &str| bytes.windows(name.len()).any(|at| at == name.as_bytes());
     let unpacked = |path: &Path| zstd::decode_all(File::open(path).unwrap()).unwrap();

@@ -6,6 +6,7 @@
 mod freezer;
 mod writer;
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,9 @@ use std::time::Duration;
 
 use self::freezer::Freezer;
 use self::writer::Writer;
+use crate::record::incident::Counts;
 use crate::record::incident::shelf::Shelf;
+use crate::record::incident::watch::{Seen, Turn, Watch};
 use crate::record::journal::{Bounds, JournalError, Ring, Start};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::decision::Decision;
@@ -44,6 +47,7 @@ pub(crate) enum Record {
 /// What the writer is given.
 enum Order {
     Tick(Box<Entry>),
+    Turn(Turn),
     /// A chapter begins, because settings changed or ticks were lost.
     Chapter {
         settings: Box<Settings>,
@@ -59,8 +63,6 @@ struct Entry {
     decision: Decision,
     /// The engine's after it, if the writer has asked for one.
     standing: Option<Standing>,
-    kills: Vec<OomRecord>,
-    limits: Vec<LimitState>,
 }
 
 /// What the writer says.
@@ -85,8 +87,10 @@ pub(super) struct Recorder {
     wants_standing: bool,
     /// Ticks that were not handed over since the last that was.
     n_waiting: u64,
-    /// Of all ticks.
-    n_lost: u64,
+    counts: Counts,
+    watch: Watch,
+    /// Turns of incidents that were not handed over: none is lost with its tick.
+    turns: VecDeque<Turn>,
 }
 
 impl Recorder {
@@ -95,18 +99,19 @@ impl Recorder {
     /// # Errors
     /// If a recording that the operator named cannot be made, or there is no thread for it.
     pub(super) fn begin(record: Record, start: Start) -> Result<Option<Self>, JournalError> {
-        let settings = start.settings.clone();
+        let (settings, node) = (start.settings.clone(), start.facts.name.clone());
         let (to, reports) = channel();
         let Some(mut writer) = Writer::open(record, start, to)? else { return Ok(None) };
         let (shelf, capability) = (Arc::clone(writer.shelf()), writer.capability());
         let ring = writer.ring().cloned();
         let (orders, inbox) = sync_channel::<Order>(WAITING);
         let io = |source| JournalError::Io { path: "a thread".into(), source };
-        let freezer = Freezer::begin(Arc::clone(&shelf), writer.ring().cloned()).map_err(io)?;
+        let watch = Watch::new(node);
+        let freezer = Freezer::begin(Arc::clone(&shelf), ring.clone()).map_err(io)?;
         writer.freeze_with(freezer);
         let run = move || inbox.into_iter().for_each(|order| writer.take(order));
         thread::Builder::new().name("record".into()).spawn(run).map_err(io)?;
-        let (wants_standing, n_waiting, n_lost) = Default::default();
+        let (wants_standing, n_waiting, counts, turns) = Default::default();
         Ok(Some(Self {
             orders,
             reports,
@@ -116,7 +121,9 @@ impl Recorder {
             capability,
             wants_standing,
             n_waiting,
-            n_lost,
+            counts,
+            watch,
+            turns,
         }))
     }
 
@@ -142,16 +149,40 @@ impl Recorder {
         &self.capability
     }
 
+    /// What was recorded since the agent started.
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
     /// Hands a tick over; `standing` is the engine's after it. Never waits.
     pub(super) fn tick(
         &mut self,
         standing: &Standing,
         decision: &Decision,
-        kills: Vec<OomRecord>,
+        kills: &[OomRecord],
         limits: &[LimitState],
     ) {
         self.listen();
         let Some(sample) = &standing.before else { return };
+        let turn = self.watch.tick(Seen { sample, decision, kills, limits });
+        if let Some(Turn::Open(incident)) = &turn
+            && let Some(first) = incident.triggers.first()
+            && incident.begin == sample.at
+        {
+            *self.counts.incidents.entry(first.kind).or_default() += 1;
+        }
+        self.turns.extend(turn);
+        self.hand_over(standing, sample, decision);
+        while let Some(turn) = self.turns.pop_front() {
+            if let Err(TrySendError::Full(Order::Turn(turn))) =
+                self.orders.try_send(Order::Turn(turn))
+            {
+                return self.turns.push_front(turn);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, standing: &Standing, sample: &Sample, decision: &Decision) {
         if self.n_waiting > 0 {
             // What comes after lost ticks cannot be replayed without the standing between.
             let settings = self.settings.clone();
@@ -161,8 +192,6 @@ impl Recorder {
             sample: sample.clone(),
             decision: decision.clone(),
             standing: std::mem::take(&mut self.wants_standing).then(|| standing.clone()),
-            kills,
-            limits: limits.to_vec(),
         };
         let sent = self.orders.try_send(Order::Tick(Box::new(entry)));
         self.sent(sent);
@@ -195,9 +224,9 @@ impl Recorder {
         let sent = self.orders.try_send(Order::Chapter { settings, standing, at, continues });
         self.sent(sent);
         if n_before > 0 && self.n_waiting == 0 {
-            self.n_lost += n_before + 1;
+            self.counts.lost += n_before + 1;
             tracing::warn!(
-                lost = self.n_lost,
+                lost = self.counts.lost,
                 "{} ticks are not in the recording: the disk is slow",
                 n_before + 1
             );

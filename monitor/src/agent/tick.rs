@@ -172,8 +172,8 @@ impl<S: Source> Tick<S> {
         self.protect();
 
         if let Some(recorder) = &mut self.recorder {
-            recorder.tick(self.engine.standing(), &step.decision, kills, self.publisher.limits());
-            self.publisher.show_recording(recorder.ring());
+            recorder.tick(self.engine.standing(), &step.decision, &kills, self.publisher.limits());
+            self.publisher.show_recording(recorder.ring(), Some(recorder.counts()));
         }
         self.warm.tick(decided, self.engine.standing(), &step.snapshot);
 

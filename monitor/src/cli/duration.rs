@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// A length of time such as `10s`, `1h30m` or `2 minutes`, more than zero.
+/// A length of time such as `10s`, `1h30m` or `2 minutes`, or whole seconds without a unit; more than
+/// zero.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: SignedDuration = text.parse().map_err(|why| format!("{why}"))?;
+    let parsed = match text.parse() {
+        Ok(seconds) => SignedDuration::from_secs(seconds),
+        Err(_) => text.parse().map_err(|why| format!("{why}"))?,
+    };
     match Duration::try_from(parsed) {
         Ok(time) if !time.is_zero() => Ok(time),
         _ => Err("must be longer than 0s".into()),
@@ -28,7 +32,10 @@ mod tests {
             ("2 minutes", Some(120)),
             ("0s",      None),
             ("-5s",     None),
-            ("10",      None), // no unit
+            ("10",      Some(10)),
+            ("-10",     None),
+            ("1.5",     None),
+            ("99999999999999999999", None),
             ("soon",    None),
             ("",        None),
         ];

@@ -15,8 +15,7 @@ use isobar::agent::RECORDING_DIR;
 use isobar::clock;
 use isobar::record::incident::freeze::{import, tell};
 use isobar::record::incident::redact::redact;
-use isobar::record::incident::shelf::{Shelf, ShelfError};
-use isobar::record::incident::watch::BEFORE;
+use isobar::record::incident::shelf::{Draft, Shelf, ShelfError};
 use isobar::record::incident::{Incident, State};
 use isobar::record::reader::Recording;
 use isobar_core::view::API_VERSION;
@@ -89,7 +88,7 @@ enum Verb {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let shelf = Shelf::Dir(shelf_of(&args.dir));
+    let shelf = Shelf::in_dir(shelf_of(&args.dir));
     match &args.verb {
         Verb::Ls { elsewhere, output } => {
             let all = match elsewhere.place()? {
@@ -146,9 +145,7 @@ fn so_far(incident: Incident, recording: &Path) -> Incident {
         return incident;
     }
     let file = if recording.is_file() { recording.into() } else { recording.join(IN_DIR) };
-    let begin = incident.begin.wall.since(BEFORE);
-    let told = Recording::open_at(&file, begin).map(|ticks| tell(ticks, incident.clone()));
-    told.ok().and_then(Result::ok).unwrap_or(incident)
+    tell(&file, incident.clone()).unwrap_or(incident)
 }
 
 fn show(incident: &Incident, output: Format) -> Result<()> {
@@ -198,7 +195,7 @@ fn export_page(
     let (incident, ticks) = match is_redacted {
         false => (incident, from),
         true => {
-            let copy = Shelf::in_memory().draft()?;
+            let copy = Draft::in_memory()?;
             (redact(from, copy.file.try_clone()?, &copy.path)?, copy.file)
         }
     };

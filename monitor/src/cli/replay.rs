@@ -22,7 +22,7 @@ use isobar_core::view::{API_VERSION, Document};
 use serde_json::{Value, json};
 
 use super::at::{recording_at, when};
-use super::exit::{Code, Refused};
+use super::exit::{Code, Misused, Refused};
 use super::input::FileArg;
 use super::output::{Format, word};
 use super::table::Table;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     }
     if matches!(args.output, Some(Form::Text | Form::Json)) && args.config.is_none() {
         let text = "-o text and -o json show what another configuration would have changed: name it with --config";
-        return Err(Refused(text.into()).into());
+        return Err(Misused(text.into()).into());
     }
     let other = args.config.as_deref().map(config::load).transpose()?;
     let recording = Recording::open(&recording_at(args.file.path()))?;

@@ -13,7 +13,7 @@ use isobar::agent::RECORDING_DIR;
 use isobar::clock;
 use isobar::record::incident::freeze::FreezeError;
 use isobar::record::incident::redact::{Names, redact};
-use isobar::record::incident::shelf::Shelf;
+use isobar::record::incident::shelf::{Draft, Shelf};
 use isobar::record::incident::words::clock as printed;
 use isobar::record::incident::{Incident, State};
 use isobar_core::view::API_VERSION;
@@ -105,7 +105,7 @@ fn about(args: &Args) -> String {
 
 /// Adds the newest incidents. What is told of them.
 fn incidents(args: &Args, archive: &mut Archive) -> Result<Value> {
-    let shelf = Shelf::Dir(shelf_of(&args.dir));
+    let shelf = Shelf::in_dir(shelf_of(&args.dir));
     let mut all = match shelf.list() {
         Ok(all) => all,
         Err(why) if args.no_redact => {
@@ -142,7 +142,7 @@ fn ticks(shelf: &Shelf, incident: Incident, is_whole: bool) -> Result<(Incident,
     if is_whole {
         return Ok((incident, from));
     }
-    let copy = Shelf::in_memory().draft()?;
+    let copy = Draft::in_memory()?;
     let told = redact(from, copy.file.try_clone()?, &copy.path)?;
     let mut file = copy.file;
     io::Seek::rewind(&mut file)?;

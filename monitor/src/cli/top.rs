@@ -96,14 +96,11 @@ fn can_draw() -> bool {
     io::stdout().is_terminal() && !is_dumb
 }
 
-/// As [`duration`], or whole seconds without a unit.
 fn interval(text: &str) -> Result<Duration, String> {
-    let time = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => duration(text)?,
-    };
-    match time < Duration::from_secs(1) {
-        true => Err("must be at least 1s: that is how often the node is sampled".into()),
-        false => Ok(time),
+    match duration(text)? {
+        time if time < Duration::from_secs(1) => {
+            Err("must be at least 1s: that is how often the node is sampled".into())
+        }
+        time => Ok(time),
     }
 }

@@ -15,6 +15,9 @@ use isobar_core::recording::{format, mark};
 /// The fields that identify a header or a mark stand within so many bytes. The journal ends the first
 /// block of a frame there, so that no more is decompressed.
 pub(super) const HEAD: usize = 512;
+/// A segment in which the wall clock went no more than that faster or slower than the kernel's was
+/// written in the order of both.
+const STEADY: Nanos = Nanos::SECOND;
 /// Holds the first block of a frame.
 const BUFFER: usize = 2 << 10;
 
@@ -74,8 +77,9 @@ fn within(path: &Path, wall: Nanos, end: u64) -> io::Result<Place> {
         }
         begins.push(at);
     }
+    let n = n_before(&mut file, &begins, wall)?;
     let mut mark = None;
-    for chapter in begins.into_iter().rev() {
+    for chapter in begins.into_iter().take(n).rev() {
         file.seek(SeekFrom::Start(chapter))?;
         match begun(&mut file)? {
             Begun::At(at) if mark.is_some() || at.wall < wall => {
@@ -86,6 +90,33 @@ fn within(path: &Path, wall: Nanos, end: u64) -> io::Result<Place> {
         }
     }
     Ok(Place::default())
+}
+
+/// How many frames begin before `wall`; all where they may be in another order.
+fn n_before(file: &mut File, begins: &[u64], wall: Nanos) -> io::Result<usize> {
+    let all = begins.len();
+    let mut at = |n: usize| {
+        file.seek(SeekFrom::Start(begins[n]))?;
+        io::Result::Ok(match begun(file)? {
+            Begun::At(at) | Begun::Mark(at) => Some(at),
+            Begun::Unknown | Begun::Foreign => None,
+        })
+    };
+    let (Some(first), Some(last)) = (at(0)?, at(all - 1)?) else { return Ok(all) };
+    let [by_boot, by_wall] = [last.boot.since(first.boot), last.wall.since(first.wall)];
+    if last.boot < first.boot || by_boot.0.abs_diff(by_wall.0) > STEADY.0 {
+        return Ok(all);
+    }
+    let (mut low, mut high) = (0, all);
+    while low < high {
+        let middle = low.midpoint(high);
+        match at(middle)? {
+            Some(at) if at.wall < wall => low = middle + 1,
+            Some(_) => high = middle,
+            None => return Ok(all),
+        }
+    }
+    Ok(low)
 }
 
 /// Where the frame ends that begins at byte `from`; `None` if it does not end, or is none.

@@ -27,7 +27,7 @@ use isobar_core::recording::parts::Parts;
 const CHAPTER: u64 = 300;
 /// Ticks between two marks: a moment is shown from the mark before it. A mark takes as much space as
 /// one or two ticks.
-const MARK: u64 = 20;
+const MARK: u64 = 15;
 /// zstd level. Higher levels save little: what changes is mostly digits.
 const LEVEL: i32 = 1;
 
@@ -85,20 +85,55 @@ impl Journal {
         }
         let io = |source| JournalError::Io { path: path.into(), source };
         let segments = Segments::open(path, bounds).map_err(io)?.map_err(JournalError::Foreign)?;
-        Self::begin(path, segments, start)
+        Self::begin(path, segments, None, start)
     }
 
-    /// Begins a recording in memory, of the last ten minutes.
-    pub fn in_memory(start: Start) -> Result<Self, JournalError> {
-        Self::begin(Path::new("memory"), Segments::in_memory(Bounds::IN_MEMORY), start)
+    /// Begins a recording in memory, of the last ten minutes, and of the files at `before`.
+    pub fn in_memory(before: Option<&Path>, start: Start) -> Result<Self, JournalError> {
+        let segments = Segments::in_memory(before, Bounds::IN_MEMORY);
+        Self::begin(Path::new("memory"), segments, None, start)
     }
 
     /// Begins a recording of one segment in an empty file.
     pub fn to_file(path: &Path, file: File, start: Start) -> Result<Self, JournalError> {
-        Self::begin(path, Segments::one(file), start)
+        Self::begin(path, Segments::one(file), None, start)
     }
 
-    fn begin(path: &Path, segments: Segments, start: Start) -> Result<Self, JournalError> {
+    /// Continues the recording at `path` with what is in memory so far, and from then on there;
+    /// `standing` is the engine's after the last tick. After an error it goes on in memory.
+    pub fn move_to(
+        &mut self,
+        path: &Path,
+        standing: &Standing,
+        at: Moment,
+        bounds: Bounds,
+    ) -> Result<(), JournalError> {
+        let io = |source| JournalError::Io { path: path.into(), source };
+        let Some(chapter) = self.chapter.take() else { return Ok(()) };
+        let last = chapter.finish().map_err(io)?;
+        let (facts, settings) = (self.facts.clone(), self.settings.clone());
+        let start = Start { facts, settings, standing: standing.clone(), at };
+        let moved = match Segments::open(path, bounds).map_err(io) {
+            Ok(Ok(segments)) => Self::begin(path, segments, Some(&self.segments), start),
+            Ok(Err(foreign)) => Err(JournalError::Foreign(foreign)),
+            Err(why) => Err(why),
+        };
+        match moved {
+            Ok(moved) => *self = moved,
+            Err(why) => {
+                self.open_chapter(last, standing, at, true).map_err(|source| self.stop(source))?;
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(
+        path: &Path,
+        segments: Segments,
+        after: Option<&Segments>,
+        start: Start,
+    ) -> Result<Self, JournalError> {
         let io = |source| JournalError::Io { path: path.into(), source };
         let mut journal = Self {
             path: path.into(),
@@ -112,10 +147,13 @@ impl Journal {
             base: None,
             is_due: false,
         };
-        let begun = journal.segments.begin(None, start.at).map_err(io)?;
-        let n = begun.n;
-        if let Err(source) = journal.open_chapter(begun, &start.standing, start.at, false) {
-            journal.segments.discard(n);
+        let (next, at) = (journal.segments.next(), start.at);
+        let opened = after
+            .map_or(Ok(()), |other| journal.segments.copy(other))
+            .and_then(|()| journal.segments.begin(None, at))
+            .and_then(|new| journal.open_chapter(new, &start.standing, at, false));
+        if let Err(source) = opened {
+            journal.segments.discard_from(next);
             return Err(io(source));
         }
         Ok(journal)
@@ -124,6 +162,11 @@ impl Journal {
     /// Where it is.
     pub fn ring(&self) -> &Ring {
         self.segments.ring()
+    }
+
+    /// True after an error: nothing more is written.
+    pub fn has_stopped(&self) -> bool {
+        self.chapter.is_none()
     }
 
     /// Bytes of the segment that is being written.

@@ -37,7 +37,7 @@ impl Bounds {
     pub const LEAST_SIZE: Bytes = Bytes(1 << 20);
     pub const LEAST_AGE: Nanos = Nanos(60 * Nanos::SECOND.0);
     /// Of a recording in memory: ten minutes, and what a node of 500 cgroups writes in them.
-    pub const IN_MEMORY: Self = Self { size: Bytes(8 << 20), age: Nanos(600 * Nanos::SECOND.0) };
+    pub const IN_MEMORY: Self = Self { size: Bytes(12 << 20), age: Nanos(600 * Nanos::SECOND.0) };
     /// Deletion is by segment: an eighth of the maximum at a time.
     const SEGMENTS: u64 = 8;
 
@@ -62,25 +62,41 @@ struct Old {
 #[derive(Debug, Clone)]
 pub enum Ring {
     Files(PathBuf),
-    /// By number. Each is a file of this process that has no name.
-    Memory(Arc<Mutex<BTreeMap<u64, File>>>),
+    Memory {
+        /// The files of the same recording that were written before.
+        before: Option<PathBuf>,
+        /// By number. Each is a file of this process that has no name.
+        files: Arc<Mutex<BTreeMap<u64, File>>>,
+    },
     /// A single segment, whatever its size.
     One(Arc<File>),
 }
 
 impl Ring {
-    pub fn in_memory() -> Self {
-        Self::Memory(Arc::default())
+    fn in_memory(before: Option<&Path>) -> Self {
+        Self::Memory { before: before.map(Path::to_owned), files: Arc::default() }
     }
 
     /// Paths under which the segments can be read now, oldest first. Those in memory last as long as
     /// the second part is held.
     pub fn segments(&self) -> io::Result<(Vec<PathBuf>, Vec<File>)> {
         match self {
-            Self::Files(path) => {
-                Ok((existing(path)?.into_iter().map(|(_, path)| path).collect(), Vec::new()))
+            Self::Memory { before: Some(path), .. } => {
+                // They are on the disk that failed.
+                let mut all = paths(path).unwrap_or_default();
+                let (own, held) = self.own()?;
+                all.extend(own);
+                Ok((all, held))
             }
-            Self::Memory(files) => {
+            Self::Files(_) | Self::Memory { .. } | Self::One(_) => self.own(),
+        }
+    }
+
+    /// The same without those that were written before.
+    fn own(&self) -> io::Result<(Vec<PathBuf>, Vec<File>)> {
+        match self {
+            Self::Files(path) => Ok((paths(path)?, Vec::new())),
+            Self::Memory { files, .. } => {
                 let files = lock(files);
                 let held = files.values().map(File::try_clone).collect::<io::Result<Vec<_>>>()?;
                 Ok((held.iter().map(path_of).collect(), held))
@@ -97,7 +113,7 @@ impl Ring {
                 // Names, labels and annotations of pods are confidential.
                 .mode(0o600)
                 .open(segment(path, n)),
-            Self::Memory(files) => {
+            Self::Memory { files, .. } => {
                 let file = File::from(memfd_create("recording", MemfdFlags::CLOEXEC)?);
                 lock(files).insert(n, file.try_clone()?);
                 Ok(file)
@@ -109,7 +125,7 @@ impl Ring {
     fn remove(&self, n: u64) -> io::Result<()> {
         match self {
             Self::Files(path) => fs::remove_file(segment(path, n)),
-            Self::Memory(files) => {
+            Self::Memory { files, .. } => {
                 lock(files).remove(&n);
                 Ok(())
             }
@@ -174,6 +190,10 @@ pub(super) fn existing(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
+fn paths(path: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(existing(path)?.into_iter().map(|(_, path)| path).collect())
+}
+
 /// `FILE` is 0, `FILE.7` is 7; `None` for any other name.
 fn number(file: &OsStr, name: &OsStr) -> Option<u64> {
     if file == name {
@@ -217,9 +237,24 @@ impl Segments {
         Ok(Ok(Self { ring: Ring::Files(path.into()), bounds, old, next }))
     }
 
-    /// None yet, in memory.
-    pub(super) fn in_memory(bounds: Bounds) -> Self {
-        Self { ring: Ring::in_memory(), bounds, old: BTreeMap::new(), next: 0 }
+    /// None yet, in memory, after the files at `before`.
+    pub(super) fn in_memory(before: Option<&Path>, bounds: Bounds) -> Self {
+        Self { ring: Ring::in_memory(before), bounds, old: BTreeMap::new(), next: 0 }
+    }
+
+    /// Copies the segments of another recording behind those that exist.
+    pub(super) fn copy(&mut self, other: &Self) -> io::Result<()> {
+        let (paths, _held) = other.ring.own()?;
+        for path in paths {
+            let mut from = File::open(path)?;
+            let Begun::At(begun) = index::begun(&mut from)? else { continue };
+            io::Seek::rewind(&mut from)?;
+            let (n, mut to) = (self.next, self.ring.make(self.next)?);
+            self.next = n.saturating_add(1);
+            let size = io::copy(&mut from, &mut to)?;
+            self.old.insert(n, Old { size, begun: begun.wall });
+        }
+        Ok(())
     }
 
     /// The only one is `file`, which is empty.
@@ -268,9 +303,14 @@ impl Segments {
             || now.boot.since(segment.begun.boot) >= self.bounds.segment_age()
     }
 
-    /// Deletes a segment that was begun and is empty.
-    pub(super) fn discard(&self, n: u64) {
-        // Writing to it failed too; there is nothing more to do.
-        let _ = self.ring.remove(n);
+    /// The number of the segment that is made next.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Deletes the segments that were made since this number was the next.
+    pub(super) fn discard_from(&self, first: u64) {
+        // Writing failed too; there is nothing more to do if this does.
+        (first..self.next).for_each(|n| drop(self.ring.remove(n)));
     }
 }

@@ -18,8 +18,8 @@ use isobar_core::model::units::{Moment, Nanos};
 const TOLD: usize = 20;
 /// No lane is drawn finer than in so many parts.
 const PARTS: u64 = 1_000;
-/// Lanes and marks that are kept of whatever a file has: more than a node has conditions and thresholds,
-/// and than a lane can tell apart.
+/// Lanes, marks, spans of a lane and OOM kills that are kept of whatever a file has: more than a node has
+/// conditions and thresholds, and than a lane can tell apart.
 const LANES: usize = 64;
 const MARKS: usize = 4_000;
 
@@ -146,7 +146,8 @@ impl WhatIf {
             return;
         };
         self.tick(&then, &judged.step.decision);
-        let kills = judged.step.snapshot.oom_kills.iter();
+        let room = MARKS.saturating_sub(self.oom_kills.len());
+        let kills = judged.step.snapshot.oom_kills.iter().take(room);
         self.oom_kills.extend(kills.map(|kill| {
             let wall = judged.at.wall.since(judged.at.boot.since(kill.at));
             Moment { boot: kill.at, wall }
@@ -279,10 +280,13 @@ fn held(decision: &Decision) -> impl Iterator<Item = String> {
 }
 
 fn turn(spans: &mut Vec<Span>, is_on: bool, at: Moment) {
-    match (spans.last_mut().filter(|span| span.to.is_none()), is_on) {
-        (None, true) => spans.push(Span { from: at, to: None }),
-        (Some(open), false) => open.to = Some(at),
-        _ => {}
+    let is_full = spans.len() >= MARKS;
+    match (spans.last_mut(), is_on) {
+        (Some(Span { to: to @ None, .. }), false) => *to = Some(at),
+        (Some(Span { to: None, .. }), true) | (_, false) => {}
+        // A lane of so many has no room for the gaps between them.
+        (Some(last), true) if is_full => last.to = None,
+        (_, true) => spans.push(Span { from: at, to: None }),
     }
 }
 

@@ -45,12 +45,17 @@ pub(super) fn gzip(text: &[u8]) -> Vec<u8> {
     written.expect("writing to memory cannot fail")
 }
 
+/// Tells of a content, however it is packed.
+pub(super) fn tag_of(content: &[u8]) -> HeaderValue {
+    let mut hash = DefaultHasher::new();
+    hash.write(content);
+    let tag = HeaderValue::try_from(format!("W/\"{:x}\"", hash.finish()));
+    tag.expect("digits, letters and quotes")
+}
+
 /// A JSON document that was made for this request; its tag tells of its content.
 pub(super) fn made(headers: &HeaderMap, json: Vec<u8>) -> Response {
-    let mut hash = DefaultHasher::new();
-    hash.write(&json);
-    let tag = HeaderValue::try_from(format!("W/\"{:x}\"", hash.finish()));
-    tagged(headers, &tag.expect("digits, letters and quotes"), || {
+    tagged(headers, &tag_of(&json), || {
         let is_packed = accepts_gzip(headers) && json.len() >= SHORT;
         let body: Bytes = if is_packed { gzip(&json).into() } else { json.into() };
         (of_json(is_packed), body).into_response()

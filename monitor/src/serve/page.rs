@@ -9,7 +9,7 @@ use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, get};
 use flate2::read::GzDecoder;
 
-use super::negotiate::accepts_gzip;
+use super::negotiate::{accepts_gzip, tag_of, tagged};
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
@@ -41,17 +41,20 @@ pub(super) fn file<S: Clone + Send + Sync + 'static>(
     content_type: &'static str,
     packed: &'static [u8],
 ) -> MethodRouter<S> {
+    let tag = tag_of(packed);
     get(move |headers: HeaderMap| async move {
-        let fixed = [
-            (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
-            (header::VARY, HeaderValue::from_static("accept-encoding")),
-        ];
-        if accepts_gzip(&headers) {
-            let coding = [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
-            return (fixed, coding, packed).into_response();
-        }
-        let mut text = Vec::new();
-        GzDecoder::new(packed).read_to_end(&mut text).expect("the build has packed it");
-        (fixed, text).into_response()
+        tagged(&headers, &tag, || {
+            let fixed = [
+                (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),
+                (header::VARY, HeaderValue::from_static("accept-encoding")),
+            ];
+            if accepts_gzip(&headers) {
+                let coding = [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
+                return (fixed, coding, packed).into_response();
+            }
+            let mut text = Vec::new();
+            GzDecoder::new(packed).read_to_end(&mut text).expect("the build has packed it");
+            (fixed, text).into_response()
+        })
     })
 }

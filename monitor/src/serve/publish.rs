@@ -18,6 +18,7 @@ use super::metrics::{self, Format};
 use super::negotiate::gzip;
 use super::parts::Part;
 use super::totals::Totals;
+use crate::record::incident::Counts;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::Ring;
 use isobar_core::model::capability::Capability;
@@ -215,9 +216,12 @@ impl Publisher {
         self.incidents = Some(Arc::clone(shelf));
     }
 
-    /// Readers may go back in this recording from now on.
-    pub fn show_recording(&mut self, ring: Option<&Ring>) {
+    /// Readers may go back in this recording from now on; how much there is of it, if anything.
+    pub fn show_recording(&mut self, ring: Option<&Ring>, counts: Option<&Counts>) {
         self.recording = ring.cloned();
+        if self.totals.recorded.as_ref() != counts {
+            self.totals.recorded = counts.cloned();
+        }
     }
 
     /// Takes note of what a tick has seen and done, for readers who look less often than once a

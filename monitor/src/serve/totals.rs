@@ -20,6 +20,8 @@ use isobar_core::policy::engine::Step;
 use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_kubelet::cpus::Pool;
 
+use crate::record::incident::Counts;
+
 use self::pairs::Pairs;
 use self::steps::Steps;
 pub(super) use self::steps::{RESULTS, steps_and_release};
@@ -57,6 +59,8 @@ pub(super) struct Totals {
     pub(super) names: Arc<Names>,
     /// The pods that have these names.
     named: Option<Pods>,
+    /// `None` if nothing is recorded.
+    pub(super) recorded: Option<Counts>,
     /// `None` before the first tick.
     pub(super) configured: Option<Arc<Configured>>,
 }

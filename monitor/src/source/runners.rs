@@ -16,8 +16,11 @@ use isobar_core::model::units::{MilliCpu, Nanos, Percent};
 
 /// It is suspected from this share of the time on that others waited.
 const SUSPECTED: Percent = Percent(5_00);
-/// Processes that are looked at, the youngest first: a look at each takes some 10 µs.
+/// Processes that are looked at, the youngest first, and the next ones the next time: a look at each
+/// takes some 10 µs.
 const LOOKED_AT: usize = 512;
+/// Before all were looked at, only one that uses so much is named: others may use more than a lesser.
+const CERTAIN: MilliCpu = MilliCpu(500);
 /// Processes that are named.
 const NAMED: usize = 3;
 /// Between the two looks of a pair, at least.
@@ -35,6 +38,18 @@ pub struct Runners {
     /// What the last two looks found, and when.
     found: (Vec<Runner>, Nanos),
     looked: Option<Nanos>,
+    sweep: Sweep,
+}
+
+/// A look at all processes of a cgroup, in parts.
+#[derive(Debug, Default)]
+struct Sweep {
+    path: Option<CgroupPath>,
+    /// How many of the youngest were looked at.
+    next: usize,
+    is_whole: bool,
+    /// The busiest so far, which are looked at each time.
+    best: Vec<u32>,
 }
 
 /// A cgroup, and how long others waited for a CPU while it ran.
@@ -71,6 +86,7 @@ impl Runners {
             before: None,
             found: Default::default(),
             looked: None,
+            sweep: Sweep::default(),
         }
     }
 
@@ -99,15 +115,17 @@ impl Runners {
         self.found.0.clone()
     }
 
-    fn look(&self, whose: &Suspect, at: Nanos) -> Look {
-        let all = self.pids(&whose.path).into_iter().filter_map(|pid| {
+    fn look(&mut self, whose: &Suspect, at: Nanos) -> Look {
+        let pids = self.pids(&whose.path);
+        let pids = self.sweep.part(&whose.path, &pids);
+        let all = pids.into_iter().filter_map(|pid| {
             let Stat { used, started, .. } = self.stat(pid)?;
             Some(((pid, started), used))
         });
         Look { at, used: all.collect() }
     }
 
-    fn busiest(&self, before: &Look, whose: &Suspect, now: Nanos) -> Vec<Runner> {
+    fn busiest(&mut self, before: &Look, whose: &Suspect, now: Nanos) -> Vec<Runner> {
         let passed = u128::from(now.since(before.at).0.max(1));
         let per_tick = u128::from(Nanos::SECOND.0 / self.ticks_per_second);
         let mut all: Vec<_> = before
@@ -124,10 +142,12 @@ impl Runners {
             .collect();
         all.sort_by_key(|runner| (std::cmp::Reverse(runner.used), runner.pid));
         all.truncate(NAMED);
-        all
+        self.sweep.best = all.iter().map(|runner| runner.pid).collect();
+        let is_certain = self.sweep.is_whole || all.iter().any(|one| one.used >= CERTAIN);
+        if is_certain { all } else { Vec::new() }
     }
 
-    /// Without those of another PID namespace, which the kernel lists as 0.
+    /// The youngest first, without those of another PID namespace, which the kernel lists as 0.
     fn pids(&self, cgroup: &CgroupPath) -> Vec<u32> {
         let parse = |text: &[u8]| {
             let all = lines(text).map(|line| {
@@ -141,12 +161,28 @@ impl Runners {
         let mut pids = gap::read(&dir.join("cgroup.procs"), parse).unwrap_or_default();
         pids.sort_unstable();
         pids.dedup();
-        pids.into_iter().rev().filter(|pid| *pid > 0).take(LOOKED_AT).collect()
+        pids.into_iter().rev().filter(|pid| *pid > 0).collect()
     }
 
     /// `None` if the process is gone.
     fn stat(&self, pid: u32) -> Option<Stat> {
         gap::read(&self.proc.join(pid.to_string()).join("stat"), stat).ok()
+    }
+}
+
+impl Sweep {
+    /// Those to be looked at now.
+    fn part(&mut self, path: &CgroupPath, all: &[u32]) -> Vec<u32> {
+        if self.path.as_ref() != Some(path) {
+            *self = Self { path: Some(path.clone()), ..Self::default() };
+        }
+        let begin = if self.next < all.len() { self.next } else { 0 };
+        let end = all.len().min(begin + LOOKED_AT);
+        self.next = end;
+        self.is_whole |= end == all.len();
+        let mut part = all[begin..end].to_vec();
+        part.extend(self.best.iter().filter(|pid| !all[begin..end].contains(pid)));
+        part
     }
 }
 
@@ -248,6 +284,36 @@ mod tests {
         assert_eq!(read(13, 500), [(1, 500)]);
         assert_eq!(read(22, 0), [(1, 500)]);
         assert_eq!(read(23, 0), [], "no suspicion any more");
+    }
+
+    #[test]
+    fn runners_among_more_than_one_look_takes() {
+        let all: Vec<_> = (1..=1_200).map(|pid: u32| pid.to_string()).collect();
+        let host = Host::new(&all.join("\n"));
+        fs::write(host.0.path().join("cgroup.procs"), all.join("\n") + "\n").unwrap();
+        let mut runners = Runners::new(host.0.path(), host.0.path());
+        runners.ticks_per_second = 100;
+        // A process that is old uses most; a young one uses a little, or enough to be named at once.
+        for young in [30, 60] {
+            let mut looks = Vec::new();
+            for round in 0..4 {
+                for (second, ticks) in [(0, 0), (1, 1)] {
+                    let boot = Nanos((1_000 * young + 20 * round + second) * Nanos::SECOND.0);
+                    host.ran(7, 22, round * 90 + ticks * 90);
+                    host.ran(1_199, 22, round * young + ticks * young);
+                    let (id, path) = (None, CgroupPath::root());
+                    let suspect = Suspect { id, path, waited: Nanos::SECOND };
+                    let at = Moment { boot, ..Moment::default() };
+                    let found = runners.read(at, Nanos::SECOND, Some(suspect));
+                    if second == 1 {
+                        looks.push(found.first().map(|runner| runner.pid));
+                    }
+                }
+            }
+            let first = (young >= 50).then_some(1_199);
+            assert_eq!(looks, [first, first, Some(7), Some(7)], "{young}");
+            runners.sweep = Sweep::default();
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isobar::record::incident::{Counts, Kind};
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
@@ -72,6 +73,8 @@ pub(super) fn publish(publisher: &mut Publisher, snapshot: Snapshot) {
     publisher.note(&Sample::default(), &settings(), &step);
     // Its outcome comes with a later sample.
     publisher.note(&sample(), &settings(), &step);
+    let counts = Counts { incidents: [(Kind::Condition, 2), (Kind::Kill, 1)].into(), lost: 3 };
+    publisher.show_recording(None, Some(&counts));
     let oom = Capability {
         name: "mark_victim".into(),
         state: CapabilityState::Attached,

@@ -133,6 +133,22 @@ impl Cpu {
     }
 }
 
+/// CPU time of the threads of this name in seconds; `None` if there is none.
+pub(super) fn of_thread(pid: u32, name: &str) -> Result<Option<f64>> {
+    let mut sum = None;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+        // A thread may end in between.
+        let read = |file| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        if read("comm").trim() == name {
+            let run = read("schedstat");
+            let ns = run.split(' ').next().and_then(|ns| ns.parse::<f64>().ok());
+            let ns = ns.with_context(|| format!("no schedstat of the thread {name}"))?;
+            *sum.get_or_insert(0.0) += ns / 1e9;
+        }
+    }
+    Ok(sum)
+}
+
 /// Memory of a process that is in RAM, in MiB.
 pub(super) struct Memory {
     pub(super) now: f64,

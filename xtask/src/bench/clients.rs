@@ -11,18 +11,26 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use serde::Serialize;
 
-use super::agent::{Cpu, Memory, USER_HZ};
+use super::agent::{Cpu, Memory, USER_HZ, of_thread};
+use super::median;
 use super::rig::Rig;
 use super::running::Agent;
 use super::tree::{Cpus, Tree};
 use isobar_lab::clock::Since;
-use isobar_lab::table::table;
+use isobar_lab::table::{against, table};
 
 const CGROUPS: usize = 500;
 /// Clients that read what comes, that read a line in ten seconds, and that never read.
 const READERS: usize = 40;
 const SLOW: usize = 5;
 const DEAD: usize = 5;
+/// Scrapes that are timed, and what one may take.
+const SCRAPES: usize = 15;
+const MOST_MS: f64 = 2.0;
+/// Between two ticks: the next one comes in the second after.
+const MOST_GAP_MS: f64 = 2_000.0;
+/// Of resident memory that the clients cost.
+const MOST_KEPT_MIB: f64 = 5.0;
 const LOADED: Duration = Duration::from_secs(300);
 /// Before the clients come, and after they went.
 const ALONE: Duration = Duration::from_secs(30);
@@ -32,6 +40,9 @@ const ALONE: Duration = Duration::from_secs(30);
 #[serde(rename_all = "camelCase")]
 pub(super) struct Figures {
     phases: Vec<Phase>,
+    /// What the thread that serves takes for a scrape, before the other clients come; the middle of
+    /// all, one a second, so that each is made anew.
+    scrape_ms: f64,
     /// Of the readers: the fewest, and how many ticks there were.
     events: u64,
     ticks: u64,
@@ -52,7 +63,7 @@ struct Phase {
 
 /// Seconds that this should take.
 pub(super) fn expected() -> f64 {
-    (LOADED + ALONE + ALONE).as_secs_f64() + 10.0
+    (LOADED + ALONE + ALONE).as_secs_f64() + SCRAPES as f64 + 10.0
 }
 
 pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
@@ -62,6 +73,9 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     let mut agent = rig.agent()?;
     rig.pause(Duration::from_secs(6))?;
     let before = phase(rig, &mut agent, "before", ALONE, || Ok(()))?;
+    let (http, url) = (agent.http(), format!("http://{}/metrics", agent.address()));
+    let scrape_ms =
+        scrape(rig, agent.pid(), || Ok(http.get(&url).call()?.body_mut().read_to_vec()?))?;
 
     let end = Arc::new(AtomicBool::new(false));
     let open = |pace: Pace| Client::open(agent.address(), pace, Arc::clone(&end));
@@ -70,9 +84,7 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     let [readers, slow, dead] = clients;
     let (readers, slow, dead) = (readers?, slow?, dead?);
     let first = agent.snapshot()?["tick"].as_u64().unwrap_or_default();
-    let http = agent.http();
     let (mut scrapes, mut failed_scrapes) = (0, 0);
-    let url = format!("http://{}/metrics", agent.address());
     let during = phase(rig, &mut agent, "with clients", LOADED, || {
         scrapes += 1;
         failed_scrapes += u64::from(http.get(&url).call().is_err());
@@ -87,12 +99,26 @@ pub(super) fn measure(rig: &mut Rig) -> Result<Figures> {
     let closed = |all: &[Told]| all.iter().filter(|told| told.was_closed).count();
     Ok(Figures {
         phases: vec![before, during, after],
+        scrape_ms,
         events: readers.iter().map(|told| told.events).min().unwrap_or_default(),
         ticks,
         scrapes,
         failed_scrapes,
         closed: [closed(&readers), closed(&slow), closed(&dead)],
     })
+}
+
+/// Milliseconds of CPU that the agent takes to serve a scrape.
+fn scrape(rig: &Rig, pid: u32, scrape: impl Fn() -> Result<Vec<u8>>) -> Result<f64> {
+    let served = || of_thread(pid, "server")?.context("no thread serves");
+    let mut each = Vec::new();
+    for _ in 0..SCRAPES {
+        rig.pause(Duration::from_secs(1))?;
+        let before = served()?;
+        scrape()?;
+        each.push((served()? - before) * 1e3);
+    }
+    median(each).context("no scrapes")
 }
 
 /// Measures the agent for some time, and calls `each_second`.
@@ -186,8 +212,18 @@ impl fmt::Display for Figures {
         let rows: Vec<_> = self.phases.iter().map(row).collect();
         let head = ["", "CPU %", "RSS MiB", "longest gap ms so far"];
         writeln!(f, "{}", table(&head, &rows))?;
-        let Self { events, ticks, scrapes, failed_scrapes, closed: [reading, slow, dead], .. } =
-            self;
+        let Self { scrape_ms, events, ticks, scrapes, failed_scrapes, closed, .. } = self;
+        let [reading, slow, dead] = closed;
+        let [before, .., after] = self.phases.as_slice() else { return Err(fmt::Error) };
+        let budgets = [
+            ("a scrape", "ms of CPU", *scrape_ms, MOST_MS),
+            ("longest gap", "ms", after.longest_gap_ms, MOST_GAP_MS),
+            ("kept after the clients", "MiB", after.rss_mib - before.rss_mib, MOST_KEPT_MIB),
+        ];
+        for (name, unit, figure, limit) in budgets {
+            let verdict = against(figure, limit);
+            writeln!(f, "budget, {name}: {figure:.2} {unit}, at most {limit} {unit}: {verdict}")?;
+        }
         writeln!(f, "readers had at least {events} events of {ticks} ticks")?;
         writeln!(f, "{failed_scrapes} of {scrapes} scrapes failed")?;
         writeln!(

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
 
 use self::node::{CONTAINERS, PODS, Server, containers};
-use super::agent::{Cpu, Memory, USER_HZ};
+use super::agent::{Cpu, Memory, USER_HZ, of_thread};
 use super::median;
 use super::rig::Rig;
 use super::tree::{Cpus, Tree};
@@ -142,16 +142,7 @@ struct Clock {
 impl Clock {
     fn of(pid: u32) -> Result<Self> {
         let cpu = Cpu::of(pid)?;
-        let mut kube = 0.0;
-        for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-            // A thread may end in between.
-            let read = |file| fs::read_to_string(task.path().join(file)).unwrap_or_default();
-            if read("comm").trim() == "kube" {
-                let run = read("schedstat");
-                let ns = run.split(' ').next().and_then(|ns| ns.parse::<f64>().ok());
-                kube += ns.context("no schedstat of the thread kube")? / 1e9;
-            }
-        }
+        let kube = of_thread(pid, "kube")?.unwrap_or_default();
         Ok(Self { all: (cpu.user + cpu.system) as f64 / USER_HZ, kube })
     }
 }

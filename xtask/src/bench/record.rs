@@ -1,5 +1,5 @@
-//! What a recording of a node of 500 cgroups takes: bytes, time to write, to show a moment late in a
-//! chapter, and to replay.
+//! What a recording of a node of 500 cgroups takes: bytes, time to write, to show a moment of a full
+//! segment, and to replay.
 
 use std::fmt;
 use std::process::Command;
@@ -56,7 +56,10 @@ pub(super) fn measure() -> Result<Figures> {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Recording 500 cgroups; times of CPU, the moment is the last of a chapter.\n")?;
+        writeln!(
+            f,
+            "Recording 500 cgroups; times of CPU, the moment is the middle of eleven of a full segment.\n"
+        )?;
         let head = ["node", "figure", "", "limit", ""];
         let rows: Vec<Vec<String>> = self.nodes.iter().flat_map(Node::rows).collect();
         write!(f, "{}", table(&head, &rows))

@@ -141,7 +141,7 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
     if time < Nanos(snapshot.interval.0 / FEW) {
         let now = millis(time, snapshot).max(1);
         return format!(
-            "It is easing: now no pod or service waits for more than {now} ms per second."
+            "It is easing: of late no pod or service waits for more than {now} ms per second."
         );
     }
     // As the lists of who lost to whom have it: waits are summed over tasks.

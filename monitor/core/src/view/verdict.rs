@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::cgroup::Limit;
 use crate::model::psi::{Line, Pressure};
 use crate::model::snapshot::{Scope, Snapshot, Union};
-use crate::model::stall::MemoryCause;
+use crate::model::stall::{Coverage, MemoryCause};
 use crate::model::units::{Micros, MilliCpu, Nanos, Percent};
 use crate::view::waiting::{Level, below_request, short_name};
 
@@ -49,7 +49,7 @@ pub enum Mood {
     Waits,
     /// From 40 %.
     Pressed,
-    /// Neither the measure nor raw PSI is known.
+    /// Neither the measure nor raw PSI is known, or they leave it open.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ pub fn judge(snapshot: &Snapshot) -> Vec<Verdict> {
     let whole = &snapshot.whole;
     let mut cpu = cpu(snapshot);
     cpu.text.extend(below_requests(snapshot));
-    vec![cpu, memory(whole), io(whole)]
+    vec![cpu, memory(whole, snapshot.covers), io(whole)]
 }
 
 /// How many pods wait although they use less than they request, and which of them most.
@@ -123,9 +123,14 @@ fn cpus(MilliCpu(milli): MilliCpu) -> String {
     format!("{:.2}", milli as f64 / 1e3)
 }
 
-fn memory(whole: &Scope) -> Verdict {
+fn memory(whole: &Scope, covers: Coverage) -> Verdict {
     let raw = some(whole.pressure.memory);
-    let text = compare("shortage", whole.shortage, raw, || {
+    // Without causes, shortage is a lower bound: as with conditions, raw PSI is the upper one.
+    let is_bound = whole.shortage.is_some() && !covers.memory_causes;
+    let measure = if is_bound { "shortage of at least" } else { "shortage" };
+    let own = mood(whole.shortage, raw);
+    let is_certain = !is_bound || own == Mood::Pressed || own == mood(None, raw);
+    let text = compare(measure, whole.shortage, raw, || {
         let causes = whole.memory.iter().flat_map(|memory| &memory.causes);
         let limited = causes.filter(|(cause, _)| !cause.is_shortage());
         let longest = limited.max_by_key(|(_, wait)| wait.union.now);
@@ -136,7 +141,8 @@ fn memory(whole: &Scope) -> Verdict {
             _ => "of no known cause".into(),
         }
     });
-    Verdict { resource: Resource::Memory, mood: mood(whole.shortage, raw), text }
+    let mood = if is_certain { own } else { Mood::Unknown };
+    Verdict { resource: Resource::Memory, mood, text }
 }
 
 fn io(whole: &Scope) -> Verdict {
@@ -267,6 +273,28 @@ mod tests {
         }
     }
 
+    fn covers(memory_causes: bool) -> Coverage {
+        Coverage { memory: true, memory_causes, ..Coverage::default() }
+    }
+
+    #[test]
+    fn memory_without_causes_is_a_lower_bound() {
+        #[rustfmt::skip]
+        let table = [
+            // shortage, raw PSI, causes are known, mood, text
+            (1_00,  20_00, true,  Mood::Calm,    "shortage 1.00 % (avg10), raw PSI some 20.00 %"),
+            (1_00,  20_00, false, Mood::Unknown, "shortage of at least 1.00 % (avg10), raw PSI some 20.00 %"),
+            (1_00,  4_00,  false, Mood::Calm,    "shortage of at least 1.00 % (avg10), raw PSI some 4.00 %"),
+            (41_00, 60_00, false, Mood::Pressed, "shortage of at least 41.00 % (avg10), raw PSI some 60.00 %"),
+            (6_00,  60_00, false, Mood::Unknown, "shortage of at least 6.00 % (avg10), raw PSI some 60.00 %"),
+        ];
+        for (shortage, raw, is_known, mood, text) in table {
+            let got = memory(&scope(Some(shortage), Some(raw)), covers(is_known));
+            assert_eq!(got.mood, mood, "{text}");
+            assert!(got.text.starts_with(text), "{}", got.text);
+        }
+    }
+
     #[test]
     fn cpu_explains_difference_to_raw_psi() {
         #[rustfmt::skip]
@@ -351,7 +379,8 @@ mod tests {
             let union = Waited { now: Nanos(ns), total: Nanos(ns) };
             let wait = MemoryCauseWait { union, ..MemoryCauseWait::default() };
             let waits = MemoryWait { causes: [(cause, wait)].into(), ..MemoryWait::default() };
-            let got = memory(&Scope { memory: Some(waits), ..scope(Some(1_00), Some(20_00)) });
+            let whole = Scope { memory: Some(waits), ..scope(Some(1_00), Some(20_00)) };
+            let got = memory(&whole, covers(true));
             assert!(got.text.ends_with(want), "{cause:?} {ns}: {}", got.text);
         }
     }

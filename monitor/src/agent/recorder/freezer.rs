@@ -1,15 +1,18 @@
 //! The thread that takes incidents out of the recording: it replays minutes, and no tick and no
 //! write waits for that.
 
+use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use crate::agent::log::chain;
 use crate::clock;
-use crate::record::incident::freeze::freeze;
-use crate::record::incident::shelf::Shelf;
+use crate::record::incident::freeze::{FreezeError, freeze};
+use crate::record::incident::shelf::{Draft, Shelf};
+use crate::record::incident::watch::Turn;
 use crate::record::incident::words::paragraph;
 use crate::record::incident::{Incident, State};
 use crate::record::journal::Ring;
@@ -21,10 +24,16 @@ enum Order {
     ReadFrom(Option<Ring>),
     Note(Box<Incident>),
     Freeze(Box<Incident>),
+    /// Incidents can be kept in this directory.
+    Settle(PathBuf),
 }
 
 /// The writer's end of it.
-pub(super) struct Freezer(SyncSender<Order>);
+pub(super) struct Freezer {
+    orders: SyncSender<Order>,
+    /// Those for which there was no room.
+    waiting: VecDeque<Order>,
+}
 
 impl Freezer {
     /// Gives it a thread, which first freezes what an agent before this one left open.
@@ -32,28 +41,45 @@ impl Freezer {
     /// # Errors
     /// If none can be made.
     pub(super) fn begin(shelf: Arc<Shelf>, ring: Option<Ring>) -> io::Result<Self> {
-        let (to, inbox) = sync_channel(WAITING);
+        let (orders, inbox) = sync_channel(WAITING);
         let run = move || Cold { shelf, ring }.run(&inbox);
         thread::Builder::new().name("incidents".into()).spawn(run)?;
-        Ok(Self(to))
+        Ok(Self { orders, waiting: VecDeque::new() })
     }
 
-    /// Keeps what is known of an incident that is open, for readers and for the next agent.
-    pub(super) fn note(&self, incident: Incident) {
-        self.send(Order::Note(Box::new(incident)));
+    /// Keeps an incident that is over; what is known of an open one, for readers and for the next
+    /// agent.
+    pub(super) fn take(&mut self, turn: Turn) {
+        let order = match turn {
+            Turn::Open(incident) => {
+                // The newest tells everything.
+                self.waiting.retain(|order| !matches!(order, Order::Note(_)));
+                Order::Note(incident)
+            }
+            Turn::Over(incident) => Order::Freeze(incident),
+        };
+        self.send(order);
     }
 
-    pub(super) fn freeze(&self, incident: Incident) {
-        self.send(Order::Freeze(Box::new(incident)));
-    }
-
-    pub(super) fn read_from(&self, ring: Option<Ring>) {
+    pub(super) fn read_from(&mut self, ring: Option<Ring>) {
         self.send(Order::ReadFrom(ring));
     }
 
-    fn send(&self, order: Order) {
-        if self.0.try_send(order).is_err() {
-            tracing::warn!("an incident is not kept: the disk is too slow");
+    pub(super) fn settle(&mut self, dir: PathBuf) {
+        self.send(Order::Settle(dir));
+    }
+
+    fn send(&mut self, order: Order) {
+        self.waiting.push_back(order);
+        self.flush();
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(super) fn flush(&mut self) {
+        while let Some(order) = self.waiting.pop_front() {
+            if let Err(TrySendError::Full(order)) = self.orders.try_send(order) {
+                return self.waiting.push_front(order);
+            }
         }
     }
 }
@@ -76,21 +102,44 @@ impl Cold {
                 Order::ReadFrom(ring) => self.ring = ring,
                 Order::Note(incident) => self.note(&incident),
                 Order::Freeze(incident) => self.freeze(*incident),
+                Order::Settle(dir) => {
+                    if let Err(why) = self.shelf.settle(&dir) {
+                        tracing::warn!("incidents stay in memory: {}", chain(&why));
+                    }
+                }
             }
         }
     }
 
     fn note(&self, incident: &Incident) {
-        let summary = paragraph(incident);
-        if let Err(why) = self.shelf.note(&Incident { summary, ..incident.clone() }) {
-            tracing::warn!("cannot keep incident {}: {}", incident.name, chain(&why));
+        let incident = Incident { summary: paragraph(incident), ..incident.clone() };
+        if let Err(why) = self.shelf.note(&incident) {
+            let name = &incident.name;
+            tracing::warn!("incident {name} is kept in memory: {}", chain(&why));
+            self.shelf.note_in_memory(&incident);
+        }
+    }
+
+    /// In files, or in memory if those cannot be written.
+    fn frozen(&self, ring: &Ring, incident: Incident) -> Result<Incident, FreezeError> {
+        let name = incident.name.clone();
+        let draft = self.shelf.draft();
+        let tried = draft
+            .map_err(FreezeError::from)
+            .and_then(|to| freeze(ring, &self.shelf, incident.clone(), to));
+        match tried {
+            Err(why @ (FreezeError::Write(_) | FreezeError::Shelf(_))) => {
+                tracing::warn!("incident {name} is kept in memory: {}", chain(&why));
+                freeze(ring, &self.shelf, incident, Draft::in_memory()?)
+            }
+            tried => tried,
         }
     }
 
     fn freeze(&mut self, incident: Incident) {
         let Some(ring) = &self.ring else { return };
         let name = incident.name.clone();
-        match freeze(ring, &self.shelf, incident.clone()) {
+        match self.frozen(ring, incident.clone()) {
             Ok(frozen) => {
                 tracing::info!(
                     incident = name,

@@ -1,5 +1,9 @@
 use super::*;
 use crate::agent::recorder::writer::Writer;
+use crate::record::reader::{Entry as Reading, Recording};
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::stall::OomKill;
+use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Engine;
 use std::fs;
 use std::path::Path;
@@ -16,7 +20,7 @@ fn records(recorder: &mut Recorder, n: u64) {
     let mut engine = Engine::default();
     for tick in 1..=n {
         let decision = entry(&mut engine, tick);
-        recorder.tick(engine.standing(), &decision, Vec::new(), &[]);
+        recorder.tick(engine.standing(), &decision, &[], &[]);
     }
 }
 
@@ -62,9 +66,20 @@ fn tick_pauses_the_recording_while_the_disk_is_slow() {
         capability: off(String::new()),
         wants_standing: false,
         n_waiting: 0,
-        n_lost: 0,
+        counts: Counts::default(),
+        watch: Watch::default(),
+        turns: VecDeque::new(),
     };
-    records(&mut recorder, 5);
+    records(&mut recorder, 2);
+    // What happens in a tick that is lost.
+    let mut engine = Engine::default();
+    let decision = entry(&mut engine, 3);
+    let (at, limit_known) = (Nanos(0), false);
+    let (victim, limit, trigger) = (CgroupId(7), None, CgroupId(7));
+    let kill = OomKill { at, victim, victim_pid: 8, limit, limit_known, trigger };
+    let kill = OomRecord::of(&kill, Moment::default(), None, |_| None);
+    recorder.tick(engine.standing(), &decision, &[kill], &[]);
+    records(&mut recorder, 2);
     assert_eq!(recorder.n_waiting, 3);
     assert!(recorder.capability().detail.contains("the disk is slow"), "{recorder:?}");
     let ticks = inbox.try_iter().filter(|order| matches!(order, Order::Tick(_))).count();
@@ -73,5 +88,80 @@ fn tick_pauses_the_recording_while_the_disk_is_slow() {
     let next = inbox.try_recv();
     let is_new_chapter = matches!(next, Ok(Order::Chapter { continues: false, .. }));
     assert!(is_new_chapter, "what comes after lost ticks begins with the standing between");
-    assert_eq!((recorder.n_waiting, recorder.n_lost), (0, 4));
+    assert_eq!((recorder.n_waiting, recorder.counts.lost), (0, 4));
+    let next = inbox.try_recv();
+    assert!(
+        matches!(next, Ok(Order::Turn(Turn::Open(_)))),
+        "the incident is not lost with its tick"
+    );
+}
+
+#[test]
+fn record_goes_on_in_files_with_what_was_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (place, aside) = (dir.path().join("place"), dir.path().join("aside"));
+    fs::write(&place, "").unwrap();
+    let (to, reports) = channel();
+    let mut writer = Writer::open(where_possible(&place), Start::default(), to).unwrap().unwrap();
+    let freezer = Freezer::begin(Arc::clone(writer.shelf()), writer.ring().cloned());
+    writer.freeze_with(freezer.unwrap());
+    let mut engine = Engine::default();
+    let mut wants_standing = false;
+    let mut tick = |writer: &mut Writer, from: u64, to: u64| {
+        for tick in from..to {
+            let now = Nanos(tick * Nanos::SECOND.0);
+            let at = Moment { boot: now, wall: now };
+            let sample = Sample { tick, at, ..Sample::default() };
+            let decision = engine.step(sample.clone()).decision;
+            let standing = wants_standing.then(|| engine.standing().clone());
+            writer.take(Order::Tick(Box::new(Entry { sample, decision, standing })));
+            let asked = reports.try_iter().filter(|one| matches!(one, Report::WantsStanding));
+            wants_standing = asked.count() > 0;
+        }
+    };
+    // Two attempts fail on the way.
+    tick(&mut writer, 1, 130);
+    fs::rename(&place, &aside).unwrap();
+    tick(&mut writer, 130, 200);
+    assert_eq!(writer.capability().state, CapabilityState::Attached, "{:?}", writer.capability());
+    // A file that fails, and one that can be written again.
+    let begun = writer.ring().cloned();
+    writer.fail(&JournalError::TooSmall, Moment::default());
+    fs::rename(&place, aside.with_extension("2")).unwrap();
+    fs::write(&place, "").unwrap();
+    tick(&mut writer, 200, 210);
+    let held = writer.ring().unwrap().segments().unwrap().0.len();
+    assert_eq!(held, 1, "{:?}", writer.ring());
+    fs::remove_file(&place).unwrap();
+    fs::rename(aside.with_extension("2"), &place).unwrap();
+    let held = writer.ring().unwrap().segments().unwrap().0.len();
+    assert!(held > 1, "the files from before can still be read: {:?}", writer.ring());
+    tick(&mut writer, 210, 300);
+    assert_eq!(writer.capability().state, CapabilityState::Attached, "{:?}", writer.capability());
+    drop(writer);
+
+    let Some(Ring::Files(file)) = begun else { panic!("{begun:?}") };
+    let recording = Recording::open(&file).unwrap();
+    let mut engine: Option<Engine> = None;
+    let mut ticks = Vec::new();
+    for entry in recording {
+        match entry.unwrap() {
+            Reading::Header(header) if header.continues && engine.is_some() => {}
+            Reading::Header(header) => engine = Some(Engine::new(header.settings, header.standing)),
+            Reading::Frame(frame) => {
+                ticks.push(frame.sample.tick);
+                let step = engine.as_mut().unwrap().step(frame.sample);
+                let again = serde_json::to_string(&step.decision).unwrap();
+                assert_eq!(again, frame.decision, "tick {ticks:?}");
+            }
+            Reading::Lost(lost) => panic!("{lost:?}"),
+            Reading::Notice(_) | Reading::Other(_) => {}
+        }
+    }
+    // Tick 200 is the first after the failure, and came with no standing.
+    let missing: Vec<_> = (1..300).filter(|tick| !ticks.contains(tick)).collect();
+    assert!(
+        missing.len() <= 2 && missing.iter().all(|tick| (200..203).contains(tick)),
+        "{missing:?}"
+    );
 }

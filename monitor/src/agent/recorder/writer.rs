@@ -2,7 +2,7 @@
 //! tried again every minute.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -10,7 +10,6 @@ use super::freezer::Freezer;
 use super::{Entry, Order, Record, Report, off, taken};
 use crate::agent::log::chain;
 use crate::record::incident::shelf::Shelf;
-use crate::record::incident::watch::{Seen, Turn, Watch};
 use crate::record::journal::{Bounds, Journal, JournalError, Ring, Start};
 use crate::state;
 use isobar_core::model::capability::{Capability, CapabilityState};
@@ -25,43 +24,51 @@ const LOCK: &str = "lock";
 /// From one attempt to write files to the next.
 const AGAIN: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// Where files are to be written.
-struct Target {
+/// Where the operator wants files: a directory takes a recording, incidents and a lock; any other path
+/// is the recording itself.
+struct Place {
     path: PathBuf,
     bounds: Bounds,
+    is_dir: bool,
+}
+
+/// Where files are written.
+struct Target {
+    path: PathBuf,
     shelf: PathBuf,
     /// Held as long as the agent lives.
     _lock: Option<File>,
 }
 
 impl Target {
-    /// A directory takes a recording, incidents and a lock; any other path is the recording itself.
-    fn open(path: &Path, bounds: Bounds, is_dir: bool) -> Result<Self, JournalError> {
+    fn open(Place { path, is_dir, .. }: &Place) -> Result<Self, JournalError> {
         if !is_dir {
             let mut shelf = path.as_os_str().to_owned();
             shelf.push(".");
             shelf.push(INCIDENTS);
-            return Ok(Self { path: path.into(), bounds, shelf: shelf.into(), _lock: None });
+            return Ok(Self { path: path.clone(), shelf: shelf.into(), _lock: None });
         }
-        let io = |source| JournalError::Io { path: path.into(), source };
+        let io = |source| JournalError::Io { path: path.clone(), source };
         state::make(path).map_err(io)?;
         let lock = state::lock(&path.join(LOCK)).map_err(|why| io(taken(why)))?;
         let (file, shelf) = (path.join(FILE), path.join(INCIDENTS));
-        Ok(Self { path: file, bounds, shelf, _lock: Some(lock) })
+        Ok(Self { path: file, shelf, _lock: Some(lock) })
     }
 }
 
 pub(super) struct Writer {
+    /// Where files belong.
+    place: Place,
+    /// `None` while that cannot be used.
     target: Option<Target>,
     /// Without a standing: what every new recording begins with.
     start: Start,
     journal: Option<Journal>,
-    /// Why the files of `target` are not written; then the journal is in memory.
+    /// Why there are no files; then the journal is in memory.
     trouble: Option<String>,
     /// When files are tried again.
     again: Nanos,
     has_asked: bool,
-    watch: Watch,
     shelf: Arc<Shelf>,
     freezer: Option<Freezer>,
     reports: Sender<Report>,
@@ -74,40 +81,40 @@ impl Writer {
         start: Start,
         reports: Sender<Report>,
     ) -> Result<Option<Self>, JournalError> {
-        let (target, is_asked_for) = match record {
+        let (place, is_asked_for) = match record {
             Record::Off => return Ok(None),
-            Record::WherePossible(dir, bounds) => (Target::open(&dir, bounds, true), false),
+            Record::WherePossible(path, bounds) => (Place { path, bounds, is_dir: true }, false),
             Record::To(path, bounds) => {
                 let is_dir = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
-                (Target::open(&path, bounds, is_dir), true)
+                (Place { path, bounds, is_dir }, true)
             }
         };
-        let opened = target.and_then(|target| {
-            let journal = Journal::create(&target.path, start.clone(), target.bounds)?;
+        let opened = Target::open(&place).and_then(|target| {
+            let journal = Journal::create(&target.path, start.clone(), place.bounds)?;
             Ok((target, journal))
         });
         let (target, journal, trouble) = match opened {
             Ok((target, journal)) => (Some(target), Some(journal), None),
             Err(why) if is_asked_for => return Err(why),
             Err(why) => {
-                let in_memory = Journal::in_memory(start.clone());
+                let in_memory = Journal::in_memory(None, start.clone());
                 (None, in_memory.ok(), Some(chain(&why)))
             }
         };
         let shelf =
-            target.as_ref().map_or_else(Shelf::in_memory, |to| Shelf::Dir(to.shelf.clone()));
-        let watch = Watch::new(start.facts.name.clone());
-        let (again, has_asked, freezer) = Default::default();
+            target.as_ref().map_or_else(Shelf::in_memory, |to| Shelf::in_dir(to.shelf.clone()));
+        let again = start.at.boot.plus(AGAIN);
+        let (has_asked, freezer) = Default::default();
         let shelf = Arc::new(shelf);
         let start = Start { standing: Standing::default(), ..start };
         Ok(Some(Self {
+            place,
             target,
             start,
             journal,
             trouble,
             again,
             has_asked,
-            watch,
             shelf,
             freezer,
             reports,
@@ -129,6 +136,11 @@ impl Writer {
     pub(super) fn take(&mut self, order: Order) {
         match order {
             Order::Tick(entry) => self.tick(*entry),
+            Order::Turn(turn) => {
+                if let Some(freezer) = &mut self.freezer {
+                    freezer.take(turn);
+                }
+            }
             Order::Chapter { settings, standing, at, continues } => {
                 self.start.settings = *settings.clone();
                 let Some(journal) = &mut self.journal else { return };
@@ -144,20 +156,11 @@ impl Writer {
         }
     }
 
-    fn tick(&mut self, Entry { sample, decision, standing, kills, limits }: Entry) {
+    fn tick(&mut self, Entry { sample, decision, standing }: Entry) {
         let at = sample.at;
         self.has_asked &= standing.is_none();
-        let seen = Seen { sample: &sample, decision: &decision, kills: &kills, limits: &limits };
-        let turn = self.watch.tick(seen);
-        let is_missing = self.journal.is_none() || self.trouble.is_some() && self.target.is_some();
-        if is_missing && at.boot >= self.again {
-            match &standing {
-                Some(standing) => {
-                    self.reopen(standing, at);
-                    return self.turn(turn);
-                }
-                None => self.ask(),
-            }
+        if let Some(freezer) = &mut self.freezer {
+            freezer.flush();
         }
         if let Some(journal) = &mut self.journal {
             let written = journal.put(sample, &decision, standing.as_ref());
@@ -168,14 +171,12 @@ impl Writer {
                 Err(why) => self.fail(&why, at),
             }
         }
-        self.turn(turn);
-    }
-
-    fn turn(&self, turn: Option<Turn>) {
-        match (turn, &self.freezer) {
-            (Some(Turn::Open(incident)), Some(freezer)) => freezer.note(*incident),
-            (Some(Turn::Over(incident)), Some(freezer)) => freezer.freeze(*incident),
-            (None, _) | (_, None) => {}
+        let has_files = self.journal.is_some() && self.trouble.is_none();
+        if !has_files && at.boot >= self.again {
+            match &standing {
+                Some(standing) => self.reopen(standing, at),
+                None => self.ask(),
+            }
         }
     }
 
@@ -187,24 +188,23 @@ impl Writer {
         }
     }
 
-    /// Goes on after a failure: in files if that works again, else in memory.
+    /// Goes on after a failure: in files if that works again, else in memory. `standing` is the
+    /// engine's after the last tick.
     fn reopen(&mut self, standing: &Standing, at: Moment) {
-        let start = Start { standing: standing.clone(), at, ..self.start.clone() };
-        let in_files =
-            self.target.as_ref().map(|to| Journal::create(&to.path, start.clone(), to.bounds));
-        match in_files {
-            Some(Ok(journal)) => {
-                self.journal = Some(journal);
+        match self.in_files(standing, at) {
+            Ok(dir) => {
                 self.trouble = None;
-                tracing::info!("recording goes on");
-            }
-            failed => {
-                self.again = at.boot.plus(AGAIN);
-                if let Some(Err(why)) = failed {
-                    self.trouble = Some(chain(&why));
+                tracing::info!("recording goes on in {}", self.place.path.display());
+                if let Some(freezer) = &mut self.freezer {
+                    freezer.settle(dir);
                 }
-                if self.journal.is_none() {
-                    self.journal = Journal::in_memory(start).ok();
+            }
+            Err(why) => {
+                self.again = at.boot.plus(AGAIN);
+                self.trouble = Some(chain(&why));
+                if self.journal.as_ref().is_none_or(Journal::has_stopped) {
+                    let before = self.target.as_ref().map(|target| target.path.as_path());
+                    self.journal = Journal::in_memory(before, self.start_at(standing, at)).ok();
                 }
             }
         }
@@ -212,7 +212,26 @@ impl Writer {
         self.report();
     }
 
-    fn fail(&mut self, why: &JournalError, at: Moment) {
+    /// Where incidents are kept then.
+    fn in_files(&mut self, standing: &Standing, at: Moment) -> Result<PathBuf, JournalError> {
+        let target = match self.target.take() {
+            Some(target) => target,
+            None => Target::open(&self.place)?,
+        };
+        let (start, bounds) = (self.start_at(standing, at), self.place.bounds);
+        let Target { path, shelf, .. } = self.target.insert(target);
+        match &mut self.journal {
+            Some(in_memory) => in_memory.move_to(path, standing, at, bounds)?,
+            None => self.journal = Some(Journal::create(path, start, bounds)?),
+        }
+        Ok(shelf.clone())
+    }
+
+    fn start_at(&self, standing: &Standing, at: Moment) -> Start {
+        Start { standing: standing.clone(), at, ..self.start.clone() }
+    }
+
+    pub(super) fn fail(&mut self, why: &JournalError, at: Moment) {
         let why = chain(why);
         tracing::warn!("recording has stopped, and is tried again every minute: {why}");
         self.trouble = Some(why);
@@ -223,9 +242,10 @@ impl Writer {
         self.ask();
     }
 
-    fn ring_changed(&self) {
-        if let Some(freezer) = &self.freezer {
-            freezer.read_from(self.ring().cloned());
+    fn ring_changed(&mut self) {
+        let ring = self.ring().cloned();
+        if let Some(freezer) = &mut self.freezer {
+            freezer.read_from(ring);
         }
         // A tick that has gone hears nothing, and needs nothing.
         let _ = self.reports.send(Report::To(self.ring().cloned()));

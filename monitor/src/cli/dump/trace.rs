@@ -21,6 +21,8 @@ use super::Ticks;
 /// What a counter shows, each with its name; `None` was not measured.
 type Values<'a> = Vec<(&'a str, Option<u64>)>;
 
+/// With more processes than that, those whose cgroups are gone are forgotten.
+const KNOWN: usize = 4_096;
 /// The process of the node: no cgroup has this id.
 const NODE: CgroupId = CgroupId(0);
 
@@ -29,6 +31,7 @@ pub(super) fn write(out: &mut impl Write, ticks: &mut Ticks) -> Result<()> {
         out,
         n: 0,
         named: BTreeMap::new(),
+        last: 0,
         counted: BTreeSet::new(),
         held: BTreeSet::new(),
         said: None,
@@ -46,6 +49,8 @@ struct Trace<'a, W: Write> {
     /// The numbers and names of processes, from 1: 0 is the idle task in such a trace, and cgroup
     /// ids may be too large.
     named: BTreeMap<CgroupId, (usize, String)>,
+    /// The last of these numbers.
+    last: usize,
     /// Counters of which not everything is 0.
     counted: BTreeSet<(CgroupId, &'static str)>,
     /// Conditions that are True.
@@ -57,6 +62,11 @@ struct Trace<'a, W: Write> {
 impl<W: Write> Trace<'_, W> {
     fn tick(&mut self, view: &View) -> Result<()> {
         let (at, snapshot) = (view.snapshot.at.wall, &view.snapshot);
+        if self.named.len() > KNOWN {
+            let is_there = |id: &CgroupId| *id == NODE || snapshot.scopes.contains_key(id);
+            self.named.retain(|id, _| is_there(id));
+            self.counted.retain(|(id, _)| is_there(id));
+        }
         self.named(NODE, &format!("node {}", view.facts.name), at)?;
         self.decision(&view.decision, at)?;
         let kills = view.recent_oom_kills.iter();
@@ -161,7 +171,10 @@ impl<W: Write> Trace<'_, W> {
         let n = match self.named.get(&id) {
             Some((_, known)) if known == called => return Ok(()),
             Some((n, _)) => *n,
-            None => self.named.len() + 1,
+            None => {
+                self.last += 1;
+                self.last
+            }
         };
         self.named.insert(id, (n, called.into()));
         self.event("M", at, id, "process_name", json!({"args": {"name": called}}))

@@ -31,7 +31,7 @@ pub(super) fn serve(file: &Path, address: &Address, at: Option<Nanos>) -> Result
         Listener::Unix(_) => format!("the API is at {address}"),
     };
     let incidents = Some(shelf_of(file)).filter(|shelf| shelf.is_dir());
-    let incidents = incidents.map(|shelf| Shelf::Dir(shelf).into());
+    let incidents = incidents.map(|shelf| Shelf::in_dir(shelf).into());
     let file = recording_at(file);
     let film = Film::open(&file, at, incidents)?.ok_or_else(|| no_tick(&file))?;
     let failed = |why| OpenError::Agent(AgentError::Serve(why));

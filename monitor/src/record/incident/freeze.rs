@@ -66,18 +66,21 @@ pub enum FreezeError {
     Shelf(#[from] ShelfError),
 }
 
-/// Freezes an incident that is over, or that its agent left open, and puts it on the shelf.
+/// Freezes an incident that is over, or that its agent left open, into a draft of the shelf.
 ///
 /// # Errors
 /// If the recording cannot be read, has no tick of it, or the shelf cannot be written.
-pub fn freeze(ring: &Ring, shelf: &Shelf, incident: Incident) -> Result<Incident, FreezeError> {
+pub fn freeze(
+    ring: &Ring,
+    shelf: &Shelf,
+    incident: Incident,
+    draft: Draft,
+) -> Result<Incident, FreezeError> {
     // Those in memory last as long as this.
     let (segments, _held) = ring.segments().map_err(FreezeError::Segments)?;
-    let from = incident.begin.wall.since(BEFORE);
-    let to = incident.end.map_or(incident.begin.wall.plus(LONGEST), |end| end.wall);
-    let recording = Recording::of_segments_at(Path::new("recording"), &segments, from)?;
-    let draft = shelf.draft()?;
-    let taken = Span::new((from, to), &draft).take(recording, incident);
+    let within = Within::of(&incident);
+    let recording = Recording::of_segments_at(Path::new("recording"), &segments, within.seek())?;
+    let taken = Span::new(within, Some(&draft)).take(recording, incident);
     keep(taken, shelf, draft)
 }
 
@@ -113,8 +116,7 @@ pub fn import(file: &Path, shelf: &Shelf, now: Nanos) -> Result<Incident, Freeze
         return Err(ShelfError::Exists(incident.name).into());
     }
     let draft = shelf.draft()?;
-    let everything = (Nanos(0), Nanos(u64::MAX));
-    let span = Span { most: Some(IMPORTED), ..Span::new(everything, &draft) };
+    let span = Span { most: Some(IMPORTED), ..Span::new(Within::EVERYTHING, Some(&draft)) };
     let taken = span.take(Recording::open_alone(file)?, incident);
     let has_room = |taken| shelf.has_room(&draft).map(|()| taken).map_err(FreezeError::from);
     keep(taken.and_then(has_room), shelf, draft)
@@ -138,19 +140,58 @@ pub(super) fn line_of(file: &Path) -> Result<Line, FreezeError> {
 ///
 /// # Errors
 /// If the recording cannot be read, or has no tick of it.
-pub fn tell(recording: Recording, incident: Incident) -> Result<Incident, FreezeError> {
-    let from = incident.begin.wall.since(BEFORE);
-    let to = incident.end.map_or(incident.begin.wall.plus(LONGEST), |end| end.wall);
-    let (draft, journal, account, names, most) = Default::default();
-    let span = Span { from, to, draft, journal, account, names, most };
-    let state = incident.state;
-    Ok(Incident { state, ..span.take(recording, incident)? })
+pub fn tell(recording: &Path, incident: Incident) -> Result<Incident, FreezeError> {
+    let (within, state) = (Within::of(&incident), incident.state);
+    let recording = Recording::open_at(recording, within.seek())?;
+    Ok(Incident { state, ..Span::new(within, None).take(recording, incident)? })
+}
+
+/// Which ticks belong to an incident, by the wall clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Within {
+    from: Moment,
+    to: Moment,
+    /// The wall clock was set back in between: by the clock of the kernel, which nobody sets.
+    by_boot: bool,
+}
+
+impl Within {
+    pub(super) const EVERYTHING: Self = Self {
+        from: Moment { boot: Nanos(0), wall: Nanos(0) },
+        to: Moment { boot: Nanos(u64::MAX), wall: Nanos(u64::MAX) },
+        by_boot: false,
+    };
+
+    fn of(Incident { begin, end, .. }: &Incident) -> Self {
+        let from = Moment { boot: begin.boot.since(BEFORE), wall: begin.wall.since(BEFORE) };
+        let longest = Moment { boot: begin.boot.plus(LONGEST), wall: begin.wall.plus(LONGEST) };
+        let to = end.unwrap_or(longest);
+        let by_boot = begin.wall.plus(to.boot.since(begin.boot)) > to.wall.plus(Nanos::SECOND);
+        Self { from, to, by_boot }
+    }
+
+    /// By the wall clock, no tick of it is earlier.
+    fn seek(self) -> Nanos {
+        let Self { from, to, .. } = self;
+        from.wall.min(to.wall.since(to.boot.since(from.boot)))
+    }
+
+    fn has(self, at: Moment) -> bool {
+        let Self { from, to, by_boot } = self;
+        match by_boot {
+            true => (from.boot..=to.boot).contains(&at.boot),
+            false => (from.wall..=to.wall).contains(&at.wall),
+        }
+    }
+
+    fn is_over(self, at: Moment) -> bool {
+        if self.by_boot { at.boot > self.to.boot } else { at.wall > self.to.wall }
+    }
 }
 
 /// A span while it is read.
 pub(super) struct Span<'a> {
-    from: Nanos,
-    to: Nanos,
+    within: Within,
     draft: Option<&'a Draft>,
     journal: Option<Journal>,
     account: Account,
@@ -161,9 +202,9 @@ pub(super) struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    pub(super) fn new((from, to): (Nanos, Nanos), draft: &'a Draft) -> Self {
+    pub(super) fn new(within: Within, draft: Option<&'a Draft>) -> Self {
         let (journal, account, names, most) = Default::default();
-        Self { from, to, draft: Some(draft), journal, account, names, most }
+        Self { within, draft, journal, account, names, most }
     }
 
     pub(super) fn redacted(self, names: Names) -> Self {
@@ -190,7 +231,7 @@ impl<'a> Span<'a> {
                 // The engine's standing is from before the loss; the next header has the right one.
                 Entry::Lost(_) => run = None,
                 Entry::Notice(_) | Entry::Other(_) => {}
-                Entry::Frame(recorded) if recorded.sample.at.wall > self.to => break,
+                Entry::Frame(recorded) if self.within.is_over(recorded.sample.at) => break,
                 Entry::Frame(recorded) => {
                     if let Some(run) = &mut run {
                         self.frame(run, *recorded)?;
@@ -232,7 +273,7 @@ impl<'a> Span<'a> {
     fn frame(&mut self, run: &mut Run, recorded: Recorded) -> Result<(), FreezeError> {
         let Recorded { sample, decision } = recorded;
         let sample = self.renamed(sample)?;
-        let (at, is_within) = (sample.at, sample.at.wall >= self.from);
+        let (at, is_within) = (sample.at, self.within.has(sample.at));
         if is_within
             && self.journal.is_none()
             && let Some(draft) = self.draft

@@ -11,6 +11,8 @@ pub mod shelf;
 pub mod watch;
 pub mod words;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use isobar_core::model::sample::Moment;
@@ -41,6 +43,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    pub const ALL: [Self; 6] =
+        [Self::OomKill, Self::Kill, Self::Condition, Self::Action, Self::Exhaustion, Self::Drift];
+
     /// Its name, as in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -78,6 +83,15 @@ pub enum State {
     Open,
     /// Its ticks are in a file of its own.
     Frozen,
+}
+
+/// Of one agent, since it started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Incidents, by what began them.
+    pub incidents: BTreeMap<Kind, u64>,
+    /// Ticks that the recording lacks.
+    pub lost: u64,
 }
 
 /// What is known of one incident.

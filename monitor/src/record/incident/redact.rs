@@ -15,12 +15,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::veil::Veil;
-use super::freeze::{FreezeError, Span, line_of};
+use super::freeze::{FreezeError, Span, Within, line_of};
 use super::shelf::{Draft, ShelfError};
 use super::{Incident, Kind, Trigger, name_of};
 use crate::record::reader::Recording;
 use crate::record::segments::path_of;
-use isobar_core::model::units::Nanos;
 use isobar_core::policy::known::is_known;
 
 /// Words beside those that decisions depend on: fields of structs that are written as maps, kinds of
@@ -55,8 +54,8 @@ pub fn redact(from: File, to: File, path: &Path) -> Result<Incident, FreezeError
     let incident = line_of(&place)?.incident;
     let mut names = Names::default();
     let incident = names.incident(incident);
-    let draft = Draft { path: path.into(), file: to };
-    let span = Span::new((Nanos(0), Nanos(u64::MAX)), &draft).redacted(names);
+    let draft = Draft { path: path.into(), file: to, is_in_memory: false };
+    let span = Span::new(Within::EVERYTHING, Some(&draft)).redacted(names);
     let told = span.take(Recording::open_alone(&place)?, incident)?;
     draft.file.sync_all().map_err(|source| ShelfError::Io { path: path.into(), source })?;
     Ok(told)

@@ -1,13 +1,12 @@
 //! Where incidents are kept: `NAME.json`, what is known of one, and `NAME.isobar`, its ticks as a
-//! recording; in a directory for root alone, or in memory where nothing may be written.
+//! recording; in a directory for root alone, or in memory where that cannot be written.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -33,6 +32,21 @@ pub struct Retention {
 impl Retention {
     pub const USUAL: Self = Self { size: Bytes(256 << 20), age: Nanos(30 * DAY), n: 200 };
     pub const IN_MEMORY: Self = Self { size: Bytes(8 << 20), age: Nanos(DAY), n: 20 };
+
+    /// Frozen incidents that are too much, too old or too many, the oldest first.
+    fn beyond(self, all: Vec<Incident>, now: Nanos) -> Vec<Incident> {
+        let since = |one: &Incident| one.imported.unwrap_or(one.begin.wall);
+        let mut all: Vec<_> = all.into_iter().filter(|one| one.state == State::Frozen).collect();
+        all.sort_by_key(since);
+        let mut bytes: u64 = all.iter().map(|one| one.size).sum();
+        let mut left = all.len();
+        let is_beyond = |oldest: &Incident| {
+            let is = left > self.n || bytes > self.size.0 || now.since(since(oldest)) > self.age;
+            (left, bytes) = (left - 1, bytes.saturating_sub(oldest.size));
+            is
+        };
+        all.into_iter().take_while(is_beyond).collect()
+    }
 }
 
 /// Why an incident cannot be had.
@@ -56,65 +70,86 @@ pub enum ShelfError {
     Io { path: PathBuf, source: io::Error },
 }
 
-#[derive(Debug)]
-pub enum Shelf {
-    Dir(PathBuf),
-    Memory(Mutex<BTreeMap<String, (Incident, Option<File>)>>),
+/// Incidents in a directory; in memory if there is none, or those that could not be written to it.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    dir: OnceLock<PathBuf>,
+    kept: Mutex<Kept>,
 }
 
 impl Shelf {
     #[must_use]
-    pub fn in_memory() -> Self {
-        Self::Memory(Mutex::default())
+    pub fn in_dir(dir: PathBuf) -> Self {
+        Self { dir: dir.into(), ..Self::default() }
     }
 
     #[must_use]
-    pub fn retention(&self) -> Retention {
-        match self {
-            Self::Dir(_) => Retention::USUAL,
-            Self::Memory(_) => Retention::IN_MEMORY,
+    pub fn in_memory() -> Self {
+        Self::default()
+    }
+
+    /// Moves what is in memory to this directory, or to the one that the shelf has already.
+    ///
+    /// # Errors
+    /// If one cannot be written; it stays in memory, and so do those after it.
+    pub fn settle(&self, dir: &Path) -> Result<(), ShelfError> {
+        self.dir.get_or_init(|| dir.into());
+        let names: Vec<_> = self.lock().keys().cloned().collect();
+        for name in names {
+            let Ok(incident) = self.find(&name) else { continue };
+            let ticks = self.lock().get(&name).and_then(|(_, file)| file.as_ref().map(path_of));
+            let Some(ticks) = ticks else {
+                self.note(&incident)?;
+                continue;
+            };
+            let draft = self.draft()?;
+            let io = |source| ShelfError::Io { path: draft.path.clone(), source };
+            let copied = File::open(ticks)
+                .and_then(|mut ticks| io::copy(&mut ticks, &mut &draft.file))
+                .map_err(io);
+            if let Err(why) = copied {
+                self.discard(&draft);
+                return Err(why);
+            }
+            self.keep(incident, draft)?;
         }
+        Ok(())
     }
 
     /// All incidents, oldest first. Documents that cannot be read are left out.
     ///
     /// # Errors
-    /// If the directory cannot be listed; one that is missing holds none.
+    /// If the directory cannot be listed, and nothing is in memory; one that is missing holds none.
     pub fn list(&self) -> Result<Vec<Incident>, ShelfError> {
-        let mut all: Vec<_> = match self {
-            Self::Memory(kept) => lock(kept).values().map(|(one, _)| one.clone()).collect(),
-            Self::Dir(dir) => {
-                let names =
-                    names(dir).map_err(|source| ShelfError::Io { path: dir.clone(), source })?;
-                names.iter().filter_map(|name| self.find(name).ok()).collect()
-            }
+        let found = self.in_files();
+        let kept = self.lock();
+        let mut all = match found {
+            Err(why) if kept.is_empty() => return Err(why),
+            found => found.unwrap_or_default(),
         };
+        all.retain(|one| !kept.contains_key(&one.name));
+        all.extend(kept.values().map(|(one, _)| one.clone()));
         all.sort_by(|a, b| (a.begin.wall, &a.name).cmp(&(b.begin.wall, &b.name)));
         Ok(all)
+    }
+
+    /// Those in the directory.
+    fn in_files(&self) -> Result<Vec<Incident>, ShelfError> {
+        let Some(dir) = self.dir.get() else { return Ok(Vec::new()) };
+        let names = names(dir).map_err(|source| ShelfError::Io { path: dir.clone(), source })?;
+        Ok(names.iter().filter_map(|name| read(dir, name).ok()).collect())
     }
 
     /// # Errors
     /// If there is none of this name, or its document is damaged.
     pub fn find(&self, name: &str) -> Result<Incident, ShelfError> {
-        let unknown = || ShelfError::Unknown(name.into());
-        if !is_name(name) {
-            return Err(unknown());
+        if let Some((incident, _)) = self.lock().get(name) {
+            return Ok(incident.clone());
         }
-        let path = match self {
-            Self::Memory(kept) => {
-                return lock(kept).get(name).map(|(one, _)| one.clone()).ok_or_else(unknown);
-            }
-            Self::Dir(dir) => document(dir, name),
-        };
-        let text = match File::open(&path).and_then(read) {
-            Ok(text) => text,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Err(unknown()),
-            Err(source) => return Err(ShelfError::Io { path, source }),
-        };
-        let read = serde_json::from_slice::<Incident>(&text);
-        let incident = read.map_err(|source| ShelfError::Format { path, source })?;
-        // The file's name is what is asked for; another in it would lead elsewhere.
-        Ok(Incident { name: name.into(), ..incident })
+        match self.dir.get() {
+            Some(dir) if is_name(name) => read(dir, name),
+            _ => Err(ShelfError::Unknown(name.into())),
+        }
     }
 
     /// Keeps what is known of an incident.
@@ -122,20 +157,18 @@ impl Shelf {
     /// # Errors
     /// If it cannot be written.
     pub fn note(&self, incident: &Incident) -> Result<(), ShelfError> {
-        match self {
-            Self::Memory(kept) => {
-                lock(kept).entry(incident.name.clone()).or_default().0 = incident.clone();
-                Ok(())
-            }
-            Self::Dir(dir) => {
-                let path = document(dir, &incident.name);
-                let text = serde_json::to_vec_pretty(incident).expect("numbers and texts");
-                if text.len() as u64 > DOCUMENT {
-                    return Err(ShelfError::TooLong { name: incident.name.clone() });
-                }
-                state::replace(&path, &text).map_err(|source| ShelfError::Io { path, source })
-            }
-        }
+        let Some(dir) = self.dir.get() else {
+            self.note_in_memory(incident);
+            return Ok(());
+        };
+        write(dir, incident)?;
+        self.lock().remove(&incident.name);
+        Ok(())
+    }
+
+    /// The same where it cannot be written.
+    pub fn note_in_memory(&self, incident: &Incident) {
+        self.lock().entry(incident.name.clone()).or_default().0 = incident.clone();
     }
 
     /// An empty file for the ticks of an incident; [`Shelf::keep`] puts it in its place.
@@ -143,30 +176,21 @@ impl Shelf {
     /// # Errors
     /// If it cannot be made.
     pub fn draft(&self) -> Result<Draft, ShelfError> {
-        let (path, made) = match self {
-            Self::Memory(_) => {
-                let made = memfd_create("incident", MemfdFlags::CLOEXEC);
-                (PathBuf::from("memory"), made.map(File::from).map_err(io::Error::from))
-            }
-            Self::Dir(dir) => {
-                let path = dir.join(format!("draft-{}", std::process::id()));
-                // One that a killed agent of the same id has left.
-                let _ = fs::remove_file(&path);
-                let mut options = OpenOptions::new();
-                options.read(true).write(true).create_new(true).mode(0o600);
-                let made = state::make(dir).and_then(|()| options.open(&path));
-                (path, made)
-            }
-        };
-        match made {
-            Ok(file) => Ok(Draft { path, file }),
+        let Some(dir) = self.dir.get() else { return Draft::in_memory() };
+        let path = dir.join(format!("draft-{}", std::process::id()));
+        // One that a killed agent of the same id has left.
+        let _ = fs::remove_file(&path);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        match state::make(dir).and_then(|()| options.open(&path)) {
+            Ok(file) => Ok(Draft { path, file, is_in_memory: false }),
             Err(source) => Err(ShelfError::Io { path, source }),
         }
     }
 
     /// Removes a draft that is not kept.
     pub fn discard(&self, draft: &Draft) {
-        if let Self::Dir(_) = self {
+        if !draft.is_in_memory {
             // One that cannot be removed takes its space until the next agent sweeps.
             let _ = fs::remove_file(&draft.path);
         }
@@ -174,7 +198,7 @@ impl Shelf {
 
     /// Removes drafts that killed agents have left.
     pub fn sweep(&self) {
-        let Self::Dir(dir) = self else { return };
+        let Some(dir) = self.dir.get() else { return };
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         for entry in entries.filter(|one| one.file_name().as_encoded_bytes().starts_with(DRAFT)) {
             // One that cannot be removed takes its space, and no more.
@@ -189,22 +213,22 @@ impl Shelf {
     pub fn keep(&self, mut incident: Incident, draft: Draft) -> Result<Incident, ShelfError> {
         let io = |source| ShelfError::Io { path: draft.path.clone(), source };
         incident.size = draft.file.metadata().map_err(io)?.len();
-        match self {
-            Self::Memory(kept) => {
-                let name = incident.name.clone();
-                lock(kept).insert(name, (incident.clone(), Some(draft.file)));
-            }
-            Self::Dir(dir) => {
-                let path = recording(dir, &incident.name);
-                let moved = fs::rename(&draft.path, &path);
-                moved.map_err(|source| ShelfError::Io { path: path.clone(), source })?;
-                self.note(&incident).inspect_err(|_| {
-                    // Without its document nothing would ever remove it.
-                    let _ = fs::remove_file(&path);
-                })?;
-            }
+        let dir = self.dir.get().filter(|_| !draft.is_in_memory);
+        let Some(dir) = dir else {
+            let name = incident.name.clone();
+            self.lock().insert(name, (incident.clone(), Some(draft.file)));
+            return Ok(incident);
+        };
+        let path = recording(dir, &incident.name);
+        let kept = fs::rename(&draft.path, &path)
+            .map_err(|source| ShelfError::Io { path: path.clone(), source })
+            .and_then(|()| self.note(&incident));
+        if kept.is_err() {
+            // Without its document nothing would ever remove it.
+            let _ = fs::remove_file(&path);
+            self.discard(&draft);
         }
-        Ok(incident)
+        kept.map(|()| incident)
     }
 
     /// The ticks of a frozen incident, to be read.
@@ -213,50 +237,37 @@ impl Shelf {
     /// If there is none of this name, or it is not frozen.
     pub fn open(&self, name: &str) -> Result<File, ShelfError> {
         let incident = self.find(name)?;
-        let unknown = || ShelfError::Unknown(name.into());
-        match self {
-            Self::Memory(kept) => {
-                let kept = lock(kept);
-                let file =
-                    kept.get(name).and_then(|(_, file)| file.as_ref()).ok_or_else(unknown)?;
-                let path = path_of(file);
-                File::open(&path).map_err(|source| ShelfError::Io { path, source })
-            }
-            Self::Dir(dir) if incident.state == State::Frozen => {
-                let path = recording(dir, name);
-                File::open(&path).map_err(|source| ShelfError::Io { path, source })
-            }
-            Self::Dir(_) => Err(unknown()),
+        let open =
+            |path: PathBuf| File::open(&path).map_err(|source| ShelfError::Io { path, source });
+        // It is not removed while it is opened.
+        let kept = self.lock();
+        if let Some((_, Some(file))) = kept.get(name) {
+            return open(path_of(file));
+        }
+        drop(kept);
+        match self.dir.get().filter(|_| incident.state == State::Frozen) {
+            Some(dir) => open(recording(dir, name)),
+            None => Err(ShelfError::Unknown(name.into())),
         }
     }
 
     /// # Errors
     /// If there is none of this name, or a file of it cannot be removed.
     pub fn remove(&self, name: &str) -> Result<(), ShelfError> {
-        let unknown = || ShelfError::Unknown(name.into());
-        if !is_name(name) {
-            return Err(unknown());
-        }
-        let dir = match self {
-            Self::Memory(kept) => return lock(kept).remove(name).map(|_| ()).ok_or_else(unknown),
-            Self::Dir(dir) => dir,
+        let was_kept = self.lock().remove(name).is_some();
+        let was_there = match self.dir.get() {
+            Some(dir) if is_name(name) => delete(dir, name)?,
+            _ => false,
         };
-        let mut n = 0;
-        for path in [recording(dir, name), document(dir, name)] {
-            match fs::remove_file(&path) {
-                Ok(()) => n += 1,
-                Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(ShelfError::Io { path, source }),
-            }
-        }
-        if n == 0 { Err(unknown()) } else { Ok(()) }
+        if was_kept || was_there { Ok(()) } else { Err(ShelfError::Unknown(name.into())) }
     }
 
     /// # Errors
     /// If older incidents would be removed once this one is kept.
     pub fn has_room(&self, draft: &Draft) -> Result<(), ShelfError> {
         let io = |source| ShelfError::Io { path: draft.path.clone(), source };
-        let (all, most) = (self.list()?, self.retention());
+        let most = if draft.is_in_memory { Retention::IN_MEMORY } else { Retention::USUAL };
+        let all = self.list()?;
         let size: u64 = all.iter().map(|one| one.size).sum();
         let with_it = size.saturating_add(draft.file.metadata().map_err(io)?.len());
         if all.len() >= most.n || with_it > most.size.0 {
@@ -270,21 +281,20 @@ impl Shelf {
     /// # Errors
     /// If one cannot be removed.
     pub fn prune(&self, now: Nanos) -> Result<(), ShelfError> {
-        let Retention { size, age, n } = self.retention();
-        let mut left: Vec<_> =
-            self.list()?.into_iter().filter(|one| one.state == State::Frozen).collect();
-        let mut bytes: u64 = left.iter().map(|one| one.size).sum();
-        let since = |one: &Incident| one.imported.unwrap_or(one.begin.wall);
-        left.sort_by_key(|one| Reverse(since(one)));
-        while let Some(oldest) = left.last() {
-            if left.len() <= n && bytes <= size.0 && now.since(since(oldest)) <= age {
-                break;
+        let kept = self.lock().values().map(|(one, _)| one.clone()).collect();
+        for one in Retention::IN_MEMORY.beyond(kept, now) {
+            self.lock().remove(&one.name);
+        }
+        if let Some(dir) = self.dir.get() {
+            for one in Retention::USUAL.beyond(self.in_files()?, now) {
+                delete(dir, &one.name)?;
             }
-            self.remove(&oldest.name)?;
-            bytes = bytes.saturating_sub(oldest.size);
-            left.pop();
         }
         Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -293,6 +303,21 @@ impl Shelf {
 pub struct Draft {
     pub path: PathBuf,
     pub file: File,
+    pub(super) is_in_memory: bool,
+}
+
+impl Draft {
+    /// One that takes no space on a disk.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn in_memory() -> Result<Self, ShelfError> {
+        let path = PathBuf::from("memory");
+        match memfd_create("incident", MemfdFlags::CLOEXEC) {
+            Ok(file) => Ok(Self { path, file: file.into(), is_in_memory: true }),
+            Err(why) => Err(ShelfError::Io { path, source: why.into() }),
+        }
+    }
 }
 
 /// Names of incidents that have a document.
@@ -318,14 +343,44 @@ fn recording(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.isobar"))
 }
 
-fn read(file: File) -> io::Result<Vec<u8>> {
+fn read(dir: &Path, name: &str) -> Result<Incident, ShelfError> {
+    let path = document(dir, name);
     let mut text = Vec::new();
-    file.take(DOCUMENT).read_to_end(&mut text)?;
-    Ok(text)
+    let read = File::open(&path).and_then(|file| file.take(DOCUMENT).read_to_end(&mut text));
+    match read {
+        Ok(_) => {}
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            return Err(ShelfError::Unknown(name.into()));
+        }
+        Err(source) => return Err(ShelfError::Io { path, source }),
+    }
+    let read = serde_json::from_slice::<Incident>(&text);
+    let incident = read.map_err(|source| ShelfError::Format { path, source })?;
+    // The file's name is what is asked for; another in it would lead elsewhere.
+    Ok(Incident { name: name.into(), ..incident })
 }
 
+fn write(dir: &Path, incident: &Incident) -> Result<(), ShelfError> {
+    let path = document(dir, &incident.name);
+    let text = serde_json::to_vec_pretty(incident).expect("numbers and texts");
+    if text.len() as u64 > DOCUMENT {
+        return Err(ShelfError::TooLong { name: incident.name.clone() });
+    }
+    state::replace(&path, &text).map_err(|source| ShelfError::Io { path, source })
+}
+
+/// False if there was nothing.
+fn delete(dir: &Path, name: &str) -> Result<bool, ShelfError> {
+    let mut was_there = false;
+    for path in [recording(dir, name), document(dir, name)] {
+        match fs::remove_file(&path) {
+            Ok(()) => was_there = true,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(ShelfError::Io { path, source }),
+        }
+    }
+    Ok(was_there)
+}
+
+/// With the file of its ticks, once it is frozen.
 type Kept = BTreeMap<String, (Incident, Option<File>)>;
-
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -239,8 +239,10 @@ impl Tick<'_> {
             Figure::Stall(_) if snapshot.interval == Nanos(0) => None,
             Figure::Stall(cause) => {
                 let causes = &scope.memory.as_ref()?.causes;
-                let stalled = causes.get(&cause).map(|wait| wait.union.now).unwrap_or_default();
-                Some(percent(Percent::share(stalled.0, snapshot.interval.0)))
+                let stalled = causes.get(&cause).map(|wait| wait.union.now);
+                // What no cause can be told of may be any of them.
+                let none = snapshot.covers.memory_causes.then_some(Nanos(0));
+                Some(percent(Percent::share(stalled.or(none)?.0, snapshot.interval.0)))
             }
             Figure::Available => Some(Code::round(available(assessment, name)?.0)),
             Figure::Threshold => {

@@ -5,11 +5,12 @@ use std::fmt;
 
 use super::catalogue::{
     BUILD_INFO, CAPABILITY, CONFIG_GENERATION, COVERED, DOUBTS, EBPF_CPU, EBPF_MAPS, EBPF_RUN,
-    GAPS, LAST_SAMPLE_TIME, LOST, LOST_PAIR_TIME, MODE, NODE_INFO, PROCESS_CPU,
+    GAPS, INCIDENTS, LAST_SAMPLE_TIME, LOST, LOST_PAIR_TIME, MODE, NODE_INFO, PROCESS_CPU,
     PROCESS_MAJOR_FAULTS, PROCESS_RESIDENT, START_TIME, STEP_ENFORCED, TICK_DURATION,
-    TICK_LONGEST_GAP, TICKS, UNWATCHED,
+    TICK_LONGEST_GAP, TICKS, UNRECORDED, UNWATCHED,
 };
 use super::families::{Families, Value};
+use crate::record::incident::Kind;
 use crate::serve::totals::{TICK_BOUNDS, Totals};
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::StepKind;
@@ -64,6 +65,12 @@ fn sight(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Resu
     let capabilities = view.capabilities.iter().map(|one| [&*one.name, one.state.word()]);
     let capabilities: BTreeSet<[&str; 2]> = capabilities.collect();
     families.write(&CAPABILITY, capabilities.into_iter().map(|labels| (labels, true)))?;
+    let recorded = totals.recorded.as_ref();
+    let incidents = recorded.map(|of| {
+        Kind::ALL.map(|kind| ([kind.name()], of.incidents.get(&kind).copied().unwrap_or(0)))
+    });
+    families.write(&INCIDENTS, incidents.into_iter().flatten())?;
+    families.write(&UNRECORDED, recorded.map(|of| ([], of.lost)))?;
     let gaps = |why: GapReason| ([why.name()], totals.gaps.get(&why).copied().unwrap_or(0));
     let counted = GapReason::ALL.into_iter().filter(|why| *why != GapReason::Full);
     families.write(&GAPS, counted.map(gaps))

@@ -117,7 +117,7 @@ catalogue! {
     RUN_QUEUE_LATENCY = Metric::histogram("isobar_run_queue_latency_seconds",
         "Waits for a CPU on the whole node by length, without throttling; the sum is of task time.");
     MEMORY_SHORTAGE = Metric::counter("isobar_memory_shortage_seconds_total", &["scope"],
-        "Wall time in which at least one task was stalled because the node, or the limit of all pods, was short of memory.");
+        "Wall time in which at least one task was stalled because the node, or the limit of all pods, was short of memory; at least so much while isobar_covered is 0 for memoryCauses.");
     MEMORY_STALL = Metric::counter("isobar_memory_stall_seconds_total", &["scope", "cause"],
         "Wall time in which at least one task was stalled on memory, by cause.");
     IO_WAIT = Metric::counter("isobar_io_wait_seconds_total", &["scope"],
@@ -185,7 +185,7 @@ catalogue! {
     LIMIT_DIFFERS = Metric::gauge("isobar_limit_differs", &["cgroup", "file"],
         "1 if the last look found a limit with another value than the configured one.");
     LIMIT_DRIFTS = Metric::counter("isobar_limit_drifts_total", &[],
-        "Limits that another process was found to have changed after isobar wrote them.");
+        "Limits that another process was found to have changed after they stood as configured.");
 
     NODE_CAPACITY = Metric::gauge("isobar_node_capacity", &["resource"],
         "What the node has: CPUs, bytes, pods, processes.");
@@ -237,6 +237,10 @@ catalogue! {
         "Time without samples: the node was suspended, or the agent got no CPU for more than five seconds.");
     COVERED = Metric::gauge("isobar_covered", &["what"],
         "1 if the attached eBPF programs measure waits, throttling, memory stalls and memoryCauses; 0 if that is unknown.");
+    INCIDENTS = Metric::counter("isobar_incidents_total", &["kind"],
+        "Incidents that began, by what began them.");
+    UNRECORDED = Metric::counter("isobar_unrecorded_ticks_total", &[],
+        "Ticks that the recording lacks, because the disk was slow.");
     CAPABILITY = Metric::gauge("isobar_capability", &["name", "state"],
         "Always 1: what the agent needs to see and to act, with its state (attached, blind, absent, off).");
     GAPS = Metric::counter("isobar_gaps_total", &["reason"],

@@ -60,11 +60,13 @@ fn limits(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Res
     let limits = &view.limits;
     let configured = |of_memory: bool| {
         let alike = limits.iter().filter(move |one| is_memory(&one.write.file) == of_memory);
-        alike.filter_map(|one| Some((labels(one), one.write.value.parse::<u64>().ok()?)))
+        let numbers = alike.filter(|one| is_number(&one.write.file));
+        numbers.filter_map(|one| Some((labels(one), one.write.value.parse::<u64>().ok()?)))
     };
     let live = |of_memory: bool| {
+        let numbers = limits.iter().filter(|one| is_number(&one.write.file));
         let written =
-            limits.iter().filter_map(|one| Some((labels(one), one.live.as_ref()?.parse().ok()?)));
+            numbers.filter_map(|one| Some((labels(one), one.live.as_ref()?.parse().ok()?)));
         let all = written.chain(limits_of_pods(view));
         all.filter(move |([_, file], _): &([&str; 2], u64)| is_memory(file) == of_memory)
     };
@@ -104,6 +106,11 @@ fn limits_of_pods(view: &View) -> impl Iterator<Item = ([&str; 2], u64)> {
         files.into_iter().filter_map(|(file, n)| Some(([&*path.0, file], n?)))
     });
     found.filter(|of| view.limits.iter().all(|one| labels(one) != of.0))
+}
+
+/// A set of CPUs is none, also where it has one CPU.
+fn is_number(file: &str) -> bool {
+    !file.starts_with("cpuset.")
 }
 
 fn is_memory(file: &str) -> bool {

@@ -40,6 +40,9 @@ pub fn explain(decision: &Decision) -> Explanation {
     why.extend(decision.assessment.met.iter().map(|met| met_sentence(met, now)));
     if why.is_empty() {
         why.push("no condition holds and no threshold is met".into());
+        // The kubelet keeps them for minutes after their thresholds were last met.
+        let kept = decision.assessment.node_pressure.iter();
+        why.extend(kept.map(|one| format!("{} of the kubelet holds on", one.name())));
     }
     let (candidates, mut otherwise) = ranking::sentences(decision);
     otherwise.extend(decision.assessment.met.iter().filter_map(end_of));

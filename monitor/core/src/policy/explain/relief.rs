@@ -2,6 +2,7 @@
 //! nothing is done. The explanation and the agent's log use the same sentences.
 
 use super::{met_sentence, time};
+use crate::model::condition::Status;
 use crate::model::decision::{
     Action, Decision, Effect, Hold, Outcome, Release, ReleaseReason, Restart, StepKind, StepReason,
 };
@@ -15,7 +16,10 @@ pub(super) fn sentences(decision: &Decision) -> Vec<String> {
     let mut all: Vec<_> = relief.actions.iter().flat_map(|action| whole(action, now)).collect();
     all.extend(relief.held.as_ref().map(|hold| no_action(hold, now)));
     if all.is_empty() {
-        all.push("no action: no eviction threshold is met".into());
+        let conditions = &decision.assessment.conditions;
+        let is_any = conditions.iter().any(|one| one.status == Status::True);
+        let more = if is_any { "; a condition alone starts no step" } else { "" };
+        all.push(format!("no action: no eviction threshold is met{more}"));
     }
     all.extend(relief.releases.iter().map(release));
     all.extend(relief.effects.iter().map(effect));

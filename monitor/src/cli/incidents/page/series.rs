@@ -23,6 +23,9 @@ use super::figure::{Axis, Chart, Keep, Line, Unit, growth, put};
 
 /// Pods and services that a chart shows.
 const SHOWN: usize = 5;
+/// Pods and services that are looked at, those that come first. An agent samples half as many cgroups
+/// at a time; a file may tell of any number.
+const UNITS: usize = 4_096;
 /// Decisions that are told in full.
 const TOLD: usize = 24;
 
@@ -115,6 +118,9 @@ impl Collector {
             put(&mut line.points, slot, Some(observed.available), Keep::Lowest);
         }
         for (id, scope) in waiting_most(snapshot, Level::Units, usize::MAX) {
+            if self.units.len() >= UNITS && !self.units.contains_key(&id) {
+                continue;
+            }
             let n = self.axis.n;
             let unit = self.units.entry(id).or_insert_with(|| Readings {
                 memory: vec![None; n],

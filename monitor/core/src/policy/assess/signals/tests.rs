@@ -79,7 +79,9 @@ fn signals_allocatable_memory() {
 fn signals_pids_and_disks() {
     let disk = |device, available, inodes| {
         let (inodes_free, capacity) = (inodes / 2, Bytes(100));
-        Some(Filesystem { device, available: Bytes(available), capacity, inodes_free, inodes })
+        let available = Bytes(available);
+        let free = Some(available);
+        Some(Filesystem { device, available, free, capacity, inodes_free, inodes })
     };
     let mut sample = Sample::default();
     sample.at.boot = Nanos(9);
