@@ -176,10 +176,9 @@ fn page_by_keyboard() {
     browser.press("\u{e00c}");
     browser.wait_until("return !document.querySelector('dialog').open");
 
-    for theme in ["light", "dark"] {
-        browser.press("t");
-        browser.wait_until(&format!("return document.documentElement.dataset.theme === '{theme}'"));
-    }
+    // Two presses at once are two: from the system's to light to dark.
+    browser.press("tt");
+    browser.wait_until("return document.documentElement.dataset.theme === 'dark'");
     browser.reload();
     browser.wait_until("return document.documentElement.dataset.theme === 'dark'");
 }
