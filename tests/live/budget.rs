@@ -47,7 +47,7 @@ impl Node {
         self.tick += 1;
         let counters = self.kernel.read().unwrap();
         let sample = self.sources.sample(self.tick, Cause::Timer, &counters.awake);
-        let stalls = self.kernel.fold(&counters, &sample.cgroups);
+        let stalls = self.kernel.fold(&counters, &sample.cgroups, &sample.places());
         self.kernel.cost(self.tick, clock::now().boot.plus(self.ahead));
         stalls
     }

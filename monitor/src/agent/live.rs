@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::agreement::{Agreement, Blind};
@@ -17,9 +18,11 @@ use crate::source::runners::{Runners, Suspect};
 use crate::source::triggers::Triggers;
 use crate::source::{self, Awake, Directories, Roots};
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
+use isobar_core::model::names;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Gap, GapReason, Runner, Sample};
+use isobar_core::model::settings::Node;
 use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::units::{Nanos, Percent};
 
@@ -172,7 +175,7 @@ impl Source for Live {
         links.release(patience)
     }
 
-    fn read(&mut self, cause: Cause) -> Reading {
+    fn read(&mut self, cause: Cause, node: &Node) -> Reading {
         self.tick += 1;
         let mut kernel = self.kernel.as_mut().ok();
         let counters = kernel.as_mut().map(|kernel| kernel.read());
@@ -181,9 +184,10 @@ impl Source for Live {
             Some(Err(_)) | None => &Awake::Unknown,
         };
         let mut sample = self.sources.sample(self.tick, cause, awake);
+        sample.kubepods = Some(kubepods(node, &sample.cgroups));
         sample.kernel = or_gap(counters, &mut sample.gaps)
             .zip(kernel)
-            .map(|(counters, kernel)| kernel.fold(&counters, &sample.cgroups));
+            .map(|(counters, kernel)| kernel.fold(&counters, &sample.cgroups, &sample.places()));
         let blind = self.agreement.check(&sample);
         if let Some(kernel) = &mut sample.kernel {
             blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
@@ -213,6 +217,12 @@ impl Source for Live {
         });
         Reading { sample, capabilities, kernel: kernel.unwrap_or_default() }
     }
+}
+
+/// Where the cgroup of all pods is, in the spelling of the driver that made one.
+fn kubepods(node: &Node, cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> CgroupPath {
+    let is_there = |path: &CgroupPath| cgroups.values().any(|cgroup| cgroup.path == *path);
+    names::kubepods(&names::as_spelled(node, is_there))
 }
 
 /// The kernel side's counters or, if they could not be read, the gap that says so: then all that

@@ -58,8 +58,7 @@ impl<S: Source> Observer<S> {
 
     fn step(&mut self) -> (Step, Vec<Capability>, Cost) {
         self.meter.begin();
-        let generation = self.engine.settings().generation;
-        let reading = self.sampler.sample(Cause::Timer, None, generation);
+        let reading = self.sampler.sample(Cause::Timer, None, self.engine.settings());
         self.meter.has_read();
         let step = self.engine.step(reading.sample);
         let cost = self.meter.cost(clock::now().boot, None, reading.kernel);

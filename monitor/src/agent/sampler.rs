@@ -12,14 +12,15 @@ use isobar_core::model::cost::KernelCost;
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Gap, Sample};
+use isobar_core::model::settings::{Node, Settings};
 use isobar_core::model::workload::Pods;
 
 /// Reads the node. Dropping it detaches what it attached.
 pub trait Source: Send + 'static {
     /// What is true for as long as the node is up.
     fn facts(&self) -> NodeFacts;
-    /// Reads everything once, because of `cause`.
-    fn read(&mut self, cause: Cause) -> Reading;
+    /// Reads everything once, because of `cause`; `node` says where the kubelet makes its cgroups.
+    fn read(&mut self, cause: Cause, node: &Node) -> Reading;
     /// What calls for a sooner tick; asked for once, before the first.
     fn alarms(&mut self) -> Alarms;
     /// Cgroups that are watched more closely until the next call.
@@ -71,14 +72,14 @@ impl<S: Source> Sampler<S> {
         &mut self,
         cause: Cause,
         report: Option<Report>,
-        generation: u64,
+        settings: &Settings,
     ) -> Reading {
-        let mut reading = self.source.read(cause);
+        let mut reading = self.source.read(cause, &settings.node);
         let sample = &mut reading.sample;
         sample.pods = self.listed.clone().or_else(|| self.pods.clone());
         sample.pod_disks.clone_from(&self.disks);
         sample.gaps.extend(self.disk_gaps.iter().cloned());
-        sample.generation = generation;
+        sample.generation = settings.generation;
         if let Some(Report { outcomes, in_force, available_steps }) = report {
             (sample.outcomes, sample.in_force) = (outcomes, in_force);
             sample.available_steps = Some(available_steps);

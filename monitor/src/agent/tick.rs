@@ -143,8 +143,7 @@ impl<S: Source> Tick<S> {
         let has_kubelet = told.is_some();
         self.sampler.disks = told.or_else(|| self.walks.reading());
         self.sampler.disk_gaps = self.walks.gaps();
-        let generation = self.engine.settings().generation;
-        let reading = self.sampler.sample(cause, report, generation);
+        let reading = self.sampler.sample(cause, report, self.engine.settings());
         self.meter.has_read();
         let Reading { sample, capabilities, kernel } = reading;
 

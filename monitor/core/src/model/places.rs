@@ -7,30 +7,37 @@ use std::sync::Arc;
 use super::cgroup::{Cgroup, CgroupId, CgroupPath};
 use super::pod::Place;
 
+/// Where the kubelet makes the cgroup of all pods, unless it is configured otherwise: by the systemd
+/// driver, and by cgroupfs.
+const USUAL: [&str; 2] = ["/kubepods.slice", "/kubepods"];
+
 /// Where pods are in one tree.
 #[derive(Debug, Clone, Default)]
 pub struct Places<'a> {
-    /// The cgroup of all pods: root owns it all the way up. Of several, as on a host of nodes in
-    /// containers, the nearest to the root of the tree, then the first by name.
+    /// The cgroup of all pods: it lies where the configuration says, and root owns it all the way up.
     pods: Option<&'a CgroupPath>,
+    /// Where it may be.
+    may_be: Vec<CgroupPath>,
     /// Cgroups that other users own, without those below them.
     delegated: Vec<&'a CgroupPath>,
 }
 
 impl<'a> Places<'a> {
+    /// `kubepods` is where the configuration puts the cgroup of all pods; `None` is where it usually
+    /// is. Another one of that name is an ordinary cgroup: of a nested node, or of nobody's kubelet.
     #[must_use]
-    pub fn of(cgroups: &'a BTreeMap<CgroupId, Arc<Cgroup>>) -> Self {
-        let mut places = Self::default();
+    pub fn of(cgroups: &'a BTreeMap<CgroupId, Arc<Cgroup>>, kubepods: Option<&CgroupPath>) -> Self {
+        let may_be = match kubepods {
+            Some(path) => vec![path.clone()],
+            None => USUAL.map(|path| CgroupPath(path.into())).to_vec(),
+        };
+        let mut places = Self { may_be, ..Self::default() };
         let mut delegated = Vec::new();
         for cgroup in cgroups.values() {
             let path = &cgroup.path;
-            let depth = |path: &CgroupPath| path.segments().count();
-            let is_nearer = |known: &CgroupPath| (depth(path), path) < (depth(known), known);
-            // What lies in the nearest one known is no nearer: of most cgroups no more is asked.
-            let is_known = || places.pods.is_some_and(|pods| path.is_within(pods));
             if cgroup.is_delegated {
                 delegated.push(path);
-            } else if !is_known() && Place::is_kubepods(path) && places.pods.is_none_or(is_nearer) {
+            } else if places.may_be.contains(path) && places.pods.is_none_or(|known| known < path) {
                 places.pods = Some(path);
             }
         }
@@ -53,15 +60,16 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// What the cgroup at `path` is. Without a cgroup of all pods, pods may be anywhere but below
-    /// what other users own.
+    /// What the cgroup at `path` is. Where the cgroup of all pods was not read, pods may be below its
+    /// path, but not below what other users own.
     #[must_use]
     pub fn place(&self, path: &CgroupPath) -> Place {
+        let may_be = || self.may_be.iter().any(|pods| path.is_within(pods));
         let is_trusted = match self.pods {
-            Some(pods) => path.is_root() || path.is_within(pods),
-            None => !self.delegated.iter().any(|above| path.is_within(above)),
+            Some(pods) => path.is_within(pods),
+            None => may_be() && !self.delegated.iter().any(|above| path.is_within(above)),
         };
-        if is_trusted { Place::of(path) } else { Place::Other }
+        if is_trusted || path.is_root() { Place::of(path) } else { Place::Other }
     }
 }
 
@@ -75,34 +83,42 @@ mod tests {
         let (real, fake) =
             ("/kubepods.slice", "/user.slice/user-1000.slice/user@1000.service/kubepods");
         let pod = "/kubepods.slice/kubepods-podu1.slice";
+        let nested = "/kubelet.slice/kubelet-kubepods.slice";
+        let nested_pod = "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-podu1.slice";
         let fake_pod = format!("{fake}/podu1");
-        type Row<'a> = (&'a [(&'a str, bool)], &'a str, bool);
+        type Row<'a> = (&'a [(&'a str, bool)], Option<&'a str>, &'a str, bool);
         #[rustfmt::skip]
-        let table: [Row<'_>; 11] = [
-            // cgroups, each delegated or not; a path; it is what it is called
-            (&[(real, false), (pod, false)],            pod,       true),
-            (&[(real, false), (pod, true)],             pod,       true),  // a pod in a user namespace
-            (&[(real, false), (user, true), (fake, true)], &fake_pod, false),
-            (&[(user, true), (fake, true)],             &fake_pod, false),
-            (&[(user, true), (fake, true)],             fake,      false),
-            (&[(user, false), (fake, false)],           &fake_pod, true),  // a node in a container
-            (&[(real, false), ("/x/kubepods", false)],  "/x/kubepods/podu1", false),
-            (&[],                                       pod,       true),
-            (&[(real, false)],                          real,      true),
-            (&[(real, false)],                          "/kubepods.slice/kubepods-burstable.slice", true),
-            (&[(real, false), (pod, false)],            "/kubepods.slice/kubepods-podu1.slice/kubepods", true),
+        let table: [Row<'_>; 16] = [
+            // cgroups, each delegated or not; the configured path; a path; it is what it is called
+            (&[(real, false), (pod, false)],            None, pod,       true),
+            (&[(real, false), (pod, true)],             None, pod,       true),  // a pod in a user namespace
+            (&[(real, false), (user, true), (fake, true)], None, &fake_pod, false),
+            (&[(user, true), (fake, true)],             None, &fake_pod, false),
+            (&[(user, true), (fake, true)],             None, fake,      false),
+            (&[(user, false), (fake, false)],           None, &fake_pod, false), // root's, and not the kubelet's
+            (&[(real, false), ("/x/kubepods", false)],  None, "/x/kubepods/podu1", false),
+            (&[],                                       None, pod,       true),
+            (&[],                                       None, &fake_pod, false),
+            (&[(real, true)],                           None, pod,       false),
+            (&[(real, false)],                          None, real,      true),
+            (&[(real, false)],                          None, "/kubepods.slice/kubepods-burstable.slice", true),
+            (&[(real, false), (pod, false)],            None, "/kubepods.slice/kubepods-podu1.slice/kubepods", true),
+            (&[(nested, false), (real, false)],         Some(nested), nested_pod, true),
+            (&[(nested, false), (real, false)],         Some(nested), pod, false),
+            (&[("/kubepods", false), (real, false)],    Some(real), "/kubepods/podu1", false), // left by another driver
         ];
-        for (cgroups, path, want) in table {
+        for (cgroups, kubepods, path, want) in table {
             let cgroup = |(path, is_delegated): &(&str, bool)| {
                 let (path, is_delegated) = (CgroupPath((*path).into()), *is_delegated);
                 Arc::new(Cgroup { path, is_delegated, ..Cgroup::default() })
             };
             let cgroups = (1..).map(CgroupId).zip(cgroups.iter().map(cgroup)).collect();
             let path = CgroupPath(path.into());
-            let places = Places::of(&cgroups);
+            let kubepods = kubepods.map(|path| CgroupPath(path.into()));
+            let places = Places::of(&cgroups, kubepods.as_ref());
             let got = places.place(&path);
             let want = if want { Place::of(&path) } else { Place::Other };
-            assert_eq!(got, want, "{cgroups:?} {path}");
+            assert_eq!(got, want, "{cgroups:?} {kubepods:?} {path}");
             let is_shared = matches!(got, Place::Kubepods | Place::Qos { .. });
             assert_eq!(places.is_shared(&path), is_shared, "{cgroups:?} {path}");
         }

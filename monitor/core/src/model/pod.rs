@@ -83,14 +83,6 @@ impl Place {
         Self::in_pod(class, uid, segments)
     }
 
-    /// True if [`Place::of`] the path is the cgroup of all pods.
-    pub(super) fn is_kubepods(path: &CgroupPath) -> bool {
-        let is_named = |segment| Names::below_kubepods(segment).is_some();
-        let mut segments = path.segments();
-        // The last name first: of most cgroups it says no.
-        segments.next_back().is_some_and(is_named) && !segments.any(is_named)
-    }
-
     /// A pod, or the container `below` it.
     fn in_pod<'a>(
         class: QosClass,

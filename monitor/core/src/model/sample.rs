@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::{Cgroup, CgroupId};
+use super::cgroup::{Cgroup, CgroupId, CgroupPath};
 use super::decision::{InForce, Outcome, Phase, StepKind};
 use super::disk::PodDisks;
 use super::node::NodeReading;
@@ -54,6 +54,10 @@ pub struct Sample {
     pub node: NodeReading,
     /// Shared with the snapshot and with other ticks: most files of a node say what they said before.
     pub cgroups: BTreeMap<CgroupId, Arc<Cgroup>>,
+    /// Where the configuration puts the cgroup of all pods, in the spelling of this node's cgroup
+    /// driver; `None` in older recordings, and then it is where a kubelet usually makes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubepods: Option<CgroupPath>,
     /// `None` without eBPF.
     pub kernel: Option<KernelStalls>,
     /// By uid; `None` if no source of pods answered.
@@ -94,7 +98,7 @@ impl Sample {
     /// What its cgroups are.
     #[must_use]
     pub fn places(&self) -> Places<'_> {
-        Places::of(&self.cgroups)
+        Places::of(&self.cgroups, self.kubepods.as_ref())
     }
 
     /// Marks in force, or observed as if they were.

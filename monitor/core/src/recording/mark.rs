@@ -92,7 +92,7 @@ impl Base {
         };
         for kill in kills {
             let victim = tick.cgroups.get(&kill.victim).and_then(|cgroup| {
-                let places = Places::of(&tick.cgroups);
+                let places = Places::of(&tick.cgroups, tick.rest.kubepods.as_ref());
                 name_at(&places.place(&cgroup.path), &by_cgroup_uid(&tick.pods))
             });
             self.oom_kills.insert(0, OomRecord::of(kill, at, victim, path));

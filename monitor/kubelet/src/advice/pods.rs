@@ -86,11 +86,12 @@ impl Limits {
             (&mut self.configured, used, self.memory),
             (&mut self.strict, cpu, self.cpu),
         ];
-        let (at, pods, tree, before) = (sample.at, sample.pods.as_ref(), &tree, before.as_ref());
+        let (at, tree, before) = (sample.at, &tree, before.as_ref());
+        let (kubepods, pods) = (sample.kubepods.as_ref(), sample.pods.as_ref());
         for (reach, used, limit) in all {
             match used.zip(limit) {
                 Some((used, limit)) => {
-                    reach.add(&Seen { at, passed, used, limit, tree, before, pods });
+                    reach.add(&Seen { at, passed, used, limit, tree, before, kubepods, pods });
                 }
                 None => reach.pause(),
             }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use isobar_core::model::cgroup::{Cgroup, CgroupId};
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::places::Places;
 use isobar_core::model::pod::Place;
 use isobar_core::model::quantity::Quantity;
@@ -88,6 +88,8 @@ pub(super) struct Seen<'a> {
     pub(super) tree: &'a Tree,
     /// Of the tick before.
     pub(super) before: Option<&'a Tree>,
+    /// Where the cgroup of all pods is.
+    pub(super) kubepods: Option<&'a CgroupPath>,
     pub(super) pods: Option<&'a Pods>,
 }
 
@@ -114,6 +116,8 @@ struct Peak {
     before: Option<(Tree, Nanos)>,
     /// Of the tick before use was close.
     start: Option<Tree>,
+    /// Where the cgroup of all pods was.
+    kubepods: Option<CgroupPath>,
     pods: Option<Pods>,
 }
 
@@ -165,8 +169,9 @@ impl Reach {
         }
         if self.peak.as_ref().is_none_or(|peak| used > peak.used) {
             let before = seen.before.cloned().zip(passed);
-            let (start, pods) = (start.clone(), seen.pods.cloned());
-            self.peak = Some(Peak { used, tree: Arc::clone(seen.tree), before, start, pods });
+            let (start, tree) = (start.clone(), Arc::clone(seen.tree));
+            let (kubepods, pods) = (seen.kubepods.cloned(), seen.pods.cloned());
+            self.peak = Some(Peak { used, tree, before, start, kubepods, pods });
         }
     }
 
@@ -208,7 +213,7 @@ impl Tally {
 impl Peak {
     /// The pods that used most, and whose memory grew most.
     fn shares(&self, of: Of) -> (Vec<Share>, Vec<Share>) {
-        let (places, pods) = (Places::of(&self.tree), self.pods.as_ref());
+        let (places, pods) = (Places::of(&self.tree, self.kubepods.as_ref()), self.pods.as_ref());
         let names = pods.map(by_cgroup_uid).unwrap_or_default();
         let (mut largest, mut grew) = (Vec::new(), Vec::new());
         for (id, cgroup) in self.tree.iter() {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
-use isobar_core::model::places::Places;
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::snapshot::working_set;
@@ -51,7 +50,7 @@ impl Readings {
         sample: &'a Sample,
         passed: Option<Nanos>,
     ) -> (Used, Used, AllPods<'a>) {
-        let places = Places::of(&sample.cgroups);
+        let places = sample.places();
         let (mut kube, mut top, mut pods) = (Vec::new(), Vec::new(), Vec::new());
         for (id, cgroup) in &sample.cgroups {
             let (cgroup, path) = (&**cgroup, &cgroup.path);

@@ -12,6 +12,7 @@ use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{Action, InForce, Phase};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Sample};
+use isobar_core::model::settings::Node;
 use isobar_core::model::units::Nanos;
 
 /// Counts how often it was asked and whether it was dropped, which is what detaches a kernel.
@@ -46,7 +47,7 @@ impl Source for Counted {
         0
     }
 
-    fn read(&mut self, _: Cause) -> Reading {
+    fn read(&mut self, _: Cause, _: &Node) -> Reading {
         let tick = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         std::thread::sleep(self.takes);
         assert!(!self.panics, "a defect");

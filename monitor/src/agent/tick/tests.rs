@@ -12,7 +12,7 @@ use crate::serve::publish::channel;
 use isobar_core::model::decision::{Action, InForce, Phase, StepKind};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Sample;
-use isobar_core::model::settings::Settings;
+use isobar_core::model::settings::{Node, Settings};
 
 /// A node on which nothing happens.
 struct Still(u64);
@@ -36,7 +36,7 @@ impl Source for Still {
         0
     }
 
-    fn read(&mut self, _: Cause) -> Reading {
+    fn read(&mut self, _: Cause, _: &Node) -> Reading {
         self.0 += 1;
         Reading { sample: Sample { tick: self.0, ..Sample::default() }, ..Reading::default() }
     }

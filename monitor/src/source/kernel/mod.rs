@@ -154,11 +154,12 @@ impl Kernel {
         &mut self,
         Counters { maps, events, .. }: &Counters,
         tree: &BTreeMap<CgroupId, Arc<Cgroup>>,
+        places: &Places<'_>,
     ) -> KernelStalls {
         for (id, cgroup) in tree {
             self.counters.set_parent(id.0, cgroup.parent.map_or(0, |parent| parent.0));
         }
-        self.update_allocatable(tree);
+        self.update_allocatable(tree, places);
         let mut stalls = self.counters.fold(maps, |id| tree.contains_key(&CgroupId(id)));
         stalls.covers = self.covers;
         if self.budget.pause.is_some() {
@@ -273,8 +274,7 @@ impl Kernel {
     }
 
     /// Tells the programs which cgroups' limits are the node's allocatable.
-    fn update_allocatable(&mut self, tree: &BTreeMap<CgroupId, Arc<Cgroup>>) {
-        let places = Places::of(tree);
+    fn update_allocatable(&mut self, tree: &BTreeMap<CgroupId, Arc<Cgroup>>, places: &Places<'_>) {
         let now = tree.iter().filter(|(_, cgroup)| places.is_shared(&cgroup.path));
         let now: BTreeSet<u64> = now.map(|(id, _)| id.0).collect();
         for id in self.allocatable.symmetric_difference(&now) {

@@ -30,7 +30,7 @@ impl Snapshot {
         let pair = pair.as_ref();
 
         let whole = whole(next, pair, averages);
-        let places = Places::of(&next.cgroups);
+        let places = next.places();
         let pods = next.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
         let below_root = next.cgroups.iter().filter(|(_, cgroup)| !cgroup.path.is_root());
         let scopes = below_root
