@@ -29,8 +29,9 @@ impl<S: Source> Observer<S> {
         let Plan { mut settings, pods, .. } = plan;
         settings.relief.enforce.clear();
         let facts = source.facts();
+        let mut publisher = Publisher::new(facts.clone(), clock::now(), channel().0);
+        publisher.set_settings(&settings);
         let engine = Engine::new(settings, Standing::new(facts.n_cpus));
-        let publisher = Publisher::new(facts, clock::now(), channel().0);
         let sampler = Sampler { source, pods, listed: None, disks: None, disk_gaps: Vec::new() };
         let mut observer = Self { sampler, engine, publisher, meter: Meter::default() };
         observer.step();

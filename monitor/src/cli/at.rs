@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, bail};
 use isobar::agent::RECORDING_DIR;
 use isobar::clock;
+use isobar::record::incident::words::clock as clock_words;
 use isobar::record::moment::{self, Tick};
 use isobar::serve::film::reel::Reel;
 use isobar::serve::publish::{Publisher, channel};
@@ -25,6 +26,10 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use super::exit::{Misused, Refused};
 use super::range::{Range, RangeArgs, Ticks};
 
+/// Stands for the last tick of a recording.
+pub(crate) const LAST: Nanos = Nanos(u64::MAX);
+/// A tick that is so much older than the moment that was asked for does not show that moment.
+const NEAR: Nanos = Nanos(5 * Nanos::SECOND.0);
 /// The recording in a recording directory.
 pub(crate) const IN_DIR: &str = "recording";
 
@@ -36,7 +41,8 @@ pub(crate) struct AtArgs {
     at: Option<Nanos>,
     #[command(flatten)]
     range: RangeArgs,
-    /// The recording, its directory, or the file of an incident [default: /var/lib/isobar/recording].
+    /// The recording, its directory, or the file of an incident [default: /var/lib/isobar/recording,
+    /// or $ISOBAR_RECORD].
     #[arg(id = "recording", short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -45,6 +51,11 @@ impl AtArgs {
     /// `None` if the present or a range is asked for.
     pub(crate) fn past(&self) -> Result<Option<Past>> {
         Past::open(self.at, self.file.as_deref())
+    }
+
+    /// True if a moment of a recording is asked for.
+    pub(crate) fn is_past(&self) -> bool {
+        self.at.is_some() || self.file.is_some()
     }
 
     /// `None` if no range is asked for.
@@ -73,7 +84,7 @@ pub(crate) enum Scene {
 
 fn asked(at: Option<Nanos>, file: Option<&Path>) -> Result<Option<(PathBuf, Nanos)>> {
     let is_asked = at.is_some() || file.is_some();
-    is_asked.then(|| Ok((source(file)?, at.unwrap_or(Nanos(u64::MAX))))).transpose()
+    is_asked.then(|| Ok((source(file)?, at.unwrap_or(LAST)))).transpose()
 }
 
 /// The recording that was named, or the agent's own.
@@ -82,7 +93,8 @@ pub(crate) fn source(file: Option<&Path>) -> Result<PathBuf> {
         let text = "a recording cannot be read from standard input: name its file with -f";
         bail!(Misused(text.into()));
     }
-    Ok(recording_at(file.unwrap_or(Path::new(RECORDING_DIR))))
+    let own = || std::env::var_os("ISOBAR_RECORD").map_or(RECORDING_DIR.into(), PathBuf::from);
+    Ok(recording_at(&file.map_or_else(own, Path::to_owned)))
 }
 
 /// One moment of a recording.
@@ -98,11 +110,19 @@ impl Past {
 
     /// The view of the last tick that is no later.
     pub(crate) fn view(self) -> Result<View> {
+        let at = self.at;
+        let view = self.found()?;
+        warn_if_old(at, view.snapshot.at);
+        Ok(view)
+    }
+
+    fn found(self) -> Result<View> {
         if let Some(tick) = moment::at(&self.file, self.at)? {
             let Tick { facts, settings, begun, oom_kills, snapshot, decision } = tick;
             let mode = vec![Capability::relief(&settings.relief)];
             let step = Step { snapshot, decision, ..Step::default() };
             let mut publisher = Publisher::new(facts, begun, channel().0).after(oom_kills);
+            publisher.set_settings(&settings);
             return Ok(publisher.view(step, mode, Cost::default())());
         }
         let mut reel = Reel::open_at(&self.file, self.at)?;
@@ -110,18 +130,39 @@ impl Past {
         reel.view().ok_or_else(|| no_tick(&self.file))
     }
 
-    /// The ranking for `purpose` as of that tick, by the recorded configuration.
-    pub(crate) fn rank(self, purpose: Purpose) -> Result<Ranking> {
+    /// That tick, and its ranking by the recorded configuration: for `purpose`, else for the
+    /// threshold that was relieved then, else for `memory.available`.
+    pub(crate) fn rank(self, purpose: Option<Purpose>) -> Result<(Step, Ranking)> {
         let mut reel = Reel::open_at(&self.file, self.at)?;
         reel.run_to(self.at)?;
         let last = reel.take();
-        let engine = reel.engine();
-        let ranking =
-            last.zip(engine).and_then(|(step, engine)| engine.rank(&step.snapshot, purpose));
-        match ranking {
-            Some(ranking) => Ok(ranking),
-            None => Err(no_tick(&self.file)),
-        }
+        let ranked = last.zip(reel.engine()).and_then(|(step, engine)| {
+            let first = step.decision.assessment.first.as_ref();
+            let relieved = first.map(|first| Purpose::of(&first.threshold));
+            let purpose = purpose.or(relieved).unwrap_or_else(Purpose::usual);
+            let ranking = engine.rank(&step.snapshot, purpose)?;
+            Some((step, ranking))
+        });
+        let (step, ranking) = ranked.ok_or_else(|| no_tick(&self.file))?;
+        warn_if_old(self.at, step.snapshot.at);
+        Ok((step, ranking))
+    }
+}
+
+/// The line above what is shown of the past: when that was.
+pub(crate) fn moment(view: &View) -> String {
+    let snapshot = &view.snapshot;
+    format!("{}, tick {}\n", clock_words(snapshot.at.wall), snapshot.tick)
+}
+
+/// Says that the recording has nothing of the moment that was asked for.
+fn warn_if_old(asked: Nanos, found: Moment) {
+    if asked != LAST && asked.since(found.wall) > NEAR {
+        eprintln!(
+            "nothing is recorded from {} until {}: this is the tick before",
+            clock_words(found.wall),
+            clock_words(asked)
+        );
     }
 }
 

@@ -6,13 +6,13 @@ use std::io::{self, Write};
 use anyhow::Result;
 use isobar::record::incident::words::clock;
 use isobar_core::model::decision::Decision;
-use isobar_core::policy::explain::{Explanation, explain, relief};
+use isobar_core::policy::explain::{Explanation, relief};
 use isobar_core::recording::difference::verdict;
 use isobar_core::view::API_VERSION;
 use serde_json::{Value, json};
 
 use super::ask;
-use super::at::AtArgs;
+use super::at::{AtArgs, moment};
 use super::exit::Code;
 use super::output::{Format, List};
 use super::range::Ticks;
@@ -39,7 +39,9 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     };
     let mut document = document(&view.explanation, &view.decision);
     document["headline"] = json!(view.headline);
+    let past = args.at.is_past().then(|| moment(&view));
     args.output.print(&document, |out| {
+        out.write_all(past.unwrap_or_default().as_bytes())?;
         writeln!(out, "{}", harmless(&view.headline))?;
         Ok(write(out, &view.explanation)?)
     })?;
@@ -68,7 +70,7 @@ fn course(mut ticks: Ticks, output: Format) -> Result<Code> {
             continue;
         }
         last = told;
-        let explanation = explain(decision);
+        let explanation = ticks.explain(&step);
         let mut document = document(&explanation, decision);
         document["outcomes"] = json!(outcomes);
         let gap = if list.is_empty() { "" } else { "\n" };

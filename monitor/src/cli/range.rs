@@ -12,7 +12,8 @@ use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::{Outcome, Ranking};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::units::Nanos;
-use isobar_core::policy::engine::Step;
+use isobar_core::policy::engine::{Engine, Step};
+use isobar_core::policy::explain::{Explanation, explain_by};
 use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
 
@@ -132,7 +133,9 @@ impl Ticks {
     pub(crate) fn view(&mut self) -> Result<Option<View>> {
         let Some(step) = self.step()? else { return Ok(None) };
         let Some((publisher, _)) = &mut self.publisher else { return Ok(None) };
-        let mode = self.replay.engine().map(|engine| Capability::relief(&engine.settings().relief));
+        let settings = self.replay.engine().map(Engine::settings);
+        settings.iter().for_each(|settings| publisher.set_settings(settings));
+        let mode = settings.map(|settings| Capability::relief(&settings.relief));
         Ok(Some(publisher.view(step, mode.into_iter().collect(), Cost::default())()))
     }
 
@@ -160,6 +163,11 @@ impl Ticks {
             }
         }
         Ok(None)
+    }
+
+    /// The last tick's decision in sentences.
+    pub(crate) fn explain(&self, step: &Step) -> Explanation {
+        explain_by(self.replay.engine().map(Engine::settings), &step.snapshot, &step.decision)
     }
 
     /// What the last tick was told of earlier actions.

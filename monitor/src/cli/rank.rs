@@ -3,7 +3,7 @@
 mod print;
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -15,6 +15,7 @@ use isobar_core::model::decision::{Order, Ranking};
 use isobar_core::model::settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::units::{Moment, Nanos};
+use isobar_core::policy::engine::Step;
 use isobar_core::policy::rank::{self, Purpose};
 use isobar_core::view::Document;
 use serde::Serialize;
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     range: RangeArgs,
     /// The signal whose threshold is met, such as memory.available or kubepods.cpu.pressure [default:
-    /// the file's, else memory.available].
+    /// the file's, or of a recording what was relieved then; else memory.available].
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     signal: Option<Purpose>,
     /// Order of candidates [default: the file's, else the configuration's].
@@ -84,6 +85,8 @@ struct Dated<'a> {
     of: Document<&'a Ranking>,
     tick: u64,
     at: Moment,
+    #[serde(skip)]
+    ranking: &'a Ranking,
 }
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
@@ -96,7 +99,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         Some(file) if args.at.is_none() && !is_recording(file) => {
             of_file(file, args, &plan.settings.ranking)?
         }
-        file if args.at.is_some() || file.is_some() => of_past(args, sampling)?,
+        file if args.at.is_some() || file.is_some() => return of_past(args, sampling),
         _ => of_node(args, plan)?,
     };
     let document = Document::new("Ranking", &ranking);
@@ -108,17 +111,12 @@ fn signal(name: &str) -> Result<Purpose, String> {
     Purpose::named(name).ok_or_else(|| format!("expected one of {}", signals()))
 }
 
-/// The default signal.
-fn usual() -> Purpose {
-    Purpose::of_signal(isobar_core::model::threshold::Signal::MemoryAvailable)
-}
-
 /// An option overrides the file, and the file overrides the configuration.
 fn of_file(file: &Path, args: &Args, rules: &settings::Ranking) -> Result<Ranking> {
     let (name, bytes) = input::read(file)?;
     let scenario = scenario::parse(&name, &bytes)?;
     scenario.notes.iter().for_each(|note| eprintln!("{}", harmless(note)));
-    let purpose = args.signal.or(scenario.purpose).unwrap_or_else(usual);
+    let purpose = args.signal.or(scenario.purpose).unwrap_or_else(Purpose::usual);
     let order = args.order.map(Order::from).or(scenario.order).unwrap_or(rules.order);
     let contenders = scenario.contenders(purpose, rules);
     Ok(rank::rank_all(&contenders, purpose, order, rules))
@@ -144,16 +142,31 @@ fn refuse_rules(args: &Args, sampling: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn of_past(args: &Args, sampling: &[String]) -> Result<Ranking> {
+fn of_past(args: &Args, sampling: &[String]) -> Result<Code> {
     refuse_rules(args, sampling)?;
-    let past = Past::open(args.at.or(Some(Nanos(u64::MAX))), args.file.as_deref())?;
+    let past = Past::open(args.at.or(Some(at::LAST)), args.file.as_deref())?;
     let past = past.expect("a moment is named");
-    past.rank(args.signal.unwrap_or_else(usual))
+    let (step, ranking) = past.rank(args.signal)?;
+    let document = Dated::new(&step, &ranking);
+    args.output.print(&document, |out| Ok(document.write(out, args.output)?))?;
+    Ok(Code::Ok)
+}
+
+impl<'a> Dated<'a> {
+    fn new(step: &Step, ranking: &'a Ranking) -> Self {
+        let Snapshot { tick, at, .. } = step.snapshot;
+        Self { tick, at, of: Document::new("Ranking", ranking), ranking }
+    }
+
+    fn write(&self, out: &mut dyn Write, output: Format) -> io::Result<()> {
+        writeln!(out, "{}, tick {}", clock(self.at.wall), self.tick)?;
+        print::write(out, self.ranking, output)
+    }
 }
 
 /// The ranking at the begin of a range, and each time that another candidate came first.
 fn course(mut ticks: Ticks, args: &Args) -> Result<Code> {
-    let purpose = args.signal.unwrap_or_else(usual);
+    let purpose = args.signal.unwrap_or_else(Purpose::usual);
     let mut list = List::new(args.output, "RankingList");
     let mut last = None;
     while let Some((step, ranking)) = ticks.ranking(purpose)? {
@@ -164,12 +177,11 @@ fn course(mut ticks: Ticks, args: &Args) -> Result<Code> {
             continue;
         }
         last = Some(first);
-        let Snapshot { tick, at, .. } = step.snapshot;
         let gap = if list.is_empty() { "" } else { "\n" };
-        let document = Dated { tick, at, of: Document::new("Ranking", &ranking) };
+        let document = Dated::new(&step, &ranking);
         list.add(&document, |out| {
-            writeln!(out, "{gap}{}, tick {tick}", clock(at.wall))?;
-            Ok(print::write(out, &ranking, args.output)?)
+            out.write_all(gap.as_bytes())?;
+            Ok(document.write(out, args.output)?)
         })?;
     }
     list.close()?;
@@ -178,7 +190,7 @@ fn course(mut ticks: Ticks, args: &Args) -> Result<Code> {
 
 /// Two samples a second apart, judged without an agent.
 fn of_node(args: &Args, mut plan: Plan) -> Result<Ranking> {
-    let purpose = args.signal.unwrap_or_else(usual);
+    let purpose = args.signal.unwrap_or_else(Purpose::usual);
     if let Some(order) = args.order {
         plan.settings.ranking.order = order.into();
     }

@@ -32,7 +32,7 @@ use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::stall::OomKill;
 use isobar_core::policy::engine::Step;
-use isobar_core::policy::explain::explain;
+use isobar_core::policy::explain::explain_by;
 use isobar_core::view::cpu_loss::weigh;
 use isobar_core::view::headline::headline;
 use isobar_core::view::pods::{name_in, name_scopes};
@@ -229,13 +229,14 @@ impl Publisher {
     pub fn note(&mut self, sample: &Sample, settings: &Settings, step: &Step) {
         self.totals.tick(sample, settings, step);
         self.outcomes.extend_from_slice(&sample.outcomes);
-        if self.settings.as_deref() != Some(settings) {
-            self.set_settings(settings.clone());
-        }
+        self.set_settings(settings);
     }
 
-    pub(super) fn set_settings(&mut self, settings: Settings) {
-        self.settings = Some(settings.into());
+    /// What was configured when the next tick was judged.
+    pub fn set_settings(&mut self, settings: &Settings) {
+        if self.settings.as_deref() != Some(settings) {
+            self.settings = Some(settings.clone().into());
+        }
     }
 
     /// Publishes one tick. Never blocks.
@@ -285,13 +286,14 @@ impl Publisher {
         self.remember_kills(&snapshot);
         let (facts, started) = (Arc::clone(&self.facts), self.started);
         let (mut kills, limits) = (self.kills.clone(), self.limits.clone());
-        let resources = self.resources.clone();
+        let (resources, settings) = (self.resources.clone(), self.settings.clone());
         let is_whole = !self.totals.ticks.is_empty();
         let foresight = is_whole.then(|| self.totals.foresight.tally());
         move || {
             name_scopes(&mut snapshot);
             weigh(&mut snapshot);
-            let verdict = judge(&snapshot);
+            let verdict = judge(&snapshot, &decision.assessment.observations);
+            let explanation = explain_by(settings.as_deref(), &snapshot, &decision);
             View {
                 facts: NodeFacts::clone(&facts),
                 started,
@@ -304,7 +306,7 @@ impl Publisher {
                 resources: resources.map(Arc::unwrap_or_clone),
                 cost,
                 snapshot,
-                explanation: explain(&decision),
+                explanation,
                 decision,
             }
         }

@@ -8,7 +8,7 @@ use crate::model::decision::{Assessment, Decision, Ranking, Target};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
-use crate::model::threshold::{Resource, Signal};
+use crate::model::threshold::Resource;
 use crate::model::units::{Bytes, Nanos};
 use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
@@ -207,8 +207,7 @@ fn soon(assessment: &Assessment, sample: &Sample, snapshot: &Snapshot) -> Option
     let low = || {
         let lasts = outlooks.iter().filter_map(|outlook| outlook.lasts).min();
         let is_low = !growth::low(outlooks, sample, scope::kubepods(snapshot)).is_empty();
-        (is_low || lasts.is_some_and(|lasts| lasts <= SOON))
-            .then(|| Purpose::of_signal(Signal::MemoryAvailable))
+        (is_low || lasts.is_some_and(|lasts| lasts <= SOON)).then(|| Purpose::usual())
     };
     first.filter(|first| first.resource() == Resource::Memory).or_else(low).or(first)
 }

@@ -13,10 +13,9 @@ pub fn root(sample: &Sample) -> Option<&Cgroup> {
     sample.cgroups.values().map(|cgroup| &**cgroup).find(|cgroup| cgroup.path.is_root())
 }
 
-/// The cgroup of all pods. Of several, as on a host of nodes in containers, the nearest to the
-/// root, then the first by name.
+/// The cgroup of all pods.
 pub fn kubepods(snapshot: &Snapshot) -> Option<(CgroupId, &Scope)> {
-    let all = snapshot.scopes.iter().filter(|(_, scope)| scope.place == Place::Kubepods);
-    let nearest = all.min_by_key(|(_, scope)| (scope.path.segments().count(), &scope.path));
-    nearest.map(|(&id, scope)| (id, scope))
+    let mut all = snapshot.scopes.iter();
+    let pods = all.find(|(_, scope)| scope.place == Place::Kubepods);
+    pods.map(|(&id, scope)| (id, scope))
 }

@@ -4,6 +4,7 @@
 pub mod cpu_loss;
 pub mod foresight;
 pub mod headline;
+mod left;
 pub mod pods;
 pub mod verdict;
 pub mod waiting;

@@ -123,14 +123,14 @@ mod tests {
     use isobar::scenario;
     use isobar_core::model::decision::Order;
     use isobar_core::model::settings;
+    use isobar_core::policy::rank::Purpose;
 
-    use super::super::usual;
     use super::*;
 
     fn printed(scenario: &str) -> String {
         let scenario = scenario::parse("-", scenario.as_bytes()).unwrap();
         let rules = settings::Ranking::default();
-        let purpose = usual();
+        let purpose = Purpose::usual();
         let pods = scenario.contenders(purpose, &rules);
         let ranking = rank::rank_all(&pods, purpose, Order::Qos, &rules);
         let mut out = Vec::new();

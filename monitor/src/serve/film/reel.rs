@@ -102,6 +102,8 @@ impl Reel {
     /// The view of the tick that was read last; `None` if there is none, or if it was taken already.
     pub fn view(&mut self) -> Option<View> {
         let (step, publisher) = self.last.take().zip(self.publisher.as_mut())?;
+        let settings = self.replay.engine().map(Engine::settings);
+        settings.iter().for_each(|settings| publisher.set_settings(settings));
         let mode = mode(self.replay.engine());
         Some(publisher.view(step, mode, Cost::default())())
     }
@@ -112,7 +114,6 @@ impl Reel {
         known: Option<Known>,
         incidents: Option<&Arc<Shelf>>,
     ) -> Option<Arc<Published>> {
-        let settings = self.engine().map(|engine| engine.settings().clone());
         let (step, publisher) = self.last.take().zip(self.publisher.as_mut())?;
         let mut history = publisher.history();
         if let Some(Known { history: own, started, kills }) = known {
@@ -120,9 +121,8 @@ impl Reel {
             publisher.set_started(started);
             publisher.set_kills(kills.into_iter());
         }
-        if let Some(settings) = settings {
-            publisher.set_settings(settings);
-        }
+        let settings = self.replay.engine().map(Engine::settings);
+        settings.iter().for_each(|settings| publisher.set_settings(settings));
         if let Some(shelf) = incidents {
             publisher.show_incidents(shelf);
         }

@@ -43,8 +43,7 @@ pub fn judge(
         known.map_or(now, |(_, since)| *since).min(now)
     };
     let met = |threshold: &PressureThreshold| {
-        let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
-        let measured = measured(threshold, snapshot, outlook)?.certain;
+        let measured = measured_now(threshold, snapshot, outlooks)?;
         let since = since(threshold);
         let is_due = now.since(since) >= threshold.grace
             && (!is_exhaustion(threshold.on) || low.contains(&threshold.scope));
@@ -96,6 +95,16 @@ impl Measured {
     fn within(bounds: Bounds) -> Self {
         Self { certain: bounds.low.0.into(), possible: bounds.high.0.into() }
     }
+}
+
+/// What is certain of a threshold's figure now; `None` if it was not measured.
+pub(crate) fn measured_now(
+    threshold: &PressureThreshold,
+    snapshot: &Snapshot,
+    outlooks: &[Outlook],
+) -> Option<u64> {
+    let outlook = outlooks.iter().find(|outlook| outlook.scope == threshold.scope);
+    measured(threshold, snapshot, outlook).map(|found| found.certain)
 }
 
 fn measured(

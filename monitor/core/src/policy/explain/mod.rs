@@ -3,17 +3,21 @@
 
 mod conditions;
 pub mod message;
+mod nearest;
 mod ranking;
 pub mod relief;
 #[cfg(test)]
 mod tests;
 
 pub use conditions::numbers as condition_numbers;
+use nearest::unmet;
 pub use ranking::lost;
 use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Decision, Met, Trigger};
 use crate::model::duration::GoDuration;
+use crate::model::settings::Settings;
+use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{Amount, PressureSignal, Resource, Signal};
 use crate::model::units::{Bytes, Nanos, Percent};
 
@@ -31,6 +35,19 @@ pub struct Explanation {
     pub candidates: Vec<String>,
     /// What would change the verdict.
     pub otherwise: Vec<String>,
+}
+
+/// Also which threshold is nearest where none is met, by the settings that it was decided by.
+#[must_use]
+pub fn explain_by(
+    settings: Option<&Settings>,
+    snapshot: &Snapshot,
+    decision: &Decision,
+) -> Explanation {
+    let mut told = explain(decision);
+    let unmet = settings.iter().flat_map(|all| unmet(all, snapshot, &decision.assessment));
+    told.verdict.extend(unmet);
+    told
 }
 
 #[must_use]

@@ -27,6 +27,12 @@ impl Purpose {
         }
     }
 
+    /// For `memory.available`, where nothing else was asked for.
+    #[must_use]
+    pub fn usual() -> Self {
+        Self::of_signal(Signal::MemoryAvailable)
+    }
+
     /// For one of the kubelet's signals.
     #[must_use]
     pub fn of_signal(signal: Signal) -> Self {

@@ -1,0 +1,67 @@
+//! What is left of memory by the kernel, where the kubelet's figure misleads. For people; no rule
+//! depends on it.
+
+use crate::model::decision::Observation;
+use crate::model::snapshot::Snapshot;
+use crate::model::threshold::Signal;
+use crate::model::units::Bytes;
+
+/// Memory is little below this part of it.
+const LITTLE: u64 = 10;
+
+/// Where `memory.available` says that much is left, and the kernel that there is not: the formula of
+/// the kubelet leaves the kernel's own memory out.
+pub(super) fn left_by_the_kernel(
+    snapshot: &Snapshot,
+    observations: &[Observation],
+) -> Option<String> {
+    let mut observed = observations.iter();
+    let kubelets = observed.find(|seen| seen.signal == Signal::MemoryAvailable)?.available;
+    let memory = snapshot.node.memory?;
+    let is_told = memory.available < Bytes(memory.total.0 / LITTLE).min(Bytes(kubelets / 2));
+    is_told.then(|| {
+        let (kubelets, kernels) = (Bytes(kubelets), memory.available);
+        format!(
+            "; the kubelet's memory.available is {kubelets} without what the kernel itself uses, \
+             MemAvailable is {kernels}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::node::Meminfo;
+    use crate::model::units::Nanos;
+
+    #[test]
+    fn left_by_the_kernel_where_the_kubelet_sees_more() {
+        #[rustfmt::skip]
+        let table = [
+            // MiB in all, MemAvailable, memory.available; it is told
+            (1_000, Some(12),  Some(100), true),
+            (1_000, Some(49),  Some(100), true),
+            (1_000, Some(50),  Some(100), false), // not so different
+            (1_000, Some(100), Some(900), false), // enough is left
+            (1_000, Some(12),  None,      false),
+            (1_000, None,      Some(100), false),
+        ];
+        let mib = |n: u64| Bytes(n << 20);
+        for (total, kernels, kubelets, is_told) in table {
+            let mut snapshot = Snapshot::default();
+            snapshot.node.memory = kernels.map(|available| Meminfo {
+                total: mib(total),
+                available: mib(available),
+                ..Meminfo::default()
+            });
+            let seen = kubelets.map(|available| Observation {
+                signal: Signal::MemoryAvailable,
+                available: mib(available).0,
+                capacity: mib(total).0,
+                at: Nanos(0),
+            });
+            let told = left_by_the_kernel(&snapshot, seen.as_slice());
+            assert_eq!(told.is_some(), is_told, "{kernels:?} {kubelets:?} {told:?}");
+        }
+    }
+}
