@@ -13,6 +13,7 @@ use crate::model::quantity::Quantity;
 use crate::model::sample::Moment;
 use crate::model::settings::ConditionRule;
 use crate::model::stall::{Coverage, CpuStall, KernelStalls};
+use crate::model::threshold::Signal;
 use crate::model::threshold::{Amount, Threshold};
 use crate::model::threshold::{PressureSignal, PressureThreshold};
 use crate::model::units::{Bytes, Percent};
