@@ -234,7 +234,9 @@ impl Actuator {
             self.reclaims.extend(leftovers);
         }
         outcomes.extend(self.poll_reclaims());
-        self.prune(now);
+        if self.prune(now) {
+            self.extend_marks();
+        }
         outcomes
     }
 

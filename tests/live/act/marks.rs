@@ -14,7 +14,7 @@ use isobar_core::model::decision::StepKind::Mark;
 use isobar_core::model::decision::{Action, Phase, Release, ReleaseReason};
 use tempfile::TempDir;
 
-use super::place::{Cgroup, action, enforced, mount, options};
+use super::place::{Cgroup, Pod, action, enforced, mount, options};
 
 /// A procfs of these processes and their scores.
 fn processes(proc: &Path, all: &[(u32, i32)]) {
@@ -155,4 +155,44 @@ fn mark_is_undone_for_processes_that_left() {
         assert_eq!(left.collect::<Vec<_>>(), [1000, 300, 2, 5], "{end:?}");
         assert!(actor.in_force().is_empty(), "{end:?}");
     }
+}
+
+#[test]
+fn mark_reaches_containers_that_are_started_again() {
+    let Some(root) = Cgroup::new("restarted") else { return };
+    let pod = Pod::new(&root);
+    let (files, state) = (procfs(), tempfile::tempdir().unwrap());
+    let proc = files.path();
+    let container = |digit: &str| {
+        let name = format!("cri-containerd-{}.scope", digit.repeat(64));
+        let group = pod.pod().child(name);
+        group.spawn("exec sleep 100");
+        group.wait_for(1);
+        processes(proc, &[(group.pids()[0], 2)]);
+        group
+    };
+    let sidecar = container("1");
+    processes(proc, &[(pod.container.pids()[0], 2), (pod.sandbox.pids()[0], 5)]);
+    let mut actor = open(proc, state.path());
+    let outcome = actor.take(&enforced(Mark, pod.target()));
+    assert_eq!(outcome.result, Done, "{outcome:?}");
+
+    pod.container.end();
+    let again = container("2");
+    let each = |score| [[score], [score], [5]].map(Vec::from);
+    let all = || [&sidecar, &again, &pod.sandbox].map(|group| scores(proc, group));
+    sleep(Duration::from_millis(1100));
+    assert_eq!(actor.poll(), []);
+    assert_eq!(all(), each(1000), "the sandbox is left out");
+    drop(actor);
+
+    let mut next = open(proc, state.path());
+    let release = release(pod.pod());
+    let outcome = next.release(&release).unwrap();
+    assert_eq!((outcome.result, all()), (Done, each(2)), "{outcome:?}");
+    let observed = next.take(&action(Mark, pod.target()));
+    assert_eq!(observed.result, Done, "{observed:?}");
+    sleep(Duration::from_millis(1100));
+    next.poll();
+    assert_eq!(all(), each(2), "what is only observed is not extended");
 }

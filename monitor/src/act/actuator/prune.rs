@@ -2,28 +2,61 @@
 
 use std::collections::BTreeSet;
 
-use super::Actuator;
 use super::ending::LONGEST;
+use super::{Actuator, node};
 use crate::act::cgroup::{CgroupDir, Root};
+use crate::act::error::ActError;
 use crate::act::mark;
+use crate::act::target::OpenTarget;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
-use isobar_core::model::decision::{InForce, Phase};
+use isobar_core::model::decision::{Action, InForce, Phase};
 use isobar_core::model::units::Nanos;
 
 /// How often the ledger is looked through for what no longer matters.
 const PRUNED: Nanos = Nanos::SECOND;
 
 impl Actuator {
-    /// Drops what no longer matters, if that is due.
-    pub(super) fn prune(&mut self, now: Nanos) {
+    /// Drops what no longer matters, if that is due; whether it was.
+    pub(super) fn prune(&mut self, now: Nanos) -> bool {
         if now.since(self.pruned) < PRUNED {
-            return;
+            return false;
         }
         self.pruned = now;
         let kept = self.undo_left();
         let root = &self.root;
         self.ledger.prune(now, |path, id| kept.contains(&id) || is_there(root, path, id));
         self.end_unfollowed(now);
+        true
+    }
+
+    /// Extends marks to containers that were started since. One beside them that did not end keeps
+    /// the mark in force, and what is in force is not decided again.
+    pub(super) fn extend_marks(&mut self) {
+        let is_mark = |e: &&InForce| e.phase == Phase::Marked && e.action.is_enforced;
+        let marks = self.ledger.in_force().iter().filter(is_mark);
+        let actions: Vec<Action> = marks.map(|entry| entry.action.clone()).collect();
+        if !actions.is_empty() {
+            self.deny.find_own(&self.options.proc);
+        }
+        for action in actions {
+            match self.extend_mark(&action) {
+                Ok(done) => {
+                    done.iter().for_each(|done| tracing::info!(action = action.id, "{done}"));
+                }
+                // It is gone, or may not be touched any more; the mark is taken back as it stands.
+                Err(why) => tracing::debug!(action = action.id, "mark not extended: {why}"),
+            }
+        }
+    }
+
+    fn extend_mark(&mut self, action: &Action) -> Result<Vec<String>, ActError> {
+        let node = node(&self.root, &self.options, &self.deny);
+        let target = OpenTarget::open(node, &action.target, 0)?;
+        let is_new = |group: &&CgroupDir| self.ledger.override_of(group.id, mark::SCORE).is_none();
+        let new: Vec<_> = target.work().filter(is_new).collect();
+        let mut mark = |group| mark::mark(&self.options.proc, group, action, &mut self.ledger);
+        // As when it was marked, one may be empty, or be protected by its scores.
+        Ok(new.into_iter().filter_map(|group| mark(group).ok()).collect())
     }
 
     /// Takes the mark from processes that left a cgroup which is gone since. Those cgroups of which
