@@ -1,6 +1,8 @@
 //! An open cgroup directory: a write reaches this cgroup or none. A path can be used again by
 //! another cgroup; the inode number, which is the kernel's cgroup id, cannot.
 
+mod descent;
+
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,23 +41,13 @@ pub(super) struct CgroupDir {
 }
 
 impl CgroupDir {
-    /// Opens the cgroup at `path`, if it is still the one with this id.
-    pub(super) fn open(root: &Root, path: &CgroupPath, id: CgroupId) -> Result<Self, ActError> {
-        let group = Self::at(root, path)?;
-        if group.id != id {
-            return Err(ActError::Stranger { path: path.clone(), found: group.id, want: id });
-        }
-        Ok(group)
-    }
-
     /// The cgroups directly below the root, which is none to act on itself.
     pub(super) fn children_of_root(root: &Root) -> Result<Vec<Self>, ActError> {
-        Self::at(root, &CgroupPath::root())?.children()
+        Self::top(root)?.children()
     }
 
-    fn at(root: &Root, path: &CgroupPath) -> Result<Self, ActError> {
-        let at = CString::new(relative(path)?).map_err(|_| ActError::Path(path.clone()))?;
-        Self::below(root, root, &at, path.clone(), at.clone())
+    fn top(root: &Root) -> Result<Self, ActError> {
+        Self::below(root, root, c".", CgroupPath::root(), c".".into())
     }
 
     /// The directory `name` in `dir`.
@@ -225,17 +217,6 @@ impl CgroupDir {
             Errno::NOENT => ActError::Lacking { path, file },
             why => ActError::Write { path, file, text: text.into(), why },
         }
-    }
-}
-
-/// The path as the kernel wants it below the root's descriptor.
-pub(super) fn relative(path: &CgroupPath) -> Result<&str, ActError> {
-    let names = path.0.strip_prefix('/').ok_or_else(|| ActError::Path(path.clone()))?;
-    let is_plain = names.split('/').all(|name| !matches!(name, "" | "." | ".."));
-    match (path.is_root(), is_plain) {
-        (true, _) => Ok("."),
-        (false, true) => Ok(names),
-        (false, false) => Err(ActError::Path(path.clone())),
     }
 }
 

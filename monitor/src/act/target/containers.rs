@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use crate::act::cgroup::{CgroupDir, Root, relative};
+use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::deny::DenyList;
 use crate::act::error::ActError;
 use crate::act::process::{Stat, oom_score_adj, resident};
@@ -44,9 +44,9 @@ pub(in crate::act) fn open(
     id: CgroupId,
     path: &CgroupPath,
 ) -> Result<CgroupDir, ActError> {
-    relative(path)?;
+    let group = CgroupDir::open(root, path, id)?;
     deny.allows(path)?;
-    CgroupDir::open(root, path, id)
+    Ok(group)
 }
 
 /// The cgroups that hold the work of `group`, which are ended when it is to end.
