@@ -5,7 +5,7 @@ mod descent;
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use rustix::io::{Errno, pread, write};
 
 use super::error::ActError;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
+use isobar_core::model::pod::Place;
 
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -38,6 +39,28 @@ pub(super) struct CgroupDir {
     at: CString,
     dir: OwnedFd,
     root: Root,
+    named: Named,
+}
+
+/// What the names of a path are worth.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    /// Who owns the root of the tree: root, but for a tree of one's own.
+    by: u32,
+    /// Another user owns it, or one above it.
+    is_delegated: bool,
+    /// It is called like the cgroup of all pods, or lies below one that is, and a user named it.
+    is_like_pods: bool,
+}
+
+impl Named {
+    /// Of the cgroup at `path`, directly below, that this user owns.
+    fn below(self, owner: u32, path: &CgroupPath) -> Self {
+        let is_delegated = self.is_delegated || owner != 0 && owner != self.by;
+        let is_pods = || Place::of(path) == Place::Kubepods;
+        let is_like_pods = self.is_like_pods || is_delegated && is_pods();
+        Self { is_delegated, is_like_pods, ..self }
+    }
 }
 
 impl CgroupDir {
@@ -47,21 +70,25 @@ impl CgroupDir {
     }
 
     fn top(root: &Root) -> Result<Self, ActError> {
-        Self::below(root, root, c".", CgroupPath::root(), c".".into())
+        let path = CgroupPath::root();
+        let by = fstat(root).map_err(|why| opening(&path, why))?.st_uid;
+        let named = Named { by, is_delegated: false, is_like_pods: false };
+        Self::below((root, root.as_fd()), named, c".", path, c".".into())
     }
 
     /// The directory `name` in `dir`.
     fn below(
-        root: &Root,
-        dir: impl AsFd,
+        (root, dir): (&Root, BorrowedFd<'_>),
+        above: Named,
         name: &CStr,
         path: CgroupPath,
         at: CString,
     ) -> Result<Self, ActError> {
         let failed = |why| opening(&path, why);
         let dir = openat(dir, name, DIRECTORY, Mode::empty()).map_err(failed)?;
-        let id = fstat(&dir).map_err(failed)?.st_ino;
-        Ok(Self { path, id: CgroupId(id), at, dir, root: root.clone() })
+        let stat = fstat(&dir).map_err(failed)?;
+        let (id, named) = (CgroupId(stat.st_ino), above.below(stat.st_uid, &path));
+        Ok(Self { path, id, at, dir, root: root.clone(), named })
     }
 
     fn child(&self, name: &CStr) -> Result<Self, ActError> {
@@ -69,7 +96,14 @@ impl CgroupDir {
         at.push(b'/');
         at.extend_from_slice(name.to_bytes());
         let at = CString::new(at).expect("two strings without a zero");
-        Self::below(&self.root, &self.dir, name, self.path.child(&name.to_string_lossy()), at)
+        let path = self.path.child(&name.to_string_lossy());
+        Self::below((&self.root, self.dir.as_fd()), self.named, name, path, at)
+    }
+
+    /// What it is. A path is no proof, as for the core's `Places`: the cgroup of all pods is one only
+    /// if no user owns it or one above it.
+    pub(super) fn place(&self) -> Place {
+        if self.named.is_like_pods { Place::Other } else { Place::of(&self.path) }
     }
 
     /// True if it has been removed, whatever stands at its path now.
