@@ -6,6 +6,7 @@ mod controllers;
 mod ends;
 mod files;
 mod marks;
+mod names;
 mod place;
 mod pods;
 mod refused;

@@ -14,6 +14,9 @@ fn cpus_finds_intruders() {
     machine.cgroup("system.slice", &[], &[10]);
     machine.cgroup("kubepods/burstable/pod1-2", &[], &[11, 12, 13, 14]);
     machine.process(10, "daemon", 1, "0-7");
+    // A user may call his cgroups like those of a pod.
+    machine.cgroup("user.slice/kubepods/burstable/pod1-2", &[], &[15]);
+    machine.process(15, "fake", 1, "0-7");
     // The kubelet never pins a sandbox; the score tells it, not the name, which anybody may choose.
     machine.process(13, "pause", 1, "0-7");
     machine.write("proc/13/oom_score_adj", "-998\n");

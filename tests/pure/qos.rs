@@ -61,9 +61,15 @@ fn qos_limits_and_daemons() {
         write(&format!("{container}/{file}"), text);
     }
     write("cgroup/system.slice/kubelet.service/cgroup.procs", "9\n10\n");
-    for (pid, name, score) in
-        [(7, "web", "875"), (8, "kube-proxy", "-999"), (9, "kubelet", "0"), (10, "sh", "0")]
-    {
+    // A user may call his cgroups like those of a pod.
+    write(&format!("cgroup/user.slice/kubepods/burstable/podu1/{id}/cgroup.procs"), "11\n");
+    for (pid, name, score) in [
+        (7, "web", "875"),
+        (8, "kube-proxy", "-999"),
+        (9, "kubelet", "0"),
+        (10, "sh", "0"),
+        (11, "fake", "0"),
+    ] {
         write(&format!("proc/{pid}/status"), &format!("Name:\t{name}\nCpus_allowed_list:\t0\n"));
         write(&format!("proc/{pid}/oom_score_adj"), &format!("{score}\n"));
     }

@@ -2,6 +2,7 @@
 //! In: actions and releases. Out: outcomes, and the ledger.
 
 mod ending;
+mod prune;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +12,10 @@ use std::{fs, io};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use self::ending::{Ending, LONGEST};
+use self::ending::Ending;
 use self::steps::leftovers;
 use super::available;
-use super::cgroup::{CgroupDir, Root};
+use super::cgroup::Root;
 use super::deny::DenyList;
 use super::error::{ActError, Done};
 use super::evict::{Evictions, Way};
@@ -25,7 +26,7 @@ use super::target::{Node, OpenTarget};
 use crate::clock;
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::decision::{
-    Action, InForce, Outcome, OutcomeResult, Phase, Release, StepKind, Target,
+    Action, InForce, Outcome, OutcomeResult, Release, StepKind, Target,
 };
 use isobar_core::model::pattern::PathPattern;
 use isobar_core::model::units::Nanos;
@@ -34,8 +35,6 @@ use isobar_core::model::units::Nanos;
 const PREPARED: usize = 16;
 /// Processes of all of them of which pidfds are kept, at most.
 const PREPARED_HELD: usize = 128;
-/// How often the ledger is looked through for what no longer matters.
-const PRUNED: Nanos = Nanos::SECOND;
 
 /// Where to act, and what is never touched.
 #[derive(Debug, Clone)]
@@ -235,7 +234,9 @@ impl Actuator {
             self.reclaims.extend(leftovers);
         }
         outcomes.extend(self.poll_reclaims());
-        self.prune(now);
+        if self.prune(now) {
+            self.extend_marks();
+        }
         outcomes
     }
 
@@ -247,33 +248,6 @@ impl Actuator {
         let called_off: Vec<_> = self.endings.extract_if(.., its).map(Ending::call_off).collect();
         called_off.iter().for_each(|outcome| self.ledger.end(outcome.action, now));
         called_off
-    }
-
-    fn prune(&mut self, now: Nanos) {
-        if now.since(self.pruned) < PRUNED {
-            return;
-        }
-        self.pruned = now;
-        let root = &self.root;
-        // One that cannot be opened for want of memory or descriptors is not gone.
-        let is_there = |path: &_, id| {
-            CgroupDir::open(root, path, id).map_or_else(|error| !error.is_gone(), |_| true)
-        };
-        self.ledger.prune(now, is_there);
-        // After a crash the victims of the agent before are not followed any more.
-        let is_followed = |id: u64| self.endings.iter().any(|ending| ending.action == id);
-        let is_over = |entry: &&InForce| {
-            let is_empty = |(id, path): (_, _)| match CgroupDir::open(root, path, id) {
-                Ok(group) => group.is_empty(),
-                Err(error) => error.is_gone(),
-            };
-            entry.phase == Phase::Ending
-                && !is_followed(entry.action.id)
-                && (now.since(entry.since) > LONGEST || entry.action.target.cgroups().all(is_empty))
-        };
-        let over = self.ledger.in_force().iter().filter(is_over).map(|entry| entry.action.id);
-        let over: Vec<u64> = over.collect();
-        over.into_iter().for_each(|id| self.ledger.end(id, now));
     }
 }
 

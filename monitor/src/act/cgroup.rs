@@ -1,9 +1,11 @@
 //! An open cgroup directory: a write reaches this cgroup or none. A path can be used again by
 //! another cgroup; the inode number, which is the kernel's cgroup id, cannot.
 
+mod descent;
+
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use rustix::io::{Errno, pread, write};
 
 use super::error::ActError;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
+use isobar_core::model::pod::Place;
 
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -36,40 +39,56 @@ pub(super) struct CgroupDir {
     at: CString,
     dir: OwnedFd,
     root: Root,
+    named: Named,
+}
+
+/// What the names of a path are worth.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    /// Who owns the root of the tree: root, but for a tree of one's own.
+    by: u32,
+    /// Another user owns it, or one above it.
+    is_delegated: bool,
+    /// It is called like the cgroup of all pods, or lies below one that is, and a user named it.
+    is_like_pods: bool,
+}
+
+impl Named {
+    /// Of the cgroup at `path`, directly below, that this user owns.
+    fn below(self, owner: u32, path: &CgroupPath) -> Self {
+        let is_delegated = self.is_delegated || owner != 0 && owner != self.by;
+        let is_pods = || Place::of(path) == Place::Kubepods;
+        let is_like_pods = self.is_like_pods || is_delegated && is_pods();
+        Self { is_delegated, is_like_pods, ..self }
+    }
 }
 
 impl CgroupDir {
-    /// Opens the cgroup at `path`, if it is still the one with this id.
-    pub(super) fn open(root: &Root, path: &CgroupPath, id: CgroupId) -> Result<Self, ActError> {
-        let group = Self::at(root, path)?;
-        if group.id != id {
-            return Err(ActError::Stranger { path: path.clone(), found: group.id, want: id });
-        }
-        Ok(group)
-    }
-
     /// The cgroups directly below the root, which is none to act on itself.
     pub(super) fn children_of_root(root: &Root) -> Result<Vec<Self>, ActError> {
-        Self::at(root, &CgroupPath::root())?.children()
+        Self::top(root)?.children()
     }
 
-    fn at(root: &Root, path: &CgroupPath) -> Result<Self, ActError> {
-        let at = CString::new(relative(path)?).map_err(|_| ActError::Path(path.clone()))?;
-        Self::below(root, root, &at, path.clone(), at.clone())
+    fn top(root: &Root) -> Result<Self, ActError> {
+        let path = CgroupPath::root();
+        let by = fstat(root).map_err(|why| opening(&path, why))?.st_uid;
+        let named = Named { by, is_delegated: false, is_like_pods: false };
+        Self::below((root, root.as_fd()), named, c".", path, c".".into())
     }
 
     /// The directory `name` in `dir`.
     fn below(
-        root: &Root,
-        dir: impl AsFd,
+        (root, dir): (&Root, BorrowedFd<'_>),
+        above: Named,
         name: &CStr,
         path: CgroupPath,
         at: CString,
     ) -> Result<Self, ActError> {
         let failed = |why| opening(&path, why);
         let dir = openat(dir, name, DIRECTORY, Mode::empty()).map_err(failed)?;
-        let id = fstat(&dir).map_err(failed)?.st_ino;
-        Ok(Self { path, id: CgroupId(id), at, dir, root: root.clone() })
+        let stat = fstat(&dir).map_err(failed)?;
+        let (id, named) = (CgroupId(stat.st_ino), above.below(stat.st_uid, &path));
+        Ok(Self { path, id, at, dir, root: root.clone(), named })
     }
 
     fn child(&self, name: &CStr) -> Result<Self, ActError> {
@@ -77,7 +96,14 @@ impl CgroupDir {
         at.push(b'/');
         at.extend_from_slice(name.to_bytes());
         let at = CString::new(at).expect("two strings without a zero");
-        Self::below(&self.root, &self.dir, name, self.path.child(&name.to_string_lossy()), at)
+        let path = self.path.child(&name.to_string_lossy());
+        Self::below((&self.root, self.dir.as_fd()), self.named, name, path, at)
+    }
+
+    /// What it is. A path is no proof, as for the core's `Places`: the cgroup of all pods is one only
+    /// if no user owns it or one above it.
+    pub(super) fn place(&self) -> Place {
+        if self.named.is_like_pods { Place::Other } else { Place::of(&self.path) }
     }
 
     /// True if it has been removed, whatever stands at its path now.
@@ -225,17 +251,6 @@ impl CgroupDir {
             Errno::NOENT => ActError::Lacking { path, file },
             why => ActError::Write { path, file, text: text.into(), why },
         }
-    }
-}
-
-/// The path as the kernel wants it below the root's descriptor.
-pub(super) fn relative(path: &CgroupPath) -> Result<&str, ActError> {
-    let names = path.0.strip_prefix('/').ok_or_else(|| ActError::Path(path.clone()))?;
-    let is_plain = names.split('/').all(|name| !matches!(name, "" | "." | ".."));
-    match (path.is_root(), is_plain) {
-        (true, _) => Ok("."),
-        (false, true) => Ok(names),
-        (false, false) => Err(ActError::Path(path.clone())),
     }
 }
 

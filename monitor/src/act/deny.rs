@@ -32,17 +32,18 @@ impl DenyList {
         self.own = own.map(|path| CgroupPath(path.into())).or(self.own.take());
     }
 
-    /// Whether anything may be done to the cgroup at `path`.
-    pub(super) fn allows(&self, path: &CgroupPath) -> Result<(), ActError> {
-        match self.rule(path) {
+    /// Whether anything may be done to this cgroup.
+    pub(super) fn allows(&self, group: &CgroupDir) -> Result<(), ActError> {
+        let path = &group.path;
+        match self.rule(path, &group.place()) {
             None => Ok(()),
             Some(rule) => Err(ActError::Guarded { path: path.clone(), rule }),
         }
     }
 
-    fn rule(&self, path: &CgroupPath) -> Option<Rule> {
+    fn rule(&self, path: &CgroupPath, place: &Place) -> Option<Rule> {
         let own = self.own.as_ref().is_some_and(|own| lies_in(own, path));
-        match Place::of(path) {
+        match place {
             Place::Node => return Some(Rule::Node),
             Place::Kubepods | Place::Qos { .. } => return Some(Rule::AllPods),
             _ if own => return Some(Rule::Own),
@@ -102,7 +103,8 @@ mod tests {
     fn rule(path: &str, own: &str) -> Option<Rule> {
         let configured = vec!["/system.slice/ssh*.service".parse().unwrap()];
         let deny = DenyList { own: Some(CgroupPath(own.into())), configured };
-        deny.rule(&CgroupPath(path.into()))
+        let path = CgroupPath(path.into());
+        deny.rule(&path, &Place::of(&path))
     }
 
     #[test]

@@ -168,7 +168,8 @@ impl Ledger {
         actions.retain(|entry| match entry.phase {
             Phase::Ending => true,
             Phase::Squeezed => entry.action.target.cgroups().any(|(id, path)| is_there(path, id)),
-            // With a container that was started again the mark is gone, and its cgroup with it.
+            // With all containers that were marked the mark is gone: those that are started again
+            // beside them are marked by the actuator, those after them by the next decision.
             Phase::Marked if entry.action.is_enforced => {
                 overrides.iter().any(|one| one.actions.contains(&entry.action.id))
             }

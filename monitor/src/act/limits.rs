@@ -17,8 +17,9 @@ use isobar_core::model::settings::WrittenLimit;
 use isobar_core::model::units::Nanos;
 use remembered::{Entry, Remembered};
 
-/// How long the changes of another writer are counted.
-const WATCHED: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// How long the changes of another writer are counted. Shorter, and one that writes once a minute,
+/// or once an hour, is fought for ever.
+const WATCHED: Nanos = Nanos(6 * 3600 * Nanos::SECOND.0);
 /// A file that another writer changes so often within [`WATCHED`] is left to it: the two would
 /// write for ever.
 const TOO_OFTEN: usize = 3;
@@ -187,8 +188,9 @@ impl Limits {
         now: Option<Nanos>,
     ) -> Step {
         if normal(&write.file, live) == normal(&write.file, &write.value) {
-            if let Some(contest) = self.contested.get_mut(write) {
-                contest.is_lost = false;
+            if self.contested.get(write).is_some_and(|contest| contest.is_lost) {
+                // They gave in.
+                self.contested.remove(write);
             }
             return Step::Leave(LimitResult::Kept, String::new());
         }
@@ -213,7 +215,7 @@ impl Limits {
             return Step::Write(LimitResult::Drifted, format!("{detail}; it was written again"));
         }
         let who = suspects::suspects(&self.places.proc, write);
-        let times = format!("{TOO_OFTEN} times within a minute and is left to them");
+        let times = format!("{TOO_OFTEN} times within six hours and is left to them");
         Step::Leave(LimitResult::Failed, format!("{detail}, {times}: {who}"))
     }
 

@@ -19,27 +19,44 @@ pub(super) const SCORE: &str = "oom_score_adj";
 /// `OOM_SCORE_ADJ_MAX`, include/uapi/linux/oom.h.
 const HIGHEST: i32 = 1000;
 
-/// The scores of one cgroup's processes: what most of them have, and the others.
+/// Processes of one cgroup that are remembered one by one. The ledger is written anew with each
+/// change, so of more only those with an unusual score are.
+const MOST: usize = 4096;
+
+/// A process and no other: its id, which can be used again, and its start time.
+type Process = (u32, u64);
+
+/// The scores of one cgroup's processes: what most of them have, and what each has.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Scores {
     usual: i32,
-    /// By process id and start time: an id can be used again.
-    others: BTreeMap<(u32, u64), i32>,
+    each: BTreeMap<Process, i32>,
 }
 
 impl Scores {
-    fn of(all: &[(u32, u64, i32)]) -> Self {
+    fn of(all: &[(Process, i32)]) -> Self {
         let mut n = BTreeMap::<i32, usize>::new();
-        all.iter().for_each(|(_, _, score)| *n.entry(*score).or_default() += 1);
+        all.iter().for_each(|(_, score)| *n.entry(*score).or_default() += 1);
         let usual = n.into_iter().max_by_key(|(_, n)| *n).map_or(0, |(score, _)| score);
-        let others = all.iter().filter(|(.., score)| *score != usual);
-        Self { usual, others: others.map(|(pid, start, score)| ((*pid, *start), *score)).collect() }
+        Self { usual, each: all.iter().copied().collect() }
     }
 
-    /// `2`, or `2 4711:88123=-5` with a process that has another score.
+    /// Adds what a later mark finds: the highest score is that of the mark before.
+    fn add(&mut self, all: &[(Process, i32)]) {
+        for (process, score) in all {
+            match *score {
+                HIGHEST => _ = self.each.entry(*process).or_insert(self.usual),
+                score => _ = self.each.insert(*process, score),
+            }
+        }
+    }
+
+    /// `2 4710:88120=2 4711:88123=-5`: the usual score, and that of each process.
     fn text(&self) -> String {
+        let is_few = self.each.len() <= MOST;
+        let told = self.each.iter().filter(|(_, score)| is_few || **score != self.usual);
         let mut text = self.usual.to_string();
-        for ((pid, start), score) in &self.others {
+        for ((pid, start), score) in told.take(MOST) {
             write!(text, " {pid}:{start}={score}").expect("a string takes all");
         }
         text
@@ -48,12 +65,20 @@ impl Scores {
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let usual = words.next()?.parse().ok()?;
-        let other = |word: &str| {
+        let one = |word: &str| {
             let (process, score) = word.split_once('=')?;
             let (pid, start) = process.split_once(':')?;
             Some(((pid.parse().ok()?, start.parse().ok()?), score.parse().ok()?))
         };
-        Some(Self { usual, others: words.map(other).collect::<Option<_>>()? })
+        Some(Self { usual, each: words.map(one).collect::<Option<_>>()? })
+    }
+
+    /// What stood there before the mark.
+    fn before(entry: &Override) -> Result<Self, ActError> {
+        let Override { path, before, .. } = entry;
+        let unclear =
+            || ActError::Other(format!("{path}: cannot understand the scores {before:?}"));
+        Self::parse(before).ok_or_else(unclear)
     }
 }
 
@@ -65,16 +90,9 @@ pub(super) fn mark(
     ledger: &mut Ledger,
 ) -> Result<String, ActError> {
     let path = &group.path;
-    let mut pids = Vec::new();
-    group.pids(&mut pids)?;
-    let known = ledger.override_of(group.id, SCORE).cloned();
-    let score = |pid: u32| {
-        let start = Stat::of(proc, pid)?.started;
-        Some((pid, start, oom_score_adj(proc, pid)?))
-    };
-    let all: Vec<_> = pids.iter().filter_map(|pid| score(*pid)).collect();
     // A negative score is a promise that was made to this process.
-    let (may, promised): (Vec<_>, Vec<_>) = all.into_iter().partition(|(.., score)| *score >= 0);
+    let (may, promised): (Vec<_>, Vec<_>) =
+        scores_in(proc, group)?.into_iter().partition(|(_, score)| *score >= 0);
     if may.is_empty() {
         return Err(ActError::Other(match promised.len() {
             0 => format!("{path} has no processes"),
@@ -85,26 +103,10 @@ pub(super) fn mark(
     if !action.is_enforced {
         return Ok(format!("would raise {SCORE} of {n} processes in {path} to {HIGHEST}"));
     }
-    let entry = match known {
-        Some(mut entry) => {
-            entry.actions.insert(action.id);
-            entry
-        }
-        None => Override {
-            cgroup: group.id,
-            path: path.clone(),
-            file: SCORE.into(),
-            before: Scores::of(&may).text(),
-            wrote: HIGHEST.to_string(),
-            actions: [action.id].into(),
-        },
-    };
-    throttle::remember(ledger, entry)?;
-    for (pid, start, _) in &may {
-        // The number may have been given to another process meanwhile.
-        if Stat::of(proc, *pid).is_some_and(|stat| stat.started == *start) {
-            write(proc, *pid, HIGHEST)?;
-        }
+    throttle::remember(ledger, entry(group, action, &may, ledger)?)?;
+    // A number may have been given to another process meanwhile.
+    for ((pid, _), _) in may.iter().filter(|(process, _)| is_alive(proc, *process)) {
+        write(proc, *pid, HIGHEST)?;
     }
     // With one that was promised to be spared they must not end together.
     let group_wide = promised
@@ -118,7 +120,43 @@ pub(super) fn mark(
     Ok(format!("{SCORE} of {n} processes in {path} raised to {HIGHEST}{together}"))
 }
 
-/// Puts the scores of one cgroup's processes back, also of those that were started since.
+/// The processes in and below a cgroup, each with its score.
+fn scores_in(proc: &Path, group: &CgroupDir) -> Result<Vec<(Process, i32)>, ActError> {
+    let mut pids = Vec::new();
+    group.pids(&mut pids)?;
+    let score = |pid: u32| {
+        let start = Stat::of(proc, pid)?.started;
+        Some(((pid, start), oom_score_adj(proc, pid)?))
+    };
+    Ok(pids.into_iter().filter_map(score).collect())
+}
+
+/// What the ledger has to know of a mark.
+fn entry(
+    group: &CgroupDir,
+    action: &Action,
+    all: &[(Process, i32)],
+    ledger: &Ledger,
+) -> Result<Override, ActError> {
+    if let Some(known) = ledger.override_of(group.id, SCORE) {
+        let mut scores = Scores::before(known)?;
+        scores.add(all);
+        let mut entry = Override { before: scores.text(), ..known.clone() };
+        entry.actions.insert(action.id);
+        return Ok(entry);
+    }
+    Ok(Override {
+        cgroup: group.id,
+        path: group.path.clone(),
+        file: SCORE.into(),
+        before: Scores::of(all).text(),
+        wrote: HIGHEST.to_string(),
+        actions: [action.id].into(),
+    })
+}
+
+/// Puts the scores of one cgroup's processes back, also of those that were started since, and of
+/// those that have left it.
 pub(super) fn undo(
     proc: &Path,
     group: &CgroupDir,
@@ -127,30 +165,52 @@ pub(super) fn undo(
     ledger: &mut Ledger,
 ) -> Result<String, ActError> {
     let path = &entry.path;
-    let scores = Scores::parse(&entry.before).ok_or_else(|| {
-        ActError::Other(format!("{path}: cannot understand the scores {:?}", entry.before))
-    })?;
+    let scores = Scores::before(entry)?;
     let mut pids = Vec::new();
     group.pids(&mut pids)?;
-    // One that another writer has changed since keeps what it has.
-    let marked = pids.into_iter().filter(|pid| oom_score_adj(proc, *pid) == Some(HIGHEST));
-    let (mut n, mut failed) = (0, None);
-    for pid in marked {
-        let Some(stat) = Stat::of(proc, pid) else { continue };
-        let before = scores.others.get(&(pid, stat.started)).copied().unwrap_or(scores.usual);
-        match is_enforced.then(|| write(proc, pid, before)) {
-            Some(Err(why)) => failed = Some(why),
-            Some(Ok(())) | None => n += 1,
-        }
-    }
-    if let Some(why) = failed {
-        return Err(why);
-    }
+    let marked = still_marked(proc, &scores, &pids);
+    let n = marked.len();
     if !is_enforced {
         return Ok(format!("would put {SCORE} of {n} processes in {path} back"));
     }
+    restore(proc, &marked)?;
     ledger.forget(entry.cgroup, &entry.file);
     Ok(format!("{SCORE} of {n} processes in {path} back to {}", scores.usual))
+}
+
+/// The same where the cgroup is gone: of processes that left it before. How many.
+pub(super) fn undo_left(proc: &Path, entry: &Override) -> Result<usize, ActError> {
+    let marked = still_marked(proc, &Scores::before(entry)?, &[]);
+    restore(proc, &marked)?;
+    Ok(marked.len())
+}
+
+/// Processes that the mark still stands for, each with the score that it had: those that were
+/// marked, wherever they are now, and those `inside`. One that another writer has changed since
+/// keeps what it has.
+fn still_marked(proc: &Path, scores: &Scores, inside: &[u32]) -> Vec<(u32, i32)> {
+    let mut all = scores.each.clone();
+    for pid in inside {
+        if let Some(stat) = Stat::of(proc, *pid) {
+            all.entry((*pid, stat.started)).or_insert(scores.usual);
+        }
+    }
+    let is_marked = |process: Process| {
+        is_alive(proc, process) && oom_score_adj(proc, process.0) == Some(HIGHEST)
+    };
+    let marked = all.into_iter().filter(|(process, _)| is_marked(*process));
+    marked.map(|((pid, _), before)| (pid, before)).collect()
+}
+
+/// Puts each score back, also after one that fails; the first failure counts.
+fn restore(proc: &Path, marked: &[(u32, i32)]) -> Result<(), ActError> {
+    let written = marked.iter().map(|(pid, before)| write(proc, *pid, *before));
+    let written: Vec<_> = written.collect();
+    written.into_iter().collect()
+}
+
+fn is_alive(proc: &Path, (pid, start): Process) -> bool {
+    Stat::of(proc, pid).is_some_and(|stat| stat.started == start)
 }
 
 /// Sets the score of a process; one that is gone needs none.
@@ -174,14 +234,14 @@ mod tests {
 
     #[test]
     fn scores_text_reads_back() {
-        type Row = (&'static [(u32, u64, i32)], &'static str);
+        type Row = (&'static [(Process, i32)], &'static str);
         #[rustfmt::skip]
         let table: [Row; 4] = [
-            // process, start time, score; text
-            (&[(5, 70, 2)],                          "2"),
-            (&[(5, 70, 2), (6, 71, 2), (7, 72, 0)],  "2 7:72=0"),
-            (&[(5, 70, 1000), (6, 71, 999)],         "1000 6:71=999"),
-            (&[],                                    "0"),
+            // process and start time, score; text
+            (&[((5, 70), 2)],                                "2 5:70=2"),
+            (&[((5, 70), 2), ((6, 71), 2), ((7, 72), 0)],    "2 5:70=2 6:71=2 7:72=0"),
+            (&[((5, 70), 1000), ((6, 71), 999)],             "1000 5:70=1000 6:71=999"),
+            (&[],                                            "0"),
         ];
         for (all, text) in table {
             let scores = Scores::of(all);
@@ -191,5 +251,41 @@ mod tests {
         for text in ["", "x", "2 7=0", "2 7:72", "2 7:72=x", "2  7:72=0"] {
             assert_eq!(Scores::parse(text), None, "{text:?}");
         }
+        // Of the version before: only those with another score.
+        let old = Scores { usual: 2, each: [((7, 72), 0)].into() };
+        assert_eq!(Scores::parse("2 7:72=0"), Some(old));
+    }
+
+    #[test]
+    fn scores_text_is_bounded() {
+        let n = u32::try_from(MOST).unwrap();
+        #[rustfmt::skip]
+        let table = [
+            // processes with the usual score, others, how many are told
+            (n,     0,     MOST),
+            (n,     3,     3),
+            (n * 3, n * 2, MOST),
+        ];
+        for (usual, others, told) in table {
+            let score = |pid| ((pid, 1), if pid < usual { 2 } else { 5 });
+            let all: Vec<_> = (0..usual + others).map(score).collect();
+            let text = Scores::of(&all).text();
+            assert_eq!(text.matches('=').count(), told, "{usual} {others}");
+            assert!(text.starts_with("2 "), "{usual} {others}");
+        }
+    }
+
+    #[test]
+    fn scores_add_what_a_later_mark_finds() {
+        let mut scores = Scores::of(&[((5, 70), 2), ((6, 71), 2), ((7, 72), 0)]);
+        #[rustfmt::skip]
+        let found = [
+            ((5, 70), HIGHEST),
+            ((7, 72), 300),     // another writer changed it
+            ((8, 90), HIGHEST), // started since
+            ((9, 91), 4),       // started since with a score of its own
+        ];
+        scores.add(&found);
+        assert_eq!(scores.text(), "2 5:70=2 6:71=2 7:72=300 8:90=2 9:91=4");
     }
 }

@@ -80,7 +80,7 @@ impl OpenTarget {
         self.held.retain(|held| !held.has_ended());
         (self.n_before, self.unseen) = (0, None);
         for group in self.parts.iter().flat_map(|part| &part.work) {
-            node.deny.allows(&group.path)?;
+            node.deny.allows(group)?;
             node.deny.allows_below(group)?;
             let Listed { pids, hidden, refused } = hold(group, &mut self.held, most)?;
             node.deny.allows_pids(&group.path, &pids)?;
@@ -88,7 +88,7 @@ impl OpenTarget {
                 // They cannot be identified: process 1 may be among them.
                 return Err(ActError::Hidden { path: group.path.clone(), n: hidden });
             }
-            containers::allows_critical(node.proc, &group.path, &pids)?;
+            containers::allows_critical(node.proc, group, &pids)?;
             self.n_before += pids.len() as u64;
             self.unseen = self.unseen.take().or(refused);
         }
@@ -156,7 +156,7 @@ impl OpenTarget {
             let known: BTreeSet<_> = part.work_ids().collect();
             // A cgroup that cannot be listed any more is gone.
             for new in now.unwrap_or_default() {
-                if !known.contains(&new.id) && node.deny.allows(&new.path).is_ok() {
+                if !known.contains(&new.id) && node.deny.allows(&new).is_ok() {
                     how = worse(how, kill(node.proc, &new, None));
                     part.kill_files.push(kill_file(&new).ok());
                     part.work.push(new);

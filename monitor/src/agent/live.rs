@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::agreement::{Agreement, Blind};
@@ -18,9 +17,9 @@ use crate::source::runners::{Runners, Suspect};
 use crate::source::triggers::Triggers;
 use crate::source::{self, Awake, Directories, Roots};
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
-use isobar_core::model::names;
+use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::node::NodeFacts;
+use isobar_core::model::places;
 use isobar_core::model::sample::{Cause, Gap, GapReason, Runner, Sample};
 use isobar_core::model::settings::Node;
 use isobar_core::model::stall::{Coverage, Lost};
@@ -184,7 +183,7 @@ impl Source for Live {
             Some(Err(_)) | None => &Awake::Unknown,
         };
         let mut sample = self.sources.sample(self.tick, cause, awake);
-        sample.kubepods = Some(kubepods(node, &sample.cgroups));
+        sample.kubepods = Some(places::kubepods(node, &sample.cgroups));
         sample.kernel = or_gap(counters, &mut sample.gaps)
             .zip(kernel)
             .map(|(counters, kernel)| kernel.fold(&counters, &sample.cgroups, &sample.places()));
@@ -217,12 +216,6 @@ impl Source for Live {
         });
         Reading { sample, capabilities, kernel: kernel.unwrap_or_default() }
     }
-}
-
-/// Where the cgroup of all pods is, in the spelling of the driver that made one.
-fn kubepods(node: &Node, cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> CgroupPath {
-    let is_there = |path: &CgroupPath| cgroups.values().any(|cgroup| cgroup.path == *path);
-    names::kubepods(&names::as_spelled(node, is_there))
 }
 
 /// The kernel side's counters or, if they could not be read, the gap that says so: then all that

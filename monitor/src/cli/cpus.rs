@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use isobar::agent::limits::{self, CPU_STATE, Intruder};
 use isobar_core::model::cpuset::CpuSet;
-use isobar_core::model::settings::{Settings, WrittenLimit};
+use isobar_core::model::settings::{Node, Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
 use isobar_core::view::API_VERSION;
 use isobar_kubelet::checkpoint::State;
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let mut document = document(args, &settings, &plan, state);
     let writes = settings.node.write_limits.contains(&WrittenLimit::ReservedCpus);
     if args.is_live() && (plan.strict || writes) {
-        match intruders(machine, &plan) {
+        match intruders(machine, &settings.node, &plan) {
             Ok((found, gaps)) => {
                 document.intruders = Some(found);
                 document.problems.extend(gaps);
@@ -233,7 +233,11 @@ fn judged(file: PathBuf, state: State, configured: Option<&str>, plan: &Plan) ->
 }
 
 /// Processes of pods that may run on reserved CPUs, and what could not be read.
-fn intruders(machine: &MachineArgs, plan: &Plan) -> Result<(Vec<Intruder>, Vec<String>)> {
-    let (found, gaps) = limits::intruders(&machine.processes()?, &plan.reserved);
+fn intruders(
+    machine: &MachineArgs,
+    node: &Node,
+    plan: &Plan,
+) -> Result<(Vec<Intruder>, Vec<String>)> {
+    let (found, gaps) = limits::intruders(&machine.processes()?, node, &plan.reserved);
     Ok((found, gaps.iter().map(gap_text).collect()))
 }

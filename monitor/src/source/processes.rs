@@ -3,7 +3,10 @@
 //! A process may exit, and its pid be reused, between being listed in `cgroup.procs` and being
 //! read. A process that has exited is left out; one that cannot be read is a gap.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 use rustix::io::Errno;
@@ -12,7 +15,7 @@ use super::gap::{self, Gaps, ReadError};
 use super::lines::{Torn, lines, number, only_line};
 use super::mounts::Root;
 use super::{OpenError, Roots};
-use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::sample::{Gap, GapReason};
 use isobar_core::model::units::Bytes;
@@ -80,6 +83,27 @@ impl Processes {
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
         (found, gaps.finish())
+    }
+
+    /// The cgroups of the tree, with their paths and what tells how far these count, and no more:
+    /// for [`Places`](isobar_core::model::places::Places). What cannot be read is a gap of `read`.
+    #[must_use]
+    pub fn cgroups(&self) -> BTreeMap<CgroupId, Arc<Cgroup>> {
+        let mut found = BTreeMap::new();
+        let mut to_visit = vec![(CgroupPath::root(), false)];
+        // Root, but for a tree of one's own.
+        let mut owner = None;
+        while let Some((path, is_above)) = to_visit.pop() {
+            let dir = self.root.path_of(&path, "");
+            let Ok(stat) = fs::metadata(&dir) else { continue };
+            let owner = *owner.get_or_insert(stat.uid());
+            let is_delegated = is_above || stat.uid() != 0 && stat.uid() != owner;
+            let names = children(&dir, &mut Gaps::default()).unwrap_or_default();
+            to_visit.extend(names.iter().map(|name| (path.child(name), is_delegated)));
+            let cgroup = Cgroup { path, is_delegated, ..Cgroup::default() };
+            found.insert(CgroupId(stat.ino()), Arc::new(cgroup));
+        }
+        found
     }
 
     fn members(&self, path: &CgroupPath, gaps: &mut Gaps) -> Vec<Process> {

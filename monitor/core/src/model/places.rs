@@ -5,11 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cgroup::{Cgroup, CgroupId, CgroupPath};
+use super::names;
 use super::pod::Place;
+use super::settings::Node;
 
 /// Where the kubelet makes the cgroup of all pods, unless it is configured otherwise: by the systemd
 /// driver, and by cgroupfs.
 const USUAL: [&str; 2] = ["/kubepods.slice", "/kubepods"];
+
+/// Where the configuration puts the cgroup of all pods, in the spelling of the driver that made one.
+#[must_use]
+pub fn kubepods(node: &Node, cgroups: &BTreeMap<CgroupId, Arc<Cgroup>>) -> CgroupPath {
+    let is_there = |path: &CgroupPath| cgroups.values().any(|cgroup| cgroup.path == *path);
+    names::kubepods(&names::as_spelled(node, is_there))
+}
 
 /// Where pods are in one tree.
 #[derive(Debug, Clone, Default)]

@@ -174,6 +174,9 @@ impl Actuator {
                     if is_enforced
                         && (error.is_gone() || matches!(error, ActError::Lacking { .. })) =>
                 {
+                    if entry.file == mark::SCORE {
+                        mark::undo_left(&self.options.proc, &entry)?;
+                    }
                     self.ledger.forget(entry.cgroup, &entry.file);
                     Ok(error.to_string())
                 }

@@ -162,13 +162,22 @@ fn limits_contested_are_left_to_the_other_writer() {
         (10,  None,        Kept,    "39"),
         (20,  Some("77"),  Drifted, "39"),
         (30,  Some("100"), Drifted, "39"),   // the value from before is somebody else's too
-        (95,  Some("77"),  Drifted, "39"),   // more than a minute after the first two
-        (105, Some("78"),  Drifted, "39"),
-        (115, Some("79"),  Failed,  "79"),
-        (125, None,        Failed,  "79"),
-        (900, None,        Failed,  "79"),   // no matter how long it has been
-        (910, Some("39"),  Kept,    "39"),   // they gave in
-        (990, Some("50"),  Drifted, "39"),
+        (21_625, Some("77"), Drifted, "39"), // more than six hours after the first one
+        (21_640, Some("78"), Drifted, "39"), // and after the second
+        (21_650, Some("79"), Failed,  "79"),
+        (21_660, None,     Failed,  "79"),
+        (90_000, None,     Failed,  "79"),   // no matter how long it has been
+        (90_010, Some("39"), Kept,  "39"),   // they gave in
+        (90_070, Some("50"), Drifted, "39"), // once a minute
+        (90_130, Some("50"), Drifted, "39"),
+        (90_190, Some("50"), Failed,  "50"),
+        (90_200, Some("39"), Kept,    "39"),
+        (90_210, Some("50"), Drifted, "39"), // once in hours
+        (99_000, None,       Kept,    "39"),
+        (99_010, Some("50"), Drifted, "39"),
+        (111_800, Some("50"), Failed, "50"),
+        (111_810, Some("39"), Kept,   "39"),
+        (111_820, Some("50"), Drifted, "39"),
     ];
     for (second, somebody, result, holds) in table {
         if let Some(text) = somebody {
@@ -185,7 +194,7 @@ fn limits_contested_are_left_to_the_other_writer() {
                 assert_eq!(got.detail, want, "at {second} s");
             }
             Failed => {
-                let told = got.detail.contains("3 times within a minute")
+                let told = got.detail.contains("3 times within six hours")
                     && got.detail.contains("the kubelet (7)");
                 assert!(told, "at {second} s: {}", got.detail);
             }
@@ -193,7 +202,7 @@ fn limits_contested_are_left_to_the_other_writer() {
         }
     }
     node.set("cgroup/kubepods/cpu.weight", "60");
-    let other = only(limits.hold(&[write("cpu.weight", 40)], true, seconds(991)));
+    let other = only(limits.hold(&[write("cpu.weight", 40)], true, seconds(111_821)));
     assert_eq!((other.result, node.get("cpu.weight").as_str()), (Drifted, "40"), "told anew");
 }
 

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use crate::act::cgroup::{CgroupDir, Root, relative};
+use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::deny::DenyList;
 use crate::act::error::ActError;
 use crate::act::process::{Stat, oom_score_adj, resident};
@@ -44,9 +44,9 @@ pub(in crate::act) fn open(
     id: CgroupId,
     path: &CgroupPath,
 ) -> Result<CgroupDir, ActError> {
-    relative(path)?;
-    deny.allows(path)?;
-    CgroupDir::open(root, path, id)
+    let group = CgroupDir::open(root, path, id)?;
+    deny.allows(&group)?;
+    Ok(group)
 }
 
 /// The cgroups that hold the work of `group`, which are ended when it is to end.
@@ -57,7 +57,7 @@ pub(in crate::act) fn of(
     containers: &[String],
 ) -> Result<Vec<CgroupDir>, ActError> {
     let none = |why| Err(ActError::NoWork { path: group.path.clone(), why });
-    match Place::of(&group.path) {
+    match group.place() {
         Place::Pod { .. } => {}
         Place::Container { .. } if is_sandbox(proc, group)? => {
             return none("it is the pod's sandbox");
@@ -67,7 +67,7 @@ pub(in crate::act) fn of(
     let children: Vec<_> = group
         .children()?
         .into_iter()
-        .filter_map(|child| match Place::of(&child.path) {
+        .filter_map(|child| match child.place() {
             Place::Container { id, .. } => Some((id, child)),
             _ => None,
         })
@@ -91,16 +91,16 @@ pub(in crate::act) fn of(
 /// the policy may not know which pods are critical to the node.
 pub(in crate::act) fn allows_critical(
     proc: &Path,
-    path: &CgroupPath,
+    group: &CgroupDir,
     pids: &[u32],
 ) -> Result<(), ActError> {
-    let (Place::Pod { class, .. } | Place::Container { class, .. }) = Place::of(path) else {
+    let (Place::Pod { class, .. } | Place::Container { class, .. }) = group.place() else {
         return Ok(());
     };
     let is_critical = |pid: &&u32| oom_score_adj(proc, **pid) == Some(CRITICAL);
     match pids.iter().find(is_critical) {
         Some(pid) if class != QosClass::Guaranteed => {
-            Err(ActError::Critical { path: path.clone(), pid: *pid })
+            Err(ActError::Critical { path: group.path.clone(), pid: *pid })
         }
         _ => Ok(()),
     }

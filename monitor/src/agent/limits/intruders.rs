@@ -6,8 +6,10 @@ use serde::Serialize;
 use crate::source::processes::{Members, Process, Processes};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::places::{self, Places};
 use isobar_core::model::pod::Place;
 use isobar_core::model::sample::Gap;
+use isobar_core::model::settings::Node;
 use isobar_kubelet::{cpus, oom};
 
 /// A process of a pod that may run where none should.
@@ -27,13 +29,22 @@ pub struct Intruder {
 /// Processes of pods that may run on `reserved` CPUs, by the first thread of each; and what could
 /// not be read. Sandboxes are left out: the kubelet never pins them, and only root gives their score.
 #[must_use]
-pub fn intruders(processes: &Processes, reserved: &CpuSet) -> (Vec<Intruder>, Vec<Gap>) {
-    let is_pods =
-        |path: &CgroupPath| matches!(Place::of(path), Place::Pod { .. } | Place::Container { .. });
+pub fn intruders(
+    processes: &Processes,
+    node: &Node,
+    reserved: &CpuSet,
+) -> (Vec<Intruder>, Vec<Gap>) {
+    let cgroups = processes.cgroups();
+    let kubepods = places::kubepods(node, &cgroups);
+    let places = Places::of(&cgroups, Some(&kubepods));
+    let is_pods = |path: &CgroupPath| {
+        matches!(places.place(path), Place::Pod { .. } | Place::Container { .. })
+    };
     let (members, gaps) = processes.read(is_pods);
     let mut found = Vec::new();
     for Members { path, processes } in members {
-        let (Place::Pod { uid: pod, .. } | Place::Container { pod, .. }) = Place::of(&path) else {
+        let (Place::Pod { uid: pod, .. } | Place::Container { pod, .. }) = places.place(&path)
+        else {
             continue;
         };
         let work = processes.into_iter().filter(|process| process.oom_score_adj != oom::SANDBOX);

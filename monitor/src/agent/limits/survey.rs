@@ -103,7 +103,7 @@ impl Survey {
     pub fn intruders(&self) -> Result<(Vec<Intruder>, Vec<Gap>), OpenError> {
         let Places { proc, cgroup_root, .. } = self.places.clone();
         let roots = Roots { proc, cgroup: cgroup_root, ..Roots::default() };
-        Ok(intruders(&Processes::open(&roots)?, &self.reserved))
+        Ok(intruders(&Processes::open(&roots)?, &self.settings.node, &self.reserved))
     }
 }
 

@@ -13,6 +13,7 @@ use isobar::source::Roots;
 use isobar::source::machine::Groups;
 use isobar::source::processes::{Members, Process, Processes};
 use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::places::Places;
 use isobar_core::model::pod::{Place, QosClass};
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::sample::Gap;
@@ -104,18 +105,22 @@ struct Daemon {
 pub(super) fn write(args: &Args, known: &[Pod]) -> Result<()> {
     let roots =
         Roots { proc: args.proc.clone(), cgroup: args.cgroup_root.clone(), ..Roots::default() };
-    let (found, mut gaps) = Processes::open(&roots).map_err(OpenError::from)?.read(|_| true);
-    let is_container = |of: &Members| matches!(Place::of(&of.path), Place::Container { .. });
+    let processes = Processes::open(&roots).map_err(OpenError::from)?;
+    let cgroups = processes.cgroups();
+    let places = Places::of(&cgroups, None);
+    let (found, mut gaps) = processes.read(|_| true);
+    let is_container = |of: &Members| matches!(places.place(&of.path), Place::Container { .. });
     let (found, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_container);
     let daemons: Vec<_> = others.into_iter().flat_map(Daemon::among).collect();
     let mut inside: BTreeMap<Place, Inside> = BTreeMap::new();
     for Members { path, processes } in found {
-        let container = inside.entry(Place::of(&path)).or_insert_with(|| Inside::at(&path));
+        let container = inside.entry(places.place(&path)).or_insert_with(|| Inside::at(&path));
         container.processes.extend(processes);
     }
     let node = Node {
         capacity: if known.is_empty() { None } else { Some(args.capacity()?) },
         pods: Pods::new(known),
+        places: &places,
         // A ledger that cannot be read says nothing of marks and squeezes.
         changed: act::changed(&args.proc, Path::new(STATE_DIR)).unwrap_or_default(),
         groups: Groups::open(&args.proc, args.cgroup_root.as_deref()).map_err(OpenError::from)?,
@@ -170,6 +175,7 @@ impl Inside {
 struct Node<'a> {
     capacity: Option<NonZeroU64>,
     pods: Pods<'a>,
+    places: &'a Places<'a>,
     /// By isobar, for a while.
     changed: Vec<(CgroupPath, String)>,
     groups: Groups,
@@ -220,7 +226,8 @@ impl<'a> Node<'a> {
     }
 
     fn has_changed(&self, path: &CgroupPath, file: &str) -> bool {
-        self.changed.iter().any(|(at, name)| name == file && Place::of(at) == Place::of(path))
+        let place = |path| self.places.place(path);
+        self.changed.iter().any(|(at, name)| name == file && place(at) == place(path))
     }
 }
 

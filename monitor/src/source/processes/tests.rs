@@ -152,3 +152,30 @@ fn processes_read_recognises_kernel_threads() {
     assert_eq!(told, [(false, true), (true, false), (true, false), (false, false)]);
     assert_eq!(gaps, []);
 }
+
+#[test]
+fn processes_cgroups_tell_what_users_own() {
+    if !geteuid().is_root() {
+        println!("skipped: only root can give a directory away");
+        return;
+    }
+    let node = Node::new();
+    #[rustfmt::skip]
+    let table = [
+        // path, who owns it, delegated
+        ("/kubepods",          0,    false),
+        ("/user",              1000, true),
+        ("/user/kubepods",     1000, true),
+        ("/user/root",         0,    true), // a user owns the one above
+        ("/user/root/deep",    0,    true),
+    ];
+    for (path, owner, _) in table {
+        std::os::unix::fs::chown(node.cgroup(path, ""), Some(owner), None).unwrap();
+    }
+    let root = Root::open(&node.dir.path().join("cgroup")).unwrap();
+    let found = Processes { proc: node.dir.path().join("proc"), root }.cgroups();
+    let mut found: Vec<_> = found.values().map(|c| (&*c.path.0, c.is_delegated)).collect();
+    found.sort_unstable();
+    let want = table.map(|(path, _, is_delegated)| (path, is_delegated));
+    assert_eq!(found, [&[("/", false)], &want[..]].concat());
+}

@@ -18,7 +18,8 @@ use crate::policy::workload::above;
 /// systemd's cgroup of the first process.
 const INIT: &str = "/init.scope";
 /// Services that the node could not do without: the kernel's OOM killer is never pointed at them.
-/// Matched against the name of the cgroup and of those above it, up to the first `.` or `@`.
+/// Matched against the name of the cgroup and of those above it, up to the first `.` or `@`, as far
+/// as root gave them.
 pub(crate) const VITAL: [&str; 20] = [
     "k3s",
     "k3s-agent",
@@ -103,7 +104,17 @@ impl<'a> Protected<'a> {
         let name = |segment: &str| segment.split(['.', '@']).next().map(str::to_owned);
         let is_vital = |segment| name(segment).is_some_and(|name| VITAL.contains(&name.as_str()));
         let is_pod = matches!(scope.place, Place::Pod { .. });
-        self.why(id).is_none() && (is_pod || !scope.path.segments().any(is_vital))
+        let mut names = scope.path.segments().take(self.n_names_of_root(id));
+        self.why(id).is_none() && (is_pod || !names.any(is_vital))
+    }
+
+    /// How many names of the path count, from the root: who owns a cgroup names those in it.
+    fn n_names_of_root(&self, id: CgroupId) -> usize {
+        let all = std::iter::once(id).chain(above(id, self.snapshot));
+        let all = all.filter_map(|id| self.snapshot.scopes.get(&id));
+        let is_delegated = |scope: &&Scope| scope.files.as_ref().is_some_and(|f| f.is_delegated);
+        let depths = all.filter(is_delegated).map(|scope| scope.path.segments().count());
+        depths.min().unwrap_or(usize::MAX)
     }
 
     /// Protected pods, by uid.
@@ -138,6 +149,7 @@ impl<'a> Protected<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::cgroup::Cgroup;
     use crate::model::pod::QosClass;
     use crate::policy::rank::tests::tree;
 
@@ -165,6 +177,42 @@ mod tests {
         settings.relief.never_touch = never.iter().map(|path| path.parse().unwrap()).collect();
         settings.node.kube_reserved_cgroup = "/kube.slice".into();
         settings
+    }
+
+    #[test]
+    fn may_be_marked_unless_root_named_it_so() {
+        const USER: &str = "/user.slice/user@1000.service";
+        #[rustfmt::skip]
+        let table = [
+            // cgroup, cgroups that others own, may be marked
+            ("/batch",                             vec![],                  true),
+            ("/system.slice/web.service",          vec![],                  true),
+            ("/system.slice/docker.service",       vec![],                  false),
+            ("/system.slice/docker.service/below", vec![],                  false),
+            ("/user.slice/user@1000.service/docker", vec![],                false),
+            ("/user.slice/user@1000.service/docker", vec![USER],            true),
+            ("/user.slice/user@1000.service/app.slice/kubelet.service", vec![USER], true),
+            // systemd hands a service its own cgroup, and has named it.
+            ("/system.slice/docker.service",       vec!["/system.slice/docker.service"], false),
+            ("/system.slice/docker.service/below", vec!["/system.slice/docker.service"], false),
+        ];
+        for (path, delegated, want) in table {
+            let path = CgroupPath(path.into());
+            let mut paths = vec![CgroupPath::root()];
+            for name in path.segments() {
+                paths.push(paths[paths.len() - 1].child(name));
+            }
+            let paths: Vec<&str> = paths[1..].iter().map(|path| &*path.0).collect();
+            let mut snapshot = tree(&paths);
+            for scope in snapshot.scopes.values_mut() {
+                let is_delegated = delegated.iter().any(|above| scope.path.0.starts_with(above));
+                scope.files = Some(Cgroup { is_delegated, ..Cgroup::default() }.into());
+            }
+            let protected = Protected::of(&Settings::default(), &Sample::default(), &snapshot);
+            let id = CgroupId(paths.len() as u64);
+            let got = protected.may_be_marked(id, &snapshot.scopes[&id]);
+            assert_eq!(got, want, "{path} {delegated:?}");
+        }
     }
 
     #[test]
