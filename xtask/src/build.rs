@@ -132,7 +132,8 @@ pub(crate) fn for_guests(object: &Path) -> Result<Programs> {
     let mut cargo = cargo(object);
     cargo.env("RUSTFLAGS", "-Ctarget-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
     // Debug information would be most of what the guest unpacks into its memory.
-    cargo.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo").env("CARGO_PROFILE_RELEASE_LTO", "off");
+    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "0").env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+    cargo.env("CARGO_PROFILE_RELEASE_LTO", "off");
     cargo.args(["build", "--release", "--package", "isobar", "--package", "isobar-lab"]);
     cargo.args(["--bins", "--target", HOST, "--target-dir"]).arg(&target);
     loudly(&mut cargo).context("the guest's programs do not build")?;

@@ -175,7 +175,9 @@ impl Authority {
             && !self.writes_limits;
         if is_over {
             self.release();
-            tracing::info!("nothing is enforced or in force any more: another agent may enforce");
+            tracing::info!(
+                "lock released: no step is enforced or in force, so another agent may enforce"
+            );
         }
         is_over
     }

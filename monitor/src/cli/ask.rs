@@ -171,7 +171,7 @@ impl Eye {
         match ask(place) {
             Ok(Answer::View(view)) => Ok(*view),
             Ok(Answer::NoSampleYet) => Err(format!("the agent on {place} is starting")),
-            Ok(Answer::Nobody) => Err(no_agent(place)),
+            Ok(Answer::NoAgent) => Err(no_agent(place)),
             Err(why) => Err(format!("{why:#}")),
         }
     }
@@ -201,7 +201,7 @@ fn from_agent(place: &Place) -> Result<Option<View>> {
     let mut waited = Duration::ZERO;
     loop {
         match ask(place)? {
-            Answer::Nobody => return Ok(None),
+            Answer::NoAgent => return Ok(None),
             Answer::View(view) => return Ok(Some(*view)),
             Answer::NoSampleYet if waited >= STARTS_WITHIN => {
                 bail!("the agent on {place} has had no sample for {} s", waited.as_secs());
@@ -221,14 +221,14 @@ enum Answer {
     View(Box<View>),
     /// It loads its eBPF programs.
     NoSampleYet,
-    Nobody,
+    NoAgent,
 }
 
 fn ask(place: &Place) -> Result<Answer> {
     let json = match fetch(place, "/api/v1/snapshot")? {
         Fetched::Document(json) => json,
         Fetched::NotYet => return Ok(Answer::NoSampleYet),
-        Fetched::Nobody => return Ok(Answer::Nobody),
+        Fetched::NoAgent => return Ok(Answer::NoAgent),
     };
     let view = View::parse(&json)
         .map_err(|source| InvalidAnswer { address: place.to_string(), source })?;
@@ -240,7 +240,7 @@ pub(crate) enum Fetched {
     Document(Vec<u8>),
     /// It has had no sample yet.
     NotYet,
-    Nobody,
+    NoAgent,
 }
 
 pub(crate) fn fetch(place: &Place, path: &str) -> Result<Fetched> {
@@ -251,7 +251,7 @@ pub(crate) fn fetch(place: &Place, path: &str) -> Result<Fetched> {
             Some((status, _)) => {
                 bail!("cannot ask the agent on {address}: it answers with {status}")
             }
-            None => Ok(Fetched::Nobody),
+            None => Ok(Fetched::NoAgent),
         },
         #[cfg(feature = "kubernetes")]
         Place::Node(proxy) => {

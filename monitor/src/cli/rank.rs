@@ -60,7 +60,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OrderArg {
-    /// For memory, who took it; else, and where nothing says what the pods took, as qos.
+    /// For memory, the pods that took it first; for the rest, and where what they took is unknown, as qos.
     Cause,
     /// By QoS class, priority, harm to others, usage above request, start time.
     Qos,

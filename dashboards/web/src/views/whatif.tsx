@@ -141,7 +141,7 @@ function Victims({ of }: { of: WhatIf }) {
   const { then, otherwise, gained } = of.ended;
   const all = [...then.marks, ...otherwise.marks];
   if (all.length === 0) return null;
-  const told = ({ n }: Marks) => (n === 0 ? "nobody" : n === 1 ? "1 step" : `${n} steps`);
+  const told = ({ n }: Marks) => (n === 0 ? "none" : n === 1 ? "1 step" : `${n} steps`);
   return (
     <>
       <p class="legend" id="ended">

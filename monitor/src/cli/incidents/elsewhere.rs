@@ -66,6 +66,6 @@ fn ask(place: &Place, path: &str) -> Result<Vec<u8>> {
     match fetch(place, path).with_context(|| format!("cannot ask {place} for incidents"))? {
         Fetched::Document(json) => Ok(json),
         Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
-        Fetched::Nobody => bail!("no agent listens on {place}; start one with `isobar run`"),
+        Fetched::NoAgent => bail!("no agent listens on {place}; start one with `isobar run`"),
     }
 }

@@ -56,7 +56,7 @@ fn ended(all: &WhatIf, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         let told = match (side.n, side.first()) {
             (1, Some(first)) => format!("1 step at {}", clock(first.wall)),
             (n, Some(first)) => format!("{n} steps from {}", clock(first.wall)),
-            (_, None) => "nobody".into(),
+            (_, None) => "none".into(),
         };
         writeln!(out, "  {name:<10} {}  {told}", marks(all, &side.marks))?;
     }

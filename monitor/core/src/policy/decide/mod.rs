@@ -187,8 +187,7 @@ fn after_pending(
             }
             standing.leave_alone(&action.target, &action.reason.threshold);
         }
-        // Who took what is short is looked for anew: the pod whose cache was taken back need not be
-        // him.
+        // The taker is determined anew: it need not be the pod whose cache was taken back.
         Event::Stuck(_) if is_gentle(action.step) && is_by_cause(question) => {
             standing.give_up(action.id, now);
         }
@@ -199,7 +198,7 @@ fn after_pending(
                 None if action.is_enforced => relief.events.push(warning(
                     "ReliefFailed",
                     format!(
-                        "no step has helped against {}: going on with the next candidate",
+                        "no step on {} has helped; continuing with the next candidate",
                         action.target.full_name()
                     ),
                 )),

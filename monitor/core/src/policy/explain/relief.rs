@@ -201,12 +201,14 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
              marked or squeezed"
                 .into()
         }
-        Hold::NotYetKnown => "who took what is short is known after ten seconds of watching".into(),
+        Hold::NotYetKnown => {
+            "who took the memory that is short is known after ten seconds of watching".into()
+        }
         Hold::TakenByOther { taker } if taker.is_empty() => {
-            "no candidate took what is short: the kernel did, or it cannot be told".into()
+            "no candidate took the memory that is short: the kernel did, or it is not known".into()
         }
         Hold::TakenByOther { taker } => {
-            format!("no candidate took what is short: {taker} did")
+            format!("no candidate took the memory that is short: {taker} did")
         }
         Hold::NobodyLeft => "there is no candidate".into(),
         Hold::BelowHarmBudget => "no candidate makes others wait for long enough".into(),
@@ -214,7 +216,7 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
             "which candidate makes others wait is not measured at the moment".into()
         }
         Hold::NothingHelps => "every step was tried on every candidate".into(),
-        Hold::InGrace => "what is met has not been met for its grace period yet".into(),
+        Hold::InGrace => "the grace period of the threshold is not over yet".into(),
         Hold::StaleReadings => "the readings have not changed since the last action".into(),
     }
 }
