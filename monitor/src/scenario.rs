@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jiff::fmt::temporal::DateTimeParser;
 
 use crate::config::yaml::{self, Node, Value};
-use crate::config::{API_VERSION, Field, Fields, Invalid, Problems, QOS_CLASSES};
+use crate::config::{API_VERSION, Field, Fields, Invalid, Problems, QOS_CLASSES, json};
 use isobar_core::model::decision::{Order, SparedReason};
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::quantity::{Quantity, ResourceList};
@@ -26,6 +26,8 @@ pub struct Scenario {
     pub order: Option<Order>,
     /// What was ignored, and what the file cannot tell.
     pub notes: Vec<String>,
+    /// Some note names a place in the file.
+    has_places: bool,
     pods: Vec<Described>,
 }
 
@@ -55,12 +57,20 @@ const CLASSES: [(&str, i32); 2] =
 
 /// Reads the content of `file`.
 pub fn parse(file: &str, bytes: &[u8]) -> Result<Scenario, Invalid> {
-    let documents = yaml::documents(file, bytes)?;
+    // Read again for the places, if anything is to be said of one.
+    let unplaced = json::document(bytes).map(|document| of(file, &[document]));
+    match unplaced {
+        Some(Ok(scenario)) if !scenario.has_places => Ok(scenario),
+        _ => of(file, &yaml::documents(file, bytes)?),
+    }
+}
+
+fn of(file: &str, documents: &[Node]) -> Result<Scenario, Invalid> {
     if documents.first().is_some_and(manifest::is_manifest) {
-        return manifest::read(file, bytes, &documents);
+        return manifest::read(file, documents);
     }
     let problems = Problems::default();
-    if let [_, second, ..] = &documents[..] {
+    if let [_, second, ..] = documents {
         problems.push(second.at, "", "expected one document, this is the second");
     }
     let scenario = documents.first().and_then(|document| scenario(document, &problems));

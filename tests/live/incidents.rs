@@ -1,5 +1,8 @@
 //! An agent that is killed in the middle of an incident: the next one keeps what was recorded of it.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use crate::host::Agent;
 use crate::program::{isobar, text};
 use rustix::process::Signal;
@@ -41,13 +44,33 @@ fn incident_outlives_a_killed_agent() {
         "{open}"
     );
 
+    // The next agent goes on with it, until it is calm.
     let next = Agent::start(&arguments);
-    next.wait_for("some ticks", |s| s["tick"].as_u64() > Some(3));
-    let all: Value = serde_json::from_str(&incidents(&dir, &["ls", "-o", "json"])).unwrap();
+    let ls = || -> Value { serde_json::from_str(&incidents(&dir, &["ls", "-o", "json"])).unwrap() };
+    let second = next.wait_for("some ticks", |s| s["tick"].as_u64() > Some(3));
+    let all = ls();
+    let states: Vec<_> =
+        all["incidents"].as_array().unwrap().iter().map(|one| &one["state"]).collect();
+    assert_eq!(states, ["open"], "{all:#}");
+    configure(CALM);
+    next.hang_up();
+    let calm = || ls()["incidents"].as_array().unwrap().iter().any(|one| one["state"] == "frozen");
+    // It is over after half a minute without anything.
+    for _ in 0..45 {
+        if calm() {
+            break;
+        }
+        sleep(Duration::from_secs(1));
+    }
+    let all = ls();
     let frozen = all["incidents"].as_array().unwrap().iter().find(|one| one["state"] == "frozen");
     let frozen = frozen.unwrap_or_else(|| panic!("none is frozen: {all:#}"));
-    // The last tick may be lost.
-    assert!(frozen["ticks"].as_u64() > first["tick"].as_u64(), "{frozen:#}");
+    // Ticks of both agents; the last one of the first may be lost.
+    let ticks = frozen["ticks"].as_u64();
+    assert!(
+        ticks > Some(first["tick"].as_u64().unwrap() + second["tick"].as_u64().unwrap()),
+        "{frozen:#}"
+    );
     assert_eq!(frozen["who"], "PIDPressure");
     let (name, file) = (frozen["name"].as_str().unwrap(), kept.path().join("out.isobar"));
     let file = file.to_str().unwrap();

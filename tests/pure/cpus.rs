@@ -1,5 +1,10 @@
 //! `isobar cpus` on a machine of our making; without one, see `sessions/cpus.md`.
 
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
 use crate::machine::{Machine, json};
 use serde_json::json;
 
@@ -33,14 +38,82 @@ fn cpus_finds_intruders() {
     let got = json(&machine.isobar(&["cpus", "--config", &config, "-o", "json"]));
     assert_eq!((&got["online"], &got["reserved"]), (&json!("0-7"), &json!("0,4")));
     assert_eq!(got["state"]["problems"], json!([]));
+    let cgroup = "/kubepods/burstable/pod1-2";
     let want = json!([
-        {"pid": 12, "name": "stray", "pod": "1-2", "cgroup": "/kubepods/burstable/pod1-2", "cpus": "4"},
-        {"pid": 14, "name": "pause", "pod": "1-2", "cgroup": "/kubepods/burstable/pod1-2", "cpus": "0"}
+        {"pid": 12, "name": "stray", "pod": "1-2", "cgroup": cgroup, "cpus": "4", "ranOn": null, "ranMillis": null},
+        {"pid": 14, "name": "pause", "pod": "1-2", "cgroup": cgroup, "cpus": "0", "ranOn": null, "ranMillis": null}
     ]);
-    assert_eq!(got["intruders"], want);
+    assert_eq!(got["intruders"], want, "nothing is known of their threads");
+    assert_eq!(got["interrupts"], json!(null));
     let table = machine.isobar(&["cpus", "--config", &config]);
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("stray") && table.contains("checksum ok"), "{table}");
+}
+
+#[test]
+fn cpus_tells_who_ran_on_reserved_cpus() {
+    let machine = Machine::new();
+    let root = machine.at("kubelet").display().to_string();
+    machine.cgroup("kubepods/burstable/pod1-2", &[], &[11, 12]);
+    machine.process(11, "may", 1, "0-7");
+    machine.process(12, "does", 1, "0-7");
+    let thread = |pid: u32, ticks: u64| {
+        let zeros = "0 ".repeat(16);
+        let text =
+            format!("{pid} (x) R 1 1 1 0 -1 0 1 1 1 1 {ticks} 0 0 0 20 0 1 0 5 {zeros}4 0\n");
+        let part = machine.write(&format!("proc/{pid}/part"), &text);
+        let task = machine.at(&format!("proc/{pid}/task/{pid}"));
+        fs::create_dir_all(&task).unwrap();
+        fs::rename(part, task.join("stat")).unwrap();
+    };
+    // Both stand on CPU 4; one of them runs.
+    thread(11, 500);
+    thread(12, 500);
+    for (irq, name, cpus) in [(24, "eth0", "3"), (25, "eth1", "0,4"), (26, "nvme0q1", "0-1")] {
+        machine.write(&format!("proc/irq/{irq}/effective_affinity_list"), &format!("{cpus}\n"));
+        fs::create_dir(machine.at(&format!("proc/irq/{irq}/{name}"))).unwrap();
+    }
+    let config = machine.write(
+        "isobar.yaml",
+        &format!(
+            "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\nkubeletRoot: {root}\n\
+             cpuManagerPolicy: static\nsystemReserved: {{cpu: \"2\"}}\n{STRICT}\n"
+        ),
+    );
+    let ask = |output: &[&str]| {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut ticks = 500;
+                while !is_over.load(Ordering::Relaxed) {
+                    ticks += 1;
+                    thread(12, ticks);
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let got = machine.isobar(&[&["cpus", "--config", &config], output].concat());
+            is_over.store(true, Ordering::Relaxed);
+            got
+        })
+    };
+    let got = json(&ask(&["-o", "json"]));
+    let told = |n: usize, key: &str| got["intruders"][n][key].clone();
+    assert_eq!((told(0, "name"), told(0, "ranOn")), (json!("does"), json!("4")), "{got}");
+    assert!(told(0, "ranMillis").as_u64() > Some(0), "{got}");
+    assert_eq!((told(1, "name"), told(1, "ranOn")), (json!("may"), json!("")));
+    assert_eq!(told(1, "ranMillis"), json!(0));
+    // Those on reserved CPUs are in their place.
+    let interrupts = json!([
+        {"irq": 24, "name": "eth0", "cpus": "3"},
+        {"irq": 26, "name": "nvme0q1", "cpus": "1"}
+    ]);
+    assert_eq!((&got["interrupts"], &got["problems"]), (&interrupts, &json!([])));
+    let table = String::from_utf8(ask(&[]).stdout).unwrap();
+    let lines: Vec<_> = table.lines().collect();
+    let line = |with: &str| lines.iter().find(|line| line.contains(with)).copied();
+    assert!(line(" does ").is_some_and(|line| line.contains("ms")), "{table}");
+    assert!(line(" may  ").is_some_and(|line| line.ends_with('-')), "{table}");
+    assert!(table.contains("handled on CPUs of pods: 2") && line("nvme0q1").is_some(), "{table}");
 }
 
 #[test]
@@ -74,7 +147,7 @@ fn cpus_apply_and_roll_back() {
     let sets = || {
         ["kubepods", "kubepods/burstable", "kubepods/besteffort"].map(|cgroup| {
             let file = machine.at(&format!("cgroup/{cgroup}/cpuset.cpus"));
-            std::fs::read_to_string(file).unwrap().trim().to_owned()
+            fs::read_to_string(file).unwrap().trim().to_owned()
         })
     };
     let got = ask(&["--apply", "--config", &config]);

@@ -1,5 +1,5 @@
-//! `cpu_manager_state`, the CPU manager's state file, read and checked as the kubelet does at
-//! start.
+//! `cpu_manager_state`, the CPU manager's state file, read and checked as the kubelet of Kubernetes
+//! 1.36 does at start.
 //! In: the file's text. Out: its content, and what is wrong with it, in the kubelet's words.
 //! Source: kubelet `pkg/kubelet/cm/cpumanager/state/` and `policy_static.go`, `validateState`.
 
@@ -7,21 +7,22 @@ use std::collections::BTreeMap;
 
 use super::cpus::{Plan, common};
 use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::quoted::quoted;
 
-mod json;
+mod decode;
+mod form;
+mod syntax;
 
-use json::Document;
+use form::Document;
 
 /// Version of a state file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// Containers by id.
     V1,
-    /// Containers by pod and name.
+    /// Containers by pod and name. V3, with CPUs of whole pods, is taken for it.
     V2,
-    /// V2, and pods with exclusive CPUs.
-    V3,
-    /// V3 as text in `data`, and V2 beside it for older kubelets.
+    /// Text in `data`, and V2 beside it for older kubelets.
     V4,
 }
 
@@ -48,8 +49,12 @@ pub struct State {
     pub default: Option<CpuSet>,
     /// Exclusive CPUs.
     pub assignments: Vec<Assignment>,
+    /// Some pod is named, be it without any container.
+    pub has_entries: bool,
     /// The checksum is right.
     pub is_intact: bool,
+    /// The kubelet can load it: what is said in it counts.
+    pub is_loaded: bool,
     /// Why the kubelet cannot read the file, in its words.
     pub problems: Vec<String>,
 }
@@ -57,42 +62,52 @@ pub struct State {
 impl State {
     #[must_use]
     pub fn read(text: &str) -> Self {
-        let Document { version, policy, default, containers, pods, is_intact } =
-            match json::parse(text) {
+        let Document { version, policy, default, containers, pods, is_intact, refusal } =
+            match form::load(text) {
                 Ok(document) => document,
                 Err(problem) => return Self { problems: vec![problem], ..Self::default() },
             };
-        let mut state = Self { version: Some(version), is_intact, ..Self::default() };
-        if !is_intact {
-            state.problems.push("checkpoint is corrupted".into());
-        }
-        match default.parse::<CpuSet>() {
-            Ok(cpus) => state.default = Some(cpus),
-            Err(error) => {
-                let problem = format!("could not parse default cpu set {default:?}: {error}");
-                state.problems.push(problem);
-            }
-        }
+        let mut state = Self {
+            version: Some(version),
+            is_intact,
+            is_loaded: refusal.is_none(),
+            has_entries: !containers.is_empty(),
+            ..Self::default()
+        };
+        let named = format!("default cpu set {}", quoted(&default));
+        state.default = state.parse(&default, &named);
         (state.policy, state.default_text) = (Some(policy), Some(default));
         containers.iter().for_each(|(pod, containers)| state.assign(pod, containers));
-        let of_pod = |(pod, cpus)| Assignment { pod, container: String::new(), cpus };
-        state.assignments.extend(pods.into_iter().map(of_pod));
+        for (pod, text) in pods {
+            // 1.37 alone has these, whose words for it are not known.
+            let named = format!("cpuset {} of pod {}", quoted(&text), quoted(&pod));
+            let cpus = state.parse(&text, &named);
+            let of_pod = |cpus| Assignment { pod, container: String::new(), cpus };
+            state.assignments.extend(cpus.map(of_pod));
+        }
+        // What cannot be loaded is not looked at any further.
+        if let Some(refusal) = refusal {
+            state.problems = vec![refusal];
+        }
         state
     }
 
     fn assign(&mut self, pod: &str, containers: &BTreeMap<String, String>) {
         for (container, text) in containers {
-            match text.parse() {
-                Ok(cpus) => {
-                    let (pod, container) = (pod.into(), container.into());
-                    self.assignments.push(Assignment { pod, container, cpus });
-                }
-                Err(error) => self.problems.push(format!(
-                    "could not parse cpuset {text:?} for container {container:?} in pod {pod:?}: \
-                     {error}"
-                )),
-            }
+            let [set, name, uid] = [text, container, pod].map(quoted);
+            let cpus = self.parse(text, &format!("cpuset {set} for container {name} in pod {uid}"));
+            let (pod, container) = (pod.into(), container.into());
+            self.assignments.extend(cpus.map(|cpus| Assignment { pod, container, cpus }));
         }
+    }
+
+    /// The set, or a problem with what is `named`.
+    fn parse(&mut self, text: &str, named: &str) -> Option<CpuSet> {
+        let parsed = text.parse::<CpuSet>();
+        if let Err(error) = &parsed {
+            self.problems.push(format!("could not parse {named}: {}", error.in_go()));
+        }
+        parsed.ok()
     }
 
     /// All exclusive CPUs, as `cpu_manager_exclusive_cpu_allocation_count` counts them; none if
@@ -105,17 +120,25 @@ impl State {
         CpuSet(self.assignments.iter().flat_map(|assigned| &assigned.cpus.0).copied().collect())
     }
 
-    /// All reasons for which the kubelet would not start, in its words. What depends on the
-    /// configuration is checked only if the `configured` policy is known.
+    /// All reasons for which the kubelet would not start, in its words and order. What depends on
+    /// the configuration is checked only if the `configured` policy is known.
     #[must_use]
     pub fn refusals(&self, configured: Option<&str>, plan: &Plan) -> Vec<String> {
-        let mut refusals = self.problems.clone();
-        let (Some(policy), Some(default)) = (&self.policy, &self.default) else { return refusals };
-        if let Some(configured) = configured.filter(|configured| configured != policy) {
+        let Some(policy) = self.policy.as_deref().filter(|_| self.is_loaded) else {
+            return self.problems.clone();
+        };
+        let mut refusals = Vec::new();
+        if let Some(configured) = configured.filter(|configured| *configured != policy) {
             refusals.push(format!(
-                "configured policy {configured:?} differs from state checkpoint policy {policy:?}"
+                "configured policy {} differs from state checkpoint policy {}",
+                quoted(configured),
+                quoted(policy)
             ));
-        } else if refusals.is_empty() && policy == "static" {
+        }
+        refusals.extend(self.problems.iter().cloned());
+        if let Some(default) = self.default.as_ref().filter(|_| refusals.is_empty())
+            && policy == "static"
+        {
             self.check_static(default, configured.map(|_| plan), &mut refusals);
         }
         refusals
@@ -125,7 +148,7 @@ impl State {
     fn check_static(&self, default: &CpuSet, plan: Option<&Plan>, refusals: &mut Vec<String>) {
         if default.0.is_empty() {
             // The kubelet fills in an empty default set, unless CPUs are assigned already.
-            if !self.assignments.is_empty() {
+            if self.has_entries {
                 refusals.push("default cpuset cannot be empty".into());
             }
             return;

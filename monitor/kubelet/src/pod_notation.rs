@@ -5,7 +5,7 @@ use isobar_core::model::workload::{Container, ContainerKind, Pod, Resources};
 
 /// A pod from a text as `pod r 1/1Gi; init; main r 100m/100Mi l -/200Mi`: after `;` each container
 /// by its kind (`init`, `sidecar`, `main`, `debug`), or `pod` for resources of the pod as a whole;
-/// then requests and limits as CPU/memory, `-` for none. Containers are named by kind and place.
+/// then requests and limits as CPU/memory or CPU/memory/huge pages, `-` for none. Containers are named by kind and place.
 #[track_caller]
 pub(crate) fn pod(text: &str) -> Pod {
     let mut pod = Pod::default();
@@ -43,6 +43,7 @@ pub(crate) fn pod(text: &str) -> Pod {
 }
 
 fn list(text: &str) -> ResourceList {
-    let set = ["cpu", "memory"].into_iter().zip(text.split('/')).filter(|(_, text)| *text != "-");
+    let names = ["cpu", "memory", "hugepages-2Mi"];
+    let set = names.into_iter().zip(text.split('/')).filter(|(_, text)| *text != "-");
     set.map(|(name, text)| (name.to_owned(), text.parse().unwrap())).collect()
 }

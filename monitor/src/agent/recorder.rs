@@ -99,15 +99,17 @@ impl Recorder {
     /// # Errors
     /// If a recording that the operator named cannot be made, or there is no thread for it.
     pub(super) fn begin(record: Record, start: Start) -> Result<Option<Self>, JournalError> {
-        let (settings, node) = (start.settings.clone(), start.facts.name.clone());
+        let (settings, node, at) = (start.settings.clone(), start.facts.name.clone(), start.at);
         let (to, reports) = channel();
         let Some(mut writer) = Writer::open(record, start, to)? else { return Ok(None) };
         let (shelf, capability) = (Arc::clone(writer.shelf()), writer.capability());
         let ring = writer.ring().cloned();
         let (orders, inbox) = sync_channel::<Order>(WAITING);
         let io = |source| JournalError::Io { path: "a thread".into(), source };
-        let watch = Watch::new(node);
-        let freezer = Freezer::begin(Arc::clone(&shelf), ring.clone()).map_err(io)?;
+        let open = shelf.list().unwrap_or_default().into_iter().rev().find(|one| one.goes_on(at));
+        let name = open.as_ref().map(|open| open.name.clone());
+        let freezer = Freezer::begin(Arc::clone(&shelf), ring.clone(), name).map_err(io)?;
+        let watch = Watch::after(node, open, at);
         writer.freeze_with(freezer);
         let run = move || inbox.into_iter().for_each(|order| writer.take(order));
         thread::Builder::new().name("record".into()).spawn(run).map_err(io)?;

@@ -1,14 +1,16 @@
 //! `isobar cpus`: reserved CPUs, the shared pool, exclusive CPUs, and whether the CPU manager's
 //! state file agrees.
 
+mod live;
 mod print;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use isobar::agent::limits::{self, CPU_STATE, Intruder};
+use isobar::agent::limits::CPU_STATE;
+use isobar::source::interrupts::Interrupt;
 use isobar_core::model::cpuset::CpuSet;
-use isobar_core::model::settings::{Node, Settings, WrittenLimit};
+use isobar_core::model::settings::{Settings, WrittenLimit};
 use isobar_core::model::topology::Topology;
 use isobar_core::view::API_VERSION;
 use isobar_kubelet::checkpoint::State;
@@ -20,6 +22,7 @@ use super::input;
 use super::limits::WriteArgs;
 use super::node::{ConfigArgs, MachineArgs};
 use super::output::{Format, gap_text};
+use live::Seen;
 
 /// What is read and written on this machine, and means nothing for another one.
 const ELSEWHERE: [&str; 5] = ["apply", "roll_back", "proc", "sys", "cgroup_root"];
@@ -61,7 +64,9 @@ struct Document {
     strict: bool,
     state: Option<StateDocument>,
     /// Processes of pods that may run on strictly reserved CPUs; `None` if not checked.
-    intruders: Option<Vec<Intruder>>,
+    intruders: Option<Vec<Seen>>,
+    /// Interrupts that are handled on CPUs of pods, with these CPUs; `None` if not checked.
+    interrupts: Option<Vec<Interrupt>>,
     /// Problems with which the kubelet would still start.
     problems: Vec<String>,
 }
@@ -108,16 +113,25 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let mut document = document(args, &settings, &plan, state);
     let writes = settings.node.write_limits.contains(&WrittenLimit::ReservedCpus);
     if args.is_live() && (plan.strict || writes) {
-        match intruders(machine, &settings.node, &plan) {
-            Ok((found, gaps)) => {
-                document.intruders = Some(found);
-                document.problems.extend(gaps);
-            }
-            Err(error) => document.problems.push(error.to_string()),
-        }
+        let intruders = live::intruders(machine, &settings.node, &plan.reserved);
+        document.intruders = document.checked(intruders);
+        let interrupts = live::interrupts(machine, &plan.reserved);
+        document.interrupts = document.checked(interrupts);
     }
     output.print(&document, |out| Ok(print::write(out, &document, output.width())?))?;
     Ok(Code::Ok)
+}
+
+impl Document {
+    /// What was found. Everything that could not be read becomes a problem.
+    fn checked<T>(&mut self, found: Result<(T, Vec<String>)>) -> Option<T> {
+        let (found, problems) = match found {
+            Ok((found, problems)) => (Some(found), problems),
+            Err(error) => (None, vec![format!("{error:#}")]),
+        };
+        self.problems.extend(problems);
+        found
+    }
 }
 
 impl Args {
@@ -203,6 +217,7 @@ fn document(
         strict: plan.strict,
         state: read.map(|(file, state)| judged(file, state, configured, plan)),
         intruders: None,
+        interrupts: None,
         problems: cpus::warnings(&settings.node, plan, shared),
     }
 }
@@ -230,14 +245,4 @@ fn judged(file: PathBuf, state: State, configured: Option<&str>, plan: &Plan) ->
             .map(|a| Assigned { pod: a.pod, container: a.container, cpus: a.cpus })
             .collect(),
     }
-}
-
-/// Processes of pods that may run on reserved CPUs, and what could not be read.
-fn intruders(
-    machine: &MachineArgs,
-    node: &Node,
-    plan: &Plan,
-) -> Result<(Vec<Intruder>, Vec<String>)> {
-    let (found, gaps) = limits::intruders(&machine.processes()?, node, &plan.reserved);
-    Ok((found, gaps.iter().map(gap_text).collect()))
 }

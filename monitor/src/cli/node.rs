@@ -62,6 +62,10 @@ impl MachineArgs {
         Places { proc: proc.clone(), sys: sys.clone(), cgroup_root: cgroup_root.clone() }
     }
 
+    pub(crate) fn proc(&self) -> &Path {
+        &self.proc
+    }
+
     pub(crate) fn machine(&self, settings: &Settings) -> Machine {
         machine::read(&self.proc, &self.sys, settings.node.kubelet_root.as_ref())
     }

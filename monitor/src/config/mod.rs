@@ -4,6 +4,7 @@
 mod differences;
 mod eviction;
 mod fields;
+pub mod json;
 mod keys;
 pub mod kubernetes;
 mod layers;

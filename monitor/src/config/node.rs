@@ -7,7 +7,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use isobar_core::model::cpuset::CpuSet;
+use isobar_core::model::cpuset::{CpuSet, CpuSetError};
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::{CgroupDriver, Enforcement, Node, WrittenLimit};
 
@@ -107,7 +107,9 @@ fn reserved_cpus(layers: &Layers<'_>) -> Option<CpuSet> {
         );
     }
     let what = "unable to parse reservedSystemCPUs (--reserved-cpus)";
-    let problem = |error| invalid(field, &format!("{what} {text}, error: {error}"));
+    let problem = |error: CpuSetError| {
+        invalid(field, &format!("{what} {text}, error: {}", error.in_go()));
+    };
     text.parse().map_err(problem).ok()
 }
 

@@ -14,8 +14,9 @@ use jiff::fmt::temporal::DateTimeParser;
 
 use super::QOS_CLASSES;
 use super::fields::{Field, Fields};
+use super::json;
 use super::problem::{Invalid, Place, Problem, Problems};
-use super::yaml;
+use super::yaml::{self, Node};
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::workload::{Container, Owner, Pod};
 
@@ -44,10 +45,19 @@ const MAKERS: [(&str, &[&str]); 8] = [
 /// Reads all documents of `file`. An error if there is neither a pod nor a list that could have
 /// held one.
 pub fn read(file: &str, bytes: &[u8]) -> Result<Manifest, Invalid> {
-    let documents = yaml::documents(file, bytes)?;
+    // Read again for the places, if anything is to be said.
+    let unplaced = json::document(bytes).map(|document| of(file, &[document]));
+    match unplaced {
+        Some(Ok(manifest)) if manifest.others.is_empty() => Ok(manifest),
+        _ => of(file, &yaml::documents(file, bytes)?),
+    }
+}
+
+/// Of `documents` that were read from `file`; see [`read`].
+pub fn of(file: &str, documents: &[Node]) -> Result<Manifest, Invalid> {
     let problems = Problems::default();
     let mut manifest = Manifest { is_list: documents.len() > 1, ..Manifest::default() };
-    for document in &documents {
+    for document in documents {
         if let Some(object) = Fields::of(document, &problems) {
             manifest.object(object.lenient(), None);
         }

@@ -19,8 +19,9 @@ pub(super) fn is_manifest(document: &Node) -> bool {
     version != Some(API_VERSION) && kind.is_some_and(|kind| kind != "Scenario")
 }
 
-pub(super) fn read(file: &str, bytes: &[u8], documents: &[Node]) -> Result<Scenario, Invalid> {
-    let manifest = pods::read(file, bytes)?;
+pub(super) fn read(file: &str, documents: &[Node]) -> Result<Scenario, Invalid> {
+    let manifest = pods::of(file, documents)?;
+    let has_places = !manifest.others.is_empty();
     let mut notes: Vec<_> = manifest.others.iter().map(|other| format!("{file}:{other}")).collect();
     let (over, alive): (Vec<Pod>, Vec<Pod>) =
         manifest.pods.into_iter().partition(|pod| pod.is_over);
@@ -43,7 +44,7 @@ pub(super) fn read(file: &str, bytes: &[u8], documents: &[Node]) -> Result<Scena
             "{file}: usage and harm are unknown: neither the manifest nor the status of a pod has them"
         ));
     }
-    Ok(Scenario { pods, notes, ..Scenario::default() })
+    Ok(Scenario { pods, notes, has_places, ..Scenario::default() })
 }
 
 /// As the API server would admit it. `uids` are those of the pods before it.

@@ -25,6 +25,7 @@ mod cgroup;
 mod filesystems;
 pub mod fuzzing;
 mod gap;
+pub mod interrupts;
 pub mod kernel;
 mod lines;
 pub mod machine;
@@ -34,6 +35,7 @@ mod pressure;
 mod proc;
 pub mod processes;
 pub mod runners;
+pub mod sightings;
 pub mod triggers;
 
 use std::os::unix::fs::MetadataExt as _;

@@ -186,22 +186,32 @@ impl Sweep {
     }
 }
 
-/// `PID (NAME) STATE PPID ..`: a name may have parentheses, spaces and line feeds.
 fn stat(text: &[u8]) -> Result<Stat, Torn> {
-    let torn = || Torn::new(1, "`pid (name) state ..` with 22 fields", text);
-    let open = text.iter().position(|byte| *byte == b'(').ok_or_else(torn)?;
-    let close = text.iter().rposition(|byte| *byte == b')').ok_or_else(torn)?;
-    let (name, rest) = text.split_at_checked(close).ok_or_else(torn)?;
-    let name = name.get(open + 1..).ok_or_else(torn)?;
-    let rest = rest.strip_suffix(b"\n").and_then(|rest| rest.get(1..)).ok_or_else(torn)?;
-    let fields: Vec<_> = words(rest).collect();
+    let (name, fields) = split(text)?;
     // proc_pid_stat(5) counts from 1, pid and name included.
-    let field = |n: usize| fields.get(n - 3).copied().and_then(number).ok_or_else(torn);
+    let field = |n: usize| {
+        let field = fields.get(n - 3).copied().and_then(number);
+        field.ok_or_else(|| Torn::new(1, SHAPE, text))
+    };
     Ok(Stat {
         name: str::from_utf8(name).map_or_else(|_| name.escape_ascii().to_string(), str::to_owned),
         used: field(14)?.saturating_add(field(15)?),
         started: field(22)?,
     })
+}
+
+const SHAPE: &str = "`pid (name) state ..` with 22 fields";
+
+/// `PID (NAME) STATE PPID ..`, as the name and the fields from the third on: a name may have
+/// parentheses, spaces and line feeds.
+pub(super) fn split(text: &[u8]) -> Result<(&[u8], Vec<&[u8]>), Torn> {
+    let torn = || Torn::new(1, SHAPE, text);
+    let open = text.iter().position(|byte| *byte == b'(').ok_or_else(torn)?;
+    let close = text.iter().rposition(|byte| *byte == b')').ok_or_else(torn)?;
+    let (name, rest) = text.split_at_checked(close).ok_or_else(torn)?;
+    let name = name.get(open + 1..).ok_or_else(torn)?;
+    let rest = rest.strip_suffix(b"\n").and_then(|rest| rest.get(1..)).ok_or_else(torn)?;
+    Ok((name, words(rest).collect()))
 }
 
 #[cfg(test)]

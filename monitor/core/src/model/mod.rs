@@ -39,6 +39,7 @@ pub mod places;
 pub mod pod;
 pub mod psi;
 pub mod quantity;
+pub mod quoted;
 pub mod request;
 pub mod sample;
 pub mod settings;

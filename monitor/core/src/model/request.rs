@@ -46,11 +46,16 @@ pub fn of_containers(pod: &Pod, resource: &str) -> Quantity {
 /// Source: component-helpers `resource/helpers.go`, `PodLimits`.
 #[must_use]
 pub fn limit_of_containers(pod: &Pod, resource: &str) -> Option<Quantity> {
+    let limit = limit_without_overhead(pod, resource)?;
+    Some(if limit.is_zero() { limit } else { limit.plus(of(&pod.overhead, resource)) })
+}
+
+/// The same without overhead. Source: `AggregateContainerLimits`.
+#[must_use]
+pub fn limit_without_overhead(pod: &Pod, resource: &str) -> Option<Quantity> {
     let limits = |container: &Container| container.resources.limits.get(resource).copied();
     let is_limited = pod.containers.iter().any(|container| limits(container).is_some());
-    let limit = at_once(pod, |container| limits(container).unwrap_or_default());
-    let whole = if limit.is_zero() { limit } else { limit.plus(of(&pod.overhead, resource)) };
-    is_limited.then_some(whole)
+    is_limited.then(|| at_once(pod, |container| limits(container).unwrap_or_default()))
 }
 
 /// All regular containers and sidecars, or one init container and the sidecars started before it,

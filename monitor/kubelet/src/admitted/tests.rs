@@ -23,6 +23,12 @@ fn admitted_fills_requests() {
         ("pod r 1/- l 1/1Gi; main",         "pod r 1/1Gi l 1/1Gi; main",         Burstable,  Guaranteed),
         ("pod r 1/1Gi; main r 1/-",         "pod r 1/1Gi; main r 1/-",           Burstable,  Burstable),
         ("pod; main l 1/1Gi",               "pod; main r 1/1Gi l 1/1Gi",         BestEffort, BestEffort),
+        // a limit of huge pages becomes the pod's, which so has limits: its requests are filled in
+        ("pod r 0/-; main r -/1Gi l -/-/64Mi", "pod r 0/1Gi/64Mi l -/-/64Mi; main r -/1Gi/64Mi l -/-/64Mi", BestEffort, Burstable),
+        ("pod r 0/-; main l -/-/64Mi",      "pod r 0/-/64Mi l -/-/64Mi; main r -/-/64Mi l -/-/64Mi", BestEffort, BestEffort),
+        ("pod r 0/-; init l -/-/9Mi; main l -/-/4Mi; main l -/-/4Mi", "pod r 0/-/9Mi l -/-/9Mi; init r -/-/9Mi l -/-/9Mi; main r -/-/4Mi l -/-/4Mi; main r -/-/4Mi l -/-/4Mi", BestEffort, BestEffort),
+        ("pod r 0/-/64Mi; main r -/1Gi l -/-/64Mi", "pod r 0/-/64Mi; main r -/1Gi/64Mi l -/-/64Mi", BestEffort, BestEffort), // named by the pod
+        ("pod; main r -/1Gi l -/-/64Mi",    "pod; main r -/1Gi/64Mi l -/-/64Mi", BestEffort, BestEffort), // no pod-level resource
     ];
     for (text, as_admitted, before, after) in table {
         let (raw, got) = (pod(text), admitted(&pod(text)));

@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use Version::{V1, V2, V3, V4};
+use Version::{V1, V2, V4};
+
+mod words;
 
 /// The kubelet's own test machine: 12 CPUs, of which 0 and 6 are reserved.
 fn plan(strict: bool) -> Plan {
@@ -19,8 +21,7 @@ fn unsigned(default: &str, entries: &str) -> String {
 #[test]
 fn checkpoint_checksums() {
     let two = r#""entries":{"pod":{"container1":"4-6","container2":"1-3"}}"#;
-    let ids = r#""entries":{"containerID1":"4-6","containerID2":"1-3"}"#;
-    let pods = r#""entries":{"pod1":{"container1":"5-6","container2":"3-4"}},"podEntries":{"pod2":{"cpuSet":"7-9"}}"#;
+    let live = r#""entries":{"c0db01a4-4f55-4735-9e53-843420b0c301":{"a":"1"}}"#;
     #[rustfmt::skip]
     let table = [
         // row, form, policy, default set, the rest, checksum
@@ -29,11 +30,10 @@ fn checkpoint_checksums() {
         ("C3",  V2, "none",   "4-6",                         "",     354_655_845),
         ("C4",  V2, "none",   "1-3",                         two,  3_610_638_499),
         ("C8",  V1, "none",   "1-3",                         "",   1_694_838_852),
-        ("C9",  V1, "none",   "1-3",                         ids,  3_680_390_589),
         ("C13", V2, "static", "0-7",                         "",      14_413_152),
         ("C14", V2, "static", "0,2-7",                       "",     538_968_834),
         ("C17", V2, "none",   "",                            "",   1_353_318_690),
-        ("with pods", V3, "static", "1-2",                   pods, 2_284_712_151),
+        ("a node of 1.36.2", V2, "static", "2-3",            live, 2_401_933_188),
     ];
     for (row, version, policy, default, rest, checksum) in table {
         let comma = if rest.is_empty() { "" } else { "," };
@@ -50,15 +50,31 @@ fn checkpoint_checksums() {
         assert_eq!(state.problems, Vec::<String>::new(), "{row}");
 
         let spoilt = State::read(&text(checksum + 1));
-        assert_eq!(spoilt.problems, ["checkpoint is corrupted"], "{row}");
-        let without = State::read(&text(0));
-        assert_eq!(without.is_intact, version != V3, "{row} without a checksum");
+        assert_eq!((spoilt.is_intact, spoilt.problems.len()), (false, 1), "{row}");
+        assert!(State::read(&text(0)).is_intact, "{row} without a checksum");
     }
-    assert_eq!(State::read(&text_c11()).problems, ["checkpoint is corrupted"], "C11");
+    let c11 = r#"{"policyName":"none","defaultCpuSet":"4-6","checksum":1337}"#;
+    assert_eq!(State::read(c11).problems, ["checkpoint is corrupted"]);
 }
 
-fn text_c11() -> String {
-    r#"{"policyName":"none","defaultCpuSet":"4-6","checksum":1337}"#.into()
+#[test]
+fn checkpoint_of_container_ids() {
+    let text = |checksum| {
+        format!(
+            r#"{{"policyName":"none","defaultCPUSet":"1-3","entries":{{"containerID1":"4-6","containerID2":"1-3"}},"checksum":{checksum}}}"#
+        )
+    };
+    let state = State::read(&text(3_680_390_589_u64)); // C9
+    assert_eq!((state.version, state.is_intact), (Some(V1), true));
+    let named: Vec<_> = state.assignments.iter().map(|one| one.container.as_str()).collect();
+    assert_eq!(named, ["containerID1", "containerID2"]);
+    assert_eq!(
+        state.problems,
+        ["failed to migrate checkpoint from v1 to v2: containerID 'containerID1' not found in \
+          initial containers list"]
+    );
+    assert_eq!(state.exclusive(), CpuSet::default(), "the kubelet takes none from it");
+    assert_eq!(State::read(&text(1)).problems, ["checkpoint is corrupted"]);
 }
 
 #[test]
@@ -87,7 +103,8 @@ fn checkpoint_in_a_string() {
         let state = State::read(&document(data, checksum));
         assert_eq!((state.version, state.is_intact), (Some(V4), true), "{data}");
         assert_eq!(state.exclusive().to_string(), exclusive, "{data}");
-        assert!(!State::read(&document(data, 0)).is_intact, "{data}");
+        let corrupt = ["could not load v4 checkpoint: checkpoint is corrupted"];
+        assert_eq!(State::read(&document(data, 0)).problems, corrupt, "{data}");
         // What k/k#137820 wrote before it was reverted: the sum of `data` as `checksum`.
         let reverted = serde_json::json!({ "data": data, "checksum": checksum }).to_string();
         assert!(!State::read(&reverted).is_intact, "{data}");
@@ -95,34 +112,44 @@ fn checkpoint_in_a_string() {
 }
 
 #[test]
-fn checkpoint_refuses() {
+fn checkpoint_in_a_string_refuses() {
     #[rustfmt::skip]
     let table = [
-        // text, what is said
-        ("{",                                        "unexpected end of JSON input"), // C12
-        ("",                                         "unexpected end of JSON input"),
-        ("{\"policyName\":\"no",                     "unexpected end of JSON input"),
-        ("nonsense",                                 "invalid JSON"),
-        ("[]",                                       "cannot unmarshal array"),
-        (r#"{"policyName":7}"#,                      "cannot unmarshal number into Go struct field CPUManagerCheckpoint.policyName of type string"),
-        (r#"{"checksum":-1}"#,                       "CPUManagerCheckpoint.checksum of type uint64"),
-        (r#"{"entries":{"a":{"b":1}}}"#,             "CPUManagerCheckpoint.entries of type string"),
-        (r#"{"defaultCpuSet":"1-"}"#,                "could not parse default cpu set \"1-\": "),
-        (r#"{"entries":{"p":{"c":"x"}}}"#,           "could not parse cpuset \"x\" for container \"c\" in pod \"p\": "),
-        (r#"{"podEntries":{"p":{"cpuSet":"x"}}}"#,   "could not parse cpuset \"x\" of pod \"p\": "),
+        // data, what is said
+        ("{",                            "unexpected end of JSON input"),
+        ("[]",                           "json: cannot unmarshal array into Go value of type state.CPUManagerCheckpointData"),
+        (r#"{"policyName":7}"#,          "json: cannot unmarshal number into Go struct field CPUManagerCheckpointData.policyName of type string"),
+        (r#"{"podEntries":{"p":"7-9"}}"#, "json: cannot unmarshal string into Go struct field CPUManagerCheckpointData.podEntries of type state.PodEntry"),
     ];
-    for (text, want) in table {
-        let state = State::read(text);
-        assert!(state.problems.iter().any(|p| p.contains(want)), "{text}: {:?}", state.problems);
-        assert_eq!(state.exclusive(), CpuSet::default(), "{text}");
+    for (data, want) in table {
+        let text = serde_json::json!({ "checksum": 0, "data": data, "dataChecksum": 1 });
+        let state = State::read(&text.to_string());
+        let wrapper =
+            "could not load v4 checkpoint: failed to deserialize cpu manager checkpoint data";
+        assert_eq!(state.problems, [format!("{wrapper}: {want}")], "{data}");
+        assert!(!state.is_loaded && state.exclusive().0.is_empty(), "{data}");
     }
 }
 
 #[test]
-fn checkpoint_null_entries() {
-    // Nothing of the kubelet's writes it, but Go prints it as `<nil>`.
-    let text = r#"{"policyName":"none","defaultCpuSet":"4-6","entries":null,"checksum":354655845}"#;
-    assert_eq!(State::read(text).problems, ["checkpoint is corrupted"]);
+fn checkpoint_damaged_says_no_more() {
+    // The content is shown, but nothing that follows from it.
+    let spoilt = r#"{"policyName":"none","defaultCpuSet":"x","checksum":1}"#;
+    let state = State::read(spoilt);
+    assert_eq!((state.policy.as_deref(), state.is_intact), (Some("none"), false));
+    assert_eq!(state.refusals(Some("static"), &plan(false)), ["checkpoint is corrupted"]);
+}
+
+#[test]
+fn checkpoint_lists_what_is_wrong_in_order() {
+    let state = State::read(&unsigned("3-1", r#"{"p":{"c":"x"}}"#));
+    let sets = [
+        "could not parse default cpu set \"3-1\": invalid range \"3-1\" (3 > 1)",
+        "could not parse cpuset \"x\" for container \"c\" in pod \"p\": strconv.Atoi: parsing \"x\": invalid syntax",
+    ];
+    assert_eq!(state.refusals(Some("static"), &plan(false)), sets);
+    let policy = "configured policy \"none\" differs from state checkpoint policy \"static\"";
+    assert_eq!(state.refusals(Some("none"), &plan(false)), [&[policy][..], &sets].concat());
 }
 
 #[test]
@@ -142,6 +169,7 @@ fn checkpoint_static_refusals() {
         (true,  "1-5,7-10", "{}",     Some("current set of available CPUs \"1-5,7-11\" doesn't match with CPUs in state \"1-5,7-10\"")),
         (false, "",         "{}",     None), // it becomes all
         (false, "",         matching, Some("default cpuset cannot be empty")),
+        (false, "",         r#"{"p":{}}"#, Some("default cpuset cannot be empty")), // pods are counted
     ];
     for (strict, default, entries, want) in table {
         let state = State::read(&unsigned(default, entries));
@@ -167,7 +195,7 @@ fn checkpoint_other_policy() {
 
 proptest! {
     #[test]
-    fn checkpoint_read_never_panics(text in ".{0,200}") {
+    fn checkpoint_read_never_panics(text in ".{0,200}|[{}\\[\\]\":,0-9eEtrufalsn. \\\\é-]{0,60}") {
         let state = State::read(&text);
         prop_assert!(state.version.is_some() || state.problems.len() == 1);
     }

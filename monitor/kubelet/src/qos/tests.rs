@@ -37,6 +37,12 @@ fn class_kubelet_cases() {
         ("pod r -/10Mi l -/10Mi; main r 1/1Gi l 1/1Gi",                     Burstable),
         ("pod l 1/1Gi; main",                                               Burstable), // not defaulted
         ("pod; main r 1/1Gi l 1/1Gi",                                       BestEffort), // there, and empty
+        // With pod-level resources `ComputePodQOS` looks at these alone, and of these at cpu and
+        // memory above 0: a request of 0 and huge pages are none. Such a pod is Burstable where it
+        // passed the API server, which fills in what its containers request: see `admitted`.
+        ("pod r 0/-; main r -/1Gi l -/-/64Mi",                              BestEffort),
+        ("pod r 0/- l -/-/64Mi; main",                                      BestEffort),
+        ("pod r 0/1Gi l -/-/64Mi; main",                                    Burstable),
         // as written, without what the API server adds
         ("main l 100m/100Mi",                                               Burstable),
         // sums alone are compared

@@ -10,7 +10,7 @@ use std::thread;
 
 use crate::agent::log::chain;
 use crate::clock;
-use crate::record::incident::freeze::{FreezeError, freeze};
+use crate::record::incident::freeze::{FreezeError, freeze, tell_so_far};
 use crate::record::incident::shelf::{Draft, Shelf};
 use crate::record::incident::watch::Turn;
 use crate::record::incident::words::paragraph;
@@ -36,13 +36,18 @@ pub(super) struct Freezer {
 }
 
 impl Freezer {
-    /// Gives it a thread, which first freezes what an agent before this one left open.
+    /// Gives it a thread, which first freezes what an agent before this one left open, but for the one
+    /// of this name, which goes on.
     ///
     /// # Errors
     /// If none can be made.
-    pub(super) fn begin(shelf: Arc<Shelf>, ring: Option<Ring>) -> io::Result<Self> {
+    pub(super) fn begin(
+        shelf: Arc<Shelf>,
+        ring: Option<Ring>,
+        going_on: Option<String>,
+    ) -> io::Result<Self> {
         let (orders, inbox) = sync_channel(WAITING);
-        let run = move || Cold { shelf, ring }.run(&inbox);
+        let run = move || Cold { shelf, ring }.run(&inbox, going_on);
         thread::Builder::new().name("incidents".into()).spawn(run)?;
         Ok(Self { orders, waiting: VecDeque::new() })
     }
@@ -91,16 +96,18 @@ struct Cold {
 }
 
 impl Cold {
-    fn run(&mut self, inbox: &Receiver<Order>) {
+    fn run(&mut self, inbox: &Receiver<Order>, going_on: Option<String>) {
         self.shelf.sweep();
         let left = self.shelf.list().unwrap_or_default();
-        for incident in left.into_iter().filter(|one| one.state == State::Open) {
+        let is_left =
+            |one: &Incident| one.state == State::Open && going_on.as_ref() != Some(&one.name);
+        for incident in left.into_iter().filter(is_left) {
             self.freeze(incident);
         }
         for order in inbox {
             match order {
                 Order::ReadFrom(ring) => self.ring = ring,
-                Order::Note(incident) => self.note(&incident),
+                Order::Note(incident) => self.note(&self.told(*incident)),
                 Order::Freeze(incident) => self.freeze(*incident),
                 Order::Settle(dir) => {
                     if let Err(why) = self.shelf.settle(&dir) {
@@ -109,6 +116,12 @@ impl Cold {
                 }
             }
         }
+    }
+
+    /// With what the recording says of it so far: who it is about, not only what began it.
+    fn told(&self, incident: Incident) -> Incident {
+        let told = self.ring.as_ref().map(|ring| tell_so_far(ring, incident.clone()));
+        told.and_then(Result::ok).unwrap_or(incident)
     }
 
     fn note(&self, incident: &Incident) {

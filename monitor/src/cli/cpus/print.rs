@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use isobar::agent::limits::Intruder;
+use isobar::source::interrupts::Interrupt;
 
+use super::live::Seen;
 use super::{Checksum, Document};
 use crate::cli::table::Table;
 use crate::cli::terminal::harmless;
@@ -24,15 +26,8 @@ pub(super) fn write(
     for problem in &document.problems {
         writeln!(out, "! {problem}")?;
     }
-    if let Some(intruders) = document.intruders.as_ref().filter(|found| !found.is_empty()) {
-        writeln!(out, "\nprocesses of pods that may run on reserved CPUs")?;
-        let mut table = Table::new("PID> NAME POD~ CPUS");
-        for intruder in intruders {
-            let Intruder { pid, name, pod, cpus, .. } = intruder;
-            table.row([pid.to_string(), name.clone(), pod.clone(), cpus.to_string()]);
-        }
-        table.write(out, width)?;
-    }
+    write_intruders(out, document.intruders.as_deref().unwrap_or_default(), width)?;
+    write_interrupts(out, document.interrupts.as_deref().unwrap_or_default(), width)?;
     let Some(state) = &document.state else { return Ok(()) };
     let sum = match state.checksum {
         Checksum::Ok => "checksum ok",
@@ -56,6 +51,53 @@ pub(super) fn write(
     }
     if let Some(remedy) = &state.remedy {
         writeln!(out, "  {}", harmless(remedy))?;
+    }
+    Ok(())
+}
+
+/// Those that ran there first.
+fn write_intruders(out: &mut dyn Write, all: &[Seen], width: Option<usize>) -> io::Result<()> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\nprocesses of pods that may run on reserved CPUs, and those on which they did"
+    )?;
+    let mut table = Table::new("PID> NAME POD~ CPUS RAN-ON FOR>");
+    for Seen { intruder, ran_on, ran_millis } in all {
+        let Intruder { pid, name, pod, cpus, .. } = intruder;
+        let ran_on = match ran_on {
+            None => "gone".into(),
+            Some(on) if on.0.is_empty() => "-".into(),
+            Some(on) => on.to_string(),
+        };
+        let length = ran_millis.filter(|millis| *millis > 0);
+        let length = length.map_or("-".into(), |millis| format!("{millis}ms"));
+        let (name, pod) = (name.clone(), pod.clone());
+        table.row([pid.to_string(), name, pod, cpus.to_string(), ran_on, length]);
+    }
+    table.write(out, width)
+}
+
+fn write_interrupts(
+    out: &mut dyn Write,
+    all: &[Interrupt],
+    width: Option<usize>,
+) -> io::Result<()> {
+    /// A server has hundreds; JSON has them all.
+    const SHOWN: usize = 10;
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\ninterrupts that are handled on CPUs of pods: {}", all.len())?;
+    let mut table = Table::new("IRQ> NAME~ CPUS");
+    for Interrupt { irq, name, cpus } in all.iter().take(SHOWN) {
+        table.row([irq.to_string(), name.clone(), cpus.to_string()]);
+    }
+    table.write(out, width)?;
+    if all.len() > SHOWN {
+        writeln!(out, "and {} more; -o json has them all", all.len() - SHOWN)?;
     }
     Ok(())
 }

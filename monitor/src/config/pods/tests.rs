@@ -291,3 +291,18 @@ proptest! {
         let _ = read("f.yaml", text.as_bytes());
     }
 }
+
+#[test]
+fn manifest_in_json_has_places_of_what_is_wrong() {
+    let list =
+        |item: &str| format!("{{\"kind\": \"List\", \"items\": [\n  {item},\n  {GOOD}\n]}}\n");
+    const GOOD: &str = r#"{"kind": "Pod", "spec": {"containers": [{"name": "a"}]}}"#;
+    let fine = read("pods.json", list(GOOD).as_bytes()).unwrap();
+    assert_eq!((fine.pods.len(), fine.others.len(), fine.is_list), (2, 0, true));
+    let other = read("pods.json", list(r#"{"kind": "Secret"}"#).as_bytes()).unwrap();
+    let at = other.others[0].at.map(|at| at.to_string());
+    assert_eq!((other.pods.len(), at.as_deref()), (1, Some("2:12")));
+    let wrong = read("pods.json", list(r#"{"kind": "Pod", "spec": 7}"#).as_bytes());
+    let said = wrong.unwrap_err().to_string();
+    assert!(said.contains("pods.json:2:27: items[0].spec: expected a mapping"), "{said}");
+}

@@ -76,12 +76,28 @@ pub fn freeze(
     incident: Incident,
     draft: Draft,
 ) -> Result<Incident, FreezeError> {
+    keep(of_ring(ring, incident, Some(&draft)), shelf, draft)
+}
+
+/// What the recording of a running agent says of an incident that is not over.
+///
+/// # Errors
+/// If the recording cannot be read, or has no tick of it.
+pub fn tell_so_far(ring: &Ring, incident: Incident) -> Result<Incident, FreezeError> {
+    let state = incident.state;
+    Ok(Incident { state, ..of_ring(ring, incident, None)? })
+}
+
+fn of_ring(
+    ring: &Ring,
+    incident: Incident,
+    draft: Option<&Draft>,
+) -> Result<Incident, FreezeError> {
     // Those in memory last as long as this.
     let (segments, _held) = ring.segments().map_err(FreezeError::Segments)?;
     let within = Within::of(&incident);
     let recording = Recording::of_segments_at(Path::new("recording"), &segments, within.seek())?;
-    let taken = Span::new(within, Some(&draft)).take(recording, incident);
-    keep(taken, shelf, draft)
+    Span::new(within, draft).take(recording, incident)
 }
 
 fn keep(

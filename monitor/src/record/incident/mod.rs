@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::{Nanos, Percent};
 
+/// The wall clock may be set by so much, in nanoseconds, without that the boot is another one.
+const SET: u64 = 5 * Nanos::SECOND.0;
 /// The longest name of an incident.
 const NAME: usize = 120;
 /// The part of a name that says who it is about.
@@ -139,6 +141,22 @@ pub struct Incident {
     /// What isobar did, and what came of it.
     pub deeds: Vec<Deed>,
     pub kills: Vec<Score>,
+}
+
+impl Incident {
+    /// Whether an agent that begins `now` can go on with it: the one before left it open in this boot,
+    /// and the span is not full.
+    #[must_use]
+    pub fn goes_on(&self, now: Moment) -> bool {
+        let passed =
+            Moment { boot: now.boot.since(self.begin.boot), wall: now.wall.since(self.begin.wall) };
+        // In another boot the two clocks are another time apart.
+        let apart = passed.boot.0.abs_diff(passed.wall.0);
+        self.state == State::Open
+            && now.boot >= self.begin.boot
+            && passed.boot < watch::LONGEST
+            && apart < SET
+    }
 }
 
 /// A condition that was True within the span.

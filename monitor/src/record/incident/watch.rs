@@ -60,6 +60,12 @@ impl Watch {
         Self { node, ..Self::default() }
     }
 
+    /// Goes on with an incident that the agent before left open, `now`.
+    #[must_use]
+    pub fn after(node: String, open: Option<Incident>, now: Moment) -> Self {
+        Self { open, stirred: now.boot, ..Self::new(node) }
+    }
+
     /// At most one turn a tick.
     pub fn tick(&mut self, seen: Seen<'_>) -> Option<Turn> {
         let at = seen.sample.at;

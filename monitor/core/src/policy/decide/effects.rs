@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Question;
 use super::pending::{held, is_gone, is_unread};
 use super::target::cgroups_of;
-use crate::model::decision::{Action, Effect, Target};
+use crate::model::decision::{Action, Effect, InForce, Target};
 use crate::model::sample::Sample;
 use crate::model::units::{Bytes, Nanos};
 
@@ -43,20 +43,26 @@ impl Effects {
 
     /// Looks after an action from now on, if it is really done.
     pub(super) fn note(&mut self, action: &Action, sample: &Sample) {
-        if !action.is_enforced {
-            return;
+        if action.is_enforced {
+            self.follow(action, sample.at.boot, held(&action.target, sample), 0);
         }
+    }
+
+    /// Goes on looking after an action of the agent before; it has taken the looks that were due.
+    pub(super) fn adopt(&mut self, entry: &InForce, now: Nanos) {
+        let InForce { action, since, held, .. } = entry;
+        let n_looks = n_due(now.since(*since));
+        if n_looks < AFTER.len() {
+            self.follow(action, *since, *held, n_looks);
+        }
+    }
+
+    fn follow(&mut self, action: &Action, since: Nanos, held: Option<Bytes>, n_looks: usize) {
         if self.0.len() >= MOST {
             self.0.remove(0);
         }
-        self.0.push(Watch {
-            action: action.id,
-            target: action.target.clone(),
-            against: action.reason.threshold.name(),
-            since: sample.at.boot,
-            held: held(&action.target, sample),
-            n_looks: 0,
-        });
+        let (target, against) = (action.target.clone(), action.reason.threshold.name());
+        self.0.push(Watch { action: action.id, target, against, since, held, n_looks });
     }
 
     /// What is seen of those whose moment has come. A moment that no tick fell into is not made
@@ -66,7 +72,7 @@ impl Effects {
         let mut effects = Vec::new();
         self.0.retain_mut(|watch| {
             let after = now.since(watch.since);
-            let n_due = AFTER.iter().filter(|moment| **moment <= after).count();
+            let n_due = n_due(after);
             if n_due > watch.n_looks {
                 watch.n_looks = n_due;
                 effects.push(watch.seen(question, after));
@@ -75,6 +81,11 @@ impl Effects {
         });
         effects
     }
+}
+
+/// How many looks are due so long after an action.
+fn n_due(after: Nanos) -> usize {
+    AFTER.iter().filter(|moment| **moment <= after).count()
 }
 
 impl Watch {

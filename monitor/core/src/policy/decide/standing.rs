@@ -116,10 +116,11 @@ impl ReliefStanding {
     pub(super) fn adopt(&mut self, question: &Question<'_>) {
         let sample = question.sample;
         let now = sample.at.boot;
-        for InForce { action, since, held, phase } in &sample.in_force {
+        for entry @ InForce { action, since, held, phase } in &sample.in_force {
             if action.id <= self.known_to || !action.is_enforced {
                 continue;
             }
+            self.effects.adopt(entry, now);
             let uid = &action.target.uid;
             // A kill that was entered in the ledger may never have been done.
             if (action.step, *phase) != (StepKind::KillContainers, Phase::Ending) {
