@@ -42,7 +42,9 @@ fn readings_belong_to_one_group_each() {
         (&[("/", 10, 0)], None, None),
     ];
     for (cgroups, kube, system) in table {
-        let sample = sample(1, cgroups, 0);
+        let mut sample = sample(1, cgroups, 0);
+        let pods = cgroups.iter().find(|(path, ..)| path.contains("kubepods"));
+        sample.kubepods = pods.map(|(path, ..)| CgroupPath((*path).into()));
         let (a, b, _) = Readings::new(None).of(&sample, None);
         let mib = |used: &Used| used.memory.map(|bytes| bytes.0 / MIB);
         assert_eq!((mib(&a), mib(&b)), (kube, system), "{cgroups:?}");
