@@ -150,7 +150,7 @@ impl ApiServer {
     /// What works and what does not.
     #[must_use]
     pub fn capabilities(&self) -> Vec<Capability> {
-        self.known.borrow().capabilities.values().cloned().collect()
+        self.known.borrow().capabilities()
     }
 
     /// Has the node's object say this from now on.
