@@ -215,15 +215,13 @@ fn came_to(outcome: &Outcome, action: &Action, at: Nanos) -> Vec<Note> {
 }
 
 fn oom_kill(record: &OomRecord, at: Nanos) -> Note {
-    let path = record.victim_path.as_ref().map_or("a cgroup that is gone", |path| &*path.0);
     let limit = match (&record.limit_path, record.kill.limit_known) {
         (Some(limit), _) => format!("at the limit of {limit}"),
         (None, true) if record.kill.limit.is_none() => "because the node was out of memory".into(),
         _ => "at a limit that is not known".into(),
     };
-    let pid = record.kill.victim_pid;
-    let text = format!("the kernel's OOM killer killed process {pid} of {path} {limit}");
-    Note { is_warning: true, subject: path.into(), ..note(at, "OOMKilled", &text) }
+    let text = format!("{} {limit}", record.sentence());
+    Note { is_warning: true, subject: record.who().into(), ..note(at, "OOMKilled", &text) }
 }
 
 /// A note about the node, of something that was seen.
@@ -246,8 +244,11 @@ fn pod(target: &Target) -> Option<About> {
     (!namespace.is_empty()).then_some(About::Pod { namespace, name, uid })
 }
 
+    use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 #[cfg(test)]
+    use isobar_core::model::sample::Moment;
 mod tests {
+    use isobar_core::model::stall::OomKill;
     use super::*;
     use isobar_core::model::decision::{Met, StepReason, Trigger};
     use isobar_core::model::settings::Deletion;
@@ -287,6 +288,34 @@ mod tests {
             About::Node => note.reason,
             About::Pod { name, .. } => format!("{} {name}: {}", note.reason, note.text),
         };
+    #[test]
+    fn oom_kill_names_the_pod() {
+        let kill = OomKill {
+            at: Nanos(0),
+            victim: CgroupId(1),
+            victim_pid: 7,
+            limit: None,
+            limit_known: true,
+            trigger: CgroupId(1),
+        };
+        let path = || Some(CgroupPath("/kubepods/podu1".into()));
+        #[rustfmt::skip]
+        let table = [
+            // victim, path, subject
+            (Some("shop/web"), path(), "shop/web"),
+            (None,             path(), "/kubepods/podu1"),
+            (None,             None,   "a cgroup that is gone"),
+        ];
+        for (victim, path, subject) in table {
+            let victim = victim.map(str::to_owned);
+            let record = OomRecord::of(&kill, Moment::default(), victim, |_| path.clone());
+            let note = oom_kill(&record, Nanos(0));
+            let text = format!("{} because the node was out of memory", record.sentence());
+            assert_eq!((&*note.subject, note.text), (subject, text));
+            assert!(record.sentence().ends_with(subject), "{}", record.sentence());
+        }
+    }
+
         notes.into_iter().map(one).collect()
     }
 
