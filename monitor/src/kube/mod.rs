@@ -15,6 +15,7 @@ mod jitter;
 mod kubelet;
 mod managed;
 mod node;
+mod pace;
 mod pods;
 mod proxy;
 mod taints;
