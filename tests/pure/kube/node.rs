@@ -223,6 +223,30 @@ fn kube_node_taints_do_not_wait_for_conditions() {
 }
 
 #[test]
+fn kube_node_events_that_came_too_soon_are_counted_later() {
+    let bed = Bed::new();
+    // The second comes within 30 s of the first, which is over by now.
+    for ago in [35, 32] {
+        bed.api.note(Note {
+            at: clock::now().wall.since(Nanos(ago * Nanos::SECOND.0)),
+            about: About::Node,
+            reason: "PressureHigh".into(),
+            text: "high".into(),
+            is_warning: false,
+            action: "judge".into(),
+            annotations: [].into(),
+            subject: CPU.into(),
+        });
+    }
+    eventually("the count is written", || {
+        let counted = bed.bodies("patch", "events", "");
+        counted.first().is_some_and(|body| body["series"]["count"] == 2)
+    });
+    std::thread::sleep(Duration::from_secs(11));
+    assert_eq!(bed.bodies("patch", "events", "").len(), 1, "and once");
+}
+
+#[test]
 fn kube_node_events_come_in_series() {
     let bed = Bed::new();
     let note = |second: u64, reason: &str, about: About| Note {
