@@ -369,10 +369,8 @@ impl<S: Source> Tick<S> {
     fn capabilities(&mut self, of_sources: Vec<Capability>) -> Vec<Capability> {
         let mut all = of_sources;
         all.extend(self.authority.capabilities(self.engine.settings()));
-        match &self.cluster {
-            Some(cluster) => all.extend(cluster.capabilities()),
-            None => all.push(self.sampler.source_of_pods()),
-        }
+        all.extend(self.cluster.iter().flat_map(Cluster::capabilities));
+        self.sampler.name_source(&mut all);
         all.extend(self.walks.capability());
         all.extend(self.protected.iter().map(|(_, capability)| capability.clone()));
         all.extend(self.recorder.as_ref().map(|recorder| recorder.capability().clone()));
