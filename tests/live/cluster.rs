@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::host::Agent;
 use isobar::clock;
-use isobar_apistub::{Authority, Options, Stub, generate};
+use isobar_apistub::{Authority, Effect, Fault, Options, Stub, generate};
 use isobar_core::model::units::Nanos;
 use serde_json::Value;
 
@@ -71,6 +71,56 @@ fn cluster_kubelet_proves_who_it_is() {
     assert!(!log.contains("kube_client"), "{log}");
     assert!(log.contains("the kubelet runs with other values of maxPods, podsPerCore"), "{log}");
     drop(agent);
+}
+
+/// With a server that hangs from the beginning, and with one that hangs once all is well.
+#[test]
+fn cluster_ticks_go_on_while_the_api_server_hangs() {
+    let hang = || Fault::new("*", "*", Effect::Hang);
+    #[rustfmt::skip]
+    let table = [
+        // hangs from the beginning, what the agent says of it
+        (true,  "no list of pods within 30 s; by the names of their cgroups alone"),
+        (false, "the last known 1 pods are used"),
+    ];
+    for (is_hung, words) in table {
+        let stub = Stub::start(&Options::default()).unwrap();
+        stub.put(generate::node("n1")).unwrap();
+        stub.put(generate::pod("n1", "shop", "web")).unwrap();
+        let authority = Authority::new("cluster").unwrap();
+        let account = tempfile::tempdir().unwrap();
+        authority.write_account(account.path(), "token").unwrap();
+        stub.serve_as(&authority).unwrap();
+        if is_hung {
+            stub.add_fault(hang());
+        }
+        let arguments = ["--probes", "none"];
+        let Some(agent) = Agent::start_in_pod(account.path(), stub.address(), &arguments) else {
+            return;
+        };
+        if !is_hung {
+            eventually("the pod is listed", &agent, || detail(&agent, "pods").contains("1 pods"));
+            stub.add_fault(hang());
+            stub.cut_connections();
+        }
+        let slowest = slowest_tick(&agent, 40);
+        assert!(slowest < 2 * Nanos::SECOND.0, "{is_hung}: {slowest} ns between two ticks");
+        let text = agent.get("/api/v1/capabilities").unwrap();
+        assert!(text.contains(words), "{is_hung}: {text}");
+    }
+}
+
+/// The longest time between two of the next `n` ticks, in nanoseconds.
+fn slowest_tick(agent: &Agent, n: usize) -> u64 {
+    let at = |snapshot: &Value| snapshot["at"]["boot"].as_u64().unwrap();
+    let mut last = agent.snapshot();
+    let mut slowest = 0;
+    for _ in 0..n {
+        let next = agent.next(&last);
+        slowest = slowest.max(at(&next) - at(&last));
+        last = next;
+    }
+    slowest
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the cluster is told of each tick: conditions, taints and events, out of a decision and what
 //! came of earlier ones.
 
+mod changes;
 mod requests;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,15 +9,15 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::changes::Changes;
 use self::requests::Requests;
 use crate::act::evict::Way;
 use crate::config;
 use crate::config::kubernetes::{Access, Publish};
 use crate::kube::{About, ApiServer, Note, Wanted};
+use crate::record::incident::watch::Seen;
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::decision::{
-    Action, Decision, Event, Outcome, OutcomeResult, StepKind, Target,
-};
+use isobar_core::model::decision::{Action, Event, Outcome, OutcomeResult, StepKind, Target};
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
@@ -39,6 +40,7 @@ pub(super) struct Cluster {
     /// What came of that.
     comparison: Option<Capability>,
     requests: Requests,
+    changes: Changes,
 }
 
 impl Cluster {
@@ -48,8 +50,8 @@ impl Cluster {
     /// If no thread can be made.
     pub(super) fn begin(access: Access) -> io::Result<Self> {
         let api = ApiServer::begin(access)?;
-        let (ending, requests) = Default::default();
-        Ok(Self { api, ending, compared: None, comparison: None, requests })
+        let (ending, requests, changes) = Default::default();
+        Ok(Self { api, ending, compared: None, comparison: None, requests, changes })
     }
 
     /// The pods of this node, as the API server has them; `None` before it has listed them.
@@ -73,14 +75,8 @@ impl Cluster {
     }
 
     /// Tells what one tick came to. Never waits.
-    pub(super) fn tell(
-        &mut self,
-        settings: &Settings,
-        publish: Publish,
-        sample: &Sample,
-        decision: &Decision,
-        kills: &[OomRecord],
-    ) {
+    pub(super) fn tell(&mut self, settings: &Settings, publish: Publish, seen: Seen<'_>) {
+        let Seen { sample, decision, .. } = seen;
         self.compare(settings);
         self.api.set_deletion(settings.relief.deletion);
         self.api.publish(Wanted {
@@ -96,7 +92,7 @@ impl Cluster {
             let at = decision.at.wall;
             let over = over.iter().map(|text| note(at, "NodeOvercommitted", text));
             over.for_each(|note| self.api.note(Note { is_warning: true, ..note }));
-            self.notes(sample, decision, kills).into_iter().for_each(|note| self.api.note(note));
+            self.notes(seen).into_iter().for_each(|note| self.api.note(note));
         }
     }
 
@@ -138,7 +134,7 @@ impl Cluster {
         self.api.leave(within);
     }
 
-    fn notes(&mut self, sample: &Sample, decision: &Decision, kills: &[OomRecord]) -> Vec<Note> {
+    fn notes(&mut self, Seen { sample, decision, kills, limits }: Seen<'_>) -> Vec<Note> {
         let at = decision.at.wall;
         let mut notes: Vec<Note> = kills.iter().map(|kill| oom_kill(kill, at)).collect();
         for outcome in &sample.outcomes {
@@ -148,6 +144,7 @@ impl Cluster {
         // That a condition can be judged stands in the condition.
         let changes = decision.events().filter(|event| event.reason != "PressureKnown");
         notes.extend(changes.map(|event| change(event, at)));
+        notes.extend(self.changes.notes(decision, limits));
         for action in &decision.relief.actions {
             notes.extend(begun(action, decision.at.boot, at));
             if action.step.is_final() && action.is_enforced {
@@ -215,15 +212,13 @@ fn came_to(outcome: &Outcome, action: &Action, at: Nanos) -> Vec<Note> {
 }
 
 fn oom_kill(record: &OomRecord, at: Nanos) -> Note {
-    let path = record.victim_path.as_ref().map_or("a cgroup that is gone", |path| &*path.0);
     let limit = match (&record.limit_path, record.kill.limit_known) {
         (Some(limit), _) => format!("at the limit of {limit}"),
         (None, true) if record.kill.limit.is_none() => "because the node was out of memory".into(),
         _ => "at a limit that is not known".into(),
     };
-    let pid = record.kill.victim_pid;
-    let text = format!("the kernel's OOM killer killed process {pid} of {path} {limit}");
-    Note { is_warning: true, subject: path.into(), ..note(at, "OOMKilled", &text) }
+    let text = format!("{} {limit}", record.sentence());
+    Note { is_warning: true, subject: record.who().into(), ..note(at, "OOMKilled", &text) }
 }
 
 /// A note about the node, of something that was seen.
@@ -249,8 +244,11 @@ fn pod(target: &Target) -> Option<About> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isobar_core::model::cgroup::{CgroupId, CgroupPath};
     use isobar_core::model::decision::{Met, StepReason, Trigger};
+    use isobar_core::model::sample::Moment;
     use isobar_core::model::settings::Deletion;
+    use isobar_core::model::stall::OomKill;
     use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
     use isobar_core::model::units::{Bytes, Percent};
 
@@ -288,6 +286,34 @@ mod tests {
             About::Pod { name, .. } => format!("{} {name}: {}", note.reason, note.text),
         };
         notes.into_iter().map(one).collect()
+    }
+
+    #[test]
+    fn oom_kill_names_the_pod() {
+        let kill = OomKill {
+            at: Nanos(0),
+            victim: CgroupId(1),
+            victim_pid: 7,
+            limit: None,
+            limit_known: true,
+            trigger: CgroupId(1),
+        };
+        let path = || Some(CgroupPath("/kubepods/podu1".into()));
+        #[rustfmt::skip]
+        let table = [
+            // victim, path, subject
+            (Some("shop/web"), path(), "shop/web"),
+            (None,             path(), "/kubepods/podu1"),
+            (None,             None,   "a cgroup that is gone"),
+        ];
+        for (victim, path, subject) in table {
+            let victim = victim.map(str::to_owned);
+            let record = OomRecord::of(&kill, Moment::default(), victim, |_| path.clone());
+            let note = oom_kill(&record, Nanos(0));
+            let text = format!("{} because the node was out of memory", record.sentence());
+            assert_eq!((&*note.subject, note.text), (subject, text));
+            assert!(record.sentence().ends_with(subject), "{}", record.sentence());
+        }
     }
 
     #[test]

@@ -212,13 +212,15 @@ fn oom_kill(record: &OomRecord) {
     let path = |path: &Option<isobar_core::model::cgroup::CgroupPath>| {
         path.as_ref().map_or_else(|| "unknown".to_owned(), |path| path.0.to_string())
     };
-    let (victim, trigger) = (path(&record.victim_path), path(&record.trigger_path));
+    let (victim, cgroup) = (record.who(), path(&record.victim_path));
+    let trigger = path(&record.trigger_path);
     let limit = match (&record.limit_path, record.kill.limit_known) {
         (Some(limit), _) => limit.0.to_string(),
         (None, true) if record.kill.limit.is_none() => "none: the node was out of memory".into(),
         _ => "unknown".into(),
     };
-    tracing::warn!(victim, pid = record.kill.victim_pid, limit, trigger, "{}", record.sentence());
+    let (pid, text) = (record.kill.victim_pid, record.sentence());
+    tracing::warn!(victim, cgroup, pid, limit, trigger, "{text}");
 }
 
 #[cfg(test)]

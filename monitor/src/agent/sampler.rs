@@ -56,14 +56,11 @@ pub(super) struct Sampler<S> {
 }
 
 impl<S: Source> Sampler<S> {
-    /// What names the pods where there is no API server.
-    pub(super) fn source_of_pods(&self) -> Capability {
-        let detail = match &self.pods {
-            Some(pods) => format!("{} pods by the operator's file", pods.len()),
-            None => "by the names of their cgroups alone".into(),
-        };
-        let state = CapabilityState::Attached;
-        Capability { name: "pods".into(), state, detail, remedy: None }
+    /// Tells what names the pods while the cluster does not.
+    pub(super) fn name_source(&self, all: &mut Vec<Capability>) {
+        if self.listed.is_none() {
+            name_source(all, self.pods.as_ref());
+        }
     }
 
     /// The sample of one tick. `report` is what the actuator reported since the last one; `None`
@@ -85,5 +82,50 @@ impl<S: Source> Sampler<S> {
             sample.available_steps = Some(available_steps);
         }
         reading
+    }
+}
+
+/// `file` are the pods of the operator's.
+fn name_source(all: &mut Vec<Capability>, file: Option<&Pods>) {
+    let words = match file {
+        Some(pods) => format!("{} pods by the operator's file", pods.len()),
+        None => "by the names of their cgroups alone".into(),
+    };
+    if let Some(of_cluster) = all.iter_mut().find(|one| one.name == "pods") {
+        of_cluster.detail = format!("{}; {words}", of_cluster.detail);
+        return;
+    }
+    let (name, state) = ("pods".into(), CapabilityState::Attached);
+    all.push(Capability { name, state, detail: words, remedy: None });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::workload::Pod;
+
+    #[test]
+    fn name_source_beside_what_the_cluster_says() {
+        let file = Pods::from(std::collections::BTreeMap::from([("u1".into(), Pod::default())]));
+        let failing = Capability {
+            name: "pods".into(),
+            state: CapabilityState::Absent,
+            detail: "cannot reach the API server".into(),
+            remedy: None,
+        };
+        #[rustfmt::skip]
+        let table = [
+            // the cluster says, the operator's file, state, detail
+            (None,           None,        CapabilityState::Attached, "by the names of their cgroups alone"),
+            (None,           Some(&file), CapabilityState::Attached, "1 pods by the operator's file"),
+            (Some(&failing), None,        CapabilityState::Absent,   "cannot reach the API server; by the names of their cgroups alone"),
+            (Some(&failing), Some(&file), CapabilityState::Absent,   "cannot reach the API server; 1 pods by the operator's file"),
+        ];
+        for (of_cluster, file, state, detail) in table {
+            let mut all: Vec<_> = of_cluster.cloned().into_iter().collect();
+            name_source(&mut all, file);
+            let [pods] = &all[..] else { panic!("{all:?}") };
+            assert_eq!((pods.state, &*pods.detail), (state, detail));
+        }
     }
 }

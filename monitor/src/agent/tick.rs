@@ -19,6 +19,7 @@ use super::warm::Warm;
 use crate::act::{self, Actuator};
 use crate::clock;
 use crate::config::kubernetes::Publish;
+use crate::record::incident::watch::Seen;
 use crate::record::journal::{JournalError, Start};
 use crate::serve::publish::Publisher;
 use isobar_core::model::capability::{Capability, CapabilityState};
@@ -162,8 +163,9 @@ impl<S: Source> Tick<S> {
             self.log.tick(sample, &step.decision, &kills);
             self.walks.look(sample, self.engine.settings(), has_kubelet);
             if let Some(cluster) = &mut self.cluster {
-                let settings = self.engine.settings();
-                cluster.tell(settings, self.publish, sample, &step.decision, &kills);
+                let (decision, limits) = (&step.decision, self.publisher.limits());
+                let seen = Seen { sample, decision, kills: &kills, limits };
+                cluster.tell(self.engine.settings(), self.publish, seen);
             }
             self.publisher.note(sample, self.engine.settings(), &step);
         }
@@ -367,10 +369,8 @@ impl<S: Source> Tick<S> {
     fn capabilities(&mut self, of_sources: Vec<Capability>) -> Vec<Capability> {
         let mut all = of_sources;
         all.extend(self.authority.capabilities(self.engine.settings()));
-        match &self.cluster {
-            Some(cluster) => all.extend(cluster.capabilities()),
-            None => all.push(self.sampler.source_of_pods()),
-        }
+        all.extend(self.cluster.iter().flat_map(Cluster::capabilities));
+        self.sampler.name_source(&mut all);
         all.extend(self.walks.capability());
         all.extend(self.protected.iter().map(|(_, capability)| capability.clone()));
         all.extend(self.recorder.as_ref().map(|recorder| recorder.capability().clone()));

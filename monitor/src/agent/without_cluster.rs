@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use crate::act::evict::Way;
 use crate::config::kubernetes::{Access, Publish};
+use crate::record::incident::watch::Seen;
 use isobar_core::model::capability::Capability;
-use isobar_core::model::decision::Decision;
 use isobar_core::model::disk::PodDisks;
-use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
-use isobar_core::view::OomRecord;
 
 /// There is none.
 #[derive(Debug)]
@@ -41,14 +39,7 @@ impl Cluster {
         match *self {}
     }
 
-    pub(super) fn tell(
-        &mut self,
-        _: &Settings,
-        _: Publish,
-        _: &Sample,
-        _: &Decision,
-        _: &[OomRecord],
-    ) {
+    pub(super) fn tell(&mut self, _: &Settings, _: Publish, _: Seen<'_>) {
         match *self {}
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::pods;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::quantity::ResourceList;
@@ -16,6 +17,10 @@ use isobar_core::model::workload::Pods;
 pub(super) struct Known {
     /// `None` before they were listed. Kept while the API server does not answer.
     pub(super) pods: Option<Pods>,
+    /// Who told of them.
+    pub(super) named_by: Namer,
+    /// The API server has listed the pods, and tells of what changes.
+    pub(super) is_followed: bool,
     /// `None` while the kubelet does not tell.
     pub(super) disks: Option<PodDisks>,
     /// What the kubelet runs with.
@@ -25,6 +30,43 @@ pub(super) struct Known {
     /// Of the node's object, for the events about it.
     pub(super) node_uid: Option<String>,
     pub(super) capabilities: BTreeMap<&'static str, Capability>,
+}
+
+/// Who names the pods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Namer {
+    #[default]
+    ApiServer,
+    Kubelet,
+}
+
+impl Namer {
+    fn words(self) -> &'static str {
+        match self {
+            Self::ApiServer => "the API server",
+            Self::Kubelet => "the kubelet",
+        }
+    }
+}
+
+impl Known {
+    /// What works and what does not. While the API server does not tell of pods, who does.
+    pub(super) fn capabilities(&self) -> Vec<Capability> {
+        let mut all: Vec<_> = self.capabilities.values().cloned().collect();
+        let pods = all.iter_mut().find(|one| one.name == pods::NAME);
+        let pods = pods.filter(|one| one.state == CapabilityState::Absent);
+        if let (Some(capability), Some(pods)) = (pods, &self.pods) {
+            let n = pods.len();
+            // What it said last is better than nothing: cgroups that it did not know of are still
+            // pods by their names.
+            let words = match self.named_by {
+                Namer::ApiServer => format!("; the last known {n} pods are used"),
+                Namer::Kubelet => format!("; {n} pods by the kubelet's /pods"),
+            };
+            capability.detail.push_str(&words);
+        }
+        all
+    }
 }
 
 /// What one part of this module has come to.
@@ -45,8 +87,19 @@ impl Board {
         Self(to)
     }
 
-    pub(super) fn set_pods(&self, pods: Pods) {
-        self.0.send_modify(|known| known.pods = Some(pods));
+    pub(super) fn set_pods(&self, pods: Pods, named_by: Namer) {
+        if self.0.borrow().named_by != named_by {
+            tracing::info!("pods are named by {}", named_by.words());
+        }
+        self.0.send_modify(|known| (known.pods, known.named_by) = (Some(pods), named_by));
+    }
+
+    pub(super) fn set_is_followed(&self, is_followed: bool) {
+        self.0.send_modify(|known| known.is_followed = is_followed);
+    }
+
+    pub(super) fn is_followed(&self) -> bool {
+        self.0.borrow().is_followed
     }
 
     pub(super) fn set_disks(&self, disks: Option<PodDisks>) {

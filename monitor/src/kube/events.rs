@@ -15,7 +15,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{interval, sleep};
 
 use super::board::{Board, Report};
 use super::client::{Failure, answered};
@@ -37,6 +37,8 @@ const STALE: Nanos = Nanos(300 * Nanos::SECOND.0);
 const SERIES: Nanos = Nanos(360 * Nanos::SECOND.0);
 /// A series is written at most so often.
 const COUNTED: Nanos = Nanos(30 * Nanos::SECOND.0);
+/// How often it is looked whether a count was not written.
+const FLUSHED: Duration = Duration::from_secs(10);
 /// Series that are remembered.
 const REMEMBERED: usize = 256;
 const RETRIED: Duration = Duration::from_secs(5);
@@ -98,32 +100,14 @@ pub(super) fn queue() -> (Notes, Inbox) {
 /// Writes events until the agent leaves, in the order in which they happened.
 pub(super) async fn post(client: Client, access: &Access, mut inbox: Inbox, board: &Board) {
     let mut series = Series::default();
-    while let Some(note) = inbox.from.recv().await {
-        loop {
-            if clock::now().wall.since(note.at) > STALE {
-                inbox.n_left_out.fetch_add(1, Ordering::Relaxed);
-                break;
-            }
-            match series.write(&client, access, &note, board).await {
-                Ok(()) => {
-                    board.report(NAME, Report::Works(series.words(&inbox)));
-                    break;
-                }
-                // What the server holds to be wrong stays wrong; the next one may be right.
-                Err(why) if matches!(why.code, Some(400 | 404 | 409 | 422)) => {
-                    tracing::warn!(
-                        reason = note.reason,
-                        "an event was not accepted: {}",
-                        why.words
-                    );
-                    inbox.n_left_out.fetch_add(1, Ordering::Relaxed);
-                    break;
-                }
-                Err(why) => {
-                    board.report(NAME, why.report(PERMISSION));
-                    sleep(about(RETRIED)).await;
-                }
-            }
+    let mut flushing = interval(FLUSHED);
+    loop {
+        tokio::select! {
+            note = inbox.from.recv() => match note {
+                Some(note) => series.post(&client, access, (note, &inbox), board).await,
+                None => return,
+            },
+            _ = flushing.tick() => series.flush(&client).await,
         }
     }
 }
@@ -139,6 +123,20 @@ struct Written {
     last: Nanos,
     counted: Nanos,
     count: i32,
+    /// The server does not know the count yet.
+    is_behind: bool,
+}
+
+impl Written {
+    /// Has the server know the count.
+    async fn count(&mut self, client: &Client, about: &About) -> Result<(), Failure> {
+        let api: Api<Event> = Api::namespaced(client.clone(), namespace(about));
+        let series = EventSeries { count: self.count, last_observed_time: time(self.last) };
+        let patch = Patch::Merge(json!({"series": series}));
+        answered(api.patch(&self.name, &PatchParams::default(), &patch)).await?;
+        (self.counted, self.is_behind) = (self.last, false);
+        Ok(())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -150,6 +148,47 @@ struct Series {
 }
 
 impl Series {
+    /// Writes it until that has worked, or it is no news any more.
+    async fn post(
+        &mut self,
+        client: &Client,
+        access: &Access,
+        (note, inbox): (Note, &Inbox),
+        board: &Board,
+    ) {
+        while clock::now().wall.since(note.at) <= STALE {
+            match self.write(client, access, &note, board).await {
+                Ok(()) => return board.report(NAME, Report::Works(self.words(inbox))),
+                // What the server holds to be wrong stays wrong; the next one may be right.
+                Err(why) if matches!(why.code, Some(400 | 404 | 409 | 422)) => {
+                    let reason = note.reason;
+                    tracing::warn!(reason, "an event was not accepted: {}", why.words);
+                    break;
+                }
+                Err(why) => {
+                    board.report(NAME, why.report(PERMISSION));
+                    sleep(about(RETRIED)).await;
+                }
+            }
+        }
+        inbox.n_left_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Writes counts that came too soon after the last write, and were followed by no other.
+    async fn flush(&mut self, client: &Client) {
+        let now = clock::now().wall;
+        let is_due = |one: &Written| one.is_behind && now.since(one.counted) >= COUNTED;
+        for ((about, ..), written) in self.known.iter_mut().filter(|(_, one)| is_due(one)) {
+            match written.count(client, about).await {
+                Ok(()) => {}
+                // The server has forgotten it.
+                Err(why) if why.code == Some(404) => written.is_behind = false,
+                // The next one would fail, too.
+                Err(_) => return,
+            }
+        }
+    }
+
     async fn write(
         &mut self,
         client: &Client,
@@ -158,33 +197,29 @@ impl Series {
         board: &Board,
     ) -> Result<(), Failure> {
         let key = (note.about.clone(), note.reason.clone(), note.subject.clone());
-        let api: Api<Event> = Api::namespaced(client.clone(), namespace(&note.about));
         if let Some(before) = self.known.get_mut(&key)
             && note.at.since(before.last) < SERIES
         {
-            (before.last, before.count) = (note.at, before.count.saturating_add(1));
+            before.last = note.at;
+            before.count = before.count.saturating_add(1);
+            before.is_behind = true;
             if note.at.since(before.counted) < COUNTED {
                 return Ok(());
             }
-            let series = EventSeries { count: before.count, last_observed_time: time(note.at) };
-            let (params, patch) = (PatchParams::default(), Patch::Merge(json!({"series": series})));
-            let patched = api.patch(&before.name, &params, &patch);
-            match answered(patched).await {
-                Ok(_) => {
-                    before.counted = note.at;
-                    return Ok(());
-                }
+            match before.count(client, &note.about).await {
                 // The server forgets events after an hour.
                 Err(why) if why.code == Some(404) => {}
-                Err(why) => return Err(why),
+                written => return written,
             }
         }
+        let api: Api<Event> = Api::namespaced(client.clone(), namespace(&note.about));
         let event = event(note, self.n_written, access, board.node_uid());
         let name = event.metadata.name.clone().unwrap_or_default();
         answered(api.create(&PostParams::default(), &event)).await?;
         self.n_written += 1;
-        let (last, counted, count) = (note.at, note.at, 1);
-        if self.known.insert(key.clone(), Written { name, last, counted, count }).is_none() {
+        let (last, counted) = (note.at, note.at);
+        let written = Written { name, last, counted, count: 1, is_behind: false };
+        if self.known.insert(key.clone(), written).is_none() {
             self.order.push_back(key);
         }
         if self.order.len() > REMEMBERED

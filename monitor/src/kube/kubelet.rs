@@ -1,5 +1,5 @@
 //! The kubelet of this node: what pods have on disk, the configuration that it runs with, and the
-//! pods while the API server does not answer.
+//! pods while the API server does not tell of them.
 
 mod summary;
 
@@ -12,7 +12,7 @@ use kube::Client;
 use tokio::time::sleep;
 
 use self::summary::Summary;
-use super::board::{Board, Report};
+use super::board::{Board, Namer, Report};
 use super::client::{Failure, KUBELET, answered_by, connect_kubelet};
 use super::jitter::about;
 use crate::clock;
@@ -75,7 +75,7 @@ impl Talk {
             empty => empty.insert(connect_kubelet(access, kubelet).await?),
         };
         let n = disks(client, board).await?;
-        let names = match is_answering.load(Ordering::Relaxed) {
+        let names = match has_names(is_answering, board) {
             true => String::new(),
             false => name_pods(client, is_answering, board).await,
         };
@@ -98,6 +98,11 @@ async fn disks(client: &Client, board: &Board) -> Result<usize, Failure> {
     Ok(n)
 }
 
+/// Whether the API server names the pods, and knows better.
+fn has_names(is_answering: &AtomicBool, board: &Board) -> bool {
+    is_answering.load(Ordering::Relaxed) && board.is_followed()
+}
+
 /// The pods as the kubelet has them; what to say of that.
 async fn name_pods(client: &Client, is_answering: &AtomicBool, board: &Board) -> String {
     let read = match get(client, "/pods").await {
@@ -108,11 +113,12 @@ async fn name_pods(client: &Client, is_answering: &AtomicBool, board: &Board) ->
     };
     match read {
         // It has come back meanwhile, and knows better.
-        Ok(_) if is_answering.load(Ordering::Relaxed) => String::new(),
+        Ok(_) if has_names(is_answering, board) => String::new(),
         Ok(manifest) => {
             let pods = manifest.pods.into_iter().filter(|pod| !pod.uid.is_empty());
-            board.set_pods(Arc::new(pods.map(|pod| (pod.uid.clone(), pod)).collect()));
-            ", and their names while the API server does not answer".into()
+            let pods = pods.map(|pod| (pod.uid.clone(), pod)).collect();
+            board.set_pods(Arc::new(pods), Namer::Kubelet);
+            ", and their names while the API server does not tell them".into()
         }
         Err(why) => format!("; it does not name them: {why}"),
     }

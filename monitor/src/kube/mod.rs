@@ -15,6 +15,7 @@ mod jitter;
 mod kubelet;
 mod managed;
 mod node;
+mod pace;
 mod pods;
 mod proxy;
 mod taints;
@@ -150,7 +151,7 @@ impl ApiServer {
     /// What works and what does not.
     #[must_use]
     pub fn capabilities(&self) -> Vec<Capability> {
-        self.known.borrow().capabilities.values().cloned().collect()
+        self.known.borrow().capabilities()
     }
 
     /// Has the node's object say this from now on.

@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use kube::api::{ApiResource, DynamicObject, TypeMeta};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{Config, Event, watcher};
+use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Api, Client};
 use tokio::time::{sleep, timeout};
 
-use tokio_stream::StreamExt as _;
+use tokio_stream::{Stream, StreamExt as _};
 
-use super::board::{Board, Report};
-use super::client::{Failure, answered};
+use super::board::{Board, Namer, Report};
+use super::client::Failure;
 use super::jitter::about;
 use crate::config::pods::read;
 use isobar_core::model::workload::Pod;
 
 /// The name of this part in capabilities.
-const NAME: &str = "pods";
+pub(super) const NAME: &str = "pods";
 const PERMISSION: &str = "allow it to get, list and watch pods";
 /// Pods in one answer to a list, which is in memory as a whole, taken apart ten times its text.
 const PAGE: u32 = 20;
@@ -33,57 +33,96 @@ const MOST: usize = 5_000;
 const LISTED_WITHIN: Duration = Duration::from_secs(30);
 /// How often an API server that failed is asked whether it is back.
 const PROBED: Duration = Duration::from_secs(5);
+/// Until then it is taken for one that answers: an eviction that it does not answer costs its deadline.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Watches until the agent leaves. `is_answering` tells whether the API server answers.
 pub(super) async fn watch(client: Client, node: &str, is_answering: &AtomicBool, board: &Board) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let config = Config::default().fields(&format!("spec.nodeName={node}")).page_size(PAGE);
+    let server = Server { client, is_answering, board };
     let mut seen = Seen::default();
     loop {
         let events = watcher(api.clone(), config.clone()).default_backoff();
-        let mut events = pin!(events);
-        let mut listing = Some(Seen::default());
-        let mut failing: Option<Failure> = None;
-        loop {
-            let next = tokio::select! {
-                next = timeout(LISTED_WITHIN, events.next()) => next,
-                () = sleep(about(PROBED)), if failing.is_some() => {
-                    let is_back = answered(client.apiserver_version()).await.is_ok();
-                    // A server that answers and refuses goes on refusing.
-                    let was_away = is_back && failing.take_if(|why| why.code.is_none()).is_some();
-                    if was_away && listing.is_none() {
-                        board.report(NAME, seen.report());
-                    }
-                    is_answering.store(is_back, Ordering::Relaxed);
-                    continue;
+        follow(pin!(events), node, &server, &mut seen).await;
+    }
+}
+
+/// Follows one watch until it has to be begun anew.
+async fn follow<E>(mut events: E, node: &str, server: &Server<'_>, seen: &mut Seen)
+where
+    E: Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Unpin,
+{
+    let mut listing = Some(Seen::default());
+    let mut failing: Option<Failure> = None;
+    loop {
+        let next = tokio::select! {
+            next = timeout(LISTED_WITHIN, events.next()) => next,
+            () = sleep(about(PROBED)), if failing.is_some() => {
+                let is_back = server.probe().await;
+                // A server that answers and refuses goes on refusing.
+                let was_away = is_back && failing.take_if(|why| why.code.is_none()).is_some();
+                if was_away && listing.is_none() {
+                    server.tell(seen);
                 }
-            };
-            let is_complete = match next {
-                Err(_) if listing.is_none() => continue,
-                Err(_) => {
-                    is_answering.store(false, Ordering::Relaxed);
-                    let words = format!("no list of pods within {} s", LISTED_WITHIN.as_secs());
-                    board.report(NAME, seen.stale(Failure { code: None, words }));
-                    break;
-                }
-                Ok(None) => break,
-                Ok(Some(Err(why))) => {
-                    let why = Failure::from(&why);
-                    is_answering.store(false, Ordering::Relaxed);
-                    board.report(NAME, seen.stale(why.clone()));
-                    failing = Some(why);
-                    continue;
-                }
-                Ok(Some(Ok(event))) => take(event, node, &mut seen, &mut listing),
-            };
-            if is_complete {
-                failing = None;
-                is_answering.store(true, Ordering::Relaxed);
-                board.set_pods(Arc::new(seen.pods.clone()));
-                board.report(NAME, seen.report());
+                continue;
             }
+        };
+        let is_complete = match next {
+            Err(_) if listing.is_none() => continue,
+            Err(_) => {
+                let words = format!("no list of pods within {} s", LISTED_WITHIN.as_secs());
+                server.fails(Failure { code: None, words }, &listing).await;
+                return;
+            }
+            Ok(None) => return,
+            Ok(Some(Err(why))) => {
+                let why = Failure::from(&why);
+                failing = Some(why.clone());
+                server.fails(why, &listing).await;
+                continue;
+            }
+            Ok(Some(Ok(event))) => take(event, node, seen, &mut listing),
+        };
+        if is_complete {
+            failing = None;
+            server.is_answering.store(true, Ordering::Relaxed);
+            server.tell(seen);
         }
+    }
+}
+
+/// The API server, as far as it is asked whether it answers.
+struct Server<'a> {
+    client: Client,
+    is_answering: &'a AtomicBool,
+    board: &'a Board,
+}
+
+impl Server<'_> {
+    fn tell(&self, seen: &Seen) {
+        self.board.set_pods(Arc::new(seen.pods.clone()), Namer::ApiServer);
+        self.board.set_is_followed(true);
+        self.board.report(NAME, seen.report());
+    }
+
+    /// A list, or the watch after it, has failed. A watch that was cut goes on where it was.
+    async fn fails(&self, why: Failure, listing: &Option<Seen>) {
+        if listing.is_some() || matches!(why.code, Some(401 | 403)) {
+            self.board.set_is_followed(false);
+        }
+        self.board.report(NAME, why.report(PERMISSION));
+        self.probe().await;
+    }
+
+    /// A watch that was cut says nothing of the server: a load balancer resets idle connections, and
+    /// without evictions the next step would be one after which the kubelet starts the leak again.
+    async fn probe(&self) -> bool {
+        let answer = timeout(ANSWERS_WITHIN, self.client.apiserver_version()).await;
+        let is_answering = matches!(answer, Ok(Ok(_)));
+        self.is_answering.store(is_answering, Ordering::Relaxed);
+        is_answering
     }
 }
 
@@ -151,17 +190,6 @@ impl Seen {
             n => format!("; {n} are left out, see the log"),
         };
         Report::Works(format!("{n} pods by the API server{left_out}"))
-    }
-
-    /// The API server does not answer. What it said last is better than nothing: cgroups that it did
-    /// not know of are still pods by their names.
-    fn stale(&self, why: Failure) -> Report {
-        match (why.report(PERMISSION), self.pods.len()) {
-            (Report::Fails(words, remedy), n @ 1..) => {
-                Report::Fails(format!("{words}; the last known {n} pods are used"), remedy)
-            }
-            (report, _) => report,
-        }
     }
 }
 

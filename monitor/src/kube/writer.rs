@@ -17,6 +17,7 @@ use super::client::{Failure, answered};
 use super::jitter::about;
 use super::managed::{MANAGER, foreign, own};
 use super::node::Node;
+use super::pace::{Pace, after};
 use super::{Wanted, conditions, node, taints};
 use crate::clock;
 use crate::config::kubernetes::{Access, AtExit, Publish};
@@ -27,16 +28,13 @@ use isobar_core::model::units::Nanos;
 const HEARTBEAT: Duration = Duration::from_secs(300);
 /// A condition of another writer whose heartbeat is older than this has been given up.
 const GIVEN_UP: i64 = 900;
-/// Between two writes.
-const APART: Duration = Duration::from_secs(1);
-/// After a write that failed, at first and at most.
-const RETRIED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// A list of taints that others change at the same time is read and written again so often.
 const CONFLICTS: usize = 3;
 
 /// The names of these parts in capabilities.
 const CONDITIONS: &str = "node conditions";
 const TAINTS: &str = "node taints";
+const TAINTING: &str = "allow it to get and patch nodes";
 
 /// Writes until the agent leaves.
 pub(super) async fn keep(
@@ -77,37 +75,49 @@ struct Writer<'a> {
     live: Option<Node>,
     /// Types that this agent wrote: if another writer takes one over, it keeps writing it.
     written: BTreeSet<String>,
-    /// This agent has set taints.
-    has_tainted: bool,
+    /// Which conditions and taints of isobar's the node may have while none is to be published.
+    old: Old,
     /// When conditions are written although they have not changed.
     heartbeat: Nanos,
-    /// Nothing is written before.
-    not_before: Nanos,
-    n_failures: u32,
+    /// When each may be written again: a failing patch of one holds up no other.
+    pace: (Pace, Pace),
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Old {
+    conditions: Left,
+    taints: Left,
+}
+
+/// Whether something that this agent, or one before it that was killed, wrote is on the node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Left {
+    /// Not looked yet.
+    #[default]
+    Perhaps,
+    /// This agent wrote it.
+    Ours,
+    Nothing,
+    /// It may not be taken away, which was said.
+    Refused,
 }
 
 impl<'a> Writer<'a> {
     fn new(api: Api<Node>, name: &'a str, board: &'a Board) -> Self {
-        let (live, written, has_tainted, n_failures) = Default::default();
-        let (heartbeat, not_before) = (Nanos(0), Nanos(0));
-        Self { api, name, board, live, written, has_tainted, heartbeat, not_before, n_failures }
+        let (live, written, old, pace) = Default::default();
+        Self { api, name, board, live, written, old, heartbeat: Nanos(0), pace }
     }
 
     async fn write(&mut self, wanted: &Wanted) {
         let (Some(publish), Some(live)) = (wanted.publish, self.live.clone()) else { return };
-        if clock::now().boot < self.not_before {
-            return;
+        if self.pace.0.is_due() {
+            let done = self.write_conditions(publish, wanted, &live).await;
+            self.pace.0.note(done);
         }
-        let mut done = self.write_conditions(publish, wanted, &live).await;
-        if done.is_ok() {
-            done = self.write_taints(publish, wanted).await;
+        if self.pace.1.is_due() {
+            let done = self.write_taints(publish, wanted).await;
+            self.pace.1.note(done);
         }
-        self.n_failures = if done.is_ok() { 0 } else { self.n_failures.saturating_add(1) };
-        let wait = match self.n_failures {
-            0 => APART,
-            n => about(RETRIED.1.min(RETRIED.0 * 2_u32.saturating_pow(n - 1))),
-        };
-        self.not_before = after(wait);
     }
 
     async fn write_conditions(
@@ -117,9 +127,9 @@ impl<'a> Writer<'a> {
         live: &Node,
     ) -> Result<(), ()> {
         if !publish.conditions {
-            self.board.report(CONDITIONS, Report::Off("kubernetes.conditions is false".into()));
-            return Ok(());
+            return self.clear_conditions(live).await;
         }
+        self.old.conditions = Left::Ours;
         let now = now();
         let others = self.others(wanted, live, now);
         let is_due = clock::now().boot >= self.heartbeat;
@@ -151,6 +161,38 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Takes away what isobar wrote and publishes no longer.
+    async fn clear_conditions(&mut self, live: &Node) -> Result<(), ()> {
+        let old = stale(&Wanted::default(), live);
+        let cleared = match (self.old.conditions, old.is_empty()) {
+            (Left::Refused, false) => return Ok(()),
+            (Left::Nothing, _) | (_, true) => Ok(()),
+            _ => self.patch_status(&conditions::removal(old.iter().map(|kind| &**kind))).await,
+        };
+        let remedy = "allow it to patch nodes/status";
+        let left = self.cleared(CONDITIONS, cleared, "kubernetes.conditions is false", remedy);
+        self.written.clear();
+        left.map(|left| self.old.conditions = left)
+    }
+
+    /// What there is after an attempt to clear it. A refusal is told once, and not tried again.
+    fn cleared(
+        &self,
+        what: &'static str,
+        cleared: Result<(), Failure>,
+        why_off: &str,
+        remedy: &'static str,
+    ) -> Result<Left, ()> {
+        let Err(why) = cleared else {
+            self.board.report(what, Report::Off(why_off.into()));
+            return Ok(Left::Nothing);
+        };
+        let is_refused = why.code == Some(403);
+        let words = format!("{why_off}; old ones of isobar's stay: {}", why.words);
+        self.board.report(what, Failure { words, ..why }.report(remedy));
+        is_refused.then_some(Left::Refused).ok_or(())
+    }
+
     /// Conditions that another writer keeps.
     fn others(&self, wanted: &Wanted, live: &Node, now: Timestamp) -> BTreeSet<String> {
         let foreign = foreign(live);
@@ -167,19 +209,31 @@ impl<'a> Writer<'a> {
     }
 
     async fn write_taints(&mut self, publish: Publish, wanted: &Wanted) -> Result<(), ()> {
-        if !publish.taints && !self.has_tainted {
-            self.board.report(TAINTS, Report::Off("kubernetes.taints is false".into()));
-            return Ok(());
+        if !publish.taints {
+            return self.clear_taints(&wanted.taint_keys).await;
         }
-        let wanted_taints = if publish.taints { &wanted.taints[..] } else { &[] };
-        if let Err(why) = self.set_taints(wanted_taints, &wanted.taint_keys).await {
-            self.board.report(TAINTS, why.report("allow it to get and patch nodes"));
+        self.old.taints = Left::Ours;
+        if let Err(why) = self.set_taints(&wanted.taints, &wanted.taint_keys).await {
+            self.board.report(TAINTS, why.report(TAINTING));
             return Err(());
         }
-        self.has_tainted = publish.taints;
-        let n = wanted_taints.len();
+        let n = wanted.taints.len();
         self.board.report(TAINTS, Report::Works(format!("{n} are set")));
         Ok(())
+    }
+
+    /// Once: an agent that was killed took its taints back no more. Those that come later are
+    /// another writer's.
+    async fn clear_taints(&mut self, own: &[String]) -> Result<(), ()> {
+        let there = self.live.iter().flat_map(|live| live.spec.taints.iter().flatten());
+        let is_any = there.into_iter().any(|taint| own.contains(&taint.key));
+        let cleared = match (self.old.taints, is_any) {
+            (Left::Refused, true) => return Ok(()),
+            (Left::Nothing, _) | (_, false) => Ok(()),
+            _ => self.set_taints(&[], own).await,
+        };
+        let left = self.cleared(TAINTS, cleared, "kubernetes.taints is false", TAINTING);
+        left.map(|left| self.old.taints = left)
     }
 
     /// Sets isobar's taints, over what others write meanwhile.
@@ -233,7 +287,7 @@ impl<'a> Writer<'a> {
         {
             tracing::warn!("the node's conditions stay as they are: {}", why.words);
         }
-        if self.has_tainted
+        if self.old.taints == Left::Ours
             && let Err(why) = self.set_taints(&[], &wanted.taint_keys).await
         {
             tracing::warn!("the node's taints stay: {}", why.words);
@@ -257,8 +311,4 @@ fn stale(wanted: &Wanted, live: &Node) -> BTreeSet<String> {
 pub(super) fn now() -> Timestamp {
     let seconds = i64::try_from(clock::now().wall.0 / Nanos::SECOND.0).unwrap_or_default();
     Timestamp::from_second(seconds).unwrap_or_default()
-}
-
-fn after(wait: Duration) -> Nanos {
-    clock::now().boot.plus(Nanos(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
 }

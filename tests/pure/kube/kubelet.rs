@@ -111,7 +111,16 @@ fn kubelet_names_the_pods_while_the_api_server_does_not() {
         let pods = bed.api.pods().unwrap_or_default();
         pods.values().any(|pod| pod.full_name() == "shop/static")
     });
-    assert!(capability(&bed).unwrap().detail.contains("while the API server does not answer"));
+    let told = || bed.capability("pods").unwrap();
+    eventually("the source is named", || told().ends_with("; 1 pods by the kubelet's /pods"));
+    assert!(told().contains("500"), "{}", told());
+    eventually("the kubelet says so, too", || {
+        capability(&bed).is_some_and(|said| said.detail.contains("while the API server does not"))
+    });
+    bed.stub.clear_faults();
+    within(Duration::from_secs(40), "the API server knows better", || {
+        told() == "1 pods by the API server"
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use isobar::kube::{About, Note};
+use isobar_apistub::{Effect, Fault};
 use serde_json::json;
 
 #[test]
@@ -128,6 +129,121 @@ fn kube_node_condition_without_a_rule_goes() {
         is(node, "False", "PressureLow") && !node["status"].to_string().contains(old)
     });
     assert_eq!(bed.node()["status"]["conditions"].as_array().unwrap().len(), 5);
+}
+
+/// What isobar wrote, as the API server keeps it.
+fn of_isobar(kind: &str) -> Value {
+    json!({
+        "manager": "isobar", "operation": "Update", "apiVersion": "v1", "subresource": "status",
+        "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z",
+        "fieldsV1": {"f:status": {"f:conditions": {format!("k:{{\"type\":\"{kind}\"}}"): {"f:status": {}}}}},
+    })
+}
+
+/// A node on which an agent was killed, and another writer's taint and condition.
+fn left_behind() -> Value {
+    let mut node = generate::node("n1");
+    node["metadata"]["managedFields"] = json!([of_isobar(CPU), of_another_writer_of("Other")]);
+    node["spec"]["taints"] = json!([
+        {"key": "other", "effect": "NoSchedule"}, {"key": TAINT, "effect": "NoSchedule"},
+    ]);
+    let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+    conditions.push(json!({"type": CPU, "status": "True", "reason": "PressureContended"}));
+    conditions.push(json!({"type": "Other", "status": "True", "reason": "Other"}));
+    node
+}
+
+fn of_another_writer_of(kind: &str) -> Value {
+    let mut its = of_isobar(kind);
+    its["manager"] = json!("another");
+    its
+}
+
+fn publish_nothing(bed: &Bed) {
+    let off = Publish { taints: false, conditions: false, ..Publish::default() };
+    bed.api.publish(Wanted { publish: Some(off), ..wanted(Status::True) });
+}
+
+#[test]
+fn kube_node_is_cleared_of_what_a_killed_agent_left() {
+    let bed = Bed::with(|stub| {
+        stub.put(left_behind()).unwrap();
+    });
+    eventually("both are gone", || {
+        publish_nothing(&bed);
+        taint_keys(&bed.node()) == ["other"] && condition(&bed.node()).is_none()
+    });
+    assert!(bed.node()["status"].to_string().contains("\"Other\""), "{}", bed.node());
+    eventually("it is said", || {
+        bed.capability("node taints").as_deref() == Some("kubernetes.taints is false")
+    });
+    // Taints that come later are another writer's.
+    let mut node = bed.node();
+    node["spec"]["taints"] = json!([{"key": TAINT, "effect": "NoSchedule"}]);
+    bed.stub.put(node).unwrap();
+    for _ in 0..25 {
+        publish_nothing(&bed);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(taint_keys(&bed.node()), [TAINT]);
+}
+
+#[test]
+fn kube_node_that_may_not_be_cleared_is_told_once() {
+    let refused = Effect::Status { code: 403, retry_after_seconds: None };
+    let bed = Bed::with(|stub| {
+        stub.put(left_behind()).unwrap();
+        stub.add_fault(Fault::new("patch", "*", refused));
+    });
+    let says = |name| bed.capability(name).is_some_and(|said| said.contains("of isobar's stay"));
+    eventually("it is said", || {
+        publish_nothing(&bed);
+        says("node taints") && says("node conditions")
+    });
+    for _ in 0..40 {
+        publish_nothing(&bed);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let n_asked = |subresource| bed.bodies("patch", "nodes", subresource).len();
+    assert_eq!((n_asked(""), n_asked("status")), (1, 1));
+    assert!(says("node taints") && says("node conditions"));
+}
+
+#[test]
+fn kube_node_taints_do_not_wait_for_conditions() {
+    let failing = Effect::Status { code: 500, retry_after_seconds: None };
+    let bed = Bed::with(|stub| {
+        let mut node = left_behind();
+        node["metadata"]["managedFields"] = json!([]);
+        stub.put(node).unwrap();
+        stub.add_fault(Fault::new("patch", "/api/v1/nodes/n1/status", failing));
+    });
+    bed.publish_until(Status::False, |node| taint_keys(node) == ["other"]);
+    assert!(is(&bed.node(), "True", "PressureContended"), "its condition could not be written");
+}
+
+#[test]
+fn kube_node_events_that_came_too_soon_are_counted_later() {
+    let bed = Bed::new();
+    // The second comes within 30 s of the first, which is over by now.
+    for ago in [35, 32] {
+        bed.api.note(Note {
+            at: clock::now().wall.since(Nanos(ago * Nanos::SECOND.0)),
+            about: About::Node,
+            reason: "PressureHigh".into(),
+            text: "high".into(),
+            is_warning: false,
+            action: "judge".into(),
+            annotations: [].into(),
+            subject: CPU.into(),
+        });
+    }
+    eventually("the count is written", || {
+        let counted = bed.bodies("patch", "events", "");
+        counted.first().is_some_and(|body| body["series"]["count"] == 2)
+    });
+    std::thread::sleep(Duration::from_secs(11));
+    assert_eq!(bed.bodies("patch", "events", "").len(), 1, "and once");
 }
 
 #[test]

@@ -52,6 +52,27 @@ fn kube_pods_follow_the_watch_and_survive_its_end() {
     eventually("after a reset the watch goes on", || names(&bed) == ["shop/queue"]);
 }
 
+/// Without it the next step would be one after which the kubelet starts the leak again.
+#[test]
+fn kube_pods_watch_that_is_cut_leaves_evictions_offered() {
+    let expire = Effect::Expire;
+    let refused = Effect::Status { code: 500, retry_after_seconds: None };
+    for effect in [expire, refused, Effect::Reset] {
+        let bed = Bed::new();
+        let way = bed.api.way();
+        let is_answering = || way.is_answering.load(std::sync::atomic::Ordering::Relaxed);
+        eventually("the pod is listed", || names(&bed) == ["shop/web"] && is_answering());
+        let fault = Fault::new("watch", "/api/v1/pods", effect.clone());
+        bed.stub.add_fault(fault.times(2));
+        let n_before = bed.bodies("watch", "pods", "").len();
+        bed.stub.cut_connections();
+        within(Duration::from_secs(40), "the watch goes on", || {
+            assert!(is_answering(), "{effect:?}");
+            bed.bodies("watch", "pods", "").len() > n_before + 2
+        });
+    }
+}
+
 #[test]
 fn kube_pods_that_are_lies_are_left_out() {
     let bed = Bed::with(|stub| {

@@ -32,6 +32,14 @@ pub struct LimitWrite {
     pub value: String,
 }
 
+impl LimitWrite {
+    /// The file, below the cgroup tree.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.cgroup.0.trim_end_matches('/'), self.file)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

@@ -245,12 +245,18 @@ impl OomRecord {
         }
     }
 
+    /// Whose process was killed: the pod by its name, else the cgroup.
+    #[must_use]
+    pub fn who(&self) -> &str {
+        let path = self.victim_path.as_ref().map(|path| &*path.0);
+        self.victim.as_deref().or(path).unwrap_or("a cgroup that is gone")
+    }
+
     /// What happened, for people.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let path = self.victim_path.as_ref().map(|path| &*path.0);
-        let victim = self.victim.as_deref().or(path).unwrap_or("unknown");
-        format!("the kernel's OOM killer killed process {} of {victim}", self.kill.victim_pid)
+        let pid = self.kill.victim_pid;
+        format!("the kernel's OOM killer killed process {pid} of {}", self.who())
     }
 }
 

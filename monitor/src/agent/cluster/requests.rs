@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::request::request;
+use isobar_core::model::request::requested;
 use isobar_core::model::workload::Pods;
 
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -37,10 +37,8 @@ impl Requests {
             return Vec::new();
         }
         self.of = Some((pods.clone(), allocatable.clone()));
-        let running = || pods.values().filter(|pod| !pod.is_over);
         let sum = |resource| {
-            let requested = running().map(|pod| request(pod, resource));
-            let requested = requested.fold(Quantity::ZERO, Quantity::plus);
+            let requested = requested(pods.values(), resource);
             Some(Sum { resource, requested, allocatable: *allocatable.get(resource)? })
         };
         self.sums = RESOURCES.into_iter().filter_map(sum).collect();

@@ -13,7 +13,6 @@ use isobar_core::model::threshold::PressureSignal;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::{condition_numbers, measured, relief as words};
 use isobar_core::view::OomRecord;
-use isobar_core::view::pods::name_of;
 
 /// What came before belongs to it.
 pub const BEFORE: Nanos = Nanos(120 * Nanos::SECOND.0);
@@ -94,10 +93,10 @@ impl Watch {
         has_new.then(|| Turn::Open(Box::new(open.clone())))
     }
 
-    fn triggers(&mut self, Seen { sample, decision, kills, limits }: Seen<'_>) -> Vec<Trigger> {
+    fn triggers(&mut self, Seen { decision, kills, limits, .. }: Seen<'_>) -> Vec<Trigger> {
         let (at, now) = (decision.at, decision.at.boot);
         let trigger = |kind, who, text| Trigger { at, kind, who, text };
-        let mut all: Vec<_> = kills.iter().map(|kill| of_kill(kill, sample)).collect();
+        let mut all: Vec<_> = kills.iter().map(of_kill).collect();
         all.extend(decision.relief.actions.iter().map(|action| {
             let kind = if action.step.is_final() { Kind::Kill } else { Kind::Action };
             trigger(kind, action.target.full_name(), words::action(action, now))
@@ -123,7 +122,7 @@ impl Watch {
             trigger(Kind::Exhaustion, name, text)
         }));
         let drifted = limits.iter().filter(|limit| limit.result == LimitResult::Drifted);
-        let drifted: Vec<_> = drifted.map(|limit| (file_of(limit), limit)).collect();
+        let drifted: Vec<_> = drifted.map(|limit| (limit.write.path(), limit)).collect();
         let is_new = |(file, _): &&(String, &LimitState)| !self.drifted.contains(file);
         all.extend(drifted.iter().filter(is_new).map(|(file, limit)| {
             trigger(Kind::Drift, file.clone(), format!("{file}: {}", limit.detail))
@@ -141,17 +140,9 @@ fn join(incident: &mut Incident, new: Vec<Trigger>) {
     incident.triggers.extend(new.into_iter().take(room));
 }
 
-fn of_kill(record: &OomRecord, sample: &Sample) -> Trigger {
-    let path = record.victim_path.as_ref();
-    let who = path.map_or_else(|| "a cgroup that is gone".into(), |path| name_of(path, sample));
-    let pid = record.kill.victim_pid;
-    let text = format!("the kernel's OOM killer killed process {pid} of {who}");
+fn of_kill(record: &OomRecord) -> Trigger {
     let at = Moment { boot: record.kill.at, wall: record.wall };
-    Trigger { at, kind: Kind::OomKill, who, text }
-}
-
-fn file_of(limit: &LimitState) -> String {
-    format!("{}/{}", limit.write.cgroup.0.trim_end_matches('/'), limit.write.file)
+    Trigger { at, kind: Kind::OomKill, who: record.who().into(), text: record.sentence() }
 }
 
 fn is_forecast(threshold: &Threshold) -> bool {

@@ -191,6 +191,8 @@ catalogue! {
         "What the node has: CPUs, bytes, pods, processes.");
     NODE_ALLOCATABLE = Metric::gauge("isobar_node_allocatable", &["resource"],
         "What of it the kubelet would give to pods by the configuration: without reservations and hard eviction thresholds.");
+    NODE_REQUESTED = Metric::gauge("isobar_node_requested", &["resource"],
+        "What pods that have not ended request together; above the allocatable the node is over-committed.");
     CPU_SHARED_POOL = Metric::gauge("isobar_cpu_manager_shared_pool_millicores", &[],
         "CPUs that containers without exclusive ones share, in thousandths, as the kubelet counts them: without reserved ones.");
     CPU_EXCLUSIVE = Metric::gauge("isobar_cpu_manager_exclusive_cpus", &[],

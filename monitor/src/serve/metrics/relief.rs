@@ -5,8 +5,8 @@ use std::fmt;
 use super::catalogue::{
     CPU_EXCLUSIVE, CPU_SHARED_POOL, DECISIONS, FORECASTS, FREED, KILLED_PROCESSES,
     LIMIT_CONFIGURED, LIMIT_CONFIGURED_BYTES, LIMIT_DIFFERS, LIMIT_DRIFTS, LIMIT_LIVE,
-    LIMIT_LIVE_BYTES, NODE_ALLOCATABLE, NODE_CAPACITY, OOM_KILLS, OOM_KILLS_FORESEEN, STEPS,
-    STEPS_IN_FORCE,
+    LIMIT_LIVE_BYTES, NODE_ALLOCATABLE, NODE_CAPACITY, NODE_REQUESTED, OOM_KILLS,
+    OOM_KILLS_FORESEEN, STEPS, STEPS_IN_FORCE,
 };
 use super::families::Families;
 use crate::serve::totals::{RESULTS, Totals, steps_and_release};
@@ -15,10 +15,13 @@ use isobar_core::model::cgroup::Limit;
 use isobar_core::model::decision::StepKind;
 use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
 use isobar_core::model::quantity::ResourceList;
+use isobar_core::model::request::requested;
 use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
 use isobar_core::view::foresight::OomLimit;
 
+/// Resources of which a node has a fixed amount, and pods a request.
+const REQUESTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 /// The capability without which OOM kills are not seen.
 const OOM_PROBE: &str = "mark_victim";
 
@@ -85,6 +88,11 @@ fn limits(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Res
     };
     families.write(&NODE_CAPACITY, of(|node| &node.capacity))?;
     families.write(&NODE_ALLOCATABLE, of(|node| &node.allocatable))?;
+    let pods = view.snapshot.pods.as_deref();
+    let asked = pods.into_iter().flat_map(|pods| {
+        REQUESTED.map(|resource| ([resource], requested(pods.values(), resource)))
+    });
+    families.write(&NODE_REQUESTED, asked)?;
     families.write(&CPU_SHARED_POOL, cpus.map(|pool| ([], pool.shared_millicores)))?;
     families.write(&CPU_EXCLUSIVE, cpus.map(|pool| ([], pool.exclusive.0.len() as u64)))
 }

@@ -1,5 +1,5 @@
 //! Pods that end anyway: the kubelet has evicted them, or their deletion was ordered. Their memory
-//! comes back, and a second victim would die for the same bytes.
+//! and their files go, and a second victim would die for the same bytes.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,18 @@ use serde::{Deserialize, Serialize};
 use super::steps::Kind;
 use super::target::uid;
 use super::{Question, wanted};
-use crate::model::decision::Met;
+use crate::model::cgroup::Cgroup;
+use crate::model::decision::{Met, Trigger};
 use crate::model::sample::Sample;
-use crate::model::threshold::Resource;
+use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
 use crate::model::workload::{Pod, by_cgroup_uid};
 
 /// How long after its grace a pod's memory may take to come back.
 const SETTLE: Nanos = Nanos(5 * Nanos::SECOND.0);
+/// The same of its files. Source: kubelet `pkg/kubelet/eviction/eviction_manager.go`,
+/// `podCleanupTimeout`: the kubelet itself waits so long before it looks for another victim.
+const CLEANED_UP: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// No shortage waits longer for a pod's grace: that of `evict`, by default.
 const LONGEST: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// What has to come back where it is not known how much is missing.
@@ -52,30 +56,73 @@ impl Endings {
         new.into_iter().filter(|(_, pod)| pod.is_evicted).map(|(uid, _)| uid).collect()
     }
 
-    /// The pod whose memory is waited for, and until when; `None` if what comes back does not
-    /// suffice, or there is no time to wait.
+    /// The pod that is waited for, and until when; `None` if what comes back does not suffice, or
+    /// there is no time to wait.
     pub(super) fn awaited(&self, question: &Question<'_>, first: &Met) -> Option<(String, Nanos)> {
-        let is_about_memory = first.threshold.resource() == Resource::Memory;
-        if self.0.is_empty() || !is_about_memory || Kind::of(first) == Kind::MemoryEmergency {
-            return None;
-        }
+        let short = Short::of(first).filter(|_| !self.0.is_empty())?;
         let Question { sample, .. } = *question;
         let pods = by_cgroup_uid(sample.pods.as_ref()?);
         let places = sample.places();
         let due = |uid: &str| {
             let seconds = u64::try_from(pods.get(uid)?.ends_within?).unwrap_or(0);
             let grace = Nanos(seconds.saturating_mul(Nanos::SECOND.0)).min(LONGEST);
-            Some(self.0.get(uid)?.plus(grace).plus(SETTLE))
+            Some(self.0.get(uid)?.plus(grace).plus(short.settle()))
         };
         let awaited = sample.cgroups.values().filter_map(|group| {
             let uid = uid(group, &places)?;
             let until = due(&uid).filter(|until| sample.at.boot < *until)?;
-            Some((group.memory.current?, until, uid))
+            let held = short.held(sample, group, &uid, pods.get(uid.as_str()).copied())?;
+            Some((held, until, uid))
         });
         let awaited: Vec<_> = awaited.collect();
-        let comes_back = awaited.iter().map(|(held, ..)| held.0).fold(0, u64::saturating_add);
+        let comes_back = awaited.iter().map(|(held, ..)| *held).fold(0, u64::saturating_add);
         let (_, until, uid) = awaited.iter().max()?;
         let name = pods.get(uid.as_str())?.full_name();
-        (comes_back >= wanted(first).unwrap_or(ENOUGH).0).then_some((name, *until))
+        (comes_back >= short.enough(first)).then_some((name, *until))
+    }
+}
+
+/// What is short, if the end of a pod gives it back.
+#[derive(Debug, Clone, Copy)]
+enum Short {
+    Memory,
+    Disk(Signal),
+}
+
+impl Short {
+    fn of(first: &Met) -> Option<Self> {
+        match (first.threshold, first.threshold.resource()) {
+            _ if Kind::of(first) == Kind::MemoryEmergency => None,
+            (_, Resource::Memory) => Some(Self::Memory),
+            (Trigger::Eviction(on), Resource::Storage | Resource::Inodes) => {
+                Some(Self::Disk(on.signal))
+            }
+            _ => None,
+        }
+    }
+
+    fn settle(self) -> Nanos {
+        match self {
+            Self::Memory => SETTLE,
+            Self::Disk(_) => CLEANED_UP,
+        }
+    }
+
+    /// What a pod holds of it, in bytes or inodes; `None` where that is not known.
+    fn held(self, sample: &Sample, group: &Cgroup, uid: &str, pod: Option<&Pod>) -> Option<u64> {
+        let Self::Disk(signal) = self else { return group.memory.current.map(|Bytes(n)| n) };
+        let disk = sample.pod_disks.as_ref()?.pods.get(uid)?;
+        let used = disk.counted(signal, sample.node.filesystems.layout(), pod);
+        match signal.resource() {
+            Resource::Inodes => used.inodes,
+            _ => used.bytes.map(|Bytes(n)| n),
+        }
+    }
+
+    fn enough(self, first: &Met) -> u64 {
+        match self {
+            Self::Memory => wanted(first).unwrap_or(ENOUGH).0,
+            Self::Disk(_) => first.missing.unwrap_or(ENOUGH.0),
+        }
     }
 }

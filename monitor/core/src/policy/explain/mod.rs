@@ -21,6 +21,9 @@ use crate::model::snapshot::Snapshot;
 use crate::model::threshold::{Amount, PressureSignal, Resource, Signal};
 use crate::model::units::{Bytes, Nanos, Percent};
 
+/// Sentences about candidates in one event: what was lost, the first, and some of the others.
+const TOLD: usize = 4;
+
 /// A decision in sentences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -71,6 +74,14 @@ pub fn explain(decision: &Decision) -> Explanation {
         candidates,
         otherwise,
     }
+}
+
+/// Of the first threshold that is due: who would go first, and why, and who would follow.
+#[must_use]
+pub fn candidates_for(first: &Met, decision: &Decision) -> String {
+    let (mut told, _) = ranking::sentences(decision);
+    told.truncate(TOLD);
+    format!("{}; {}", met_sentence(first, decision.at.boot), told.join("; "))
 }
 
 /// A threshold that is met, with its numbers.

@@ -1,8 +1,11 @@
 //! Pods that others have ordered to end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use crate::model::disk::{DiskReading, DiskSource, DiskUse, PodDisk};
+use crate::model::workload::Volume;
 
 #[test]
 fn endings_are_waited_for_where_they_suffice() {
@@ -37,6 +40,44 @@ fn endings_are_waited_for_where_they_suffice() {
             !node.at(until, &[met(trigger)]).actions.is_empty(),
             "{within} s: its time is over"
         );
+    }
+}
+
+#[test]
+fn endings_are_waited_for_where_a_disk_is_short() {
+    let mib = |n: u64| DiskUse { bytes: Some(Bytes(n * MIB)), inodes: Some(n) };
+    let unknown = DiskUse::default();
+    #[rustfmt::skip]
+    let table = [
+        // signal, within how many seconds, what the pod has on disk, waited for until
+        (Signal::NodefsAvailable,  1,   Some(mib(400)),  Some(32)),
+        (Signal::ImagefsAvailable, 0,   Some(mib(50)),   Some(31)),
+        (Signal::NodefsAvailable,  900, Some(mib(400)),  Some(61)), // no longer than an eviction of isobar's own
+        (Signal::NodefsAvailable,  1,   Some(mib(49)),   None),     // fifty are missing
+        (Signal::NodefsAvailable,  1,   Some(unknown),   None),
+        (Signal::NodefsAvailable,  1,   None,            None),     // not measured
+        (Signal::NodefsInodesFree, 1,   Some(mib(52_428_800)), Some(32)),
+        (Signal::NodefsInodesFree, 1,   Some(mib(400)),  None),
+        (Signal::PidAvailable,     1,   Some(mib(400)),  None),
+    ];
+    for (signal, within, used, want) in table {
+        let mut node = Node::new();
+        end_within(&mut node, "b", within, true);
+        let volumes = used.map(|used| BTreeMap::from([("cache".to_owned(), used)]));
+        let disk = volumes.map(|volumes| PodDisk { volumes, ..PodDisk::default() });
+        let pods = disk.into_iter().map(|disk| ("b".to_owned(), disk)).collect();
+        let source = DiskSource::Walk;
+        node.sample.pod_disks = Some(Arc::new(DiskReading { pods, source, at: Nanos(0) }));
+        let volume = Volume { name: "cache".into(), is_local: true, limit: None };
+        let all = Arc::make_mut(node.sample.pods.as_mut().unwrap());
+        all.entry("b".into()).or_default().volumes = vec![volume];
+        let short_of = [met(threshold(signal, Nanos(0)))];
+        let verdict = node.at(1, &short_of);
+        let until = |second| Hold::Ending { pod: "b".into(), until: seconds(second) };
+        assert_eq!(verdict.held, want.map(until), "{signal} {within} s {used:?}");
+        let Some(until) = want else { continue };
+        assert!(node.at(until - 1, &short_of).actions.is_empty(), "{signal}");
+        assert!(!node.at(until, &short_of).actions.is_empty(), "{signal}: its time is over");
     }
 }
 
