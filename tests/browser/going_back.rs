@@ -147,8 +147,8 @@ fn live_page_tells_what_other_settings_would_have_changed() {
     }
     let lanes = browser.run("return document.querySelectorAll('#difference .lane').length");
     assert!(lanes.as_u64() >= Some(6), "{lanes}");
-    // A threshold of 1Ki is never met: nobody is ended for it.
-    assert!(told.contains("ended then: ") && told.contains("ended otherwise: nobody"), "{told}");
+    // A threshold of 1Ki is never met: no pod is ended for it.
+    assert!(told.contains("ended then: ") && told.contains("ended otherwise: none"), "{told}");
     let marks = "return document.querySelectorAll('#ended + .lanes svg .lane-true').length";
     assert!(browser.run(marks).as_u64() >= Some(1), "a mark for each step: {told}");
     assert_eq!(browser.log("browser"), Vec::<Value>::new());

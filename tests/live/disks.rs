@@ -43,8 +43,9 @@ fn disks_are_walked_only_while_one_is_nearly_short() {
     let start = |threshold: &str| {
         let text = format!(
             "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\nkubeletRoot: {}\n\
-             evictionHard: {{nodefs.available: {threshold}}}\n",
-            root.path().display()
+             cgroupRoot: {}\nevictionHard: {{nodefs.available: {threshold}}}\n",
+            root.path().display(),
+            own.path()
         );
         fs::write(&config, text).unwrap();
         let [config, pods] = [("config", &config), ("pods", &pods)]

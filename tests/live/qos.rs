@@ -15,7 +15,7 @@ const UID: &str = "7a1e5b1c-9d3f-4c58-8a86-2f0d4b7c6e19";
 struct Node {
     // Dropped in this order: the innermost first.
     containers: Vec<Group>,
-    _above: Vec<Group>,
+    above: Vec<Group>,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -29,7 +29,13 @@ impl Node {
         }
         let containers = ids.iter().map(|id| above.last().unwrap().child(id)).collect();
         above.reverse();
-        Some(Self { containers, _above: above, _alone: alone })
+        Some(Self { containers, above, _alone: alone })
+    }
+
+    /// The cgroup that has the cgroup of all pods in it: the top of a tree of its own.
+    fn tree(&self) -> &str {
+        let top = self.above.last().unwrap();
+        top.dir().to_str().unwrap()
     }
 
     /// A process in the container `n`, once it has this score: none below 0, which takes more than
@@ -51,8 +57,11 @@ impl Node {
 }
 
 /// The containers of our pod, as `isobar qos` with these arguments sees them.
-fn ours(arguments: &[&str]) -> Vec<Value> {
-    let output = isobar(&[&["qos", "-o", "json"], arguments].concat()).output().unwrap();
+fn ours(node: &Node, arguments: &[&str]) -> Vec<Value> {
+    let output =
+        isobar(&[&["qos", "-o", "json", "--cgroup-root", node.tree()], arguments].concat())
+            .output()
+            .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["kind"], "NodeQosReport");
@@ -69,12 +78,12 @@ fn qos_names_drift() {
     let ids = ["a", "b"].map(|id| id.repeat(64));
     let Some(mut node) = Node::make("besteffort", &[&ids[0], &ids[1]]) else { return };
     let (right, wrong) = (node.run(0, 1_000), node.run(0, 500));
-    let found = ours(&[]);
+    let found = ours(&node, &[]);
     assert_eq!(found.len(), 1, "what is empty is left out: {found:?}");
     assert_eq!((&found[0]["id"], &found[0]["qosClass"]), (&json!(ids[0]), &json!("BestEffort")));
     let want = json!([process(right, 1_000, false), process(wrong, 500, true)]);
     assert_eq!(found[0]["processes"], want);
-    let table = isobar(&["qos"]).output().unwrap();
+    let table = isobar(&["qos", "--cgroup-root", node.tree()]).output().unwrap();
     let table = String::from_utf8(table.stdout).unwrap();
     let row = table.lines().find(|line| line.starts_with(UID)).unwrap();
     assert!(row.contains(&format!("{wrong} (sleep) has 500")), "{table}");
@@ -86,7 +95,7 @@ fn qos_with_pods_known() {
     let Some(mut node) = Node::make("burstable", &[&ids[0], &ids[1]]) else { return };
     let (right, wrong) = (node.run(0, 875), node.run(0, 876));
     let other = node.run(1, 400);
-    let alone = ours(&[]);
+    let alone = ours(&node, &[]);
     let want = json!([process(right, 875, false), process(wrong, 876, false)]);
     assert_eq!(alone[0]["processes"], want, "either may be, by the class alone");
 
@@ -105,7 +114,7 @@ fn qos_with_pods_known() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pods.json");
     fs::write(&file, json!({"kind": "List", "items": [pod]}).to_string()).unwrap();
-    let found = ours(&["--pods", file.to_str().unwrap(), "--node-memory", "8G"]);
+    let found = ours(&node, &["--pods", file.to_str().unwrap(), "--node-memory", "8G"]);
     assert_eq!((&found[0]["pod"], &found[0]["container"]), (&json!("web"), &json!("main-0")));
     assert_eq!(found[0]["expected"], json!([{"from": 875, "to": 875, "of": "container"}]));
     let want = json!([process(right, 875, false), process(wrong, 876, true)]);

@@ -207,7 +207,7 @@ fn soon(assessment: &Assessment, sample: &Sample, snapshot: &Snapshot) -> Option
     let low = || {
         let lasts = outlooks.iter().filter_map(|outlook| outlook.lasts).min();
         let is_low = !growth::low(outlooks, sample, scope::kubepods(snapshot)).is_empty();
-        (is_low || lasts.is_some_and(|lasts| lasts <= SOON)).then(|| Purpose::usual())
+        (is_low || lasts.is_some_and(|lasts| lasts <= SOON)).then(Purpose::usual)
     };
     first.filter(|first| first.resource() == Resource::Memory).or_else(low).or(first)
 }
