@@ -101,13 +101,20 @@ impl Cold {
         let left = self.shelf.list().unwrap_or_default();
         let is_left =
             |one: &Incident| one.state == State::Open && going_on.as_ref() != Some(&one.name);
-        for incident in left.into_iter().filter(is_left) {
-            self.freeze(incident);
+        let (left, going_on): (Vec<_>, Vec<_>) = left.into_iter().partition(is_left);
+        left.into_iter().for_each(|incident| self.freeze(incident));
+        // What its agent had no time to tell.
+        for incident in going_on.into_iter().filter(|one| one.state == State::Open) {
+            self.note(&self.told(incident));
         }
         for order in inbox {
             match order {
                 Order::ReadFrom(ring) => self.ring = ring,
-                Order::Note(incident) => self.note(&self.told(*incident)),
+                Order::Note(incident) => {
+                    // At once, for an agent that is killed: reading the recording takes its time.
+                    self.note(&incident);
+                    self.note(&self.told(*incident));
+                }
                 Order::Freeze(incident) => self.freeze(*incident),
                 Order::Settle(dir) => {
                     if let Err(why) = self.shelf.settle(&dir) {

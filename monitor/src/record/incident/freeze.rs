@@ -235,11 +235,12 @@ impl<'a> Span<'a> {
         let mut run: Option<Run> = None;
         for entry in recording {
             match entry? {
-                // An incident that its agent left open ends with that agent.
+                // An incident that its agent left open ends with that agent, unless the next goes on with it.
                 Entry::Header(header)
                     if incident.end.is_none()
                         && header.standing.before.is_none()
-                        && !self.account.is_empty() =>
+                        && !self.account.is_empty()
+                        && !incident.goes_on(header.at) =>
                 {
                     break;
                 }
