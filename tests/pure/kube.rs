@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use isobar::clock;
 use isobar::config::kubernetes::{self, Access, Connection, Publish};
-use isobar::kube::{ApiServer, Wanted};
+use isobar::kube::{About, ApiServer, Note, Wanted};
 use isobar_apistub::generate;
 use isobar_apistub::{Kubelet, Options, Stub};
 use isobar_core::model::condition::{
@@ -29,6 +29,20 @@ use tempfile::TempDir;
 /// What is waited for comes within this time, or never.
 const SOON: Duration = Duration::from_secs(20);
 const CPU: &str = "SystemCPUContentionPressure";
+
+/// An event about the node: that pressure on its CPUs was high, `at` on the wall clock.
+fn high(at: Nanos) -> Note {
+    Note {
+        at,
+        about: About::Node,
+        reason: "PressureHigh".into(),
+        text: "high".into(),
+        is_warning: false,
+        action: "judge".into(),
+        annotations: [].into(),
+        subject: CPU.into(),
+    }
+}
 const TAINT: &str = "node.kubernetes.io/cpu-contention-pressure";
 
 /// An API server with a node and a pod, and a client of it.

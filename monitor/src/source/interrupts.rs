@@ -22,7 +22,7 @@ pub struct Interrupt {
     pub cpus: CpuSet,
 }
 
-/// Interrupts that somebody handles, by number, and what could not be read.
+/// Interrupts that have a handler, by number, and what could not be read.
 ///
 /// # Errors
 /// If there is no list of interrupts.
@@ -88,7 +88,7 @@ mod tests {
         handler("9/acpi");
         file("8/effective_affinity_list", "\n"); // switched off
         handler("8/rtc0");
-        file("7/effective_affinity_list", "0\n"); // nobody handles it
+        file("7/effective_affinity_list", "0\n"); // it has no handler
         let (found, gaps) = read(dir.path()).unwrap();
         let found: Vec<_> =
             found.iter().map(|one| (one.irq, one.name.as_str(), one.cpus.to_string())).collect();

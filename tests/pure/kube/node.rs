@@ -227,16 +227,7 @@ fn kube_node_events_that_came_too_soon_are_counted_later() {
     let bed = Bed::new();
     // The second comes within 30 s of the first, which is over by now.
     for ago in [35, 32] {
-        bed.api.note(Note {
-            at: clock::now().wall.since(Nanos(ago * Nanos::SECOND.0)),
-            about: About::Node,
-            reason: "PressureHigh".into(),
-            text: "high".into(),
-            is_warning: false,
-            action: "judge".into(),
-            annotations: [].into(),
-            subject: CPU.into(),
-        });
+        bed.api.note(high(clock::now().wall.since(Nanos(ago * Nanos::SECOND.0))));
     }
     eventually("the count is written", || {
         let counted = bed.bodies("patch", "events", "");

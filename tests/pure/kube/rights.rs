@@ -2,7 +2,6 @@
 
 use super::*;
 use isobar::act::evict::Request;
-use isobar::kube::{About, Note};
 use isobar_apistub::{Effect, Fault, Findings, Rules};
 use isobar_core::model::settings::Deletion;
 use tokio::sync::mpsc::channel;
@@ -44,16 +43,7 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
         is(node, "True", "PressureContended") && taint_keys(node) == [TAINT]
     });
     for second in [0, 40] {
-        bed.api.note(Note {
-            at: clock::now().wall.plus(Nanos(second * Nanos::SECOND.0)),
-            about: About::Node,
-            reason: "PressureHigh".into(),
-            text: "high".into(),
-            is_warning: false,
-            action: "judge".into(),
-            annotations: [].into(),
-            subject: CPU.into(),
-        });
+        bed.api.note(high(clock::now().wall.plus(Nanos(second * Nanos::SECOND.0))));
     }
     eventually("the event was counted", || !bed.bodies("patch", "events", "").is_empty());
     bed.api.set_deletion(deletion);

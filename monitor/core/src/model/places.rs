@@ -33,7 +33,7 @@ pub struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// `kubepods` is where the configuration puts the cgroup of all pods; `None` is where it usually
-    /// is. Another one of that name is an ordinary cgroup: of a nested node, or of nobody's kubelet.
+    /// is. Another one of that name is an ordinary cgroup: of a node in a container, or of no kubelet.
     #[must_use]
     pub fn of(cgroups: &'a BTreeMap<CgroupId, Arc<Cgroup>>, kubepods: Option<&CgroupPath>) -> Self {
         let may_be = match kubepods {

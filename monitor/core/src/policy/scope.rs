@@ -6,7 +6,8 @@ use crate::model::sample::Sample;
 use crate::model::snapshot::{Scope, Snapshot};
 
 /// Why nothing is known about the pods.
-pub const NO_KUBEPODS: &str = "there is no cgroup of all pods (kubepods) on this node";
+pub const NO_KUBEPODS: &str =
+    "there is no cgroup of all pods (kubepods) where the configuration puts it (cgroupRoot)";
 
 /// The root of the cgroup v2 tree.
 pub fn root(sample: &Sample) -> Option<&Cgroup> {

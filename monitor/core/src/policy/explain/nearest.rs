@@ -55,7 +55,7 @@ fn nearest(
     all.max_by_key(|(share, ..)| *share).map(|(_, trigger, value)| (trigger, value))
 }
 
-/// In millionths.
+/// How much `part` is of `of`, in millionths: figures of all units compare by it.
 fn share(part: u64, of: u64) -> u128 {
     u128::from(part) * 1_000_000 / u128::from(of.max(1))
 }
