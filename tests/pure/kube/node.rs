@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::*;
-use isobar::kube::{About, Note};
 use isobar_apistub::{Effect, Fault};
 use serde_json::json;
 
