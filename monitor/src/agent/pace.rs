@@ -143,6 +143,7 @@ fn is_urgent(decision: &Decision) -> bool {
             | Hold::Observed { .. }
             | Hold::NobodyLeft
             | Hold::BelowHarmBudget
+            | Hold::HarmedByOther { .. }
             | Hold::HarmUnknown
             | Hold::NothingHelps,
         ) => false,

@@ -263,6 +263,11 @@ pub enum Hold {
     NobodyLeft,
     /// Nobody harms others enough.
     BelowHarmBudget,
+    /// No candidate harms others enough, and a cgroup that is no candidate does.
+    HarmedByOther {
+        /// Which one does most harm.
+        by: String,
+    },
     /// Who harms others was measured before and is not for the moment.
     HarmUnknown,
     /// Every step was tried on every candidate.
@@ -290,6 +295,7 @@ impl Hold {
             Self::TakenByOther { .. } => "takenByOther",
             Self::NobodyLeft => "nobodyLeft",
             Self::BelowHarmBudget => "belowHarmBudget",
+            Self::HarmedByOther { .. } => "harmedByOther",
             Self::HarmUnknown => "harmUnknown",
             Self::NothingHelps => "nothingHelps",
             Self::InGrace => "inGrace",

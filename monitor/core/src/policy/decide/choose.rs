@@ -8,6 +8,7 @@ use super::{Question, beyond_budget, of_those};
 use crate::model::decision::{Candidate, Hold, Key, KeyValue, Met, Order, Relief, Trigger};
 use crate::model::threshold::Resource;
 use crate::model::units::Nanos;
+use crate::policy::explain;
 use crate::policy::rank::{Contender, Field, Purpose};
 
 /// How many more candidates are examined after the recorded ones, without those below the harm
@@ -43,8 +44,14 @@ pub(super) fn choose(
         return relief.actions.push(new.begin(question, standing));
     }
     if head.iter().any(|candidate| is_harmless(candidate, floor)) {
-        relief.held = Some(Hold::BelowHarmBudget);
-        return;
+        let outsider = question.ranking.and_then(|ranking| ranking.outsiders.first());
+        let Some(outsider) = outsider.filter(|one| one.harm >= floor) else {
+            relief.held = Some(Hold::BelowHarmBudget);
+            return;
+        };
+        let text = format!("no candidate is a cause of {name}: {}", explain::outsider(outsider));
+        let hold = Hold::HarmedByOther { by: outsider.path.0.to_string() };
+        return standing.hold_back(HeldBack::NoCause, hold, text, relief);
     }
     let n = head.len() + more.len();
     let text = format!("every step was tried on the first {n} candidates; {name} stays");

@@ -195,13 +195,17 @@ fn after_pending(
             standing.give_up(action.id, now);
             match next_step(question, standing, &pending, why) {
                 Some(new) => relief.actions.push(new.begin(question, standing)),
-                None if action.is_enforced => relief.events.push(warning(
-                    "ReliefFailed",
-                    format!(
-                        "no step on {} has helped; continuing with the next candidate",
-                        action.target.full_name()
-                    ),
-                )),
+                None if action.is_enforced => {
+                    let name = action.target.full_name();
+                    let what = match pending.outliving(question.sample) {
+                        Some(left) => {
+                            format!("{name} has ended, and {left} of its shared memory outlive it")
+                        }
+                        None => format!("no step on {name} has helped"),
+                    };
+                    let text = format!("{what}; continuing with the next candidate");
+                    relief.events.push(warning("ReliefFailed", text));
+                }
                 None => {
                     pending.is_last = true;
                     relief.held = Some(Hold::Observed { action: action.id });

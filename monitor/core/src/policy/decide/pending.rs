@@ -6,6 +6,7 @@ use super::Question;
 use super::target::cgroups_of;
 use crate::model::decision::{Action, OutcomeResult, StepKind, StepReason, Target};
 use crate::model::sample::{Gap, GapReason, Sample};
+use crate::model::threshold::Resource;
 use crate::model::units::Bytes;
 
 /// A victim's memory is back when this part of it or less is left.
@@ -81,17 +82,32 @@ impl Pending {
         }
     }
 
-    /// True if the victim is gone, or most of its memory is back.
+    /// True if the victim is gone, or most of its memory is back. Of an empty one the page cache counts
+    /// as back, because it can be dropped; where memory is short, what outlives its processes does not.
     pub(super) fn is_back(&self, sample: &Sample) -> bool {
-        let mut left = cgroups_of(&self.action.target, sample).peekable();
-        if left.peek().is_none() {
-            return !is_unread(&self.action.target, sample);
+        let target = &self.action.target;
+        if is_gone(target, sample) {
+            return !is_unread(target, sample);
         }
-        let is_empty = left.all(|(_, group)| group.pids_current == Some(0));
-        let (Some(before), Some(now)) = (self.held, held(&self.action.target, sample)) else {
+        let is_empty = is_empty(target, sample);
+        let (Some(before), Some(now)) = (self.held, held(target, sample)) else {
             return is_empty;
         };
-        is_empty || is_mostly_freed(before, now)
+        let left = self.outliving(sample).unwrap_or_default();
+        is_mostly_freed(before, now) || is_empty && is_mostly_freed(before, left)
+    }
+
+    /// Shared memory and tmpfs of an empty victim, where memory is short: the end of its processes
+    /// gives none of it back.
+    pub(super) fn outliving(&self, sample: &Sample) -> Option<Bytes> {
+        let target = &self.action.target;
+        let is_short = self.action.reason.threshold.resource() == Resource::Memory;
+        let each = cgroups_of(target, sample).map(|(_, group)| {
+            let shared = group.memory.stat.map_or(0, |stat| stat.shmem.0);
+            shared.saturating_add(group.memory.swap_current.map_or(0, |swap| swap.0))
+        });
+        let left = each.fold(0, u64::saturating_add);
+        (is_short && left > 0 && is_empty(target, sample)).then_some(Bytes(left))
     }
 }
 
@@ -103,6 +119,11 @@ pub(super) fn is_mostly_freed(before: Bytes, now: Bytes) -> bool {
 /// True if none of the target's cgroups is there.
 pub(super) fn is_gone(target: &Target, sample: &Sample) -> bool {
     cgroups_of(target, sample).next().is_none()
+}
+
+/// True if no task is left in the target's cgroups.
+pub(super) fn is_empty(target: &Target, sample: &Sample) -> bool {
+    cgroups_of(target, sample).all(|(_, group)| group.pids_current == Some(0))
 }
 
 /// True if this tick could not read the target: that says nothing about it.

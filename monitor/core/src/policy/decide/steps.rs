@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Question;
+use super::pending::is_empty;
 use crate::model::cgroup::{Cgroup, Limit};
 use crate::model::decision::StepKind::{
     self, Evict, KillContainers, Mark, Reclaim, ReleaseMemory, Squeeze, StopContainers,
@@ -115,7 +116,9 @@ impl<'a> Able<'a> {
                 Evict => self.is_known_by_name(),
                 Mark => self.has_cgroups(group),
                 Squeeze => self.has_cgroups(group) && !self.is_squeezed(resource),
-                StopContainers | KillContainers | ReleaseMemory => self.has_cgroups(group),
+                StopContainers | KillContainers | ReleaseMemory => {
+                    self.has_cgroups(group) && !is_empty(self.target, self.sample)
+                }
             }
     }
 

@@ -1,6 +1,7 @@
 mod clean_up;
 mod endings;
 mod node;
+mod outliving;
 mod properties;
 mod reach;
 mod restart;
@@ -15,7 +16,7 @@ use super::*;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
-    InForce, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, Phase, Ranking,
+    InForce, Key, KeyValue, MeritKey, Order, Outcome, OutcomeResult, Outsider, Phase, Ranking,
 };
 use crate::model::quantity::Quantity;
 use crate::model::sample::{Moment, Sample};
@@ -235,6 +236,28 @@ fn choose_spares_candidates_below_the_harm_budget() {
     }
     assert_eq!(node.at(1, &stalled).held, Some(Hold::BelowHarmBudget));
     assert_eq!(short(&node.at(2, &short_of)), Some(("a", Squeeze)), "what runs out runs out");
+}
+
+#[test]
+fn choose_names_who_does_the_harm_and_is_no_candidate() {
+    let busy = [met(pressure(PressureSignal::Cpu(Percent(50_00))))];
+    let path = || CgroupPath("/user.slice".into());
+    for (harm, want) in [
+        (49, Hold::BelowHarmBudget),
+        (50, Hold::HarmedByOther { by: "/user.slice".into() }),
+        (900, Hold::HarmedByOther { by: "/user.slice".into() }),
+    ] {
+        let mut node = Node::new();
+        node.ranking.outsiders = vec![Outsider { path: path(), harm: Nanos(harm * 1_000_000) }];
+        for candidate in &mut node.ranking.candidates {
+            candidate.keys[0].value = KeyValue::Number(0);
+        }
+        let is_named = matches!(want, Hold::HarmedByOther { .. });
+        let verdict = node.at(1, &busy);
+        assert_eq!(verdict.held, Some(want), "{harm} ms/s");
+        assert_eq!(verdict.events.len(), usize::from(is_named), "{harm} ms/s: told");
+        assert_eq!(node.at(2, &busy).events.len(), 0, "{harm} ms/s: once");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod tests;
 
 pub use conditions::numbers as condition_numbers;
 use nearest::unmet;
-pub use ranking::lost;
+pub use ranking::{lost, outsider};
 use serde::{Deserialize, Serialize};
 
 use crate::model::decision::{Decision, Met, Trigger};

@@ -1,7 +1,7 @@
 //! Who would go first, and for each of the others the first key that spared it.
 
 use crate::model::decision::{
-    Candidate, Decision, Key, KeyValue, Loss, Ranking, Spared, SparedReason, Taker,
+    Candidate, Decision, Key, KeyValue, Loss, Outsider, Ranking, Spared, SparedReason, Taker,
 };
 use crate::model::units::Bytes;
 use crate::policy::rank::why_before;
@@ -21,11 +21,14 @@ pub(super) fn sentences(decision: &Decision) -> (Vec<String>, Vec<String>) {
     told.extend(more(ranking.n_candidates, ranking.candidates.len(), "candidates"));
     told.extend(ranking.spared.iter().map(never));
     told.extend(more(ranking.n_spared, ranking.spared.len(), "pods that are never chosen"));
-    told.extend(ranking.outsiders.iter().map(|outsider| {
-        let (path, harm) = (&outsider.path, outsider.harm.0 / 1_000_000);
-        format!("no pod: {path}: others wait for it {harm} ms in each second")
-    }));
+    told.extend(ranking.outsiders.iter().map(|one| format!("no pod: {}", outsider(one))));
     (told, other_order(ranking).into_iter().collect())
+}
+
+/// A cgroup that is no candidate, and the harm that it does.
+#[must_use]
+pub fn outsider(Outsider { path, harm }: &Outsider) -> String {
+    format!("{path}: others wait for it {} ms in each second", harm.0 / 1_000_000)
 }
 
 /// What was lost and who took it: `shop/web took 1.9Gi of the 2.1Gi that were lost in 30s`.

@@ -212,6 +212,11 @@ pub fn held(hold: &Hold, now: Nanos) -> String {
         }
         Hold::NobodyLeft => "there is no candidate".into(),
         Hold::BelowHarmBudget => "no candidate makes others wait for long enough".into(),
+        Hold::HarmedByOther { by } => {
+            format!(
+                "no candidate makes others wait for long enough: {by} does, and is no candidate"
+            )
+        }
         Hold::HarmUnknown => {
             "which candidate makes others wait is not measured at the moment".into()
         }

@@ -207,6 +207,7 @@ fn explain_quiet_and_holds() {
         Hold::Observed { action: 4 },
         Hold::NobodyLeft,
         Hold::BelowHarmBudget,
+        Hold::HarmedByOther { by: "/user.slice".into() },
         Hold::HarmUnknown,
         Hold::NothingHelps,
         Hold::InGrace,
