@@ -108,7 +108,7 @@ impl Ticks {
             // Another version may have decided otherwise; what it wrote in a way that this one cannot
             // read is decided anew.
             if judged.recorded != judged.text
-                && let Ok(decision) = serde_json::from_str(&judged.recorded)
+                && let Ok(decision) = serde_json::from_slice(judged.recorded.as_bytes())
             {
                 judged.step.decision = decision;
             }

@@ -106,7 +106,7 @@ impl Run {
 
     fn end(self) -> Option<Tick> {
         let (snapshot, decision) = self.last?;
-        let decision = serde_json::from_str(&decision).ok()?;
+        let decision = serde_json::from_slice(decision.as_bytes()).ok()?;
         let (facts, begun) = self.facts.zip(self.begun)?;
         let (settings, oom_kills) = (self.settings, self.oom_kills);
         Some(Tick { facts, settings, begun, oom_kills, snapshot, decision })

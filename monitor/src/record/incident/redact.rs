@@ -65,9 +65,12 @@ impl Names {
     /// The same with other names.
     pub fn of<T: Serialize + DeserializeOwned>(&mut self, what: &T) -> Option<T> {
         let names = RefCell::new(std::mem::take(self));
-        let written = what.serialize(Veil::new(serde_json::value::Serializer, &names));
+        let mut json = Vec::new();
+        let written =
+            what.serialize(Veil::new(&mut serde_json::Serializer::new(&mut json), &names));
         *self = names.into_inner();
-        serde_json::from_value(written.ok()?).ok()
+        written.ok()?;
+        serde_json::from_slice(&json).ok()
     }
 
     /// What is left of an incident before its ticks are read again.
