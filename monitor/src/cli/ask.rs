@@ -66,7 +66,7 @@ impl AgentArgs {
 
     /// The settings of own samples.
     pub(crate) fn settings(&self) -> Result<Settings> {
-        Ok(self.plan.plan()?.settings)
+        Ok(self.plan.plan(None)?.settings)
     }
 
     /// True if the answer is not about this machine.
@@ -132,7 +132,7 @@ impl Eye {
             Some(view) => Ok(Self::Agent { place, found: Some(Box::new(view)) }),
             None if must_answer => bail!(no_agent(&place)),
             None => {
-                let plan = args.plan.plan()?;
+                let plan = args.plan.plan(None)?;
                 let sources = args.sources.options(&plan.settings.node.kubelet_root);
                 Ok(Self::Own(Box::new(Observer::new(Live::open(&sources)?, plan))))
             }

@@ -22,12 +22,10 @@ pub(crate) struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// Reads the files.
-    pub(crate) fn plan(&self) -> Result<Plan> {
-        let Effective { settings, publish, .. } = match &self.config {
-            Some(file) => config::read(file)?,
-            None => config::defaults(),
-        };
+    /// Reads the files. `configz` is what the kubelet answers, if it has.
+    pub(crate) fn plan(&self, configz: Option<&[u8]>) -> Result<Plan> {
+        let read = config::read(self.config.as_deref(), configz)?;
+        let Effective { settings, publish, kubelet, .. } = read;
         let configured =
             Some(Path::new(&settings.node.pods_file)).filter(|file| !file.as_os_str().is_empty());
         let pods = match self.pods.as_deref().or(configured) {
@@ -38,11 +36,11 @@ impl PlanArgs {
             }
             None => None,
         };
-        Ok(Plan { settings, publish, pods })
+        Ok(Plan { settings, publish, kubelet, pods })
     }
 
-    /// Reads the files again, after SIGHUP.
-    pub(crate) fn again(self) -> impl FnMut() -> Result<Plan, Box<dyn Error>> {
-        move || self.plan().map_err(Into::into)
+    /// Reads the files again, after SIGHUP or with a new answer of the kubelet.
+    pub(crate) fn again(self) -> impl FnMut(Option<&[u8]>) -> Result<Plan, Box<dyn Error>> {
+        move |configz| self.plan(configz).map_err(Into::into)
     }
 }

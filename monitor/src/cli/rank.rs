@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         refuse_rules(args, sampling)?;
         return course(Ticks::open(args.file.as_deref(), range)?, args);
     }
-    let plan = args.plan.plan()?;
+    let plan = args.plan.plan(None)?;
     let ranking = match &args.file {
         Some(file) if args.at.is_none() && !is_recording(file) => {
             of_file(file, args, &plan.settings.ranking)?

@@ -191,7 +191,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             "the page and the API have no authentication: any host that can connect can read them"
         );
     }
-    let plan = args.plan.plan()?;
+    let plan = args.plan.plan(None)?;
     let mut sources = args.sources.options(&plan.settings.node.kubelet_root);
     sources.node_name = args.cluster.node_name.clone();
     let cluster = args.cluster.access(&plan.settings.node.kubelet_root);
