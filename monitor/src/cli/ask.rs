@@ -178,9 +178,9 @@ impl Eye {
 
     /// Another document of the agent; `None` without an agent that can be asked for it.
     pub(crate) fn document(&self, path: &str) -> Option<Value> {
-        let Self::Agent { place: Place::Address(address), .. } = self else { return None };
-        let (status, json) = get(address, path).ok().flatten()?;
-        (status == 200).then(|| serde_json::from_slice(&json).ok())?
+        let Self::Agent { place, .. } = self else { return None };
+        let Ok(Fetched::Document(json)) = fetch(place, path) else { return None };
+        serde_json::from_slice(&json).ok()
     }
 }
 

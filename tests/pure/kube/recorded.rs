@@ -97,8 +97,9 @@ fn recorded_kubelet_names_the_pods_that_the_api_server_names() {
     });
     let of_kubelet = bed.api.pods().unwrap();
     let of_api = named(API_PODS);
+    type Row<'a> = (&'a str, &'a str, QosClass, Option<i32>, &'a [&'a str]);
     #[rustfmt::skip]
-    let table: [(&str, &str, QosClass, Option<i32>, &[&str]); 6] = [
+    let table: [Row<'_>; 6] = [
         // pod, name of its cgroup, class, priority, containers
         ("default/gu-two",                   "28221970-8f3a-4115-ab87-b4de654b8124", Guaranteed, Some(0),             &["a", "b"]),
         ("default/bu-sidecar",               "a3d2bf17-35c7-40c3-90cc-4b0c9a473a2c", Burstable,  Some(0),             &["s", "i", "a", "b"]),

@@ -60,11 +60,11 @@ fn beside(action: &Action, threshold: &Threshold, seen: &Observation) -> String 
             "isobar {verb} before the kubelet: {signal} is {is}, its hard threshold is {line}"
         );
     }
-    let met = format!("the kubelet's own hard threshold of {line} on {signal} is met");
+    let met = format!("hard threshold of {line} on {signal} is met");
     match action.is_enforced {
-        false => format!("left to the kubelet: {met}"),
+        false => format!("left to the kubelet: its own {met}"),
         true => format!(
-            "{met}, too: it may evict a pod at the same time; while a pod that it has evicted ends, \
+            "the kubelet's own {met}, too: it may evict a pod at the same time; while a pod that it has evicted ends, \
              isobar waits"
         ),
     }
@@ -115,10 +115,10 @@ mod tests {
         let soft = || Trigger::Eviction(memory("500Mi", Nanos::SECOND));
         let hard = || Trigger::Eviction(memory("100Mi", Nanos(0)));
         let before = "before the kubelet: memory.available is 300Mi, its hard threshold is 100Mi";
-        let met = "the kubelet's own hard threshold of 100Mi on memory.available is met";
+        let met = "hard threshold of 100Mi on memory.available is met";
         let beside = format!(
-            "{met}, too: it may evict a pod at the same time; while a pod that it has evicted ends, \
-             isobar waits"
+            "the kubelet's own {met}, too: it may evict a pod at the same time; while a pod that it has \
+             evicted ends, isobar waits"
         );
         #[rustfmt::skip]
         let table = [
@@ -128,7 +128,7 @@ mod tests {
             (stall(), false, 300, true,  true,  vec![format!("isobar would act {before}")]),
             (hard(),  true,  80,  true,  true,  vec![beside.clone()]),
             (stall(), true,  80,  true,  true,  vec![beside]),
-            (hard(),  false, 80,  true,  true,  vec![format!("left to the kubelet: {met}")]),
+            (hard(),  false, 80,  true,  true,  vec![format!("left to the kubelet: its own {met}")]),
             (stall(), true,  80,  true,  false, vec!["the kubelet does not evict for it: it has no hard threshold on memory.available".into()]),
             (stall(), true,  300, false, true,  vec![]), // a host without a kubelet
             (pressure(PressureSignal::Cpu(Percent(1))), true, 300, true, true, vec![]),
