@@ -28,6 +28,7 @@ mod range;
 mod rank;
 mod replay;
 mod run;
+mod static_pods;
 mod status;
 mod sysdump;
 mod table;
