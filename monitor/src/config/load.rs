@@ -181,7 +181,9 @@ fn merged(
     }
     if is_kubelet(&mut fields) || is_headless {
         layers.files = kubelet_layers(fields, left_out());
-        let effective = make(&layers, None, KubeletSource::File);
+        // All is the kubelet's, so no value is marked as such.
+        let effective = make(&layers, None, KubeletSource::Nowhere);
+        let effective = Effective { kubelet: KubeletSource::File, ..effective };
         return problems.unless_any(file, effective);
     }
     for key in ["apiVersion", "kind"] {

@@ -37,6 +37,14 @@ fn kubelet_file_fills_missing_fields() {
     // The same as an answer of its /configz, and without a head.
     write("configz.json", "{\"kubeletconfig\":{\"maxPods\":250,\"port\":10250}}");
     write("headless.yaml", "maxPods: 250\n");
+    // A file of the kubelet's stands, whatever the kubelet answers.
+    for name in ["kubelet.yaml", "configz.json"] {
+        let other = Some(&br#"{"kubeletconfig": {"maxPods": 1}}"#[..]);
+        let Effective { settings, kubelet, yaml, .. } =
+            read(Some(&dir.path().join(name)), other).unwrap();
+        assert_eq!((settings.node.max_pods, kubelet), (250, KubeletSource::File), "{name}");
+        assert!(!yaml.contains('#'), "{name}: {yaml}");
+    }
     for name in ["configz.json", "headless.yaml"] {
         assert_eq!(kubelet(&dir.path().join(name)).unwrap().node.max_pods, 250, "{name}");
     }
