@@ -11,6 +11,9 @@ use isobar_core::model::units::Bytes;
 use serde_json::json;
 
 const SUMMARY: &str = include_str!("../../data/kubernetes/stats-summary.json");
+/// After it has evicted a pod for memory.
+const AFTER_EVICTION: &str =
+    include_str!("../../data/kubernetes/stats-summary-after-eviction.json");
 
 fn summary() -> Value {
     serde_json::from_str(SUMMARY).unwrap()
@@ -26,10 +29,15 @@ fn capability(bed: &Bed) -> Option<Capability> {
 
 #[test]
 fn kubelet_tells_of_disks_what_the_recorded_one_said() {
-    let bed = Bed::with(|stub| stub.kubelet_says("/stats/summary", summary()));
+    for said in [SUMMARY, AFTER_EVICTION] {
+        tells_of_disks(&serde_json::from_str(said).unwrap());
+    }
+}
+
+fn tells_of_disks(said: &Value) {
+    let bed = Bed::with(|stub| stub.kubelet_says("/stats/summary", said.clone()));
     eventually("disk use is known", || bed.api.pod_disks().is_some());
     let disks = bed.api.pod_disks().unwrap();
-    let said = summary();
     let pods = said["pods"].as_array().unwrap();
     assert_eq!(disks.pods.len(), pods.len());
     for pod in pods {
