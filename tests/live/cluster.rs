@@ -64,12 +64,79 @@ fn cluster_kubelet_proves_who_it_is() {
     fs::create_dir(root.path().join("pki")).unwrap();
     fs::write(root.path().join("pki/kubelet.crt"), own.pem()).unwrap();
     eventually("disk use is known", &agent, || detail(&agent, "kubelet").contains("disk use of"));
-    eventually("its configuration is compared", &agent, || {
-        detail(&agent, "kubelet configuration").contains("maxPods")
+    eventually("its configuration is used", &agent, || {
+        detail(&agent, "kubelet configuration").contains("used where isobar's own configuration")
     });
     let log = agent.stderr();
     assert!(!log.contains("kube_client"), "{log}");
-    assert!(log.contains("the kubelet runs with other values of maxPods, podsPerCore"), "{log}");
+    assert!(log.contains("by the kubelet's /configz: maxPods, podsPerCore"), "{log}");
+    drop(agent);
+}
+
+/// What the agent judges by.
+fn in_force(agent: &Agent, pointer: &str) -> Value {
+    let text = agent.get("/api/v1/settings").unwrap_or_default();
+    let document: Value = serde_json::from_str(&text).unwrap_or_default();
+    document["settings"].pointer(pointer).cloned().unwrap_or_default()
+}
+
+#[test]
+fn cluster_kubelets_configuration_is_taken_up_while_the_agent_runs() {
+    let stub = Stub::start(&Options::default()).unwrap();
+    stub.put(generate::node("n1")).unwrap();
+    let authority = Authority::new("cluster").unwrap();
+    let account = tempfile::tempdir().unwrap();
+    authority.write_account(account.path(), "token").unwrap();
+    stub.serve_as(&authority).unwrap();
+    let says =
+        |path: &str, text: &str| stub.kubelet_says(path, serde_json::from_str(text).unwrap());
+    says("/stats/summary", include_str!("../data/kubernetes/stats-summary.json"));
+    let answer = include_str!("../data/kubernetes/configz.json");
+    says("/configz", answer);
+    stub.add_fault(Fault::new("get", "/configz", Effect::Hang));
+
+    let root = tempfile::tempdir().unwrap();
+    let config = root.path().join("monitor.yaml");
+    let text = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\npodPidsLimit: 99\n";
+    fs::write(&config, text).unwrap();
+    let config = format!("--config={}", config.display());
+    let arguments = ["--probes=none", "--kubelet", &stub.url(), &config];
+    let Some(agent) = Agent::start_in_pod(account.path(), stub.address(), &arguments) else {
+        return;
+    };
+    let told = || detail(&agent, "kubelet configuration");
+    assert!(told().contains("has not told its configuration yet"), "{}", told());
+    let slowest = slowest_tick(&agent, 12);
+    assert!(slowest < 2 * Nanos::SECOND.0, "{slowest} ns between two ticks");
+    eventually("that it hangs is told", &agent, || told().contains("not answered within 10 s"));
+    assert_eq!(in_force(&agent, "/node/maxPods"), 110);
+
+    let restart = |answer: &str| {
+        says("/configz", answer);
+        stub.clear_faults();
+        // Its connections end with it, and it does not tell of disks at first.
+        let late = Effect::Status { code: 500, retry_after_seconds: None };
+        stub.add_fault(Fault::new("get", "/stats/summary", late).times(1));
+        stub.cut_connections();
+    };
+    restart(answer);
+    eventually("it is taken up", &agent, || in_force(&agent, "/node/maxPods") == 60);
+    assert_eq!(in_force(&agent, "/node/kubeReserved/memory"), "301Mi");
+    assert_eq!(in_force(&agent, "/node/podPidsLimit"), 99, "isobar's own file has this key");
+    let log = agent.stderr();
+    assert!(log.contains("by the kubelet's /configz: kubeReserved"), "{log}");
+    assert!(log.contains("the kubelet runs with other values of podPidsLimit"), "{log}");
+    assert!(told().contains("other values of podPidsLimit"), "{}", told());
+
+    restart(&answer.replace("\"cgroupDriver\"", "\"cgroupRoot\":\"/kubelet\",\"cgroupDriver\""));
+    eventually("a new answer, too", &agent, || in_force(&agent, "/node/cgroupRoot") == "/kubelet");
+    agent.hang_up();
+    eventually("SIGHUP keeps it", &agent, || in_force(&agent, "/generation") == 3);
+    assert_eq!(in_force(&agent, "/node/cgroupRoot"), "/kubelet");
+
+    stub.add_fault(Fault::new("get", "*", Effect::Status { code: 403, retry_after_seconds: None }));
+    eventually("a gap changes nothing", &agent, || told().contains("its last answer is used"));
+    assert_eq!(in_force(&agent, "/node/cgroupRoot"), "/kubelet");
     drop(agent);
 }
 

@@ -6,6 +6,7 @@ mod faults;
 mod kubelet;
 mod node;
 mod pods;
+mod recorded;
 mod rights;
 
 use std::fs;

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::made_up;
 use crate::program::text;
+use isobar_core::model::limit::NodeResources;
 use isobar_core::policy::engine::Step;
 
 /// The agent was asked once, when it had no sample yet.
@@ -68,6 +69,11 @@ fn api_server() -> SocketAddr {
             let step = Step { snapshot: made_up::snapshot(3), ..Step::default() };
             let publish_later = async {
                 ASKED.notified().await;
+                let amounts =
+                    |memory: &str| [("memory".to_owned(), memory.parse().unwrap())].into();
+                let (capacity, allocatable) = (amounts("32Gi"), amounts("30Gi"));
+                let resources = NodeResources { capacity, allocatable, ..NodeResources::default() };
+                publisher.note_node((None, Some(&resources)));
                 made_up::publish_step(&mut publisher, step);
             };
             let all = "/api/v1/namespaces/isobar-system/pods";
@@ -97,7 +103,7 @@ fn plugin_asks_the_agent_of_a_node() {
     });
     fs::write(&config, kubeconfig.to_string()).unwrap();
     #[rustfmt::skip]
-    let table: [(&[&str], i32, &str); 10] = [
+    let table: [(&[&str], i32, &str); 18] = [
         // arguments, code, printed
         (&["status", "--node", "n1"],                 10, "PRESSED"),
         (&["top", "--once", "--node", "n1"],          0,  "containerd.service"),
@@ -108,6 +114,14 @@ fn plugin_asks_the_agent_of_a_node() {
         (&["status", "--node", "n2"],                 1,  "no isobar runs on node n2 in the namespace isobar-system"),
         (&["status", "--node", "n3"],                 1,  "no isobar runs on node n3"),
         (&["status"],                                 2,  "--node <NAME>"),
+        (&["allocatable", "--node", "n1"],            0,  "memory        32Gi              -                -         30Gi"),
+        (&["allocatable", "--node", "n1", "-o", "json"], 0, "\"kind\": \"Allocatable\""),
+        (&["allocatable"],                            2,  "--node <NAME>"),
+        (&["rank", "--node", "n1"],                   1,  "because no threshold is due; to rank as if one were, run `kubectl -n isobar-system exec POD -- isobar rank`"),
+        (&["rank", "--node", "n1", "--signal", "memory.available"], 2, "cannot be used with"),
+        (&["rank"],                                   2,  "--node <NAME>"),
+        (&["qos"],                                    2,  "run it on the node, with `kubectl -n isobar-system exec POD -- isobar qos`"),
+        (&["cpus"],                                   2,  "exec POD -- isobar cpus`"),
         (&["status", "--help"],                       0,  "Usage: kubectl isobar status"),
     ];
     for (arguments, code, told) in table {

@@ -2,6 +2,7 @@
 //! came of earlier ones.
 
 mod changes;
+mod configz;
 mod requests;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,13 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::changes::Changes;
+use self::configz::Standing;
 use self::requests::Requests;
 use crate::act::evict::Way;
-use crate::config;
+use crate::config::KubeletSource;
 use crate::config::kubernetes::{Access, Publish};
+pub(super) use crate::kube::Configz;
 use crate::kube::{About, ApiServer, Note, Wanted};
 use crate::record::incident::watch::Seen;
-use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::capability::Capability;
 use isobar_core::model::decision::{Action, Event, Outcome, OutcomeResult, StepKind, Target};
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::sample::Sample;
@@ -35,10 +38,7 @@ pub(super) struct Cluster {
     api: ApiServer,
     /// The last actions that end work.
     ending: VecDeque<Action>,
-    /// What the kubelet runs with, as it was compared last, and with which of isobar's settings.
-    compared: Option<(Arc<Settings>, u64)>,
-    /// What came of that.
-    comparison: Option<Capability>,
+    kubelet: Standing,
     requests: Requests,
     changes: Changes,
 }
@@ -50,8 +50,8 @@ impl Cluster {
     /// If no thread can be made.
     pub(super) fn begin(access: Access) -> io::Result<Self> {
         let api = ApiServer::begin(access)?;
-        let (ending, requests, changes) = Default::default();
-        Ok(Self { api, ending, compared: None, comparison: None, requests, changes })
+        let (ending, kubelet, requests, changes) = Default::default();
+        Ok(Self { api, ending, kubelet, requests, changes })
     }
 
     /// The pods of this node, as the API server has them; `None` before it has listed them.
@@ -69,15 +69,39 @@ impl Cluster {
         self.api.way()
     }
 
+    /// What the kubelet answered of its configuration last.
+    pub(super) fn configz(&self) -> Option<Arc<Configz>> {
+        self.api.configz()
+    }
+
+    /// Whether that should be taken up, and was not tried yet.
+    pub(super) fn has_news(&self) -> bool {
+        self.api.configz().is_some_and(|configz| self.kubelet.is_news(&configz))
+    }
+
+    /// The agent has read its configuration with this answer; where the kubelet's fields come from
+    /// now, or why it could not be used.
+    pub(super) fn took(
+        &mut self,
+        configz: Option<Arc<Configz>>,
+        result: Result<KubeletSource, String>,
+    ) {
+        self.kubelet.took(configz, result);
+    }
+
     pub(super) fn capabilities(&self) -> Vec<Capability> {
-        let own = self.comparison.clone().into_iter().chain(self.requests.capability());
-        self.api.capabilities().into_iter().chain(own).collect()
+        let mut all = self.api.capabilities();
+        self.kubelet.complete(&mut all);
+        all.extend(self.requests.capability());
+        all
     }
 
     /// Tells what one tick came to. Never waits.
     pub(super) fn tell(&mut self, settings: &Settings, publish: Publish, seen: Seen<'_>) {
         let Seen { sample, decision, .. } = seen;
-        self.compare(settings);
+        if let Some(configz) = self.api.configz() {
+            self.kubelet.compare(settings, configz);
+        }
         self.api.set_deletion(settings.relief.deletion);
         self.api.publish(Wanted {
             publish: Some(publish),
@@ -103,30 +127,6 @@ impl Cluster {
             return Vec::new();
         };
         self.requests.update(pods, &allocatable)
-    }
-
-    /// Compares isobar's settings with the kubelet's when either has changed.
-    fn compare(&mut self, ours: &Settings) {
-        let Some(kubelet) = self.api.kubelet_settings() else { return };
-        let is_same = |(before, generation): &(Arc<Settings>, u64)| {
-            Arc::ptr_eq(before, &kubelet) && *generation == ours.generation
-        };
-        if self.compared.as_ref().is_some_and(is_same) {
-            return;
-        }
-        let differ = config::differences(ours, &kubelet).join(", ");
-        self.compared = Some((kubelet, ours.generation));
-        let name = "kubelet configuration".to_owned();
-        self.comparison = Some(if differ.is_empty() {
-            let detail = "isobar has the kubelet's values".into();
-            Capability { name, state: CapabilityState::Attached, detail, remedy: None }
-        } else {
-            let remedy = "name the kubelet's file with kubeletConfig";
-            tracing::warn!(remedy, "the kubelet runs with other values of {differ}");
-            let detail = format!("the kubelet runs with other values of {differ}");
-            let remedy = Some(remedy.into());
-            Capability { name, state: CapabilityState::Absent, detail, remedy }
-        });
     }
 
     /// The last word, within this time.

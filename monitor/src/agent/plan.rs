@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::recorder::Record;
+use crate::config::KubeletSource;
 use crate::config::kubernetes::Publish;
 use crate::record::journal::Bounds;
 use isobar_core::model::settings::Settings;
@@ -16,12 +17,15 @@ pub struct Plan {
     pub settings: Settings,
     /// What the cluster is told.
     pub publish: Publish,
+    /// Where the kubelet's fields of `settings` come from.
+    pub kubelet: KubeletSource,
     /// The pods of this node by uid; `None` if no source names them.
     pub pods: Option<Pods>,
 }
 
-/// Reads the configuration again; an error says all that is wrong with it.
-type Again = Box<dyn FnMut() -> Result<Plan, Box<dyn Error>> + Send>;
+/// Reads the configuration again, with what the kubelet answers of its own, if it has; an error says
+/// all that is wrong with it.
+type Again = Box<dyn FnMut(Option<&[u8]>) -> Result<Plan, Box<dyn Error>> + Send>;
 
 /// The configuration, where to get it again, and what to record.
 pub struct Orders {
@@ -31,10 +35,10 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// `plan` holds until SIGHUP, then what `again` gives.
+    /// `plan` holds until SIGHUP or an answer of the kubelet's `/configz`, then what `again` gives.
     pub fn new(
         plan: Plan,
-        again: impl FnMut() -> Result<Plan, Box<dyn Error>> + Send + 'static,
+        again: impl FnMut(Option<&[u8]>) -> Result<Plan, Box<dyn Error>> + Send + 'static,
     ) -> Self {
         Self { plan, again: Box::new(again), record: Record::Off }
     }

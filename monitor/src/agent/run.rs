@@ -225,6 +225,7 @@ async fn tick_until<S: Source>(
         };
         tick = back;
         pace.saw(cause, &decision);
+        tick.heed_kubelet(&mut orders);
         notify_ticked(&tick, &decision, is_ready);
         is_ready = true;
     };

@@ -1,6 +1,8 @@
 //! One tick, from the sample to what readers see: read, step, act, log, record, publish.
 //! It owns the one `Engine` and everything that lives from tick to tick.
 
+mod orders;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,14 +11,14 @@ use super::authority::{Authority, LockError};
 use super::cluster::Cluster;
 use super::disk_walks::DiskWalks;
 use super::limits::{Keeping, Places};
-use super::log::{self, Log, chain};
+use super::log::Log;
 use super::meter::Meter;
-use super::plan::{Orders, Plan};
+use super::plan::Plan;
 use super::recorder::{Record, Recorder};
 use super::sampler::{Reading, Sampler, Source};
 use super::survive::{Protected, Survival};
 use super::warm::Warm;
-use crate::act::{self, Actuator};
+use crate::act;
 use crate::clock;
 use crate::config::kubernetes::Publish;
 use crate::record::incident::watch::Seen;
@@ -24,9 +26,8 @@ use crate::record::journal::{JournalError, Start};
 use crate::serve::publish::Publisher;
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
-use isobar_core::model::decision::{Decision, InForce};
+use isobar_core::model::decision::Decision;
 use isobar_core::model::sample::Cause;
-use isobar_core::model::settings::{Relief, Settings};
 use isobar_core::policy::engine::{Engine, Standing, Step};
 
 /// How long the exit may be held up by what the actuator is doing.
@@ -77,7 +78,7 @@ impl<S: Source> Tick<S> {
         survival: Option<Survival>,
         publisher: Publisher,
     ) -> Result<Self, LockError> {
-        let Plan { settings, publish, pods } = plan;
+        let Plan { settings, publish, kubelet, pods } = plan;
         let facts = source.facts();
         let (warm, from) = Warm::open(authority.state_dir(), &facts.boot_id);
         let engine = Engine::new(settings, Standing::after(from, facts.n_cpus));
@@ -99,6 +100,9 @@ impl<S: Source> Tick<S> {
             meter: Meter::default(),
             log: Log::default(),
         };
+        if let Some(cluster) = &mut tick.cluster {
+            cluster.took(None, Ok(kubelet));
+        }
         tick.limits = tick.keep_limits();
         let mut settings = tick.engine.settings().clone();
         tick.begin_to_act(&mut settings)?;
@@ -212,50 +216,6 @@ impl<S: Source> Tick<S> {
         self.actuator.as_ref().ok().map(Handle::farewell)
     }
 
-    /// Uses another configuration from the next tick on. A bad one changes nothing.
-    pub(super) fn reload(&mut self, orders: &mut Orders) {
-        let Plan { mut settings, publish, pods } = match (orders.again)() {
-            Ok(plan) => plan,
-            Err(why) => {
-                tracing::error!("cannot use the new configuration; keeping the old one: {why}");
-                return;
-            }
-        };
-        let before = self.engine.settings();
-        settings.generation = before.generation + 1;
-        let (ledger_before, never) =
-            (self.authority.ledger_dir().is_some(), before.relief.never_touch.clone());
-        // What was in the way may have been mended.
-        self.authority.unable = None;
-        let bound = self.authority.bind(&mut settings).and_then(|()| {
-            let has_ledger = self.authority.ledger_dir().is_some();
-            self.is_outdated |= never != settings.relief.never_touch;
-            // The node's ledger is read before anything is decided from it.
-            if self.actuator.is_err() || has_ledger && !ledger_before {
-                self.begin_to_act(&mut settings)?;
-            }
-            Ok(())
-        });
-        if let Err(why) = bound {
-            tracing::error!("{why}");
-            self.authority.only_observe(&mut settings);
-            self.is_outdated = true;
-        }
-        if let Ok(actuator) = &self.actuator {
-            actuator.enforce_only(&settings.relief.enforce);
-        }
-        self.engine = self.engine.with_settings(settings.clone());
-        tracing::info!(
-            generation = settings.generation,
-            "configuration reloaded: {}",
-            self.words()
-        );
-        if let Some(recorder) = &mut self.recorder {
-            recorder.reload(settings, self.engine.standing(), clock::now());
-        }
-        (self.sampler.pods, self.publish) = (pods, publish);
-    }
-
     /// What is enforced, in words, and what of it is not possible on this node.
     pub(super) fn words(&self) -> String {
         let words = self.authority.words().to_owned();
@@ -291,47 +251,6 @@ impl<S: Source> Tick<S> {
                 Some(report)
             }
         }
-    }
-
-    /// Opens the actuator for these settings. If it cannot be, nothing is enforced, and the
-    /// settings say so.
-    fn begin_to_act(&mut self, settings: &mut Settings) -> Result<(), LockError> {
-        match self.open_actuator(&settings.relief) {
-            Ok(opened) => {
-                self.use_actuator(opened);
-                self.is_outdated = false;
-                Ok(())
-            }
-            Err(why) => {
-                self.actuator = Err(why.clone());
-                self.authority.unable = Some(why);
-                self.authority.bind(settings)
-            }
-        }
-    }
-
-    fn use_actuator(&mut self, opened: Handle) {
-        let known = self.actuator.as_ref().map_or(&[][..], Handle::in_force);
-        // Before, ids were counted without the ledger on disk: they do not tell actions apart.
-        let is_new = |entry: &&InForce| known.iter().all(|one| one.action != entry.action);
-        opened.in_force().iter().filter(is_new).for_each(log::adopted);
-        self.actuator = Ok(opened);
-    }
-
-    fn open_actuator(&self, relief: &Relief) -> Result<Handle, String> {
-        let root = self.sampler.source.cgroup_root().ok_or("there is no cgroup tree")?;
-        let options = act::Options {
-            cgroup_root: root,
-            proc: "/proc".into(),
-            state: self.authority.ledger_dir().map(Path::to_owned),
-            never_touch: relief.never_touch.clone(),
-            evict_by: self.cluster.as_ref().map(Cluster::way),
-        };
-        let actuator = Actuator::open(options).map_err(|why| chain(&why))?;
-        let opened = Handle::begin(actuator);
-        let opened = opened.map_err(|why| format!("no thread can be made: {why}"))?;
-        opened.enforce_only(&relief.enforce);
-        Ok(opened)
     }
 
     fn keep_limits(&self) -> Option<Keeping> {

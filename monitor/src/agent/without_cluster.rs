@@ -1,9 +1,11 @@
 //! An agent that was built without the feature `kubernetes`: there is no cluster to talk to.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::act::evict::Way;
+use crate::config::KubeletSource;
 use crate::config::kubernetes::{Access, Publish};
 use crate::record::incident::watch::Seen;
 use isobar_core::model::capability::Capability;
@@ -14,6 +16,12 @@ use isobar_core::model::workload::Pods;
 /// There is none.
 #[derive(Debug)]
 pub(super) enum Cluster {}
+
+/// What a kubelet answers of its configuration; there is none.
+#[derive(Debug)]
+pub(super) struct Configz {
+    pub(super) answer: String,
+}
 
 impl Cluster {
     /// Fails.
@@ -32,6 +40,18 @@ impl Cluster {
     }
 
     pub(super) fn way(&self) -> Way {
+        match *self {}
+    }
+
+    pub(super) fn configz(&self) -> Option<Arc<Configz>> {
+        match *self {}
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn took(&mut self, _: Option<Arc<Configz>>, _: Result<KubeletSource, String>) {
         match *self {}
     }
 

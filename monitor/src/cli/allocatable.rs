@@ -3,6 +3,7 @@
 
 mod advise;
 mod capacity;
+mod elsewhere;
 mod live;
 mod print;
 
@@ -24,6 +25,7 @@ use isobar_kubelet::enforce::{self, Enforced};
 use isobar_kubelet::fit::{Fit, fit};
 use serde::Serialize;
 
+use super::elsewhere::NodeArg;
 use super::exit::{Code, Refused};
 use super::input;
 use super::limits::WriteArgs;
@@ -46,6 +48,8 @@ pub(crate) struct Args {
     /// pods that have not ended; - for standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     pods: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArg,
     #[command(flatten)]
     advise: AdviseArgs,
     #[command(flatten)]
@@ -85,6 +89,10 @@ struct Document {
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
     let Args { config, machine, output, .. } = args;
+    if let Some(place) = args.node.place()? {
+        elsewhere::write(&place, *output)?;
+        return Ok(Code::Ok);
+    }
     if let Some(code) = args.write.run(WrittenLimit::Allocatable, config, machine, *output)? {
         return Ok(code);
     }

@@ -66,7 +66,7 @@ impl AgentArgs {
 
     /// The settings of own samples.
     pub(crate) fn settings(&self) -> Result<Settings> {
-        Ok(self.plan.plan()?.settings)
+        Ok(self.plan.plan(None)?.settings)
     }
 
     /// True if the answer is not about this machine.
@@ -132,7 +132,7 @@ impl Eye {
             Some(view) => Ok(Self::Agent { place, found: Some(Box::new(view)) }),
             None if must_answer => bail!(no_agent(&place)),
             None => {
-                let plan = args.plan.plan()?;
+                let plan = args.plan.plan(None)?;
                 let sources = args.sources.options(&plan.settings.node.kubelet_root);
                 Ok(Self::Own(Box::new(Observer::new(Live::open(&sources)?, plan))))
             }
@@ -178,9 +178,9 @@ impl Eye {
 
     /// Another document of the agent; `None` without an agent that can be asked for it.
     pub(crate) fn document(&self, path: &str) -> Option<Value> {
-        let Self::Agent { place: Place::Address(address), .. } = self else { return None };
-        let (status, json) = get(address, path).ok().flatten()?;
-        (status == 200).then(|| serde_json::from_slice(&json).ok())?
+        let Self::Agent { place, .. } = self else { return None };
+        let Ok(Fetched::Document(json)) = fetch(place, path) else { return None };
+        serde_json::from_slice(&json).ok()
     }
 }
 

@@ -55,6 +55,10 @@ struct FileArgs {
     /// built-in defaults].
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// An answer of the kubelet's /configz, which the agent uses where the file names no
+    /// kubeletConfig.
+    #[arg(long, value_name = "FILE")]
+    configz: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
@@ -77,13 +81,14 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
 
 impl FileArgs {
     fn read(&self) -> Result<Effective> {
+        let configz = self.configz.as_deref().map(input::read).transpose()?;
+        let configz = configz.as_ref().map(|(_, bytes)| &bytes[..]);
         match self.file.as_deref() {
-            None => Ok(config::defaults()),
             Some(path) if path == Path::new("-") => {
                 let (name, bytes) = input::read(path)?;
-                Ok(config::effective(&bytes, &name, Path::new(""))?)
+                Ok(config::over(&bytes, &name, Path::new(""), configz)?)
             }
-            Some(path) => Ok(config::read(path)?),
+            path => Ok(config::read(path, configz)?),
         }
     }
 }

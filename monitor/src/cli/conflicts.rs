@@ -12,12 +12,13 @@ pub(crate) const SAMPLING: [&str; 6] =
 
 /// None of the first goes with any of the second.
 #[rustfmt::skip]
-const EXCLUSIVE: [(&[&str], &[&str]); 8] = [
+const EXCLUSIVE: [(&[&str], &[&str]); 9] = [
     (&["at", "begin", "end", "recording", "node", "no_agent"], &["agent"]),
     (&["at", "begin", "end", "recording", "node"],             &["no_agent"]),
     (&["at", "begin", "end", "recording"],                     &["node"]),
     // The agent, or the recording, has its own.
     (&["at", "begin", "end", "recording", "node"],             &SAMPLING),
+    (&["node"],                                                &["file", "signal", "order", "capacity", "advise", "apply", "roll_back", "kubelet_config", "proc", "sys"]),
     // `rank -f` takes rules from --config, and nothing from this node.
     (&["file"],                                                &["pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"]),
     (&["capacity"],                                            &["proc", "sys", "cgroup_root"]),

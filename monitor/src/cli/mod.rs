@@ -10,6 +10,7 @@ mod cpus;
 mod doctor;
 mod dump;
 mod duration;
+mod elsewhere;
 pub(crate) mod exit;
 mod explain;
 mod incidents;
@@ -21,11 +22,13 @@ mod manifest;
 mod node;
 mod output;
 mod plan;
+mod plugin;
 mod qos;
 mod range;
 mod rank;
 mod replay;
 mod run;
+mod static_pods;
 mod status;
 mod sysdump;
 mod table;
@@ -35,12 +38,11 @@ mod version;
 
 use std::env;
 use std::ffi::OsString;
-use std::path::Path;
 
 use anstream::ColorChoice;
 use anyhow::Result;
 use clap::{
-    ColorChoice as Color, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    ColorChoice as Color, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
     ValueEnum as _,
 };
 
@@ -101,9 +103,6 @@ enum Verb {
     Man(man::Args),
 }
 
-/// The name by which kubectl calls its plug-ins.
-const PLUGIN: &str = "kubectl-isobar";
-
 /// The value of `--color`, which the messages of clap itself follow too.
 fn typed_color(arguments: impl Iterator<Item = OsString>) -> Option<Color> {
     let arguments: Vec<_> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
@@ -113,27 +112,10 @@ fn typed_color(arguments: impl Iterator<Item = OsString>) -> Option<Color> {
     Color::from_str(value?, false).ok()
 }
 
-/// The command line as it is meant: as a plug-in of kubectl, what asks an agent asks one of the
-/// cluster.
-fn command() -> Command {
-    let name = env::args_os().next().unwrap_or_default();
-    let is_plugin = Path::new(&name).file_name().is_some_and(|name| name == PLUGIN);
-    if !is_plugin || cfg!(not(feature = "kubernetes")) {
-        return Cli::command();
-    }
-    let asking = ["top", "status", "explain", "doctor"];
-    let of_node = |verb: Command| verb.mut_arg("node", |node| node.required(true));
-    let command = asking
-        .into_iter()
-        .fold(Cli::command(), |command, verb| command.mut_subcommand(verb, of_node));
-    let command = command.bin_name("kubectl isobar");
-    command.mut_subcommand("incidents", |incidents| {
-        incidents.mut_subcommand("ls", of_node).mut_subcommand("show", of_node)
-    })
-}
-
 pub(crate) fn run() -> Result<Code> {
-    let mut command = command().color(typed_color(env::args_os()).unwrap_or(Color::Auto));
+    let is_plugin = plugin::is_meant();
+    let command = if is_plugin { plugin::command(Cli::command()) } else { Cli::command() };
+    let mut command = command.color(typed_color(env::args_os()).unwrap_or(Color::Auto));
     let matches = command.get_matches_mut();
     conflicts::check(&mut command, &matches).unwrap_or_else(|error| error.exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -144,6 +126,9 @@ pub(crate) fn run() -> Result<Code> {
     }
     .write_global();
     log::init(cli.log_format);
+    if is_plugin {
+        plugin::check(&matches)?;
+    }
     let sampling = ask::sampling_options(&matches);
     match cli.verb {
         Verb::Run(args) => run::run(&args),

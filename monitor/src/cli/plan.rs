@@ -8,41 +8,65 @@ use anyhow::Result;
 use isobar::agent::Plan;
 use isobar::config::pods::Manifest;
 use isobar::config::{self, Effective};
+use isobar::source::pod_disks::Places;
+use isobar_core::model::workload::Pod;
 
-use super::input;
+use super::{input, static_pods};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PlanArgs {
     /// MonitorConfiguration file, or the kubelet's configuration file; see `isobar config`.
     #[arg(long, value_name = "FILE", env = "ISOBAR_CONFIG")]
     config: Option<PathBuf>,
-    /// File with the pods of this node: manifests, or the output of `kubectl get pods -o yaml`.
-    #[arg(long, value_name = "FILE")]
+    /// File with the pods of this node: manifests, or the output of `kubectl get pods -o yaml`; or the
+    /// kubelet's directory of static pods' manifests.
+    #[arg(long, value_name = "FILE|DIR")]
     pods: Option<PathBuf>,
+    /// Name of this node in the cluster, if the operator gives it.
+    #[arg(skip)]
+    node_name: Option<String>,
+}
+
+/// What a kubelet takes for the name of its node, unless it is told another.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().to_lowercase()
 }
 
 impl PlanArgs {
-    /// Reads the files.
-    pub(crate) fn plan(&self) -> Result<Plan> {
-        let Effective { settings, publish, .. } = match &self.config {
-            Some(file) => config::read(file)?,
-            None => config::defaults(),
-        };
-        let configured =
-            Some(Path::new(&settings.node.pods_file)).filter(|file| !file.as_os_str().is_empty());
-        let pods = match self.pods.as_deref().or(configured) {
-            Some(file) => {
-                let (name, Manifest { pods, others, .. }) = input::pods(file)?;
-                others.iter().for_each(|other| tracing::warn!("{name}:{other}"));
-                Some(Arc::new(pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect()))
-            }
-            None => None,
-        };
-        Ok(Plan { settings, publish, pods })
+    /// For the node of this name.
+    pub(crate) fn on_node(self, node_name: Option<String>) -> Self {
+        Self { node_name, ..self }
     }
 
-    /// Reads the files again, after SIGHUP.
-    pub(crate) fn again(self) -> impl FnMut() -> Result<Plan, Box<dyn Error>> {
-        move || self.plan().map_err(Into::into)
+    /// Reads the files. `configz` is what the kubelet answers, if it has.
+    pub(crate) fn plan(&self, configz: Option<&[u8]>) -> Result<Plan> {
+        let read = config::read(self.config.as_deref(), configz)?;
+        let Effective { settings, publish, kubelet, .. } = read;
+        let configured =
+            Some(Path::new(&settings.node.pods_file)).filter(|file| !file.as_os_str().is_empty());
+        let pods = self.pods.as_deref().or(configured).map(|path| match path.is_dir() {
+            true => self.static_pods(path, Path::new(&settings.node.kubelet_root)),
+            false => written(path),
+        });
+        let by_uid = |pods: Vec<Pod>| pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect();
+        let pods = pods.transpose()?.map(|pods| Arc::new(by_uid(pods)));
+        Ok(Plan { settings, publish, kubelet, pods })
     }
+
+    fn static_pods(&self, dir: &Path, kubelet_root: &Path) -> Result<Vec<Pod>> {
+        let node = self.node_name.clone().unwrap_or_else(host_name);
+        static_pods::read(dir, Places::of_kubelet(kubelet_root).logs(), &node)
+    }
+
+    /// Reads the files again, after SIGHUP or with a new answer of the kubelet.
+    pub(crate) fn again(self) -> impl FnMut(Option<&[u8]>) -> Result<Plan, Box<dyn Error>> {
+        move |configz| self.plan(configz).map_err(Into::into)
+    }
+}
+
+/// The pods in a file.
+fn written(file: &Path) -> Result<Vec<Pod>> {
+    let (name, Manifest { pods, others, .. }) = input::pods(file)?;
+    others.iter().for_each(|other| tracing::warn!("{name}:{other}"));
+    Ok(pods)
 }

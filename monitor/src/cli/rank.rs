@@ -6,21 +6,23 @@ use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use isobar::agent::{Live, Observer, Plan};
 use isobar::record::incident::words::clock;
 use isobar::scenario::{self, signals};
-use isobar_core::model::decision::{Order, Ranking};
+use isobar_core::model::decision::{Decision, Order, Ranking};
 use isobar_core::model::settings;
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::rank::{self, Purpose};
 use isobar_core::view::Document;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::ask::Place;
 use super::at::{self, Past};
+use super::elsewhere::{NodeArg, ON_THE_NODE, document};
 use super::exit::{Code, Misused};
 use super::input;
 use super::output::{Format, List, gap_text};
@@ -52,6 +54,8 @@ pub(crate) struct Args {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
+    #[command(flatten)]
+    node: NodeArg,
     #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]
@@ -89,12 +93,23 @@ struct Dated<'a> {
     ranking: &'a Ranking,
 }
 
+/// What an agent has decided last.
+#[derive(Deserialize)]
+struct Decided {
+    tick: u64,
+    at: Moment,
+    decision: Decision,
+}
+
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
+    if let Some(place) = args.node.place()? {
+        return of_agent(&place, args.output);
+    }
     if let Some(range) = args.range.range()? {
         refuse_rules(args, sampling)?;
         return course(Ticks::open(args.file.as_deref(), range)?, args);
     }
-    let plan = args.plan.plan()?;
+    let plan = args.plan.plan(None)?;
     let ranking = match &args.file {
         Some(file) if args.at.is_none() && !is_recording(file) => {
             of_file(file, args, &plan.settings.ranking)?
@@ -104,6 +119,20 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     };
     let document = Document::new("Ranking", &ranking);
     args.output.print(&document, |out| Ok(print::write(out, &ranking, args.output)?))?;
+    Ok(Code::Ok)
+}
+
+/// An agent ranks while a threshold is due, and its own samples alone can rank for another.
+fn of_agent(place: &Place, output: Format) -> Result<Code> {
+    let Decided { tick, at, decision } = document(place, "/api/v1/decisions", "its decision")?;
+    let Some(ranking) = decision.ranking else {
+        bail!(
+            "the agent on {place} ranks nobody, because no threshold is due; to rank as if one were, \
+             run `{ON_THE_NODE} rank`"
+        );
+    };
+    let dated = Dated { of: Document::new("Ranking", &ranking), tick, at, ranking: &ranking };
+    output.print(&dated, |out| Ok(dated.write(out, output)?))?;
     Ok(Code::Ok)
 }
 

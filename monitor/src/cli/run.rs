@@ -20,7 +20,7 @@ use isobar_core::model::units::{Bytes, Nanos, Percent};
 
 use super::duration::duration;
 use super::exit::Code;
-use super::plan::PlanArgs;
+use super::plan::{PlanArgs, host_name};
 
 /// Where a kubelet listens unless it is told otherwise.
 const KUBELET_PORT: u16 = 10250;
@@ -81,8 +81,7 @@ impl ClusterArgs {
             None if is_in_pod => Connection::InCluster,
             None => return None,
         };
-        let host = || rustix::system::uname().nodename().to_string_lossy().to_lowercase();
-        let node = self.node_name.clone().unwrap_or_else(host);
+        let node = self.node_name.clone().unwrap_or_else(host_name);
         let reporter = env::var("POD_NAME").unwrap_or_else(|_| node.clone());
         let by_ip = || {
             let ip: IpAddr = env::var("NODE_IP").ok()?.parse().ok()?;
@@ -191,11 +190,12 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             "the page and the API have no authentication: any host that can connect can read them"
         );
     }
-    let plan = args.plan.plan()?;
+    let reader = args.plan.clone().on_node(args.cluster.node_name.clone());
+    let plan = reader.plan(None)?;
     let mut sources = args.sources.options(&plan.settings.node.kubelet_root);
     sources.node_name = args.cluster.node_name.clone();
     let cluster = args.cluster.access(&plan.settings.node.kubelet_root);
-    let mut orders = Orders::new(plan, args.plan.clone().again());
+    let mut orders = Orders::new(plan, reader.again());
     orders = match &args.record.record {
         Some(path) => orders.recording(path.clone(), args.record.bounds()),
         None if args.record.no_record => orders,

@@ -1,31 +1,42 @@
-//! Where isobar's settings are not those that the kubelet runs with.
+//! Where two settings differ in what is the kubelet's: isobar's and those that the kubelet runs with,
+//! or isobar's before and after.
 
 use isobar_core::model::settings::Settings;
+use serde_json::{Value, json};
+
+/// One of the kubelet's keys, or a few that belong together, with both values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    pub keys: &'static str,
+    pub before: Value,
+    pub after: Value,
+}
 
 /// The kubelet's keys whose values differ. isobar's own pressure thresholds and limits are no
 /// matter of the kubelet.
 #[must_use]
-pub fn differences(ours: &Settings, kubelet: &Settings) -> Vec<&'static str> {
-    type Same = fn(&Settings, &Settings) -> bool;
+pub fn differences(before: &Settings, after: &Settings) -> Vec<Difference> {
+    type Values = fn(&Settings) -> Value;
     #[rustfmt::skip]
-    let table: [(&str, Same); 12] = [
-        ("evictionHard, evictionSoft",          |a, b| a.eviction.thresholds == b.eviction.thresholds),
-        ("evictionPressureTransitionPeriod",    |a, b| a.eviction.transition_period == b.eviction.transition_period),
-        ("evictionMaxPodGracePeriod",           |a, b| a.eviction.max_pod_grace == b.eviction.max_pod_grace),
-        ("kubeReserved",                        |a, b| a.node.kube_reserved == b.node.kube_reserved),
-        ("systemReserved",                      |a, b| a.node.system_reserved == b.node.system_reserved),
-        ("reservedSystemCPUs",                  |a, b| a.node.reserved_cpus == b.node.reserved_cpus),
-        ("enforceNodeAllocatable",              |a, b| a.node.enforce == b.node.enforce),
-        ("cpuManagerPolicy",                    |a, b| (a.node.static_cpus, a.node.strict_cpu_reservation)
-                                                    == (b.node.static_cpus, b.node.strict_cpu_reservation)),
-        ("cgroupDriver",                        |a, b| a.node.cgroup_driver == b.node.cgroup_driver),
-        ("cgroupRoot",                          |a, b| a.node.cgroup_root == b.node.cgroup_root),
-        ("podPidsLimit",                        |a, b| a.node.pod_pids_limit == b.node.pod_pids_limit),
-        ("maxPods, podsPerCore",                |a, b| (a.node.max_pods, a.node.pods_per_core)
-                                                    == (b.node.max_pods, b.node.pods_per_core)),
+    let table: [(&'static str, Values); 12] = [
+        ("evictionHard, evictionSoft",       |one| json!(one.eviction.thresholds)),
+        ("evictionPressureTransitionPeriod", |one| json!(one.eviction.transition_period)),
+        ("evictionMaxPodGracePeriod",        |one| json!(one.eviction.max_pod_grace)),
+        ("kubeReserved",                     |one| json!(one.node.kube_reserved)),
+        ("systemReserved",                   |one| json!(one.node.system_reserved)),
+        ("reservedSystemCPUs",               |one| json!(one.node.reserved_cpus)),
+        ("enforceNodeAllocatable",           |one| json!(one.node.enforce)),
+        ("cpuManagerPolicy",                 |one| json!({
+            "static": one.node.static_cpus, "strict-cpu-reservation": one.node.strict_cpu_reservation,
+        })),
+        ("cgroupDriver",                     |one| json!(one.node.cgroup_driver)),
+        ("cgroupRoot",                       |one| json!(one.node.cgroup_root)),
+        ("podPidsLimit",                     |one| json!(one.node.pod_pids_limit)),
+        ("maxPods, podsPerCore",             |one| json!([one.node.max_pods, one.node.pods_per_core])),
     ];
-    let differ = table.into_iter().filter(|(_, same)| !same(ours, kubelet));
-    differ.map(|(name, _)| name).collect()
+    let pairs = table.into_iter().map(|(keys, of)| (keys, of(before), of(after)));
+    let differ = pairs.filter(|(_, before, after)| before != after);
+    differ.map(|(keys, before, after)| Difference { keys, before, after }).collect()
 }
 
 #[cfg(test)]
@@ -47,7 +58,8 @@ mod tests {
         ];
         for (fields, want) in table {
             let kubelet = kubelet_of(&format!(r#"{{"kubeletconfig": {{{fields}}}}}"#)).unwrap();
-            assert_eq!(differences(&ours, &kubelet), want, "{fields}");
+            let got: Vec<_> = differences(&ours, &kubelet).iter().map(|one| one.keys).collect();
+            assert_eq!(got, want, "{fields}");
         }
     }
 }

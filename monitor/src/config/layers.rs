@@ -67,7 +67,7 @@ impl<'a> Item<'_, 'a> {
 /// The effective configuration: an earlier layer hides a later one, key by key.
 #[derive(Debug, Default)]
 pub(super) struct Layers<'a> {
-    /// First isobar's own file, then the kubelet's.
+    /// First isobar's own file, then the kubelet's fields.
     pub(super) files: Vec<Layer<'a>>,
     pub(super) defaults: Layer<'a>,
 }
@@ -76,6 +76,12 @@ impl<'a> Layers<'a> {
     /// What a file says of a key; `None` if the default applies.
     pub(super) fn given(&self, path: &str) -> Option<&Field<'a>> {
         self.files.iter().find_map(|layer| layer.0.get(path))
+    }
+
+    /// Whether isobar's own file sets nothing, and the kubelet does.
+    pub(super) fn is_kubelets(&self, path: &str) -> bool {
+        let first = self.files.iter().position(|layer| layer.0.contains_key(path));
+        first.is_some_and(|n| n > 0)
     }
 
     pub(super) fn get(&self, path: &str) -> Option<&Field<'a>> {

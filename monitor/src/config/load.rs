@@ -1,5 +1,5 @@
-//! From files to settings: isobar's own file, the kubelet's file that it names, and the defaults,
-//! in layers.
+//! From files to settings: isobar's own file, the kubelet's file that it names or what the kubelet
+//! answers, and the defaults, in layers.
 
 #[cfg(test)]
 mod tests;
@@ -25,24 +25,49 @@ use super::{eviction, node, pressure, print, workload};
 pub struct Effective {
     pub settings: Settings,
     pub publish: Publish,
+    pub kubelet: KubeletSource,
     /// Every key with its effective value, as YAML that means the same.
     pub yaml: String,
+}
+
+/// Where the kubelet's fields come from that isobar's own file does not set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KubeletSource {
+    /// The defaults.
+    #[default]
+    Nowhere,
+    /// The kubelet's file.
+    File,
+    /// What the running kubelet answers.
+    Configz,
 }
 
 /// The only version of the kubelet's configuration.
 const KUBELET_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 /// Larger configurations are refused.
 const LARGEST_FILE: u64 = 64 << 20;
+/// The name of the kubelet's answer in problems.
+const CONFIGZ: &str = "the kubelet's /configz";
+/// A kubelet leaves empty maps and lists out of its answer; in a file the same keys have defaults.
+const LEFT_OUT: &[u8] = b"evictionHard: {}\nenforceNodeAllocatable: []\n";
 
 /// Reads a `MonitorConfiguration` with the kubelet's file that it names, or the kubelet's file
 /// alone.
 pub fn load(path: &Path) -> Result<Settings, Invalid> {
-    read(path).map(|effective| effective.settings)
+    read(Some(path), None).map(|effective| effective.settings)
 }
 
-/// Like [`load`], with the effective configuration as text.
-pub fn read(path: &Path) -> Result<Effective, Invalid> {
-    effective(&contents(path)?, &path.display().to_string(), directory(path))
+/// Like [`load`], with the effective configuration as text; the defaults without a file. `configz`
+/// is what the kubelet answers: it holds where isobar's file sets nothing and names no kubelet's
+/// file.
+pub fn read(path: Option<&Path>, configz: Option<&[u8]>) -> Result<Effective, Invalid> {
+    match path {
+        Some(path) => over(&contents(path)?, &path.display().to_string(), directory(path), configz),
+        None => {
+            let nothing = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+            over(nothing.as_bytes(), "", Path::new(""), configz)
+        }
+    }
 }
 
 fn directory(path: &Path) -> &Path {
@@ -51,8 +76,7 @@ fn directory(path: &Path) -> &Path {
 
 /// The configuration of a node without any file.
 pub fn defaults() -> Effective {
-    let nothing = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
-    effective(nothing.as_bytes(), "", Path::new("")).expect("a test reads the defaults")
+    read(None, None).expect("a test reads the defaults")
 }
 
 /// Like [`load`], of a text. `file` is its name in problems, `dir` is where relative paths begin.
@@ -65,18 +89,29 @@ pub fn settings(text: &str, file: &str, dir: &Path) -> Result<Settings, Invalid>
 /// not use are ignored.
 pub fn kubelet(path: &Path) -> Result<Settings, Invalid> {
     let (bytes, name) = (contents(path)?, path.display().to_string());
-    merged(&bytes, &name, directory(path), Headless::Kubelet).map(|effective| effective.settings)
+    merged(&bytes, &name, directory(path), Headless::Kubelet, None)
+        .map(|effective| effective.settings)
 }
 
 /// Like [`kubelet`], of an answer of its `/configz`.
 pub fn kubelet_of(answer: &str) -> Result<Settings, Invalid> {
     let (bytes, dir) = (answer.as_bytes(), Path::new(""));
-    merged(bytes, "/configz", dir, Headless::Kubelet).map(|effective| effective.settings)
+    merged(bytes, CONFIGZ, dir, Headless::Kubelet, None).map(|effective| effective.settings)
 }
 
 /// Like [`load`], of bytes.
 pub fn effective(bytes: &[u8], file: &str, dir: &Path) -> Result<Effective, Invalid> {
-    merged(bytes, file, dir, Headless::Refused)
+    over(bytes, file, dir, None)
+}
+
+/// Like [`read`], of bytes.
+pub fn over(
+    bytes: &[u8],
+    file: &str,
+    dir: &Path,
+    configz: Option<&[u8]>,
+) -> Result<Effective, Invalid> {
+    merged(bytes, file, dir, Headless::Refused, configz)
 }
 
 /// What a file without `apiVersion` and `kind` is taken for.
@@ -115,8 +150,15 @@ fn document(bytes: &[u8], file: &str) -> Result<Node, Invalid> {
     Ok(documents.remove(0))
 }
 
-fn merged(bytes: &[u8], file: &str, dir: &Path, headless: Headless) -> Result<Effective, Invalid> {
+fn merged(
+    bytes: &[u8],
+    file: &str,
+    dir: &Path,
+    headless: Headless,
+    configz: Option<&[u8]>,
+) -> Result<Effective, Invalid> {
     let root = document(bytes, file)?;
+    let empty = document(LEFT_OUT, "defaults")?;
     let defaults = document(print::defaults().as_bytes(), "defaults")?;
     let (problems, of_defaults, of_kubelet) =
         (Problems::default(), Problems::default(), Problems::default());
@@ -125,6 +167,7 @@ fn merged(bytes: &[u8], file: &str, dir: &Path, headless: Headless) -> Result<Ef
         layers.defaults.take(&mut fields, ISOBAR, "");
         layers.defaults.take(&mut fields, KUBELET, "");
     }
+    let left_out = || Fields::of(&empty, &of_defaults);
     let Some(mut fields) = Fields::of(&root, &problems) else {
         return Err(problems.unless_any(file, ()).expect_err("it is not a mapping"));
     };
@@ -137,8 +180,10 @@ fn merged(bytes: &[u8], file: &str, dir: &Path, headless: Headless) -> Result<Ef
         return Err(Invalid::one(file, Problem::at(root.at, why)));
     }
     if is_kubelet(&mut fields) || is_headless {
-        layers.files.push(kubelet_layer(fields));
-        let effective = make(&layers, None);
+        layers.files = kubelet_layers(fields, left_out());
+        // All is the kubelet's, so no value is marked as such.
+        let effective = make(&layers, None, KubeletSource::Nowhere);
+        let effective = Effective { kubelet: KubeletSource::File, ..effective };
         return problems.unless_any(file, effective);
     }
     for key in ["apiVersion", "kind"] {
@@ -152,31 +197,36 @@ fn merged(bytes: &[u8], file: &str, dir: &Path, headless: Headless) -> Result<Ef
     let beside = |path: &str| Some(dir.join(layers.given(path)?.text()?));
     let pods = beside("pods");
     let named = layers.given("kubeletConfig").cloned().zip(beside("kubeletConfig"));
-    let Some((field, path)) = named else {
-        let effective = make(&layers, pods);
-        return problems.unless_any(file, effective);
-    };
-    // Problems of the kubelet's file are reported at the key that names it.
-    let report = |problems: Vec<Problem>| {
-        for problem in problems {
-            let of_file = Invalid::one(&path.display().to_string(), problem);
-            field.problem(of_file.to_string());
+    let (name, bytes, source) = match (&named, configz) {
+        (Some((_, path)), _) => (path.display().to_string(), contents(path), KubeletSource::File),
+        (None, Some(answer)) => (CONFIGZ.into(), Ok(answer.into()), KubeletSource::Configz),
+        (None, None) => {
+            let effective = make(&layers, pods, KubeletSource::Nowhere);
+            return problems.unless_any(file, effective);
         }
     };
-    let root = contents(&path).and_then(|bytes| document(&bytes, &path.display().to_string()));
-    let root = root.map_err(|invalid| report(invalid.problems)).ok();
-    let fields = root.as_ref().and_then(|node| Fields::of(node, &of_kubelet));
+    let root = bytes.and_then(|bytes| document(&bytes, &name));
+    let fields = root.as_ref().ok().and_then(|node| Fields::of(node, &of_kubelet));
     if let Some(mut fields) = fields.map(Fields::lenient) {
         if is_kubelet(&mut fields) {
-            layers.files.push(kubelet_layer(fields));
+            layers.files.extend(kubelet_layers(fields, left_out()));
         } else {
             let what =
                 format!("expected kind KubeletConfiguration of apiVersion {KUBELET_VERSION}");
             fields.problem("kind", what);
         }
     }
-    let effective = make(&layers, pods);
-    report(of_kubelet.take_sorted());
+    let effective = make(&layers, pods, source);
+    let mut found = of_kubelet.take_sorted();
+    found.extend(root.as_ref().err().into_iter().flat_map(|invalid| invalid.problems.clone()));
+    match &named {
+        // Problems of the kubelet's file are reported at the key that names it.
+        Some((field, _)) => found
+            .into_iter()
+            .for_each(|problem| field.problem(Invalid::one(&name, problem).to_string())),
+        None if found.is_empty() => {}
+        None => return Err(Invalid { file: name, problems: found }),
+    }
     problems.unless_any(file, effective)
 }
 
@@ -215,21 +265,27 @@ fn no_kubelet(fields: &mut Fields<'_>, has_head: bool) -> Option<String> {
     })
 }
 
-fn kubelet_layer<'a>(fields: Fields<'a>) -> Layer<'a> {
+/// What the kubelet's file or answer says, and in an answer what it left out because it is empty.
+fn kubelet_layers<'a>(fields: Fields<'a>, left_out: Option<Fields<'a>>) -> Vec<Layer<'a>> {
     let mut fields = fields.lenient();
-    let mut layer = Layer::default();
+    let (mut layer, mut empty) = (Layer::default(), Layer::default());
     match fields.field("kubeletconfig") {
         Some(inner) => {
             if let Some(mut inner) = inner.map() {
+                // The kubelet gives this one a value in any case: it has answered all that it has.
+                let is_whole = inner.field("evictionPressureTransitionPeriod").is_some();
+                if let Some(mut left_out) = left_out.filter(|_| is_whole) {
+                    empty.take(&mut left_out, KUBELET, "");
+                }
                 layer.take(&mut inner, KUBELET, "");
             }
         }
         None => layer.take(&mut fields, KUBELET, ""),
     }
-    layer
+    vec![layer, empty]
 }
 
-fn make(layers: &Layers<'_>, pods: Option<PathBuf>) -> Effective {
+fn make(layers: &Layers<'_>, pods: Option<PathBuf>, kubelet: KubeletSource) -> Effective {
     let mut node = node::settings(layers);
     node.pods_file = pods.map(|path| path.display().to_string()).unwrap_or_default();
     let settings = Settings {
@@ -241,8 +297,8 @@ fn make(layers: &Layers<'_>, pods: Option<PathBuf>) -> Effective {
         node,
         workloads: workload::rules(layers),
     };
-    let yaml = print::effective(layers, &settings);
-    Effective { settings, publish: kubernetes::publish(layers), yaml }
+    let yaml = print::effective(layers, &settings, kubelet);
+    Effective { settings, publish: kubernetes::publish(layers), kubelet, yaml }
 }
 
 fn ranking(layers: &Layers<'_>) -> Ranking {

@@ -18,11 +18,12 @@ mod schema;
 mod workload;
 pub mod yaml;
 
-pub use differences::differences;
+pub use differences::{Difference, differences};
 pub use fields::{Field, Fields};
 pub use keys::{API_VERSION, KIND};
 pub use load::{
-    Effective, defaults, effective, kubelet, kubelet_of, load, read, read_bounded, settings,
+    Effective, KubeletSource, defaults, effective, kubelet, kubelet_of, load, over, read,
+    read_bounded, settings,
 };
 pub use print::defaults as default_file;
 pub use problem::{Invalid, Place, Problem, Problems};

@@ -5,6 +5,7 @@ use isobar_core::model::settings::Settings;
 
 use super::keys::{ISOBAR, KUBELET, Key, Kind};
 use super::layers::{Layers, path};
+use super::load::KubeletSource;
 use super::yaml::{Entry, Node, Scalar, Value};
 
 /// Every key with its default and its purpose. Keys without a default are commented out.
@@ -51,11 +52,17 @@ fn comment(text: &str, indent: &str) -> String {
     out + "\n"
 }
 
-/// Every key with its effective value. Read again, it gives the same settings.
-pub(super) fn effective(layers: &Layers<'_>, settings: &Settings) -> String {
+/// Every key with its effective value, and a comment where isobar's own file does not set it and the
+/// kubelet does. Read again, it gives the same settings.
+pub(super) fn effective(layers: &Layers<'_>, settings: &Settings, from: KubeletSource) -> String {
     let mut out = String::new();
+    let from = match from {
+        KubeletSource::Nowhere => "",
+        KubeletSource::File => "  # the kubelet's file",
+        KubeletSource::Configz => "  # the kubelet's /configz",
+    };
     for keys in [ISOBAR, KUBELET] {
-        print_effective(&mut out, layers, settings, keys, "");
+        print_effective(&mut out, layers, settings, from, (keys, ""));
     }
     out
 }
@@ -64,8 +71,8 @@ fn print_effective(
     out: &mut String,
     layers: &Layers<'_>,
     settings: &Settings,
-    keys: &[Key],
-    above: &str,
+    from: &str,
+    (keys, above): (&[Key], &str),
 ) {
     let depth = if above.is_empty() { 0 } else { above.split('.').count() };
     let indent = "  ".repeat(depth);
@@ -73,7 +80,7 @@ fn print_effective(
         let path = path(above, key.name);
         if let Kind::Map(below) = key.kind {
             *out += &format!("{indent}{}:\n", key.name);
-            print_effective(out, layers, settings, below, &path);
+            print_effective(out, layers, settings, from, (below, &path));
             continue;
         }
         let value = layers.get(&path).map(|field| render(field.node()));
@@ -88,7 +95,8 @@ fn print_effective(
             _ => value,
         };
         if let Some(value) = value {
-            *out += &format!("{indent}{}: {value}\n", key.name);
+            let from = if layers.is_kubelets(&path) { from } else { "" };
+            *out += &format!("{indent}{}: {value}{from}\n", key.name);
         }
     }
 }

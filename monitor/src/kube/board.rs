@@ -23,13 +23,21 @@ pub(super) struct Known {
     pub(super) is_followed: bool,
     /// `None` while the kubelet does not tell.
     pub(super) disks: Option<PodDisks>,
-    /// What the kubelet runs with.
-    pub(super) kubelet: Option<Arc<Settings>>,
+    /// What the kubelet runs with, as it told last.
+    pub(super) configz: Option<Arc<Configz>>,
     /// Of the node's object; `None` before it was read.
     pub(super) allocatable: Option<Arc<ResourceList>>,
     /// Of the node's object, for the events about it.
     pub(super) node_uid: Option<String>,
     pub(super) capabilities: BTreeMap<&'static str, Capability>,
+}
+
+/// The configuration that the kubelet runs with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configz {
+    /// As it answered.
+    pub answer: String,
+    pub settings: Settings,
 }
 
 /// Who names the pods.
@@ -106,11 +114,11 @@ impl Board {
         self.0.send_modify(|known| known.disks = disks);
     }
 
-    pub(super) fn set_kubelet_settings(&self, settings: Settings) {
+    pub(super) fn set_configz(&self, configz: Configz) {
         self.0.send_if_modified(|known| {
-            let is_new = known.kubelet.as_deref() != Some(&settings);
+            let is_new = known.configz.as_deref() != Some(&configz);
             if is_new {
-                known.kubelet = Some(Arc::new(settings));
+                known.configz = Some(Arc::new(configz));
             }
             is_new
         });

@@ -148,6 +148,11 @@ impl Failure {
         Self { code, words: shortened(words(server, why)) }
     }
 
+    /// An answer that makes no sense.
+    pub(super) fn of_answer(why: impl ToString) -> Self {
+        Self { code: None, words: shortened(why.to_string()) }
+    }
+
     /// As a report about something that needs `permission`.
     pub(super) fn report(self, permission: &'static str) -> Report {
         let remedy = match self.code {

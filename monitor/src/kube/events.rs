@@ -156,8 +156,11 @@ impl Series {
         (note, inbox): (Note, &Inbox),
         board: &Board,
     ) {
+        let key = (note.about.clone(), note.reason.clone(), note.subject.clone());
+        // Once, however often it is tried to write it.
+        let is_again = self.count(&key, note.at);
         while clock::now().wall.since(note.at) <= STALE {
-            match self.write(client, access, &note, board).await {
+            match self.write(client, access, (&key, &note, is_again), board).await {
                 Ok(()) => return board.report(NAME, Report::Works(self.words(inbox))),
                 // What the server holds to be wrong stays wrong; the next one may be right.
                 Err(why) if matches!(why.code, Some(400 | 404 | 409 | 422)) => {
@@ -189,20 +192,26 @@ impl Series {
         }
     }
 
+    /// Counts it in its series; whether there is one that goes on.
+    fn count(&mut self, key: &Key, at: Nanos) -> bool {
+        let before = self.known.get_mut(key).filter(|before| at.since(before.last) < SERIES);
+        if let Some(before) = before {
+            before.last = at;
+            before.count = before.count.saturating_add(1);
+            before.is_behind = true;
+            return true;
+        }
+        false
+    }
+
     async fn write(
         &mut self,
         client: &Client,
         access: &Access,
-        note: &Note,
+        (key, note, is_again): (&Key, &Note, bool),
         board: &Board,
     ) -> Result<(), Failure> {
-        let key = (note.about.clone(), note.reason.clone(), note.subject.clone());
-        if let Some(before) = self.known.get_mut(&key)
-            && note.at.since(before.last) < SERIES
-        {
-            before.last = note.at;
-            before.count = before.count.saturating_add(1);
-            before.is_behind = true;
+        if let Some(before) = self.known.get_mut(key).filter(|_| is_again) {
             if note.at.since(before.counted) < COUNTED {
                 return Ok(());
             }
@@ -220,7 +229,7 @@ impl Series {
         let (last, counted) = (note.at, note.at);
         let written = Written { name, last, counted, count: 1, is_behind: false };
         if self.known.insert(key.clone(), written).is_none() {
-            self.order.push_back(key);
+            self.order.push_back(key.clone());
         }
         if self.order.len() > REMEMBERED
             && let Some(oldest) = self.order.pop_front()

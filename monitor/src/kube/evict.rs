@@ -157,6 +157,9 @@ async fn evict(client: &Client, request: &Request) -> Result<String, Refusal> {
         let refusal = format!("{who} is not evicted: {}", why.words);
         match verdict {
             Verdict::Gone => return Ok(format!("{who} is gone already")),
+            Verdict::Replaced => {
+                return Ok(format!("{who} is gone already; another pod has its name"));
+            }
             Verdict::OverBudget | Verdict::Busy => return Err(Refusal::Forbidden(refusal)),
             Verdict::NoEviction | Verdict::Refused => return Err(Refusal::Failed(refusal)),
             Verdict::Away if clock::now().boot < until => sleep(about(RETRIED)).await,
@@ -197,6 +200,8 @@ fn body(request: &Request) -> Eviction {
 enum Verdict {
     /// The pod is there no longer.
     Gone,
+    /// Another pod has its name.
+    Replaced,
     /// A disruption budget forbids it.
     OverBudget,
     /// The server has too much to do.
@@ -227,6 +232,10 @@ fn verdict(why: &Failure, name: &str) -> Verdict {
         Some(404 | 405) => Verdict::NoEviction,
         // An admission webhook that protects the pod says 403 too.
         Some(403) if says(r#"cannot create resource "pods/eviction""#) => Verdict::NoEviction,
+        // Source: apiserver `rest.BeforeDelete` and `storage.Preconditions.Check`.
+        Some(409) if says("UID in the precondition") || says("UID in precondition") => {
+            Verdict::Replaced
+        }
         Some(429) if says("disruption budget") => Verdict::OverBudget,
         Some(429) => Verdict::Busy,
         // Source: `eviction.go`, where a pod has several budgets.
@@ -281,7 +290,7 @@ mod tests {
 
     #[test]
     fn verdict_by_code() {
-        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused};
+        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced};
         #[rustfmt::skip]
         let table = [
             // code, message, verdict
@@ -298,7 +307,9 @@ mod tests {
             (Some(401), "Unauthorized",                                          Refused),
             (Some(403), "pods \"web\" is forbidden: User \"x\" cannot create resource \"pods/eviction\" in API group \"\"", NoEviction),
             (Some(403), "admission webhook \"drain.example.com\" denied the request", Refused),
-            (Some(409), "the UID in the precondition does not match",            Refused),
+            (Some(409), "Operation cannot be fulfilled on pods \"web\": the UID in the precondition (u1) does not match the UID in record (u2). The object might have been deleted and then recreated", Replaced),
+            (Some(409), "Precondition failed: UID in precondition: u1, UID in object meta: u2", Replaced),
+            (Some(409), "the object has been modified",                          Refused),
             (Some(422), "",                                                      Refused),
         ];
         for (code, words, want) in table {
@@ -309,9 +320,9 @@ mod tests {
 
     #[test]
     fn verdict_is_mended_as_configured() {
-        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused};
+        use Verdict::{Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced};
         let mended = |deletion| {
-            let all = [Away, Busy, Gone, NoEviction, OverBudget, Refused];
+            let all = [Away, Busy, Gone, NoEviction, OverBudget, Refused, Replaced];
             all.into_iter().filter(|one| one.is_mended_by(deletion)).collect::<Vec<_>>()
         };
         assert_eq!(mended(Deletion::Never), []);

@@ -12,7 +12,7 @@ use kube::Client;
 use tokio::time::sleep;
 
 use self::summary::Summary;
-use super::board::{Board, Namer, Report};
+use super::board::{Board, Configz, Namer, Report};
 use super::client::{Failure, KUBELET, answered_by, connect_kubelet};
 use super::jitter::about;
 use crate::clock;
@@ -21,16 +21,19 @@ use crate::config::kubernetes::{Access, Kubelet};
 use crate::config::pods;
 use isobar_core::model::disk::{DiskReading, DiskSource};
 
-/// The name of this part in capabilities.
+/// The names of these parts in capabilities.
 const NAME: &str = "kubelet";
+pub const CONFIGURATION: &str = "kubelet configuration";
 const PERMISSION: &str =
     "allow it to get nodes/stats, nodes/pods and nodes/configz (fine-grained authorization)";
 const NO_ADDRESS: &str = "its address is not known: disk use of pods is not measured by it; \
                           set NODE_IP, or name it with --kubelet";
 /// Disks fill slowly; the kubelet itself looks as often.
 const READ_EVERY: Duration = Duration::from_secs(10);
-/// The kubelet reads its configuration only when it starts.
+/// The kubelet reads its configuration only when it starts, and then connections to it end.
 const CONFIG_EVERY: u32 = 30;
+/// While it does not tell it.
+const CONFIG_AGAIN: u32 = 6;
 
 /// Asks it for as long as the agent runs.
 pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Board) {
@@ -56,9 +59,8 @@ pub(super) async fn ask(access: &Access, is_answering: &AtomicBool, board: &Boar
 #[derive(Default)]
 struct Talk {
     client: Option<Client>,
-    n_answers: u32,
-    /// Why its configuration is not known, in words for a capability.
-    config_gap: String,
+    /// In how many rounds it is asked for its configuration.
+    config_in: u32,
 }
 
 impl Talk {
@@ -74,16 +76,17 @@ impl Talk {
             Some(client) => client,
             empty => empty.insert(connect_kubelet(access, kubelet).await?),
         };
+        if self.config_in == 0 {
+            let is_told = configuration(client, board).await;
+            self.config_in = if is_told { CONFIG_EVERY } else { CONFIG_AGAIN };
+        }
+        self.config_in -= 1;
         let n = disks(client, board).await?;
         let names = match has_names(is_answering, board) {
             true => String::new(),
             false => name_pods(client, is_answering, board).await,
         };
-        if self.n_answers.is_multiple_of(CONFIG_EVERY) {
-            self.config_gap = configuration(client, board).await;
-        }
-        self.n_answers = self.n_answers.wrapping_add(1);
-        Ok(format!("disk use of {n} pods by {}{names}{}", kubelet.url, self.config_gap))
+        Ok(format!("disk use of {n} pods by {}{names}", kubelet.url))
     }
 }
 
@@ -124,19 +127,23 @@ async fn name_pods(client: &Client, is_answering: &AtomicBool, board: &Board) ->
     }
 }
 
-/// Reads the configuration that the kubelet runs with. What to say if it cannot be read: that costs
-/// nothing else.
-async fn configuration(client: &Client, board: &Board) -> String {
-    let read = match get(client, "/configz").await {
-        Ok(text) => config::kubelet_of(&text).map_err(|why| why.to_string()),
-        Err(why) => Err(why.words),
-    };
+/// Reads the configuration that the kubelet runs with; what was read before holds if it cannot be.
+/// Whether it was read.
+async fn configuration(client: &Client, board: &Board) -> bool {
+    let read = get(client, "/configz").await.and_then(|answer| {
+        let settings = config::kubelet_of(&answer).map_err(Failure::of_answer)?;
+        Ok(Configz { answer, settings })
+    });
     match read {
-        Ok(settings) => {
-            board.set_kubelet_settings(settings);
-            String::new()
+        Ok(configz) => {
+            board.set_configz(configz);
+            board.report(CONFIGURATION, Report::Works("read from the kubelet's /configz".into()));
+            true
         }
-        Err(why) => format!("; its configuration is not compared: {why}"),
+        Err(why) => {
+            board.report(CONFIGURATION, why.report(PERMISSION));
+            false
+        }
     }
 }
 

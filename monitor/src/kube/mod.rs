@@ -30,10 +30,12 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::{mpsc, watch};
 
+pub use self::board::Configz;
 use self::board::{Board, Known};
 use self::client::connect;
 use self::events::Notes;
 pub use self::events::{About, Note};
+pub use self::kubelet::CONFIGURATION;
 pub use self::proxy::{Proxy, ProxyError};
 use crate::act::evict::Way;
 use crate::config::kubernetes::{Access, Publish};
@@ -42,7 +44,7 @@ use isobar_core::model::condition::Condition;
 use isobar_core::model::decision::Taint;
 use isobar_core::model::disk::PodDisks;
 use isobar_core::model::quantity::ResourceList;
-use isobar_core::model::settings::{Deletion, Settings};
+use isobar_core::model::settings::Deletion;
 use isobar_core::model::workload::Pods;
 
 /// Requests for evictions that may wait.
@@ -144,8 +146,8 @@ impl ApiServer {
 
     /// What the kubelet runs with; `None` before it has told.
     #[must_use]
-    pub fn kubelet_settings(&self) -> Option<Arc<Settings>> {
-        self.known.borrow().kubelet.clone()
+    pub fn configz(&self) -> Option<Arc<Configz>> {
+        self.known.borrow().configz.clone()
     }
 
     /// What works and what does not.

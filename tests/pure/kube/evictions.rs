@@ -53,7 +53,7 @@ fn kube_evictions_by_what_the_server_says() {
         ("own",   0, None,           "done",      "evicts shop/web",                           true),
         ("own",   1, None,           "forbidden", "would violate the pod's disruption budget", false),
         ("own",   2, None,           "forbidden", "more than one PodDisruptionBudget",         false),
-        ("other", 0, None,           "failed",    "UID",                                       false),
+        ("other", 0, None,           "done",      "gone already; another pod has its name",    false),
         ("gone",  0, None,           "done",      "gone already",                              false),
         ("own",   0, fault(503, 2),  "done",      "evicts shop/web",                           true),
         ("own",   0, fault(403, 99), "failed",    "403",                                       false),
@@ -163,7 +163,7 @@ fn kube_evictions_deletions_end_this_pod_and_no_other() {
         (Some((503, 2)), None,      "own",   Ok("deletes shop/web")),
         (Some((403, 9)), None,      "own",   Err("cannot delete resource")),
         (None,           Some(403), "own",   Ok("without the condition DisruptionTarget")),
-        (None,           None,      "other", Err("UID")),
+        (None,           None,      "other", Ok("another pod has its name")),
         (None,           None,      "gone",  Ok("gone already")),
     ];
     let status = |code| Effect::Status { code, retry_after_seconds: None };

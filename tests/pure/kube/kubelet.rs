@@ -11,21 +11,33 @@ use isobar_core::model::units::Bytes;
 use serde_json::json;
 
 const SUMMARY: &str = include_str!("../../data/kubernetes/stats-summary.json");
+/// After it has evicted a pod for memory.
+const AFTER_EVICTION: &str =
+    include_str!("../../data/kubernetes/stats-summary-after-eviction.json");
 
 fn summary() -> Value {
     serde_json::from_str(SUMMARY).unwrap()
 }
 
+fn named(bed: &Bed, name: &str) -> Option<Capability> {
+    bed.api.capabilities().into_iter().find(|one| one.name == name)
+}
+
 fn capability(bed: &Bed) -> Option<Capability> {
-    bed.api.capabilities().into_iter().find(|one| one.name == "kubelet")
+    named(bed, "kubelet")
 }
 
 #[test]
 fn kubelet_tells_of_disks_what_the_recorded_one_said() {
-    let bed = Bed::with(|stub| stub.kubelet_says("/stats/summary", summary()));
+    for said in [SUMMARY, AFTER_EVICTION] {
+        tells_of_disks(&serde_json::from_str(said).unwrap());
+    }
+}
+
+fn tells_of_disks(said: &Value) {
+    let bed = Bed::with(|stub| stub.kubelet_says("/stats/summary", said.clone()));
     eventually("disk use is known", || bed.api.pod_disks().is_some());
     let disks = bed.api.pod_disks().unwrap();
-    let said = summary();
     let pods = said["pods"].as_array().unwrap();
     assert_eq!(disks.pods.len(), pods.len());
     for pod in pods {
@@ -126,12 +138,50 @@ fn kubelet_names_the_pods_while_the_api_server_does_not() {
 #[test]
 fn kubelet_tells_its_configuration() {
     let configz = json!({"kubeletconfig": {"maxPods": 42, "cgroupDriver": "systemd"}});
-    let bed = Bed::with(|stub| {
-        stub.kubelet_says("/stats/summary", summary());
-        stub.kubelet_says("/configz", configz);
+    // Whether it tells of disks does not matter.
+    let bed = Bed::with(|stub| stub.kubelet_says("/configz", configz));
+    eventually("the configuration is known", || bed.api.configz().is_some());
+    assert_eq!(bed.api.configz().unwrap().settings.node.max_pods, 42);
+    let Capability { state, detail, .. } = named(&bed, "kubelet configuration").unwrap();
+    assert_eq!((state, &*detail), (CapabilityState::Attached, "read from the kubelet's /configz"));
+}
+
+#[test]
+fn kubelet_that_does_not_tell_its_configuration_is_a_capability() {
+    let status = |code| Effect::Status { code, retry_after_seconds: None };
+    let text = |text: &str| Effect::Text { code: 200, text: text.into() };
+    let permission = "allow it to get nodes/stats, nodes/pods and nodes/configz";
+    #[rustfmt::skip]
+    let table = [
+        // what the kubelet does, detail, remedy
+        (status(401),              "the kubelet answered 401",                       "the token is not accepted"),
+        (status(403),              "the kubelet answered 403",                       permission),
+        (status(404),              "the kubelet answered 404",                       ""),
+        (Effect::Hang,             "the kubelet has not answered within 10 s",       ""),
+        (Effect::Reset,            "cannot reach the kubelet",                       ""),
+        (Effect::Endless,          "the kubelet's answer is larger than 16 MiB",     ""),
+        (text("{\"kubeletconfig"),  "the kubelet's /configz:1:",                      ""),
+        (text("[]"),               "expected a mapping, found a list",               ""),
+        (text("{}"),               "no field of a KubeletConfiguration",             ""),
+        (text("{\"kubeletconfig\": {\"maxPods\": -1}}"), "must not be a negative number", ""),
+    ];
+    thread::scope(|rows| {
+        for (effect, detail, remedy) in table {
+            rows.spawn(move || {
+                let bed = Bed::with(|stub| {
+                    stub.kubelet_says("/stats/summary", summary());
+                    stub.add_fault(Fault::new("get", "/configz", effect));
+                });
+                let told = || named(&bed, "kubelet configuration");
+                eventually(detail, || told().is_some_and(|told| told.detail.contains(detail)));
+                let Capability { state, remedy: said, .. } = told().unwrap();
+                assert_eq!(state, CapabilityState::Absent, "{detail}");
+                assert!(said.unwrap_or_default().contains(remedy), "{detail}");
+                assert!(bed.api.configz().is_none(), "{detail}");
+                eventually("disk use is known", || bed.api.pod_disks().is_some());
+            });
+        }
     });
-    eventually("the configuration is known", || bed.api.kubelet_settings().is_some());
-    assert_eq!(bed.api.kubelet_settings().unwrap().node.max_pods, 42);
 }
 
 #[test]
@@ -140,19 +190,16 @@ fn kubelet_that_answers_in_part_tells_what_is_missing() {
     let text = |text: &str| Effect::Text { code: 200, text: text.into() };
     #[rustfmt::skip]
     let table = [
-        // path, what the kubelet does, detail
-        ("/pods",    Effect::Endless,          format!("it does not name them: {endless}")),
-        ("/pods",    text("{\"items\": [{"),   "it does not name them: ".to_owned()),
-        ("/pods",    text("\u{0}\u{1}"),       "it does not name them: ".to_owned()),
-        ("/configz", Effect::Endless,          format!("its configuration is not compared: {endless}")),
-        ("/configz", text("{\"kubeletconfig"), "its configuration is not compared: ".to_owned()),
-        ("/configz", text("[]"),               "its configuration is not compared: ".to_owned()),
+        // what the kubelet does, detail
+        (Effect::Endless,        format!("it does not name them: {endless}")),
+        (text("{\"items\": [{"), "it does not name them: ".to_owned()),
+        (text("\u{0}\u{1}"),     "it does not name them: ".to_owned()),
     ];
-    for (path, effect, detail) in table {
+    for (effect, detail) in table {
         let refused = Effect::Status { code: 500, retry_after_seconds: None };
         let bed = Bed::with(|stub| {
             stub.kubelet_says("/stats/summary", summary());
-            stub.add_fault(Fault::new("get", path, effect));
+            stub.add_fault(Fault::new("get", "/pods", effect));
             stub.add_fault(Fault::new("list", "/api/v1/pods", refused));
         });
         eventually(&detail, || capability(&bed).is_some_and(|said| said.detail.contains(&detail)));

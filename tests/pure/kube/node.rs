@@ -15,6 +15,15 @@ fn kube_node_is_written_and_left_clean() {
     });
     let contended = |node: &Value| is(node, "True", "PressureContended");
     bed.publish_until(Status::True, |node| contended(node) && taint_keys(node) == ["other", TAINT]);
+    // Nothing but the list and the version that it was made out of.
+    let written = bed.bodies("patch", "nodes", "");
+    let list = json!([
+        {"key": "other", "effect": "NoExecute", "value": "v"}, {"key": TAINT, "effect": "NoSchedule"},
+    ]);
+    let version = &written[0]["metadata"]["resourceVersion"];
+    assert!(version.as_str().is_some_and(|text| text.parse::<u64>().is_ok()), "{version}");
+    let body = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": list}});
+    assert_eq!(written, [body]);
     let ready = bed.node()["status"]["conditions"].as_array().unwrap().len();
     assert_eq!(ready, 5, "the kubelet's conditions stay");
 
@@ -239,8 +248,10 @@ fn kube_node_events_that_came_too_soon_are_counted_later() {
 #[test]
 fn kube_node_events_come_in_series() {
     let bed = Bed::new();
+    let began = clock::now().wall;
+    let at = |second: u64| began.plus(Nanos(second * Nanos::SECOND.0));
     let note = |second: u64, reason: &str, about: About| Note {
-        at: Nanos(clock::now().wall.0 + second * Nanos::SECOND.0),
+        at: at(second),
         about,
         reason: reason.into(),
         text: format!("{reason} at {second}"),
@@ -270,6 +281,28 @@ fn kube_node_events_come_in_series() {
         ]
     );
     let counted = bed.bodies("patch", "events", "");
-    assert_eq!(counted.len(), 1, "{counted:?}");
-    assert_eq!(counted[0]["series"]["count"], 3);
+    let last = jiff::Timestamp::from_nanosecond(at(40).0.into()).unwrap();
+    assert_eq!(
+        counted,
+        [json!({"series": {"count": 3, "lastObservedTime": format!("{last:.6}")}})]
+    );
+}
+
+/// The server refuses for a while, or takes the write and its answer is lost.
+#[test]
+fn kube_node_events_are_counted_once_however_often_they_are_written() {
+    for effect in [Effect::Status { code: 500, retry_after_seconds: None }, Effect::Reset] {
+        let bed = Bed::new();
+        let note = |second| high(clock::now().wall.plus(Nanos(second * Nanos::SECOND.0)));
+        bed.api.note(note(0));
+        eventually("it is written", || bed.bodies("create", "events", "").len() == 1);
+        bed.stub.add_fault(Fault::new("patch", "*/events/*", effect.clone()).times(2));
+        bed.api.note(note(40));
+        let count = || {
+            let events = bed.stub.all("events");
+            events.first().map(|event| event["series"]["count"].clone()).unwrap_or_default()
+        };
+        eventually("the count is written", || !count().is_null());
+        assert_eq!(count(), 2, "{effect:?}");
+    }
 }

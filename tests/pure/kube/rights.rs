@@ -4,6 +4,7 @@ use super::*;
 use isobar::act::evict::Request;
 use isobar_apistub::{Effect, Fault, Findings, Rules};
 use isobar_core::model::settings::Deletion;
+use serde_json::json;
 use tokio::sync::mpsc::channel;
 
 const ENFORCE: &str = include_str!("../../../deploy/isobar-enforce.yaml");
@@ -51,6 +52,20 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
     eventually("evictions are allowed", || {
         way.is_allowed.load(std::sync::atomic::Ordering::Relaxed)
     });
+    let asked = |attributes: Value| {
+        json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "metadata": {}, "spec": {"resourceAttributes": attributes},
+        })
+    };
+    let evict =
+        json!({"verb": "create", "group": "", "resource": "pods", "subresource": "eviction"});
+    let delete = json!({"verb": "delete", "group": "", "resource": "pods"});
+    let reviews = || bed.bodies("create", "selfsubjectaccessreviews", "");
+    let wanted = [Some(asked(evict)), (!deletion.is_never()).then(|| asked(delete))];
+    let wanted: Vec<Value> = wanted.into_iter().flatten().collect();
+    eventually("each right is asked about", || wanted.iter().all(|one| reviews().contains(one)));
+    assert!(reviews().iter().all(|one| wanted.contains(one)), "{:?}", reviews());
     let (reply, mut answers) = channel(1);
     let uid = bed.stub.get("pods", "shop", "web").unwrap()["metadata"]["uid"].clone();
     let request = Request {

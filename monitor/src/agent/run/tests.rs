@@ -76,7 +76,7 @@ fn counted() -> (Counted, Arc<AtomicU64>, Arc<AtomicU64>) {
 
 /// Below a file no directory can be made: nothing is kept.
 fn options(listen: SocketAddr, duration: Option<Duration>) -> Options {
-    let orders = Orders::new(Plan::default(), || Ok(Plan::default()));
+    let orders = Orders::new(Plan::default(), |_| Ok(Plan::default()));
     let (mode, state_dir) = (Mode::Configured, "/dev/null/state".into());
     let listen = Address::Tcp(listen);
     Options { listen, duration, orders, mode, state_dir, cluster: None, survival: None }

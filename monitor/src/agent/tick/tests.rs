@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::agent::actuator::tests::action;
-use crate::agent::{Alarms, Mode};
+use crate::agent::{Alarms, Mode, Orders};
 use crate::record::journal::Bounds;
 use crate::record::reader::Recording;
 use crate::record::replay::{Replay, Replayed};
@@ -51,7 +51,7 @@ fn plan(enforce: &[StepKind]) -> Plan {
 /// The orders of an operator who configures to enforce `first`, and after SIGHUP `then`.
 fn orders(first: &[StepKind], then: &[StepKind]) -> Orders {
     let then = plan(then);
-    Orders::new(plan(first), move || Ok(then.clone()))
+    Orders::new(plan(first), move |_| Ok(then.clone()))
 }
 
 fn tick(dir: &Path, orders: &mut Orders) -> Tick<Still> {

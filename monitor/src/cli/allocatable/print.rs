@@ -11,7 +11,8 @@ use crate::cli::table::Table;
 use crate::cli::terminal::{harmless, width};
 
 pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
-    amounts(document).write(out, width())?;
+    let Document { capacity, kube_reserved, system_reserved, allocatable, .. } = document;
+    amounts([capacity, kube_reserved, system_reserved, allocatable]).write(out, width())?;
     if !document.eviction_hard.is_empty() {
         let all: Vec<_> =
             document.eviction_hard.iter().map(|(name, value)| format!("{name}<{value}")).collect();
@@ -41,14 +42,13 @@ pub(super) fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> 
     Ok(())
 }
 
-fn amounts(document: &Document) -> Table {
+/// Of capacity, both reservations and allocatable, in this order.
+pub(super) fn amounts(lists: [&ResourceList; 4]) -> Table {
     let mut table = Table::new("RESOURCE CAPACITY> KUBE-RESERVED> SYSTEM-RESERVED> ALLOCATABLE>");
     let cell = |list: &ResourceList, name: &str| {
         list.get(name).map_or_else(|| "-".into(), ToString::to_string)
     };
-    let Document { capacity, kube_reserved, system_reserved, allocatable, .. } = document;
-    for name in capacity.keys() {
-        let lists = [capacity, kube_reserved, system_reserved, allocatable];
+    for name in lists[0].keys() {
         let cells = lists.map(|list| cell(list, name));
         table.row(std::iter::once(name.clone()).chain(cells));
     }

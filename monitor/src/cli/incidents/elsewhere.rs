@@ -1,12 +1,13 @@
 //! Incidents of a running agent, by its API: of this node or, through the API server, of another.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use isobar::record::incident::{Incident, is_name};
 use isobar::serve::address::Address;
 use serde::Deserialize;
 
-use crate::cli::ask::{Fetched, Place, fetch};
-use crate::cli::exit::{InvalidAnswer, Refused};
+use crate::cli::ask::Place;
+use crate::cli::elsewhere::document;
+use crate::cli::exit::Refused;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Elsewhere {
@@ -42,8 +43,7 @@ impl Elsewhere {
 
 /// All incidents, oldest first, without what only one at a time is asked for.
 pub(super) fn list(place: &Place) -> Result<Vec<Incident>> {
-    let json = ask(place, "/api/v1/incidents")?;
-    let All { mut incidents } = parsed(place, &json)?;
+    let All { mut incidents } = document(place, "/api/v1/incidents", "incidents")?;
     incidents.reverse();
     Ok(incidents)
 }
@@ -53,19 +53,6 @@ pub(super) fn one(place: &Place, name: &str) -> Result<Incident> {
     if !is_name(name) {
         bail!(Refused(format!("{place} has an incident without a usable name")));
     }
-    let json = ask(place, &format!("/api/v1/incidents/{name}"))?;
-    Ok(parsed::<One>(place, &json)?.incident)
-}
-
-fn parsed<'a, T: Deserialize<'a>>(place: &Place, json: &'a [u8]) -> Result<T> {
-    let read = serde_json::from_slice(json);
-    Ok(read.map_err(|source| InvalidAnswer { address: place.to_string(), source })?)
-}
-
-fn ask(place: &Place, path: &str) -> Result<Vec<u8>> {
-    match fetch(place, path).with_context(|| format!("cannot ask {place} for incidents"))? {
-        Fetched::Document(json) => Ok(json),
-        Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
-        Fetched::NoAgent => bail!("no agent listens on {place}; start one with `isobar run`"),
-    }
+    let path = format!("/api/v1/incidents/{name}");
+    Ok(document::<One>(place, &path, "incidents")?.incident)
 }

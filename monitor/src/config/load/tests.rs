@@ -1,4 +1,4 @@
-use std::fs;
+mod kubelet;
 
 use proptest::prelude::*;
 
@@ -199,92 +199,6 @@ fn load_refuses_what_is_not_a_configuration() {
         let invalid = settings(text, "f", Path::new("")).expect_err(text);
         assert_eq!(invalid.to_string(), want, "{text}");
     }
-}
-
-const KUBELETS: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-clusterDNS: [10.96.0.10]
-authentication: {anonymous: {enabled: false}}
-evictionHard: {memory.available: 200Mi}
-kubeReserved: {memory: 1Gi}
-systemReserved: {memory: 2Gi}
-maxPods: 250
-";
-
-#[test]
-fn kubelet_file_fills_missing_fields() {
-    let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-    write("kubelet.yaml", KUBELETS);
-    write(
-        "ours.yaml",
-        &format!("{HEAD}kubeletConfig: kubelet.yaml\nsystemReserved: {{memory: 3Gi}}\n"),
-    );
-    let settings = load(&dir.path().join("ours.yaml")).unwrap();
-    assert_eq!(settings.node.kube_reserved["memory"].to_string(), "1Gi");
-    assert_eq!(settings.node.system_reserved["memory"].to_string(), "3Gi");
-    assert_eq!(settings.node.max_pods, 250);
-    assert_eq!(settings.eviction.thresholds.len(), 2);
-    let theirs = kubelet(&dir.path().join("kubelet.yaml")).unwrap();
-    assert_eq!(theirs.node.system_reserved["memory"].to_string(), "2Gi");
-
-    // The same as an answer of its /configz, and without a head.
-    write("configz.json", "{\"kubeletconfig\":{\"maxPods\":250,\"port\":10250}}");
-    write("headless.yaml", "maxPods: 250\n");
-    for name in ["configz.json", "headless.yaml"] {
-        assert_eq!(kubelet(&dir.path().join(name)).unwrap().node.max_pods, 250, "{name}");
-    }
-    assert!(load(&dir.path().join("headless.yaml")).is_err());
-}
-
-#[test]
-fn kubelet_refuses_what_is_no_kubelets_file() {
-    let dir = tempfile::tempdir().unwrap();
-    #[rustfmt::skip]
-    let table = [
-        // text, what is said
-        ("kubeletArguments:\n  max-pods: ['250']\n",     "flags of OpenShift's node configuration"),
-        ("{}",                                            "no field of a KubeletConfiguration"),
-        ("foo: bar",                                      "no field of a KubeletConfiguration"),
-        ("apiVersion: kubelet.config.k8s.io/v1",          "expected kind KubeletConfiguration of apiVersion kubelet.config.k8s.io/v1beta1"),
-        ("apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\nmaxPods: 9", "expected kind KubeletConfiguration"),
-        ("apiVersion: v1\nkind: ConfigMap",               "expected kind KubeletConfiguration"),
-    ];
-    for (text, want) in table {
-        let file = dir.path().join("file.yaml");
-        fs::write(&file, text).unwrap();
-        let told = kubelet(&file).unwrap_err().to_string();
-        assert!(told.contains(want), "{text}: {told}");
-    }
-    let empty = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-    fs::write(dir.path().join("file.yaml"), empty).unwrap();
-    assert_eq!(kubelet(&dir.path().join("file.yaml")).unwrap().node.max_pods, 110);
-}
-
-#[test]
-fn kubelet_file_problems_name_that_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let (theirs, ours) = (dir.path().join("k.yaml"), dir.path().join("o.yaml"));
-    let text = "evictionHard: {memory.available: 2x}\nmaxPods: many\nenforceNodeAllocatable: [system-reserved]\n";
-    fs::write(
-        &theirs,
-        format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{text}"),
-    )
-    .unwrap();
-    fs::write(&ours, format!("{HEAD}kubeletConfig: k.yaml\nbudget: 1\n")).unwrap();
-    let told = load(&ours).unwrap_err().to_string();
-    let (ours, theirs) = (ours.display().to_string(), theirs.display().to_string());
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 4, "{told}");
-    for (line, place) in lines.iter().zip(["3:34", "4:10", "5:26"]) {
-        assert!(
-            line.starts_with(&format!("{ours}:3:16: kubeletConfig: {theirs}:{place}: ")),
-            "{line}"
-        );
-    }
-    assert!(lines[3].starts_with(&format!("{ours}:4:1: budget: unknown key")), "{told}");
-    let gone = settings(&format!("{HEAD}kubeletConfig: gone.yaml"), "f", dir.path()).unwrap_err();
-    assert!(gone.to_string().contains("gone.yaml: cannot read: No such file"), "{gone}");
 }
 
 /// The paths of all keys, with `[]` for the items of a list.

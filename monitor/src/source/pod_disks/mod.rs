@@ -60,6 +60,12 @@ impl Places {
             proc: "/proc".into(),
         }
     }
+
+    /// The directory that has one of each pod, as `NAMESPACE_NAME_UID`.
+    #[must_use]
+    pub fn logs(&self) -> &Path {
+        &self.logs
+    }
 }
 
 /// The pods that are looked for, and their containers.

@@ -1,6 +1,7 @@
 //! A decision as sentences, from its own numbers alone: a recording explains itself, and the
 //! explanation cannot differ from the decision.
 
+mod beside;
 mod conditions;
 pub mod message;
 mod nearest;
@@ -40,7 +41,8 @@ pub struct Explanation {
     pub otherwise: Vec<String>,
 }
 
-/// Also which threshold is nearest where none is met, by the settings that it was decided by.
+/// Also how an action stands to the kubelet's own eviction, and which threshold is nearest where none
+/// is met, by the settings that it was decided by.
 #[must_use]
 pub fn explain_by(
     settings: Option<&Settings>,
@@ -48,6 +50,8 @@ pub fn explain_by(
     decision: &Decision,
 ) -> Explanation {
     let mut told = explain(decision);
+    let beside = settings.iter().flat_map(|all| beside::sentences(all, snapshot, decision));
+    told.verdict.extend(beside);
     let unmet = settings.iter().flat_map(|all| unmet(all, snapshot, &decision.assessment));
     told.verdict.extend(unmet);
     told

@@ -1,0 +1,182 @@
+//! What becomes of the configuration that the kubelet answers: it is taken up where the operator named
+//! no file of the kubelet's, else compared.
+//! In: the kubelet's answers, and how the agent took them up. Out: a capability.
+
+use std::sync::Arc;
+
+use crate::config::{self, KubeletSource};
+use crate::kube::{CONFIGURATION, Configz};
+use isobar_core::model::capability::{Capability, CapabilityState};
+use isobar_core::model::settings::Settings;
+
+/// How isobar's configuration stands to the kubelet's.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// Where the kubelet's fields come from that are in force.
+    from: KubeletSource,
+    /// The answer that was taken up, or that could not be.
+    tried: Option<Arc<Configz>>,
+    /// Why it could not be.
+    refused: Option<String>,
+    /// The answer that was compared last, and with which of isobar's settings.
+    compared: Option<(Arc<Configz>, u64)>,
+    /// The keys whose values differ.
+    differ: Vec<&'static str>,
+}
+
+impl Standing {
+    /// Whether the agent should take this answer up.
+    pub(super) fn is_news(&self, configz: &Arc<Configz>) -> bool {
+        let is_same = |tried: &Arc<Configz>| Arc::ptr_eq(tried, configz);
+        self.from != KubeletSource::File && !self.tried.as_ref().is_some_and(is_same)
+    }
+
+    /// The agent has read its configuration with this answer, or could not.
+    pub(super) fn took(
+        &mut self,
+        configz: Option<Arc<Configz>>,
+        result: Result<KubeletSource, String>,
+    ) {
+        self.tried = configz;
+        match result {
+            Ok(from) => (self.from, self.refused) = (from, None),
+            Err(why) => self.refused = Some(why),
+        }
+    }
+
+    /// Compares isobar's settings with the kubelet's when either has changed.
+    pub(super) fn compare(&mut self, ours: &Settings, configz: Arc<Configz>) {
+        let is_same = |(before, generation): &(Arc<Configz>, u64)| {
+            Arc::ptr_eq(before, &configz) && *generation == ours.generation
+        };
+        if self.compared.as_ref().is_some_and(is_same) || self.is_news(&configz) {
+            return;
+        }
+        let differ = config::differences(ours, &configz.settings);
+        self.differ = differ.iter().map(|one| one.keys).collect();
+        self.compared = Some((configz, ours.generation));
+        if !self.differ.is_empty() {
+            let remedy = self.remedy();
+            tracing::warn!(remedy, "the kubelet runs with other values of {}", self.keys());
+        }
+    }
+
+    /// Adds to the capability of the kubelet's answer what is made of it.
+    pub(super) fn complete(&self, all: &mut Vec<Capability>) {
+        let Some(told) = all.iter_mut().find(|one| one.name == CONFIGURATION) else {
+            if self.from == KubeletSource::Nowhere {
+                all.push(Capability {
+                    name: CONFIGURATION.into(),
+                    state: CapabilityState::Off,
+                    detail: "the kubelet has not told its configuration yet; isobar's own \
+                             configuration and the defaults are used"
+                        .into(),
+                    remedy: None,
+                });
+            }
+            return;
+        };
+        let is_known = told.state == CapabilityState::Attached;
+        let words = match (&self.refused, self.from) {
+            (Some(why), _) => format!("; not used, the old values are kept: {why}"),
+            (None, KubeletSource::Nowhere) if is_known => "; about to be used".into(),
+            (None, KubeletSource::Nowhere) => {
+                "; isobar's own configuration and the defaults are used".into()
+            }
+            (None, KubeletSource::Configz) if is_known => {
+                "; used where isobar's own configuration sets nothing".into()
+            }
+            (None, KubeletSource::Configz) => "; its last answer is used".into(),
+            (None, KubeletSource::File) => "; the kubelet's file is used".into(),
+        };
+        told.detail.push_str(&words);
+        if !self.differ.is_empty() {
+            told.detail
+                .push_str(&format!("; the kubelet runs with other values of {}", self.keys()));
+            told.remedy = told.remedy.take().or_else(|| Some(self.remedy().into()));
+        }
+        if self.refused.is_some() || !self.differ.is_empty() {
+            told.state = CapabilityState::Absent;
+        }
+    }
+
+    fn keys(&self) -> String {
+        self.differ.join(", ")
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self.from {
+            KubeletSource::File => {
+                "name the file that the kubelet runs with in kubeletConfig, or none"
+            }
+            _ => "leave these keys out of isobar's configuration",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::kubelet_of;
+
+    fn configz(max_pods: u32) -> Arc<Configz> {
+        let answer = format!("{{\"kubeletconfig\": {{\"maxPods\": {max_pods}}}}}");
+        let settings = kubelet_of(&answer).unwrap();
+        Configz { answer, settings }.into()
+    }
+
+    #[test]
+    fn is_news_until_it_was_tried_and_never_beside_a_file() {
+        use KubeletSource::{Configz, File, Nowhere};
+        #[rustfmt::skip]
+        let table = [
+            // where the kubelet's fields come from, tried, news
+            (Nowhere, false, true),
+            (Nowhere, true,  false), // refused: it is not tried again at each tick
+            (Configz, true,  false),
+            (Configz, false, true),  // another answer
+            (File,    false, false),
+        ];
+        for (from, is_tried, want) in table {
+            let (new, mut standing) = (configz(42), Standing::default());
+            let tried = is_tried.then(|| Arc::clone(&new)).or(Some(configz(42)));
+            standing.took(tried, Ok(from));
+            assert_eq!(standing.is_news(&new), want, "{from:?} {is_tried}");
+        }
+    }
+
+    #[test]
+    fn complete_tells_what_is_made_of_the_answer() {
+        use CapabilityState::{Absent, Attached, Off};
+        let (took, refused) = (Ok, || Err("f:1:1: no".to_owned()));
+        #[rustfmt::skip]
+        let table = [
+            // told by the kubelet, taken up, isobar's maxPods, state, detail contains
+            (None,           took(KubeletSource::Nowhere), 110, Some(Off),      "has not told its configuration yet"),
+            (None,           took(KubeletSource::File),    110, None,           ""),
+            (Some(Attached), took(KubeletSource::Configz), 42,  Some(Attached), "told; used where isobar's own configuration sets nothing"),
+            (Some(Attached), took(KubeletSource::Configz), 7,   Some(Absent),   "sets nothing; the kubelet runs with other values of maxPods"),
+            (Some(Attached), took(KubeletSource::File),    42,  Some(Attached), "told; the kubelet's file is used"),
+            (Some(Attached), refused(),                    110, Some(Absent),   "told; not used, the old values are kept: f:1:1: no"),
+            (Some(Absent),   took(KubeletSource::Nowhere), 42,  Some(Absent),   "told; isobar's own configuration and the defaults are used"),
+            (Some(Absent),   took(KubeletSource::Configz), 42,  Some(Absent),   "told; its last answer is used"),
+        ];
+        for (told, result, max_pods, state, detail) in table {
+            let row = format!("{told:?} {result:?} {max_pods}");
+            let (answer, mut standing) = (configz(42), Standing::default());
+            standing.took(Some(Arc::clone(&answer)), result);
+            standing.compare(&configz(max_pods).settings, answer);
+            let told = told.map(|state| Capability {
+                name: CONFIGURATION.into(),
+                state,
+                detail: "told".into(),
+                remedy: None,
+            });
+            let mut all = Vec::from_iter(told);
+            standing.complete(&mut all);
+            assert_eq!(all.first().map(|one| one.state), state, "{row}: {all:?}");
+            let got = all.first().map_or("", |one| &one.detail);
+            assert!(got.contains(detail), "{row}: {got}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Documents of a running agent, by its API: of this machine or, through the API server, of another
+//! node.
+
+use anyhow::{Context as _, Result, bail};
+use serde::de::DeserializeOwned;
+
+use super::ask::{Fetched, Place, fetch};
+use super::exit::InvalidAnswer;
+
+/// How a verb that looks at one machine is run on another node.
+pub(super) const ON_THE_NODE: &str = "kubectl -n isobar-system exec POD -- isobar";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct NodeArg {
+    /// Ask the agent of this node of a cluster, through the API server that kubectl talks to.
+    #[cfg(feature = "kubernetes")]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+}
+
+impl NodeArg {
+    /// The agent that is meant; `None` for this machine.
+    pub(super) fn place(&self) -> Result<Option<Place>> {
+        #[cfg(feature = "kubernetes")]
+        if let Some(node) = &self.node {
+            return Ok(Some(Place::of_node(node)?));
+        }
+        Ok(None)
+    }
+}
+
+/// What the agent there answers to a path of its API; `what` names it in errors.
+pub(super) fn document<T: DeserializeOwned>(place: &Place, path: &str, what: &str) -> Result<T> {
+    let json = match fetch(place, path).with_context(|| format!("cannot ask {place} for {what}"))? {
+        Fetched::Document(json) => json,
+        Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
+        Fetched::NoAgent => bail!("no agent listens on {place}; start one with `isobar run`"),
+    };
+    let read = serde_json::from_slice(&json);
+    Ok(read.map_err(|source| InvalidAnswer { address: place.to_string(), source })?)
+}
