@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::OomRecord;
-use super::cpu_loss::{CpuLoss, losses};
+use super::cpu_loss::{CpuLoss, Harm, losses};
 use super::foresight::OomLimit;
 use super::verdict::{Mood, Resource, Verdict, cause_words};
 use super::waiting::{Level, root_name, short_name, weight, with_busiest};
@@ -224,17 +224,16 @@ fn aggressor(
         id == unit || path.is_some_and(|path| is_below(path, &scope.path.0))
     };
     let mut sums = BTreeMap::new();
-    for CpuLoss { blame, loss } in losses {
+    for pair @ CpuLoss { blame, .. } in losses {
         if holds(blame.victim, victim(snapshot, blame))
             && !holds(blame.aggressor, aggressor_path(snapshot, blame))
         {
-            let of_none = (Nanos(0), Nanos(0), *blame);
-            let (lost, waited, _) = sums.entry(blame.aggressor).or_insert(of_none);
-            (*lost, *waited) = (lost.plus(*loss), waited.plus(blame.time));
+            let (harm, _) = sums.entry(blame.aggressor).or_insert((Harm::default(), *blame));
+            *harm = harm.plus(pair.harm());
         }
     }
-    let (_, _, most) = sums.into_values().max_by_key(|(lost, waited, _)| (*lost, *waited))?;
-    let id = most.aggressor;
+    let most = sums.into_iter().max_by_key(|(id, (harm, _))| (*harm, Reverse(*id)));
+    let (id, (_, most)) = most?;
     let known = snapshot.scopes.get(&id);
     let known = known.map(|scope| with_busiest(short_name(scope), Some(id), snapshot));
     // Without a scope: a cgroup that is gone, or the root, where kernel threads run.

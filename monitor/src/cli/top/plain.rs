@@ -120,15 +120,17 @@ fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
     table
 }
 
+/// Sorted by the column LOST, as the headline is; what was lost is a part of the time. Both are of
+/// the last interval, and the share is of all that the sufferer waited.
 fn aggressors(view: &View) -> Table {
-    let mut table = Table::new("SUFFERER~ AGGRESSOR~ TIME> SHARE%>");
+    let mut table = Table::new("SUFFERER~ AGGRESSOR~ LOST> TIME> SHARE%>");
     let blames = &view.snapshot.aggressions;
     for blame in blames.iter().take(AGGRESSORS) {
         let of_victim = blames.iter().filter(|other| other.victim == blame.victim);
         let all: u64 = of_victim.map(|other| other.time.0).sum();
         let share = Percent::share(blame.time.0, all).to_string();
         let (victim, aggressor) = names(view, blame);
-        table.row([victim, aggressor, time(Some(blame.time)), share]);
+        table.row([victim, aggressor, time(blame.loss), time(Some(blame.time)), share]);
     }
     table
 }
