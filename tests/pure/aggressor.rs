@@ -92,6 +92,10 @@ fn aggressor_first_named_by_verbs() {
     let headline = explained.lines().next().unwrap();
     assert!(headline.contains(&format!("mostly while {AGGRESSOR_NAME}")), "{explained}");
     let top = told(&["top", "--once"]);
+    let mut rows = top.lines().skip_while(|line| !line.starts_with("NAME"));
+    assert!(rows.next().unwrap().contains("LOST/s"), "{top}");
+    let sufferer = rows.next().unwrap().split("  ").next().unwrap();
+    assert!(headline.contains(&sufferer[..12]), "{headline} {sufferer}");
     let mut pairs = top.lines().skip_while(|line| !line.starts_with("SUFFERER"));
     assert!(pairs.next().unwrap().contains("LOST"), "{top}");
     assert!(pairs.next().unwrap().contains(AGGRESSOR_NAME), "{top}");

@@ -50,6 +50,11 @@ impl Harm {
     }
 }
 
+/// Of two that lost alike because of each other, neither is the aggressor.
+pub fn is_mutual(one: Nanos, other: Nanos) -> bool {
+    one.min(other) > Nanos(0) && one.min(other).0 >= one.max(other).0 / 2
+}
+
 /// Sets what is lost of each wait, and puts the pairs in the order of their [`Harm`].
 pub fn weigh(snapshot: &mut Snapshot) {
     // Where readers look at each tick, it was done as the tick was recorded.

@@ -271,24 +271,24 @@ fn press_changes_pane_and_choice() {
     #[rustfmt::skip]
     let table = [
         // keys, pane, chosen row, sorted by, first line of a text
-        ("",        list,                   0, Column::Wait, 0),
-        ("⇥",       Some(Pane::Decision),   0, Column::Wait, 0),
-        ("⇥⇥",      Some(Pane::Conditions), 0, Column::Wait, 0),
-        ("⇥⇥⇥",     list,                   0, Column::Wait, 0),
-        ("↓",       list,                   1, Column::Wait, 0),
-        ("↓↑",      list,                   0, Column::Wait, 0),
-        ("⤓",       list,                   2, Column::Wait, 0),
-        ("⇟⇟↓",     list,                   2, Column::Wait, 0),
-        ("⤓⤒",      list,                   0, Column::Wait, 0),
-        ("↓r",      list,                   1, Column::Wait, 0), // the same cgroup, in the middle
-        ("⤓r",      list,                   0, Column::Wait, 0), // the same cgroup, now first
-        ("s",       list,                   0, Column::Cpus, 0),
+        ("",        list,                   0, Column::Lead, 0),
+        ("⇥",       Some(Pane::Decision),   0, Column::Lead, 0),
+        ("⇥⇥",      Some(Pane::Conditions), 0, Column::Lead, 0),
+        ("⇥⇥⇥",     list,                   0, Column::Lead, 0),
+        ("↓",       list,                   1, Column::Lead, 0),
+        ("↓↑",      list,                   0, Column::Lead, 0),
+        ("⤓",       list,                   2, Column::Lead, 0),
+        ("⇟⇟↓",     list,                   2, Column::Lead, 0),
+        ("⤓⤒",      list,                   0, Column::Lead, 0),
+        ("↓r",      list,                   1, Column::Lead, 0), // the same cgroup, in the middle
+        ("⤓r",      list,                   0, Column::Lead, 0), // the same cgroup, now first
+        ("s",       list,                   0, Column::Wait, 0),
         ("<<",      list,                   0, Column::Held, 0),
-        ("2↓↓↓",    Some(Pane::Decision),   0, Column::Wait, 3),
-        ("2↓↓1",    list,                   0, Column::Wait, 0),
-        ("↓⏎",      None,                   1, Column::Wait, 0),
-        ("↓⏎⎋",     list,                   1, Column::Wait, 0),
-        ("?↓",      list,                   0, Column::Wait, 0), // the key ends the help
+        ("2↓↓↓",    Some(Pane::Decision),   0, Column::Lead, 3),
+        ("2↓↓1",    list,                   0, Column::Lead, 0),
+        ("↓⏎",      None,                   1, Column::Lead, 0),
+        ("↓⏎⎋",     list,                   1, Column::Lead, 0),
+        ("?↓",      list,                   0, Column::Lead, 0), // the key ends the help
     ];
     for (keys, pane, row, sort, scroll) in table {
         let state = press(live((80, 16)), keys);
