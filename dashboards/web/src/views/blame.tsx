@@ -129,7 +129,7 @@ export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
         <p class="why">
           {length === 600
             ? "From the agent's memory: the six pairs of each minute that cost most. Others are missing here."
-            : "Summed by this page from each tick: the forty pairs of each that cost most. Of an agent that records nothing it begins when the page is opened."}
+            : "Summed by this page from each tick: the forty pairs of each that cost most. What was before this page was opened is from the agent's recording, if it has one."}
         </p>
         <Matrix view={view} of={of} chosen={chosen} choose={choose} />
       </Panel>
