@@ -68,7 +68,7 @@ function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
             <th scope="col">Sufferer ↓ Aggressor →</th>
             {columns.map(({ id, path, loss }) => (
               <th key={id} scope="col">
-                <Named name={called(view, id, path).name} sub={`cost ${perSecond(loss)}`} />
+                <Named name={called(view, id, path).name} sub={loss > 0 ? `cost ${perSecond(loss)}` : ""} />
               </th>
             ))}
           </tr>
@@ -77,7 +77,7 @@ function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
           {rows.map((row) => (
             <tr key={row.id}>
               <th scope="row">
-                <Named name={called(view, row.id, row.path).name} sub={`lost ${perSecond(row.loss)}`} />
+                <Named name={called(view, row.id, row.path).name} sub={row.loss > 0 ? `lost ${perSecond(row.loss)}` : ""} />
               </th>
               {columns.map((column) => {
                 const pair = keyOf(row.id, column.id);
@@ -139,7 +139,7 @@ export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
         aside={chosen && <button type="button" onClick={() => choose(null)}>Show all pairs</button>}
       >
         <Table
-          caption="Measured in the kernel: while a task of the sufferer was ready to run, a task of the aggressor held the CPU. Lost: no more than the aggressor ran, weighed by how much of its time the sufferer waited; rows are in its order. The share is of all waiting of this sufferer in the table."
+          caption="Measured in the kernel: while a task of the sufferer was ready to run, a task of the aggressor held the CPU. Lost: no more than the aggressor ran, weighed by how much of its time the sufferer waited; rows are in its order. What the kernel's own threads waited is nobody's loss, nor is what a cgroup's own tasks took. The share is of all waiting of this sufferer in the table."
           columns={[
             { head: "Sufferer", cell: ({ victim, victimPath }) => <Named {...called(view, victim, victimPath)} /> },
             { head: "Aggressor", cell: ({ aggressor, aggressorPath }) => <Named {...called(view, aggressor, aggressorPath)} /> },

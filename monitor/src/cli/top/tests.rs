@@ -7,7 +7,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::snapshot::Blame;
 use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::view::View;
 use jiff::tz::TimeZone;
@@ -244,6 +245,34 @@ fn draw_fits_any_terminal() {
                 assert!(has_verdict, "{columns} columns, {lines} lines, keys {keys}: {text}");
             }
         }
+    }
+}
+
+#[test]
+fn draw_tells_own_tasks_and_the_root_cgroup_by_name() {
+    let mut view = view_at(SHORT);
+    let leak = view.snapshot.scopes.iter().find(|(_, scope)| scope.path.0.ends_with("66.slice"));
+    let leak = *leak.unwrap().0;
+    let root = CgroupId(1);
+    for (victim, aggressor) in [(leak, leak), (root, leak)] {
+        let [victim_path, aggressor_path] =
+            [victim, aggressor].map(|id| (id == root).then(CgroupPath::root));
+        let time = Nanos(5 * Nanos::SECOND.0);
+        let loss = Some(Nanos(0));
+        let pair = Blame { victim, victim_path, aggressor, aggressor_path, time, loss };
+        view.snapshot.aggressions.push(pair);
+    }
+    let text = shown(&press(screen(Showing::Present, (80, 40)).after(tick(view)), "⏎"));
+    assert!(text.contains("%  its own tasks") && text.contains("%  the root cgroup"), "{text}");
+}
+
+#[test]
+fn draw_shows_long_headlines_where_there_is_room() {
+    for (lines, is_whole) in [(19, false), (20, true)] {
+        let mut view = view_at(SHORT);
+        view.headline = format!("{} end.", "word ".repeat(30));
+        let text = shown(&screen(Showing::Present, (60, lines)).after(tick(view)));
+        assert_eq!(text.contains("end."), is_whole, "{lines} lines: {text}");
     }
 }
 

@@ -20,10 +20,8 @@ use isobar_core::policy::explain::{self, relief};
 use isobar_core::view::cpu_loss::{Harm, losses};
 use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_core::view::pods::name_scopes;
-use isobar_core::view::waiting::{Level, busiest, short_name};
+use isobar_core::view::waiting::{Level, ROOT, busiest, short_name};
 
-/// How the root cgroup is called as long as waits are added up.
-const ROOT: &str = "the root cgroup";
 /// Pairs that are counted, and that are told.
 const PAIRS: usize = 256;
 const TOLD: usize = 5;

@@ -36,7 +36,12 @@ pub(super) fn lines(state: &State, view: &View, id: CgroupId) -> Vec<Line<'stati
     };
     let suffers = |blame: &Blame| within(blame.victim, blame.victim_path.as_ref());
     let causes = |blame: &Blame| within(blame.aggressor, blame.aggressor_path.as_ref());
-    let aggressors = page.shares(|blame| suffers(blame).then(|| names(view, blame).1));
+    let aggressors = page.shares(|blame| {
+        suffers(blame).then(|| match causes(blame) {
+            true => "its own tasks".into(),
+            false => names(view, blame).1,
+        })
+    });
     let sufferers =
         page.shares(|blame| (causes(blame) && !suffers(blame)).then(|| names(view, blame).0));
     let mut parts = vec![(name(scope), page.figures(id))];
