@@ -19,6 +19,9 @@ fn figures(view: &Value, path: &str) -> Option<[Value; 2]> {
     Some([scope["cpuUsage"].clone(), scope["cpu"]["wait"].clone()])
 }
 
+/// Where the aggressor must be named.
+const READERS: [&str; 4] = ["the page", "top", "/metrics", "explain"];
+
 #[test]
 fn aggressor_is_named_within_three_seconds() {
     let _alone = alone();
@@ -49,35 +52,61 @@ fn aggressor_is_named_within_three_seconds() {
             headline.contains(&format!("{sufferer} loses most by waiting"))
                 && headline.contains(&format!("mostly while {name}"))
         };
-        let headline = loop {
-            let snapshot = agent.snapshot();
-            let headline = snapshot["headline"].as_str().unwrap().to_owned();
+        let ask = |verb: &[&str]| {
+            text(&isobar(&[verb, &["--agent", &address]].concat()).output().unwrap().stdout)
+        };
+        // Whether it is named first but for other work of this machine, and what is told.
+        let look = |reader: &str| match reader {
+            "the page" => {
+                let sent = agent.snapshot();
+                let mut pairs = sent["aggressions"].as_array().unwrap().iter();
+                let first = pairs.find(|pair| pair["aggressorPath"] != "/").unwrap_or(&Value::Null);
+                let is_first = first["victimPath"] == victim.path()
+                    && first["aggressorPath"] == aggressor.path();
+                (is_first, sent["aggressions"].to_string())
+            }
+            "top" => {
+                let top = ask(&["top", "--once"]);
+                let pairs = top.lines().skip_while(|line| !line.starts_with("SUFFERER")).skip(1);
+                let first = { pairs }.find(|line| !line.contains("the root cgroup"));
+                let is_first = first.is_some_and(|line| {
+                    line.starts_with(victim.path()) && line.contains(aggressor.path())
+                });
+                (is_first, top)
+            }
+            "/metrics" => {
+                let metrics = agent.get("/metrics").unwrap();
+                let has_lost = metrics.lines().any(|line| {
+                    line.starts_with("isobar_aggression_loss_seconds_total{")
+                        && line.contains(victim.path())
+                        && line.contains(aggressor.path())
+                        && !line.ends_with(" 0.0")
+                });
+                (has_lost, metrics)
+            }
+            _ => {
+                let explained = ask(&["explain"]);
+                (explained.lines().next().is_some_and(is_named), explained)
+            }
+        };
+        let mut unnamed = READERS.to_vec();
+        while !unnamed.is_empty() {
+            let told = unnamed.into_iter().map(|reader| (reader, look(reader)));
+            let (named, rest): (Vec<_>, Vec<_>) = told.partition(|(_, (is_named, _))| *is_named);
             let took = clock::now().boot.since(begun);
-            if is_named(&headline) {
-                println!("busy {is_busy}: named after {took:?}: {headline}");
-                break headline;
+            for (reader, _) in named {
+                println!("busy {is_busy}: named by {reader} after {took:?}");
             }
             // Other work of this machine takes more than the aggressor: not what is asked here.
+            let headline = agent.snapshot()["headline"].to_string();
             if headline.contains("mostly while the root cgroup") && begun < patience {
                 begun = clock::now().boot;
             } else {
-                assert!(took < WITHIN, "busy {is_busy}: {headline}");
+                assert!(rest.is_empty() || took < WITHIN, "busy {is_busy}: {rest:?}");
             }
+            unnamed = rest.into_iter().map(|(reader, _)| reader).collect();
             std::thread::sleep(LOOK);
-        };
-        assert!(headline.contains("CPU"), "{headline}");
-
-        let metrics = agent.get("/metrics").unwrap();
-        let pair = metrics.lines().find(|line| {
-            line.starts_with("isobar_aggression_seconds_total{")
-                && line.contains(aggressor.path())
-                && line.contains(victim.path())
-        });
-        assert!(pair.is_some(), "{metrics}");
-
-        let explained = isobar(&["explain", "--agent", &address]).output().unwrap();
-        let explained = text(&explained.stdout);
-        assert!(is_named(explained.lines().next().unwrap()), "{explained}");
+        }
 
         // The same tick is told in the same figures.
         let same = (0..20).any(|_| {
@@ -88,6 +117,7 @@ fn aggressor_is_named_within_three_seconds() {
                 return false;
             }
             assert_eq!(top["headline"], page["headline"]);
+            assert_eq!(top["aggressions"], page["aggressions"]);
             for path in [aggressor.path(), victim.path()] {
                 let figures = [&top, &page].map(|view| figures(view, path));
                 assert!(figures[0].is_some() && figures[0] == figures[1], "{path}: {figures:?}");

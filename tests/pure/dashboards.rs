@@ -113,6 +113,10 @@ fn alerts_are_complete() {
         assert!(docs.contains(&format!("\n## {name}\n")), "docs/alerts.md lacks {name}");
         assert!(tests.contains(&format!("alertname: {name}\n")), "{name} has no test");
     }
+    let of_kill = docs.split("\n## IsobarOomKill\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    for text in [of_kill, rules.split("- alert: IsobarOomKill\n").nth(1).unwrap()] {
+        assert!(text.contains("`isobar incidents show latest`"), "{text}");
+    }
     let n_sections = docs.matches("\n## Isobar").count();
     assert_eq!(n_sections, n_alerts, "docs/alerts.md has a section of an alert that is gone");
 }

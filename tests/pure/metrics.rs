@@ -145,6 +145,7 @@ async fn metrics_unknown_is_absent() {
         "isobar_run_queue_latency_seconds_count",
         "isobar_memory_shortage_seconds_total",
         "isobar_aggression_seconds_total",
+        "isobar_aggression_loss_seconds_total",
         "isobar_aggression_other_seconds_total",
         "isobar_lost_total",
         "isobar_oom_kills_total",

@@ -105,7 +105,7 @@ fn merge(target: &mut Value, patch: Value) {
 }
 
 /// The name of the next event, and its document.
-async fn event(body: &mut Body) -> (String, Value) {
+pub(crate) async fn event(body: &mut Body) -> (String, Value) {
     let text = next(body).await;
     let line = |of: &str| text.lines().find_map(|line| line.strip_prefix(of)).unwrap().to_owned();
     (line("event: "), serde_json::from_str(&line("data: ")).unwrap())

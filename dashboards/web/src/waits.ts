@@ -64,15 +64,26 @@ const NOTABLE = 1 / 100;
 /** Whether it is a loss of which to speak. */
 export const isNotable = (loss: Nanos, over: Nanos) => over > 0 && loss / over >= NOTABLE;
 
-/** The waits of several intervals, by pair of cgroups, longest first. */
+/** What was done to others. */
+export interface Harm {
+  time: Nanos;
+  loss?: Nanos;
+}
+
+/** The order of the agent: what cost most first, of equals the longer wait. */
+export const byHarm = (a: Harm, b: Harm) => (b.loss ?? 0) - (a.loss ?? 0) || b.time - a.time;
+
+export const plus = (a: Harm, b: Harm) => ({ time: a.time + b.time, loss: (a.loss ?? 0) + (b.loss ?? 0) });
+
+/** The waits of several intervals, by pair of cgroups, those first that cost most. */
 export function summed(all: Blame[][]): Blame[] {
   const sums = new Map<string, Blame>();
   for (const blame of all.flat()) {
     const pair = `${blame.victim} ${blame.aggressor}`;
     const known = sums.get(pair);
-    sums.set(pair, known ? { ...known, time: known.time + blame.time, loss: (known.loss ?? 0) + (blame.loss ?? 0) } : blame);
+    sums.set(pair, known ? { ...known, ...plus(known, blame) } : blame);
   }
-  return [...sums.values()].sort((a, b) => b.time - a.time);
+  return [...sums.values()].sort(byHarm);
 }
 
 /** The waits of the last seconds that this page has seen. */
@@ -86,12 +97,12 @@ export function lately(past: Past[], seconds: number): Pairs {
 
 /** The cgroups because of which others lost most, greatest first. */
 export function aggressors(pairs: Blame[], n: number) {
-  const harm = new Map<number, { id: number; path: string | null | undefined; loss: Nanos }>();
+  const harm = new Map<number, { id: number; path: string | null | undefined; time: Nanos; loss: Nanos }>();
   for (const blame of pairs) {
-    const { aggressor: id, aggressorPath: path, loss = 0 } = blame;
+    const { aggressor: id, aggressorPath: path, time, loss = 0 } = blame;
     if (!isCgroup(blame) || loss === 0) continue;
     const known = harm.get(id);
-    harm.set(id, known ? { ...known, loss: known.loss + loss } : { id, path, loss });
+    harm.set(id, known ? { ...known, ...plus(known, blame) } : { id, path, time, loss });
   }
-  return [...harm.values()].sort((a, b) => b.loss - a.loss).slice(0, n);
+  return [...harm.values()].sort(byHarm).slice(0, n);
 }

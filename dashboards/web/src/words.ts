@@ -26,6 +26,7 @@ export function bytes(n: Bytes | null | undefined): string {
 /** A length of time as a measurement: three digits. */
 export function time(nanos: Nanos | null | undefined): string {
   if (!isKnown(nanos)) return UNKNOWN;
+  if (nanos === 0) return "0";
   if (nanos < 1e3) return `${nanos.toFixed(0)} ns`;
   if (nanos < 1e6) return `${(nanos / 1e3).toFixed(0)} µs`;
   if (nanos < 1e9) return `${(nanos / 1e6).toFixed(nanos < 1e7 ? 1 : 0)} ms`;

@@ -14,7 +14,7 @@ use isobar_core::view::waiting::{Level, waiting_most};
 
 /// Cgroups in a brief view, without those that an aggression names.
 const BRIEF_SCOPES: usize = 60;
-const BRIEF_AGGRESSIONS: usize = 40;
+pub(super) const BRIEF_AGGRESSIONS: usize = 40;
 
 /// What rendered views may take in memory while they are sent, beside the last two.
 const ROOM: usize = 16 << 20;
@@ -70,7 +70,7 @@ pub(super) fn pieces(document: &Arc<Body>) -> impl Stream<Item = io::Result<Body
 }
 
 /// A view cut to what a page shows, so that a stream of a node with thousands of cgroups stays
-/// small: the cgroups that wait most, the longest aggressions, and the cgroups that those name.
+/// small: the cgroups that wait most, the aggressions that cost most, and the cgroups that those name.
 pub(super) fn render_brief(view: &View) -> Body {
     view.to_json(&brief(&view.snapshot)).into()
 }

@@ -240,9 +240,10 @@ impl Publisher {
     }
 
     /// Publishes one tick. Never blocks.
-    pub fn publish(&mut self, step: Step, capabilities: Vec<Capability>, cost: Cost) {
+    pub fn publish(&mut self, mut step: Step, capabilities: Vec<Capability>, cost: Cost) {
         self.totals.took(&cost);
-        self.record(&step, Some(&cost));
+        self.record(&mut step, Some(&cost));
+        self.totals.waits(&step.snapshot);
         let history = self.recorder.history();
         let published = self.published(step, capabilities, cost, history);
         // `send` would fail without a receiver; the next client must find this view all the same.
@@ -333,7 +334,8 @@ impl Publisher {
     }
 
     /// Adds a tick to the history.
-    pub(super) fn record(&mut self, step: &Step, cost: Option<&Cost>) {
+    pub(super) fn record(&mut self, step: &mut Step, cost: Option<&Cost>) {
+        weigh(&mut step.snapshot);
         let kills = self.named_kills(&step.snapshot);
         let outcomes = std::mem::take(&mut self.outcomes);
         let settings = self.settings.as_ref();

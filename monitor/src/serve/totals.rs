@@ -89,7 +89,6 @@ impl Totals {
         self.name(sample.pods.as_ref());
         self.configure(settings);
         self.latency.add_waits(snapshot);
-        self.pairs.tick(snapshot, &self.names);
         for kill in &snapshot.oom_kills {
             *self.oom_kills.entry(OomLimit::of(kill, snapshot)).or_default() += 1;
         }
@@ -100,6 +99,11 @@ impl Totals {
         }
         *self.decisions.entry(result_and_reason(decision)).or_default() += 1;
         self.steps.tick(sample, &decision.relief);
+    }
+
+    /// Counts who made whom wait, from pairs in the order of what they cost.
+    pub(super) fn waits(&mut self, snapshot: &Snapshot) {
+        self.pairs.tick(snapshot, &self.names);
     }
 
     /// Counts what a tick took.

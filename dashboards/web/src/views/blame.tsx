@@ -1,33 +1,41 @@
 // Who hurts whom: sufferers by aggressors, over ten seconds, a minute and ten minutes.
 
 import { useState } from "preact/hooks";
-import type { Blame, HistoryEvents, Snapshot } from "../api";
+import type { Blame, HistoryEvents, Nanos, Snapshot } from "../api";
 import { useLastMinute } from "../film";
 import { useEvents } from "../history";
 import { Named, Panel, Table } from "../parts";
 import type { Past } from "../stream";
-import { lately, type Pairs, summed } from "../waits";
+import { byHarm, lately, type Pairs, plus, summed } from "../waits";
 import { age, called, percent, SECOND, time } from "../words";
 
 const LENGTHS = [10, 60, 600] as const;
 const MOST = 8; // rows and columns of the matrix
 const MINUTE = 60 * SECOND;
 
-/** The longest six pairs of each minute: the agent keeps no more. */
+/** The six pairs of each minute that cost most: the agent keeps no more. */
 function ofMinutes(events: HistoryEvents | null, view: Snapshot): Pairs {
   const minutes = events?.minutes ?? [];
   const begin = minutes[0]?.begin.boot ?? view.at.boot;
   return { pairs: summed(minutes.map(({ aggressions }) => aggressions)), over: view.at.boot - Math.max(begin, view.at.boot - 10 * MINUTE) };
 }
 
-/** Ids by their sum of time, largest first. */
-function largest(pairs: Blame[], of: "victim" | "aggressor"): { id: number; path: string | null | undefined }[] {
-  const sums = new Map<number, { time: number; path: string | null | undefined }>();
+interface Party {
+  id: number;
+  path: string | null | undefined;
+  time: Nanos;
+  loss: Nanos;
+}
+
+/** Who lost most, or because of whom most was lost, greatest first. */
+function greatest(pairs: Blame[], of: "victim" | "aggressor"): Party[] {
+  const sums = new Map<number, Party>();
   for (const pair of pairs) {
+    const id = pair[of];
     const path = of === "victim" ? pair.victimPath : pair.aggressorPath;
-    sums.set(pair[of], { time: (sums.get(pair[of])?.time ?? 0) + pair.time, path });
+    sums.set(id, { id, path, ...plus(sums.get(id) ?? { time: 0 }, pair) });
   }
-  return [...sums].sort(([, a], [, b]) => b.time - a.time).slice(0, MOST).map(([id, { path }]) => ({ id, path }));
+  return [...sums.values()].sort(byHarm).slice(0, MOST);
 }
 
 interface MatrixOf {
@@ -40,9 +48,10 @@ interface MatrixOf {
 const keyOf = (victim: number, aggressor: number) => `${victim} ${aggressor}`;
 
 function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
-  const [rows, columns] = [largest(pairs, "victim"), largest(pairs, "aggressor")];
+  const [rows, columns] = [greatest(pairs, "victim"), greatest(pairs, "aggressor")];
   const times = new Map(pairs.map((pair) => [keyOf(pair.victim, pair.aggressor), pair.time]));
-  const longest = pairs.find(({ victim, aggressor }) => victim !== aggressor)?.time ?? 1;
+  const longest = Math.max(1, ...pairs.filter(({ victim, aggressor }) => victim !== aggressor).map(({ time }) => time));
+  const perSecond = (sum: Nanos) => time(Math.round(sum / (over / SECOND)));
   const isOwn = (row: { id: number }, column: { id: number }) => row.id === column.id;
   const heat = (waited: number) => `heat${Math.max(1, Math.min(5, Math.ceil(Math.sqrt(waited / longest) * 5)))}`;
   if (pairs.length === 0) return <p>{view.whole.cpu ? "No cgroup waited for another one." : "Not measured: see Health."}</p>;
@@ -51,14 +60,15 @@ function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
       <table class="matrix">
         <caption>
           Waiting for a CPU per second, over {age(over)}. A row waited while a column ran; without colour: for its own
-          tasks. Choose a cell to see its evidence.
+          tasks. Below each name is what it lost, or what was lost because of it: those with most come first. Choose a
+          cell to see its evidence.
         </caption>
         <thead>
           <tr>
             <th scope="col">Sufferer ↓ Aggressor →</th>
-            {columns.map(({ id, path }) => (
+            {columns.map(({ id, path, loss }) => (
               <th key={id} scope="col">
-                <span class="name">{called(view, id, path).name}</span>
+                <Named name={called(view, id, path).name} sub={loss > 0 ? `cost ${perSecond(loss)}` : ""} />
               </th>
             ))}
           </tr>
@@ -67,7 +77,7 @@ function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
           {rows.map((row) => (
             <tr key={row.id}>
               <th scope="row">
-                <span class="name">{called(view, row.id, row.path).name}</span>
+                <Named name={called(view, row.id, row.path).name} sub={row.loss > 0 ? `lost ${perSecond(row.loss)}` : ""} />
               </th>
               {columns.map((column) => {
                 const pair = keyOf(row.id, column.id);
@@ -81,7 +91,7 @@ function Matrix({ view, of: { pairs, over }, chosen, choose }: MatrixOf) {
                         aria-pressed={chosen === pair}
                         onClick={() => choose(chosen === pair ? null : pair)}
                       >
-                        {time(Math.round(waited / (over / SECOND)))}
+                        {perSecond(waited)}
                       </button>
                     )}
                   </td>
@@ -118,8 +128,8 @@ export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
       <Panel title="Who hurts whom" aside={tools} id="matrix">
         <p class="why">
           {length === 600
-            ? "From the agent's memory: the six longest pairs of each minute. Shorter ones are missing here."
-            : "Summed by this page from each tick: the forty longest pairs of each. Of an agent that records nothing it begins when the page is opened."}
+            ? "From the agent's memory: the six pairs of each minute that cost most. Others are missing here."
+            : "Summed by this page from each tick: the forty pairs of each that cost most. What was before this page was opened is from the agent's recording, if it has one."}
         </p>
         <Matrix view={view} of={of} chosen={chosen} choose={choose} />
       </Panel>
@@ -129,10 +139,11 @@ export function Who({ view, past }: { view: Snapshot; past: Past[] }) {
         aside={chosen && <button type="button" onClick={() => choose(null)}>Show all pairs</button>}
       >
         <Table
-          caption="Measured in the kernel: while a task of the sufferer was ready to run, a task of the aggressor held the CPU. The share is of all waiting of this sufferer in the table."
+          caption="Measured in the kernel: while a task of the sufferer was ready to run, a task of the aggressor held the CPU. Lost: no more than the aggressor ran, weighed by how much of its time the sufferer waited; rows are in its order. What the kernel's own threads waited is nobody's loss, nor is what a cgroup's own tasks took. The share is of all waiting of this sufferer in the table."
           columns={[
             { head: "Sufferer", cell: ({ victim, victimPath }) => <Named {...called(view, victim, victimPath)} /> },
             { head: "Aggressor", cell: ({ aggressor, aggressorPath }) => <Named {...called(view, aggressor, aggressorPath)} /> },
+            { head: "Lost", isNumber: true, cell: ({ loss }) => time(loss ?? null), by: ({ loss }) => loss ?? 0 },
             { head: "Waited", isNumber: true, cell: (one) => time(one.time), by: (one) => one.time },
             {
               head: "Per second",

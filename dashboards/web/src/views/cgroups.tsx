@@ -109,8 +109,9 @@ function Heat({ view, past }: { view: Snapshot; past: Past[] }) {
   return (
     <Panel title="Waiting, tick by tick" id="heat">
       <p class="why">
-        Since this page was opened, at most sixty ticks, the newest at the right. Darker: a larger share of time in which
-        at least one task waited; empty: not among the cgroups that the stream tells of.
+        The last sixty ticks at most, the newest at the right; those from before this page was opened are from the
+        agent's recording, if it has one. Darker: a larger share of time in which at least one task waited; empty: not
+        among the cgroups that are told of.
       </p>
       <div class="heatmap" role="img" aria-label={label}>
         {most.map(([id]) => (

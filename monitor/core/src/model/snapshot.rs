@@ -45,7 +45,7 @@ pub struct Snapshot {
     pub whole: Scope,
     /// Every cgroup except the root.
     pub scopes: BTreeMap<CgroupId, Scope>,
-    /// Waits for a CPU by sufferer and aggressor, longest first.
+    /// Waits for a CPU by sufferer and aggressor, longest first; in a view, those that cost most.
     pub aggressions: Vec<Blame>,
     /// Of the later sample: the busiest processes of the cgroup for which others waited most.
     #[serde(default)]

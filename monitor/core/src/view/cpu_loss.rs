@@ -6,7 +6,11 @@
 //! - a cgroup loses no more to another than that one ran;
 //! - the loss is weighed by what it is of the time in which the sufferer's tasks wanted to run;
 //! - who used more of the CPUs than its weights entitle it to loses nothing to one that used less.
+//!
+//! [`Harm`] orders pairs wherever they are listed, cut or named, so that all readers name the same
+//! one first.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::model::cgroup::{CgroupId, CgroupPath};
@@ -21,17 +25,58 @@ pub struct CpuLoss<'a> {
     pub loss: Nanos,
 }
 
-/// Sets what is lost of each wait.
+impl CpuLoss<'_> {
+    pub fn harm(&self) -> Harm {
+        Harm { loss: self.loss, time: self.blame.time }
+    }
+}
+
+/// What one cgroup did to another. The greater one has cost more, or the same by a longer wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Harm {
+    pub loss: Nanos,
+    pub time: Nanos,
+}
+
+impl Harm {
+    /// Of a pair in [`weighed`].
+    pub fn of(blame: &Blame) -> Self {
+        Self { loss: blame.loss.unwrap_or_default(), time: blame.time }
+    }
+
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { loss: self.loss.plus(other.loss), time: self.time.plus(other.time) }
+    }
+}
+
+/// Of two that lost alike because of each other, neither is the aggressor.
+pub fn is_mutual(one: Nanos, other: Nanos) -> bool {
+    one.min(other) > Nanos(0) && one.min(other).0 >= one.max(other).0 / 2
+}
+
+/// Sets what is lost of each wait, and puts the pairs in the order of their [`Harm`].
 pub fn weigh(snapshot: &mut Snapshot) {
+    // Where readers look at each tick, it was done as the tick was recorded.
+    if snapshot.aggressions.iter().any(|blame| blame.loss.is_none()) {
+        snapshot.aggressions = weighed(snapshot);
+    }
+}
+
+/// All pairs with what is lost of each, those with the greatest [`Harm`] first.
+pub fn weighed(snapshot: &Snapshot) -> Vec<Blame> {
     let losses = losses(snapshot);
     let losses: BTreeMap<_, _> = losses
         .iter()
         .map(|CpuLoss { blame, loss }| ((blame.victim, blame.aggressor), *loss))
         .collect();
-    for blame in &mut snapshot.aggressions {
+    let weighed = snapshot.aggressions.iter().map(|blame| {
         let loss = losses.get(&(blame.victim, blame.aggressor)).copied();
-        blame.loss = Some(loss.unwrap_or_default());
-    }
+        Blame { loss: Some(loss.unwrap_or_default()), ..blame.clone() }
+    });
+    let mut weighed: Vec<_> = weighed.collect();
+    weighed.sort_by_key(|blame| Reverse(Harm::of(blame)));
+    weighed
 }
 
 /// The pairs with another cgroup, in their order. The idle task is no aggressor: that time is the
@@ -203,5 +248,27 @@ mod tests {
         for (rows, pairs, want) in table {
             assert_eq!(lost(rows, pairs), want, "{rows:?}, {pairs:?}");
         }
+    }
+
+    #[test]
+    fn weigh_puts_what_cost_most_first() {
+        let scopes = [(1, 900), (2, 10), (3, 400), (4, 400)]
+            .map(|(id, used)| (CgroupId(id), scope((id, None, None, used, 500))));
+        let pair = |victim, aggressor, ms: u64| Blame {
+            victim: CgroupId(victim),
+            aggressor: CgroupId(aggressor),
+            time: Nanos(ms * 1_000_000),
+            ..Blame::default()
+        };
+        // Longest first: for its own tasks, for one that hardly ran, for one that ran.
+        let aggressions = vec![pair(3, 3, 900), pair(3, 2, 800), pair(3, 1, 300), pair(4, 0, 9)];
+        let (interval, scopes) = (Nanos::SECOND, scopes.into());
+        let mut snapshot = Snapshot { interval, scopes, aggressions, ..Snapshot::default() };
+        weigh(&mut snapshot);
+        let order: Vec<_> = snapshot.aggressions.iter().map(|pair| pair.aggressor.0).collect();
+        assert_eq!(order, [1, 2, 3, 0]);
+        assert!(snapshot.aggressions.is_sorted_by(|a, b| Harm::of(a) >= Harm::of(b)));
+        let again = weighed(&snapshot);
+        assert_eq!(again, snapshot.aggressions);
     }
 }

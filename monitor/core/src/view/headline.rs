@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::OomRecord;
-use super::cpu_loss::{CpuLoss, losses};
+use super::cpu_loss::{CpuLoss, Harm, is_mutual, losses};
 use super::foresight::OomLimit;
+use super::lead::{Sufferer, about, aggressor_path, per_second, sufferers, victim};
 use super::verdict::{Mood, Resource, Verdict, cause_words};
-use super::waiting::{Level, root_name, short_name, weight, with_busiest};
+use super::waiting::{root_name, short_name, with_busiest};
 use crate::model::cgroup::{CgroupId, CgroupPath, Limit};
-use crate::model::condition::{self, Status};
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{Bytes, Nanos};
@@ -76,33 +76,15 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
             return format!("Short of memory ({}): {told}.", ranking.signal);
         }
     }
-    let resources = [Resource::Memory, Resource::Cpu, Resource::Io];
-    let verdict_on = |of: Resource| verdicts.iter().find(|verdict| verdict.resource == of);
-    let waits: Vec<_> = resources
-        .into_iter()
-        .filter_map(verdict_on)
-        .filter(|verdict| matches!(verdict.mood, Mood::Pressed | Mood::Waits))
-        .collect();
-    let is_high = |verdict: &Verdict| {
-        let of = match verdict.resource {
-            Resource::Cpu => condition::Resource::Cpu,
-            Resource::Memory => condition::Resource::Memory,
-            Resource::Io => condition::Resource::Disk,
-        };
-        let mut conditions = decision.assessment.conditions.iter();
-        verdict.mood == Mood::Pressed
-            || conditions.any(|one| one.status == Status::True && one.name.resource == of)
-    };
-    let high = waits.iter().find(|verdict| is_high(verdict));
-    match high.or(waits.first()) {
-        Some(Verdict { resource, .. }) => {
+    match about(verdicts, decision) {
+        Some((resource, is_high)) => {
             let what = match resource {
                 Resource::Cpu => "CPU",
                 Resource::Memory => "memory",
                 Resource::Io => "IO",
             };
-            let strength = if high.is_some() { "High" } else { "Some" };
-            format!("{strength} {what} pressure. {}", sufferer(snapshot, *resource))
+            let strength = if is_high { "High" } else { "Some" };
+            format!("{strength} {what} pressure. {}", sufferer(snapshot, resource))
         }
         None if verdicts.iter().all(|verdict| verdict.mood == Mood::Unknown) => {
             "Pressure is unknown: no pressure file could be read.".into()
@@ -117,25 +99,8 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
         Resource::Cpu => losses(snapshot),
         Resource::Memory | Resource::Io => Vec::new(),
     };
-    let (own, lost) = match resource {
-        Resource::Cpu => (own_waits(snapshot), lost(snapshot, &losses)),
-        Resource::Memory | Resource::Io => Default::default(),
-    };
-    let time = |id: &CgroupId, scope: &Scope| match resource {
-        // Ten threads that wait for each other are not held up by another unit.
-        Resource::Cpu => {
-            let contention = scope.cpu.as_ref()?.contention?.now;
-            Some(contention.since(own.get(id).copied().unwrap_or_default()))
-        }
-        Resource::Memory => scope.memory.as_ref().map(|memory| memory.any.now),
-        Resource::Io => scope.io_wait.map(|io| io.now),
-    };
-    let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
-    let waiting = units.filter_map(|(id, scope)| Some((*id, scope, time(id, scope)?)));
-    let most = waiting.filter(|(_, _, time)| *time > Nanos(0)).max_by_key(|(id, scope, time)| {
-        (lost.get(id).copied().unwrap_or_default(), *time, weight(scope), Reverse(*id))
-    });
-    let Some((id, scope, time)) = most else {
+    let Some(Sufferer { id, scope, lost, time }) = sufferers(snapshot, resource).into_iter().next()
+    else {
         return "Which pod or service waits was not measured.".into();
     };
     if time < Nanos(snapshot.interval.0 / FEW) {
@@ -144,73 +109,37 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
             "It is easing: of late no pod or service waits for more than {now} ms per second."
         );
     }
+    let aggressor = aggressor(snapshot, &losses, id, scope);
+    if let Some(Aggressor { name, harm, back }) = &aggressor
+        && is_mutual(harm.loss, *back)
+    {
+        let (own, other) = (millis(harm.loss, snapshot), millis(*back, snapshot));
+        let who = short_name(scope);
+        return format!(
+            "{who} and {name} make each other wait: per second, {who} loses {own} ms and the other \
+             {other} ms."
+        );
+    }
     // As the lists of who lost to whom have it: waits are summed over tasks.
-    let what = match millis(lost.get(&id).copied().unwrap_or_default(), snapshot) {
+    let what = match millis(lost, snapshot) {
         0 => format!("waits most: {} ms", millis(time, snapshot)),
         lost => format!("loses most by waiting: {lost} ms"),
     };
     let who = format!("{} {what} per second", short_name(scope));
     let why = match resource {
-        Resource::Cpu => {
-            aggressor(snapshot, &losses, id, scope).map(|name| format!("mostly while {name} ran"))
-        }
+        Resource::Cpu => aggressor.map(|one| format!("mostly while {} ran", one.name)),
         Resource::Memory => cause(scope).map(|cause| format!("mostly because of {cause}")),
         Resource::Io => None,
     };
     why.map_or_else(|| format!("{who}."), |why| format!("{who}, {why}."))
 }
 
-/// For each unit, how long its tasks waited for other tasks of the same unit.
-fn own_waits(snapshot: &Snapshot) -> BTreeMap<CgroupId, Nanos> {
-    let pairs = snapshot.aggressions.iter().map(|pair| (pair, pair.time));
-    by_unit(snapshot, pairs, |unit, aggressor| is_below(aggressor, unit))
-}
-
-/// For each unit, what it lost because others ran.
-fn lost(snapshot: &Snapshot, losses: &[CpuLoss<'_>]) -> BTreeMap<CgroupId, Nanos> {
-    let pairs = losses.iter().map(|CpuLoss { blame, loss }| (*blame, *loss));
-    by_unit(snapshot, pairs, |unit, aggressor| !is_below(aggressor, unit))
-}
-
-/// Sums over the pairs whose sufferer is in a unit, and whose aggressor `counts` for it.
-fn by_unit<'a>(
-    snapshot: &Snapshot,
-    pairs: impl Iterator<Item = (&'a Blame, Nanos)>,
-    counts: impl Fn(&str, &CgroupPath) -> bool,
-) -> BTreeMap<CgroupId, Nanos> {
-    let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
-    let by_path: BTreeMap<&str, CgroupId> =
-        units.map(|(id, scope)| (&*scope.path.0, *id)).collect();
-    let mut sums = BTreeMap::<CgroupId, Nanos>::new();
-    for (pair, time) in pairs {
-        let (Some(victim), Some(aggressor)) =
-            (victim(snapshot, pair), aggressor_path(snapshot, pair))
-        else {
-            continue;
-        };
-        let ends = victim.0.match_indices('/').map(|(end, _)| end).chain([victim.0.len()]);
-        let above = ends.filter_map(|end| by_path.get_key_value(&victim.0[..end]));
-        for (_, id) in above.filter(|(unit, _)| counts(unit, aggressor)) {
-            let sum = sums.entry(*id).or_default();
-            *sum = sum.plus(time);
-        }
-    }
-    sums
-}
-
-fn victim<'a>(snapshot: &'a Snapshot, blame: &'a Blame) -> Option<&'a CgroupPath> {
-    let scope = snapshot.scopes.get(&blame.victim);
-    scope.map(|scope| &scope.path).or(blame.victim_path.as_ref())
-}
-
-fn aggressor_path<'a>(snapshot: &'a Snapshot, blame: &'a Blame) -> Option<&'a CgroupPath> {
-    let scope = snapshot.scopes.get(&blame.aggressor);
-    scope.map(|scope| &scope.path).or(blame.aggressor_path.as_ref())
-}
-
-/// True for the cgroup `unit` and every cgroup below it.
-fn is_below(path: &CgroupPath, unit: &str) -> bool {
-    path.0.strip_prefix(unit).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+struct Aggressor {
+    name: String,
+    /// What it did to the sufferer.
+    harm: Harm,
+    /// What it lost because of the sufferer.
+    back: Nanos,
 }
 
 /// The cgroup to which a unit, with all cgroups in it, lost most.
@@ -219,29 +148,37 @@ fn aggressor(
     losses: &[CpuLoss<'_>],
     unit: CgroupId,
     scope: &Scope,
-) -> Option<String> {
+) -> Option<Aggressor> {
     let holds = |id: CgroupId, path: Option<&CgroupPath>| {
-        id == unit || path.is_some_and(|path| is_below(path, &scope.path.0))
+        id == unit || path.is_some_and(|path| path.is_within(&scope.path))
     };
+    let suffers = |blame: &Blame| holds(blame.victim, victim(snapshot, blame));
+    let causes = |blame: &Blame| holds(blame.aggressor, aggressor_path(snapshot, blame));
     let mut sums = BTreeMap::new();
-    for CpuLoss { blame, loss } in losses {
-        if holds(blame.victim, victim(snapshot, blame))
-            && !holds(blame.aggressor, aggressor_path(snapshot, blame))
-        {
-            let of_none = (Nanos(0), Nanos(0), *blame);
-            let (lost, waited, _) = sums.entry(blame.aggressor).or_insert(of_none);
-            (*lost, *waited) = (lost.plus(*loss), waited.plus(blame.time));
+    let mut back = BTreeMap::<CgroupId, Nanos>::new();
+    for pair @ CpuLoss { blame, loss } in losses {
+        match (suffers(blame), causes(blame)) {
+            (true, false) => {
+                let (harm, _) = sums.entry(blame.aggressor).or_insert((Harm::default(), *blame));
+                *harm = harm.plus(pair.harm());
+            }
+            (false, true) => {
+                let sum = back.entry(blame.victim).or_default();
+                *sum = sum.plus(*loss);
+            }
+            (true, true) | (false, false) => {}
         }
     }
-    let (_, _, most) = sums.into_values().max_by_key(|(lost, waited, _)| (*lost, *waited))?;
-    let id = most.aggressor;
+    let most = sums.into_iter().max_by_key(|(id, (harm, _))| (*harm, Reverse(*id)));
+    let (id, (harm, most)) = most?;
     let known = snapshot.scopes.get(&id);
     let known = known.map(|scope| with_busiest(short_name(scope), Some(id), snapshot));
     // Without a scope: a cgroup that is gone, or the root, where kernel threads run.
-    known.or_else(|| match most.aggressor_path.as_ref()? {
+    let name = known.or_else(|| match most.aggressor_path.as_ref()? {
         path if path.is_root() => Some(root_name(snapshot)),
         path => Some(path.to_string()),
-    })
+    });
+    Some(Aggressor { name: name?, harm, back: back.get(&id).copied().unwrap_or_default() })
 }
 
 fn cause(scope: &Scope) -> Option<&'static str> {
@@ -251,9 +188,7 @@ fn cause(scope: &Scope) -> Option<&'static str> {
 }
 
 fn millis(time: Nanos, snapshot: &Snapshot) -> u64 {
-    let interval = snapshot.interval.0.max(1);
-    let nanos = u128::from(time.0) * u128::from(Nanos::SECOND.0) / u128::from(interval);
-    u64::try_from(nanos / 1_000_000).unwrap_or(u64::MAX)
+    per_second(time, snapshot).0 / 1_000_000
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 pub mod cpu_loss;
 pub mod foresight;
 pub mod headline;
+pub mod lead;
 mod left;
 pub mod pods;
 pub mod verdict;

@@ -108,9 +108,12 @@ pub fn short_name(scope: &Scope) -> String {
     }
 }
 
+/// How the root cgroup is called.
+pub const ROOT: &str = "the root cgroup";
+
 /// The name of the root cgroup as an aggressor, with its busiest process.
 pub fn root_name(snapshot: &Snapshot) -> String {
-    with_busiest("the root cgroup".into(), None, snapshot)
+    with_busiest(ROOT.into(), None, snapshot)
 }
 
 /// The name of an aggressor, with its process that used most, where that is known; `None` stands for

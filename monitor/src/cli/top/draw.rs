@@ -19,6 +19,8 @@ use super::trail::shares;
 
 /// With fewer lines, the pane has what the verdict would take.
 const LOW: u16 = 16;
+/// With as many, a headline of a narrow terminal has a third line.
+const HIGH: u16 = 20;
 
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>) {
     let area = frame.area();
@@ -46,7 +48,11 @@ pub(super) fn head(state: &State) -> Vec<Line<'static>> {
         return vec![paint.line(Tone::Plain, why)];
     };
     let mut head = vec![when(state, view, columns)];
-    let most = if lines < LOW { 1 } else { 2 };
+    let most = match lines {
+        ..LOW => 1,
+        LOW..HIGH => 2,
+        HIGH.. => 3,
+    };
     let headline = wrapped(&harmless(&view.headline), columns);
     head.extend(match headline.len() <= most {
         true => headline.iter().map(|line| paint.heading(line)).collect::<Vec<_>>(),

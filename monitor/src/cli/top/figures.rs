@@ -1,11 +1,11 @@
 //! Figures of a scope as both forms of `top` print them.
 
-use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::psi::Pressure;
 use isobar_core::model::snapshot::{Blame, Scope, Union};
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 use isobar_core::view::View;
-use isobar_core::view::waiting::{name, root_name, with_busiest};
+use isobar_core::view::waiting::{ROOT, name, root_name, with_busiest};
 
 /// Unknown values print as a dash: a 0 would be a measurement.
 pub(super) fn or_dash(text: Option<String>) -> String {
@@ -61,8 +61,9 @@ pub(super) fn length(Nanos(ns): Nanos) -> String {
 /// Sufferer and aggressor.
 pub(super) fn names(view: &View, blame: &Blame) -> (String, String) {
     let scopes = &view.snapshot.scopes;
-    let of = |id, path: &Option<_>| match (scopes.get(id), path) {
+    let of = |id, path: &Option<CgroupPath>| match (scopes.get(id), path) {
         (Some(scope), _) => name(scope),
+        (None, Some(path)) if path.is_root() => ROOT.into(),
         (None, Some(path)) => format!("{path}"),
         (None, None) => format!("removed cgroup {}", id.0),
     };

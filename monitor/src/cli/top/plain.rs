@@ -7,7 +7,8 @@ use isobar::record::incident::words::clock;
 use isobar_core::model::snapshot::Waited;
 use isobar_core::model::units::Percent;
 use isobar_core::view::View;
-use isobar_core::view::waiting::{Level, name, waiting_most, worst_share};
+use isobar_core::view::lead::lead;
+use isobar_core::view::waiting::{name, worst_share};
 
 use super::super::ask::Eye;
 use super::super::exit::Code;
@@ -17,6 +18,7 @@ use super::super::status;
 use super::super::table::Table;
 use super::Args;
 use super::figures::{cores, names, percent, some, throttled, time, union};
+use super::rows::{self, Column};
 
 const AGGRESSORS: usize = 8;
 /// Rows without `--rows`.
@@ -74,11 +76,12 @@ pub(super) fn print(args: &Args, view: &View, clears: bool) -> Result<()> {
 
 fn write(out: &mut dyn Write, view: &View, args: &Args) -> Result<()> {
     let (wide, width) = (args.output.is_wide(), args.output.width());
-    let level = if args.all { Level::All } else { Level::Units };
+    let most = Some(args.rows.unwrap_or(ROWS));
+    let list = rows::List { shows_all: args.all, most, ..rows::List::default() };
 
     status::verdicts(out, view)?;
     writeln!(out)?;
-    waiting(view, level, args.rows.unwrap_or(ROWS), wide).write(out, width)?;
+    waiting(view, &list, wide).write(out, width)?;
     if !view.snapshot.aggressions.is_empty() {
         writeln!(out)?;
         aggressors(view).write(out, width)?;
@@ -86,15 +89,20 @@ fn write(out: &mut dyn Write, view: &View, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Sorted by the column WAIT%. Shares are of the last ten seconds, times of the last interval.
-fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
-    const NARROW: &str = "NAME~ WAIT%> CPUS> CONTENDED%> THROTTLED> MEM%> IO%>";
+/// Sorted as the headline ranks, by the first figure. Shares are of the last ten seconds, times of the
+/// last interval.
+fn waiting(view: &View, list: &rows::List, wide: bool) -> Table {
+    const NARROW: &str = "WAIT%> CPUS> CONTENDED%> THROTTLED> MEM%> IO%>";
     const MORE: &str =
         "WAIT> CONTENTION> BY-OWN-QUOTA> BY-QUOTA-ABOVE> PSI-CPU%> SHORTAGE%> IO-WAIT> PATH";
-    let mut table = Table::new(&if wide { format!("{NARROW} {MORE}") } else { NARROW.into() });
-    for (_, scope) in waiting_most(&view.snapshot, level, n) {
+    let first = Column::Lead.heading(lead(view).0);
+    let more = if wide { MORE } else { "" };
+    let mut table = Table::new(&format!("NAME~ {first}> {NARROW} {more}"));
+    for listed in list.rows(view) {
+        let scope = listed.scope;
         let mut row = vec![
             name(scope),
+            Column::Lead.cell(&listed),
             worst_share(scope).to_string(),
             cores(scope.cpu_usage),
             percent(union(scope.contention)),
@@ -120,15 +128,17 @@ fn waiting(view: &View, level: Level, n: usize, wide: bool) -> Table {
     table
 }
 
+/// Sorted by the column LOST, as the headline is; what was lost is a part of the time. Both are of
+/// the last interval, and the share is of all that the sufferer waited.
 fn aggressors(view: &View) -> Table {
-    let mut table = Table::new("SUFFERER~ AGGRESSOR~ TIME> SHARE%>");
+    let mut table = Table::new("SUFFERER~ AGGRESSOR~ LOST> TIME> SHARE%>");
     let blames = &view.snapshot.aggressions;
     for blame in blames.iter().take(AGGRESSORS) {
         let of_victim = blames.iter().filter(|other| other.victim == blame.victim);
         let all: u64 = of_victim.map(|other| other.time.0).sum();
         let share = Percent::share(blame.time.0, all).to_string();
         let (victim, aggressor) = names(view, blame);
-        table.row([victim, aggressor, time(Some(blame.time)), share]);
+        table.row([victim, aggressor, time(blame.loss), time(Some(blame.time)), share]);
     }
     table
 }

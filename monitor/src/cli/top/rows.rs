@@ -8,14 +8,18 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::pod::Place;
 use isobar_core::model::snapshot::{Scope, Snapshot, working_set};
 use isobar_core::model::units::{Bytes, Nanos, Percent};
+use isobar_core::view::View;
+use isobar_core::view::lead::{Lead, lead};
 use isobar_core::view::waiting::{Level, name, waiting_most, worst_share};
 
-use super::figures::{amount, cores, percent, some, throttled, time, union};
+use super::figures::{amount, cores, or_dash, percent, some, throttled, time, union};
 use super::trail::shares;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Column {
     Name,
+    /// What the headline ranks by.
+    Lead,
     Wait,
     Cpus,
     Contention,
@@ -29,8 +33,9 @@ pub(super) enum Column {
 const SHORTEST_NAME: usize = 24;
 
 impl Column {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Name,
+        Self::Lead,
         Self::Wait,
         Self::Cpus,
         Self::Contention,
@@ -42,11 +47,17 @@ impl Column {
 
     /// In the order in which columns are left out where there is no room.
     const LESS: [Self; 6] =
-        [Self::Held, Self::Throttled, Self::Contention, Self::Io, Self::Memory, Self::Cpus];
+        [Self::Throttled, Self::Held, Self::Contention, Self::Io, Self::Memory, Self::Cpus];
 
-    pub(super) fn heading(self) -> &'static str {
+    pub(super) fn heading(self, by: Lead) -> &'static str {
         match self {
             Self::Name => "NAME",
+            Self::Lead => match by {
+                Lead::Took => "TOOK",
+                Lead::Lost => "LOST/s",
+                Lead::MemoryWait => "MEM-WAIT/s",
+                Lead::IoWait => "IO-WAIT/s",
+            },
             Self::Wait => "WAIT%",
             Self::Cpus => "CPUS",
             Self::Contention => "CONT%",
@@ -61,6 +72,7 @@ impl Column {
     pub(super) fn width(self) -> usize {
         match self {
             Self::Name => SHORTEST_NAME,
+            Self::Lead => 10,
             Self::Wait | Self::Cpus | Self::Contention | Self::Memory | Self::Io => 6,
             Self::Throttled => 9,
             Self::Held => 7,
@@ -83,9 +95,11 @@ impl Column {
         (columns, name)
     }
 
-    pub(super) fn cell(self, scope: &Scope) -> String {
+    pub(super) fn cell(self, row: &Row<'_>) -> String {
+        let scope = row.scope;
         match self {
             Self::Name => name(scope),
+            Self::Lead => or_dash(row.lead.clone()),
             Self::Cpus => cores(scope.cpu_usage),
             Self::Throttled => time(throttled(scope)),
             Self::Held => amount(held(scope)),
@@ -100,7 +114,7 @@ impl Column {
             Self::Contention => union(scope.contention),
             Self::Memory => some(scope.pressure.memory),
             Self::Io => some(scope.pressure.io),
-            Self::Name | Self::Cpus | Self::Throttled | Self::Held => None,
+            Self::Name | Self::Lead | Self::Cpus | Self::Throttled | Self::Held => None,
         }
     }
 
@@ -110,7 +124,7 @@ impl Column {
             Self::Cpus => scope.cpu_usage.map(|cpus| cpus.0),
             Self::Throttled => throttled(scope).map(|Nanos(time)| time),
             Self::Held => held(scope).map(|Bytes(n)| n),
-            Self::Name => None,
+            Self::Name | Self::Lead => None,
             Self::Wait | Self::Contention | Self::Memory | Self::Io => {
                 self.share(scope).map(|Percent(share)| share.into())
             }
@@ -147,7 +161,7 @@ pub(super) struct List {
 impl Default for List {
     fn default() -> Self {
         Self {
-            sort: Column::Wait,
+            sort: Column::Lead,
             is_reversed: false,
             is_tree: false,
             shows_all: false,
@@ -166,6 +180,8 @@ pub(super) struct Row<'a> {
     pub(super) depth: usize,
     /// `Some` for a branch of the tree.
     pub(super) is_folded: Option<bool>,
+    /// What stands in [`Column::Lead`]; `None` for what the headline does not rank.
+    pub(super) lead: Option<String>,
 }
 
 impl Row<'_> {
@@ -190,11 +206,17 @@ impl Row<'_> {
 }
 
 impl List {
-    pub(super) fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<Row<'a>> {
+    pub(super) fn rows<'a>(&self, view: &'a View) -> Vec<Row<'a>> {
+        let snapshot = &view.snapshot;
+        let (by, ranked) = lead(view);
         let level = if self.is_tree || self.shows_all { Level::All } else { Level::Units };
         let mut sorted = waiting_most(snapshot, level, usize::MAX);
         match self.sort {
             Column::Wait => {}
+            Column::Lead => {
+                let places = places(snapshot, &ranked);
+                sorted.sort_by_key(|(id, _)| places.get(id).copied().unwrap_or(usize::MAX));
+            }
             Column::Name => sorted.sort_by_cached_key(|(_, scope)| name(scope)),
             column => sorted.sort_by_cached_key(|(_, scope)| Reverse(column.key(scope))),
         }
@@ -205,9 +227,17 @@ impl List {
             self.tree(snapshot, sorted)
         } else {
             let shown = sorted.into_iter().filter(|(_, scope)| self.finds(scope));
-            shown.map(|(id, scope)| Row { id, scope, depth: 0, is_folded: None }).collect()
+            let row = |(id, scope)| Row { id, scope, depth: 0, is_folded: None, lead: None };
+            shown.map(row).collect()
         };
         rows.truncate(self.most.unwrap_or(usize::MAX));
+        let figures: BTreeMap<_, _> = ranked.into_iter().collect();
+        for row in &mut rows {
+            row.lead = figures.get(&row.id).map(|n| match by {
+                Lead::Took => amount(Some(Bytes(*n))),
+                Lead::Lost | Lead::MemoryWait | Lead::IoWait => time(Some(Nanos(*n))),
+            });
+        }
         rows
     }
 
@@ -241,12 +271,26 @@ impl List {
         while let Some((id, scope, depth)) = open.pop() {
             let children = below.remove(&Some(id));
             let is_folded = children.is_some().then(|| self.folded.contains(&id));
-            rows.push(Row { id, scope, depth, is_folded });
+            rows.push(Row { id, scope, depth, is_folded, lead: None });
             let children = children.filter(|_| is_folded == Some(false)).unwrap_or_default();
             open.extend(children.into_iter().rev().map(|(id, scope)| (id, scope, depth + 1)));
         }
         rows
     }
+}
+
+/// The place of each cgroup among what the headline ranks; a branch has that of its first cgroup.
+fn places(snapshot: &Snapshot, ranked: &[(CgroupId, u64)]) -> BTreeMap<CgroupId, usize> {
+    let mut places = BTreeMap::new();
+    for (place, (id, _)) in ranked.iter().enumerate() {
+        let mut next = Some(*id);
+        // What stands above a branch that has its place has one, too.
+        while let Some(id) = next.filter(|id| !places.contains_key(id)) {
+            places.insert(id, place);
+            next = snapshot.scopes.get(&id).and_then(|scope| scope.parent);
+        }
+    }
+    places
 }
 
 #[cfg(test)]
@@ -296,7 +340,7 @@ mod tests {
             (folded,                               &[1, 4]),
             (three,                                &[1, 3, 2]),
         ];
-        let node = node();
+        let node = View { snapshot: node(), ..View::default() };
         for (list, want) in table {
             let got: Vec<_> = list.rows(&node).iter().map(|row| row.id.0).collect();
             assert_eq!(got, want, "{list:?}");
@@ -308,11 +352,11 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             // columns of the terminal, columns of the list, of the name
-            (200, 8, 147),
-            (80,  8, 27),
-            (60,  6, 25),
-            (40,  3, 26),
-            (5,   2, 0),
+            (200, 9, 136),
+            (80,  8, 26),
+            (60,  5, 28),
+            (40,  3, 22),
+            (5,   3, 0),
         ];
         for (width, n, name) in table {
             let (columns, left) = Column::fitting(width);

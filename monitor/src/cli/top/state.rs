@@ -240,7 +240,7 @@ impl State {
     }
 
     pub(super) fn rows(&self) -> Vec<Row<'_>> {
-        self.view.as_ref().map(|view| self.list.rows(&view.snapshot)).unwrap_or_default()
+        self.view.as_ref().map(|view| self.list.rows(view)).unwrap_or_default()
     }
 
     /// Which of `rows` is chosen.

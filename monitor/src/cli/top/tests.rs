@@ -7,7 +7,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use isobar_core::model::capability::{Capability, CapabilityState};
-use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::snapshot::Blame;
 use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::view::View;
 use jiff::tz::TimeZone;
@@ -248,6 +249,34 @@ fn draw_fits_any_terminal() {
 }
 
 #[test]
+fn draw_tells_own_tasks_and_the_root_cgroup_by_name() {
+    let mut view = view_at(SHORT);
+    let leak = view.snapshot.scopes.iter().find(|(_, scope)| scope.path.0.ends_with("66.slice"));
+    let leak = *leak.unwrap().0;
+    let root = CgroupId(1);
+    for (victim, aggressor) in [(leak, leak), (root, leak)] {
+        let [victim_path, aggressor_path] =
+            [victim, aggressor].map(|id| (id == root).then(CgroupPath::root));
+        let time = Nanos(5 * Nanos::SECOND.0);
+        let loss = Some(Nanos(0));
+        let pair = Blame { victim, victim_path, aggressor, aggressor_path, time, loss };
+        view.snapshot.aggressions.push(pair);
+    }
+    let text = shown(&press(screen(Showing::Present, (80, 40)).after(tick(view)), "⏎"));
+    assert!(text.contains("%  its own tasks") && text.contains("%  the root cgroup"), "{text}");
+}
+
+#[test]
+fn draw_shows_long_headlines_where_there_is_room() {
+    for (lines, is_whole) in [(19, false), (20, true)] {
+        let mut view = view_at(SHORT);
+        view.headline = format!("{} end.", "word ".repeat(30));
+        let text = shown(&screen(Showing::Present, (60, lines)).after(tick(view)));
+        assert_eq!(text.contains("end."), is_whole, "{lines} lines: {text}");
+    }
+}
+
+#[test]
 fn draw_keeps_control_characters_from_the_terminal() {
     let mut view = view_at(SHORT);
     for scope in view.snapshot.scopes.values_mut() {
@@ -271,24 +300,24 @@ fn press_changes_pane_and_choice() {
     #[rustfmt::skip]
     let table = [
         // keys, pane, chosen row, sorted by, first line of a text
-        ("",        list,                   0, Column::Wait, 0),
-        ("⇥",       Some(Pane::Decision),   0, Column::Wait, 0),
-        ("⇥⇥",      Some(Pane::Conditions), 0, Column::Wait, 0),
-        ("⇥⇥⇥",     list,                   0, Column::Wait, 0),
-        ("↓",       list,                   1, Column::Wait, 0),
-        ("↓↑",      list,                   0, Column::Wait, 0),
-        ("⤓",       list,                   2, Column::Wait, 0),
-        ("⇟⇟↓",     list,                   2, Column::Wait, 0),
-        ("⤓⤒",      list,                   0, Column::Wait, 0),
-        ("↓r",      list,                   1, Column::Wait, 0), // the same cgroup, in the middle
-        ("⤓r",      list,                   0, Column::Wait, 0), // the same cgroup, now first
-        ("s",       list,                   0, Column::Cpus, 0),
+        ("",        list,                   0, Column::Lead, 0),
+        ("⇥",       Some(Pane::Decision),   0, Column::Lead, 0),
+        ("⇥⇥",      Some(Pane::Conditions), 0, Column::Lead, 0),
+        ("⇥⇥⇥",     list,                   0, Column::Lead, 0),
+        ("↓",       list,                   1, Column::Lead, 0),
+        ("↓↑",      list,                   0, Column::Lead, 0),
+        ("⤓",       list,                   2, Column::Lead, 0),
+        ("⇟⇟↓",     list,                   2, Column::Lead, 0),
+        ("⤓⤒",      list,                   0, Column::Lead, 0),
+        ("↓r",      list,                   1, Column::Lead, 0), // the same cgroup, in the middle
+        ("⤓r",      list,                   0, Column::Lead, 0), // the same cgroup, now first
+        ("s",       list,                   0, Column::Wait, 0),
         ("<<",      list,                   0, Column::Held, 0),
-        ("2↓↓↓",    Some(Pane::Decision),   0, Column::Wait, 3),
-        ("2↓↓1",    list,                   0, Column::Wait, 0),
-        ("↓⏎",      None,                   1, Column::Wait, 0),
-        ("↓⏎⎋",     list,                   1, Column::Wait, 0),
-        ("?↓",      list,                   0, Column::Wait, 0), // the key ends the help
+        ("2↓↓↓",    Some(Pane::Decision),   0, Column::Lead, 3),
+        ("2↓↓1",    list,                   0, Column::Lead, 0),
+        ("↓⏎",      None,                   1, Column::Lead, 0),
+        ("↓⏎⎋",     list,                   1, Column::Lead, 0),
+        ("?↓",      list,                   0, Column::Lead, 0), // the key ends the help
     ];
     for (keys, pane, row, sort, scroll) in table {
         let state = press(live((80, 16)), keys);

@@ -17,24 +17,16 @@ use isobar_core::model::threshold::Resource;
 use isobar_core::model::units::{Bytes, Nanos};
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::explain::{self, relief};
-use isobar_core::view::cpu_loss::{CpuLoss, losses};
+use isobar_core::view::cpu_loss::{Harm, losses};
 use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_core::view::pods::name_scopes;
-use isobar_core::view::waiting::{Level, busiest, short_name};
+use isobar_core::view::waiting::{Level, ROOT, busiest, short_name};
 
-/// How the root cgroup is called as long as waits are added up.
-const ROOT: &str = "the root cgroup";
 /// Pairs that are counted, and that are told.
 const PAIRS: usize = 256;
 const TOLD: usize = 5;
 /// Deeds, kills and conditions that are kept. More of them are no longer a story.
 const KEPT: usize = 48;
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Waited {
-    time: Nanos,
-    loss: Nanos,
-}
 
 #[derive(Debug, Default)]
 pub struct Account {
@@ -43,7 +35,7 @@ pub struct Account {
     n_ticks: u64,
     conditions: Vec<Held>,
     /// By the names of sufferer and aggressor.
-    waits: BTreeMap<(String, String), Waited>,
+    waits: BTreeMap<(String, String), Harm>,
     is_about_cpu: bool,
     /// Stalls for memory by the name of the pod or service, but for those at its own limits.
     stalls: BTreeMap<String, Nanos>,
@@ -111,12 +103,12 @@ impl Account {
         let mut waits: Vec<_> = self
             .waits
             .into_iter()
-            .map(|((sufferer, aggressor), Waited { time, loss })| {
+            .map(|((sufferer, aggressor), Harm { time, loss })| {
                 let process = self.busiest.get(&aggressor).cloned();
                 Wait { sufferer, aggressor, process, time, loss }
             })
             .collect();
-        waits.sort_by_key(|wait| Reverse((wait.loss, wait.time)));
+        waits.sort_by_key(|wait| Reverse(Harm { loss: wait.loss, time: wait.time }));
         waits.truncate(TOLD);
         let stalls = self.stalls.into_iter().map(|(sufferer, time)| Stall { sufferer, time });
         let mut stalls: Vec<_> = stalls.collect();
@@ -168,7 +160,8 @@ impl Account {
                 *sum = sum.plus(time);
             }
         }
-        for CpuLoss { blame, loss } in losses(snapshot) {
+        for pair in losses(snapshot) {
+            let (blame, harm) = (pair.blame, pair.harm());
             if blame.aggressor == CgroupId::UNKNOWN {
                 continue;
             }
@@ -183,12 +176,11 @@ impl Account {
             }
             let is_known = self.waits.contains_key(&pair);
             if self.waits.len() >= PAIRS && !is_known {
-                let least = self.waits.iter().min_by_key(|(_, waited)| waited.loss);
+                let least = self.waits.iter().min_by_key(|(_, harm)| **harm);
                 least.map(|(pair, _)| pair.clone()).and_then(|pair| self.waits.remove(&pair));
             }
             let sum = self.waits.entry(pair).or_default();
-            sum.time = sum.time.plus(blame.time);
-            sum.loss = sum.loss.plus(loss);
+            *sum = sum.plus(harm);
         }
     }
 

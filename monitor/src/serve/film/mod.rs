@@ -27,6 +27,7 @@ use self::desk::Desk;
 use self::pace::Pace;
 use self::projector::{Around, END, Footage};
 use self::reel::Reel;
+use super::document::BRIEF_AGGRESSIONS;
 use super::publish::{Latest, Published, Sender, channel};
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::Ring;
@@ -35,11 +36,10 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::snapshot::{Blame, Snapshot};
 use isobar_core::model::units::{Nanos, Percent};
-use isobar_core::view::cpu_loss::{CpuLoss, losses};
+use isobar_core::view::cpu_loss::weighed;
 use isobar_core::view::waiting::{Level, waiting_most, worst_share};
 
 const TRAIL_SCOPES: usize = 60;
-const TRAIL_AGGRESSIONS: usize = 40;
 
 /// One tick before a moment, cut to what a page sums up.
 #[derive(Debug, Serialize)]
@@ -56,14 +56,13 @@ pub(super) struct Passed {
 impl Passed {
     fn of(snapshot: &Snapshot) -> Self {
         let most = waiting_most(snapshot, Level::All, TRAIL_SCOPES);
-        let losses = losses(snapshot).into_iter().take(TRAIL_AGGRESSIONS);
-        let losses =
-            losses.map(|CpuLoss { blame, loss }| Blame { loss: Some(loss), ..blame.clone() });
+        let mut aggressions = weighed(snapshot);
+        aggressions.truncate(BRIEF_AGGRESSIONS);
         Self {
             tick: snapshot.tick,
             at: snapshot.at,
             interval: snapshot.interval,
-            aggressions: losses.collect(),
+            aggressions,
             waits: most.into_iter().map(|(id, scope)| (id, worst_share(scope))).collect(),
         }
     }

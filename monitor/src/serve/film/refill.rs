@@ -84,14 +84,14 @@ fn follow(
             let Some(at) = reel.step(Nanos(u64::MAX))?.map(|step| step.snapshot.at) else {
                 return Ok(n);
             };
-            let Some(step) = reel.take() else { continue };
+            let Some(mut step) = reel.take() else { continue };
             let is_of_this_boot = reel.facts().boot_id == own.facts().boot_id;
             if is_of_this_boot && at.boot >= started.boot {
                 return Ok(n);
             }
             if is_of_this_boot && at.boot > last {
                 (last, n) = (at.boot, n + 1);
-                note(own, &reel, &step);
+                note(own, &reel, &mut step);
             }
         }
         let took = clock::now().boot.since(began).min(Nanos::SECOND);

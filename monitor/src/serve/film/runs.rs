@@ -130,7 +130,7 @@ fn follow(file: PathBuf, course: &Weak<Mutex<Course>>) -> Result<(), ReadError> 
     let mut reel = Reel::open_at(&file, Nanos(0))?;
     let mut publisher: Option<Publisher> = None;
     while reel.step(Nanos(u64::MAX))?.is_some() {
-        let Some(step) = reel.take() else { continue };
+        let Some(mut step) = reel.take() else { continue };
         let at = step.snapshot.at;
         let Some(course) = course.upgrade() else { return Ok(()) };
         let mut course = lock(&course);
@@ -144,14 +144,14 @@ fn follow(file: PathBuf, course: &Weak<Mutex<Course>>) -> Result<(), ReadError> 
         if !goes_on {
             course.begin(facts.clone(), at, own.history());
         }
-        note(own, &reel, &step);
+        note(own, &reel, &mut step);
         course.tick(at, own.named_kills(&step.snapshot));
     }
     Ok(())
 }
 
 /// Puts the tick that was read last into the history of `own`.
-pub(super) fn note(own: &mut Publisher, reel: &Reel, step: &Step) {
+pub(super) fn note(own: &mut Publisher, reel: &Reel, step: &mut Step) {
     if let Some(engine) = reel.engine()
         && let Some(sample) = &engine.standing().before
     {

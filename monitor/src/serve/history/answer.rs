@@ -75,7 +75,7 @@ pub(in crate::serve) struct HistoryEvents<'a> {
     /// Conditions, thresholds and the kubelet's conditions, in the order in which they began.
     spans: Vec<Span>,
     events: Vec<&'a Event>,
-    /// The longest waits of each minute.
+    /// The waits of each minute that cost most.
     minutes: Vec<&'a Minute>,
 }
 

@@ -1,5 +1,5 @@
 //! What has been published in the last hour and day, bounded: rings of figures, spans, events, and
-//! the longest waits of each minute.
+//! the waits of each minute that cost most.
 //!
 //! The tick's thread fills it and never waits for a reader: while one reads, ticks queue up.
 
@@ -145,7 +145,7 @@ impl Recorder {
         self.history.clone()
     }
 
-    /// Adds a tick. Looks at the whole node, at all pods, and at the longest waits: its cost does not
+    /// Adds a tick. Looks at the whole node, at all pods, and at the first waits: its cost does not
     /// grow with the number of cgroups.
     pub(super) fn record(&mut self, step: &Step, beside: Beside<'_>) {
         let Beside { cost, kills, outcomes, thresholds } = beside;

@@ -14,6 +14,7 @@ use isobar_core::model::snapshot::Blame;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::relief as words;
 use isobar_core::view::OomRecord;
+use isobar_core::view::cpu_loss::Harm;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
@@ -300,7 +301,7 @@ impl Spans {
         new.kind == Happened::Release && self.events.iter().any(is_it)
     }
 
-    /// Adds the longest waits of a tick to those of its minute.
+    /// Adds the waits of a tick that cost most to those of its minute.
     fn blame(&mut self, at: Moment, aggressions: Vec<Blame>) {
         let into = at.boot.0 % MINUTE;
         let begin = Moment { boot: Nanos(at.boot.0 - into), wall: at.wall.since(Nanos(into)) };
@@ -312,17 +313,20 @@ impl Spans {
         for blame in aggressions {
             let pair = (blame.victim, blame.aggressor);
             if self.pairs.len() >= COUNTED && !self.pairs.contains_key(&pair) {
-                let least = self.pairs.iter().min_by_key(|(_, blame)| blame.time);
+                let least = self.pairs.iter().min_by_key(|(_, blame)| Harm::of(blame));
                 let least = least.map(|(pair, _)| *pair);
                 least.and_then(|pair| self.pairs.remove(&pair));
             }
             match self.pairs.get_mut(&pair) {
-                Some(known) => known.time = known.time.plus(blame.time),
+                Some(known) => {
+                    let Harm { loss, time } = Harm::of(known).plus(Harm::of(&blame));
+                    (known.loss, known.time) = (Some(loss), time);
+                }
                 None => _ = self.pairs.insert(pair, blame),
             }
         }
         let mut most: Vec<_> = self.pairs.values().collect();
-        most.sort_by_key(|blame| Reverse(blame.time));
+        most.sort_by_key(|blame| Reverse(Harm::of(blame)));
         if let Some(minute) = self.minutes.back_mut() {
             minute.aggressions = most.into_iter().take(OF_MINUTE).cloned().collect();
         }

@@ -123,7 +123,9 @@ catalogue! {
     IO_WAIT = Metric::counter("isobar_io_wait_seconds_total", &["scope"],
         "Time that tasks waited for IO, summed over tasks.");
     AGGRESSION = Metric::counter("isobar_aggression_seconds_total", &["aggressor", "victim"],
-        "Time that tasks of the victim waited while a task of the aggressor ran on their CPU; at most 16 pairs, those with most lately.");
+        "Time that tasks of the victim waited while a task of the aggressor ran on their CPU; at most 16 pairs, those that cost most lately.");
+    AGGRESSION_LOSS = Metric::counter("isobar_aggression_loss_seconds_total", &["aggressor", "victim"],
+        "What the victim lost of that time: no more than the aggressor ran, weighed by what it is of the time in which the victim wanted to run; of the same pairs.");
     AGGRESSION_OTHER = Metric::counter("isobar_aggression_other_seconds_total", &[],
         "Time that tasks waited while another cgroup's task ran on their CPU, of all pairs without a series and of aggressors that are not known.");
 

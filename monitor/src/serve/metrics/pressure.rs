@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::catalogue::{
-    AGGRESSION, AGGRESSION_OTHER, CPU_CONTENTION, CPU_THROTTLED, CPU_WAIT, IO_WAIT,
-    MEMORY_SHORTAGE, MEMORY_STALL, PRESSURE_STALLED, PRESSURE_WAITING, RUN_QUEUE_LATENCY,
+    AGGRESSION, AGGRESSION_LOSS, AGGRESSION_OTHER, CPU_CONTENTION, CPU_THROTTLED, CPU_WAIT,
+    IO_WAIT, MEMORY_SHORTAGE, MEMORY_STALL, PRESSURE_STALLED, PRESSURE_WAITING, RUN_QUEUE_LATENCY,
 };
 use super::families::Families;
 use crate::serve::totals::Totals;
@@ -14,6 +14,7 @@ use isobar_core::model::snapshot::{CpuWait, Scope};
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
+use isobar_core::view::cpu_loss::Harm;
 
 pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Result {
     let snapshot = &view.snapshot;
@@ -45,9 +46,12 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
     families.write(&IO_WAIT, each(|scope| scope.io_wait.map(|io| io.total)))?;
 
     let pairs = &totals.pairs;
-    let kept = pairs.kept.iter();
-    let kept = kept.map(|((aggressor, victim), pair)| ([&**aggressor, victim], pair.total));
-    families.write(&AGGRESSION, kept)?;
+    let of_pairs = |time: fn(&Harm) -> Nanos| {
+        let kept = pairs.kept.iter();
+        kept.map(move |((aggressor, victim), pair)| ([&**aggressor, victim], time(&pair.total)))
+    };
+    families.write(&AGGRESSION, of_pairs(|harm| harm.time))?;
+    families.write(&AGGRESSION_LOSS, of_pairs(|harm| harm.loss))?;
     families.write(&AGGRESSION_OTHER, pairs.is_measured.then_some(([], pairs.others)))
 }
 

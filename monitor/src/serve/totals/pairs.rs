@@ -1,5 +1,6 @@
-//! Which party made which other wait for a CPU, and for how long: the pairs that matter, of any
-//! number. A pair is kept while few have waited longer lately; what the others waited is one sum.
+//! Which party made which other wait for a CPU, for how long, and what that cost: the pairs that
+//! matter, of any number. A pair is kept while few have cost more lately; what the others waited is
+//! one sum.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::pod::Place;
 use isobar_core::model::snapshot::{Blame, Snapshot};
 use isobar_core::model::units::Nanos;
+use isobar_core::view::cpu_loss::Harm;
 
 /// Pairs that are kept, and how many of a tick are looked at.
 const KEPT: usize = 16;
@@ -30,21 +32,23 @@ pub(in crate::serve) struct Pairs {
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::serve) struct Pair {
     /// Since it is kept.
-    pub(in crate::serve) total: Nanos,
+    pub(in crate::serve) total: Harm,
     /// Fades from tick to tick.
-    lately: Nanos,
+    lately: Harm,
 }
 
 impl Pairs {
     pub(super) fn tick(&mut self, snapshot: &Snapshot, names: &Names) {
         self.is_measured |= snapshot.covers.waits;
         for pair in self.kept.values_mut() {
-            pair.lately = Nanos(pair.lately.0 / WHOLE * FADES);
+            let Harm { loss, time } = pair.lately;
+            let [loss, time] = [loss, time].map(|Nanos(ns)| Nanos(ns / WHOLE * FADES));
+            pair.lately = Harm { loss, time };
         }
-        let (long, rest) = snapshot.aggressions.split_at(snapshot.aggressions.len().min(KEPT));
-        for blame in long {
+        let (first, rest) = snapshot.aggressions.split_at(snapshot.aggressions.len().min(KEPT));
+        for blame in first {
             if let Some(parties) = parties(snapshot, names, blame) {
-                self.add(parties, blame.time);
+                self.add(parties, Harm::of(blame));
             } else if blame.aggressor == CgroupId::UNKNOWN {
                 self.others = self.others.plus(blame.time);
             }
@@ -55,19 +59,19 @@ impl Pairs {
         }
     }
 
-    fn add(&mut self, parties: (String, String), time: Nanos) {
+    fn add(&mut self, parties: (String, String), harm: Harm) {
         if self.kept.len() == KEPT && !self.kept.contains_key(&parties) {
             let least = self.kept.iter().min_by_key(|(_, pair)| pair.lately);
             match least.map(|(parties, pair)| (parties.clone(), pair.lately)) {
-                Some((least, lately)) if lately < time => self.kept.remove(&least),
+                Some((least, lately)) if lately < harm => self.kept.remove(&least),
                 _ => {
-                    self.others = self.others.plus(time);
+                    self.others = self.others.plus(harm.time);
                     return;
                 }
             };
         }
         let pair = self.kept.entry(parties).or_default();
-        (pair.total, pair.lately) = (pair.total.plus(time), pair.lately.plus(time));
+        (pair.total, pair.lately) = (pair.total.plus(harm), pair.lately.plus(harm));
     }
 }
 

@@ -7,6 +7,7 @@ use isobar_core::model::settings::Deletion;
 use isobar_core::model::snapshot::Blame;
 use isobar_core::model::threshold::{PressureSignal, PressureThreshold};
 use isobar_core::model::units::{Bytes, Percent};
+use isobar_core::view::cpu_loss::Harm;
 
 fn ms(n: u64) -> Nanos {
     Nanos(n * 1_000_000)
@@ -109,7 +110,7 @@ fn pairs_keep_those_that_wait_most_lately() {
     assert_eq!(pairs.kept.len(), 16);
     assert_eq!(pairs.others, ms(4 * 500 - 17 - 18 - 19 - 20));
     let kept = |pairs: &Pairs, aggressor: &str| {
-        pairs.kept.get(&(aggressor.into(), "/100".into())).map(|pair| pair.total)
+        pairs.kept.get(&(aggressor.into(), "/100".into())).map(|pair| pair.total.time)
     };
     assert_eq!(kept(&pairs, "/17"), None);
     // One that matters less than every pair that is kept is not kept.
@@ -124,11 +125,24 @@ fn pairs_keep_those_that_wait_most_lately() {
 }
 
 #[test]
+fn pairs_keep_what_costs_most_before_what_waits_longest() {
+    let mut pairs = Pairs::default();
+    let long: Vec<_> = (1..=16).map(|n| (n, 100, 900)).collect();
+    let mut snapshot = waits(&long);
+    pairs.tick(&snapshot, &Names::new());
+    let short = Blame { loss: Some(ms(30)), ..waits(&[(50, 100, 40)]).aggressions.remove(0) };
+    snapshot.aggressions.insert(0, short);
+    pairs.tick(&snapshot, &Names::new());
+    let kept = pairs.kept[&("/50".to_owned(), "/100".to_owned())];
+    assert_eq!(kept.total, Harm { loss: ms(30), time: ms(40) });
+}
+
+#[test]
 fn pairs_leave_out_idle_and_own_waits() {
     let mut pairs = Pairs::default();
     let unknown = CgroupId::UNKNOWN.0;
     pairs.tick(&waits(&[(0, 5, 40), (5, 5, 30), (unknown, 5, 20), (6, 5, 10)]), &Names::new());
-    let kept: Vec<_> = pairs.kept.iter().map(|(pair, at)| (pair.clone(), at.total)).collect();
+    let kept: Vec<_> = pairs.kept.iter().map(|(pair, at)| (pair.clone(), at.total.time)).collect();
     assert_eq!(kept, [(("/6".to_owned(), "/5".to_owned()), ms(10))]);
     assert_eq!(pairs.others, ms(20));
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::condition::{Condition, ConditionName, ScopeName};
+use crate::model::condition::{self, Condition, ConditionName, ScopeName, Status};
 use crate::model::decision::{Hold, Loss, Order, Ranking, Taker};
 use crate::model::pod::Place;
 use crate::model::sample::Moment;
@@ -115,6 +115,36 @@ fn headline_names_to_whom_it_lost_most() {
     snapshot.aggressions = vec![blame(3, 480), blame(4, 420)];
     let told = sufferer(&snapshot, Resource::Cpu);
     assert!(told.ends_with("mostly while c.service ran."), "{told}");
+}
+
+#[test]
+fn headline_names_no_aggressor_of_two_that_hurt_each_other() {
+    #[rustfmt::skip]
+    let table = [
+        // ms that a and b ran and waited for each other, what is said
+        (500, 500, "a.service and b.service make each other wait: per second, a.service loses 250 ms \
+                    and the other 250 ms."),
+        (450, 550, "a.service and b.service make each other wait: per second, a.service loses 302 ms \
+                    and the other 202 ms."),
+        (250, 750, "a.service loses most by waiting: 562 ms per second, mostly while b.service ran."),
+    ];
+    for (a, b, want) in table {
+        let mut snapshot = node(b, &[]);
+        for (id, ran, waited_for) in [(2, a, b), (3, b, a)] {
+            let scope = snapshot.scopes.get_mut(&CgroupId(id)).unwrap();
+            let (wait, contention) = (waited(waited_for), Some(waited(waited_for)));
+            scope.cpu = Some(CpuWait { wait, contention, ..CpuWait::default() });
+            scope.cpu_usage = Some(MilliCpu(ran));
+        }
+        let pair = |victim, aggressor, ms: u64| Blame {
+            victim: CgroupId(victim),
+            aggressor: CgroupId(aggressor),
+            time: Nanos(ms * 1_000_000),
+            ..Blame::default()
+        };
+        snapshot.aggressions = vec![pair(2, 3, b), pair(3, 2, a)];
+        assert_eq!(sufferer(&snapshot, Resource::Cpu), want, "{a} {b}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use isobar_core::model::condition::Resource;
 use isobar_core::model::decision::Decision;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::explain::{lost, relief};
+use isobar_core::view::cpu_loss::is_mutual;
 
 use super::chart::bytes;
 use super::markup::Markup;
@@ -51,7 +52,7 @@ fn culprits(incident: &Incident, story: &Story) -> Vec<String> {
     let mut all: Vec<_> = loss.or_else(grew).into_iter().chain(own).collect();
     let (mutual, others): (Vec<_>, Vec<_>) = telling_waits(incident, story)
         .filter(|wait| opposite(wait, incident).is_none_or(|other| is_less(other, wait)))
-        .partition(|wait| is_mutual(wait, incident));
+        .partition(|wait| has_mutual(wait, incident));
     all.extend(by_aggressor(others.into_iter()).into_iter().map(|(_, waits)| {
         format!("CPU: {}; while it ran, {}.", who_ran(&waits), who_waited(&waits))
     }));
@@ -78,9 +79,8 @@ fn opposite<'a>(wait: &Wait, incident: &'a Incident) -> Option<&'a Wait> {
     incident.waits.iter().find(is_it)
 }
 
-/// Of two that lost alike because of each other, neither did it alone.
-fn is_mutual(wait: &Wait, incident: &Incident) -> bool {
-    opposite(wait, incident).is_some_and(|other| other.loss.0 >= wait.loss.0 / 2)
+fn has_mutual(wait: &Wait, incident: &Incident) -> bool {
+    opposite(wait, incident).is_some_and(|other| is_mutual(wait.loss, other.loss))
 }
 
 fn sufferers(incident: &Incident, story: &Story) -> Vec<String> {
@@ -192,8 +192,8 @@ mod tests {
         for (a, b, want) in table {
             let waits = vec![wait("a", "b", a), wait("b", "a", b), wait("c", "b", 100)];
             let incident = Incident { waits, ..Incident::default() };
-            assert_eq!(is_mutual(&incident.waits[0], &incident), want, "{a} {b}");
-            assert!(!is_mutual(&incident.waits[2], &incident));
+            assert_eq!(has_mutual(&incident.waits[0], &incident), want, "{a} {b}");
+            assert!(!has_mutual(&incident.waits[2], &incident));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The cgroups: a heading, and as many rows as fit around the chosen one.
 
+use isobar_core::view::lead::{Lead, lead};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -11,12 +12,13 @@ use crate::cli::top::state::State;
 pub(super) fn lines(state: &State, height: usize) -> Vec<Line<'static>> {
     let (columns, name) = Column::fitting(state.size.0.into());
     let rows = state.rows();
+    let by = state.view.as_ref().map_or(Lead::Lost, |view| lead(view).0);
     if rows.is_empty() {
         let none = match state.list.filter.is_empty() {
             true => "No cgroup was read.",
             false => "No name contains this. Esc shows all.",
         };
-        return vec![heading(state, &columns, name), state.paint.line(Tone::Plain, none)];
+        return vec![heading(state, by, &columns, name), state.paint.line(Tone::Plain, none)];
     }
     let chosen = state.chosen_of(&rows);
     let n = height.saturating_sub(1);
@@ -24,13 +26,13 @@ pub(super) fn lines(state: &State, height: usize) -> Vec<Line<'static>> {
     let first = chosen.saturating_sub(n / 2).min(rows.len().saturating_sub(n));
     let shown = rows.iter().enumerate().skip(first).take(n);
     let shown = shown.map(|(i, row)| line(state, &columns, name, row, i == chosen));
-    [heading(state, &columns, name)].into_iter().chain(shown).collect()
+    [heading(state, by, &columns, name)].into_iter().chain(shown).collect()
 }
 
-fn heading(state: &State, columns: &[Column], name: usize) -> Line<'static> {
+fn heading(state: &State, by: Lead, columns: &[Column], name: usize) -> Line<'static> {
     let cell = |column: &Column| {
         let tone = if *column == state.list.sort { Tone::Sorted } else { Tone::Heading };
-        state.paint.text(tone, set(*column, name, column.heading()))
+        state.paint.text(tone, set(*column, name, column.heading(by)))
     };
     Line::from_iter(columns.iter().map(cell))
 }
@@ -46,10 +48,10 @@ fn line(
         let (text, tone) = match column {
             Column::Name => (row.name(state.list.is_tree), Tone::Plain),
             Column::Wait | Column::Contention | Column::Memory | Column::Io => {
-                (column.cell(row.scope), tone_of(column.share(row.scope)))
+                (column.cell(row), tone_of(column.share(row.scope)))
             }
-            Column::Cpus | Column::Throttled | Column::Held => {
-                (column.cell(row.scope), Tone::Plain)
+            Column::Lead | Column::Cpus | Column::Throttled | Column::Held => {
+                (column.cell(row), Tone::Plain)
             }
         };
         state.paint.text(tone, set(*column, name, &text))

@@ -1,11 +1,13 @@
 //! Why one cgroup waits: its figures and their past, who ran meanwhile, its memory and its limits.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit};
 use isobar_core::model::snapshot::{Blame, CpuWait, MemoryCauseWait, Scope, Waited};
 use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
 use isobar_core::view::View;
+use isobar_core::view::cpu_loss::Harm;
 use isobar_core::view::verdict::cause_words;
 use isobar_core::view::waiting::name;
 use ratatui::text::Line;
@@ -34,13 +36,18 @@ pub(super) fn lines(state: &State, view: &View, id: CgroupId) -> Vec<Line<'stati
     };
     let suffers = |blame: &Blame| within(blame.victim, blame.victim_path.as_ref());
     let causes = |blame: &Blame| within(blame.aggressor, blame.aggressor_path.as_ref());
-    let aggressors = page.shares(|blame| suffers(blame).then(|| names(view, blame).1));
+    let aggressors = page.shares(|blame| {
+        suffers(blame).then(|| match causes(blame) {
+            true => "its own tasks".into(),
+            false => names(view, blame).1,
+        })
+    });
     let sufferers =
         page.shares(|blame| (causes(blame) && !suffers(blame)).then(|| names(view, blame).0));
     let mut parts = vec![(name(scope), page.figures(id))];
     parts.extend([
-        ("Who ran while it waited for a CPU".into(), aggressors),
-        ("Who waited while it ran".into(), sufferers),
+        ("Who ran while it waited for a CPU: lost, waited, share".into(), aggressors),
+        ("Who waited while it ran: lost, waited, share".into(), sufferers),
         ("What it waited for memory because of".into(), page.causes()),
     ]);
     if let Some(files) = &scope.files {
@@ -93,23 +100,24 @@ impl Page<'_> {
         lines
     }
 
-    /// Who has how much of the waiting that `of` names.
+    /// Who has how much of the waiting that `of` names, and of what was lost by it.
     fn shares(&self, of: impl Fn(&Blame) -> Option<String>) -> Vec<Line<'static>> {
-        let mut sums = BTreeMap::<String, Nanos>::new();
+        let mut sums = BTreeMap::<String, Harm>::new();
         for blame in &self.view.snapshot.aggressions {
             if let Some(who) = of(blame) {
                 let sum = sums.entry(who).or_default();
-                *sum = sum.plus(blame.time);
+                *sum = sum.plus(Harm::of(blame));
             }
         }
-        let all = sums.values().fold(Nanos(0), |sum, time| sum.plus(*time));
+        let all = sums.values().fold(Nanos(0), |sum, harm| sum.plus(harm.time));
         let mut sums: Vec<_> = sums.into_iter().collect();
-        sums.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-        let n = self.columns.saturating_sub(22);
-        let line = |(who, took): &(String, Nanos)| {
-            let share = Percent::share(took.0, all.0).to_string();
-            let text =
-                format!("  {:>8} {share:>6} %  {}", time(Some(*took)), shorten(&harmless(who), n));
+        sums.sort_by_key(|(_, harm)| Reverse(*harm));
+        let n = self.columns.saturating_sub(31);
+        let line = |(who, harm): &(String, Harm)| {
+            let share = Percent::share(harm.time.0, all.0).to_string();
+            let (lost, waited) = (time(Some(harm.loss)), time(Some(harm.time)));
+            let who = shorten(&harmless(who), n);
+            let text = format!("  {lost:>8} {waited:>8} {share:>6} %  {who}");
             self.state.paint.line(Tone::Plain, text)
         };
         sums.iter().take(NAMED).map(line).collect()
@@ -119,7 +127,7 @@ impl Page<'_> {
         let Some(memory) = &self.scope.memory else { return Vec::new() };
         let mut causes: Vec<_> =
             memory.causes.iter().filter(|(_, wait)| wait.union.now.0 > 0).collect();
-        causes.sort_by_key(|(_, wait)| std::cmp::Reverse(wait.union.now));
+        causes.sort_by_key(|(_, wait)| Reverse(wait.union.now));
         let line = |(cause, wait): &(&_, &MemoryCauseWait)| {
             let (stalled, tasks) = (time(Some(wait.union.now)), time(Some(wait.time.now)));
             self.plain(&format!("{}: {stalled}, {tasks} of task time", cause_words(**cause)))

@@ -117,25 +117,26 @@ fn events_are_bounded_and_in_order() {
 }
 
 #[test]
-fn minutes_keep_the_longest_waits() {
+fn minutes_keep_the_waits_that_cost_most() {
     let mut spans = Spans::new(Room::OF_AGENT);
-    let blame = |victim, aggressor, seconds: u64| Blame {
+    let blame = |victim, aggressor, seconds: u64, lost: u64| Blame {
         victim: CgroupId(victim),
         aggressor: CgroupId(aggressor),
         time: Nanos(seconds * Nanos::SECOND.0),
+        loss: Some(Nanos(lost * Nanos::SECOND.0)),
         ..Blame::default()
     };
     for second in 120..=180 {
-        let mut waits: Vec<_> = (0..5).map(|n| blame(second * 10 + n, 7, 1)).collect();
-        waits.push(blame(1, 2, 2));
+        let mut waits = vec![blame(1, 2, 2, 1)];
+        waits.extend((0..5).map(|n| blame(second * 10 + n, 7, 200, 0)));
         let told = Told::of(&Decision::default(), &waits, &[], &[]);
         spans.put(at(second), second, told);
         assert!(spans.pairs.len() <= COUNTED);
     }
     let minutes = spans.minutes(at(0).boot, at(1_000).boot);
     assert_eq!(minutes.iter().map(|one| one.begin).collect::<Vec<_>>(), [at(120), at(180)]);
-    let longest = &minutes[0].aggressions;
-    assert_eq!((longest.len(), &longest[0]), (OF_MINUTE, &blame(1, 2, 120)));
-    assert_eq!(minutes[1].aggressions[0], blame(1, 2, 2));
+    let most = &minutes[0].aggressions;
+    assert_eq!((most.len(), &most[0]), (OF_MINUTE, &blame(1, 2, 120, 60)));
+    assert_eq!(minutes[1].aggressions[0], blame(1, 2, 2, 1));
     assert!(spans.minutes(at(0).boot, at(120).boot).is_empty());
 }
