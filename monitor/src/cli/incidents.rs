@@ -92,7 +92,13 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     match &args.verb {
         Verb::Ls { elsewhere, output } => {
             let all = match elsewhere.place()? {
-                None => shelf.list()?.into_iter().map(|one| so_far(one, &args.dir)).collect(),
+                // An hour of ticks takes seconds to read: what the agent has told is enough here.
+                None => {
+                    let all = shelf.list()?.into_iter();
+                    let is_told = |one: &Incident| one.ticks > 0;
+                    all.map(|one| if is_told(&one) { one } else { so_far(one, &args.dir) })
+                        .collect()
+                }
                 Some(place) => elsewhere::list(&place)?,
             };
             list(all, *output)?;

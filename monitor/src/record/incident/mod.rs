@@ -2,16 +2,20 @@
 //! it came to.
 //!
 //! `watch` finds where one begins and ends, `account` adds up what the recording says of it, `words`
-//! makes a paragraph of that, `freeze` takes the span out of the recording, `shelf` keeps it.
+//! makes a paragraph of that, `freeze` takes the span out of the recording, as far as `room` has a
+//! place for its ticks, `shelf` keeps it.
 
 pub mod account;
 pub mod freeze;
 pub mod redact;
+pub mod retention;
+mod room;
 pub mod shelf;
 pub mod watch;
 pub mod words;
 
 use std::collections::BTreeMap;
+use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +63,12 @@ impl Kind {
             Self::Exhaustion => "exhaustion",
             Self::Drift => "drift",
         }
+    }
+
+    /// Work was ended, or was to be.
+    #[must_use]
+    pub fn is_kill(self) -> bool {
+        matches!(self, Self::OomKill | Self::Kill)
     }
 }
 
@@ -113,10 +123,17 @@ pub struct Incident {
     pub begin: Moment,
     /// When it was calm again, or the span was full; `None` while it is open.
     pub end: Option<Moment>,
+    /// It was not calm at its end: no span is longer.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub is_cut: bool,
     /// The first and the last tick of the span.
     pub from: Moment,
     pub to: Moment,
+    /// Ticks of the span that its file has.
     pub ticks: u64,
+    /// Those that it does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// Bytes of its recording.
     pub size: u64,
     /// When it was imported, on the wall clock; its age counts from then.
@@ -157,6 +174,18 @@ impl Incident {
             && passed.boot < watch::LONGEST
             && apart < SET
     }
+}
+
+/// Ticks that the file of an incident does not have: for their size, or because the recording did not
+/// have them either.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentGap"))]
+#[serde(default, rename_all = "camelCase")]
+pub struct LeftOut {
+    /// The last tick before them.
+    pub from: Moment,
+    /// The last of them.
+    pub to: Moment,
 }
 
 /// A condition that was True within the span.

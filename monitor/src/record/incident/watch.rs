@@ -17,11 +17,11 @@ use isobar_core::view::OomRecord;
 /// What came before belongs to it.
 pub const BEFORE: Nanos = Nanos(120 * Nanos::SECOND.0);
 /// It ends so long after the first trigger, calm or not: a condition that holds for days is the
-/// recording's.
-pub const LONGEST: Nanos = Nanos(600 * Nanos::SECOND.0);
+/// recording's, and what happens within it has an incident of its own.
+pub const LONGEST: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 /// Nothing holds and nothing happens for so long.
 pub(super) const CALM: Nanos = Nanos(30 * Nanos::SECOND.0);
-/// More triggers of one incident are not listed.
+/// More triggers of one incident are not listed, unless they are graver.
 const TRIGGERS: usize = 32;
 
 /// One tick.
@@ -44,6 +44,8 @@ pub enum Turn {
 #[derive(Debug, Default)]
 pub struct Watch {
     node: String,
+    /// No incident lasts longer.
+    longest: Nanos,
     open: Option<Incident>,
     /// The last tick on which something held or happened.
     stirred: Nanos,
@@ -56,13 +58,18 @@ pub struct Watch {
 impl Watch {
     #[must_use]
     pub fn new(node: String) -> Self {
-        Self { node, ..Self::default() }
+        Self { node, longest: LONGEST, ..Self::default() }
     }
 
     /// Goes on with an incident that the agent before left open, `now`.
     #[must_use]
     pub fn after(node: String, open: Option<Incident>, now: Moment) -> Self {
         Self { open, stirred: now.boot, ..Self::new(node) }
+    }
+
+    /// Ends incidents before the recording, which keeps ticks for `age`, has lost their beginning.
+    pub fn record_keeps(&mut self, age: Nanos) {
+        self.longest = LONGEST.min(Nanos(age.0 / 2));
     }
 
     /// At most one turn a tick.
@@ -73,7 +80,7 @@ impl Watch {
         if !new.is_empty() || !is_calm(seen, since) {
             self.stirred = at.boot;
         }
-        let stirred = self.stirred;
+        let (stirred, longest) = (self.stirred, self.longest);
         let Some(open) = &mut self.open else {
             let first = new.first()?;
             let (name, who, begin) = (super::name_of(first), first.who.clone(), at);
@@ -82,11 +89,12 @@ impl Watch {
             join(&mut incident, new);
             return Some(Turn::Open(Box::new(self.open.insert(incident).clone())));
         };
-        let is_over = at.boot.since(stirred) >= CALM || at.boot.since(open.begin.boot) >= LONGEST;
+        let is_calm = at.boot.since(stirred) >= CALM;
         let has_new = !new.is_empty();
         join(open, new);
-        if is_over {
-            let incident = Incident { end: Some(at), state: State::Open, ..std::mem::take(open) };
+        if is_calm || at.boot.since(open.begin.boot) >= longest {
+            let (end, is_cut) = (Some(at), !is_calm);
+            let incident = Incident { end, is_cut, state: State::Open, ..std::mem::take(open) };
             self.open = None;
             return Some(Turn::Over(Box::new(incident)));
         }
@@ -136,8 +144,18 @@ fn join(incident: &mut Incident, new: Vec<Trigger>) {
     incident.kinds.extend(new.iter().map(|trigger| trigger.kind));
     incident.kinds.sort();
     incident.kinds.dedup();
-    let room = TRIGGERS.saturating_sub(incident.triggers.len());
-    incident.triggers.extend(new.into_iter().take(room));
+    let all = &mut incident.triggers;
+    for trigger in new {
+        if all.len() >= TRIGGERS {
+            // The first has given the incident its name.
+            let gentlest = all.iter().enumerate().skip(1).max_by_key(|(_, one)| one.kind);
+            match gentlest {
+                Some((place, one)) if one.kind > trigger.kind => drop(all.remove(place)),
+                _ => continue,
+            }
+        }
+        all.push(trigger);
+    }
 }
 
 fn of_kill(record: &OomRecord) -> Trigger {
@@ -159,4 +177,35 @@ fn is_calm(Seen { sample, decision, kills, .. }: Seen<'_>, since: Nanos) -> bool
         && decision.relief.actions.is_empty()
         && !sample.in_force.iter().any(|entry| entry.can_be_undone() && entry.since >= since)
         && kills.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn join_lists_a_kill_after_many_gentler_triggers() {
+        let trigger = |kind, n: usize| {
+            let (at, text) = (Moment::default(), String::new());
+            Trigger { at, kind, who: n.to_string(), text }
+        };
+        let mut incident = Incident::default();
+        #[rustfmt::skip]
+        let table = [
+            // kind, how many, the last that is listed, the kinds
+            (Kind::Drift,     40, "31", vec![Kind::Drift]),
+            (Kind::Condition, 1,  "0",  vec![Kind::Condition, Kind::Drift]),
+            (Kind::OomKill,   1,  "0",  vec![Kind::OomKill, Kind::Condition, Kind::Drift]),
+            (Kind::Drift,     1,  "0",  vec![Kind::OomKill, Kind::Condition, Kind::Drift]),
+        ];
+        for (kind, n, last, kinds) in table {
+            join(&mut incident, (0..n).map(|n| trigger(kind, n)).collect());
+            let listed = &incident.triggers;
+            assert_eq!((listed.len(), listed.last().unwrap().who.as_str()), (TRIGGERS, last));
+            assert_eq!(incident.kinds, kinds);
+        }
+        let kept: Vec<_> = incident.triggers.iter().map(|one| one.kind).collect();
+        assert_eq!(kept[30..], [Kind::Condition, Kind::OomKill]);
+        assert_eq!((kept[0], incident.triggers[0].who.as_str()), (Kind::Drift, "0"));
+    }
 }
