@@ -1,11 +1,15 @@
 //! Incidents of a running agent, by its API: of this node or, through the API server, of another.
 
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+
 use anyhow::{Context as _, Result, bail};
+use isobar::record::incident::shelf::Draft;
 use isobar::record::incident::{Incident, is_name};
 use isobar::serve::address::Address;
 use serde::Deserialize;
 
-use crate::cli::ask::{Fetched, Place, fetch};
+use crate::cli::ask::{Fetched, Place, fetch, fetch_file};
 use crate::cli::exit::{InvalidAnswer, Refused};
 
 #[derive(Debug, clap::Args)]
@@ -50,11 +54,26 @@ pub(super) fn list(place: &Place) -> Result<Vec<Incident>> {
 
 /// One incident, by a name that the agent has told.
 pub(super) fn one(place: &Place, name: &str) -> Result<Incident> {
+    let json = ask(place, &path_of(place, name)?)?;
+    Ok(parsed::<One>(place, &json)?.incident)
+}
+
+/// The ticks of one, by a name that the agent has told.
+pub(super) fn file(place: &Place, name: &str) -> Result<File> {
+    let path = path_of(place, name)? + "/file";
+    let bytes = answered(place, fetch_file(place, &path))?;
+    let mut file = Draft::in_memory()?.file;
+    file.write_all(&bytes)
+        .and_then(|()| file.rewind())
+        .context("cannot keep the file in memory")?;
+    Ok(file)
+}
+
+fn path_of(place: &Place, name: &str) -> Result<String> {
     if !is_name(name) {
         bail!(Refused(format!("{place} has an incident without a usable name")));
     }
-    let json = ask(place, &format!("/api/v1/incidents/{name}"))?;
-    Ok(parsed::<One>(place, &json)?.incident)
+    Ok(format!("/api/v1/incidents/{name}"))
 }
 
 fn parsed<'a, T: Deserialize<'a>>(place: &Place, json: &'a [u8]) -> Result<T> {
@@ -63,7 +82,11 @@ fn parsed<'a, T: Deserialize<'a>>(place: &Place, json: &'a [u8]) -> Result<T> {
 }
 
 fn ask(place: &Place, path: &str) -> Result<Vec<u8>> {
-    match fetch(place, path).with_context(|| format!("cannot ask {place} for incidents"))? {
+    answered(place, fetch(place, path))
+}
+
+fn answered(place: &Place, answer: Result<Fetched>) -> Result<Vec<u8>> {
+    match answer.with_context(|| format!("cannot ask {place} for incidents"))? {
         Fetched::Document(json) => Ok(json),
         Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
         Fetched::NoAgent => bail!("no agent listens on {place}; start one with `isobar run`"),
