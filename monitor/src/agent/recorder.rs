@@ -169,6 +169,11 @@ impl Recorder {
         &self.counts
     }
 
+    /// What the agent can measure and do at the tick that is handed over next.
+    pub(super) fn can(&mut self, at: Moment, capabilities: &[Capability]) {
+        self.watch.can(at, capabilities);
+    }
+
     /// Hands a tick over; `standing` is the engine's after it. Never waits.
     pub(super) fn tick(
         &mut self,

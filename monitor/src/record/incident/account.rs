@@ -5,6 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::limits::Tightest;
 use super::{Deed, Held, Incident, LeftOut, Score, Stall, State, Wait, words};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 use isobar_core::model::condition::{self, Condition, Status};
@@ -64,6 +65,7 @@ pub struct Account {
     released: Vec<u64>,
     /// The busiest processes of aggressors, by their names, as of the last wait for them.
     busiest: BTreeMap<String, String>,
+    limits: Tightest,
     /// Names by cgroup, also of those that are gone.
     names: BTreeMap<CgroupId, String>,
 }
@@ -152,6 +154,9 @@ impl Account {
         let mut stalls: Vec<_> = stalls.collect();
         stalls.sort_by_key(|stall| Reverse(stall.time));
         stalls.truncate(TOLD);
+        let waited = waits.iter().flat_map(|wait| [&wait.aggressor, &wait.sufferer]);
+        let named = waited.chain(stalls.iter().map(|stall| &stall.sufferer));
+        let limits = self.limits.of(named);
         let mut told = Incident {
             from: first,
             to: self.last,
@@ -165,6 +170,7 @@ impl Account {
             taken: self.loss.as_ref().map(explain::lost),
             deeds: self.deeds,
             kills: self.kills,
+            limits,
             state: State::Frozen,
             ..incident
         };
@@ -194,6 +200,7 @@ impl Account {
         self.names = scopes.iter().map(|(id, scope)| (*id, name(scope))).collect();
         for (id, time) in stalls.into_iter().filter(|(_, time)| *time > Nanos(0)) {
             let known = self.names.get(&id).cloned().unwrap_or_default();
+            self.limits.see(&known, scopes.get(&id));
             if self.stalls.len() < PAIRS || self.stalls.contains_key(&known) {
                 let sum = self.stalls.entry(known).or_default();
                 *sum = sum.plus(time);
@@ -216,6 +223,11 @@ impl Account {
             if self.waits.len() >= PAIRS && !is_known {
                 let least = self.waits.iter().min_by_key(|(_, waited)| waited.loss);
                 least.map(|(pair, _)| pair.clone()).and_then(|pair| self.waits.remove(&pair));
+            }
+            for (id, name) in [(blame.victim, &pair.0), (blame.aggressor, &pair.1)] {
+                let scope = scopes.get(&id);
+                self.limits.see(name, scope);
+                self.limits.see(name, scope.and_then(pod_of));
             }
             let sum = self.waits.entry(pair).or_default();
             sum.time = sum.time.plus(blame.time);

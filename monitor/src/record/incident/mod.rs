@@ -7,6 +7,7 @@
 
 pub mod account;
 pub mod freeze;
+mod limits;
 pub mod redact;
 pub mod retention;
 mod room;
@@ -19,8 +20,9 @@ use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
 
+use isobar_core::model::capability::Capability;
 use isobar_core::model::sample::Moment;
-use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 
 /// The wall clock may be set by so much, in nanoseconds, without that the boot is another one.
 const SET: u64 = 5 * Nanos::SECOND.0;
@@ -158,6 +160,15 @@ pub struct Incident {
     /// What isobar did, and what came of it.
     pub deeds: Vec<Deed>,
     pub kills: Vec<Score>,
+    /// The limits of those who waited and of those who made them wait, where they have any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limits>,
+    /// What the agent could measure and do when it began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<Capability>,
+    /// What of that changed before its end, at most 32 of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
 }
 
 impl Incident {
@@ -202,6 +213,32 @@ pub struct Held {
     pub to: Option<Moment>,
     /// The highest average over a minute.
     pub peak: Option<Percent>,
+}
+
+/// The tightest limits within the span of a pod, one of its containers, or a service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentLimits"))]
+#[serde(default, rename_all = "camelCase")]
+pub struct Limits {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_max: Option<Bytes>,
+    /// Also one that isobar set to squeeze it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_high: Option<Bytes>,
+    /// `cpu.max`, in thousandths of a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_max: Option<MilliCpu>,
+}
+
+/// A capability that went or came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentChange"))]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    pub at: Moment,
+    /// As it is from then on.
+    pub capability: Capability,
 }
 
 /// How long tasks of a pod or service stalled for memory.

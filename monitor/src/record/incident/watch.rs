@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Incident, Kind, State, Trigger};
+use super::{Change, Incident, Kind, State, Trigger};
+use isobar_core::model::capability::Capability;
 use isobar_core::model::condition::{Condition, Status};
 use isobar_core::model::decision::{Decision, NodePressure, Trigger as Threshold};
 use isobar_core::model::limit::{LimitResult, LimitState};
@@ -51,6 +52,8 @@ pub struct Watch {
     stirred: Nanos,
     /// Limits that the last tick found changed.
     drifted: BTreeSet<String>,
+    /// What the agent can measure and do.
+    capabilities: Vec<Capability>,
     /// The kubelet's conditions of the last tick; `None` before the first.
     pressed: Option<Vec<NodePressure>>,
 }
@@ -64,12 +67,32 @@ impl Watch {
     /// Goes on with an incident that the agent before left open, `now`.
     #[must_use]
     pub fn after(node: String, open: Option<Incident>, now: Moment) -> Self {
-        Self { open, stirred: now.boot, ..Self::new(node) }
+        let mut capabilities = open.as_ref().map_or(Vec::new(), |open| open.capabilities.clone());
+        for Change { capability, .. } in open.iter().flat_map(|open| &open.changes) {
+            capabilities.retain(|one| one.name != capability.name);
+            capabilities.push(capability.clone());
+        }
+        Self { open, stirred: now.boot, capabilities, ..Self::new(node) }
     }
 
     /// Ends incidents before the recording, which keeps ticks for `age`, has lost their beginning.
     pub fn record_keeps(&mut self, age: Nanos) {
         self.longest = LONGEST.min(Nanos(age.0 / 2));
+    }
+
+    /// What the agent can measure and do at a tick.
+    pub fn can(&mut self, at: Moment, now: &[Capability]) {
+        let (before, open) = (std::mem::take(&mut self.capabilities), &mut self.open);
+        let is_known = |one: &&Capability| {
+            before.iter().any(|other| (&other.name, other.state) == (&one.name, one.state))
+        };
+        let new: Vec<_> = now.iter().filter(|one| !is_known(one)).cloned().collect();
+        self.capabilities = if new.is_empty() { before } else { now.to_vec() };
+        if let Some(open) = open {
+            let room = TRIGGERS.saturating_sub(open.changes.len());
+            let new = new.into_iter().map(|capability| Change { at, capability });
+            open.changes.extend(new.take(room));
+        }
     }
 
     /// At most one turn a tick.
@@ -84,8 +107,9 @@ impl Watch {
         let Some(open) = &mut self.open else {
             let first = new.first()?;
             let (name, who, begin) = (super::name_of(first), first.who.clone(), at);
+            let (node, capabilities) = (self.node.clone(), self.capabilities.clone());
             let mut incident =
-                Incident { name, who, begin, node: self.node.clone(), ..Incident::default() };
+                Incident { name, who, begin, node, capabilities, ..Incident::default() };
             join(&mut incident, new);
             return Some(Turn::Open(Box::new(self.open.insert(incident).clone())));
         };
@@ -182,6 +206,35 @@ fn is_calm(Seen { sample, decision, kills, .. }: Seen<'_>, since: Nanos) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isobar_core::model::capability::CapabilityState::{Attached, Off};
+
+    #[test]
+    fn can_tells_what_changed_while_an_incident_is_open() {
+        let capability = |name: &str, state| {
+            let (name, detail, remedy) = (name.to_owned(), String::new(), None);
+            Capability { name, state, detail, remedy }
+        };
+        let both = [capability("a", Attached), capability("b", Off)];
+        let less = [capability("a", Off), capability("b", Off)];
+        let open = Incident { capabilities: both.to_vec(), ..Incident::default() };
+        let mut watch = Watch::after(String::new(), Some(open), Moment::default());
+        #[rustfmt::skip]
+        let table = [
+            // what it can now, how many changes are told
+            (&both, 0), // also by the agent after
+            (&less, 1),
+            (&less, 1),
+            (&both, 2),
+        ];
+        for (now, want) in table {
+            watch.can(Moment::default(), now);
+            assert_eq!(watch.open.as_ref().unwrap().changes.len(), want, "{now:?}");
+        }
+        let open = watch.open.take();
+        let mut next = Watch::after(String::new(), open, Moment::default());
+        next.can(Moment::default(), &both);
+        assert_eq!(next.open.unwrap().changes.len(), 2, "a restart is no change");
+    }
 
     #[test]
     fn join_lists_a_kill_after_many_gentler_triggers() {
