@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use isobar::clock;
-use isobar::record::incident::Incident;
-use isobar::record::incident::shelf::Shelf;
+use isobar::record::incident::shelf::{Draft, Shelf};
+use isobar::record::incident::{Incident, State};
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, CpuFiles, Limit, MemoryFiles};
@@ -43,7 +43,9 @@ pub(crate) fn publisher() -> (Publisher, Latest) {
     let (to, latest) = channel();
     let mut publisher = Publisher::new(facts, clock::now(), to);
     let shelf = Shelf::in_memory();
-    shelf.note(&Incident { name: INCIDENT.into(), ..Incident::default() }).unwrap();
+    let (name, state) = (INCIDENT.into(), State::Frozen);
+    let incident = Incident { name, state, ..Incident::default() };
+    shelf.keep(incident, Draft::in_memory().unwrap()).unwrap();
     publisher.show_incidents(&Arc::new(shelf));
     (publisher, latest)
 }

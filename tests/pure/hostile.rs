@@ -11,8 +11,9 @@ use std::time::Duration;
 use crate::dice::Dice;
 use crate::program::{self, text};
 use isobar::record::incident::freeze::{KIND, Line, import};
-use isobar::record::incident::shelf::{Retention, Shelf};
-use isobar::record::incident::{Incident, State};
+use isobar::record::incident::retention::Retention;
+use isobar::record::incident::shelf::Shelf;
+use isobar::record::incident::{Incident, Kind, State};
 use isobar::record::journal::{Journal, Start};
 use isobar::record::reader::{Entry, Recording};
 use isobar_core::model::decision::Decision;
@@ -245,8 +246,8 @@ fn import_leaves_the_incidents_that_are_kept() {
     let shelf = Shelf::in_dir(shelf_dir.clone());
     let keep = |n: usize, size: u64| {
         let name = format!("2026-{n:04}");
-        let begin = Incident::default().begin;
-        let one = Incident { name, begin, size, state: State::Frozen, ..Incident::default() };
+        let (kinds, state) = (vec![Kind::Kill], State::Frozen);
+        let one = Incident { name, kinds, size, state, ..Incident::default() };
         shelf.note(&one).unwrap();
     };
     #[rustfmt::skip]

@@ -1,6 +1,8 @@
 //! Incidents of nodes that do not exist: where they begin and end, what is taken out of the
 //! recording, and that no name leads out of the directory.
 
+mod long;
+
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use crate::program::{self, text};
 use isobar::record::incident::freeze::{freeze, import};
-use isobar::record::incident::shelf::{Draft, Retention, Shelf};
+use isobar::record::incident::retention::Retention;
+use isobar::record::incident::shelf::{Draft, Shelf};
 use isobar::record::incident::watch::{Seen, Turn, Watch};
 use isobar::record::incident::{Incident, Kind, State, Trigger, is_name, name_of};
 use isobar::record::journal::{Bounds, Journal, Ring, Start};
@@ -225,17 +228,24 @@ fn import_makes_the_same_of_an_export() {
 fn shelf_keeps_the_newest() {
     let dir = TempDir::new().unwrap();
     let shelf = Shelf::in_dir(dir.path().join("incidents"));
-    let keep = |n: usize, imported: Option<Nanos>| {
-        let (begin, state) = (at(n as u64), State::Frozen);
+    let keep_of = |kind: Kind, n: usize, imported: Option<Nanos>| {
+        let (begin, state, kinds) = (at(n as u64), State::Frozen, vec![kind]);
         let name = format!("2026-{n:04}");
-        let incident = Incident { name, begin, state, imported, ..Incident::default() };
+        let incident = Incident { name, begin, state, kinds, imported, ..Incident::default() };
         shelf.keep(incident, shelf.draft().unwrap()).unwrap();
     };
+    let keep = |n, imported| keep_of(Kind::OomKill, n, imported);
     let most = Retention::USUAL.n;
     (0..most + 5).for_each(|n| keep(n, None));
     let names = || shelf.list().unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
     shelf.prune(at(0).wall).unwrap();
     assert_eq!((names().len(), names()[0].as_str()), (most, "2026-0005"));
+    // A condition that comes and goes takes no more than half.
+    (1_000..1_000 + most).for_each(|n| keep_of(Kind::Condition, n, None));
+    shelf.prune(at(0).wall).unwrap();
+    let (gentle, all) = (most / 2, names());
+    assert_eq!((all.len(), all[most - gentle].as_str()), (most, "2026-1100"));
+    assert_eq!(all[0], "2026-0105", "half is left for kills");
     keep(1, Some(at(20 * DAY).wall));
     shelf.prune(at(31 * DAY).wall).unwrap();
     assert_eq!(names(), ["2026-0001"], "after 30 days, what was imported for 11");

@@ -103,13 +103,15 @@ fn plugin_asks_the_agent_of_a_node() {
     });
     fs::write(&config, kubeconfig.to_string()).unwrap();
     #[rustfmt::skip]
-    let table: [(&[&str], i32, &str); 18] = [
+    let table: [(&[&str], i32, &str); 20] = [
         // arguments, code, printed
         (&["status", "--node", "n1"],                 10, "PRESSED"),
         (&["top", "--once", "--node", "n1"],          0,  "containerd.service"),
         (&["doctor", "--node", "n1", "-o", "json"],   1,  "\"findings\": []"),
         (&["incidents", "ls", "--node", "n1"],        0,  made_up::INCIDENT),
         (&["incidents", "show", "latest", "--node", "n1"], 0, made_up::INCIDENT),
+        (&["incidents", "export", "latest", "--node", "n1", "-o", "-"], 0, ""),
+        (&["status", "--node", "n1", "--at", "10 min ago"], 1, "nothing is recorded"),
         (&["incidents", "ls"],                        2,  "--node <NAME>"),
         (&["status", "--node", "n2"],                 1,  "no isobar runs on node n2 in the namespace isobar-system"),
         (&["status", "--node", "n3"],                 1,  "no isobar runs on node n3"),

@@ -9,6 +9,7 @@ use isobar::record::reader::{ReadError, Recording};
 use isobar::record::replay::{Replay, Replayed};
 use isobar::record::what_if::WhatIf;
 use isobar_core::view::Document;
+use serde_json::Value;
 
 use crate::http::{get, observing, text};
 use crate::recorded::{leak, read, recording_agent, served};
@@ -73,6 +74,7 @@ async fn questions_that_are_refused() {
         (&recorded, "/api/v1/what-if?change=1",                   "expected an object"),
         (&recorded, "/api/v1/what-if?config=x",                   "only begin, end, change"),
         (&recorded, "/api/v1/what-if?begin=-0",                   "begin must be before end"),
+        (&recorded, "/api/v1/advice?change=%7B%22node%22%3A%7B%22x%22%3A1%7D%7D", "no setting node.x"),
         (&recorded, "/api/v1/advice?begin=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z", "no tick is recorded"),
         (&live,     "/api/v1/what-if",                            "nothing is recorded"),
         (&live,     "/api/v1/advice",                             "nothing is recorded"),
@@ -118,6 +120,34 @@ async fn advice_is_that_of_the_verb() {
     let in_force = &told["pods"][0];
     assert_eq!((&in_force["limit"], &in_force["amount"]), (&"inForce".into(), &"256Mi".into()));
     assert_eq!(in_force["met"]["grew"][0]["pod"], "shop/leak");
+}
+
+/// Another reservation, and a strict set of CPUs, as with `isobar allocatable --advise --config`.
+#[tokio::test]
+async fn advice_previews_a_change() {
+    let router = served(None).await;
+    let changed = serde_json::json!({"node": {
+        "systemReserved": {"memory": "800Mi"},
+        "reservedCpus": "0", "staticCpus": true, "strictCpuReservation": true,
+    }});
+    let told =
+        read(&router, &format!("/api/v1/advice?change={}", escaped(&changed.to_string()))).await;
+    let config = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\n\
+        systemReserved: {memory: 800Mi, cpu: 1}\nreservedSystemCPUs: \"0\"\n\
+        cpuManagerPolicy: static\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n";
+    let settings = isobar::config::settings(config, "change", std::path::Path::new("")).unwrap();
+    let recording = Recording::open(&leak()).unwrap();
+    let verb = advise(recording, Some(&settings), |why| panic!("{why}"), |_| true).unwrap();
+    let verb = serde_json::to_value(verb.unwrap()).unwrap();
+    let limits = |of: &Value| -> Vec<_> {
+        of["pods"].as_array().unwrap().iter().map(|one| one["limit"].clone()).collect()
+    };
+    assert_eq!(limits(&told), ["inForce", "configured", "strictCpus"]);
+    assert_eq!(limits(&told), limits(&verb));
+    assert_eq!(told["configured"]["systemReserved"]["memory"], "800Mi");
+    let configured = &told["pods"][1];
+    assert_eq!(configured["met"]["largest"][0]["pod"], "shop/leak", "{configured}");
+    assert_ne!(configured["amount"], told["pods"][0]["amount"]);
 }
 
 #[tokio::test]

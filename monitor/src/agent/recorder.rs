@@ -44,6 +44,15 @@ pub(crate) enum Record {
     To(PathBuf, Bounds),
 }
 
+impl Record {
+    fn bounds(&self) -> Bounds {
+        match self {
+            Self::Off => Bounds::default(),
+            Self::WherePossible(_, bounds) | Self::To(_, bounds) => *bounds,
+        }
+    }
+}
+
 /// What the writer is given.
 enum Order {
     Tick(Box<Entry>),
@@ -89,6 +98,8 @@ pub(super) struct Recorder {
     n_waiting: u64,
     counts: Counts,
     watch: Watch,
+    /// Of the recording in files.
+    bounds: Bounds,
     /// Turns of incidents that were not handed over: none is lost with its tick.
     turns: VecDeque<Turn>,
 }
@@ -101,6 +112,7 @@ impl Recorder {
     pub(super) fn begin(record: Record, start: Start) -> Result<Option<Self>, JournalError> {
         let (settings, node, at) = (start.settings.clone(), start.facts.name.clone(), start.at);
         let (to, reports) = channel();
+        let bounds = record.bounds();
         let Some(mut writer) = Writer::open(record, start, to)? else { return Ok(None) };
         let (shelf, capability) = (Arc::clone(writer.shelf()), writer.capability());
         let ring = writer.ring().cloned();
@@ -125,6 +137,7 @@ impl Recorder {
             n_waiting,
             counts,
             watch,
+            bounds,
             turns,
         }))
     }
@@ -156,6 +169,11 @@ impl Recorder {
         &self.counts
     }
 
+    /// What the agent can measure and do at the tick that is handed over next.
+    pub(super) fn can(&mut self, at: Moment, capabilities: &[Capability]) {
+        self.watch.can(at, capabilities);
+    }
+
     /// Hands a tick over; `standing` is the engine's after it. Never waits.
     pub(super) fn tick(
         &mut self,
@@ -166,6 +184,11 @@ impl Recorder {
     ) {
         self.listen();
         let Some(sample) = &standing.before else { return };
+        let bounds = match self.ring {
+            Some(Ring::Memory { .. }) => Bounds::IN_MEMORY,
+            _ => self.bounds,
+        };
+        self.watch.record_keeps(bounds.age);
         let turn = self.watch.tick(Seen { sample, decision, kills, limits });
         if let Some(Turn::Open(incident)) = &turn
             && let Some(first) = incident.triggers.first()

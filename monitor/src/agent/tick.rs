@@ -176,14 +176,15 @@ impl<S: Source> Tick<S> {
         self.watch_suspects(&step);
         self.protect();
 
+        let capabilities = self.capabilities(capabilities);
         if let Some(recorder) = &mut self.recorder {
+            recorder.can(step.snapshot.at, &capabilities);
             recorder.tick(self.engine.standing(), &step.decision, &kills, self.publisher.limits());
             self.publisher.show_recording(recorder.ring(), Some(recorder.counts()));
         }
         self.warm.tick(decided, self.engine.standing(), &step.snapshot);
 
         let decision = step.decision.clone();
-        let capabilities = self.capabilities(capabilities);
         self.log.missing(&capabilities);
         let handover = self.actuator.as_ref().ok().and_then(Handle::handover);
         let cost = self.meter.cost(decided, handover, kernel);

@@ -7,7 +7,7 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 use clap::ArgMatches;
 use isobar::agent::{LISTEN, Live, Observer};
 #[cfg(feature = "kubernetes")]
@@ -19,13 +19,16 @@ use serde_json::Value;
 
 use self::transport::get;
 use super::conflicts::{SAMPLING, is_typed};
-use super::exit::{InvalidAnswer, Misused};
+use super::exit::{InvalidAnswer, Misused, Refused};
 use super::plan::PlanArgs;
 use super::run::SourceArgs;
+use super::terminal::harmless;
 
 /// Loading eBPF programs takes a second, and longer on a busy node.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(500);
+/// The newest tick.
+const NEWEST: &str = "/api/v1/snapshot";
 /// The agent takes a sample so often.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -62,6 +65,12 @@ impl AgentArgs {
             return Ok(Some(Place::of_node(node)?));
         }
         Ok(None)
+    }
+
+    /// The agent that is named, here or on another node.
+    pub(crate) fn named(&self) -> Result<Option<Place>> {
+        let elsewhere = self.elsewhere()?;
+        Ok(elsewhere.or_else(|| self.agent.clone().map(Place::Address)))
     }
 
     /// The settings of own samples.
@@ -121,7 +130,7 @@ impl Eye {
         let usual = || LISTEN.parse().expect("an address and a port");
         let here = || Place::Address(args.agent.clone().unwrap_or_else(usual));
         let place = elsewhere.unwrap_or_else(here);
-        let found = if args.no_agent { None } else { from_agent(&place)? };
+        let found = if args.no_agent { None } else { from_agent(&place, NEWEST)? };
         match found {
             Some(_) if !sampling.is_empty() => {
                 let (options, way_out) =
@@ -152,7 +161,7 @@ impl Eye {
                 Some(view) => Ok(*view),
                 None => {
                     sleep(pause);
-                    from_agent(place)?.with_context(|| no_agent(place))
+                    view_of(place, NEWEST)
                 }
             },
         }
@@ -168,7 +177,7 @@ impl Eye {
             },
         };
         sleep(pause);
-        match ask(place) {
+        match ask(place, NEWEST) {
             Ok(Answer::View(view)) => Ok(*view),
             Ok(Answer::NoSampleYet) => Err(format!("the agent on {place} is starting")),
             Ok(Answer::NoAgent) => Err(no_agent(place)),
@@ -192,15 +201,20 @@ fn observed(observer: &mut Observer<Live>, pause: Duration) -> View {
     observer.observe()
 }
 
-fn no_agent(place: &Place) -> String {
+pub(crate) fn no_agent(place: &Place) -> String {
     format!("no agent listens on {place}; start one with `isobar run`")
 }
 
+/// The view under a path of the agent.
+pub(crate) fn view_of(place: &Place, path: &str) -> Result<View> {
+    from_agent(place, path)?.with_context(|| no_agent(place))
+}
+
 /// `None` if nothing listens there. Waits for an agent that is still starting.
-fn from_agent(place: &Place) -> Result<Option<View>> {
+fn from_agent(place: &Place, path: &str) -> Result<Option<View>> {
     let mut waited = Duration::ZERO;
     loop {
-        match ask(place)? {
+        match ask(place, path)? {
             Answer::NoAgent => return Ok(None),
             Answer::View(view) => return Ok(Some(*view)),
             Answer::NoSampleYet if waited >= STARTS_WITHIN => {
@@ -224,8 +238,8 @@ enum Answer {
     NoAgent,
 }
 
-fn ask(place: &Place) -> Result<Answer> {
-    let json = match fetch(place, "/api/v1/snapshot")? {
+fn ask(place: &Place, path: &str) -> Result<Answer> {
+    let json = match fetch(place, path)? {
         Fetched::Document(json) => json,
         Fetched::NotYet => return Ok(Answer::NoSampleYet),
         Fetched::NoAgent => return Ok(Answer::NoAgent),
@@ -233,6 +247,15 @@ fn ask(place: &Place) -> Result<Answer> {
     let view = View::parse(&json)
         .map_err(|source| InvalidAnswer { address: place.to_string(), source })?;
     Ok(Answer::View(Box::new(view)))
+}
+
+/// Why the agent does not answer, in its own words if it has any.
+fn refusal(address: &Address, status: u16, json: &[u8]) -> Error {
+    let said = serde_json::from_slice::<Value>(json).ok();
+    let why = said.as_ref().and_then(|said| said["message"].as_str()).map(harmless);
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    let text = format!("cannot ask the agent on {address}: it answers with {status}{why}");
+    if status < 500 { Refused(text).into() } else { Error::msg(text) }
 }
 
 /// What an agent answers to a path of its API.
@@ -243,14 +266,21 @@ pub(crate) enum Fetched {
     NoAgent,
 }
 
+/// The same of a file.
+pub(crate) fn fetch_file(place: &Place, path: &str) -> Result<Fetched> {
+    match place {
+        #[cfg(feature = "kubernetes")]
+        Place::Node(proxy) => Ok(proxy.file(path)?.map_or(Fetched::NotYet, Fetched::Document)),
+        Place::Address(_) => fetch(place, path),
+    }
+}
+
 pub(crate) fn fetch(place: &Place, path: &str) -> Result<Fetched> {
     match place {
         Place::Address(address) => match get(address, path)? {
             Some((200, json)) => Ok(Fetched::Document(json)),
             Some((503, _)) => Ok(Fetched::NotYet),
-            Some((status, _)) => {
-                bail!("cannot ask the agent on {address}: it answers with {status}")
-            }
+            Some((status, json)) => Err(refusal(address, status, &json)),
             None => Ok(Fetched::NoAgent),
         },
         #[cfg(feature = "kubernetes")]

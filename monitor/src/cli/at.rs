@@ -23,6 +23,8 @@ use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
+use super::afar::{self, Course, Views};
+use super::ask::{AgentArgs, Place};
 use super::exit::{Misused, Refused};
 use super::range::{Range, RangeArgs, Ticks};
 
@@ -48,9 +50,20 @@ pub(crate) struct AtArgs {
 }
 
 impl AtArgs {
-    /// `None` if the present or a range is asked for.
-    pub(crate) fn past(&self) -> Result<Option<Past>> {
-        Past::open(self.at, self.file.as_deref())
+    /// The view of the last tick that is no later, of the agent that is named, or of a file; `None` if
+    /// the present or a range is asked for.
+    pub(crate) fn view(&self, ask: &AgentArgs) -> Result<Option<View>> {
+        if let (Some(at), Some(place)) = (self.at, self.afar(ask)?) {
+            let view = afar::view_at(&place, at)?;
+            warn_if_old(at, view.snapshot.at);
+            return Ok(Some(view));
+        }
+        Past::open(self.at, self.file.as_deref())?.map(Past::view).transpose()
+    }
+
+    /// The agent whose past is asked for, and not that of a file.
+    fn afar(&self, ask: &AgentArgs) -> Result<Option<Place>> {
+        if self.file.is_some() { Ok(None) } else { ask.named() }
     }
 
     /// True if a moment of a recording is asked for.
@@ -59,13 +72,24 @@ impl AtArgs {
     }
 
     /// `None` if no range is asked for.
-    pub(crate) fn ticks(&self) -> Result<Option<Ticks>> {
-        let range = self.range.range()?;
-        range.map(|range| Ticks::open(self.file.as_deref(), range)).transpose()
+    pub(crate) fn ticks(&self, ask: &AgentArgs) -> Result<Option<Course>> {
+        let Some(range) = self.range.range()? else { return Ok(None) };
+        Ok(Some(match self.afar(ask)? {
+            Some(place) => Course::Afar(Views::open(place, range)),
+            None => Course::Here(Ticks::open(self.file.as_deref(), range)?.into()),
+        }))
     }
 
     /// The recording, and the moment or the range in it; `None` if the present is asked for.
-    pub(crate) fn recording(&self) -> Result<Option<(PathBuf, Scene)>> {
+    pub(crate) fn recording(&self, ask: &AgentArgs) -> Result<Option<(PathBuf, Scene)>> {
+        let is_past = self.at.is_some() || self.range.range()?.is_some();
+        if is_past && let Some(place) = self.afar(ask)? {
+            let text = format!(
+                "the screen plays a recording from its file, and not that of the agent on {place}: add \
+                 --once, or use its page"
+            );
+            bail!(Misused(text));
+        }
         if let Some(range) = self.range.range()? {
             return Ok(Some((source(self.file.as_deref())?, Scene::Range(range))));
         }

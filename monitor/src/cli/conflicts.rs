@@ -13,9 +13,9 @@ pub(crate) const SAMPLING: [&str; 6] =
 /// None of the first goes with any of the second.
 #[rustfmt::skip]
 const EXCLUSIVE: [(&[&str], &[&str]); 9] = [
-    (&["at", "begin", "end", "recording", "node", "no_agent"], &["agent"]),
+    (&["recording", "node", "no_agent"],                       &["agent"]),
     (&["at", "begin", "end", "recording", "node"],             &["no_agent"]),
-    (&["at", "begin", "end", "recording"],                     &["node"]),
+    (&["recording"],                                           &["node"]),
     // The agent, or the recording, has its own.
     (&["at", "begin", "end", "recording", "node"],             &SAMPLING),
     (&["node"],                                                &["file", "signal", "order", "capacity", "advise", "apply", "roll_back", "kubelet_config", "proc", "sys"]),

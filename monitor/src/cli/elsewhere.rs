@@ -31,11 +31,16 @@ impl NodeArg {
 
 /// What the agent there answers to a path of its API; `what` names it in errors.
 pub(super) fn document<T: DeserializeOwned>(place: &Place, path: &str, what: &str) -> Result<T> {
-    let json = match fetch(place, path).with_context(|| format!("cannot ask {place} for {what}"))? {
-        Fetched::Document(json) => json,
-        Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
-        Fetched::NoAgent => bail!("no agent listens on {place}; start one with `isobar run`"),
-    };
+    let json = answered(place, fetch(place, path), what)?;
     let read = serde_json::from_slice(&json);
     Ok(read.map_err(|source| InvalidAnswer { address: place.to_string(), source })?)
+}
+
+/// What was answered; an error tells what was asked for, `what`.
+pub(super) fn answered(place: &Place, answer: Result<Fetched>, what: &str) -> Result<Vec<u8>> {
+    match answer.with_context(|| format!("cannot ask {place} for {what}"))? {
+        Fetched::Document(json) => Ok(json),
+        Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
+        Fetched::NoAgent => bail!("no agent listens on {place}; start one with `isobar run`"),
+    }
 }

@@ -11,11 +11,11 @@ use isobar_core::recording::difference::verdict;
 use isobar_core::view::API_VERSION;
 use serde_json::{Value, json};
 
+use super::afar::{Course, Decided};
 use super::ask;
 use super::at::{AtArgs, moment};
 use super::exit::Code;
 use super::output::{Format, List};
-use super::range::Ticks;
 use super::terminal::harmless;
 
 #[derive(Debug, clap::Args)]
@@ -30,11 +30,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
-    if let Some(ticks) = args.at.ticks()? {
+    if let Some(ticks) = args.at.ticks(&args.ask)? {
         return course(ticks, args.output);
     }
-    let view = match args.at.past()? {
-        Some(past) => past.view()?,
+    let view = match args.at.view(&args.ask)? {
+        Some(view) => view,
         None => ask::Eye::open(&args.ask, sampling)?.look()?,
     };
     let mut document = document(&view.explanation, &view.decision);
@@ -58,11 +58,11 @@ fn document(explanation: &Explanation, decision: &Decision) -> Value {
 }
 
 /// The first decision of a range, and each that differs from the one before.
-fn course(mut ticks: Ticks, output: Format) -> Result<Code> {
+fn course(mut ticks: Course, output: Format) -> Result<Code> {
     let mut list = List::new(output, "ExplanationList");
     let mut last = None;
-    while let Some(step) = ticks.step()? {
-        let (decision, outcomes) = (&step.decision, ticks.outcomes());
+    while let Some(Decided { decision, explanation, outcomes }) = ticks.decided()? {
+        let decision = &decision;
         // A squeeze is released in each tick until that is done.
         let releases: Vec<_> = decision.relief.releases.iter().map(|one| one.action).collect();
         let told = Some((verdict(decision), releases));
@@ -70,7 +70,6 @@ fn course(mut ticks: Ticks, output: Format) -> Result<Code> {
             continue;
         }
         last = told;
-        let explanation = ticks.explain(&step);
         let mut document = document(&explanation, decision);
         document["outcomes"] = json!(outcomes);
         let gap = if list.is_empty() { "" } else { "\n" };
@@ -79,7 +78,7 @@ fn course(mut ticks: Ticks, output: Format) -> Result<Code> {
             if !outcomes.is_empty() {
                 writeln!(out, "Outcome of earlier actions")?;
             }
-            for outcome in outcomes {
+            for outcome in &outcomes {
                 writeln!(out, "  {}", harmless(&relief::outcome(outcome)))?;
             }
             Ok(write(out, &explanation)?)

@@ -64,6 +64,8 @@ enum Verb {
     Export {
         /// Its name, or the beginning of it; `latest` is the newest.
         name: String,
+        #[command(flatten)]
+        elsewhere: Elsewhere,
         /// The file, - for standard output [default: NAME.isobar].
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -92,7 +94,13 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     match &args.verb {
         Verb::Ls { elsewhere, output } => {
             let all = match elsewhere.place()? {
-                None => shelf.list()?.into_iter().map(|one| so_far(one, &args.dir)).collect(),
+                // An hour of ticks takes seconds to read: what the agent has told is enough here.
+                None => {
+                    let all = shelf.list()?.into_iter();
+                    let is_told = |one: &Incident| one.ticks > 0;
+                    all.map(|one| if is_told(&one) { one } else { so_far(one, &args.dir) })
+                        .collect()
+                }
                 Some(place) => elsewhere::list(&place)?,
             };
             list(all, *output)?;
@@ -104,11 +112,21 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             };
             show(&incident, *output)?;
         }
-        Verb::Export { name, output, redact, html } => {
-            let incident = over(&shelf, name)?;
+        Verb::Export { name, elsewhere, output, redact, html } => {
+            let (incident, ticks) = match elsewhere.place()? {
+                None => {
+                    let incident = over(find(&shelf, name)?)?;
+                    let ticks = shelf.open(&incident.name)?;
+                    (incident, ticks)
+                }
+                Some(place) => {
+                    let name = over(pick(elsewhere::list(&place)?, name)?)?.name;
+                    (elsewhere::one(&place, &name)?, elsewhere::file(&place, &name)?)
+                }
+            };
             match html {
-                true => export_page(&shelf, incident, output.as_deref(), *redact)?,
-                false => export(&shelf, &incident, output.as_deref(), *redact)?,
+                true => export_page(ticks, incident, output.as_deref(), *redact)?,
+                false => export(ticks, &incident, output.as_deref(), *redact)?,
             }
         }
         Verb::Import { file } => {
@@ -176,8 +194,7 @@ fn pick(mut all: Vec<Incident>, name: &str) -> Result<Incident> {
 }
 
 /// An incident that has a file of its own.
-fn over(shelf: &Shelf, name: &str) -> Result<Incident> {
-    let incident = find(shelf, name)?;
+fn over(incident: Incident) -> Result<Incident> {
     if incident.state == State::Open {
         bail!(Refused(format!("{} is not over: export it once it is", incident.name)));
     }
@@ -186,12 +203,11 @@ fn over(shelf: &Shelf, name: &str) -> Result<Incident> {
 
 /// The page of an incident; of a redacted copy if it is given away.
 fn export_page(
-    shelf: &Shelf,
+    from: File,
     incident: Incident,
     output: Option<&Path>,
     is_redacted: bool,
 ) -> Result<()> {
-    let from = shelf.open(&incident.name)?;
     let (incident, ticks) = match is_redacted {
         false => (incident, from),
         true => {
@@ -214,12 +230,11 @@ fn export_page(
 }
 
 fn export(
-    shelf: &Shelf,
+    mut from: File,
     incident: &Incident,
     output: Option<&Path>,
     is_redacted: bool,
 ) -> Result<()> {
-    let mut from = shelf.open(&incident.name)?;
     if output == Some(Path::new("-")) {
         if is_redacted {
             bail!(Refused("a redacted incident goes to a file: name it with -o FILE".into()));

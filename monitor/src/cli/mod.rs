@@ -1,5 +1,6 @@
 //! The verbs, one file each: its options, what it prints, its exit code.
 
+mod afar;
 mod allocatable;
 mod ask;
 mod at;

@@ -59,11 +59,11 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     if args.watch {
         match watch::run(eye()?, args.output, args.interval)? {}
     }
-    if let Some(ticks) = args.at.ticks()? {
+    if let Some(ticks) = args.at.ticks(&args.ask)? {
         return watch::past(ticks, args.output);
     }
-    let (view, is_awaited) = match (args.at.past()?, &args.wait) {
-        (Some(past), _) => (past.view()?, false),
+    let (view, is_awaited) = match (args.at.view(&args.ask)?, &args.wait) {
+        (Some(view), _) => (view, false),
         (None, Some(wish)) => (wait::run(eye()?, wish, args.timeout)?, true),
         (None, None) => (eye()?.look()?, false),
     };

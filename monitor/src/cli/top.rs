@@ -63,11 +63,11 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
 
 /// A moment of a recording is printed once, a range tick by tick.
 fn print(args: &Args, sampling: &[String]) -> Result<Code> {
-    if let Some(ticks) = args.at.ticks()? {
+    if let Some(ticks) = args.at.ticks(&args.ask)? {
         return plain::past(args, ticks);
     }
-    if let Some(past) = args.at.past()? {
-        plain::print(args, &past.view()?, false)?;
+    if let Some(view) = args.at.view(&args.ask)? {
+        plain::print(args, &view, false)?;
         return Ok(Code::Ok);
     }
     let mut eye = ask::Eye::open(&args.ask, sampling)?;
@@ -79,7 +79,7 @@ fn print(args: &Args, sampling: &[String]) -> Result<Code> {
 }
 
 fn show(args: &Args, sampling: &[String]) -> Result<Code> {
-    let (feed, showing) = match args.at.recording()? {
+    let (feed, showing) = match args.at.recording(&args.ask)? {
         Some((file, scene)) => (Feed::film(file, scene)?, Showing::Recording),
         None => (Feed::live(ask::Eye::open(&args.ask, sampling)?, args.interval), Showing::Present),
     };

@@ -4,10 +4,11 @@
 use std::fmt;
 use std::io;
 
-use axum::http::{Request, header};
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode, header};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, client};
 use tokio::runtime::{self, Runtime};
 
 use super::bound::Bound;
@@ -84,6 +85,14 @@ impl Proxy {
     pub fn document(&self, path: &str) -> Result<Option<String>, ProxyError> {
         self.runtime.block_on(self.agent.document(path))
     }
+
+    /// A file under a path of its API; `None` before its first sample.
+    ///
+    /// # Errors
+    /// As of a document, or if the file is larger than an answer of the API server may be.
+    pub fn file(&self, path: &str) -> Result<Option<Vec<u8>>, ProxyError> {
+        self.runtime.block_on(self.agent.file(path))
+    }
 }
 
 impl Agent {
@@ -103,12 +112,32 @@ impl Agent {
         Ok(Self { pod, client: KeepQuiet(client) })
     }
 
-    async fn document(&self, path: &str) -> Result<Option<String>, ProxyError> {
+    fn request(&self, path: &str) -> Result<Request<Vec<u8>>, ProxyError> {
         let pod = &self.pod;
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{PORT}/proxy{path}");
         // The proxy hands this on as it is, and the agent refuses the API server's name.
         let request = Request::get(path).header(header::HOST, "localhost").body(Vec::new());
-        let request = request.map_err(|why| ProxyError::Refused(why.to_string()))?;
+        request.map_err(|why| ProxyError::Refused(why.to_string()))
+    }
+
+    async fn file(&self, path: &str) -> Result<Option<Vec<u8>>, ProxyError> {
+        let request = self.request(path)?.map(client::Body::from);
+        let asked = async {
+            let (head, body) = self.client.0.send(request).await?.into_parts();
+            // The client bounds it.
+            let body = to_bytes(Body::new(body), usize::MAX).await;
+            let body = body.map_err(|why| kube::Error::Service(why.into()))?;
+            Ok((head.status, body))
+        };
+        match answered(asked).await? {
+            (StatusCode::OK, body) => Ok(Some(body.into())),
+            (StatusCode::SERVICE_UNAVAILABLE, _) => Ok(None),
+            (status, _) => Err(ProxyError::Refused(format!("the API server answered {status}"))),
+        }
+    }
+
+    async fn document(&self, path: &str) -> Result<Option<String>, ProxyError> {
+        let request = self.request(path)?;
         let asked = async {
             match self.client.0.request_text(request).await {
                 // The API server gives its own refusals a reason.

@@ -18,8 +18,8 @@ pub(super) const BRIEF_AGGRESSIONS: usize = 40;
 
 /// What rendered views may take in memory while they are sent, beside the last two.
 const ROOM: usize = 16 << 20;
-/// What is copied of a document for one write.
-const PIECE: usize = 64 << 10;
+/// What is copied of a document, or read of a file, for one write.
+pub(super) const PIECE: usize = 64 << 10;
 
 /// Rendered views of the latest ticks. A client that reads slowly holds none of them: it is cut off
 /// once there is no room for the one that it was sent.

@@ -1,11 +1,19 @@
-//! `/api/v1/incidents` and `/api/v1/incidents/NAME`: what was kept of what went wrong.
+//! `/api/v1/incidents`, `/api/v1/incidents/NAME` and its `/file`: what was kept of what went wrong.
 
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
+use tokio_stream::{Stream, StreamExt as _};
 
+use super::document::PIECE;
 use super::negotiate::made;
 use super::{NO_SAMPLE_YET, Shared, refuse};
 use crate::record::incident::shelf::{Shelf, ShelfError};
@@ -78,20 +86,82 @@ pub(super) async fn one(
     .await
 }
 
-/// Reads the disk beside the event loop: a slow one must not hold other requests up.
+/// The ticks of one, as `isobar replay` reads them.
+pub(super) async fn file(State(shared): State<Shared>, Path(name): Path<String>) -> Response {
+    let found = from_shelf(&shared, move |shelf| {
+        let unknown = || ShelfError::Unknown(name.clone());
+        let shelf = shelf.ok_or_else(unknown)?;
+        if shelf.find(&name)?.state == Progress::Open {
+            return Ok(Err(format!("{name} is not over: its file is made once it is")));
+        }
+        let path = || format!("{name}.isobar").into();
+        let opened = shelf.open(&name).and_then(|file| match file.metadata() {
+            Ok(metadata) => Ok((name.clone(), file, metadata.len())),
+            Err(source) => Err(ShelfError::Io { path: path(), source }),
+        });
+        match opened {
+            Err(ShelfError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                Ok(Err(format!("the ticks of {name} could not be kept")))
+            }
+            opened => opened.map(Ok),
+        }
+    });
+    match found.await {
+        Ok(Ok((name, file, length))) => {
+            let save_as = format!("attachment; filename=\"{name}.isobar\"");
+            let headers = [
+                (header::CONTENT_TYPE, "application/zstd".to_owned()),
+                (header::CONTENT_LENGTH, length.to_string()),
+                (header::CONTENT_DISPOSITION, save_as),
+            ];
+            (headers, Body::from_stream(pieces(file, length))).into_response()
+        }
+        Ok(Err(why)) => refuse(StatusCode::NOT_FOUND, &why),
+        Err(refused) => refused,
+    }
+}
+
+/// A file of which one piece at a time is in memory.
+fn pieces(file: File, length: u64) -> impl Stream<Item = io::Result<Bytes>> {
+    let file = Arc::new(file);
+    tokio_stream::iter((0..length).step_by(PIECE)).then(move |at| {
+        let file = Arc::clone(&file);
+        async move {
+            let read = spawn_blocking(move || {
+                let mut piece = vec![0; PIECE.min(usize::try_from(length - at).unwrap_or(PIECE))];
+                file.read_exact_at(&mut piece, at)?;
+                Ok(Bytes::from(piece))
+            });
+            read.await.map_err(io::Error::other)?
+        }
+    })
+}
+
 async fn answer(
     shared: &Shared,
     headers: &HeaderMap,
     read: impl FnOnce(Option<&Shelf>) -> Result<Vec<u8>, ShelfError> + Send + 'static,
 ) -> Response {
+    match from_shelf(shared, read).await {
+        Ok(document) => made(headers, document),
+        Err(refused) => refused,
+    }
+}
+
+/// Reads the disk beside the event loop: a slow one must not hold other requests up.
+async fn from_shelf<T: Send + 'static>(
+    shared: &Shared,
+    read: impl FnOnce(Option<&Shelf>) -> Result<T, ShelfError> + Send + 'static,
+) -> Result<T, Response> {
     let Some(published) = shared.latest.borrow().clone() else {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET);
+        return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, NO_SAMPLE_YET));
     };
     let found = spawn_blocking(move || read(published.incidents.as_deref())).await;
-    match found {
-        Ok(Ok(document)) => made(headers, document),
-        Ok(Err(why @ ShelfError::Unknown(_))) => refuse(StatusCode::NOT_FOUND, &why.to_string()),
-        Ok(Err(why)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()),
-        Err(why) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()),
-    }
+    let (status, why) = match found {
+        Ok(Ok(found)) => return Ok(found),
+        Ok(Err(why @ ShelfError::Unknown(_))) => (StatusCode::NOT_FOUND, why.to_string()),
+        Ok(Err(why)) => (StatusCode::INTERNAL_SERVER_ERROR, why.to_string()),
+        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, why.to_string()),
+    };
+    Err(refuse(status, &why))
 }

@@ -86,6 +86,7 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/api/v1/history/events", get(history::events)),
         ("/api/v1/incidents", get(incidents::list)),
         ("/api/v1/incidents/{name}", get(incidents::one)),
+        ("/api/v1/incidents/{name}/file", get(incidents::file)),
         ("/api/v1/recording", get(film::answer::recording)),
         ("/api/v1/recording/ticks", get(film::answer::ticks)),
         ("/api/v1/settings", get(film::study::settings)),

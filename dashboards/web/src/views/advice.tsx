@@ -109,17 +109,45 @@ function Found({ of }: { of: Advice }) {
   );
 }
 
+const RESERVED = ["kubeReserved", "systemReserved"].flatMap((list) => ["memory", "cpu"].map((name) => ({ list, name })));
+
+/** What is to be previewed in place of what is configured, as a part of a request; empty for nothing. */
+function changeOf(typed: Record<string, string>): string {
+  const node: Record<string, unknown> = {};
+  for (const { list, name } of RESERVED) {
+    const amount = typed[`${list} ${name}`]?.trim();
+    if (amount) node[list] = { ...(node[list] as object), [name]: amount };
+  }
+  const cpus = typed.cpus?.trim();
+  if (cpus) Object.assign(node, { reservedCpus: cpus, staticCpus: true, strictCpuReservation: true });
+  return Object.keys(node).length > 0 ? `&change=${encodeURIComponent(JSON.stringify({ node }))}` : "";
+}
+
 export function Advised({ view }: { view: Snapshot }) {
   const [seconds, set] = useState(3_600);
+  const [typed, type] = useState<Record<string, string>>({});
   const { data, error, isBusy, ask } = useAsk<Advice>();
+  const field = (key: string, words: string, example: string) => (
+    <label key={key}>
+      <span>{words}</span>
+      <span class="amount"><input value={typed[key] ?? ""} placeholder={example} onInput={({ currentTarget }) => type({ ...typed, [key]: currentTarget.value })} /></span>
+    </label>
+  );
   return (
     <Panel title="What to reserve" id="advice">
       <p class="why">From what the kubelet, the runtime, the system and all pods used in the time before {clock(view.at.wall)}. It is read from the recording.</p>
+      <details>
+        <summary>Preview other reservations than the configured ones</summary>
+        <div class="fields" id="preview">
+          {RESERVED.map(({ list, name }) => field(`${list} ${name}`, `${list}: ${name}`, name === "memory" ? "1Gi" : "500m"))}
+          {field("cpus", "a strict set of reserved CPUs", "0-1")}
+        </div>
+      </details>
       <p class="tools">
         <select aria-label="Time that the advice is from" value={seconds} onChange={({ currentTarget }) => set(Number(currentTarget.value))}>
           {STRETCHES.map(([one, words]) => <option key={one} value={one}>{words}</option>)}
         </select>
-        <button id="advise" type="button" disabled={isBusy} onClick={() => ask(`api/v1/advice?${stretch(seconds, view.at.wall)}`)}>
+        <button id="advise" type="button" disabled={isBusy} onClick={() => ask(`api/v1/advice?${stretch(seconds, view.at.wall)}${changeOf(typed)}`)}>
           {isBusy ? "Reading" : "Advise"}
         </button>
         <span class="why" aria-live="polite">{isBusy ? "This may take up to 20 s." : ""}</span>

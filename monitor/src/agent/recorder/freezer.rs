@@ -14,11 +14,15 @@ use crate::record::incident::freeze::{FreezeError, freeze, tell_so_far};
 use crate::record::incident::shelf::{Draft, Shelf};
 use crate::record::incident::watch::Turn;
 use crate::record::incident::words::paragraph;
-use crate::record::incident::{Incident, State};
+use crate::record::incident::{Incident, State, Trigger};
 use crate::record::journal::Ring;
+use isobar_core::model::units::Nanos;
 
 /// Incidents last half a minute at least, and one is frozen within seconds.
 const WAITING: usize = 8;
+/// What the recording says of a longer span is read again only once it is longer by a quarter: an hour
+/// takes seconds to read.
+const SHORT: Nanos = Nanos(720 * Nanos::SECOND.0);
 
 enum Order {
     ReadFrom(Option<Ring>),
@@ -47,7 +51,7 @@ impl Freezer {
         going_on: Option<String>,
     ) -> io::Result<Self> {
         let (orders, inbox) = sync_channel(WAITING);
-        let run = move || Cold { shelf, ring }.run(&inbox, going_on);
+        let run = move || Cold { shelf, ring, told: None }.run(&inbox, going_on);
         thread::Builder::new().name("incidents".into()).spawn(run)?;
         Ok(Self { orders, waiting: VecDeque::new() })
     }
@@ -89,10 +93,19 @@ impl Freezer {
     }
 }
 
+/// Whether it need not be read again for a new trigger.
+fn is_told(told: &Incident, newest: Option<&Trigger>) -> bool {
+    let read = told.to.boot.since(told.from.boot);
+    let now = newest.map_or(told.to, |newest| newest.at).boot.since(told.from.boot);
+    now > SHORT && now < Nanos(read.0 / 4 * 5)
+}
+
 struct Cold {
     shelf: Arc<Shelf>,
     /// `None` while nothing is recorded.
     ring: Option<Ring>,
+    /// The open incident, as the recording told of it at last.
+    told: Option<Incident>,
 }
 
 impl Cold {
@@ -105,7 +118,8 @@ impl Cold {
         left.into_iter().for_each(|incident| self.freeze(incident));
         // What its agent had no time to tell.
         for incident in going_on.into_iter().filter(|one| one.state == State::Open) {
-            self.note(&self.told(incident));
+            let told = self.told(incident);
+            self.note(&told);
         }
         for order in inbox {
             match order {
@@ -113,7 +127,8 @@ impl Cold {
                 Order::Note(incident) => {
                     // At once, for an agent that is killed: reading the recording takes its time.
                     self.note(&incident);
-                    self.note(&self.told(*incident));
+                    let told = self.told(*incident);
+                    self.note(&told);
                 }
                 Order::Freeze(incident) => self.freeze(*incident),
                 Order::Settle(dir) => {
@@ -126,9 +141,17 @@ impl Cold {
     }
 
     /// With what the recording says of it so far: who it is about, not only what began it.
-    fn told(&self, incident: Incident) -> Incident {
+    fn told(&mut self, incident: Incident) -> Incident {
+        let is_same = |told: &&Incident| told.name == incident.name;
+        if let Some(told) = self.told.as_ref().filter(is_same)
+            && is_told(told, incident.triggers.last())
+        {
+            let Incident { kinds, triggers, .. } = incident;
+            return Incident { kinds, triggers, ..told.clone() };
+        }
         let told = self.ring.as_ref().map(|ring| tell_so_far(ring, incident.clone()));
-        told.and_then(Result::ok).unwrap_or(incident)
+        self.told = told.and_then(Result::ok);
+        self.told.clone().unwrap_or(incident)
     }
 
     fn note(&self, incident: &Incident) {
@@ -176,6 +199,37 @@ impl Cold {
         }
         if let Err(why) = self.shelf.prune(clock::now().wall) {
             tracing::warn!("cannot remove old incidents: {}", chain(&why));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::incident::Kind;
+    use isobar_core::model::sample::Moment;
+
+    #[test]
+    fn is_told_spares_a_long_recording_from_being_read_at_each_trigger() {
+        let at = |second: u64| {
+            let boot = Nanos(second * Nanos::SECOND.0);
+            Moment { boot, wall: boot }
+        };
+        #[rustfmt::skip]
+        let table = [
+            // told until, second of the newest trigger, is that enough?
+            (120,   121,   false), // a short span is read at once
+            (700,   720,   false),
+            (720,   721,   true),
+            (720,   899,   true),
+            (720,   900,   false), // longer by a quarter
+            (2_000, 2_499, true),
+        ];
+        for (to, newest, want) in table {
+            let told = Incident { to: at(to), ..Incident::default() };
+            let (who, text) = <(String, String)>::default();
+            let newest = Trigger { at: at(newest), kind: Kind::Condition, who, text };
+            assert_eq!(is_told(&told, Some(&newest)), want, "{to} {newest:?}");
         }
     }
 }

@@ -68,6 +68,7 @@ fn tick_pauses_the_recording_while_the_disk_is_slow() {
         n_waiting: 0,
         counts: Counts::default(),
         watch: Watch::default(),
+        bounds: Bounds::default(),
         turns: VecDeque::new(),
     };
     records(&mut recorder, 2);

@@ -11,6 +11,8 @@ use isobar::serve::address::Address;
 
 /// An answer over loopback takes milliseconds; an agent that needs longer is overloaded.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The file of an incident may come through a tunnel.
+const OF_BODY: Duration = Duration::from_secs(60);
 /// A node of 10,000 cgroups makes some 20 MB; more than this is not an answer of an agent.
 const LARGEST: u64 = 256 << 20;
 
@@ -38,7 +40,9 @@ pub(super) fn get(address: &Address, path: &str) -> Result<Option<Reply>> {
 }
 
 fn over_tcp(at: SocketAddr, path: &str) -> io::Result<Reply> {
-    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None);
+    let config = ureq::Agent::config_builder().proxy(None);
+    let config = config.timeout_connect(Some(PATIENCE)).timeout_recv_response(Some(PATIENCE));
+    let config = config.timeout_recv_body(Some(OF_BODY));
     let client: ureq::Agent = config.http_status_as_error(false).build().into();
     let answer = client.get(format!("http://{at}{path}")).call();
     let mut answer = answer.map_err(|why| match why {

@@ -1,12 +1,16 @@
 //! Incidents of a running agent, by its API: of this node or, through the API server, of another.
 
-use anyhow::{Result, bail};
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+
+use anyhow::{Context as _, Result, bail};
+use isobar::record::incident::shelf::Draft;
 use isobar::record::incident::{Incident, is_name};
 use isobar::serve::address::Address;
 use serde::Deserialize;
 
-use crate::cli::ask::Place;
-use crate::cli::elsewhere::document;
+use crate::cli::ask::{Place, fetch_file};
+use crate::cli::elsewhere::{answered, document};
 use crate::cli::exit::Refused;
 
 #[derive(Debug, clap::Args)]
@@ -50,9 +54,23 @@ pub(super) fn list(place: &Place) -> Result<Vec<Incident>> {
 
 /// One incident, by a name that the agent has told.
 pub(super) fn one(place: &Place, name: &str) -> Result<Incident> {
+    Ok(document::<One>(place, &path_of(place, name)?, "incidents")?.incident)
+}
+
+/// The ticks of one, by a name that the agent has told.
+pub(super) fn file(place: &Place, name: &str) -> Result<File> {
+    let path = path_of(place, name)? + "/file";
+    let bytes = answered(place, fetch_file(place, &path), "incidents")?;
+    let mut file = Draft::in_memory()?.file;
+    file.write_all(&bytes)
+        .and_then(|()| file.rewind())
+        .context("cannot keep the file in memory")?;
+    Ok(file)
+}
+
+fn path_of(place: &Place, name: &str) -> Result<String> {
     if !is_name(name) {
         bail!(Refused(format!("{place} has an incident without a usable name")));
     }
-    let path = format!("/api/v1/incidents/{name}");
-    Ok(document::<One>(place, &path, "incidents")?.incident)
+    Ok(format!("/api/v1/incidents/{name}"))
 }

@@ -49,6 +49,7 @@ pub(super) fn page(incident: &Incident, recording: Recording) -> Result<String> 
     course(&mut out, incident);
     charts(&mut out, incident, &story);
     waits(&mut out, incident);
+    limits(&mut out, incident);
     decisions(&mut out, &story);
     kills(&mut out, incident);
     out.close("body");
@@ -189,6 +190,35 @@ fn waits(out: &mut Markup, incident: &Incident) {
         out.close("tr");
     }
     out.close("table");
+    out.close("section");
+}
+
+/// Limits of those concerned, and what the agent could not see or do.
+fn limits(out: &mut Markup, incident: &Incident) {
+    if !incident.limits.is_empty() {
+        out.open("section", &[]);
+        out.leaf("h2", &[], "Their limits");
+        out.open("table", &[]);
+        head_row(out, &["pod or service", "memory.max", "memory.high", "CPUs by cpu.max"]);
+        for of in &incident.limits {
+            out.open("tr", &[]);
+            print::limits(of).iter().for_each(|cell| out.leaf("td", &[], cell));
+            out.close("tr");
+        }
+        out.close("table");
+        out.close("section");
+    }
+    let lacking = print::lacking(incident);
+    if lacking.is_empty() {
+        return;
+    }
+    out.open("section", &[]);
+    out.leaf("h2", &[], "What the agent lacked");
+    out.open("ul", &[]);
+    for (from, what) in &lacking {
+        out.leaf("li", &[], &format!("{}: {}", clock(from.wall), sentence(what)));
+    }
+    out.close("ul");
     out.close("section");
 }
 

@@ -3,8 +3,11 @@
 use std::io::{self, Write};
 
 use isobar::record::incident::words::{clock, time};
-use isobar::record::incident::{Incident, Kind, State};
+use isobar::record::incident::{Incident, Kind, Limits, State};
+use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::quantity::Quantity;
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::{Bytes, MilliCpu};
 
 use crate::cli::table::Table;
 use crate::cli::terminal::{harmless, wrapped};
@@ -56,6 +59,19 @@ pub(super) fn one(out: &mut dyn Write, one: &Incident, width: Option<usize>) -> 
         }
         table.write(out, width)?;
     }
+    if !one.limits.is_empty() {
+        writeln!(out)?;
+        let mut table = Table::new("LIMITS-OF~ MEMORY.MAX> MEMORY.HIGH> CPUS>");
+        one.limits.iter().for_each(|of| table.row(limits(of)));
+        table.write(out, width)?;
+    }
+    let lacking = lacking(one);
+    if !lacking.is_empty() {
+        writeln!(out, "\nWhat the agent lacked")?;
+        for (from, what) in lacking {
+            writeln!(out, "  {}  {}", clock(from.wall), harmless(&what))?;
+        }
+    }
     if !one.deeds.is_empty() {
         writeln!(out, "\nSteps and outcomes")?;
         for deed in &one.deeds {
@@ -64,6 +80,25 @@ pub(super) fn one(out: &mut dyn Write, one: &Incident, width: Option<usize>) -> 
         }
     }
     Ok(())
+}
+
+/// A name with its limits; a dash where it has none.
+pub(super) fn limits(Limits { name, memory_max, memory_high, cpu_max }: &Limits) -> [String; 4] {
+    let bytes =
+        |limit: &Option<Bytes>| limit.map_or("-".into(), |Bytes(n)| Quantity::bytes(n).to_string());
+    let cpus = cpu_max.map_or("-".into(), |MilliCpu(n)| format!("{}.{:03}", n / 1_000, n % 1_000));
+    [name.clone(), bytes(memory_max), bytes(memory_high), cpus]
+}
+
+/// Capabilities that the agent did not have when it began, and those that changed; since when.
+pub(super) fn lacking(one: &Incident) -> Vec<(Moment, String)> {
+    let is_lacking = |of: &&Capability| of.state != CapabilityState::Attached;
+    let words = |of: &Capability| {
+        let why = if of.detail.is_empty() { String::new() } else { format!(": {}", of.detail) };
+        format!("{} was {}{why}", of.name, of.state.word())
+    };
+    let first = one.capabilities.iter().filter(is_lacking).map(|of| (one.begin, words(of)));
+    first.chain(one.changes.iter().map(|one| (one.at, words(&one.capability)))).collect()
 }
 
 pub(super) fn kinds(all: &[Kind]) -> String {

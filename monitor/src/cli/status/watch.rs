@@ -13,9 +13,9 @@ use isobar_core::view::View;
 use isobar_core::view::verdict::Mood;
 
 use super::{Code, Format, code, paint, summary};
+use crate::cli::afar::Course;
 use crate::cli::ask::Eye;
 use crate::cli::output::List;
-use crate::cli::range::Ticks;
 use crate::cli::terminal::{harmless, shorten};
 
 /// Until the agent ends, or a signal ends this process.
@@ -41,7 +41,7 @@ pub(super) fn run(mut eye: Eye, output: Format, interval: Option<Duration>) -> R
 }
 
 /// What was to be seen in a range. The code is that of the worst line.
-pub(super) fn past(mut ticks: Ticks, output: Format) -> Result<Code> {
+pub(super) fn past(mut ticks: Course, output: Format) -> Result<Code> {
     let (mut last, mut worst) = (None, Code::Ok);
     let mut list = List::new(output, "StatusList");
     while let Some(view) = ticks.view()? {

@@ -10,10 +10,10 @@ use isobar_core::view::View;
 use isobar_core::view::lead::lead;
 use isobar_core::view::waiting::{name, worst_share};
 
+use super::super::afar::Course;
 use super::super::ask::Eye;
 use super::super::exit::Code;
 use super::super::output::{Format, List, view_json};
-use super::super::range::Ticks;
 use super::super::status;
 use super::super::table::Table;
 use super::Args;
@@ -34,7 +34,7 @@ pub(super) fn watch(args: &Args, eye: &mut Eye) -> Result<Code> {
 }
 
 /// Prints each tick of a range under its time, or the first of them.
-pub(super) fn past(args: &Args, mut ticks: Ticks) -> Result<Code> {
+pub(super) fn past(args: &Args, mut ticks: Course) -> Result<Code> {
     let mut list = List::new(args.output, "SnapshotList");
     while let Some(view) = ticks.view()? {
         let json = match args.output {

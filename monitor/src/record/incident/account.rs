@@ -5,7 +5,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Deed, Held, Incident, Score, Stall, State, Wait, words};
+use super::limits::Tightest;
+use super::{Deed, Held, Incident, LeftOut, Score, Stall, State, Wait, words};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath, Limit};
 use isobar_core::model::condition::{self, Condition, Status};
 use isobar_core::model::decision::{Decision, Hold, Loss};
@@ -25,7 +26,7 @@ use isobar_core::view::waiting::{Level, ROOT, busiest, short_name};
 /// Pairs that are counted, and that are told.
 const PAIRS: usize = 256;
 const TOLD: usize = 5;
-/// Deeds, kills and conditions that are kept. More of them are no longer a story.
+/// Deeds, kills, conditions and gaps that are kept. More of them are no longer a story.
 const KEPT: usize = 48;
 
 #[derive(Debug, Default)]
@@ -33,6 +34,9 @@ pub struct Account {
     first: Option<Moment>,
     last: Moment,
     n_ticks: u64,
+    /// Ticks that the file of the incident does not have.
+    n_left: u64,
+    left_out: Vec<LeftOut>,
     conditions: Vec<Held>,
     /// By the names of sufferer and aggressor.
     waits: BTreeMap<(String, String), Harm>,
@@ -53,6 +57,7 @@ pub struct Account {
     released: Vec<u64>,
     /// The busiest processes of aggressors, by their names, as of the last wait for them.
     busiest: BTreeMap<String, String>,
+    limits: Tightest,
     /// Names by cgroup, also of those that are gone.
     names: BTreeMap<CgroupId, String>,
 }
@@ -92,6 +97,29 @@ impl Account {
         }
     }
 
+    /// The ticks after `from`, `to` included, have no place in the file.
+    fn leave_out(&mut self, from: Moment, to: Moment) {
+        let n = self.left_out.len();
+        match self.left_out.last_mut() {
+            Some(last) if last.to.boot >= from.boot => last.to = to,
+            _ if n < KEPT => self.left_out.push(LeftOut { from, to }),
+            _ => {}
+        }
+    }
+
+    /// The last tick was added, and has no place in the file.
+    pub fn leave_last_out(&mut self, before: Moment) {
+        self.n_left += 1;
+        self.leave_out(before, self.last);
+    }
+
+    /// The recording goes on after a tick at `to` that it has lost.
+    pub fn goes_on_after(&mut self, to: Moment) {
+        if !self.is_empty() && to.boot > self.last.boot {
+            self.leave_out(self.last, to);
+        }
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.n_ticks == 0
@@ -99,7 +127,11 @@ impl Account {
 
     /// What is known now, in the fields of `incident`.
     #[must_use]
-    pub fn close(self, incident: Incident) -> Incident {
+    pub fn close(mut self, incident: Incident) -> Incident {
+        let first = self.first.unwrap_or(incident.begin);
+        if first.boot > incident.begin.boot.plus(Nanos::SECOND) {
+            self.left_out.insert(0, LeftOut { from: incident.begin, to: first });
+        }
         let mut waits: Vec<_> = self
             .waits
             .into_iter()
@@ -114,10 +146,14 @@ impl Account {
         let mut stalls: Vec<_> = stalls.collect();
         stalls.sort_by_key(|stall| Reverse(stall.time));
         stalls.truncate(TOLD);
+        let waited = waits.iter().flat_map(|wait| [&wait.aggressor, &wait.sufferer]);
+        let named = waited.chain(stalls.iter().map(|stall| &stall.sufferer));
+        let limits = self.limits.of(named);
         let mut told = Incident {
-            from: self.first.unwrap_or(incident.begin),
+            from: first,
             to: self.last,
-            ticks: self.n_ticks,
+            ticks: self.n_ticks - self.n_left,
+            left_out: self.left_out,
             conditions: self.conditions,
             waits,
             is_about_cpu: self.is_about_cpu,
@@ -126,6 +162,7 @@ impl Account {
             taken: self.loss.as_ref().map(explain::lost),
             deeds: self.deeds,
             kills: self.kills,
+            limits,
             state: State::Frozen,
             ..incident
         };
@@ -155,6 +192,7 @@ impl Account {
         self.names = scopes.iter().map(|(id, scope)| (*id, name(scope))).collect();
         for (id, time) in stalls.into_iter().filter(|(_, time)| *time > Nanos(0)) {
             let known = self.names.get(&id).cloned().unwrap_or_default();
+            self.limits.see(&known, scopes.get(&id));
             if self.stalls.len() < PAIRS || self.stalls.contains_key(&known) {
                 let sum = self.stalls.entry(known).or_default();
                 *sum = sum.plus(time);
@@ -178,6 +216,11 @@ impl Account {
             if self.waits.len() >= PAIRS && !is_known {
                 let least = self.waits.iter().min_by_key(|(_, harm)| **harm);
                 least.map(|(pair, _)| pair.clone()).and_then(|pair| self.waits.remove(&pair));
+            }
+            for (id, name) in [(blame.victim, &pair.0), (blame.aggressor, &pair.1)] {
+                let scope = scopes.get(&id);
+                self.limits.see(name, scope);
+                self.limits.see(name, scope.and_then(pod_of));
             }
             let sum = self.waits.entry(pair).or_default();
             *sum = sum.plus(harm);
@@ -224,10 +267,8 @@ impl Account {
             if action.reason.threshold.resource() == Resource::Memory {
                 self.tried = Some((text.clone(), action.is_enforced));
             }
-            self.did(at, action.is_enforced, action.id, text);
-            if let Some(step) = self.deeds.last_mut() {
-                step.is_step = true;
-            }
+            let (is_enforced, action) = (action.is_enforced, action.id);
+            self.keep(Deed { at, is_enforced, action, is_step: true, text });
         }
         for effect in &done.effects {
             self.did(at, true, effect.action, relief::effect(effect));
@@ -248,9 +289,18 @@ impl Account {
     }
 
     fn did(&mut self, at: Moment, is_enforced: bool, action: u64, text: String) {
-        if self.deeds.len() < KEPT {
-            self.deeds.push(Deed { at, is_enforced, action, is_step: false, text });
+        self.keep(Deed { at, is_enforced, action, is_step: false, text });
+    }
+
+    /// A step has a place before all that is said of others.
+    fn keep(&mut self, deed: Deed) {
+        if self.deeds.len() >= KEPT {
+            match self.deeds.iter().rposition(|one| !one.is_step).filter(|_| deed.is_step) {
+                Some(place) => drop(self.deeds.remove(place)),
+                None => return,
+            }
         }
+        self.deeds.push(deed);
     }
 
     /// Judged on the ticks before: what this one decides came after the kill.
@@ -303,4 +353,25 @@ fn stalled(scope: &Scope) -> Nanos {
         !matches!(cause, OwnLimit | OwnHigh | AncestorLimit | KernelThread)
     });
     others.fold(Nanos(0), |sum, (_, wait)| sum.plus(wait.time.now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deeds_have_room_for_a_step_after_much_that_was_said() {
+        let mut account = Account::default();
+        let said = |account: &mut Account| {
+            account.did(Moment::default(), true, 7, "said".into());
+        };
+        let step = Deed { is_step: true, action: 9, ..Deed::default() };
+        (0..KEPT + 3).for_each(|_| said(&mut account));
+        account.keep(step.clone());
+        said(&mut account);
+        assert_eq!((account.deeds.len(), account.deeds.last()), (KEPT, Some(&step)));
+        assert_eq!(account.deeds.iter().filter(|deed| deed.is_step).count(), 1);
+        (0..KEPT + 3).for_each(|_| account.keep(step.clone()));
+        assert_eq!(account.deeds, vec![step; KEPT]);
+    }
 }

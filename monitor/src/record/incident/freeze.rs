@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Account;
 use super::redact::Names;
+use super::retention::Retention;
+use super::room::Room;
 use super::shelf::{Draft, Shelf, ShelfError};
 use super::watch::{BEFORE, LONGEST};
 use super::{Incident, is_name};
@@ -24,9 +26,8 @@ use isobar_core::policy::engine::{Engine, Step};
 use isobar_core::recording::format::Header;
 use isobar_core::recording::room;
 
-/// An imported incident takes no more, a quarter of what is kept. Twelve minutes of 2,000 cgroups that
-/// all wait for each other take 47 MiB.
-const IMPORTED: u64 = 64 << 20;
+/// An imported incident takes no more.
+const IMPORTED: u64 = Retention::USUAL.one.0;
 
 /// The kind of the line that tells of the incident.
 pub const KIND: &str = "incident";
@@ -97,7 +98,8 @@ fn of_ring(
     let (segments, _held) = ring.segments().map_err(FreezeError::Segments)?;
     let within = Within::of(&incident);
     let recording = Recording::of_segments_at(Path::new("recording"), &segments, within.seek())?;
-    Span::new(within, draft).take(recording, incident)
+    let room = draft.map(|draft| Room::of(&incident, draft.most()));
+    Span { room, ..Span::new(within, draft) }.take(recording, incident)
 }
 
 fn keep(
@@ -134,7 +136,10 @@ pub fn import(file: &Path, shelf: &Shelf, now: Nanos) -> Result<Incident, Freeze
     let draft = shelf.draft()?;
     let span = Span { most: Some(IMPORTED), ..Span::new(Within::EVERYTHING, Some(&draft)) };
     let taken = span.take(Recording::open_alone(file)?, incident);
-    let has_room = |taken| shelf.has_room(&draft).map(|()| taken).map_err(FreezeError::from);
+    let has_room = |taken: Incident| {
+        shelf.has_room(&taken, &draft)?;
+        Ok(taken)
+    };
     keep(taken.and_then(has_room), shelf, draft)
 }
 
@@ -215,12 +220,16 @@ pub(super) struct Span<'a> {
     names: Option<Names>,
     /// Bytes that may be written; `None` for any number.
     most: Option<u64>,
+    /// Which ticks are written; `None` for all.
+    room: Option<Room>,
+    /// The last tick was not written.
+    is_gap: bool,
 }
 
 impl<'a> Span<'a> {
     pub(super) fn new(within: Within, draft: Option<&'a Draft>) -> Self {
-        let (journal, account, names, most) = Default::default();
-        Self { within, draft, journal, account, names, most }
+        let (journal, account, names, most, room, is_gap) = Default::default();
+        Self { within, draft, journal, account, names, most, room, is_gap }
     }
 
     pub(super) fn redacted(self, names: Names) -> Self {
@@ -273,11 +282,14 @@ impl<'a> Span<'a> {
         header.facts.kernel = kernel;
         let Header { at, continues, facts, settings, standing, .. } = header;
         let going_on = run.take().filter(|_| continues);
+        if going_on.is_none() && standing.before.is_some() {
+            self.account.goes_on_after(at);
+        }
         let engine = match going_on {
             Some(run) => run.engine.with_settings(settings.clone()),
             None => Engine::new(settings.clone(), standing),
         };
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = self.journal.as_mut().filter(|_| !self.is_gap) {
             match continues {
                 true => journal.reload(settings, engine.standing(), at)?,
                 false => journal.resume(settings, engine.standing(), at)?,
@@ -291,18 +303,26 @@ impl<'a> Span<'a> {
         let Recorded { sample, decision } = recorded;
         let sample = self.renamed(sample)?;
         let (at, is_within) = (sample.at, self.within.has(sample.at));
-        if is_within
-            && self.journal.is_none()
-            && let Some(draft) = self.draft
-        {
-            self.journal = Some(run.begin(draft)?);
+        let size = self.journal.as_ref().map_or(0, Journal::size);
+        let is_kept = self.room.as_ref().is_none_or(|room| room.is_for(at.boot, size));
+        let was_gap = std::mem::replace(&mut self.is_gap, is_within && !is_kept);
+        match (&mut self.journal, self.draft) {
+            (Some(journal), _) if was_gap && is_kept => {
+                journal.resume(run.engine.settings().clone(), run.engine.standing(), run.at)?;
+            }
+            (None, Some(draft)) if is_within => self.journal = Some(run.begin(draft)?),
+            _ => {}
         }
         let step = run.engine.step(sample);
-        run.at = at;
+        let before = std::mem::replace(&mut run.at, at);
         let Some(sample) = run.engine.standing().before.as_ref().filter(|_| is_within) else {
             return Ok(());
         };
         self.account.tick(sample, &step);
+        if self.is_gap {
+            self.account.leave_last_out(before);
+            return Ok(());
+        }
         self.write(sample, &decision, step, &run.engine)
     }
 

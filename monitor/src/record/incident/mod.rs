@@ -2,21 +2,27 @@
 //! it came to.
 //!
 //! `watch` finds where one begins and ends, `account` adds up what the recording says of it, `words`
-//! makes a paragraph of that, `freeze` takes the span out of the recording, `shelf` keeps it.
+//! makes a paragraph of that, `freeze` takes the span out of the recording, as far as `room` has a
+//! place for its ticks, `shelf` keeps it.
 
 pub mod account;
 pub mod freeze;
+mod limits;
 pub mod redact;
+pub mod retention;
+mod room;
 pub mod shelf;
 pub mod watch;
 pub mod words;
 
 use std::collections::BTreeMap;
+use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
 
+use isobar_core::model::capability::Capability;
 use isobar_core::model::sample::Moment;
-use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::model::units::{Bytes, MilliCpu, Nanos, Percent};
 
 /// The wall clock may be set by so much, in nanoseconds, without that the boot is another one.
 const SET: u64 = 5 * Nanos::SECOND.0;
@@ -59,6 +65,12 @@ impl Kind {
             Self::Exhaustion => "exhaustion",
             Self::Drift => "drift",
         }
+    }
+
+    /// Work was ended, or was to be.
+    #[must_use]
+    pub fn is_kill(self) -> bool {
+        matches!(self, Self::OomKill | Self::Kill)
     }
 }
 
@@ -113,10 +125,17 @@ pub struct Incident {
     pub begin: Moment,
     /// When it was calm again, or the span was full; `None` while it is open.
     pub end: Option<Moment>,
+    /// It was not calm at its end: no span is longer.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub is_cut: bool,
     /// The first and the last tick of the span.
     pub from: Moment,
     pub to: Moment,
+    /// Ticks of the span that its file has.
     pub ticks: u64,
+    /// Those that it does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// Bytes of its recording.
     pub size: u64,
     /// When it was imported, on the wall clock; its age counts from then.
@@ -141,6 +160,15 @@ pub struct Incident {
     /// What isobar did, and what came of it.
     pub deeds: Vec<Deed>,
     pub kills: Vec<Score>,
+    /// The limits of those who waited and of those who made them wait, where they have any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limits>,
+    /// What the agent could measure and do when it began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<Capability>,
+    /// What of that changed before its end, at most 32 of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
 }
 
 impl Incident {
@@ -159,6 +187,18 @@ impl Incident {
     }
 }
 
+/// Ticks that the file of an incident does not have: for their size, or because the recording did not
+/// have them either.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentGap"))]
+#[serde(default, rename_all = "camelCase")]
+pub struct LeftOut {
+    /// The last tick before them.
+    pub from: Moment,
+    /// The last of them.
+    pub to: Moment,
+}
+
 /// A condition that was True within the span.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentCondition"))]
@@ -173,6 +213,32 @@ pub struct Held {
     pub to: Option<Moment>,
     /// The highest average over a minute.
     pub peak: Option<Percent>,
+}
+
+/// The tightest limits within the span of a pod, one of its containers, or a service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentLimits"))]
+#[serde(default, rename_all = "camelCase")]
+pub struct Limits {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_max: Option<Bytes>,
+    /// Also one that isobar set to squeeze it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_high: Option<Bytes>,
+    /// `cpu.max`, in thousandths of a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_max: Option<MilliCpu>,
+}
+
+/// A capability that went or came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "IncidentChange"))]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    pub at: Moment,
+    /// As it is from then on.
+    pub capability: Capability,
 }
 
 /// How long tasks of a pod or service stalled for memory.

@@ -10,44 +10,16 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use super::retention::Retention;
 use super::{Incident, State, is_name};
 use crate::record::segments::path_of;
 use crate::state;
 use isobar_core::model::quantity::Quantity;
 use isobar_core::model::units::{Bytes, Nanos};
 
-const DAY: u64 = 86_400 * Nanos::SECOND.0;
 /// No document is longer: its lists are bounded.
 const DOCUMENT: u64 = 4 << 20;
 const DRAFT: &[u8] = b"draft-";
-
-/// How much is kept. The oldest incidents are removed first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retention {
-    pub size: Bytes,
-    pub age: Nanos,
-    pub n: usize,
-}
-
-impl Retention {
-    pub const USUAL: Self = Self { size: Bytes(256 << 20), age: Nanos(30 * DAY), n: 200 };
-    pub const IN_MEMORY: Self = Self { size: Bytes(8 << 20), age: Nanos(DAY), n: 20 };
-
-    /// Frozen incidents that are too much, too old or too many, the oldest first.
-    fn beyond(self, all: Vec<Incident>, now: Nanos) -> Vec<Incident> {
-        let since = |one: &Incident| one.imported.unwrap_or(one.begin.wall);
-        let mut all: Vec<_> = all.into_iter().filter(|one| one.state == State::Frozen).collect();
-        all.sort_by_key(since);
-        let mut bytes: u64 = all.iter().map(|one| one.size).sum();
-        let mut left = all.len();
-        let is_beyond = |oldest: &Incident| {
-            let is = left > self.n || bytes > self.size.0 || now.since(since(oldest)) > self.age;
-            (left, bytes) = (left - 1, bytes.saturating_sub(oldest.size));
-            is
-        };
-        all.into_iter().take_while(is_beyond).collect()
-    }
-}
 
 /// Why an incident cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -264,16 +236,18 @@ impl Shelf {
 
     /// # Errors
     /// If older incidents would be removed once this one is kept.
-    pub fn has_room(&self, draft: &Draft) -> Result<(), ShelfError> {
+    pub fn has_room(&self, incident: &Incident, draft: &Draft) -> Result<(), ShelfError> {
         let io = |source| ShelfError::Io { path: draft.path.clone(), source };
-        let most = if draft.is_in_memory { Retention::IN_MEMORY } else { Retention::USUAL };
-        let all = self.list()?;
-        let size: u64 = all.iter().map(|one| one.size).sum();
-        let with_it = size.saturating_add(draft.file.metadata().map_err(io)?.len());
-        if all.len() >= most.n || with_it > most.size.0 {
-            return Err(ShelfError::Full { n: all.len(), size });
+        let mut all = self.list()?;
+        let (n, size) = (all.len(), all.iter().map(|one| one.size).sum());
+        let with_it =
+            Incident { size: draft.file.metadata().map_err(io)?.len(), ..incident.clone() };
+        all.push(with_it);
+        // None is too old.
+        match draft.retention().beyond(all, Nanos(0)).is_empty() {
+            true => Ok(()),
+            false => Err(ShelfError::Full { n, size }),
         }
-        Ok(())
     }
 
     /// Removes what is too much, too old or too many; open incidents stay.
@@ -307,6 +281,15 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Bytes that it may have.
+    pub(super) fn most(&self) -> Bytes {
+        self.retention().one
+    }
+
+    fn retention(&self) -> Retention {
+        if self.is_in_memory { Retention::IN_MEMORY } else { Retention::USUAL }
+    }
+
     /// One that takes no space on a disk.
     ///
     /// # Errors

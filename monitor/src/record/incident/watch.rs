@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Incident, Kind, State, Trigger};
+use super::{Change, Incident, Kind, State, Trigger};
+use isobar_core::model::capability::Capability;
 use isobar_core::model::condition::{Condition, Status};
 use isobar_core::model::decision::{Decision, NodePressure, Trigger as Threshold};
 use isobar_core::model::limit::{LimitResult, LimitState};
@@ -17,11 +18,11 @@ use isobar_core::view::OomRecord;
 /// What came before belongs to it.
 pub const BEFORE: Nanos = Nanos(120 * Nanos::SECOND.0);
 /// It ends so long after the first trigger, calm or not: a condition that holds for days is the
-/// recording's.
-pub const LONGEST: Nanos = Nanos(600 * Nanos::SECOND.0);
+/// recording's, and what happens within it has an incident of its own.
+pub const LONGEST: Nanos = Nanos(3_600 * Nanos::SECOND.0);
 /// Nothing holds and nothing happens for so long.
 pub(super) const CALM: Nanos = Nanos(30 * Nanos::SECOND.0);
-/// More triggers of one incident are not listed.
+/// More triggers of one incident are not listed, unless they are graver.
 const TRIGGERS: usize = 32;
 
 /// One tick.
@@ -44,11 +45,15 @@ pub enum Turn {
 #[derive(Debug, Default)]
 pub struct Watch {
     node: String,
+    /// No incident lasts longer.
+    longest: Nanos,
     open: Option<Incident>,
     /// The last tick on which something held or happened.
     stirred: Nanos,
     /// Limits that the last tick found changed.
     drifted: BTreeSet<String>,
+    /// What the agent can measure and do.
+    capabilities: Vec<Capability>,
     /// The kubelet's conditions of the last tick; `None` before the first.
     pressed: Option<Vec<NodePressure>>,
 }
@@ -56,13 +61,38 @@ pub struct Watch {
 impl Watch {
     #[must_use]
     pub fn new(node: String) -> Self {
-        Self { node, ..Self::default() }
+        Self { node, longest: LONGEST, ..Self::default() }
     }
 
     /// Goes on with an incident that the agent before left open, `now`.
     #[must_use]
     pub fn after(node: String, open: Option<Incident>, now: Moment) -> Self {
-        Self { open, stirred: now.boot, ..Self::new(node) }
+        let mut capabilities = open.as_ref().map_or(Vec::new(), |open| open.capabilities.clone());
+        for Change { capability, .. } in open.iter().flat_map(|open| &open.changes) {
+            capabilities.retain(|one| one.name != capability.name);
+            capabilities.push(capability.clone());
+        }
+        Self { open, stirred: now.boot, capabilities, ..Self::new(node) }
+    }
+
+    /// Ends incidents before the recording, which keeps ticks for `age`, has lost their beginning.
+    pub fn record_keeps(&mut self, age: Nanos) {
+        self.longest = LONGEST.min(Nanos(age.0 / 2));
+    }
+
+    /// What the agent can measure and do at a tick.
+    pub fn can(&mut self, at: Moment, now: &[Capability]) {
+        let (before, open) = (std::mem::take(&mut self.capabilities), &mut self.open);
+        let is_known = |one: &&Capability| {
+            before.iter().any(|other| (&other.name, other.state) == (&one.name, one.state))
+        };
+        let new: Vec<_> = now.iter().filter(|one| !is_known(one)).cloned().collect();
+        self.capabilities = if new.is_empty() { before } else { now.to_vec() };
+        if let Some(open) = open {
+            let room = TRIGGERS.saturating_sub(open.changes.len());
+            let new = new.into_iter().map(|capability| Change { at, capability });
+            open.changes.extend(new.take(room));
+        }
     }
 
     /// At most one turn a tick.
@@ -73,20 +103,22 @@ impl Watch {
         if !new.is_empty() || !is_calm(seen, since) {
             self.stirred = at.boot;
         }
-        let stirred = self.stirred;
+        let (stirred, longest) = (self.stirred, self.longest);
         let Some(open) = &mut self.open else {
             let first = new.first()?;
             let (name, who, begin) = (super::name_of(first), first.who.clone(), at);
+            let (node, capabilities) = (self.node.clone(), self.capabilities.clone());
             let mut incident =
-                Incident { name, who, begin, node: self.node.clone(), ..Incident::default() };
+                Incident { name, who, begin, node, capabilities, ..Incident::default() };
             join(&mut incident, new);
             return Some(Turn::Open(Box::new(self.open.insert(incident).clone())));
         };
-        let is_over = at.boot.since(stirred) >= CALM || at.boot.since(open.begin.boot) >= LONGEST;
+        let is_calm = at.boot.since(stirred) >= CALM;
         let has_new = !new.is_empty();
         join(open, new);
-        if is_over {
-            let incident = Incident { end: Some(at), state: State::Open, ..std::mem::take(open) };
+        if is_calm || at.boot.since(open.begin.boot) >= longest {
+            let (end, is_cut) = (Some(at), !is_calm);
+            let incident = Incident { end, is_cut, state: State::Open, ..std::mem::take(open) };
             self.open = None;
             return Some(Turn::Over(Box::new(incident)));
         }
@@ -136,8 +168,18 @@ fn join(incident: &mut Incident, new: Vec<Trigger>) {
     incident.kinds.extend(new.iter().map(|trigger| trigger.kind));
     incident.kinds.sort();
     incident.kinds.dedup();
-    let room = TRIGGERS.saturating_sub(incident.triggers.len());
-    incident.triggers.extend(new.into_iter().take(room));
+    let all = &mut incident.triggers;
+    for trigger in new {
+        if all.len() >= TRIGGERS {
+            // The first has given the incident its name.
+            let gentlest = all.iter().enumerate().skip(1).max_by_key(|(_, one)| one.kind);
+            match gentlest {
+                Some((place, one)) if one.kind > trigger.kind => drop(all.remove(place)),
+                _ => continue,
+            }
+        }
+        all.push(trigger);
+    }
 }
 
 fn of_kill(record: &OomRecord) -> Trigger {
@@ -159,4 +201,64 @@ fn is_calm(Seen { sample, decision, kills, .. }: Seen<'_>, since: Nanos) -> bool
         && decision.relief.actions.is_empty()
         && !sample.in_force.iter().any(|entry| entry.can_be_undone() && entry.since >= since)
         && kills.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isobar_core::model::capability::CapabilityState::{Attached, Off};
+
+    #[test]
+    fn can_tells_what_changed_while_an_incident_is_open() {
+        let capability = |name: &str, state| {
+            let (name, detail, remedy) = (name.to_owned(), String::new(), None);
+            Capability { name, state, detail, remedy }
+        };
+        let both = [capability("a", Attached), capability("b", Off)];
+        let less = [capability("a", Off), capability("b", Off)];
+        let open = Incident { capabilities: both.to_vec(), ..Incident::default() };
+        let mut watch = Watch::after(String::new(), Some(open), Moment::default());
+        #[rustfmt::skip]
+        let table = [
+            // what it can now, how many changes are told
+            (&both, 0), // also by the agent after
+            (&less, 1),
+            (&less, 1),
+            (&both, 2),
+        ];
+        for (now, want) in table {
+            watch.can(Moment::default(), now);
+            assert_eq!(watch.open.as_ref().unwrap().changes.len(), want, "{now:?}");
+        }
+        let open = watch.open.take();
+        let mut next = Watch::after(String::new(), open, Moment::default());
+        next.can(Moment::default(), &both);
+        assert_eq!(next.open.unwrap().changes.len(), 2, "a restart is no change");
+    }
+
+    #[test]
+    fn join_lists_a_kill_after_many_gentler_triggers() {
+        let trigger = |kind, n: usize| {
+            let (at, text) = (Moment::default(), String::new());
+            Trigger { at, kind, who: n.to_string(), text }
+        };
+        let mut incident = Incident::default();
+        #[rustfmt::skip]
+        let table = [
+            // kind, how many, the last that is listed, the kinds
+            (Kind::Drift,     40, "31", vec![Kind::Drift]),
+            (Kind::Condition, 1,  "0",  vec![Kind::Condition, Kind::Drift]),
+            (Kind::OomKill,   1,  "0",  vec![Kind::OomKill, Kind::Condition, Kind::Drift]),
+            (Kind::Drift,     1,  "0",  vec![Kind::OomKill, Kind::Condition, Kind::Drift]),
+        ];
+        for (kind, n, last, kinds) in table {
+            join(&mut incident, (0..n).map(|n| trigger(kind, n)).collect());
+            let listed = &incident.triggers;
+            assert_eq!((listed.len(), listed.last().unwrap().who.as_str()), (TRIGGERS, last));
+            assert_eq!(incident.kinds, kinds);
+        }
+        let kept: Vec<_> = incident.triggers.iter().map(|one| one.kind).collect();
+        assert_eq!(kept[30..], [Kind::Condition, Kind::OomKill]);
+        assert_eq!((kept[0], incident.triggers[0].who.as_str()), (Kind::Drift, "0"));
+    }
 }

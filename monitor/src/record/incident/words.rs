@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::watch::CALM;
-use super::{Deed, Held, Incident, Score, Stall, Wait};
+use super::{Deed, Held, Incident, LeftOut, Score, Stall, Wait};
 use isobar_core::model::duration::GoDuration;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::waiting::with_process;
 
-/// Deeds and kills that a paragraph tells; more are counted.
+/// Deeds, kills, conditions and gaps that a paragraph tells; more are counted.
 const TOLD: usize = 4;
 
 /// All that is known, as sentences.
@@ -24,7 +24,8 @@ pub fn paragraph(incident: &Incident) -> String {
         return all.join(" ");
     }
     all.extend(incident.taken.iter().map(|taken| format!("Of memory {taken}.")));
-    all.extend(incident.conditions.iter().map(held));
+    all.extend(incident.conditions.iter().take(TOLD).map(held));
+    all.extend(more(incident.conditions.len(), "spans of conditions"));
     all.extend(incident.is_about_cpu.then(|| waits(incident)).flatten());
     all.extend(incident.is_about_memory.then(|| stalls(incident)).flatten());
     all.extend(incident.kills.iter().take(TOLD).map(killed));
@@ -34,6 +35,8 @@ pub fn paragraph(incident: &Incident) -> String {
         true => all.extend(deeds(&incident.deeds)),
         false => all.push("isobar took no step.".into()),
     }
+    all.extend(incident.left_out.iter().take(TOLD).map(left_out));
+    all.extend(more(incident.left_out.len(), "such gaps"));
     all.push(ending(incident));
     all.join(" ")
 }
@@ -164,6 +167,10 @@ fn more(n: usize, what: &str) -> Option<String> {
     (n > TOLD).then(|| format!("{} more {what} are in the record.", n - TOLD))
 }
 
+fn left_out(LeftOut { from, to }: &LeftOut) -> String {
+    format!("Its file has no ticks from {} to {}.", hour(from.wall), hour(to.wall))
+}
+
 /// Whether it is over, and after how long.
 #[must_use]
 pub fn ending(incident: &Incident) -> String {
@@ -174,7 +181,7 @@ pub fn ending(incident: &Incident) -> String {
             let calm = time(CALM);
             format!("The record ends at {}, before it was calm for {calm}.", hour(incident.to.wall))
         }
-        Some(end) if still > 0 => {
+        Some(end) if still > 0 || incident.is_cut => {
             format!("The record ends at {}, and it was not over.", hour(end.wall))
         }
         Some(end) => {

@@ -129,14 +129,15 @@ pub(in crate::serve) async fn advice(
     query: Pairs,
     headers: HeaderMap,
 ) -> Response {
-    let parsed = only(&query, ["begin", "end"]).and_then(|[begin, end]| {
-        Stretch::parse(&film, begin.as_deref(), end.as_deref(), USUAL_ADVICE)
+    let parsed = only(&query, ["begin", "end", "change"]).and_then(|[begin, end, change]| {
+        let stretch = Stretch::parse(&film, begin.as_deref(), end.as_deref(), USUAL_ADVICE)?;
+        Ok((stretch, change.as_deref().map(parse).transpose()?))
     });
-    let stretch = match parsed {
-        Ok(stretch) => stretch,
+    let (stretch, change) = match parsed {
+        Ok(parsed) => parsed,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
     };
-    let work = move |of: Footage, shift: &mut Shift| reserve(&of, stretch, shift);
+    let work = move |of: Footage, shift: &mut Shift| reserve(&of, stretch, change.as_ref(), shift);
     answer(&film, &headers, work).await
 }
 
@@ -198,11 +199,16 @@ fn compare(
 fn reserve(
     of: &Footage,
     Stretch { begin, end }: Stretch,
+    change: Option<&Value>,
     shift: &mut Shift,
 ) -> Result<Vec<u8>, StudyError> {
+    let other = match change {
+        None => None,
+        Some(change) => Some(changed(&in_force(of, begin)?, change).map_err(StudyError::Refused)?),
+    };
     let (recording, _held) = Recording::open_ring(&of.ring, begin)?;
     let mut is_whole = true;
-    let advice = advise(recording, None, drop, |sample| {
+    let advice = advise(recording, other.as_ref(), drop, |sample| {
         let is_within = sample.at.wall <= end;
         is_whole = !is_within || shift.goes_on();
         is_within && is_whole

@@ -1,0 +1,137 @@
+//! The past as a running agent tells it by its API: a moment of its recording, or the ticks of a range,
+//! one request each. What a file cannot be read for from afar is said in docs/recording.md.
+
+use anyhow::{Context as _, Result, bail};
+use isobar_core::model::decision::{Decision, Outcome};
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Nanos;
+use isobar_core::policy::explain::Explanation;
+use isobar_core::view::View;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::ask::{Fetched, Place, fetch, no_agent, view_of};
+use super::exit::{InvalidAnswer, Refused};
+use super::range::{Range, Ticks};
+
+/// The last tick that is no later.
+pub(crate) fn view_at(place: &Place, at: Nanos) -> Result<View> {
+    view_of(place, &format!("/api/v1/snapshot?at={}", exact(at)?))
+}
+
+/// As the API takes it, to the nanosecond.
+fn exact(at: Nanos) -> Result<Timestamp> {
+    Timestamp::from_nanosecond(at.0.into()).context("this moment is beyond the calendar")
+}
+
+/// What an agent says of its recording.
+#[derive(Deserialize)]
+struct Recording {
+    begin: Option<Moment>,
+    problem: Option<String>,
+}
+
+/// The ticks of a range, oldest first.
+pub(crate) struct Views {
+    place: Place,
+    range: Range,
+    /// The tick that was shown last.
+    last: Option<Moment>,
+    is_empty: bool,
+}
+
+impl Views {
+    pub(crate) fn open(place: Place, range: Range) -> Self {
+        Self { place, range, last: None, is_empty: true }
+    }
+
+    fn next(&mut self) -> Result<Option<View>> {
+        let Some(last) = self.last else { return self.first() };
+        let path = format!("/api/v1/snapshot?at={}&then=next", exact(last.wall)?);
+        let view = view_of(&self.place, &path)?;
+        Ok((view.snapshot.at != last).then_some(view))
+    }
+
+    /// The first tick that is not before the range.
+    fn first(&self) -> Result<Option<View>> {
+        let (place, path) = (&self.place, "/api/v1/recording");
+        let json = match fetch(place, path)? {
+            Fetched::Document(json) => json,
+            Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
+            Fetched::NoAgent => bail!(no_agent(place)),
+        };
+        let Recording { begin, problem } = serde_json::from_slice(&json)
+            .map_err(|source| InvalidAnswer { address: place.to_string(), source })?;
+        let Some(begin) = begin else {
+            let why = problem.unwrap_or_else(|| "nothing is recorded".into());
+            bail!(Refused(format!("the agent on {place}: {why}")));
+        };
+        let begin = self.range.begin.max(begin.wall);
+        let view = view_at(place, begin)?;
+        if view.snapshot.at.wall >= self.range.begin {
+            return Ok(Some(view));
+        }
+        let next = view_of(place, &format!("/api/v1/snapshot?at={}&then=next", exact(begin)?))?;
+        Ok((next.snapshot.at.wall >= self.range.begin).then_some(next))
+    }
+
+    /// The view of the next tick of the range.
+    ///
+    /// # Errors
+    /// Also if the range has no tick at all.
+    fn view(&mut self) -> Result<Option<View>> {
+        let view = self.next()?.filter(|view| view.snapshot.at.wall <= self.range.end);
+        match &view {
+            Some(view) => (self.last, self.is_empty) = (Some(view.snapshot.at), false),
+            None if self.is_empty => {
+                let text = format!(
+                    "the recording of the agent on {} has no tick of these times",
+                    self.place
+                );
+                bail!(Refused(text));
+            }
+            None => {}
+        }
+        Ok(view)
+    }
+}
+
+/// What a tick decided.
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    pub(crate) explanation: Explanation,
+    /// What it was told of earlier actions; nothing by an agent.
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+/// The ticks of a range, of a file or of an agent.
+pub(crate) enum Course {
+    Here(Box<Ticks>),
+    Afar(Views),
+}
+
+impl Course {
+    /// The view of the next tick.
+    pub(crate) fn view(&mut self) -> Result<Option<View>> {
+        match self {
+            Self::Here(ticks) => ticks.view(),
+            Self::Afar(views) => views.view(),
+        }
+    }
+
+    /// What the next tick decided.
+    pub(crate) fn decided(&mut self) -> Result<Option<Decided>> {
+        match self {
+            Self::Here(ticks) => {
+                let Some(step) = ticks.step()? else { return Ok(None) };
+                let explanation = ticks.explain(&step);
+                let outcomes = ticks.outcomes().to_vec();
+                Ok(Some(Decided { decision: step.decision, explanation, outcomes }))
+            }
+            Self::Afar(views) => Ok(views.view()?.map(|view| {
+                let View { decision, explanation, .. } = view;
+                Decided { decision, explanation, outcomes: Vec::new() }
+            })),
+        }
+    }
+}

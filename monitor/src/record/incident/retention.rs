@@ -1,0 +1,49 @@
+//! How much is kept of incidents. The oldest are removed first.
+
+use super::{Incident, State};
+use isobar_core::model::units::{Bytes, Nanos};
+
+const DAY: u64 = 86_400 * Nanos::SECOND.0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    pub size: Bytes,
+    pub age: Nanos,
+    pub n: usize,
+    /// One incident takes no more. Twelve minutes of 2,000 cgroups that all wait for each other take
+    /// 47 MiB.
+    pub one: Bytes,
+}
+
+impl Retention {
+    pub const USUAL: Self =
+        Self { size: Bytes(256 << 20), age: Nanos(30 * DAY), n: 200, one: Bytes(64 << 20) };
+    pub const IN_MEMORY: Self =
+        Self { size: Bytes(8 << 20), age: Nanos(DAY), n: 20, one: Bytes(4 << 20) };
+
+    /// Frozen incidents that are too much, too old or too many, the oldest first. Those without a kill
+    /// have a half: a condition that comes and goes for days hides no kill.
+    pub(super) fn beyond(self, all: Vec<Incident>, now: Nanos) -> Vec<Incident> {
+        let is_gentle = |one: &Incident| !one.kinds.iter().any(|kind| kind.is_kill());
+        let half = Self { size: Bytes(self.size.0 / 2), n: self.n / 2, ..self };
+        let gentle = all.iter().filter(|one| is_gentle(one)).cloned().collect();
+        let mut beyond = half.oldest_of(gentle, now);
+        let left = all.into_iter().filter(|one| !beyond.contains(one)).collect();
+        beyond.extend(self.oldest_of(left, now));
+        beyond
+    }
+
+    fn oldest_of(self, all: Vec<Incident>, now: Nanos) -> Vec<Incident> {
+        let since = |one: &Incident| one.imported.unwrap_or(one.begin.wall);
+        let mut all: Vec<_> = all.into_iter().filter(|one| one.state == State::Frozen).collect();
+        all.sort_by_key(since);
+        let mut bytes: u64 = all.iter().map(|one| one.size).sum();
+        let mut left = all.len();
+        let is_beyond = |oldest: &Incident| {
+            let is = left > self.n || bytes > self.size.0 || now.since(since(oldest)) > self.age;
+            (left, bytes) = (left - 1, bytes.saturating_sub(oldest.size));
+            is
+        };
+        all.into_iter().take_while(is_beyond).collect()
+    }
+}
