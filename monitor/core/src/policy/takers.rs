@@ -214,7 +214,13 @@ impl TakerStanding {
                 break;
             }
         }
-        most
+        // Of the first seconds of watching so much is a cause, too: it cannot be one allocation more.
+        let early = || {
+            let is_old = now.at.since(self.slots.front()?.at) >= RECENT;
+            let lost = is_old.then(|| since(0))?;
+            (lost.lost.0 >= capacity / PART).then_some(lost)
+        };
+        most.or_else(early)
     }
 
     /// How fast a party grows, in bytes a second; negative if it shrinks.

@@ -10,7 +10,7 @@ use super::oom::kernel_takes;
 use super::standing::{HeldBack, ReliefStanding};
 use super::steps::{Able, is_offered};
 use super::target::target_of;
-use super::{Proposal, Question, beyond_budget, of_those, wanted};
+use super::{Counts, Proposal, Question, beyond_budget, of_those, wanted};
 use crate::model::cgroup::{Cgroup, CgroupId};
 use crate::model::condition::ScopeName;
 use crate::model::decision::{
@@ -61,6 +61,18 @@ pub(super) fn choose(
         Ok(None) if beyond_budget(question, standing, relief) => {}
         Ok(None) => shortage.hold_back(standing, relief),
     }
+}
+
+/// A mark of one who takes memory that is foretold to run out.
+pub(super) fn early_mark(
+    question: &Question<'_>,
+    standing: &ReliefStanding,
+    field: &Field<'_>,
+    foretold: Met,
+) -> Option<Proposal> {
+    let loss = question.ranking?.loss.as_ref()?;
+    let first = &foretold;
+    Shortage { question, field, first, loss, takers: &[] }.mark(standing, |_| true)
 }
 
 /// Memory that is short or will be, and who took it.
@@ -139,7 +151,8 @@ impl Shortage<'_> {
         let enough = |one: &&Candidate| counts(one) && !frees_too_little(one);
         let payable: Vec<Candidate> = takers.iter().filter(enough).cloned().collect();
         let floor = harm_floor(question, &first.threshold, takers);
-        of_those(question, standing, first, &harmful(&payable, floor))
+        let chosen = of_those(question, standing, first, &harmful(&payable, floor));
+        chosen.map(|chosen| Proposal { counts: Counts::UntilOver, ..chosen })
     }
 
     /// A taker to mark, of those that are `due`.
@@ -168,7 +181,7 @@ impl Shortage<'_> {
         };
         let target = target_of(&candidate, sample);
         let (step, why) = (StepKind::Mark, StepReason::Gentlest);
-        Some(Proposal { step, why, target, reason: *first, want: None, is_same: false })
+        Some(Proposal { step, why, target, reason: *first, want: None, counts: Counts::Always })
     }
 
     fn hold_back(&self, standing: &mut ReliefStanding, relief: &mut Relief) {
@@ -226,7 +239,7 @@ fn squeeze(
         let is_new = !standing.was_tried(&first.threshold, &target.uid, StepKind::Squeeze);
         let can = is_new && able.can(StepKind::Squeeze);
         let (step, why) = (StepKind::Squeeze, StepReason::Gentlest);
-        can.then_some(Proposal { step, why, target, reason: *first, want: None, is_same: false })
+        can.then_some(Proposal { step, why, target, reason: *first, want: None, counts: Counts::Always })
     })
 }
 
@@ -300,7 +313,7 @@ fn reclaim_first(
         target: target_of(&candidate, sample),
         reason: *first,
         want: Some(Bytes(want.0.saturating_add(idle))),
-        is_same: false,
+        counts: Counts::Always,
     })
 }
 

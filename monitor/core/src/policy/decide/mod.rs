@@ -27,7 +27,7 @@ mod tests;
 
 use self::choose::choose;
 use self::pending::{Pending, Progress};
-use self::proposal::Proposal;
+use self::proposal::{Counts, Proposal};
 pub use self::question::Question;
 use self::standing::HeldBack;
 pub use self::standing::ReliefStanding;
@@ -106,7 +106,22 @@ fn pending_progress(question: &Question<'_>, pending: &Pending) -> Event {
 fn without_pending(question: &Question<'_>, standing: &mut ReliefStanding, relief: &mut Relief) {
     match due(question, standing) {
         Ok(first) => begin(question, standing, first, relief),
-        Err(held) => relief.held = held,
+        Err(held) => {
+            relief.held = held;
+            early_mark(question, standing, relief);
+        }
+    }
+}
+
+/// Marks who takes memory that is foretold to run out before anything is due: if it does run out, the
+/// kernel is to take the right one, and if not, nothing has happened.
+fn early_mark(question: &Question<'_>, standing: &mut ReliefStanding, relief: &mut Relief) {
+    let Some(foretold) = question.foretold else { return };
+    let field = question.field.filter(|field| field.is_by_cause());
+    let mark = field.and_then(|field| cause::early_mark(question, standing, field, foretold));
+    if let Some(mark) = mark {
+        relief.held = None;
+        relief.actions.push(mark.begin(question, standing));
     }
 }
 
@@ -255,7 +270,7 @@ fn of_those(
         let able = Able::of(question, &target, first, want);
         let able = Able { may_end, ..able };
         let (step, why) = standing.untried(&able, None)?;
-        Some(Proposal { step, why, target, reason: *first, want, is_same: false })
+        Some(Proposal { step, why, target, reason: *first, want, counts: Counts::Always })
     })
 }
 
@@ -287,7 +302,8 @@ fn next_step(
         false => standing.untried(&able, Some(action.step))?.0,
     };
     let (target, reason, want) = (action.target.clone(), action.reason, action.want);
-    Some(Proposal { step, why, target, reason, want, is_same })
+    let counts = if is_same { Counts::Already } else { Counts::Always };
+    Some(Proposal { step, why, target, reason, want, counts })
 }
 
 /// The threshold for which a gentler step that is pending must give way to a kill; `None` where
@@ -319,7 +335,7 @@ fn hurry(
     let able = Able::of(question, &action.target, &first, None);
     if let Some((step, why)) = standing.untried(&able, None) {
         let target = action.target.clone();
-        let new = Proposal { step, why, target, reason: first, want: None, is_same: true };
+        let new = Proposal { step, why, target, reason: first, want: None, counts: Counts::Already };
         relief.actions.push(new.begin(question, standing));
     }
 }

@@ -17,14 +17,24 @@ pub(super) struct Proposal {
     pub(super) target: Target,
     pub(super) reason: Met,
     pub(super) want: Option<Bytes>,
-    /// The step before it has ended the same work already: it is the same eviction.
-    pub(super) is_same: bool,
+    pub(super) counts: Counts,
+}
+
+/// How a step that ends work counts against the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// For the budget's window.
+    Always,
+    /// Until its shortage is over: it ends who took what is short.
+    UntilOver,
+    /// No more: the step before it has ended the same work already, it is the same eviction.
+    Already,
 }
 
 impl Proposal {
     /// Makes the action, and has it remembered.
     pub(super) fn begin(self, question: &Question<'_>, standing: &mut ReliefStanding) -> Action {
-        let Self { step, why, target, reason, want, is_same } = self;
+        let Self { step, why, target, reason, want, counts } = self;
         let able = Able::of(question, &target, &reason, want);
         let escalates_to = standing.untried(&able, Some(step)).map(|(step, _)| step);
         let grace = step
@@ -55,7 +65,7 @@ impl Proposal {
             restart: restart.flatten(),
             deletion: question.relief.deletion_by(step),
         };
-        standing.remember(question, &action, is_same);
+        standing.remember(question, &action, counts);
         action
     }
 }

@@ -8,6 +8,7 @@ use super::effects::Effects;
 use super::endings::Endings;
 use super::kernel_kills::KernelKills;
 use super::pending::{Pending, held, is_mostly_freed, is_unread_at};
+use super::proposal::Counts;
 use super::restarts::Restarts;
 use super::steps::{Able, Kind};
 use super::target::present;
@@ -41,6 +42,9 @@ pub struct ReliefStanding {
     marks: BTreeMap<u64, Mark>,
     /// Evictions within the budget's window: when, and the victim's uid.
     pub(super) victims: Vec<(Nanos, String)>,
+    /// Of these, who took what was short, by uid, and the threshold: they count until that is over.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    takers: BTreeMap<String, String>,
     /// The rest after the last step that helped ends here.
     pub(super) cool_until: Nanos,
     /// Reasons for holding back of which the operator was told.
@@ -183,15 +187,18 @@ impl ReliefStanding {
         self.last_id
     }
 
-    /// Remembers an action that has just been decided. `is_same` tells that the same work was
-    /// ended before: it is the same eviction.
-    pub(super) fn remember(&mut self, question: &Question<'_>, action: &Action, is_same: bool) {
+    /// Remembers an action that has just been decided.
+    pub(super) fn remember(&mut self, question: &Question<'_>, action: &Action, counts: Counts) {
         let sample = question.sample;
         let growth = question.outlook(&action.reason).and_then(|outlook| outlook.growth);
         let held = held(&action.target, sample);
         // A pod that was started again counts again.
-        if action.step.is_final() && !is_same {
+        if action.step.is_final() && counts != Counts::Already {
             self.victims.push((sample.at.boot, action.target.uid.clone()));
+            if counts == Counts::UntilOver {
+                let name = action.reason.threshold.name();
+                self.takers.insert(action.target.uid.clone(), name);
+            }
             self.emptied.extend(held.map(|held| (action.target.uid.clone(), held)));
         }
         if action.step.is_local_end() && action.is_enforced {
@@ -345,11 +352,19 @@ impl ReliefStanding {
         let squeezed = question.sample.squeezes().chain(question.sample.marks());
         let squeezed = squeezed.map(|entry| entry.action.reason.threshold.name());
         let tried = self.tried.iter().map(|(name, ..)| name.clone());
-        let acted_upon: BTreeSet<_> = tried.chain(squeezed).collect();
+        let ended = self.takers.values().cloned();
+        let acted_upon: BTreeSet<_> = tried.chain(squeezed).chain(ended).collect();
         self.calm.retain(|name, _| acted_upon.contains(name) && !met.contains(name));
         for name in acted_upon.difference(&met) {
             self.calm.entry(name.clone()).or_insert(now);
         }
+        let is_over = |name: &String| {
+            self.calm.get(name).is_some_and(|since| now.since(*since) >= cool_down)
+        };
+        let has_helped = |uid: &String| self.takers.get(uid).is_some_and(is_over);
+        self.victims.retain(|(_, uid)| !has_helped(uid));
+        let victims = &self.victims;
+        self.takers.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
         let there = present(&uids, question.sample);
         let is_unread = |uid: &str| is_unread_at(uid, question.sample);

@@ -67,6 +67,31 @@ const DAEMON: &str = "/system.slice/leaky.service";
 const OTHER: &str = "/system.slice/other.service";
 
 #[test]
+fn loss_of_the_first_seconds_is_known_if_it_is_large() {
+    #[rustfmt::skip]
+    let table = [
+        // seconds watched, MiB of 1024 that the daemon takes in each; what is known of it
+        (1,  200, None),
+        (2,  20,  None), // less than a twentieth
+        (2,  26,  Some(52)),
+        (9,  5,   None),
+        (9,  6,   Some(54)),
+        (10, 3,   Some(30)),
+    ];
+    for (seconds, each, want) in table {
+        let samples: Vec<_> = (0..=seconds)
+            .map(|t| sample(t, 100 + each * t, &[(DAEMON, 10 + each * t), (OTHER, 50)]))
+            .collect();
+        let mut standing = TakerStanding::default();
+        let snapshot = take_in(&mut standing, &samples);
+        let sample = samples.last().unwrap();
+        let lost = standing.loss(ScopeName::System, Counts::Held, sample, &snapshot);
+        let lost = lost.map(|lost| lost.lost().0 / MIB);
+        assert_eq!(lost, want, "{each} MiB in each of {seconds} s");
+    }
+}
+
+#[test]
 fn loss_names_who_took_it() {
     // What the pod, the daemon, another one and the kernel hold at a second, in MiB.
     type Held = fn(u64) -> (u64, u64, u64, u64);

@@ -1,7 +1,7 @@
 //! What goes wrong on a generated node: pods of every class and size, and one or more that misbehave.
 
 use super::Toll;
-use super::node::{Growth, Kib, MEMORY, MIB, Node, Party};
+use super::node::{Growth, Kib, MIB, Node, Party};
 use crate::model::pod::QosClass;
 
 /// What goes wrong.
@@ -73,12 +73,12 @@ impl Dice {
 }
 
 impl Node {
-    pub(super) fn new(family: Family, seed: u64) -> Self {
+    pub(super) fn new(family: Family, seed: u64, memory: Kib) -> Self {
         let mut dice = Dice(seed * 31 + family as u64 * 7919);
         let base = dice.between(600, 1500) * MIB;
         let n = dice.of(&[5, 10, 20, 40, 80, 110]);
         let mut parties: Vec<Party> = Vec::new();
-        let room = MEMORY * dice.between(55, 85) / 100 - base;
+        let room = memory * dice.between(55, 85) / 100 - base;
         // A few large pods, many small ones.
         let weights: Vec<Kib> = (0..n).map(|_| 1_000_000 / dice.between(1_000, 100_000)).collect();
         let all: Kib = weights.iter().sum();
@@ -106,7 +106,7 @@ impl Node {
             };
             parties.push(Party { class: Some(class), request, limit, ..steady(held) });
         }
-        let free = MEMORY - base - parties.iter().map(|party| party.held).sum::<Kib>();
+        let free = memory - base - parties.iter().map(|party| party.held).sum::<Kib>();
         let rate = dice.of(&[5, 20, 60, 150, 400]) * MIB;
         let leak = |held: Kib, class, request: Kib, growth| Party {
             class: Some(class),
@@ -125,7 +125,7 @@ impl Node {
                 parties.push(leak(dice.between(50, 800), bu, request, Growth::Leak(rate)));
             }
             Family::LeakWithinRequest => {
-                let request = MEMORY / MIB * 8 / 10;
+                let request = memory / MIB * 8 / 10;
                 parties.push(leak(dice.between(50, 400), bu, request, Growth::Leak(rate)));
             }
             Family::LeakToOwnLimit => {
@@ -200,7 +200,7 @@ impl Node {
         }
         let (toll, in_force, ending) = (Toll::default(), Vec::new(), Vec::new());
         let has_api = seed % 2 == 1;
-        Self { dice, base, parties, toll, in_force, has_api, ending }
+        Self { memory, dice, base, parties, toll, in_force, has_api, ending }
     }
 }
 

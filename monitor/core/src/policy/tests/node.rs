@@ -1,4 +1,4 @@
-//! A node of 16 GiB with 5 to 110 pods, one of which misbehaves as its family does.
+//! A node with 5 to 110 pods, one of which misbehaves as its family does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Toll;
 use super::family::Dice;
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit, MemoryFiles, MemoryStat};
-use crate::model::decision::{Action, InForce, Order, Phase, StepKind};
+use crate::model::decision::{Action, Hold, InForce, Order, Phase, StepKind};
 use crate::model::node::Meminfo;
 use crate::model::pod::QosClass;
 use crate::model::psi::{Line, Pressure};
@@ -21,7 +21,6 @@ use crate::policy::engine::{Engine, Standing};
 /// Amounts are in KiB.
 pub(super) type Kib = i64;
 pub(super) const MIB: Kib = 1024;
-pub(super) const MEMORY: Kib = 16 * 1024 * MIB;
 /// A node is looked at for so long.
 const SECONDS: u64 = 150;
 /// The kubelet starts a container again after so long.
@@ -68,6 +67,7 @@ pub(super) struct Party {
 }
 
 pub(super) struct Node {
+    pub(super) memory: Kib,
     pub(super) dice: Dice,
     pub(super) base: Kib,
     pub(super) parties: Vec<Party>,
@@ -95,6 +95,8 @@ impl Node {
             let decision = engine.step(self.sample(tick, now)).decision;
             // As the agent does: sooner while something is met.
             step = if decision.assessment.met.is_empty() { 1_000 } else { 250 };
+            let is_spent = matches!(decision.relief.held, Some(Hold::BudgetSpent { .. }));
+            self.toll.budget_spent += u32::from(is_spent);
             let is_released = |entry: &InForce| {
                 decision.relief.releases.iter().any(|release| release.action == entry.action.id)
             };
@@ -116,6 +118,7 @@ impl Node {
                 false => self.ending.push((due, at)),
             }
         }
+        let memory = self.memory;
         for party in &mut self.parties {
             if party.back.is_some_and(|back| back <= now) {
                 // The new container has the score of its pod again.
@@ -152,7 +155,7 @@ impl Node {
                 Growth::Bursts(_) => {}
             }
             // What nobody may end is started again by its service manager.
-            if party.path.contains("containerd") && party.held > MEMORY / 4 {
+            if party.path.contains("containerd") && party.held > memory / 4 {
                 party.held = party.at_start;
             }
             // At its own limit the kernel ends it, and nobody else pays.
@@ -165,7 +168,7 @@ impl Node {
     }
 
     fn available(&self) -> Kib {
-        MEMORY - self.base - self.parties.iter().map(|party| party.held).sum::<Kib>()
+        self.memory - self.base - self.parties.iter().map(|party| party.held).sum::<Kib>()
     }
 
     /// The kernel's OOM killer, while memory has run out.
@@ -178,11 +181,11 @@ impl Node {
                     Some(QosClass::BestEffort) => 1_000,
                     Some(QosClass::Guaranteed) => -997,
                     Some(QosClass::Burstable) => {
-                        (1_000 - 1_000 * party.request / MEMORY).clamp(3, 999)
+                        (1_000 - 1_000 * party.request / self.memory).clamp(3, 999)
                     }
                 };
                 let held = if party.is_shared { 0 } else { party.held };
-                held * 1_000 / MEMORY + score
+                held * 1_000 / self.memory + score
             };
             let running = self.parties.iter().enumerate();
             let running = running.filter(|(_, party)| party.back.is_none() && party.held > MIB);
@@ -294,7 +297,7 @@ impl Node {
         let limit = |kib: Kib| Limit::At(bytes(kib).0);
         let mut cgroups = vec![
             group("/", used, 0, Limit::Max),
-            group("/kubepods", pods, 0, limit(MEMORY - 100 * MIB)),
+            group("/kubepods", pods, 0, limit(self.memory - 100 * MIB)),
             group("/kubepods/besteffort", 0, 0, Limit::Max),
             group("/kubepods/burstable", 0, 0, Limit::Max),
             group("/system.slice", self.base + used - self.base - pods, 0, Limit::Max),
@@ -341,7 +344,7 @@ impl Node {
         });
         let available = bytes(self.available());
         let memory =
-            Meminfo { total: bytes(MEMORY), free: available, available, ..Meminfo::default() };
+            Meminfo { total: bytes(self.memory), free: available, available, ..Meminfo::default() };
         let calm = Pressure { some: Some(Line::default()), full: Some(Line::default()) };
         let mut sample = Sample {
             tick,
