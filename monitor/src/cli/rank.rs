@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::ask::Place;
 use super::at::{self, Past};
 use super::elsewhere::{NodeArg, ON_THE_NODE, document};
-use super::exit::{Code, Misused};
+use super::exit::{Code, Misused, Refused};
 use super::input;
 use super::output::{Format, List, gap_text};
 use super::plan::PlanArgs;
@@ -103,6 +103,11 @@ struct Decided {
 
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     if let Some(place) = args.node.place()? {
+        if args.at.is_some() || args.range.range()?.is_some() {
+            bail!(Refused(format!(
+                "another node's agent ranks for this moment alone; for the past, run `{ON_THE_NODE} rank --at TIME`"
+            )));
+        }
         return of_agent(&place, args.output);
     }
     if let Some(range) = args.range.range()? {

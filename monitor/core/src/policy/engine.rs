@@ -163,8 +163,7 @@ impl Engine {
         let purpose = asked.as_ref().map(|met| Purpose::of(&met.threshold));
         let shortfall = Shortfall {
             missing: Bytes(asked.and_then(|met| met.missing).unwrap_or(0)),
-            is_thrashing: asked
-                .is_some_and(|met| growth::is_thrashing(&met, &assessment.outlooks)),
+            is_thrashing: asked.is_some_and(|met| growth::is_thrashing(&met, &assessment.outlooks)),
         };
         let pool_now = purpose.map(|purpose| pool(purpose, shortfall));
         let field = pool_now.as_ref().map(Pool::field);

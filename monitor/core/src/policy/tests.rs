@@ -79,7 +79,9 @@ fn closed_loop_takes_who_took_it() {
     // Numbers as wrong victims / right ones / times out of memory.
     let mut sums: BTreeMap<&str, Toll> = BTreeMap::new();
     let tolls: Vec<_> = thread::scope(|scope| {
-        let of = |family| scope.spawn(move || POLICIES.map(|(name, p)| (name, toll(family, p, (MEMORY, NODES)))));
+        let of = |family| {
+            scope.spawn(move || POLICIES.map(|(name, p)| (name, toll(family, p, (MEMORY, NODES)))))
+        };
         let families = Family::ALL.map(|family| (family, of(family)));
         families.map(|(family, thread)| (family, thread.join().unwrap())).into()
     });

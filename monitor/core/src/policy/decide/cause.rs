@@ -239,7 +239,14 @@ fn squeeze(
         let is_new = !standing.was_tried(&first.threshold, &target.uid, StepKind::Squeeze);
         let can = is_new && able.can(StepKind::Squeeze);
         let (step, why) = (StepKind::Squeeze, StepReason::Gentlest);
-        can.then_some(Proposal { step, why, target, reason: *first, want: None, counts: Counts::Always })
+        can.then_some(Proposal {
+            step,
+            why,
+            target,
+            reason: *first,
+            want: None,
+            counts: Counts::Always,
+        })
     })
 }
 

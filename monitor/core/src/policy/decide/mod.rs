@@ -335,7 +335,8 @@ fn hurry(
     let able = Able::of(question, &action.target, &first, None);
     if let Some((step, why)) = standing.untried(&able, None) {
         let target = action.target.clone();
-        let new = Proposal { step, why, target, reason: first, want: None, counts: Counts::Already };
+        let new =
+            Proposal { step, why, target, reason: first, want: None, counts: Counts::Already };
         relief.actions.push(new.begin(question, standing));
     }
 }

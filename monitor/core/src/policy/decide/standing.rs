@@ -358,9 +358,8 @@ impl ReliefStanding {
         for name in acted_upon.difference(&met) {
             self.calm.entry(name.clone()).or_insert(now);
         }
-        let is_over = |name: &String| {
-            self.calm.get(name).is_some_and(|since| now.since(*since) >= cool_down)
-        };
+        let is_over =
+            |name: &String| self.calm.get(name).is_some_and(|since| now.since(*since) >= cool_down);
         let has_helped = |uid: &String| self.takers.get(uid).is_some_and(is_over);
         self.victims.retain(|(_, uid)| !has_helped(uid));
         let victims = &self.victims;
