@@ -120,7 +120,7 @@ fn plugin_asks_the_agent_of_a_node() {
         (&["allocatable", "--node", "n1", "-o", "json"], 0, "\"kind\": \"Allocatable\""),
         (&["allocatable"],                            2,  "--node <NAME>"),
         (&["rank", "--node", "n1"],                   1,  "because no threshold is due; to rank as if one were, run `kubectl -n isobar-system exec POD -- isobar rank`"),
-        (&["rank", "--node", "n1", "--at", "10 min ago"], 2, "ranks for this moment alone"),
+        (&["rank", "--node", "n1", "--at", "10 min ago"], 3, "ranks for this moment alone"),
         (&["rank", "--node", "n1", "--signal", "memory.available"], 2, "cannot be used with"),
         (&["rank"],                                   2,  "--node <NAME>"),
         (&["qos"],                                    2,  "run it on the node, with `kubectl -n isobar-system exec POD -- isobar qos`"),

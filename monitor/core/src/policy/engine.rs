@@ -13,7 +13,6 @@ use crate::model::units::{Bytes, Nanos};
 use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
 use crate::policy::assess::growth::{self, Limited};
-use crate::policy::assess::pressure::foretells;
 use crate::policy::assess::{AssessStanding, assess};
 use crate::policy::decide::{Question, ReliefStanding, decide, target_of};
 use crate::policy::rank::harm::HarmStanding;
@@ -157,13 +156,12 @@ impl Engine {
         let (sample_now, harm) = (&sample, &standing.harm);
         let node = Node { sample: sample_now, snapshot: &snapshot, harm, takers, settings };
         let pool = |purpose, shortfall| Pool::of_node(node, purpose, shortfall);
-        // What is foretold and not due yet: its takers are marked.
-        let foretold = || assessment.met.iter().find(|met| foretells(&met.threshold)).copied();
-        let asked = assessment.first.or_else(foretold);
-        let purpose = asked.as_ref().map(|met| Purpose::of(&met.threshold));
+        let purpose = assessment.first.as_ref().map(|first| Purpose::of(&first.threshold));
         let shortfall = Shortfall {
-            missing: Bytes(asked.and_then(|met| met.missing).unwrap_or(0)),
-            is_thrashing: asked.is_some_and(|met| growth::is_thrashing(&met, &assessment.outlooks)),
+            missing: Bytes(assessment.first.and_then(|first| first.missing).unwrap_or(0)),
+            is_thrashing: assessment
+                .first
+                .is_some_and(|first| growth::is_thrashing(&first, &assessment.outlooks)),
         };
         let pool_now = purpose.map(|purpose| pool(purpose, shortfall));
         let field = pool_now.as_ref().map(Pool::field);
@@ -176,7 +174,6 @@ impl Engine {
             met: &assessment.met,
             unmeasured: &assessment.unmeasured,
             first: assessment.first,
-            foretold: asked.filter(|_| assessment.first.is_none()),
             is_stale: assessment.is_stale,
             ranking: ranking.as_ref(),
             field: field.as_ref(),

@@ -144,12 +144,8 @@ const EMERGENCY: Nanos = Nanos(2 * Nanos::SECOND.0);
 
 /// True if memory is about to run out.
 pub(crate) fn is_emergency(trigger: &Trigger, measured: u64) -> bool {
-    foretells(trigger) && Nanos(measured) <= EMERGENCY
-}
-
-/// True for a threshold of how long memory lasts.
-pub(crate) fn foretells(trigger: &Trigger) -> bool {
-    matches!(trigger, Trigger::Pressure(threshold) if is_exhaustion(threshold.on))
+    let Trigger::Pressure(threshold) = trigger else { return false };
+    is_exhaustion(threshold.on) && Nanos(measured) <= EMERGENCY
 }
 
 fn is_exhaustion(on: PressureSignal) -> bool {

@@ -63,18 +63,6 @@ pub(super) fn choose(
     }
 }
 
-/// A mark of one who takes memory that is foretold to run out.
-pub(super) fn early_mark(
-    question: &Question<'_>,
-    standing: &ReliefStanding,
-    field: &Field<'_>,
-    foretold: Met,
-) -> Option<Proposal> {
-    let loss = question.ranking?.loss.as_ref()?;
-    let first = &foretold;
-    Shortage { question, field, first, loss, takers: &[] }.mark(standing, |_| true)
-}
-
 /// Memory that is short or will be, and who took it.
 struct Shortage<'a> {
     question: &'a Question<'a>,

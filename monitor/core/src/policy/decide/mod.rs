@@ -106,22 +106,7 @@ fn pending_progress(question: &Question<'_>, pending: &Pending) -> Event {
 fn without_pending(question: &Question<'_>, standing: &mut ReliefStanding, relief: &mut Relief) {
     match due(question, standing) {
         Ok(first) => begin(question, standing, first, relief),
-        Err(held) => {
-            relief.held = held;
-            early_mark(question, standing, relief);
-        }
-    }
-}
-
-/// Marks who takes memory that is foretold to run out before anything is due: if it does run out, the
-/// kernel is to take the right one, and if not, nothing has happened.
-fn early_mark(question: &Question<'_>, standing: &mut ReliefStanding, relief: &mut Relief) {
-    let Some(foretold) = question.foretold else { return };
-    let field = question.field.filter(|field| field.is_by_cause());
-    let mark = field.and_then(|field| cause::early_mark(question, standing, field, foretold));
-    if let Some(mark) = mark {
-        relief.held = None;
-        relief.actions.push(mark.begin(question, standing));
+        Err(held) => relief.held = held,
     }
 }
 

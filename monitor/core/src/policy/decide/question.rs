@@ -22,8 +22,6 @@ pub struct Question<'a> {
     pub unmeasured: &'a [Trigger],
     /// The threshold to relieve first; `None` if none is due.
     pub first: Option<Met>,
-    /// Without it, memory that is foretold to run out: it is met, and not due.
-    pub foretold: Option<Met>,
     /// The reading behind `first` is not newer than the last action.
     pub is_stale: bool,
     /// The head of the ranking; `None` if nothing is due.

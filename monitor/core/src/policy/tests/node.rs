@@ -21,8 +21,6 @@ use crate::policy::engine::{Engine, Standing};
 /// Amounts are in KiB.
 pub(super) type Kib = i64;
 pub(super) const MIB: Kib = 1024;
-/// A node is looked at for so long.
-const SECONDS: u64 = 150;
 /// The kubelet starts a container again after so long.
 const RESTART: u64 = 12_000;
 
@@ -80,13 +78,13 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn run(mut self, policy: Policy) -> Toll {
+    pub(super) fn run(mut self, policy: Policy, seconds: u64) -> Toll {
         let mut engine = match policy {
             Policy::Kernel => None,
             Policy::Engine(order) => Some(Engine::new(settings(order), Standing::new(4))),
         };
         let (mut now, mut step, mut tick) = (0, 1_000, 0);
-        while now < SECONDS * 1_000 {
+        while now < seconds * 1_000 {
             now += step;
             self.live(now, step);
             self.run_out(now);

@@ -66,7 +66,6 @@ impl Node {
             met,
             first: met.iter().find(|met| met.is_due).copied(),
             is_stale: false,
-            foretold: None,
             ranking: Some(&self.ranking),
             field: None,
             unseen: self.unseen,

@@ -41,7 +41,6 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
         met: &[short_of],
         first: Some(short_of),
         is_stale: false,
-        foretold: None,
         ranking: Some(&ranking),
         field: Some(&field),
         unmeasured: &[],
