@@ -10,7 +10,7 @@ use std::path::Path;
 use super::cgroup::CgroupDir;
 use super::error::ActError;
 use super::ledger::{Ledger, Override};
-use super::process::{Stat, oom_score_adj};
+use super::process::{Stat, oom_score_adj, processes};
 use super::throttle;
 use isobar_core::model::decision::Action;
 
@@ -96,12 +96,12 @@ pub(super) fn mark(
     if may.is_empty() {
         return Err(ActError::Other(match promised.len() {
             0 => format!("{path} has no processes"),
-            n => format!("{path}: {n} processes are protected by a negative {SCORE}"),
+            n => format!("{path}: {} protected by a negative {SCORE}", processes(n as u64)),
         }));
     }
-    let n = may.len();
+    let processes = processes(may.len() as u64);
     if !action.is_enforced {
-        return Ok(format!("would raise {SCORE} of {n} processes in {path} to {HIGHEST}"));
+        return Ok(format!("would raise {SCORE} of {processes} in {path} to {HIGHEST}"));
     }
     throttle::remember(ledger, entry(group, action, &may, ledger)?)?;
     // A number may have been given to another process meanwhile.
@@ -117,7 +117,7 @@ pub(super) fn mark(
         // Without the controller each process is chosen by itself.
         Some(Err(_)) | None => "",
     };
-    Ok(format!("{SCORE} of {n} processes in {path} raised to {HIGHEST}{together}"))
+    Ok(format!("{SCORE} of {processes} in {path} raised to {HIGHEST}{together}"))
 }
 
 /// The processes in and below a cgroup, each with its score.
@@ -169,13 +169,13 @@ pub(super) fn undo(
     let mut pids = Vec::new();
     group.pids(&mut pids)?;
     let marked = still_marked(proc, &scores, &pids);
-    let n = marked.len();
+    let processes = processes(marked.len() as u64);
     if !is_enforced {
-        return Ok(format!("would put {SCORE} of {n} processes in {path} back"));
+        return Ok(format!("would put {SCORE} of {processes} in {path} back"));
     }
     restore(proc, &marked)?;
     ledger.forget(entry.cgroup, &entry.file);
-    Ok(format!("{SCORE} of {n} processes in {path} back to {}", scores.usual))
+    Ok(format!("{SCORE} of {processes} in {path} back to {}", scores.usual))
 }
 
 /// The same where the cgroup is gone: of processes that left it before. How many.

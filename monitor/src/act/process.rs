@@ -259,12 +259,18 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { n_released, n_ended, n_living, n_busy, .. } = self;
+        let released = processes(*n_released as u64);
         write!(
             f,
-            "gave back the memory of {n_released} processes; {n_ended} had none any more, \
+            "gave back the memory of {released}; {n_ended} had none any more, \
              {n_living} are not dying, that of {n_busy} stayed in use"
         )
     }
+}
+
+/// `1 process`, `2 processes`.
+pub(super) fn processes(n: u64) -> String {
+    if n == 1 { "1 process".into() } else { format!("{n} processes") }
 }
 
 fn patiently(process: &OwnedFd) -> Result<(), Errno> {

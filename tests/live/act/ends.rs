@@ -106,7 +106,7 @@ fn kill_finds_processes_below_any_name() {
     deeper.wait_for(1);
     let (mut actor, _state) = actor();
     let outcome = actor.take(&action(KillContainers, group.target()));
-    assert!(outcome.detail.contains("would end 1 processes"), "{outcome:?}");
+    assert!(outcome.detail.contains("would end 1 process"), "{outcome:?}");
     let outcome = actor.take(&enforced(KillContainers, group.target()));
     let outcome = settle(&mut actor, outcome);
     assert_eq!((outcome.result, outcome.ended), (Done, Some(1)), "{outcome:?}");
@@ -121,7 +121,7 @@ fn stop_grace_over() {
     let (mut actor, _state) = actor();
     let first = actor.take(&enforced(StopContainers, group.target()));
     assert_eq!((first.result, first.freed), (Done, None), "{first:?}");
-    assert!(first.detail.starts_with("SIGTERM to 1 processes"), "{first:?}");
+    assert!(first.detail.starts_with("SIGTERM to 1 process in 1 cgroup"), "{first:?}");
     assert!(actor.is_busy() && actor.poll().is_empty(), "its grace has only begun");
     assert!(!group.pids().is_empty(), "{first:?}");
     let mut news = Vec::new();

@@ -183,12 +183,12 @@ fn kill_refuses_critical_pods() {
     #[rustfmt::skip]
     let table = [
         // class, oom_score_adj, result, told
-        ("besteffort", 1000, Done,   "would end 1 processes"),
-        ("burstable",  -996, Done,   "would end 1 processes"),
+        ("besteffort", 1000, Done,   "would end 1 process"),
+        ("burstable",  -996, Done,   "would end 1 process"),
         ("burstable",  -997, Failed, critical),
         ("besteffort", -997, Failed, critical),
         // A Guaranteed pod has it for its class.
-        ("",           -997, Done,   "would end 1 processes"),
+        ("",           -997, Done,   "would end 1 process"),
     ];
     for (class, adjusted, result, told) in table {
         let outcome = Told::new(class, "work", adjusted, Held::Cgroup(1)).kill();

@@ -103,7 +103,7 @@ fn kill_stuck_victim() {
 
     let hurried = actor.take(&enforced(ReleaseMemory, group.target()));
     assert_eq!(hurried.result, Done, "{hurried:?}");
-    assert!(hurried.detail.starts_with("gave back the memory of 1 processes"), "{hurried:?}");
+    assert!(hurried.detail.starts_with("gave back the memory of 1 process;"), "{hurried:?}");
 
     drop(server);
     let mut news = Vec::new();

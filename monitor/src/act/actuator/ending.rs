@@ -9,7 +9,7 @@ use super::steps::leftovers;
 use super::{Actuator, node, outcome};
 use crate::act::error::{ActError, Done};
 use crate::act::evict::{Answer, Evictions, Refusal};
-use crate::act::process::Stat;
+use crate::act::process::{Stat, processes};
 use crate::act::target::{Node, OpenTarget, describe};
 use crate::clock;
 use isobar_core::model::decision::{Action, Outcome, OutcomeResult, Phase, StepKind};
@@ -105,12 +105,18 @@ impl Actuator {
     }
 }
 
+/// `1 cgroup`, `2 cgroups`.
+fn cgroups(n: usize) -> String {
+    if n == 1 { "1 cgroup".into() } else { format!("{n} cgroups") }
+}
+
 /// What a stop or a kill would do.
 fn would_end(target: &OpenTarget, action: &Action) -> String {
-    let (n, n_before, who) = (target.n_work(), target.n_before, action.target.full_name());
+    let (cgroups, who) = (cgroups(target.n_work()), action.target.full_name());
+    let processes = processes(target.n_before);
     match action.step {
         StepKind::KillContainers => {
-            format!("would end {n_before} processes in {n} cgroups of {who}")
+            format!("would end {processes} in {cgroups} of {who}")
         }
         StepKind::Evict => format!(
             "would ask the API server to evict {who} with a grace period of {} s{}",
@@ -122,8 +128,8 @@ fn would_end(target: &OpenTarget, action: &Action) -> String {
             }
         ),
         _ => format!(
-            "would send SIGTERM in {n} cgroups of {who}, and SIGKILL to those of {n_before} \
-             processes that are left after {} s",
+            "would send SIGTERM to {processes} in {cgroups} of {who}, and SIGKILL to what is left \
+             after {} s",
             action.grace.unwrap_or_default().0 / Nanos::SECOND.0
         ),
     }
@@ -177,14 +183,13 @@ impl Ending {
         action: &Action,
         began: Nanos,
     ) -> Result<Self, ActError> {
-        let (n, n_before) = (target.n_work(), target.n_before);
+        let (cgroups, processes) = (cgroups(target.n_work()), processes(target.n_before));
         let how = target.kill(node)?;
         let issued = clock::now().boot.since(began).0 / 1000;
         target.kill_new(node)?;
         target.wait(node, PATIENCE);
         let who = action.target.full_name();
-        let story =
-            format!("{how} after {issued} µs: {n_before} processes in {n} cgroups of {who}");
+        let story = format!("{how} after {issued} µs: {processes} in {cgroups} of {who}");
         Ok(Self::new(action, target, began, None, story))
     }
 
@@ -205,9 +210,9 @@ impl Ending {
         action: &Action,
         began: Nanos,
     ) -> Result<Self, ActError> {
-        let n_asked = terminate(node.proc, &target)?;
-        let (n, who) = (target.n_work(), action.target.full_name());
-        let mut story = format!("SIGTERM to {n_asked} processes in {n} cgroups of {who}");
+        let asked = processes(terminate(node.proc, &target)? as u64);
+        let (cgroups, who) = (cgroups(target.n_work()), action.target.full_name());
+        let mut story = format!("SIGTERM to {asked} in {cgroups} of {who}");
         if target.is_frozen() {
             story += ", which are frozen and do not see it";
         }

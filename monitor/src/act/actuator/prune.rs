@@ -7,6 +7,7 @@ use super::{Actuator, node};
 use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::error::ActError;
 use crate::act::mark;
+use crate::act::process::processes;
 use crate::act::target::OpenTarget;
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::{Action, InForce, Phase};
@@ -68,7 +69,8 @@ impl Actuator {
             Ok(0) => None,
             Ok(n) => {
                 let (file, path) = (&entry.file, &entry.path);
-                tracing::info!("{file} of {n} processes that left {path} put back; it is gone");
+                let processes = processes(n as u64);
+                tracing::info!("{file} of {processes} that left {path} put back; it is gone");
                 None
             }
             Err(why) => {

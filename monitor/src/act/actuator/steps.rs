@@ -8,7 +8,7 @@ use crate::act::cgroup::{CgroupDir, Root};
 use crate::act::error::{ActError, Done};
 use crate::act::ledger::Override;
 use crate::act::mark;
-use crate::act::process::Tally;
+use crate::act::process::{Tally, processes};
 use crate::act::reclaim::{self, Reclaim};
 use crate::act::target::{self, OpenTarget};
 use crate::act::throttle;
@@ -138,15 +138,15 @@ impl Actuator {
         let who = action.target.full_name();
         let dying: Result<Vec<_>, _> = target.held.iter().map(|held| held.fd.try_clone()).collect();
         let dying = dying.map_err(|why| ActError::Other(format!("cannot copy a pidfd: {why}")))?;
-        let n = dying.len();
+        let processes = processes(dying.len() as u64);
         if !action.is_enforced {
-            return Ok(Done::from(format!("would take back the memory of {n} processes of {who}")));
+            return Ok(Done::from(format!("would take back the memory of {processes} of {who}")));
         }
         let held = target.memory();
         let tally = self.releaser.release(dying)?;
         let freed = held.zip(target.memory()).map(|(a, b)| Bytes(a.0.saturating_sub(b.0)));
         match tally {
-            None => Ok(Done { detail: format!("the kernel still works on {n} processes"), freed }),
+            None => Ok(Done { detail: format!("the kernel still works on {processes}"), freed }),
             Some(Tally { refused: Some(why), .. }) => {
                 Err(ActError::Other(format!("process_mrelease is refused: {}", refused(why))))
             }
