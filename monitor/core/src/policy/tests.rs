@@ -19,7 +19,7 @@ const MEMORY: Kib = 16 * 1024 * MIB;
 /// A node is looked at for so long.
 const SECONDS: u64 = 150;
 /// Other sizes, and nodes of each family. On a small node the same leak leaves seconds.
-const OTHERS: [(Kib, u64); 2] = [(5 * 1024 * MIB, 4), (64 * 1024 * MIB, 2)];
+const OTHERS: [(Kib, u64); 2] = [(5 * 1024 * MIB, 3), (64 * 1024 * MIB, 1)];
 
 const POLICIES: [(&str, Policy); 4] = [
     ("kernel", Policy::Kernel),
