@@ -33,12 +33,12 @@ pub struct Effective {
 /// Where the kubelet's fields come from that isobar's own file does not set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KubeletSource {
-    /// The defaults.
+    /// Nothing told them: the defaults hold.
     #[default]
     Nowhere,
-    /// The kubelet's file.
+    /// The configuration file of the kubelet, which the operator named.
     File,
-    /// What the running kubelet answers.
+    /// What the running kubelet answers to `/configz`.
     Configz,
 }
 

@@ -74,10 +74,13 @@ impl Pending {
         let is_about_memory =
             self.action.step.is_final() || self.action.step == StepKind::ReleaseMemory;
         let has_worked = if is_about_memory { self.is_back(sample) } else { !may_be_met };
+        // A pod that is evicted gives its volumes in memory back later, with its directory.
+        let is_vain = self.action.step.is_local_end() && self.outliving(sample).is_some();
+        let is_late = is_vain || now >= self.action.deadline;
         match (has_worked, self.is_refused) {
             (true, _) => Progress::Worked,
             (false, true) => Progress::Stuck(StepReason::Failed),
-            (false, false) if now >= self.action.deadline => Progress::Stuck(StepReason::NoEffect),
+            (false, false) if is_late => Progress::Stuck(StepReason::NoEffect),
             (false, false) => Progress::Running,
         }
     }

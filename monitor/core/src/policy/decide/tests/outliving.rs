@@ -35,11 +35,11 @@ fn decide_waits_for_what_outlives_the_victim() {
         assert_eq!(short(&node.at(1, &short_of)), Some(("a", StopContainers)));
         node.sample.cgroups.insert(CgroupId(10), Arc::new(ended(shmem, swap, current)));
         let name = format!("{}, {shmem} of {current} and {swap}", signal.name());
-        let held = node.at(2, &short_of).held;
-        assert_eq!(matches!(held, Some(Hold::CoolingDown { .. })), is_back, "{name}: {held:?}");
+        let verdict = node.at(2, &short_of);
+        let is_resting = matches!(verdict.held, Some(Hold::CoolingDown { .. }));
+        assert_eq!(is_resting, is_back, "{name}: {:?}", verdict.held);
         if !is_back {
-            // A kill would end nothing more.
-            let verdict = node.at(40, &short_of);
+            // A kill would end nothing more, and nothing is waited for.
             let [failed] = &verdict.events[..] else { panic!("{name}: {:?}", verdict.events) };
             let left = Bytes((shmem + swap) * MIB);
             let want = format!("a has ended, and {left} of its shared memory outlive it; ");
