@@ -141,7 +141,7 @@ impl CgroupDir {
                 names.push(name.to_owned());
             }
         }
-        names.sort();
+        names.sort_unstable();
         Ok(names)
     }
 

@@ -50,7 +50,7 @@ fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     };
     let paths = entries.into_iter().map(|entry| entry.path());
     let mut files: Vec<_> = paths.filter(|path| !is_hidden(path) && path.is_file()).collect();
-    files.sort();
+    files.sort_unstable();
     Ok(files)
 }
 

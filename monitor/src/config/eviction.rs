@@ -40,7 +40,7 @@ fn thresholds(layers: &Layers<'_>, enforces_pods: bool) -> Vec<Threshold> {
         let defaults = entries(layers.default_of("evictionHard"));
         let new = |(signal, _): &(&str, _)| hard.iter().all(|(given, _)| given != signal);
         hard.extend(defaults.into_iter().filter(new).collect::<Vec<_>>());
-        hard.sort_by_key(|(signal, _)| *signal);
+        hard.sort_unstable_by_key(|(signal, _)| *signal);
     }
     let graces = values(layers, "evictionSoftGracePeriod", grace);
     let reclaims = values(layers, "evictionMinimumReclaim", reclaim);

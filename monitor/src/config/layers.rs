@@ -146,6 +146,6 @@ impl<'a> Layers<'a> {
 pub(super) fn entries<'a>(field: Option<&Field<'a>>) -> Vec<(&'a str, Field<'a>)> {
     let map = field.and_then(Field::map);
     let mut entries = map.map(|mut map| map.each()).unwrap_or_default();
-    entries.sort_by_key(|(key, _)| *key);
+    entries.sort_unstable_by_key(|(key, _)| *key);
     entries
 }

@@ -77,7 +77,7 @@ impl Problems {
     /// Each problem once, in file order.
     pub fn take_sorted(&self) -> Vec<Problem> {
         let mut all = self.0.take();
-        all.sort();
+        all.sort_unstable();
         all.dedup();
         all
     }

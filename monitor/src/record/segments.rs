@@ -186,7 +186,7 @@ pub(super) fn existing(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
             all.push((n, segment(path, n)));
         }
     }
-    all.sort();
+    all.sort_unstable();
     Ok(all)
 }
 

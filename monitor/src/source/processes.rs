@@ -81,7 +81,7 @@ impl Processes {
                 found.push(Members { path, processes });
             }
         }
-        found.sort_by(|a, b| a.path.cmp(&b.path));
+        found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         (found, gaps.finish())
     }
 

@@ -140,7 +140,7 @@ impl Runners {
             })
             .filter(|runner| runner.used > MilliCpu(0))
             .collect();
-        all.sort_by_key(|runner| (std::cmp::Reverse(runner.used), runner.pid));
+        all.sort_unstable_by_key(|runner| (std::cmp::Reverse(runner.used), runner.pid));
         all.truncate(NAMED);
         self.sweep.best = all.iter().map(|runner| runner.pid).collect();
         let is_certain = self.sweep.is_whole || all.iter().any(|one| one.used >= CERTAIN);

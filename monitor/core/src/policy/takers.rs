@@ -295,7 +295,7 @@ impl Lost {
         may_be_marked: impl Fn(CgroupId, &Scope) -> bool,
     ) -> Loss {
         let mut takers: Vec<_> = self.taken.iter().filter(|(_, taken)| **taken >= from).collect();
-        takers.sort_by_key(|(id, taken)| (std::cmp::Reverse(**taken), **id));
+        takers.sort_unstable_by_key(|(id, taken)| (std::cmp::Reverse(**taken), **id));
         let taker = |(id, taken): (&CgroupId, &Bytes)| {
             let scope = snapshot.scopes.get(id)?;
             let path = scope.path.clone();

@@ -131,7 +131,7 @@ impl Texts {
             }
         }
         rows.gone.extend(before.map(|(gone, _)| gone.text()));
-        changed.sort_by(|(a, ka, _), (b, kb, _)| (a, ka).cmp(&(b, kb)));
+        changed.sort_unstable_by(|(a, ka, _), (b, kb, _)| (a, ka).cmp(&(b, kb)));
         let n = changed.len();
         for (i, (_, key, add)) in changed.into_iter().enumerate() {
             rows.rows.push(key.text());

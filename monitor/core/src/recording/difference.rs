@@ -20,7 +20,7 @@ pub fn by_field(left: &Value, right: &Value) -> Vec<Difference> {
         return first(left, right).into_iter().collect();
     };
     let mut fields: Vec<_> = a.keys().chain(b.keys()).collect();
-    fields.sort();
+    fields.sort_unstable();
     fields.dedup();
     let differences = fields.into_iter().filter_map(|field| {
         let found = between(a.get(field), b.get(field))?;

@@ -122,7 +122,7 @@ pub(super) fn sufferers(snapshot: &Snapshot, resource: Resource) -> Vec<Sufferer
     let key = |one: &Sufferer<'_>| -> (Nanos, Nanos, (Percent, Nanos)) {
         (one.lost, one.time, weight(one.scope))
     };
-    waiting.sort_by_key(|one| (Reverse(key(one)), one.id));
+    waiting.sort_unstable_by_key(|one| (Reverse(key(one)), one.id));
     waiting
 }
 

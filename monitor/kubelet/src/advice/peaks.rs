@@ -87,7 +87,7 @@ pub(super) struct Closed {
 impl Closed {
     pub(super) fn group(&self, daemons: Daemons) -> Group {
         let mut cgroups: Vec<_> = self.peaks.cgroups.iter().collect();
-        cgroups.sort_by_key(|(path, most)| (std::cmp::Reverse(**most), *path));
+        cgroups.sort_unstable_by_key(|(path, most)| (std::cmp::Reverse(**most), *path));
         let percentiles = |all: &[u64], quantity: fn(u64) -> Quantity| {
             Some(Percentiles {
                 p50: quantity(percentile(all, 50)?),

@@ -84,7 +84,7 @@ pub(super) fn write(page: &mut dyn Write, command: &Command, path: &[&str]) -> i
     let exits = EXITS.iter().find(|(name, _)| *name == verb).map(|(_, exits)| *exits);
     let every = [("0", "it is done"), ("2", "wrong usage, or options that do not go together")];
     let mut exits = [&every, exits.unwrap_or_default()].concat();
-    exits.sort_by_key(|(code, _)| (code.len(), *code));
+    exits.sort_unstable_by_key(|(code, _)| (code.len(), *code));
     section(&mut roff, "EXIT STATUS", exits);
     let files = FILES.iter().filter(|(_, _, verbs)| verb.is_empty() || verbs.contains(&verb));
     section(&mut roff, "FILES", files.map(|(file, what, _)| (*file, *what)).collect());

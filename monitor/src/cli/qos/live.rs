@@ -196,7 +196,7 @@ impl<'a> Node<'a> {
             Some((pod, capacity)) => expected::of_container(pod, &id, capacity),
             None => expected::of_class(class),
         };
-        processes.sort_by_key(|process| process.pid);
+        processes.sort_unstable_by_key(|process| process.pid);
         let is_marked = self.has_changed(&path, "oom_score_adj");
         let scored = processes.into_iter().map(|process| {
             let is_expected = expected.iter().any(|scores| scores.has(process.oom_score_adj))

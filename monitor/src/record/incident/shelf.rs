@@ -101,7 +101,7 @@ impl Shelf {
         };
         all.retain(|one| !kept.contains_key(&one.name));
         all.extend(kept.values().map(|(one, _)| one.clone()));
-        all.sort_by(|a, b| (a.begin.wall, &a.name).cmp(&(b.begin.wall, &b.name)));
+        all.sort_unstable_by(|a, b| (a.begin.wall, &a.name).cmp(&(b.begin.wall, &b.name)));
         Ok(all)
     }
 

@@ -166,7 +166,7 @@ impl Watch {
 
 fn join(incident: &mut Incident, new: Vec<Trigger>) {
     incident.kinds.extend(new.iter().map(|trigger| trigger.kind));
-    incident.kinds.sort();
+    incident.kinds.sort_unstable();
     incident.kinds.dedup();
     let all = &mut incident.triggers;
     for trigger in new {

@@ -98,7 +98,7 @@ impl Walks {
         self.known.retain(|uid, _| wanted.pods.contains_key(uid));
         let turn = |uid: &str| self.next.as_deref().is_some_and(|next| uid < next);
         let mut pods: Vec<_> = wanted.pods.iter().collect();
-        pods.sort_by_key(|(uid, _)| (turn(uid), uid.as_str()));
+        pods.sort_unstable_by_key(|(uid, _)| (turn(uid), uid.as_str()));
         self.next = None;
         let mut missed = Missed::default();
         for (uid, containers) in pods {

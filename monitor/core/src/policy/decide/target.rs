@@ -29,7 +29,7 @@ pub(super) fn targets_of(candidates: &[&Candidate], sample: &Sample) -> Vec<Targ
     let one = |candidate: &&Candidate| {
         let its = uids(candidate).filter_map(|uid| found.get(uid)).flatten();
         let mut groups: Vec<TargetGroup> = its.cloned().collect();
-        groups.sort_by_key(|group| group.id);
+        groups.sort_unstable_by_key(|group| group.id);
         let is_group = !candidate.members.is_empty();
         let own = if is_group { None } else { groups.drain(..).next() };
         let (cgroup, path) = own.map(|own| (own.id, own.path)).unzip();

@@ -186,7 +186,7 @@ impl Collector {
         let mut starved: Vec<_> =
             units.iter().map(|unit| (unit.name.clone(), unit.starved)).collect();
         starved.retain(|(_, time)| *time > Nanos(0));
-        starved.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        starved.sort_unstable_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         starved.truncate(SHOWN);
         let of_units = |title, note: &str, unit, lines| Chart {
             title,
@@ -226,7 +226,7 @@ fn most<'a>(
             Some((weight.filter(|weight| *weight > 0)?, unit, points))
         })
         .collect();
-    all.sort_by(|a, b| (b.0, &a.1.name).cmp(&(a.0, &b.1.name)));
+    all.sort_unstable_by(|a, b| (b.0, &a.1.name).cmp(&(a.0, &b.1.name)));
     let line = |(_, unit, points): &(u64, &Readings, &Vec<_>)| Line {
         name: unit.name.clone(),
         points: (*points).clone(),
