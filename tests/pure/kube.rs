@@ -8,6 +8,7 @@ mod node;
 mod pods;
 mod recorded;
 mod rights;
+mod victims;
 
 use std::fs;
 use std::time::Duration;

@@ -119,7 +119,10 @@ fn manifest_permissions() {
         {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
     ]);
     let taint = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]);
-    let evict = json!([{"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}]);
+    let evict = json!([
+        {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"]},
+    ]);
     #[rustfmt::skip]
     let table = [
         // overlay, roles

@@ -26,6 +26,7 @@ use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::Pods;
+use isobar_core::policy::assess::nearly::may_kubelet_evict;
 use isobar_core::policy::assess::taint;
 use isobar_core::policy::explain::relief as words;
 use isobar_core::view::OomRecord;
@@ -103,6 +104,9 @@ impl Cluster {
             self.kubelet.compare(settings, configz);
         }
         self.api.set_deletion(settings.relief.deletion);
+        let ends = settings.relief.enforce.iter().any(|step| step.is_final());
+        let observations = &decision.assessment.observations;
+        self.api.set_may_kubelet_evict(ends && may_kubelet_evict(&settings.eviction, observations));
         self.api.publish(Wanted {
             publish: Some(publish),
             conditions: decision.assessment.conditions.clone(),

@@ -18,7 +18,7 @@ use isobar_core::model::sample::{Gap, Sample};
 use isobar_core::model::settings::Settings;
 use isobar_core::model::units::Nanos;
 use isobar_core::model::workload::by_cgroup_uid;
-use isobar_core::policy::assess::disks::are_nearly_short;
+use isobar_core::policy::assess::nearly::are_disks_short;
 
 /// Entries of all pods, and of each, in one walk: at 2 % of a core a minute or two.
 const ENTRIES: u64 = 500_000;
@@ -49,7 +49,7 @@ struct Thread {
 impl DiskWalks {
     /// Has pods' disks walked if no kubelet tells of them and a disk is nearly short. Never waits.
     pub(super) fn look(&mut self, sample: &Sample, settings: &Settings, has_kubelet: bool) {
-        if has_kubelet || !are_nearly_short(&settings.eviction, sample) {
+        if has_kubelet || !are_disks_short(&settings.eviction, sample) {
             (self.known, self.failed) = (None, None);
             return;
         }

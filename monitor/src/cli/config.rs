@@ -55,8 +55,8 @@ struct FileArgs {
     /// built-in defaults].
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// An answer of the kubelet's /configz, which the agent uses where the file names no
-    /// kubeletConfig.
+    /// An answer of the kubelet's /configz, which the agent uses in place of the file that
+    /// kubeletConfig names.
     #[arg(long, value_name = "FILE")]
     configz: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! From files to settings: isobar's own file, the kubelet's file that it names or what the kubelet
-//! answers, and the defaults, in layers.
+//! From files to settings: isobar's own file, what the kubelet answers or else its file that isobar's
+//! names, and the defaults, in layers.
 
 #[cfg(test)]
 mod tests;
@@ -58,16 +58,18 @@ pub fn load(path: &Path) -> Result<Settings, Invalid> {
 }
 
 /// Like [`load`], with the effective configuration as text; the defaults without a file. `configz`
-/// is what the kubelet answers: it holds where isobar's file sets nothing and names no kubelet's
-/// file.
+/// is what the kubelet answers: it holds where isobar's file sets nothing, in place of the kubelet's
+/// file, in which neither its drop-ins nor its flags are.
 pub fn read(path: Option<&Path>, configz: Option<&[u8]>) -> Result<Effective, Invalid> {
     match path {
         Some(path) => over(&contents(path)?, &path.display().to_string(), directory(path), configz),
-        None => {
-            let nothing = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
-            over(nothing.as_bytes(), "", Path::new(""), configz)
-        }
+        None => of_nothing(configz),
     }
+}
+
+fn of_nothing(configz: Option<&[u8]>) -> Result<Effective, Invalid> {
+    let nothing = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
+    over(nothing.as_bytes(), "", Path::new(""), configz)
 }
 
 fn directory(path: &Path) -> &Path {
@@ -180,6 +182,9 @@ fn merged(
         return Err(Invalid::one(file, Problem::at(root.at, why)));
     }
     if is_kubelet(&mut fields) || is_headless {
+        if configz.is_some() {
+            return of_nothing(configz);
+        }
         layers.files = kubelet_layers(fields, left_out());
         // All is the kubelet's, so no value is marked as such.
         let effective = make(&layers, None, KubeletSource::Nowhere);
@@ -197,6 +202,7 @@ fn merged(
     let beside = |path: &str| Some(dir.join(layers.given(path)?.text()?));
     let pods = beside("pods");
     let named = layers.given("kubeletConfig").cloned().zip(beside("kubeletConfig"));
+    let named = named.filter(|_| configz.is_none());
     let (name, bytes, source) = match (&named, configz) {
         (Some((_, path)), _) => (path.display().to_string(), contents(path), KubeletSource::File),
         (None, Some(answer)) => (CONFIGZ.into(), Ok(answer.into()), KubeletSource::Configz),

@@ -1,6 +1,6 @@
 //! What the thread knows of the cluster, for the ticks to read, and the log lines of what changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -12,11 +12,16 @@ use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::workload::Pods;
 
+/// `terminationGracePeriodSeconds` of a pod that asks for none.
+const USUAL_GRACE: i64 = 30;
+
 /// What is known of the cluster.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
     /// `None` before they were listed. Kept while the API server does not answer.
     pub(super) pods: Option<Pods>,
+    /// Of these, those that the kubelet's events tell that it evicts: their uids.
+    pub(super) evicted: BTreeSet<String>,
     /// Who told of them.
     pub(super) named_by: Namer,
     /// The API server has listed the pods, and tells of what changes.
@@ -58,6 +63,19 @@ impl Namer {
 }
 
 impl Known {
+    /// Has the pods say which of them the kubelet evicts.
+    fn mark(&mut self) {
+        let Self { pods: Some(pods), evicted, .. } = self else { return };
+        if evicted.is_empty() {
+            return;
+        }
+        let pods = Arc::make_mut(pods);
+        for (_, pod) in pods.iter_mut().filter(|(uid, _)| evicted.contains(*uid)) {
+            pod.is_evicted = true;
+            pod.ends_within = pod.ends_within.or(pod.termination_grace).or(Some(USUAL_GRACE));
+        }
+    }
+
     /// What works and what does not. While the API server does not tell of pods, who does.
     pub(super) fn capabilities(&self) -> Vec<Capability> {
         let mut all: Vec<_> = self.capabilities.values().cloned().collect();
@@ -99,7 +117,24 @@ impl Board {
         if self.0.borrow().named_by != named_by {
             tracing::info!("pods are named by {}", named_by.words());
         }
-        self.0.send_modify(|known| (known.pods, known.named_by) = (Some(pods), named_by));
+        self.0.send_modify(|known| {
+            known.evicted.retain(|uid| pods.contains_key(uid));
+            (known.pods, known.named_by) = (Some(pods), named_by);
+            known.mark();
+        });
+    }
+
+    /// The kubelet has begun to evict this pod.
+    pub(super) fn set_evicted(&self, uid: &str, name: &str) {
+        let is_news = self.0.send_if_modified(|known| {
+            let is_known = known.pods.as_ref().is_some_and(|pods| pods.contains_key(uid));
+            let is_news = is_known && known.evicted.insert(uid.into());
+            known.mark();
+            is_news
+        });
+        if is_news {
+            tracing::info!(pod = name, "the kubelet evicts {name}");
+        }
     }
 
     pub(super) fn set_is_followed(&self, is_followed: bool) {

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Status;
 use kube::runtime::watcher;
 use kube::{Client, Config};
 use rustls_pki_types::CertificateDer;
@@ -148,6 +149,12 @@ impl Failure {
         Self { code, words: shortened(words(server, why)) }
     }
 
+    /// Why the API server ended a watch.
+    pub(super) fn of_watch(status: &Status) -> Self {
+        let words = format!("the API server ended the watch: {}", status.message);
+        Self { code: Some(status.code), words: shortened(words) }
+    }
+
     /// An answer that makes no sense.
     pub(super) fn of_answer(why: impl ToString) -> Self {
         Self { code: None, words: shortened(why.to_string()) }
@@ -218,10 +225,7 @@ impl From<&watcher::Error> for Failure {
             Error::InitialListFailed(why)
             | Error::WatchStartFailed(why)
             | Error::WatchFailed(why) => Self::from(why),
-            Error::WatchError(status) => {
-                let words = format!("the API server ended the watch: {}", status.message);
-                Self { code: Some(status.code), words: shortened(words) }
-            }
+            Error::WatchError(status) => Self::of_watch(status),
             Error::NoResourceVersion => Self { code: None, words: chain(why) },
         }
     }

@@ -19,6 +19,7 @@ mod pace;
 mod pods;
 mod proxy;
 mod taints;
+mod victims;
 mod writer;
 
 use std::io;
@@ -69,6 +70,7 @@ pub struct ApiServer {
     known: watch::Receiver<Known>,
     wanted: watch::Sender<Wanted>,
     deletion: watch::Sender<Deletion>,
+    may_kubelet_evict: watch::Sender<bool>,
     notes: Notes,
     way: Way,
     /// Closed once the thread has ended.
@@ -85,6 +87,7 @@ impl ApiServer {
         let (to_known, known) = watch::channel(Known::default());
         let (wanted, from_wanted) = watch::channel(Wanted::default());
         let (deletion, from_deletion) = watch::channel(Deletion::Never);
+        let (may_kubelet_evict, from_may) = watch::channel(false);
         let (notes, from_notes) = events::queue();
         let (requests, from_requests) = mpsc::channel(EVICTIONS);
         let (is_answering, is_allowed) = Default::default();
@@ -114,6 +117,7 @@ impl ApiServer {
                             &board
                         ),
                         kubelet::ask(&access, &is_answering, &board),
+                        victims::watch(client.clone(), &access.node, from_may, &board),
                     )
                 };
                 tokio::select! {
@@ -123,7 +127,7 @@ impl ApiServer {
             });
             drop(alive);
         })?;
-        Ok(Self { known, wanted, deletion, notes, way, ended })
+        Ok(Self { known, wanted, deletion, may_kubelet_evict, notes, way, ended })
     }
 
     /// The pods of this node; `None` before the API server has listed them.
@@ -164,6 +168,11 @@ impl ApiServer {
     /// Whether pods are deleted that are not evicted, from now on: it is asked whether that is allowed.
     pub fn set_deletion(&self, deletion: Deletion) {
         self.deletion.send_if_modified(|before| std::mem::replace(before, deletion) != deletion);
+    }
+
+    /// Whether the kubelet may evict: then its events are watched.
+    pub fn set_may_kubelet_evict(&self, may: bool) {
+        self.may_kubelet_evict.send_if_modified(|before| std::mem::replace(before, may) != may);
     }
 
     /// Tells the cluster what happened. What finds no room is counted and left out.

@@ -145,10 +145,11 @@ impl Fields {
         }
     }
 
-    /// A field that is absent counts as empty.
+    /// A field that is absent counts as empty. That of an event's source is its component.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|one| {
-            let found = one.key.split('.').fold(object, |value, part| &value[part]);
+            let key = if one.key == "source" { "source.component" } else { &one.key };
+            let found = key.split('.').fold(object, |value, part| &value[part]);
             let text = match found {
                 Value::Bool(value) => value.to_string(),
                 value => value.as_str().unwrap_or("").to_owned(),

@@ -82,6 +82,8 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
     way.requests.try_send(request).unwrap();
     assert!(answers.blocking_recv().unwrap().result.is_ok());
     eventually("pods are watched", || !bed.bodies("watch", "pods", "").is_empty());
+    bed.api.set_may_kubelet_evict(true);
+    eventually("events are watched", || !bed.bodies("watch", "events", "").is_empty());
     eventually("the kubelet was asked for its configuration", || {
         !bed.bodies("get", "nodes", "configz").is_empty()
     });

@@ -74,9 +74,10 @@ pub struct Pod {
     /// `status.phase` is Succeeded or Failed: none of its containers runs again.
     pub is_over: bool,
     /// Seconds that it is given to end, once its end was ordered: `metadata.deletionTimestamp` is set,
-    /// or its phase is Succeeded or Failed.
+    /// its phase is Succeeded or Failed, or the kubelet evicts it.
     pub ends_within: Option<i64>,
-    /// `status.reason` is Evicted: the kubelet ended it.
+    /// `status.reason` is Evicted: the kubelet ended it. While its containers run, an event of the
+    /// kubelet's says that it ends it.
     pub is_evicted: bool,
     /// `spec.restartPolicy`; `None` in recordings of before it was read.
     #[serde(skip_serializing_if = "Option::is_none")]

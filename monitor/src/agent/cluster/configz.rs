@@ -1,5 +1,5 @@
-//! What becomes of the configuration that the kubelet answers: it is taken up where the operator named
-//! no file of the kubelet's, else compared.
+//! What becomes of the configuration that the kubelet answers: it is taken up in place of the kubelet's
+//! file, and compared.
 //! In: the kubelet's answers, and how the agent took them up. Out: a capability.
 
 use std::sync::Arc;
@@ -8,6 +8,8 @@ use crate::config::{self, KubeletSource};
 use crate::kube::{CONFIGURATION, Configz};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::settings::Settings;
+
+const REMEDY: &str = "leave these keys out of isobar's configuration";
 
 /// How isobar's configuration stands to the kubelet's.
 #[derive(Debug, Default)]
@@ -28,7 +30,7 @@ impl Standing {
     /// Whether the agent should take this answer up.
     pub(super) fn is_news(&self, configz: &Arc<Configz>) -> bool {
         let is_same = |tried: &Arc<Configz>| Arc::ptr_eq(tried, configz);
-        self.from != KubeletSource::File && !self.tried.as_ref().is_some_and(is_same)
+        !self.tried.as_ref().is_some_and(is_same)
     }
 
     /// The agent has read its configuration with this answer, or could not.
@@ -56,8 +58,11 @@ impl Standing {
         self.differ = differ.iter().map(|one| one.keys).collect();
         self.compared = Some((configz, ours.generation));
         if !self.differ.is_empty() {
-            let remedy = self.remedy();
-            tracing::warn!(remedy, "the kubelet runs with other values of {}", self.keys());
+            tracing::warn!(
+                remedy = REMEDY,
+                "the kubelet runs with other values of {}",
+                self.keys()
+            );
         }
     }
 
@@ -79,7 +84,9 @@ impl Standing {
         let is_known = told.state == CapabilityState::Attached;
         let words = match (&self.refused, self.from) {
             (Some(why), _) => format!("; not used, the old values are kept: {why}"),
-            (None, KubeletSource::Nowhere) if is_known => "; about to be used".into(),
+            (None, KubeletSource::Nowhere | KubeletSource::File) if is_known => {
+                "; about to be used".into()
+            }
             (None, KubeletSource::Nowhere) => {
                 "; isobar's own configuration and the defaults are used".into()
             }
@@ -93,7 +100,7 @@ impl Standing {
         if !self.differ.is_empty() {
             told.detail
                 .push_str(&format!("; the kubelet runs with other values of {}", self.keys()));
-            told.remedy = told.remedy.take().or_else(|| Some(self.remedy().into()));
+            told.remedy = told.remedy.take().or_else(|| Some(REMEDY.into()));
         }
         if self.refused.is_some() || !self.differ.is_empty() {
             told.state = CapabilityState::Absent;
@@ -102,15 +109,6 @@ impl Standing {
 
     fn keys(&self) -> String {
         self.differ.join(", ")
-    }
-
-    fn remedy(&self) -> &'static str {
-        match self.from {
-            KubeletSource::File => {
-                "name the file that the kubelet runs with in kubeletConfig, or none"
-            }
-            _ => "leave these keys out of isobar's configuration",
-        }
     }
 }
 
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn is_news_until_it_was_tried_and_never_beside_a_file() {
+    fn is_news_until_it_was_tried() {
         use KubeletSource::{Configz, File, Nowhere};
         #[rustfmt::skip]
         let table = [
@@ -135,7 +133,8 @@ mod tests {
             (Nowhere, true,  false), // refused: it is not tried again at each tick
             (Configz, true,  false),
             (Configz, false, true),  // another answer
-            (File,    false, false),
+            (File,    false, true),  // it has neither drop-ins nor flags
+            (File,    true,  false),
         ];
         for (from, is_tried, want) in table {
             let (new, mut standing) = (configz(42), Standing::default());
@@ -156,7 +155,7 @@ mod tests {
             (None,           took(KubeletSource::File),    110, None,           ""),
             (Some(Attached), took(KubeletSource::Configz), 42,  Some(Attached), "told; used where isobar's own configuration sets nothing"),
             (Some(Attached), took(KubeletSource::Configz), 7,   Some(Absent),   "sets nothing; the kubelet runs with other values of maxPods"),
-            (Some(Attached), took(KubeletSource::File),    42,  Some(Attached), "told; the kubelet's file is used"),
+            (Some(Absent),   took(KubeletSource::File),    42,  Some(Absent),   "told; the kubelet's file is used"),
             (Some(Attached), refused(),                    110, Some(Absent),   "told; not used, the old values are kept: f:1:1: no"),
             (Some(Absent),   took(KubeletSource::Nowhere), 42,  Some(Absent),   "told; isobar's own configuration and the defaults are used"),
             (Some(Absent),   took(KubeletSource::Configz), 42,  Some(Absent),   "told; its last answer is used"),

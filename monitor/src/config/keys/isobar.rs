@@ -9,7 +9,7 @@ use isobar_core::model::decision::StepKind;
 pub(in crate::config) const ISOBAR: &[Key] = &[
     key("apiVersion", Word(&[API_VERSION]), Some(API_VERSION), "Version of this format"),
     key("kind", Word(&[KIND]), Some(KIND), "Kind of this document"),
-    key("kubeletConfig", File, None, "The kubelet's configuration file: its fields apply where this file does not set them"),
+    key("kubeletConfig", File, None, "The kubelet's configuration file: its fields apply where this file does not set them, until the kubelet has answered to /configz"),
     key("pods", File, None, "A file with the pods of this node, for nodes without an API server"),
     key("kubeletRoot", Text, Some("/var/lib/kubelet"), "The kubelet's root directory"),
     key("minSharedCPUs", Number(0, 65_535), Some("0"), "CPUs that must stay in the shared pool, however many are assigned exclusively"),

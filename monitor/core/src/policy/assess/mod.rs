@@ -6,9 +6,9 @@
 pub mod admission;
 pub mod conditions;
 pub mod critical;
-pub mod disks;
 pub mod growth;
 mod local_storage;
+pub mod nearly;
 pub mod pressure;
 pub mod signals;
 pub mod taint;

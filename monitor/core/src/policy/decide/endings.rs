@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::steps::Kind;
 use super::target::uid;
-use super::{Question, wanted};
+use super::{Question, grace, wanted};
 use crate::model::cgroup::Cgroup;
-use crate::model::decision::{Met, Trigger};
+use crate::model::decision::{Met, Target, Trigger};
 use crate::model::sample::Sample;
 use crate::model::threshold::{Resource, Signal};
 use crate::model::units::{Bytes, Nanos};
@@ -35,7 +35,7 @@ impl Endings {
         self.0.is_empty()
     }
 
-    /// Takes note of pods that end. Those that the kubelet has evicted since the sample before.
+    /// Takes note of pods that end. Those that the kubelet has evicted.
     pub(super) fn hear(&mut self, sample: &Sample) -> Vec<String> {
         let pods = sample.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
         if !pods.values().any(|pod| pod.ends_within.is_some()) {
@@ -50,22 +50,54 @@ impl Endings {
             .map(|(pod, uid)| (uid, pod))
             .collect();
         self.0.retain(|uid, _| ending.contains_key(uid));
-        let new = ending.into_iter().filter(|(uid, _)| !self.0.contains_key(uid));
-        let new: Vec<_> = new.collect();
-        self.0.extend(new.iter().map(|(uid, _)| (uid.clone(), sample.at.boot)));
-        new.into_iter().filter(|(_, pod)| pod.is_evicted).map(|(uid, _)| uid).collect()
+        for uid in ending.keys() {
+            self.0.entry(uid.clone()).or_insert(sample.at.boot);
+        }
+        // That it was begun an event says, which others than the kubelet may write, too.
+        let evicted = ending.into_iter().filter(|(_, pod)| pod.is_evicted && pod.is_over);
+        evicted.map(|(uid, _)| uid).collect()
     }
 
     /// The pod that is waited for, and until when; `None` if what comes back does not suffice, or
     /// there is no time to wait.
     pub(super) fn awaited(&self, question: &Question<'_>, first: &Met) -> Option<(String, Nanos)> {
+        if Kind::of(first) == Kind::MemoryEmergency {
+            return None;
+        }
+        let (pod, until) = self.largest(question, first, |_| true)?;
+        Some((pod.full_name(), until))
+    }
+
+    /// The uid of the kubelet's victim that is killed at once where there is no time to wait: it ends
+    /// anyway, and holds what is missing.
+    pub(super) fn hurried<'a>(&self, question: &Question<'a>, first: &Met) -> Option<&'a str> {
+        if Kind::of(first) != Kind::MemoryEmergency {
+            return None;
+        }
+        let (pod, _) = self.largest(question, first, |pod| pod.is_evicted)?;
+        Some(&pod.uid)
+    }
+
+    /// Of the pods that end, that count, and that together hold enough, the one that holds most, and
+    /// until when it is given time.
+    fn largest<'a>(
+        &self,
+        question: &Question<'a>,
+        first: &Met,
+        counts: impl Fn(&Pod) -> bool,
+    ) -> Option<(&'a Pod, Nanos)> {
         let short = Short::of(first).filter(|_| !self.0.is_empty())?;
         let Question { sample, .. } = *question;
         let pods = by_cgroup_uid(sample.pods.as_ref()?);
         let places = sample.places();
         let due = |uid: &str| {
-            let seconds = u64::try_from(pods.get(uid)?.ends_within?).unwrap_or(0);
-            let grace = Nanos(seconds.saturating_mul(Nanos::SECOND.0)).min(LONGEST);
+            let pod = pods.get(uid).filter(|pod| counts(pod))?;
+            let seconds = u64::try_from(pod.ends_within?).unwrap_or(0);
+            let asked = Nanos(seconds.saturating_mul(Nanos::SECOND.0)).min(LONGEST);
+            let grace = match pod.is_evicted && !pod.is_over {
+                true => asked.min(kubelets_grace(question, first, pod)),
+                false => asked,
+            };
             Some(self.0.get(uid)?.plus(grace).plus(short.settle()))
         };
         let awaited = sample.cgroups.values().filter_map(|group| {
@@ -77,9 +109,15 @@ impl Endings {
         let awaited: Vec<_> = awaited.collect();
         let comes_back = awaited.iter().map(|(held, ..)| *held).fold(0, u64::saturating_add);
         let (_, until, uid) = awaited.iter().max()?;
-        let name = pods.get(uid.as_str())?.full_name();
-        (comes_back >= short.enough(first)).then_some((name, *until))
+        let pod = *pods.get(uid.as_str())?;
+        (comes_back >= short.enough(first)).then_some((pod, *until))
     }
+}
+
+/// What the kubelet gives a pod that it evicts: no field says it.
+fn kubelets_grace(question: &Question<'_>, first: &Met, pod: &Pod) -> Nanos {
+    let target = Target { uid: pod.uid.clone(), ..Target::default() };
+    grace::of(&first.threshold, question.eviction, &target, question.sample)
 }
 
 /// What is short, if the end of a pod gives it back.
@@ -92,7 +130,6 @@ enum Short {
 impl Short {
     fn of(first: &Met) -> Option<Self> {
         match (first.threshold, first.threshold.resource()) {
-            _ if Kind::of(first) == Kind::MemoryEmergency => None,
             (_, Resource::Memory) => Some(Self::Memory),
             (Trigger::Eviction(on), Resource::Storage | Resource::Inodes) => {
                 Some(Self::Disk(on.signal))

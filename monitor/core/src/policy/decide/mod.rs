@@ -147,10 +147,21 @@ fn is_gentle(step: StepKind) -> bool {
 
 /// Chooses a victim and its first step: for memory in the order `cause` among those who took it.
 fn begin(question: &Question<'_>, standing: &mut ReliefStanding, first: Met, relief: &mut Relief) {
+    if let Some(new) = hurried(question, standing, &first) {
+        return relief.actions.push(new.begin(question, standing));
+    }
     match question.field.filter(|field| field.is_by_cause()) {
         Some(field) => cause::choose(question, standing, field, first, relief),
         None => choose(question, standing, first, relief),
     }
+}
+
+/// A kill of the candidate that the kubelet evicts, where there is no time to wait for its end.
+fn hurried(question: &Question<'_>, standing: &ReliefStanding, first: &Met) -> Option<Proposal> {
+    let uid = standing.endings.hurried(question, first)?;
+    let named = question.ranking?.candidates.iter().find(|one| one.uid == uid).cloned();
+    let beyond = || question.field?.first(1, |contender| contender.uid == uid).pop();
+    of_those(question, standing, first, &[&named.or_else(beyond)?])
 }
 
 /// The rows of the table in which a step is pending.

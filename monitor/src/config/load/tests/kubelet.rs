@@ -37,13 +37,17 @@ fn kubelet_file_fills_missing_fields() {
     // The same as an answer of its /configz, and without a head.
     write("configz.json", "{\"kubeletconfig\":{\"maxPods\":250,\"port\":10250}}");
     write("headless.yaml", "maxPods: 250\n");
-    // A file of the kubelet's stands, whatever the kubelet answers.
+    // What the kubelet answers holds in place of its file.
+    let answer = Some(&br#"{"kubeletconfig": {"maxPods": 1}}"#[..]);
     for name in ["kubelet.yaml", "configz.json"] {
-        let other = Some(&br#"{"kubeletconfig": {"maxPods": 1}}"#[..]);
-        let Effective { settings, kubelet, yaml, .. } =
-            read(Some(&dir.path().join(name)), other).unwrap();
-        assert_eq!((settings.node.max_pods, kubelet), (250, KubeletSource::File), "{name}");
-        assert!(!yaml.contains('#'), "{name}: {yaml}");
+        for (answer, want) in
+            [(None, (250, KubeletSource::File)), (answer, (1, KubeletSource::Configz))]
+        {
+            let Effective { settings, kubelet, yaml, .. } =
+                read(Some(&dir.path().join(name)), answer).unwrap();
+            assert_eq!((settings.node.max_pods, kubelet), want, "{name}");
+            assert_eq!(yaml.contains('#'), answer.is_some(), "{name}: {yaml}");
+        }
     }
     for name in ["configz.json", "headless.yaml"] {
         assert_eq!(kubelet(&dir.path().join(name)).unwrap().node.max_pods, 250, "{name}");
@@ -95,14 +99,14 @@ fn over_takes_each_key_from_the_first_that_has_it() {
     let named = format!("kubeletConfig: {}/kubelet.yaml", dir.path().display());
     let kind = r#"{"kubeletconfig": {"cgroupRoot": "/kubelet", "maxPods": 42}}"#;
     let emptied = r#"{"kubeletconfig": {"evictionPressureTransitionPeriod": "5m0s"}}"#;
-    use KubeletSource::{Configz, File};
+    use KubeletSource::Configz;
     #[rustfmt::skip]
     let table = [
         // isobar's file, the kubelet's answer, from, cgroupRoot, maxPods, thresholds
         ("",                      kind,    Configz, "/kubelet", 42,  6),
         ("maxPods: 7",            kind,    Configz, "/kubelet", 7,   6),
         ("cgroupRoot: \"\"",      kind,    Configz, "",         42,  6),
-        (&*named,                 kind,    File,    "",         250, 2), // the file is named: it stands
+        (&*named,                 kind,    Configz, "/kubelet", 42,  6), // a file has no drop-ins and no flags
         // Of an answer that is whole, what it has not is empty: no threshold, nothing enforced.
         ("",                      emptied, Configz, "",         110, 0),
         ("evictionHard: {memory.available: 1Gi}", emptied, Configz, "", 110, 1),

@@ -62,7 +62,7 @@ fn endings_are_waited_for_where_a_disk_is_short() {
     ];
     for (signal, within, used, want) in table {
         let mut node = Node::new();
-        end_within(&mut node, "b", within, true);
+        end_within(&mut node, "b", within, false);
         let volumes = used.map(|used| BTreeMap::from([("cache".to_owned(), used)]));
         let disk = volumes.map(|volumes| PodDisk { volumes, ..PodDisk::default() });
         let pods = disk.into_iter().map(|disk| ("b".to_owned(), disk)).collect();
@@ -88,10 +88,67 @@ fn endings_by_the_kubelet_count_against_the_budget() {
         let mut node = Node::new();
         node.relief.budget = 1;
         end_within(&mut node, "b", 1, is_evicted);
+        Arc::make_mut(node.sample.pods.as_mut().unwrap()).get_mut("b").unwrap().is_over = true;
         node.at(1, &hard);
         node.end("b");
         let held = node.at(10, &hard).held;
         assert_eq!(matches!(held, Some(Hold::BudgetSpent { .. })), is_spent, "{held:?}");
+    }
+}
+
+/// Until its containers have ended, no status says that the kubelet evicts a pod.
+#[test]
+fn endings_begun_by_the_kubelet_are_waited_for() {
+    let hard = threshold(Signal::MemoryAvailable, Nanos(0));
+    let soft = threshold(Signal::MemoryAvailable, seconds(30));
+    #[rustfmt::skip]
+    let table = [
+        // short of, the pod's own grace, its containers have ended, waited for until
+        (hard, 900, false, 7), // the kubelet gives it a second
+        (soft, 900, false, 7), // and no longer than evictionMaxPodGracePeriod, which is 0
+        (hard, 0,   true,  6),
+    ];
+    for (trigger, grace, is_over, until) in table {
+        let mut node = Node::new();
+        evicted(&mut node, grace, is_over);
+        let row = format!("{trigger:?} {grace} {is_over}");
+        let want = Hold::Ending { pod: "b".into(), until: seconds(until) };
+        assert_eq!(node.at(1, &[met(trigger)]).held, Some(want), "{row}");
+        assert!(node.at(until - 1, &[met(trigger)]).actions.is_empty(), "{row}");
+        assert_eq!(node.standing.victims.len(), usize::from(is_over), "{row}");
+        assert!(!node.at(until, &[met(trigger)]).actions.is_empty(), "{row}: its time is over");
+    }
+}
+
+#[test]
+fn endings_begun_by_the_kubelet_are_killed_in_an_emergency() {
+    let gone = [met(pressure(PressureSignal::Exhaustion(seconds(10))))];
+    #[rustfmt::skip]
+    let table = [
+        // evicted by the kubelet, its MiB, killed
+        (true,  400, "b"),
+        (true,  63,  "a"), // what it holds does not suffice
+        (false, 400, "a"), // its deletion was ordered: it did not run out of memory
+    ];
+    for (is_evicted, mib, want) in table {
+        let mut node = Node::new();
+        end_within(&mut node, "b", 30, is_evicted);
+        Arc::make_mut(node.sample.cgroups.get_mut(&CgroupId(11)).unwrap()).memory.current =
+            Some(Bytes(mib * MIB));
+        let verdict = node.at(1, &gone);
+        assert_eq!(short(&verdict), Some((want, KillContainers)), "{is_evicted} {mib}");
+    }
+}
+
+/// An event that is no kubelet's costs a wait, and no budget.
+#[test]
+fn endings_begun_count_against_the_budget_once_they_are_over() {
+    let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
+    let mut node = Node::new();
+    for (second, is_over, n_victims) in [(1, false, 0), (2, false, 0), (3, true, 1), (4, true, 1)] {
+        evicted(&mut node, 30, is_over);
+        node.at(second, &hard);
+        assert_eq!(node.standing.victims.len(), n_victims, "second {second}");
     }
 }
 
@@ -122,4 +179,12 @@ fn end_within(node: &mut Node, uid: &str, seconds: i64, is_evicted: bool) {
     let pod = pods.entry(uid.into()).or_default();
     (pod.uid, pod.name) = (uid.into(), uid.into());
     (pod.ends_within, pod.is_evicted) = (Some(seconds), is_evicted);
+}
+
+/// The kubelet evicts pod `b`.
+fn evicted(node: &mut Node, grace: i64, is_over: bool) {
+    end_within(node, "b", grace, true);
+    let pods = Arc::make_mut(node.sample.pods.as_mut().unwrap());
+    let pod = pods.get_mut("b").unwrap();
+    (pod.termination_grace, pod.is_over) = (Some(grace), is_over);
 }

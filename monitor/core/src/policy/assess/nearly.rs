@@ -1,17 +1,21 @@
-//! Whether a disk is so nearly short that it is worth finding out what each pod has on it.
-//! In: thresholds and one sample. Out: yes or no. No decision depends on it.
+//! Whether something is so nearly short that it is worth finding out more: what each pod has on a
+//! disk, and whom the kubelet evicts.
+//! In: thresholds and readings. Out: yes or no. No decision depends on it.
 
 use super::signals::observe;
+use crate::model::decision::Observation;
 use crate::model::sample::Sample;
 use crate::model::settings::Eviction;
 use crate::model::threshold::{Resource, Threshold};
 
 /// A walk takes minutes: it begins while so much of the disk more is left, as a fraction of it.
 const AHEAD: u64 = 10;
+/// The same of memory, which is lost within seconds, and the kubelet evicts at once.
+const AHEAD_OF_MEMORY: u64 = 20;
 
 /// True if a threshold on disk space or inodes is met, or nearly.
 #[must_use]
-pub fn are_nearly_short(settings: &Eviction, sample: &Sample) -> bool {
+pub fn are_disks_short(settings: &Eviction, sample: &Sample) -> bool {
     let is_disk = |threshold: &&Threshold| {
         matches!(threshold.signal.resource(), Resource::Storage | Resource::Inodes)
     };
@@ -19,6 +23,22 @@ pub fn are_nearly_short(settings: &Eviction, sample: &Sample) -> bool {
         observe(threshold.signal, sample, None).is_ok_and(|seen| {
             let line = threshold.value.of(seen.capacity);
             seen.available <= line.saturating_add(seen.capacity / AHEAD)
+        })
+    })
+}
+
+/// True if a threshold of the kubelet's is met, or one on memory nearly. Disks are often nearly full
+/// for weeks, and the kubelet cleans up before it evicts.
+#[must_use]
+pub fn may_kubelet_evict(settings: &Eviction, observations: &[Observation]) -> bool {
+    settings.thresholds.iter().any(|threshold| {
+        let mut its = observations.iter().filter(|seen| seen.signal == threshold.signal);
+        its.any(|seen| {
+            let ahead = match threshold.signal.resource() {
+                Resource::Memory => seen.capacity / AHEAD_OF_MEMORY,
+                _ => 0,
+            };
+            seen.available < threshold.value.of(seen.capacity).saturating_add(ahead)
         })
     })
 }
@@ -32,7 +52,7 @@ mod tests {
     use crate::model::units::{Bytes, Nanos};
 
     #[test]
-    fn are_nearly_short_within_a_tenth_of_the_threshold() {
+    fn are_disks_short_within_a_tenth_of_the_threshold() {
         use Signal::{ImagefsAvailable, MemoryAvailable, NodefsAvailable, NodefsInodesFree};
         let threshold = |signal, n: u64| Threshold {
             signal,
@@ -64,7 +84,31 @@ mod tests {
                 inodes: 1_000,
                 ..Filesystem::default()
             });
-            assert_eq!(are_nearly_short(&settings, &sample), want, "{row:?} {bytes} {inodes}");
+            assert_eq!(are_disks_short(&settings, &sample), want, "{row:?} {bytes} {inodes}");
+        }
+    }
+
+    #[test]
+    fn may_kubelet_evict_when_it_is_about_to() {
+        use Signal::{MemoryAvailable, NodefsAvailable, PidAvailable};
+        #[rustfmt::skip]
+        let table = [
+            // signal, amount of 1,000 below which it evicts, left, it may
+            (MemoryAvailable, 100, 150, false),
+            (MemoryAvailable, 100, 149, true),
+            (MemoryAvailable, 100,   5, true),
+            (NodefsAvailable, 100, 100, false),
+            (NodefsAvailable, 100,  99, true),
+            (PidAvailable,    100,  99, true),
+        ];
+        for (signal, line, available, want) in table {
+            let value = Amount::Quantity(Quantity::bytes(line));
+            let threshold = Threshold { signal, value, grace: Nanos(0), min_reclaim: None };
+            let settings = Eviction { thresholds: vec![threshold], ..Eviction::default() };
+            let (capacity, at) = (1_000, Nanos(0));
+            let seen = Observation { signal, available, capacity, at };
+            assert_eq!(may_kubelet_evict(&settings, &[seen]), want, "{signal} {available}");
+            assert!(!may_kubelet_evict(&settings, &[]), "{signal}");
         }
     }
 }

@@ -1,0 +1,126 @@
+//! Pods that the kubelet of this node begins to evict, by its events: until a pod's containers have
+//! ended, no status says so. Source: kubelet `pkg/kubelet/status/status_manager.go`, `mergePodStatus`.
+//! Such a watch has the API server look at the events of the whole cluster, so it is open only while
+//! the kubelet may evict.
+
+use std::future::pending;
+use std::pin::pin;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1;
+use kube::api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use tokio_stream::StreamExt as _;
+
+use super::board::{Board, Report};
+use super::client::{Failure, answered};
+use super::jitter::about;
+
+/// The name of this part in capabilities.
+const NAME: &str = "kubelet evictions";
+const PERMISSION: &str = "allow it to list and watch events";
+/// Those of rejected pods are among them: they have no cgroup.
+const SELECTED: &str = "involvedObject.kind=Pod,reason=Evicted,source=kubelet";
+/// How long the watch stays open after the kubelet last had reason to evict.
+const LINGER: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Watches while it is `wanted`, until the agent leaves.
+pub(super) async fn watch(
+    client: Client,
+    node: &str,
+    mut wanted: watch::Receiver<bool>,
+    board: &Board,
+) {
+    let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::erase::<v1::Event>(&()));
+    while wanted.wait_for(|wanted| *wanted).await.is_ok() {
+        let result = tokio::select! {
+            result = follow(&api, node, board) => result,
+            () = unwanted(&mut wanted) => {
+                let words = "the kubelet has no reason to evict: its events are not watched";
+                board.report(NAME, Report::Off(words.into()));
+                continue;
+            }
+        };
+        if let Err(why) = result {
+            board.report(NAME, why.report(PERMISSION));
+            sleep(about(AGAIN)).await;
+        }
+    }
+}
+
+async fn unwanted(wanted: &mut watch::Receiver<bool>) {
+    loop {
+        if wanted.wait_for(|wanted| !*wanted).await.is_err() {
+            return pending().await;
+        }
+        sleep(LINGER).await;
+        if !*wanted.borrow() {
+            return;
+        }
+    }
+}
+
+/// Follows one watch to its end.
+async fn follow(api: &Api<DynamicObject>, node: &str, board: &Board) -> Result<(), Failure> {
+    // The version alone: to find the events that are meant, the server would have to read all.
+    let now = answered(api.list(&ListParams::default().limit(1))).await?;
+    let version = now.metadata.resource_version.unwrap_or_default();
+    let params = WatchParams::default().fields(SELECTED);
+    let mut events = pin!(answered(api.watch(&params, &version)).await?);
+    board.report(NAME, Report::Works("the kubelet's events tell whom it evicts".into()));
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(WatchEvent::Added(event) | WatchEvent::Modified(event)) => {
+                if let Some((uid, name)) = victim(&event.data, node) {
+                    board.set_evicted(uid, name);
+                }
+            }
+            Ok(WatchEvent::Error(status)) => return Err(Failure::of_watch(&status)),
+            Ok(WatchEvent::Deleted(_) | WatchEvent::Bookmark(_)) => {}
+            Err(why) => return Err(Failure::from(&why)),
+        }
+    }
+    Ok(())
+}
+
+/// Uid and name of the pod, if the kubelet of this node evicts it.
+fn victim<'a>(event: &'a Value, node: &str) -> Option<(&'a str, &'a str)> {
+    let text = |at: &str| event.pointer(at).and_then(Value::as_str);
+    let is_evicted = text("/reason") == Some("Evicted")
+        && text("/source/component") == Some("kubelet")
+        && text("/source/host") == Some(node);
+    let uid = text("/involvedObject/uid").filter(|uid| is_evicted && !uid.is_empty())?;
+    Some((uid, text("/involvedObject/name").unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn victim_is_one_of_this_nodes_kubelet() {
+        #[rustfmt::skip]
+        let table = [
+            // reason, component, host, uid, victim
+            ("Evicted", "kubelet", "n1", "u1", Some(("u1", "web"))),
+            ("Evicted", "kubelet", "n2", "u1", None),
+            ("Evicted", "isobar",  "n1", "u1", None),
+            ("Killing", "kubelet", "n1", "u1", None),
+            ("Evicted", "kubelet", "n1", "",   None),
+        ];
+        for (reason, component, host, uid, want) in table {
+            let event = json!({
+                "reason": reason, "source": {"component": component, "host": host},
+                "involvedObject": {"kind": "Pod", "name": "web", "uid": uid},
+            });
+            assert_eq!(victim(&event, "n1"), want, "{event}");
+        }
+        assert_eq!(victim(&json!({"reason": 1, "source": []}), "n1"), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! Pods that the kubelet evicts, as its events tell it.
+
+use super::*;
+use isobar_apistub::{Effect, Fault};
+use isobar_core::model::workload::Pod;
+use serde_json::json;
+
+/// What the kubelet of a node writes when it begins to evict.
+fn evicted(stub: &Stub, name: &str, host: &str, pod: &Value) {
+    stub.put(json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"namespace": "shop", "name": name},
+        "involvedObject": {
+            "kind": "Pod", "apiVersion": "v1", "namespace": "shop",
+            "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
+        },
+        "reason": "Evicted", "message": "The node was low on resource: memory. ",
+        "type": "Warning", "source": {"component": "kubelet", "host": host}, "count": 1,
+        "reportingComponent": "kubelet", "reportingInstance": host,
+    }))
+    .unwrap();
+}
+
+fn pod(bed: &Bed, name: &str) -> Option<Pod> {
+    let pods = bed.api.pods()?;
+    pods.values().find(|pod| pod.name == name).cloned()
+}
+
+const WORKS: &str = "the kubelet's events tell whom it evicts";
+
+#[test]
+fn kube_victims_of_the_kubelet_are_known_before_their_status_says_so() {
+    let bed = Bed::with(|stub| {
+        for name in ["db", "queue"] {
+            stub.put(generate::pod("n1", "shop", name)).unwrap();
+        }
+        let other = generate::pod("n1", "shop", "other");
+        stub.put(other).unwrap();
+    });
+    let of = |name: &str| bed.stub.get("pods", "shop", name).unwrap();
+    eventually("the pods are listed", || bed.api.pods().is_some_and(|pods| pods.len() == 4));
+    // While the kubelet has no reason to evict, nobody asks for events.
+    assert!(bed.bodies("list", "events", "").is_empty());
+    evicted(&bed.stub, "early", "n1", &of("other"));
+    bed.api.set_may_kubelet_evict(true);
+    eventually(WORKS, || bed.capability("kubelet evictions").as_deref() == Some(WORKS));
+    let options: Vec<String> = bed
+        .stub
+        .seen()
+        .iter()
+        .filter(|seen| seen.call.resource == "events" && seen.call.verb != "create")
+        .map(|seen| {
+            let option = |name: &str| seen.call.query.get(name).cloned().unwrap_or_default();
+            format!("{} {}{}", seen.call.verb, option("limit"), option("fieldSelector"))
+        })
+        .collect();
+    let watch = "watch involvedObject.kind=Pod,reason=Evicted,source=kubelet";
+    assert_eq!(options, ["list 1", watch], "no list of all events");
+
+    evicted(&bed.stub, "elsewhere", "n2", &of("db"));
+    evicted(&bed.stub, "here", "n1", &of("web"));
+    eventually("the victim is known", || pod(&bed, "web").is_some_and(|pod| pod.is_evicted));
+    let web = pod(&bed, "web").unwrap();
+    assert!(!web.is_over && web.ends_within.is_some(), "{web:?}");
+    for name in ["db", "queue", "other"] {
+        assert_eq!(pod(&bed, name).unwrap().ends_within, None, "{name}");
+    }
+    // Another change of the pod does not make it forgotten, its end does.
+    let mut changed = of("web");
+    changed["metadata"]["labels"] = json!({"changed": "yes"});
+    bed.stub.put(changed).unwrap();
+    eventually("the change is seen", || {
+        pod(&bed, "web").is_some_and(|pod| pod.labels.contains_key("changed"))
+    });
+    assert!(pod(&bed, "web").unwrap().is_evicted);
+    bed.stub.remove("pods", "shop", "web");
+    eventually("its end is seen", || pod(&bed, "web").is_none());
+}
+
+#[test]
+fn kube_victims_that_are_not_told_are_a_capability() {
+    let status = |code| Effect::Status { code, retry_after_seconds: None };
+    #[rustfmt::skip]
+    let table = [
+        // verb, effect, how often, detail
+        ("list",  status(403),    1, "403"),
+        ("watch", status(403),    1, "403"),
+        ("watch", Effect::Expire, 1, "the API server ended the watch"),
+        ("list",  status(500),    1, "500"),
+    ];
+    for (verb, effect, times, detail) in table {
+        let row = format!("{verb} {effect:?}");
+        let bed = Bed::with(|stub| {
+            stub.add_fault(Fault::new(verb, "/api/v1/events", effect).times(times));
+        });
+        let told = || bed.capability("kubelet evictions").unwrap_or_default();
+        eventually("the pod is listed", || pod(&bed, "web").is_some());
+        bed.api.set_may_kubelet_evict(true);
+        eventually(&format!("{row}: {detail}"), || told().contains(detail));
+        eventually(&format!("{row}: it is tried again"), || told() == WORKS);
+        evicted(&bed.stub, "here", "n1", &bed.stub.get("pods", "shop", "web").unwrap());
+        eventually(&row, || pod(&bed, "web").is_some_and(|pod| pod.is_evicted));
+    }
+}
