@@ -125,3 +125,41 @@ fn views_without_serious_findings_of_axe() {
         }
     }
 }
+
+/// From the name of a cgroup to its past, with charts, a table behind each, and a link that keeps it.
+#[test]
+fn views_have_the_past_of_a_cgroup() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (recorded, silent) = (Server::replaying("", dir.path()), Server::start(anywhere(), ""));
+    browser.resize(1280, 900);
+    browser.open(&format!("{}#cgroups?at=2026-11-22T10:13:55Z", recorded.url()));
+    let of_leak = "[...document.querySelectorAll('#tree .branch')]\
+                   .find(row => row.textContent.includes('shop/leak'))?.querySelector('a')";
+    browser.wait_until(&format!("return {of_leak} != null"));
+    browser.run(&format!("{of_leak}.click()"));
+    browser.wait_until("return document.querySelectorAll('#past canvas').length >= 3");
+    let link = browser.run("return location.hash");
+    let link = link.as_str().unwrap();
+    assert!(link.contains("cgroup=%2Fkubepods") && link.contains("at=2026-11-22"), "{link}");
+    browser.run("document.querySelectorAll('#past .behind').forEach(e => e.open = true)");
+    browser.wait_until("return document.querySelectorAll('#past tbody tr').length >= 60");
+    let memory =
+        browser.run("return document.querySelector('#past .chart:nth-of-type(3) .plot').ariaLabel");
+    let memory = memory.as_str().unwrap();
+    assert!(memory.contains("working set: now") && memory.contains("Mi"), "{memory}");
+    if let Some(axe) = axe() {
+        for scheme in ["light", "dark"] {
+            browser.prefer(scheme);
+            browser.run(&format!("{axe}; return 1"));
+            assert_eq!(browser.run_async(SERIOUS), json!([]), "{scheme}");
+        }
+    }
+    // The link alone shows the same.
+    browser.open("about:blank");
+    browser.open(&format!("{}{link}", recorded.url()));
+    browser.wait_until("return document.querySelectorAll('#past canvas').length >= 3");
+    browser.run("document.querySelector('#past .bar a').click()");
+    browser.wait_until("return document.getElementById('past') === null");
+    find(&browser, &silent.url(), "cgroups?cgroup=/x", "past", "nothing is recorded");
+}

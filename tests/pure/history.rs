@@ -47,7 +47,7 @@ async fn history_document() {
         ("?begin=-5m&end=-10m",            "begin must be before end"),
         ("?begin=-48h",                   "goes back 24 h"),
         ("?step=0",                        "must be a multiple of 1 s"),
-        ("?from=-5m",                      "only begin, end, step, series"),
+        ("?from=-5m",                      "only begin, end, step, series, at, cgroup"),
         ("/events?series=system",          "only begin, end"),
     ];
     for (query, want) in refused {

@@ -36,6 +36,7 @@ mod metrics;
 mod moment;
 mod openapi;
 mod page_types;
+mod past;
 #[cfg(feature = "kubernetes")]
 mod plugin;
 #[path = "../program.rs"]

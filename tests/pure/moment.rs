@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 /// Records the ticks of a recording as this version does: the first chapter is short, the second has
 /// marks.
-fn anew(recording: &Path, to: &Path) -> Vec<Moment> {
+pub(crate) fn anew(recording: &Path, to: &Path) -> Vec<Moment> {
     let (mut journal, mut engine, mut ticks) = (None, Engine::default(), Vec::new());
     for entry in Recording::open(recording).unwrap() {
         match entry.unwrap() {

@@ -247,6 +247,8 @@ export interface History {
   end: Moment;
   step: Nanos;
   series: Record<string, Series>;
+  /** Of a cgroup: false if its oldest ticks were not read for want of time. */
+  isWhole?: boolean;
 }
 
 /** What is served of which time. Of an agent that records nothing `isServed` is false. */

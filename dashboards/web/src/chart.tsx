@@ -37,7 +37,7 @@ const FORMATS: Record<Series["unit"], (value: number | null | undefined) => stri
   percent,
   bytes,
   nanoseconds: time,
-  milliCpu: (value) => (value == null ? UNKNOWN : `${(value / 10).toFixed(1)} % of a core`),
+  milliCpu: (value) => (value == null ? UNKNOWN : value < 1_000 ? `${(value / 10).toFixed(1)} % of a core` : `${(value / 1_000).toFixed(2)} cores`),
 };
 
 /** A length of time in one unit, for an axis. */
@@ -137,6 +137,7 @@ function draw(target: HTMLElement, history: History, newest: { current: ChartOf 
   const axis = { stroke: colourOf("quiet"), grid: { stroke: colourOf("line"), width: 1 }, ticks: { show: false } };
   const short = (value: number) => {
     if (unit === "percent") return `${value} %`;
+    if (unit === "milliCpu") return `${+(value / 10).toFixed(1)} %`;
     return unit === "nanoseconds" ? brief(value) : format(value);
   };
   const splits = chart.isLog ? { splits: (_plot: uPlot, _at: number, min: number, max: number) => decades(min, max) } : {};

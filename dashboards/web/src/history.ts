@@ -40,7 +40,8 @@ export function useDocument<T>(of: string, live: number): Answer<T> {
         const body = await response.json();
         if (response.ok) set({ of, data: body, error: null });
         else set({ of, data: null, error: body.message });
-        return true;
+        // It has another question to answer first, or no sample yet.
+        return response.status !== 503;
       } catch {
         // The agent does not answer: the header says so, and what was known stays.
         return false;
@@ -81,6 +82,14 @@ export function useHistory(asked: Route, series: string): Answer<History> {
   const step = isFine ? stepOf(route.span) : Math.max(10, stepOf(route.span));
   const path = `api/v1/history?${range(route)}&step=${step}s&series=${series}`;
   return useDocument(path, route.end === null ? AGAIN : 0);
+}
+
+/** The last hour of a cgroup, or that before the moment that is shown: each answer is read from the
+ * recording, so it is asked for seldom. */
+export function useHistoryOf(cgroup: string, { end }: Route): Answer<History> {
+  const route = known({ view: "cgroups", end, span: HOUR }, usePast());
+  const path = `api/v1/history?${range(route)}&step=${stepOf(route.span)}s&cgroup=${encodeURIComponent(cgroup)}`;
+  return useDocument(path, end === null ? 6 * AGAIN : 0);
 }
 
 export function useEvents(route: Route): Answer<HistoryEvents> {

@@ -63,7 +63,7 @@ function View({ live, route, isDark }: { live: Live; route: Route; isDark: boole
     case "time":
       return <Time view={view} route={route} isDark={isDark} />;
     case "cgroups":
-      return <Cgroups view={view} past={past} />;
+      return <Cgroups view={view} past={past} route={route} isDark={isDark} />;
     case "blame":
       return <Who view={view} past={past} />;
     case "conditions":

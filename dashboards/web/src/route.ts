@@ -1,4 +1,4 @@
-// The link: `#view?end=SECONDS&span=SECONDS&at=MOMENT`. It alone says which view is shown and of
+// The link: `#view?end=SECONDS&span=SECONDS&cgroup=PATH&at=MOMENT`. It alone says which view is shown and of
 // which time, so that a copied link shows the same to its reader. MOMENT, in RFC 3339, is that of a
 // recording.
 
@@ -24,6 +24,8 @@ export interface Route {
   end: number | null;
   /** Seconds. */
   span: number;
+  /** The path of the cgroup whose past is shown among all cgroups. */
+  cgroup?: string | null;
 }
 
 const HOUR = 3_600;
@@ -38,7 +40,7 @@ export function parse(hash: string): Route {
     return text !== null && /^\d{1,12}$/.test(text) ? Number(text) : null;
   };
   const span = Math.min(DAY, Math.max(30, whole("span") ?? HOUR));
-  return { view: known?.[0] ?? "now", end: whole("end"), span };
+  return { view: known?.[0] ?? "now", end: whole("end"), span, cgroup: given.get("cgroup") };
 }
 
 /** The moment in a link, in milliseconds since 1970. */
@@ -48,10 +50,11 @@ export function momentOf(hash: string): number | null {
   return Number.isNaN(at) ? null : at;
 }
 
-export function link({ view, end, span }: Route, at: number | null = momentOf(location.hash)): string {
+export function link({ view, end, span, cgroup }: Route, at: number | null = momentOf(location.hash)): string {
   const query = new URLSearchParams();
   if (end !== null) query.set("end", String(Math.round(end)));
   if (span !== HOUR) query.set("span", String(Math.round(span)));
+  if (cgroup && view === "cgroups") query.set("cgroup", cgroup);
   // By hand: the colons of a time may stand in a link, and a reader wants to read it.
   const moment = at === null ? [] : [`at=${new Date(at).toISOString()}`];
   const text = [query.toString(), ...moment].filter(Boolean).join("&");

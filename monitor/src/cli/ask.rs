@@ -4,6 +4,7 @@
 mod transport;
 
 use std::fmt;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -116,7 +117,7 @@ impl fmt::Display for Place {
 
 pub(crate) enum Eye {
     /// Where the agent is, and its first view.
-    Agent { place: Place, found: Option<Box<View>> },
+    Agent { place: Arc<Place>, found: Option<Box<View>> },
     /// Own samples.
     Own(Box<Observer<Live>>),
 }
@@ -138,7 +139,7 @@ impl Eye {
                 let text = format!("the agent on {place} answers and ignores {options}; {way_out}");
                 Err(Misused(text).into())
             }
-            Some(view) => Ok(Self::Agent { place, found: Some(Box::new(view)) }),
+            Some(view) => Ok(Self::Agent { place: place.into(), found: Some(Box::new(view)) }),
             None if must_answer => bail!(no_agent(&place)),
             None => {
                 let plan = args.plan.plan(None)?;
@@ -182,6 +183,14 @@ impl Eye {
             Ok(Answer::NoSampleYet) => Err(format!("the agent on {place} is starting")),
             Ok(Answer::NoAgent) => Err(no_agent(place)),
             Err(why) => Err(format!("{why:#}")),
+        }
+    }
+
+    /// Where the agent is, if there is one.
+    pub(crate) fn place(&self) -> Option<Arc<Place>> {
+        match self {
+            Self::Agent { place, .. } => Some(Arc::clone(place)),
+            Self::Own(_) => None,
         }
     }
 

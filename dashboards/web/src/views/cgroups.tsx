@@ -5,9 +5,11 @@ import type { Scope, Snapshot } from "../api";
 import { useLastMinute } from "../film";
 import { useCgroups } from "../history";
 import { Behind, Meter, Named, Panel, Table } from "../parts";
+import { link, type Route } from "../route";
 import type { Past } from "../stream";
 import { weight, worstShare } from "../waits";
 import { bytes, clock, memoryCauses, type Name, nameOf, percent, SECOND, time } from "../words";
+import { PastOf } from "./past";
 
 interface Row {
   id: string;
@@ -147,7 +149,14 @@ function Heat({ view, past }: { view: Snapshot; past: Past[] }) {
   );
 }
 
-export function Cgroups({ view, past }: { view: Snapshot; past: Past[] }) {
+interface CgroupsOf {
+  view: Snapshot;
+  past: Past[];
+  route: Route;
+  isDark: boolean;
+}
+
+export function Cgroups({ view, past, route, isDark }: CgroupsOf) {
   const scopes = useCgroups().data?.scopes ?? view.scopes;
   const [search, setSearch] = useState("");
   const [order, setOrder] = useState<Order>("waiting");
@@ -197,11 +206,18 @@ export function Cgroups({ view, past }: { view: Snapshot; past: Past[] }) {
       ) : (
         <span class="twig" />
       )}
-      <Named {...nameOf(scope)} />
+      <span>
+        <Named {...nameOf(scope)} />
+        <a class="sub" href={link({ ...route, cgroup: scope.path })} aria-current={route.cgroup === scope.path ? "true" : undefined}>
+          history<span class="hidden"> of {nameOf(scope).name}</span>
+        </a>
+      </span>
     </span>
   );
+  const chosen = Object.values(scopes).find(({ path }) => path === route.cgroup);
   return (
     <>
+      {route.cgroup && <PastOf key={route.cgroup} name={chosen ? nameOf(chosen).name : route.cgroup} route={route} cgroup={route.cgroup} isDark={isDark} />}
       <Panel title={search ? `${rows.length} of ${Object.keys(scopes).length} cgroups` : "Cgroups"} aside={tools} id="tree">
         <Table
           caption={`Siblings by ${ORDERS[order].label}, largest first. Waiting: the largest share of the last ten seconds in which at least one task waited, for a CPU (its own quota included), for memory or for IO. CPUs used: of those that the pod or container requests, where that is known. Below request: contention in seconds in which less than that was used.`}

@@ -3,22 +3,27 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender};
+use std::thread::{scope, sleep};
 use std::time::Duration;
 
 use anyhow::Result;
+use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::units::Nanos;
 use serde_json::Value;
 
-use super::super::ask::Eye;
+use super::super::ask::{Eye, Fetched, Place, fetch};
 use super::super::at::Scene;
 use super::film::Film;
 use super::state::{Deed, Event, Order};
-use super::trail::{HISTORY, points};
+use super::trail::{HISTORY, Point, history_of, points};
 
 /// What happened in the last hour, as the agent knows it.
 const EVENTS: &str = "/api/v1/history/events?begin=-1h";
 /// It is asked for it once in so many looks.
 const SELDOM: u32 = 5;
+/// It answers one question about its recording at a time.
+const TRIES: u32 = 10;
+const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) enum Feed {
     Live { eye: Eye, interval: Duration },
@@ -36,13 +41,47 @@ impl Feed {
     }
 
     /// Tells `to` of every tick, until it has ended.
-    pub(super) fn run<M: From<Event>>(self, orders: &Receiver<Order>, to: &Sender<M>) {
+    pub(super) fn run<M: From<Event> + Send>(self, orders: Receiver<Order>, to: &Sender<M>) {
         let tell = |event: Event| to.send(event.into()).is_ok();
         match self {
-            Self::Live { eye, interval } => watch(eye, interval, tell),
-            Self::Film(film) => film.run(orders, tell),
+            Self::Live { eye, interval } => scope(|both| {
+                if let Some(place) = eye.place() {
+                    both.spawn(move || remember(&place, interval, &orders, tell));
+                }
+                watch(eye, interval, tell);
+            }),
+            Self::Film(film) => film.run(&orders, tell),
         }
     }
+}
+
+/// Asks the agent for what it has recorded of a cgroup: no tick waits for it.
+fn remember(
+    place: &Place,
+    interval: Duration,
+    orders: &Receiver<Order>,
+    tell: impl Fn(Event) -> bool,
+) {
+    for order in orders {
+        let Order::Earlier(id, path) = order else { continue };
+        if !tell(Event::Earlier(id, earlier(place, &path, interval))) {
+            return;
+        }
+    }
+}
+
+fn earlier(place: &Place, path: &CgroupPath, interval: Duration) -> Result<Vec<Point>, String> {
+    for _ in 0..TRIES {
+        match fetch(place, &history_of(path, interval)).map_err(|why| format!("{why:#}"))? {
+            Fetched::Document(json) => {
+                let history = serde_json::from_slice(&json).unwrap_or_default();
+                return Ok(points(&history, "cgroup"));
+            }
+            Fetched::NotYet => sleep(AGAIN),
+            Fetched::NoAgent => break,
+        }
+    }
+    Err(format!("the agent on {place} does not answer"))
 }
 
 fn watch(mut eye: Eye, interval: Duration, tell: impl Fn(Event) -> bool) {
@@ -51,7 +90,8 @@ fn watch(mut eye: Eye, interval: Duration, tell: impl Fn(Event) -> bool) {
             Ok(view) => Event::Tick(Box::new(view)),
             Err(why) => Event::Silent(why),
         };
-        let history = || eye.document(HISTORY).map(|history| Event::History(points(&history)));
+        let history =
+            || eye.document(HISTORY).map(|history| Event::History(points(&history, "system")));
         let past = || eye.document(EVENTS).map(|events| Event::Past(deeds(&events)));
         let earlier = (n == 0).then(history).flatten();
         let before = n.is_multiple_of(SELDOM).then(past).flatten();

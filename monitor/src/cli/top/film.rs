@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
 use anyhow::Result;
+use isobar::record::journal::Ring;
+use isobar::serve::film::past::{Wanted, past};
 use isobar::serve::film::reel::Reel;
-use isobar_core::model::units::Nanos;
+use isobar_core::model::cgroup::CgroupPath;
+use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::policy::engine::Step;
 use isobar_core::view::View;
 
@@ -23,8 +26,8 @@ pub(super) struct Film {
     reel: Reel,
     /// No tick outside of it is shown.
     range: Range,
-    /// When the tick was that is shown.
-    shown: Nanos,
+    /// When the tick was that is shown, and of which boot.
+    shown: (Moment, String),
     /// What is to be told of it.
     opening: Vec<Event>,
 }
@@ -36,7 +39,7 @@ impl Film {
             Scene::Range(range) => range,
         };
         let reel = Reel::open_at(&file, range.begin)?;
-        let mut film = Self { file, reel, range, shown: Nanos(0), opening: Vec::new() };
+        let mut film = Self { file, reel, range, shown: Default::default(), opening: Vec::new() };
         film.opening = match scene {
             Scene::Moment(at) => film.seek(at)?,
             Scene::Range(_) => film.first()?,
@@ -64,7 +67,8 @@ impl Film {
     }
 
     fn obey(&mut self, order: Order) -> Result<Vec<Event>> {
-        let shown = self.shown;
+        let shown = self.shown.0.wall;
+        let nothing = nothing(&order);
         let events = match order {
             Order::Next => {
                 self.reel.step(self.range.end)?;
@@ -78,13 +82,17 @@ impl Film {
                 Some(at) => self.seek(at)?,
                 None => Vec::new(),
             },
+            Order::Earlier(id, path) => {
+                let points = self.earlier(path).map_err(|why| format!("{why:#}"));
+                vec![Event::Earlier(id, points)]
+            }
         };
         if !events.is_empty() {
             return Ok(events);
         }
         // The reel was moved in vain: it goes back to where it was.
         self.seek(shown)?;
-        Ok(vec![Event::Silent(nothing(order).into())])
+        Ok(vec![Event::Silent(nothing.into())])
     }
 
     /// The first tick of the range; nothing if there is none.
@@ -118,8 +126,23 @@ impl Film {
     }
 
     fn show(&mut self, view: View) -> Event {
-        self.shown = view.snapshot.at.wall;
+        self.shown = (view.snapshot.at, view.facts.boot_id.clone());
         Event::Tick(Box::new(view))
+    }
+
+    /// What came before the tick that is shown, of one cgroup.
+    fn earlier(&self, cgroup: CgroupPath) -> Result<Vec<Point>> {
+        let (end, boot_id) = self.shown.clone();
+        let of = Wanted { boot_id, cgroup, begin: Point::begin_before(end), end };
+        let mut points = Vec::new();
+        let ring = Ring::Files(self.file.clone());
+        past(
+            &ring,
+            &of,
+            || true,
+            |snapshot, scope| points.push(Point::of_scope(snapshot.at, scope)),
+        )?;
+        Ok(points)
     }
 
     fn next_event(&mut self) -> Result<Vec<Event>> {
@@ -160,9 +183,9 @@ fn is_event(step: &Step) -> bool {
 }
 
 /// Why an order led nowhere.
-fn nothing(order: Order) -> &'static str {
+fn nothing(order: &Order) -> &'static str {
     match order {
-        Order::Next | Order::Last => "the last tick",
+        Order::Next | Order::Last | Order::Earlier(..) => "the last tick",
         Order::Previous | Order::First => "the first tick",
         Order::NextEvent => "no event after this",
         Order::PreviousEvent => "no event before this",

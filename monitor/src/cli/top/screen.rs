@@ -42,7 +42,7 @@ pub(super) fn run(state: State, feed: Feed) -> Result<Code> {
     // It also has a panic give the terminal back before its message is printed.
     let taken = ratatui::try_init().context("cannot draw on the terminal");
     let ended = taken.and_then(|mut terminal| {
-        start("top-feed", &to, move |to| feed.run(&ordered, to))?;
+        start("top-feed", &to, move |to| feed.run(ordered, to))?;
         start("top-keys", &to, read_keys)?;
         show(&mut terminal, state, &from, &orders)
     });

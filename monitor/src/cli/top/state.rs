@@ -5,7 +5,7 @@ mod keys;
 
 use std::time::Duration;
 
-use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::decision::Decision;
 use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::policy::explain::relief::action;
@@ -30,6 +30,8 @@ pub(super) enum Event {
     Silent(String),
     /// What the agent remembers of the node.
     History(Vec<Point>),
+    /// What is recorded of a cgroup, or why nothing is known of it.
+    Earlier(CgroupId, Result<Vec<Point>, String>),
     /// What happened before, newest first.
     Past(Vec<Deed>),
 }
@@ -41,15 +43,17 @@ pub(super) enum Showing {
 }
 
 /// What the state asks of the world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wish {
     Quit,
     Show(Order),
 }
 
 /// What to show of a recording.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Order {
+    /// What came before of one cgroup; an agent is asked for it, too.
+    Earlier(CgroupId, CgroupPath),
     Next,
     Previous,
     NextEvent,
@@ -117,6 +121,8 @@ pub(super) struct State {
     at: usize,
     /// The cgroup that is explained instead of the list.
     pub(super) why: Option<CgroupId>,
+    /// Why nothing is known of its past.
+    pub(super) forgotten: Option<String>,
     /// The first line that is shown of a long text.
     pub(super) scroll: usize,
     /// A filter is being typed.
@@ -153,6 +159,7 @@ impl State {
             chosen: None,
             at: 0,
             why: None,
+            forgotten: None,
             scroll: 0,
             is_typing: false,
             has_help: false,
@@ -176,9 +183,13 @@ impl State {
                 if self.showing == Showing::Recording {
                     // What was seen before may be of another part.
                     self.trail = Trail::default();
+                    self.ask_earlier();
                 }
                 self.trail.precede(points);
             }
+            Event::Earlier(id, Ok(points)) => self.trail.precede_cgroup(id, points),
+            Event::Earlier(id, Err(why)) if self.why == Some(id) => self.forgotten = Some(why),
+            Event::Earlier(_, Err(_)) => {}
             Event::Past(deeds) => {
                 self.deeds = deeds;
                 // Of a recording it is what was before this tick; the next ticks tell more.
@@ -186,6 +197,16 @@ impl State {
             }
         }
         self
+    }
+
+    /// For what came before of the cgroup that is explained.
+    fn ask_earlier(&mut self) {
+        self.forgotten = None;
+        let scopes = self.view.as_ref().map(|view| &view.snapshot.scopes);
+        let path = |id: CgroupId| Some(scopes?.get(&id)?.path.clone());
+        if let Some((id, path)) = self.why.and_then(|id| Some((id, path(id)?))) {
+            self.wish = Some(Wish::Show(Order::Earlier(id, path)));
+        }
     }
 
     fn pass(&mut self, now: Moment) {

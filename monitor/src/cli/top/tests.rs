@@ -23,6 +23,8 @@ use super::film::Film;
 use super::rows::Column;
 use super::state::{Event, Order, Pane, Showing, State, Wish};
 
+mod film;
+
 /// 63 ticks of a pod that takes all memory of the pods; at the 34th it runs short.
 fn recording() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -39,7 +41,7 @@ fn told(at: Nanos, orders: &[Order]) -> Vec<Event> {
 
 fn filmed(scene: Scene, orders: &[Order]) -> Vec<Event> {
     let (order, ordered) = channel();
-    orders.iter().for_each(|one| order.send(*one).unwrap());
+    orders.iter().for_each(|one| order.send(one.clone()).unwrap());
     drop(order);
     let (to, from) = channel();
     let film = Film::open(recording(), scene).unwrap();
@@ -176,61 +178,6 @@ fn draw_of_recording() {
     let state = told(SHORT, &orders).into_iter().fold(opened, State::after);
     insta::assert_snapshot!("recording", shown(&state));
     insta::assert_snapshot!("recording_conditions", shown(&press(state, "3")));
-}
-
-#[test]
-fn film_goes_both_ways() {
-    use Order::*;
-    #[rustfmt::skip]
-    let table: [(&[Order], &[&str]); 9] = [
-        // orders, ticks and answers; the first is where it was opened
-        (&[],                               &["34"]),
-        (&[Next, Next],                     &["34", "35", "36"]),
-        (&[Previous, Previous, Next],       &["34", "33", "32", "33"]),
-        (&[First, Next],                    &["34", "1", "2"]),
-        (&[First, Previous, Next],          &["34", "1", "the first tick", "2"]),
-        (&[Last, Next, Previous],           &["34", "63", "the last tick", "62"]),
-        (&[NextEvent, NextEvent],           &["34", "49", "57"]),
-        (&[PreviousEvent, PreviousEvent, PreviousEvent],
-                                            &["34", "2", "1", "no event before this"]),
-        (&[Last, NextEvent, Previous],      &["34", "63", "no event after this", "62"]),
-    ];
-    for (orders, want) in table {
-        assert_eq!(ticks_of(told(SHORT, orders)), want, "{orders:?}");
-    }
-}
-
-#[test]
-fn film_stays_within_its_range() {
-    use Order::*;
-    let last = SHORT.plus(Nanos(9 * Nanos::SECOND.0 / 2));
-    #[rustfmt::skip]
-    let table: [(&[Order], &[&str]); 5] = [
-        // orders, ticks and answers; the first is the first of the range
-        (&[Previous, Next],           &["35", "the first tick", "36"]),
-        (&[Last, Next, Previous],     &["35", "50", "the last tick", "49"]),
-        (&[Last, First],              &["35", "50", "35"]),
-        (&[NextEvent, NextEvent],     &["35", "49", "no event after this"]),
-        (&[Last, PreviousEvent, PreviousEvent],
-                                      &["35", "50", "49", "no event before this"]),
-    ];
-    for (orders, want) in table {
-        let range = Scene::Range(Range { begin: SHORT, end: last });
-        assert_eq!(ticks_of(filmed(range, orders)), want, "{orders:?}");
-    }
-    let empty = Range { begin: SHORT, end: SHORT.plus(Nanos(1)) };
-    let why = Film::open(recording(), Scene::Range(empty)).err().unwrap().to_string();
-    assert!(why.ends_with("has no tick of these times"), "{why}");
-}
-
-/// The numbers of the ticks that are shown, and the answers where nothing is.
-fn ticks_of(events: Vec<Event>) -> Vec<String> {
-    let shown = |event| match event {
-        Event::Tick(view) => Some(view.snapshot.tick.to_string()),
-        Event::Silent(why) => Some(why),
-        _ => None,
-    };
-    events.into_iter().filter_map(shown).collect()
 }
 
 #[test]

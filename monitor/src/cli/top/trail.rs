@@ -1,10 +1,12 @@
 //! Shares of earlier ticks, for the lines of small bars, and since when a resource has been as it is.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::time::Duration;
 
-use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::snapshot::{Scope, Snapshot};
-use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::model::units::{Moment, Nanos, Percent};
 use isobar_core::view::View;
 use isobar_core::view::verdict::Mood;
 use serde_json::Value;
@@ -19,13 +21,31 @@ pub(super) const RESOURCES: [&str; 3] = ["CPU", "memory", "io"];
 /// A node's points: ten minutes, as many as are asked of the agent.
 const NODE: usize = 600;
 /// A cgroup's points: 12 bytes each, so 10,000 cgroups take 14 MB.
-const CGROUP: usize = 120;
+const CGROUP: u64 = 120;
+const MOST: usize = CGROUP as usize;
 /// After a longer pause the points before are of another time.
 const PAUSE: Nanos = Nanos(30 * Nanos::SECOND.0);
 
 /// The history of the same figures as [`shares`], and raw PSI where they are not measured.
 pub(super) const HISTORY: &str = "/api/v1/history?begin=-10m&step=1s&series=\
     system.cpu.contention,system.cpu.some,system.memory.shortage,system.memory.some,system.io.some";
+
+/// The same of one cgroup, with a point for each look, as far as they are kept here.
+pub(super) fn history_of(CgroupPath(path): &CgroupPath, interval: Duration) -> String {
+    let step = interval.as_secs().max(1);
+    let span = step.saturating_mul(CGROUP).min(3_600);
+    let mut asked = format!(
+        "/api/v1/history?begin=-{span}s&step={step}s&series=cgroup.cpu.contention,cgroup.cpu.some,\
+         cgroup.memory.shortage,cgroup.memory.some,cgroup.io.some&cgroup="
+    );
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' => asked.push(byte.into()),
+            _ => _ = write!(asked, "%{byte:02X}"),
+        }
+    }
+    asked
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Point {
@@ -36,7 +56,17 @@ pub(super) struct Point {
 impl Point {
     /// The node at one tick.
     pub(super) fn of(snapshot: &Snapshot) -> Self {
-        Self { boot: snapshot.at.boot, shares: shares(&snapshot.whole) }
+        Self::of_scope(snapshot.at, &snapshot.whole)
+    }
+
+    pub(super) fn of_scope(at: Moment, scope: &Scope) -> Self {
+        Self { boot: at.boot, shares: shares(scope) }
+    }
+
+    /// As many as are kept of a cgroup reach back to here.
+    pub(super) fn begin_before(at: Moment) -> Moment {
+        let span = Nanos(CGROUP * Nanos::SECOND.0);
+        Moment { boot: at.boot.since(span), wall: at.wall.since(span) }
     }
 }
 
@@ -58,7 +88,7 @@ impl Trail {
         let scopes = &view.snapshot.scopes;
         self.cgroups.retain(|id, _| scopes.contains_key(id));
         for (id, scope) in scopes {
-            push(self.cgroups.entry(*id).or_default(), shares(scope), CGROUP);
+            push(self.cgroups.entry(*id).or_default(), shares(scope), MOST);
         }
     }
 
@@ -69,6 +99,22 @@ impl Trail {
             if self.node.len() < NODE {
                 self.node.push_front(point);
             }
+        }
+    }
+
+    /// The same of one cgroup.
+    pub(super) fn precede_cgroup(&mut self, id: CgroupId, mut earlier: Vec<Point>) {
+        let Some(own) = self.cgroups.get_mut(&id) else { return };
+        // Its points are those of the newest ticks.
+        let first = self.node.iter().rev().nth(own.len().saturating_sub(1)).map(|point| point.boot);
+        earlier.sort_unstable_by_key(|point| point.boot);
+        let mut next = first.unwrap_or_default();
+        for point in earlier.into_iter().rev().filter(|point| Some(point.boot) < first) {
+            if own.len() == MOST || next.since(point.boot) > PAUSE {
+                return;
+            }
+            next = point.boot;
+            own.push_front(point.shares);
         }
     }
 
@@ -109,20 +155,21 @@ pub(super) fn shares(scope: &Scope) -> Shares {
     ]
 }
 
-/// The points in an answer to [`HISTORY`]; none if it is no such answer.
-pub(super) fn points(history: &Value) -> Vec<Point> {
+/// The points in an answer to [`HISTORY`] or [`history_of`]; none if it is no such answer.
+pub(super) fn points(history: &Value, of: &str) -> Vec<Point> {
     let begin = history["begin"]["boot"].as_u64();
     let step = history["step"].as_u64();
     let (Some(begin), Some(step)) = (begin, step) else { return Vec::new() };
+    let series = |name: &str| &history["series"][format!("{of}.{name}")]["values"];
     let value = |name: &str, i: usize| -> Option<Percent> {
-        serde_json::from_value(history["series"][name]["values"].get(i)?.clone()).ok()
+        serde_json::from_value(series(name).get(i)?.clone()).ok()
     };
-    let n = history["series"]["system.io.some"]["values"].as_array().map_or(0, Vec::len);
+    let n = series("io.some").as_array().map_or(0, Vec::len);
     let point = |i: usize| {
         let shares = [
-            value("system.cpu.contention", i).or_else(|| value("system.cpu.some", i)),
-            value("system.memory.shortage", i).or_else(|| value("system.memory.some", i)),
-            value("system.io.some", i),
+            value("cpu.contention", i).or_else(|| value("cpu.some", i)),
+            value("memory.shortage", i).or_else(|| value("memory.some", i)),
+            value("io.some", i),
         ];
         let boot = Nanos(begin).plus(Nanos(step.saturating_mul(i as u64)));
         Point { boot, shares }
@@ -195,8 +242,24 @@ mod tests {
                 shares: [Some(Percent(41_50)), None, Some(Percent(1_00))],
             },
         ];
-        assert_eq!(points(&answer), want);
-        assert_eq!(points(&json!({ "code": 400 })), []);
+        assert_eq!(points(&answer, "system"), want);
+        assert_eq!(points(&json!({ "code": 400 }), "system"), []);
+    }
+
+    #[test]
+    fn history_of_any_path() {
+        #[rustfmt::skip]
+        let table = [
+            // path, interval in seconds, begin, step, end of the query
+            ("/kubepods.slice/pod-1", 1,   "-120s",  "1s",  "&cgroup=/kubepods.slice/pod-1"),
+            ("/a b&c=d+%é",           5,   "-600s",  "5s",  "&cgroup=/a%20b%26c%3Dd%2B%25%C3%A9"),
+            ("/x",                    60,  "-3600s", "60s", "&cgroup=/x"),
+        ];
+        for (path, interval, begin, step, end) in table {
+            let asked = history_of(&CgroupPath(path.into()), Duration::from_secs(interval));
+            let starts = format!("/api/v1/history?begin={begin}&step={step}&series=");
+            assert!(asked.starts_with(&starts) && asked.ends_with(end), "{asked}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) struct Desk {
 }
 
 /// What a computation may take.
-pub(super) struct Shift {
+pub(in crate::serve) struct Shift {
     pace: Pace,
     until: Nanos,
     n_left: u64,
@@ -29,7 +29,7 @@ pub(super) struct Shift {
 
 impl Shift {
     /// Called after each tick; false if the computation has to end.
-    pub(super) fn goes_on(&mut self) -> bool {
+    pub(in crate::serve) fn goes_on(&mut self) -> bool {
         self.pace.between();
         self.n_left = self.n_left.saturating_sub(1);
         self.n_left > 0 && clock::now().boot < self.until && !(self.is_off)()

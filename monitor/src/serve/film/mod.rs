@@ -5,10 +5,11 @@
 
 pub(super) mod answer;
 mod booth;
-mod desk;
+pub(super) mod desk;
 pub(super) mod moment;
 pub(super) mod pace;
-mod projector;
+pub mod past;
+pub(super) mod projector;
 pub mod reel;
 pub(super) mod refill;
 pub(super) mod runs;

@@ -26,8 +26,8 @@ const TRAIL_LASTS: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 /// What a moment is made from.
 #[derive(Clone)]
-pub(super) struct Footage {
-    pub(super) ring: Ring,
+pub(in crate::serve) struct Footage {
+    pub(in crate::serve) ring: Ring,
     pub(super) incidents: Option<Arc<Shelf>>,
     pub(super) around: Around,
 }

@@ -141,7 +141,7 @@ pub(in crate::serve) async fn advice(
     answer(&film, &headers, work).await
 }
 
-async fn answer(
+pub(in crate::serve) async fn answer(
     film: &Film,
     headers: &HeaderMap,
     work: impl FnOnce(Footage, &mut Shift) -> Result<Vec<u8>, StudyError> + Send + 'static,
@@ -160,7 +160,7 @@ async fn answer(
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-enum StudyError {
+pub(in crate::serve) enum StudyError {
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]

@@ -6,6 +6,7 @@
 pub(super) mod answer;
 mod query;
 mod rings;
+mod row;
 mod series;
 mod spans;
 
@@ -13,7 +14,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use self::rings::Rings;
-use self::series::Tick;
+use self::row::Tick;
+use self::series::ALL;
 pub(super) use self::spans::{Event, Room, Span};
 use self::spans::{Spans, Told};
 use isobar_core::model::cost::Cost;
@@ -47,7 +49,7 @@ struct Kept {
 
 impl Kept {
     fn new(room: Room) -> Self {
-        Self { rings: Rings::new(), spans: Spans::new(room), since: None }
+        Self { rings: Rings::new(&ALL), spans: Spans::new(room), since: None }
     }
 
     fn put(&mut self, entry: Entry) {

@@ -3,7 +3,7 @@
 use jiff::fmt::temporal::DateTimeParser;
 
 use super::rings::{COARSE, Grid, REACH, SECONDS};
-use super::series::{ALL, named};
+use super::series::{Series, named};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 
@@ -86,12 +86,12 @@ impl Stretch {
 }
 
 /// The series that are asked for, by their places in a row.
-pub(super) fn wanted(list: &str) -> Result<Vec<usize>, String> {
+pub(super) fn wanted(of: &[Series], list: &str) -> Result<Vec<usize>, String> {
     let mut all = Vec::new();
     for name in list.split(',') {
-        let found = named(name);
+        let found = named(of, name);
         if found.is_empty() {
-            let names: Vec<_> = ALL.iter().map(|series| series.name.as_str()).collect();
+            let names: Vec<_> = of.iter().map(|series| series.name.as_str()).collect();
             return Err(format!(
                 "there is no series {name:?}; there are {}, and what stands before a dot in them \
                  names all that begin so",

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::series::{ALL, Code, Keeps};
+use super::series::{Code, Keeps, Series};
 use isobar_core::model::units::Nanos;
 
 /// Slots of one second.
@@ -76,6 +76,8 @@ impl Ring {
 /// Both rings.
 #[derive(Debug)]
 pub(super) struct Rings {
+    /// Of what a row is.
+    series: &'static [Series],
     fine: Ring,
     /// A row as in `fine`, and after it the peaks.
     coarse: Ring,
@@ -89,16 +91,16 @@ pub(super) struct Rings {
 pub(super) type Point = (Option<Code>, Option<Code>);
 
 impl Rings {
-    pub(super) fn new() -> Self {
-        let mut width = ALL.len();
+    pub(super) fn new(series: &'static [Series]) -> Self {
+        let mut width = series.len();
         let place = |keeps| {
             let has_peak = keeps == Keeps::MeanAndPeak;
             width += usize::from(has_peak);
             has_peak.then(|| width - 1)
         };
-        let peaks = ALL.iter().map(|series| series.keeps).map(place).collect();
-        let (fine, coarse) = (Ring::new(SECONDS, ALL.len()), Ring::new(COARSE_SLOTS, width));
-        Self { fine, coarse, peaks, weight: Default::default() }
+        let peaks = series.iter().map(|series| series.keeps).map(place).collect();
+        let (fine, coarse) = (Ring::new(SECONDS, series.len()), Ring::new(COARSE_SLOTS, width));
+        Self { series, fine, coarse, peaks, weight: Default::default() }
     }
 
     /// The end of the last second for which there is something.
@@ -132,14 +134,11 @@ impl Rings {
         let own = interval.0.clamp(1, Nanos::SECOND.0);
         let had = if self.weight.0 == slot { self.weight.1.0 } else { 0 };
         let Some(row) = self.fine.row_mut(slot) else { return };
-        for ((series, kept), new) in ALL.iter().zip(row).zip(new) {
+        for ((series, kept), new) in self.series.iter().zip(row).zip(new) {
             let (old, new) = (Code::read(*kept), Code::read(*new));
             let both = match (old, new, series.keeps) {
                 (Some(old), Some(new), Keeps::Mean) => {
-                    let sum = u128::from(old.number()) * u128::from(had)
-                        + u128::from(new.number()) * u128::from(own);
-                    let mean = sum / u128::from(had.saturating_add(own));
-                    Some(Code::exact(u64::try_from(mean).unwrap_or(u64::MAX)))
+                    series.mean([(old, had), (new, own)].into_iter())
                 }
                 (Some(old), Some(new), Keeps::Min) => Some(old.min(new)),
                 (Some(old), Some(new), _) => Some(old.max(new)),
@@ -154,9 +153,9 @@ impl Rings {
     fn thin(&mut self, slot: u64) {
         let Some(row) = self.coarse.row_mut(slot) else { return };
         let seconds = || (slot * COARSE..(slot + 1) * COARSE).filter_map(|at| self.fine.row(at));
-        for (i, series) in ALL.iter().enumerate() {
+        for (i, series) in self.series.iter().enumerate() {
             let values = || seconds().filter_map(|row| Code::read(row[i]));
-            row[i] = Code::stored(one_of(series.keeps, values()));
+            row[i] = Code::stored(one_of(series, values()));
             if let Some(peak) = self.peaks[i] {
                 row[peak] = Code::stored(values().max());
             }
@@ -165,33 +164,30 @@ impl Rings {
 
     /// The points of a series. A peak is given where the mean of a point may hide one.
     pub(super) fn read(&self, series: usize, range: Grid) -> impl Iterator<Item = Point> {
-        let keeps = ALL[series].keeps;
+        let of = &self.series[series];
         let peak = self.peaks[series];
         range.points().map(move |from| {
             let seconds = from..from + range.step;
             if range.is_fine {
                 let rows = || seconds.clone().filter_map(|slot| self.fine.row(slot));
                 let values = || rows().filter_map(|row| Code::read(row[series]));
-                return (one_of(keeps, values()), peak.and_then(|_| values().max()));
+                return (one_of(of, values()), peak.and_then(|_| values().max()));
             }
             let slots = seconds.start / COARSE..seconds.end / COARSE;
             let rows = || slots.clone().filter_map(|slot| self.coarse.row(slot));
             let values = || rows().filter_map(|row| Code::read(row[series]));
             let peaks = |place| rows().filter_map(move |row: &[u16]| Code::read(row[place])).max();
-            (one_of(keeps, values()), peak.and_then(peaks))
+            (one_of(of, values()), peak.and_then(peaks))
         })
     }
 }
 
 /// What is kept of several values; of none nothing.
-fn one_of(keeps: Keeps, values: impl Iterator<Item = Code>) -> Option<Code> {
-    match keeps {
+fn one_of(series: &Series, values: impl Iterator<Item = Code>) -> Option<Code> {
+    match series.keeps {
         Keeps::Max => values.max(),
         Keeps::Min => values.min(),
-        Keeps::Mean | Keeps::MeanAndPeak => {
-            let (sum, n) = values.fold((0, 0), |(sum, n), code| (sum + code.number(), n + 1));
-            Some(Code::exact(u64::checked_div(sum, n)?))
-        }
+        Keeps::Mean | Keeps::MeanAndPeak => series.mean(values.map(|value| (value, 1))),
     }
 }
 

@@ -5,19 +5,13 @@ use std::sync::LazyLock;
 use serde::Serialize;
 
 use isobar_core::model::condition::ScopeName;
-use isobar_core::model::cost::Cost;
-use isobar_core::model::decision::Assessment;
-use isobar_core::model::psi::Pressure;
-use isobar_core::model::snapshot::Scope;
 use isobar_core::model::stall::MemoryCause;
-use isobar_core::model::threshold::{Signal, Threshold};
-use isobar_core::model::units::{Nanos, Percent};
-use isobar_core::policy::engine::Step;
+use isobar_core::model::units::Percent;
 use isobar_core::view::verdict::Resource;
 
 /// What a series is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Figure {
+pub(super) enum Figure {
     /// Raw PSI, avg10.
     Some(Resource),
     Full(Resource),
@@ -28,6 +22,14 @@ enum Figure {
     Wait(u64),
     /// Share of wall time in which a task stalled.
     Stall(MemoryCause),
+    /// CPU time, of all CPUs.
+    Used,
+    /// Task time that a quota stopped, in a second.
+    Throttled,
+    /// `memory.current`.
+    Charged,
+    /// As the kubelet computes it.
+    WorkingSet,
     Available,
     /// The highest threshold of what is available.
     Threshold,
@@ -36,8 +38,9 @@ enum Figure {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+pub(super) enum Source {
     Scope(ScopeName, Figure),
+    Cgroup(Figure),
     AgentCpu,
     AgentResident,
     AgentTick,
@@ -71,7 +74,7 @@ pub(super) struct Series {
     pub(super) name: String,
     pub(super) unit: Unit,
     pub(super) keeps: Keeps,
-    source: Source,
+    pub(super) source: Source,
 }
 
 /// All series, in the order of a row.
@@ -82,23 +85,37 @@ pub(super) static ALL: LazyLock<Vec<Series>> = LazyLock::new(|| {
     scoped.chain(agent).map(Series::of).collect()
 });
 
+/// Those of one cgroup, which are read from a recording.
+pub(super) static OF_CGROUP: LazyLock<Vec<Series>> = LazyLock::new(|| {
+    let own = [Figure::Used, Figure::Throttled, Figure::Charged, Figure::WorkingSet];
+    let all = own.into_iter().chain(measured());
+    all.map(|figure| Series::of(Source::Cgroup(figure))).collect()
+});
+
 fn figures() -> impl Iterator<Item = Figure> {
+    measured().chain([Figure::Available, Figure::Threshold, Figure::Lasts])
+}
+
+/// What is measured of every cgroup.
+fn measured() -> impl Iterator<Item = Figure> {
     let raw = [Resource::Cpu, Resource::Memory, Resource::Io];
     let raw = raw.into_iter().flat_map(|of| [Figure::Some(of), Figure::Full(of)]);
     let judged = [Figure::Contention, Figure::Shortage, Figure::Wait(50), Figure::Wait(99)];
     let stalls = MemoryCause::ALL.into_iter().map(Figure::Stall);
-    raw.chain(judged).chain(stalls).chain([Figure::Available, Figure::Threshold, Figure::Lasts])
+    raw.chain(judged).chain(stalls)
 }
 
 impl Series {
     fn of(source: Source) -> Self {
         let (unit, keeps) = match source {
-            Source::Scope(_, figure) => match figure {
+            Source::Scope(_, figure) | Source::Cgroup(figure) => match figure {
                 Figure::Some(_) | Figure::Full(_) | Figure::Contention | Figure::Shortage => {
                     (Unit::Percent, Keeps::MeanAndPeak)
                 }
                 Figure::Stall(_) => (Unit::Percent, Keeps::Mean),
-                Figure::Wait(_) => (Unit::Nanoseconds, Keeps::Max),
+                Figure::Wait(_) | Figure::Throttled => (Unit::Nanoseconds, Keeps::Max),
+                Figure::Used => (Unit::MilliCpu, Keeps::Mean),
+                Figure::Charged | Figure::WorkingSet => (Unit::Bytes, Keeps::Max),
                 Figure::Available => (Unit::Bytes, Keeps::Min),
                 Figure::Threshold => (Unit::Bytes, Keeps::Max),
                 Figure::Lasts => (Unit::Nanoseconds, Keeps::Min),
@@ -114,9 +131,19 @@ impl Series {
     pub(super) fn value(&self, code: Code) -> serde_json::Value {
         match self.unit {
             Unit::Percent => serde_json::json!(Percent(code.0)),
-            Unit::MilliCpu => code.0.into(),
-            Unit::Bytes | Unit::Nanoseconds => code.rounded().into(),
+            Unit::MilliCpu | Unit::Bytes | Unit::Nanoseconds => code.rounded().into(),
         }
+    }
+
+    /// The mean of values, each with its weight; of none nothing.
+    pub(super) fn mean(&self, of: impl Iterator<Item = (Code, u64)>) -> Option<Code> {
+        let is_exact = self.unit == Unit::Percent;
+        let (sum, n) = of.fold((0_u128, 0_u128), |(sum, n), (Code(code), weight)| {
+            let value = if is_exact { code.into() } else { Code(code).rounded() };
+            (sum + u128::from(value) * u128::from(weight), n + u128::from(weight))
+        });
+        let mean = u64::try_from(sum.checked_div(n)?).unwrap_or(u64::MAX);
+        Some(if is_exact { Code::exact(mean) } else { Code::round(mean) })
     }
 }
 
@@ -124,6 +151,7 @@ fn name(source: Source) -> String {
     let (scope, figure) = match source {
         Source::Scope(ScopeName::System, figure) => ("system", figure),
         Source::Scope(ScopeName::Kubepods, figure) => ("kubepods", figure),
+        Source::Cgroup(figure) => ("cgroup", figure),
         Source::AgentCpu => return "agent.cpu".into(),
         Source::AgentResident => return "agent.resident".into(),
         Source::AgentTick => return "agent.tick".into(),
@@ -140,6 +168,10 @@ fn name(source: Source) -> String {
         Figure::Wait(part) => format!("{scope}.cpu.wait.p{part}"),
         Figure::Shortage => format!("{scope}.memory.shortage"),
         Figure::Stall(cause) => format!("{scope}.memory.stall.{}", word(cause)),
+        Figure::Used => format!("{scope}.cpu.used"),
+        Figure::Throttled => format!("{scope}.cpu.throttled"),
+        Figure::Charged => format!("{scope}.memory.current"),
+        Figure::WorkingSet => format!("{scope}.memory.workingSet"),
         Figure::Available => format!("{scope}.memory.available"),
         Figure::Threshold => format!("{scope}.memory.threshold"),
         Figure::Lasts => format!("{scope}.memory.lasts"),
@@ -161,7 +193,7 @@ const BITS: u32 = 11;
 const HALF: u64 = 1 << (BITS - 1);
 
 impl Code {
-    /// A figure that is kept as it is: hundredths of a percent, thousandths of a CPU.
+    /// A figure that is kept as it is: hundredths of a percent.
     pub(super) fn exact(value: u64) -> Self {
         Self(u16::try_from(value).unwrap_or(u16::MAX).min(Self::UNKNOWN - 1))
     }
@@ -177,6 +209,7 @@ impl Code {
         (stored != Self::UNKNOWN).then_some(Self(stored))
     }
 
+    #[cfg(test)]
     pub(super) fn number(self) -> u64 {
         self.0.into()
     }
@@ -198,107 +231,12 @@ impl Code {
     }
 }
 
-/// What a row is read from.
-pub(super) struct Tick<'a> {
-    pub(super) step: &'a Step,
-    pub(super) cost: Option<&'a Cost>,
-    pub(super) thresholds: &'a [Threshold],
-}
-
-impl Tick<'_> {
-    /// The values of all series.
-    pub(super) fn row(&self) -> Vec<u16> {
-        ALL.iter().map(|series| Code::stored(self.value(series.source))).collect()
-    }
-
-    fn value(&self, source: Source) -> Option<Code> {
-        let cost = self.cost;
-        match source {
-            Source::Scope(scope, figure) => self.figure(scope, figure),
-            Source::AgentCpu => Some(Code::exact(cost?.cpu?.0)),
-            Source::AgentResident => Some(Code::round(cost?.resident?.0)),
-            Source::AgentTick => Some(Code::round(cost?.tick.0)),
-        }
-    }
-
-    fn figure(&self, name: ScopeName, figure: Figure) -> Option<Code> {
-        let snapshot = &self.step.snapshot;
-        let assessment = &self.step.decision.assessment;
-        let scope = match name {
-            ScopeName::System => &snapshot.whole,
-            ScopeName::Kubepods => snapshot.scopes.get(&self.step.kubepods?)?,
-        };
-        let percent = |Percent(hundredths)| Code::exact(hundredths.into());
-        let rounded = |Nanos(time)| Code::round(time);
-        match figure {
-            Figure::Some(of) => Some(percent(raw(scope, of)?.some?.avg10)),
-            Figure::Full(of) => Some(percent(raw(scope, of)?.full?.avg10)),
-            Figure::Contention => Some(percent(scope.contention?.avg10)),
-            Figure::Shortage => Some(percent(scope.shortage?.avg10)),
-            Figure::Wait(part) => Some(rounded(percentile(&scope.cpu.as_ref()?.histogram, part)?)),
-            Figure::Stall(_) if snapshot.interval == Nanos(0) => None,
-            Figure::Stall(cause) => {
-                let causes = &scope.memory.as_ref()?.causes;
-                let stalled = causes.get(&cause).map(|wait| wait.union.now);
-                // What no cause can be told of may be any of them.
-                let none = snapshot.covers.memory_causes.then_some(Nanos(0));
-                Some(percent(Percent::share(stalled.or(none)?.0, snapshot.interval.0)))
-            }
-            Figure::Available => Some(Code::round(available(assessment, name)?.0)),
-            Figure::Threshold => {
-                let (_, capacity) = available(assessment, name)?;
-                let own = self.thresholds.iter().filter(|one| one.signal == signal(name));
-                Some(Code::round(own.map(|one| one.value.of(capacity)).max()?))
-            }
-            Figure::Lasts => {
-                let outlook = assessment.outlooks.iter().find(|outlook| outlook.scope == name);
-                Some(rounded(outlook?.lasts?))
-            }
-        }
-    }
-}
-
-fn raw(scope: &Scope, of: Resource) -> Option<Pressure> {
-    match of {
-        Resource::Cpu => scope.pressure.cpu,
-        Resource::Memory => scope.pressure.memory,
-        Resource::Io => scope.pressure.io,
-    }
-}
-
-fn signal(name: ScopeName) -> Signal {
-    match name {
-        ScopeName::System => Signal::MemoryAvailable,
-        ScopeName::Kubepods => Signal::AllocatableMemoryAvailable,
-    }
-}
-
-/// What is available, and of how much.
-fn available(assessment: &Assessment, name: ScopeName) -> Option<(u64, u64)> {
-    let all = assessment.observations.iter();
-    let own = all.into_iter().find(|observation| observation.signal == signal(name))?;
-    Some((own.available, own.capacity))
-}
-
-/// The upper bound of the bucket below which `part` percent of all waits lie; `None` without waits.
-/// Buckets: [`isobar_core::model::stall::GroupStall::histogram`].
-fn percentile(histogram: &[u64], part: u64) -> Option<Nanos> {
-    let all = histogram.iter().fold(0_u128, |sum, n| sum + u128::from(*n));
-    let mut below = 0_u128;
-    let reaches = |n: &u64| {
-        below += u128::from(*n);
-        below * 100 >= all * u128::from(part)
-    };
-    let bucket = histogram.iter().position(reaches).filter(|_| all > 0)?;
-    Some(Nanos(1_u64.checked_shl(u32::try_from(bucket).ok()? + 10)?))
-}
-
 /// The indexes of the series that `wanted` names: a whole name, or what stands before a dot.
-pub(super) fn named(wanted: &str) -> Vec<usize> {
+pub(super) fn named(all: &[Series], wanted: &str) -> Vec<usize> {
     let is_named = |name: &str| {
         name.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    ALL.iter().enumerate().filter(|(_, one)| is_named(&one.name)).map(|(i, _)| i).collect()
+    all.iter().enumerate().filter(|(_, one)| is_named(&one.name)).map(|(i, _)| i).collect()
 }
 
 #[cfg(test)]
@@ -328,27 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn percentile_of_waits() {
-        #[rustfmt::skip]
-        let table: [(&[u64], u64, Option<u64>); 6] = [
-            // waits by length, percent, nanoseconds
-            (&[],           99, None),
-            (&[0, 0],       99, None),
-            (&[1],          50, Some(1_024)),
-            (&[0, 3, 1],    50, Some(2_048)),
-            (&[0, 3, 1],    99, Some(4_096)),
-            (&[99, 0, 0, 1], 99, Some(1_024)),
-        ];
-        for (histogram, part, want) in table {
-            assert_eq!(percentile(histogram, part), want.map(Nanos), "{histogram:?} {part}");
-        }
-    }
-
-    #[test]
     fn named_by_whole_words() {
         let table = [("system.cpu.some", 1), ("system.cpu", 5), ("agent", 3), ("sys", 0), ("", 0)];
         for (wanted, n) in table {
-            assert_eq!(named(wanted).len(), n, "{wanted:?}");
+            assert_eq!(named(&ALL, wanted).len(), n, "{wanted:?}");
         }
     }
 }

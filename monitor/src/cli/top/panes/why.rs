@@ -87,6 +87,11 @@ impl Page<'_> {
                 paint.text(tone, bars),
             ]));
         }
+        if let Some(why) = &self.state.forgotten {
+            lines.extend(
+                self.plain(&format!("not known from before this screen: {}", harmless(why))),
+            );
+        }
         let raw = some(self.scope.pressure.cpu);
         let (cpus, contention) = (cores(self.scope.cpu_usage), union(self.scope.contention));
         lines.extend(self.plain(&format!(

@@ -170,6 +170,7 @@ impl State {
         let rows = self.rows();
         let Some(id) = rows.get(self.chosen_of(&rows)).map(|row| row.id) else { return };
         (self.chosen, self.why, self.scroll) = (Some(id), Some(id), 0);
+        self.ask_earlier();
         self.settle();
     }
 

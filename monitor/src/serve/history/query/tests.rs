@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::series::ALL;
 use super::*;
 
 /// 100,000 s after the boot, and 2026-11-22T12:00:00Z.
@@ -83,8 +84,8 @@ fn points_fit_into_an_answer() {
 
 #[test]
 fn wanted_names_what_there_is() {
-    assert_eq!(wanted("agent.cpu,agent,agent.cpu").unwrap().len(), 3);
-    let why = wanted("system.cpu.some,sytem.cpu").unwrap_err();
+    assert_eq!(wanted(&ALL, "agent.cpu,agent,agent.cpu").unwrap().len(), 3);
+    let why = wanted(&ALL, "system.cpu.some,sytem.cpu").unwrap_err();
     assert!(why.contains("\"sytem.cpu\"") && why.contains("system.cpu.contention"), "{why}");
 }
 

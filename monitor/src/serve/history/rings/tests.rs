@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::super::series::ALL;
 use super::*;
 
 const PRESSURE: &str = "system.cpu.some";
@@ -51,7 +52,7 @@ fn put_fills_the_seconds_of_a_tick() {
         (&[],                                                        [None; 5]),
     ];
     for (ticks, want) in table {
-        let mut rings = Rings::new();
+        let mut rings = Rings::new(&ALL);
         for &(when, interval, value) in ticks {
             rings.put(at(when), at(interval), &row(PRESSURE, Some(value)));
         }
@@ -62,7 +63,7 @@ fn put_fills_the_seconds_of_a_tick() {
 
 #[test]
 fn second_weighs_parts_of_time() {
-    let mut rings = Rings::new();
+    let mut rings = Rings::new(&ALL);
     rings.put(at(10_000), at(900), &row(STALL, Some(10)));
     rings.put(at(10_100), at(100), &row(STALL, Some(100)));
     assert_eq!(read(&rings, STALL, (10, 11, 1, true)), [(Some(19), None)]);
@@ -79,7 +80,7 @@ fn thin_keeps_what_a_mean_hides() {
         (LEFT,     (Some(10), None)),
     ];
     for (name, want) in table {
-        let mut rings = Rings::new();
+        let mut rings = Rings::new(&ALL);
         for second in 20..30 {
             let value = if second == 24 { 90 } else { 10 };
             rings.put(at(second * 1_000), Nanos::SECOND, &row(name, Some(value)));
@@ -92,7 +93,7 @@ fn thin_keeps_what_a_mean_hides() {
 
 #[test]
 fn rings_take_what_the_documentation_says() {
-    let mut rings = Rings::new();
+    let mut rings = Rings::new(&ALL);
     assert_eq!(rings.bytes(), 0, "nothing is paid for in advance");
     for second in 0..=REACH {
         rings.put(at(second * 1_000), Nanos::SECOND, &row(PRESSURE, Some(1)));
@@ -116,7 +117,7 @@ proptest! {
             1..400,
         ),
     ) {
-        let mut rings = Rings::new();
+        let mut rings = Rings::new(&ALL);
         let mut seconds = BTreeMap::<u64, u64>::new();
         let (mut now, mut last) = (begun, None);
         for (distance, value) in ticks {
