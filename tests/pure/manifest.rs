@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::machine::output;
 use crate::program::text;
+use isobar::source::pod_disks::Places;
 use serde_json::{Value, json};
 
 const OVERLAYS: [&str; 2] = ["observe", "enforce"];
@@ -67,6 +68,23 @@ fn manifest_is_what_the_overlays_render() {
             printed(overlay) == rendered,
             "render {overlay} anew: kustomize build deploy/kustomize/overlays/{overlay}"
         );
+    }
+}
+
+#[test]
+fn manifest_mounts_what_is_walked_for_disk_use() {
+    for overlay in OVERLAYS {
+        let documents = documents(&printed(overlay));
+        let (_, container) = pod(&documents);
+        let settings = &of_kind(&documents, "ConfigMap")[0]["data"]["monitor.yaml"];
+        let settings: Value = serde_saphyr::from_str(settings.as_str().unwrap()).unwrap();
+        let root = settings["kubeletRoot"].as_str().unwrap();
+        let places = Places::of_kubelet(Path::new(root));
+        let mounts = container["volumeMounts"].as_array().unwrap();
+        for wanted in [Path::new(root), places.logs()] {
+            let is_mounted = |mount: &Value| mount["mountPath"] == wanted.to_str().unwrap();
+            assert!(mounts.iter().any(is_mounted), "{overlay}: {}", wanted.display());
+        }
     }
 }
 

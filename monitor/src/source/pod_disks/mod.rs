@@ -12,7 +12,6 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +30,9 @@ type Seen = BTreeSet<u64>;
 const KUBELET: &str = "var/lib/kubelet";
 /// Volumes of these kinds lie on the node's disks. One of memory is a mount of its own.
 const VOLUMES: [&str; 2] = ["kubernetes.io~empty-dir", "kubernetes.io~configmap"];
+
+/// What the gaps are about.
+const OBJECT: &str = "disk use of pods";
 
 /// Where pods have their files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +96,12 @@ impl Walks {
         let at = clock::now().boot;
         let mut gaps = Gaps::default();
         let layers = gaps.ok(Layers::read(places)).unwrap_or_default();
-        let logs = gaps.ok(logs(&places.logs)).unwrap_or_default();
+        let logs = logs(&places.logs).unwrap_or_else(|why| {
+            let Gap { object, why, detail } = why.gap();
+            let detail = format!("logs of containers are not measured: {object}: {detail}");
+            gaps.add(Gap { object: OBJECT.into(), why, detail });
+            BTreeMap::new()
+        });
         self.known.retain(|uid, _| wanted.pods.contains_key(uid));
         let turn = |uid: &str| self.next.as_deref().is_some_and(|next| uid < next);
         let mut pods: Vec<_> = wanted.pods.iter().collect();
@@ -210,7 +217,7 @@ impl Missed {
         ];
         for (n, why, detail) in all {
             if n > 0 {
-                gaps.add(Gap { object: "disk use of pods".into(), why, detail });
+                gaps.add(Gap { object: OBJECT.into(), why, detail });
             }
         }
     }
@@ -218,10 +225,7 @@ impl Missed {
 
 /// The directories of pods' logs, by uid. The name before it may hold anything but `_`.
 fn logs(dir: &Path) -> Result<BTreeMap<String, PathBuf>, ReadError> {
-    let entries = match fs::read_dir(dir) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        entries => entries.map_err(|why| ReadError::io(dir, why))?,
-    };
+    let entries = fs::read_dir(dir).map_err(|why| ReadError::io(dir, why))?;
     let by_uid = |entry: fs::DirEntry| {
         let name = entry.file_name();
         let (_, uid) = name.to_str()?.rsplit_once('_')?;

@@ -110,6 +110,16 @@ fn walk_says_what_it_left_out() {
 }
 
 #[test]
+fn walk_says_that_it_knows_no_logs() {
+    let (_root, places) = node();
+    fs::remove_dir_all(&places.logs).unwrap();
+    let (reading, gaps) = walk(&places, &[UID], &mut Budget::new(NO_END, NO_END));
+    let told = format!("logs of containers are not measured: {}: ", places.logs.display());
+    assert!(gaps[0].detail.starts_with(&told), "{gaps:?}");
+    assert_eq!(reading.pods[UID].containers["app"].logs, DiskUse::default());
+}
+
+#[test]
 fn walk_goes_on_where_the_last_one_ended() {
     let (_root, places) = node();
     let pods: BTreeMap<_, _> =
