@@ -4,11 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::CgroupId;
-use crate::model::decision::{Assessment, Decision, Ranking, Target};
+use crate::model::decision::{Assessment, Decision, Met, Ranking, Target, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
-use crate::model::threshold::Resource;
+use crate::model::threshold::{PressureSignal, Resource};
 use crate::model::units::{Bytes, Nanos};
 use crate::model::unsampled::unsampled;
 use crate::policy::assess::conditions::ConditionStanding;
@@ -156,12 +156,13 @@ impl Engine {
         let (sample_now, harm) = (&sample, &standing.harm);
         let node = Node { sample: sample_now, snapshot: &snapshot, harm, takers, settings };
         let pool = |purpose, shortfall| Pool::of_node(node, purpose, shortfall);
-        let purpose = assessment.first.as_ref().map(|first| Purpose::of(&first.threshold));
+        let foretold = foretold(&assessment);
+        let relieved = assessment.first.or(foretold);
+        let purpose = relieved.map(|met| Purpose::of(&met.threshold));
         let shortfall = Shortfall {
-            missing: Bytes(assessment.first.and_then(|first| first.missing).unwrap_or(0)),
-            is_thrashing: assessment
-                .first
-                .is_some_and(|first| growth::is_thrashing(&first, &assessment.outlooks)),
+            missing: Bytes(relieved.and_then(|met| met.missing).unwrap_or(0)),
+            is_thrashing: relieved
+                .is_some_and(|met| growth::is_thrashing(&met, &assessment.outlooks)),
         };
         let pool_now = purpose.map(|purpose| pool(purpose, shortfall));
         let field = pool_now.as_ref().map(Pool::field);
@@ -174,6 +175,7 @@ impl Engine {
             met: &assessment.met,
             unmeasured: &assessment.unmeasured,
             first: assessment.first,
+            foretold,
             is_stale: assessment.is_stale,
             ranking: ranking.as_ref(),
             field: field.as_ref(),
@@ -192,11 +194,23 @@ impl Engine {
         let next_targets =
             next_targets.iter().map(|candidate| target_of(candidate, &sample)).collect();
         drop(field);
+        let is_used = assessment.first.is_some() || !relief.actions.is_empty();
+        let ranking = ranking.filter(|_| is_used);
         let (tick, at, generation) = (sample.tick, sample.at, settings.generation);
         standing.before = Some(sample);
         let decision = Decision { tick, at, generation, assessment, ranking, relief };
         Step { snapshot, decision, kubepods, next_targets }
     }
+}
+
+/// That memory will run out, while nothing is due: a forecast that has not lasted for its grace.
+fn foretold(assessment: &Assessment) -> Option<Met> {
+    let mut met = assessment.met.iter().filter(|_| assessment.first.is_none());
+    let is_forecast = |met: &&Met| match met.threshold {
+        Trigger::Pressure(threshold) => matches!(threshold.on, PressureSignal::Exhaustion(_)),
+        Trigger::Eviction(_) => false,
+    };
+    met.find(is_forecast).copied()
 }
 
 /// For what a victim may be needed soon: a threshold that is met, in its grace or not, or memory

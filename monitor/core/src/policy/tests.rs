@@ -3,6 +3,7 @@
 
 mod cache;
 mod family;
+mod marks;
 mod node;
 mod scope;
 
@@ -59,7 +60,7 @@ fn toll(family: Family, policy: Policy, (memory, n): (Kib, u64)) -> Toll {
 
 #[test]
 fn closed_loop_ends_takers_as_often_as_they_come_back() {
-    for seed in [0, 2, 4, 6] {
+    for seed in [0, 4, 6, 8] {
         let node = Node::new(Family::TwoLeaks, seed, 5 * 1024 * MIB);
         let toll = node.run(Policy::Engine(Order::Cause), 600);
         let Toll { wrong, right, budget_spent, .. } = toll;

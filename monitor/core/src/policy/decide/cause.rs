@@ -63,6 +63,17 @@ pub(super) fn choose(
     }
 }
 
+/// A mark on a candidate that takes memory beyond its request, as soon as it is foretold to run
+/// out: before the forecast has lasted for its grace. A mark costs nobody anything.
+pub(super) fn mark_early(question: &Question<'_>, standing: &ReliefStanding) -> Option<Proposal> {
+    let first = question.foretold.as_ref()?;
+    let field = question.field.filter(|field| field.is_by_cause())?;
+    let loss = question.ranking?.loss.as_ref()?;
+    let takers = field.takers_above_request(EXAMINED);
+    let shortage = Shortage { question, field, first, loss, takers: &takers };
+    shortage.mark(standing, |taker| shortage.is_candidate(taker))
+}
+
 /// Memory that is short or will be, and who took it.
 struct Shortage<'a> {
     question: &'a Question<'a>,

@@ -106,7 +106,10 @@ fn pending_progress(question: &Question<'_>, pending: &Pending) -> Event {
 fn without_pending(question: &Question<'_>, standing: &mut ReliefStanding, relief: &mut Relief) {
     match due(question, standing) {
         Ok(first) => begin(question, standing, first, relief),
-        Err(held) => relief.held = held,
+        Err(held) => match cause::mark_early(question, standing) {
+            Some(mark) => relief.actions.push(mark.begin(question, standing)),
+            None => relief.held = held,
+        },
     }
 }
 

@@ -22,9 +22,11 @@ pub struct Question<'a> {
     pub unmeasured: &'a [Trigger],
     /// The threshold to relieve first; `None` if none is due.
     pub first: Option<Met>,
+    /// That memory will run out, where it is met, in its grace, and nothing is due.
+    pub foretold: Option<Met>,
     /// The reading behind `first` is not newer than the last action.
     pub is_stale: bool,
-    /// The head of the ranking; `None` if nothing is due.
+    /// The head of the ranking; `None` if nothing is due or foretold.
     pub ranking: Option<&'a Ranking>,
     /// All candidates; the ranking holds the first of them.
     pub field: Option<&'a Field<'a>>,

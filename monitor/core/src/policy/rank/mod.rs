@@ -23,7 +23,7 @@ pub use purpose::Purpose;
 use std::collections::BTreeSet;
 
 use group::Group;
-use merit::Scale;
+use merit::{Answer, Scale};
 
 use crate::model::decision::{Candidate, Loss, Order, Outsider, Ranking, Spared, SparedReason};
 use crate::model::pod::Place;
@@ -100,7 +100,9 @@ impl<'a> Pool<'a> {
         };
         let outside_harm = outsiders.first().map(|outsider| outsider.harm);
         let need = Need { outside_harm, ..need };
-        let spared = contenders.iter().filter(|one| one.spared.is_some());
+        let scale = Scale::new(&contenders, rules.order, purpose, &need);
+        let is_spared = |one: &&Contender| one.spared.is_some() || scale.promised(one).is_some();
+        let spared = contenders.iter().filter(is_spared);
         let spared: BTreeSet<&str> = spared.map(|one| one.uid.as_str()).collect();
         let may_be_marked = |id, scope: &Scope| {
             let is_spared = match &scope.place {
@@ -203,6 +205,13 @@ impl<'a> Field<'a> {
     #[must_use]
     pub fn takers(&self, head: usize) -> Vec<Candidate> {
         self.first(head, |contender| self.scale.is_taker(contender))
+    }
+
+    /// The same of those alone that use more than they request.
+    #[must_use]
+    pub fn takers_above_request(&self, head: usize) -> Vec<Candidate> {
+        let is_above = |contender: &Contender| self.scale.exceeds(contender) == Some(Answer::Yes);
+        self.first(head, |contender| self.scale.is_taker(contender) && is_above(contender))
     }
 
     /// The first of those that `counts` picks. They alone are sorted.

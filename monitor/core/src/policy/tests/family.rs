@@ -55,6 +55,10 @@ impl Family {
 pub(super) struct Dice(u64);
 
 impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -74,7 +78,7 @@ impl Dice {
 
 impl Node {
     pub(super) fn new(family: Family, seed: u64, memory: Kib) -> Self {
-        let mut dice = Dice(seed * 31 + family as u64 * 7919);
+        let mut dice = Dice::new(seed * 31 + family as u64 * 7919);
         let base = dice.between(600, 1500) * MIB;
         let n = dice.of(&[5, 10, 20, 40, 80, 110]);
         let mut parties: Vec<Party> = Vec::new();

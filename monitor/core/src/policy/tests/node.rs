@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// Lets `step` milliseconds pass.
-    fn live(&mut self, now: u64, step: u64) {
+    pub(super) fn live(&mut self, now: u64, step: u64) {
         for (due, at) in std::mem::take(&mut self.ending) {
             match due <= now {
                 true => self.end(at, now),
@@ -265,7 +265,7 @@ impl Node {
         }
     }
 
-    fn sample(&self, tick: u64, now: u64) -> Sample {
+    pub(super) fn sample(&self, tick: u64, now: u64) -> Sample {
         let bytes = |kib: Kib| Bytes(u64::try_from(kib.max(0)).unwrap() * 1024);
         let group = |path: &str, anon: Kib, shmem: Kib, max: Limit| {
             let stat = MemoryStat {
@@ -368,7 +368,7 @@ fn nanos(ms: u64) -> Nanos {
     Nanos(ms * 1_000_000)
 }
 
-fn settings(order: Order) -> Settings {
+pub(super) fn settings(order: Order) -> Settings {
     let mut settings = Settings::default();
     settings.ranking.order = order;
     settings.relief.enforce = StepKind::ALL.into();

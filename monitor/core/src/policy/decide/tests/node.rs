@@ -65,6 +65,7 @@ impl Node {
             sample: &self.sample,
             met,
             first: met.iter().find(|met| met.is_due).copied(),
+            foretold: None,
             is_stale: false,
             ranking: Some(&self.ranking),
             field: None,

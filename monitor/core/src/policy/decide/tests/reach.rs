@@ -40,6 +40,7 @@ fn judged(all: &[Contender], short_of: Met, second: u64, standing: &mut ReliefSt
         unseen: Nanos(0),
         met: &[short_of],
         first: Some(short_of),
+        foretold: None,
         is_stale: false,
         ranking: Some(&ranking),
         field: Some(&field),

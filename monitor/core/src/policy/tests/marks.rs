@@ -1,0 +1,84 @@
+//! Who takes memory beyond its request is marked as soon as that memory is foretold to run out,
+//! and not only once the forecast has lasted.
+
+use super::family::Dice;
+use super::node::{Growth, Kib, MIB, Node, Party, settings};
+use super::{MEMORY, Toll};
+use crate::model::decision::{Order, StepKind};
+use crate::model::pod::QosClass;
+use crate::policy::engine::{Engine, Standing};
+
+/// The first step on a node where one party takes 100 MiB a second, and whether it came before
+/// anything was due.
+fn first_action(order: Order, class: Option<QosClass>, request: Kib) -> Option<(StepKind, bool)> {
+    let path = match class {
+        Some(_) => "/kubepods/burstable/pod0",
+        None => "/system.slice/batch.service",
+    };
+    let party = |path: &str, class, request, held, growth| Party {
+        path: path.into(),
+        class,
+        owner: None,
+        request,
+        limit: None,
+        held,
+        at_start: held,
+        growth,
+        is_shared: false,
+        is_guilty: false,
+        is_marked: false,
+        is_squeezed: false,
+        n_restarts: 0,
+        back: None,
+    };
+    let burstable = Some(QosClass::Burstable);
+    let mut node = Node {
+        memory: MEMORY,
+        dice: Dice::new(1),
+        base: 1_000 * MIB,
+        parties: vec![
+            party(path, class, request, 500 * MIB, Growth::Leak(100 * MIB)),
+            party("/kubepods/burstable/pod1", burstable, 3_000 * MIB, 2_000 * MIB, Growth::Steady),
+        ],
+        toll: Toll::default(),
+        in_force: Vec::new(),
+        has_api: true,
+        ending: Vec::new(),
+    };
+    let mut engine = Engine::new(settings(order), Standing::new(4));
+    (1..800).find_map(|tick| {
+        let now = tick * 250;
+        node.live(now, 250);
+        let decision = engine.step(node.sample(tick, now)).decision;
+        let action = decision.relief.actions.first()?;
+        // What was done is explained by the ranking that it comes from.
+        let loss = decision.ranking.as_ref().and_then(|ranking| ranking.loss.as_ref());
+        assert!(order != Order::Cause || loss.is_some(), "{decision:?}");
+        Some((action.step, decision.assessment.first.is_none()))
+    })
+}
+
+#[test]
+fn mark_early_who_takes_beyond_its_request() {
+    use QosClass::{BestEffort, Burstable, Guaranteed};
+    use StepKind::{Evict, Mark};
+    let large = 14_000 * MIB;
+    #[rustfmt::skip]
+    let table = [
+        // order, class, request, first step, before anything was due
+        (Order::Cause, Some(BestEffort), 0,          Some((Mark, true))),
+        (Order::Cause, Some(Burstable),  1_000 * MIB, Some((Mark, true))),
+        // It takes what it was promised: it is marked once the forecast has lasted.
+        (Order::Cause, Some(Burstable),  large,      Some((Mark, false))),
+        // Who is no candidate has no request.
+        (Order::Cause, None,             0,          Some((Mark, false))),
+        (Order::Qos,   Some(Burstable),  0,          Some((Evict, false))),
+    ];
+    for (order, class, request, want) in table {
+        let got = first_action(order, class, request);
+        assert_eq!(got, want, "{order:?} {class:?} {request}");
+    }
+    // Its memory was promised, and nothing else is to be had.
+    let got = first_action(Order::Cause, Some(Guaranteed), large);
+    assert_ne!(got.map(|(step, _)| step), Some(Mark), "{got:?}");
+}
