@@ -57,8 +57,8 @@ fn past_of_an_agent_is_that_of_its_recording() {
         (&["status", "--begin", begin, "--end", end],                 10),
         (&["status", "--end", end, "-o", "ndjson"],                   10),
         (&["status", "--begin", begin],                               10),
-        (&["explain", "--begin", begin, "--end", "2026-11-22T10:13:45Z"], 0), // no outcomes yet
-        (&["top", "--begin", begin, "--end", end, "-o", "json"],      0),
+        (&["explain", "--begin", begin, "--end", "2026-11-22T10:13:42Z"], 0), // no outcomes yet
+        (&["top", "--end", end, "-o", "json"],                         0),
         (&["status", "--begin", "2026-11-22T11:00:00Z"],              3),
     ];
     for (arguments, code) in table {

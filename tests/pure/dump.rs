@@ -81,7 +81,7 @@ fn dump_trace_has_a_lane_for_each_cgroup() {
     let instants: BTreeSet<_> = of("i").iter().filter_map(|event| event["name"].as_str()).collect();
     assert_eq!(
         instants,
-        BTreeSet::from(["OOM kill", "killContainers", "no action", "stopContainers"])
+        BTreeSet::from(["OOM kill", "killContainers", "mark", "no action", "stopContainers"])
     );
 }
 

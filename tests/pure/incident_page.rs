@@ -35,7 +35,8 @@ fn page_answers_who_did_what() {
         // what a reader looks for
         "<dt>Who did it</dt><dd><p>Memory: shop/leak took 80Mi of the 80Mi that were lost in 10s.",
         "<dt>Who suffered</dt><dd><p>shop/leak: the kernel&#39;s OOM killer",
-        "<dt>What isobar did</dt><dd><p>would stop the containers of shop/leak because",
+        "<dt>What isobar did</dt><dd><p>would raise the OOM score of shop/leak because",
+        "would stop the containers of shop/leak because",
         "isobar only observed: nothing was changed on the node.",
         "OOM kills by the kernel: 1; isobar had foreseen 1.",
         "first to go: shop/leak",

@@ -38,12 +38,23 @@ fn decisions(file: &Path, more: &[&str]) -> Vec<Value> {
     text(&got.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Recordings of an agent that marked who took memory only once a forecast had lasted: its
+/// decisions are kept, and others would be made today from this tick on.
+const OTHERWISE: [&str; 2] = ["incident-leak-6.12.isobar", "incident-leak-6.12-v4.isobar"];
+pub(crate) const DIFFERENCE: &str = "tick 3 differs: /ranking\n";
+
+pub(crate) fn is_decided_otherwise(file: &Path) -> bool {
+    OTHERWISE.iter().any(|name| file.ends_with(name))
+}
+
 #[test]
 fn replay_kept_recordings() {
     for file in recordings() {
         let got = replay(&file, &["--check"]);
         let told = text(&got.stdout) + &text(&got.stderr);
-        assert_eq!(got.status.code(), Some(0), "{}: {told}", file.display());
+        let is_otherwise = is_decided_otherwise(&file);
+        assert_eq!(got.status.code(), Some(is_otherwise.into()), "{}: {told}", file.display());
+        assert_eq!(told.starts_with(DIFFERENCE), is_otherwise, "{}: {told}", file.display());
     }
 }
 

@@ -26,8 +26,8 @@ async fn what_if_is_that_of_the_verb() {
     #[rustfmt::skip]
     let table = [
         // change, lane of allocatableMemory.available then and otherwise, first step otherwise
-        ("{}",                                                       [1, 1], Some("stopContainers")),
-        (r#"{"relief":{"enforce":["stopContainers"]}}"#,             [1, 1], Some("stopContainers")),
+        ("{}",                                                       [1, 1], Some("mark")),
+        (r#"{"relief":{"enforce":["stopContainers"]}}"#,             [1, 1], Some("mark")),
         (r#"{"eviction":{"thresholds":[],"pressure":[]}}"#,          [1, 0], None),
     ];
     for (change, lanes, step) in table {

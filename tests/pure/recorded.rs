@@ -25,7 +25,7 @@ fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings").join(name)
 }
 
-/// A pod takes what all pods may have; isobar would have ended it at 10:13:47, the kernel killed a
+/// A pod takes what all pods may have; isobar would have marked it at 10:13:30 and ended it at 10:13:47, the kernel killed a
 /// process at 10:13:53. Its ticks are from 10:13:28.83 to 10:13:59.2.
 pub(crate) fn leak() -> PathBuf {
     recorded("judged-leak-6.12.isobar")
@@ -103,10 +103,11 @@ async fn at_knows_nothing_of_later() {
     #[rustfmt::skip]
     let table = [
         // moment, threshold in force, actions and kills so far, kernel's kills
-        ("10:13:46", "",                            0, 0),
-        ("10:13:48", "allocatableMemory.available", 1, 0),
-        ("10:13:52", "allocatableMemory.available", 2, 0),
-        ("10:13:55", "",                            3, 1),
+        ("10:13:42", "",                            1, 0),
+        ("10:13:46", "",                            2, 0),
+        ("10:13:48", "allocatableMemory.available", 3, 0),
+        ("10:13:52", "allocatableMemory.available", 4, 0),
+        ("10:13:55", "",                            5, 1),
     ];
     for (moment, threshold, n, n_kills) in table {
         let at = format!("at=2026-11-22T{moment}Z");
@@ -143,7 +144,7 @@ async fn recording_tells_its_whole_course() {
     assert!(spans.iter().all(|span| span["end"].is_object()), "it has an end");
     let events = about["events"].as_array().unwrap();
     let n_of = |kind: &str| events.iter().filter(|event| event["kind"] == kind).count();
-    assert_eq!((n_of("action"), n_of("outcome"), n_of("oomKill")), (2, 2, 1));
+    assert_eq!((n_of("action"), n_of("outcome"), n_of("oomKill")), (4, 4, 1));
     let kept = read(&router, "/api/v1/incidents").await;
     assert_eq!(kept["incidents"][0]["name"], incident.name);
 }

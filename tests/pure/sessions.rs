@@ -33,7 +33,8 @@ fn explain_of_a_leak() {
     let recording = Recording::open(&data("recordings/judged-leak-6.12.isobar")).unwrap();
     let acted = Replay::new(recording, None).find_map(|replayed| match replayed.unwrap() {
         Replayed::Tick(tick) => {
-            (!tick.step.decision.relief.actions.is_empty()).then_some(tick.step.decision)
+            let decision = tick.step.decision;
+            decision.relief.actions.iter().any(|action| action.step.is_final()).then_some(decision)
         }
         Replayed::Notice(_) => None,
     });

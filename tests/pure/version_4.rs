@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 
+use crate::judged::DIFFERENCE;
 use crate::program::{isobar, text};
 use crate::sampling::data;
 use isobar::record::incident::Kind;
@@ -60,10 +61,11 @@ fn files_are_what_they_are_kept_for() {
 
 #[test]
 fn replay_gives_the_same_bytes() {
-    for (file, n) in [(recording(), 47), (incident(), 63)] {
+    let same = "47 decisions compared, all the same\n";
+    for (file, want) in [(recording(), same), (incident(), DIFFERENCE)] {
         let got = isobar(&["replay", "--check"]).arg(&file).output().unwrap();
-        let want = format!("{n} decisions compared, all the same\n");
-        assert_eq!(text(&got.stdout) + &text(&got.stderr), want, "{}", file.display());
+        let told = text(&got.stdout) + &text(&got.stderr);
+        assert!(told.starts_with(want), "{}: {told}", file.display());
     }
 }
 

@@ -314,6 +314,8 @@ impl<'a> Span<'a> {
             _ => {}
         }
         let step = run.engine.step(sample);
+        let decision = self.as_recorded(&decision).unwrap_or(step.decision);
+        let step = Step { decision, ..step };
         let before = std::mem::replace(&mut run.at, at);
         let Some(sample) = run.engine.standing().before.as_ref().filter(|_| is_within) else {
             return Ok(());
@@ -323,7 +325,14 @@ impl<'a> Span<'a> {
             self.account.leave_last_out(before);
             return Ok(());
         }
-        self.write(sample, &decision, step, &run.engine)
+        self.write(sample, &step.decision, &run.engine)
+    }
+
+    /// The decision that was made, also by another version; `None` where it cannot be read, and
+    /// with other names, in which it is made anew.
+    fn as_recorded(&self, decision: &str) -> Option<Decision> {
+        let is_kept = self.names.is_none();
+        is_kept.then(|| serde_json::from_slice(decision.as_bytes()).ok()).flatten()
     }
 
     /// What was read, with other names if it is to have them.
@@ -334,20 +343,14 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// The decision as it was recorded, also by another version; with other names, as it is made
-    /// anew.
     fn write(
         &mut self,
         sample: &Sample,
-        recorded: &str,
-        step: Step,
+        decision: &Decision,
         engine: &Engine,
     ) -> Result<(), FreezeError> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        let as_recorded =
-            self.names.is_none().then(|| serde_json::from_slice::<Decision>(recorded.as_bytes()));
-        let decision = as_recorded.and_then(Result::ok).unwrap_or(step.decision);
-        journal.write(sample, &decision, engine.standing())?;
+        journal.write(sample, decision, engine.standing())?;
         match self.most {
             Some(most) if journal.size() > most => Err(FreezeError::TooLarge),
             _ => Ok(()),
