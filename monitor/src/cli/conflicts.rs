@@ -85,7 +85,8 @@ mod tests {
             let required = verb.get_positionals().filter(|one| one.is_required_set());
             let required: Vec<_> = required.map(|_| "x".to_owned()).collect();
             for option in verb.get_arguments().filter_map(typed) {
-                let line = [vec!["isobar".into(), verb.get_name().into()], option, required.clone()];
+                let line =
+                    [vec!["isobar".into(), verb.get_name().into()], option, required.clone()];
                 let line = line.concat();
                 let mut command = command();
                 let matches = match command.try_get_matches_from_mut(&line) {
