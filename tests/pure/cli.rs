@@ -60,6 +60,10 @@ fn verbs_exit_codes() {
         (&["incidents", "show", "2027", "--agent", &made_up], 3, "there is no incident \"2027\""),
         (&["incidents", "ls", "--agent", "127.0.0.1:1"], 1, "no agent listens on 127.0.0.1:1"),
         (&["incidents", "ls", "--agent", &made_up, "--dir", "."], 2, "cannot be used with"),
+        (&["top", "--once", "-d", "5s", "--agent", &made_up], 2, "cannot be used with"),
+        (&["top", "--once", "-n", "1", "-o", "json", "--agent", &made_up], 2, "--rows is for tables"),
+        (&["top", "--all", "-o", "ndjson", "--agent", &made_up], 2, "--all is for tables"),
+        (&["top", "-f", "x.isobar", "-d", "2s"],  2, "--interval is for a screen"),
         (&[],                                     2, "Usage"),
         (&["run", "--listen", "192.0.2.1:9797"],  1, "--listen"),
     ];
