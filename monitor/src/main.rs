@@ -2,6 +2,7 @@
 
 mod cli;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -10,7 +11,8 @@ fn main() -> ExitCode {
         // The reader of the output has closed the pipe, as `head` does: not an error.
         Err(error) if cli::exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", cli::exit::text_of(&error));
+            // Where stderr is closed nobody reads it; `eprintln!` would panic.
+            let _ = writeln!(io::stderr(), "{}", cli::exit::text_of(&error));
             cli::exit::code_of(&error).into()
         }
     }

@@ -1,7 +1,7 @@
 //! The built binary as a user meets it: what it prints where, and how it ends.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, pipe};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -60,6 +60,10 @@ fn verbs_exit_codes() {
         (&["incidents", "show", "2027", "--agent", &made_up], 3, "there is no incident \"2027\""),
         (&["incidents", "ls", "--agent", "127.0.0.1:1"], 1, "no agent listens on 127.0.0.1:1"),
         (&["incidents", "ls", "--agent", &made_up, "--dir", "."], 2, "cannot be used with"),
+        (&["top", "--once", "-d", "5s", "--agent", &made_up], 2, "cannot be used with"),
+        (&["top", "--once", "-n", "1", "-o", "json", "--agent", &made_up], 2, "--rows is for tables"),
+        (&["top", "--all", "-o", "ndjson", "--agent", &made_up], 2, "--all is for tables"),
+        (&["top", "-f", "x.isobar", "-d", "2s"],  2, "--interval is for a screen"),
         (&[],                                     2, "Usage"),
         (&["run", "--listen", "192.0.2.1:9797"],  1, "--listen"),
     ];
@@ -260,6 +264,34 @@ fn top_reader_leaves() {
     BufReader::new(top.stdout.take().unwrap()).read_line(&mut first).unwrap();
     let ended = top.wait_with_output().unwrap();
     assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn output_into_a_closed_pipe() {
+    let made_up = made_up_agent().to_string();
+    #[rustfmt::skip]
+    let table: &[(&[&str], i32)] = &[
+        // arguments, code
+        (&["status", "--agent", &made_up],                      0),
+        (&["explain", "--agent", &made_up],                     0),
+        (&["doctor", "--agent", &made_up],                      0),
+        (&["top", "--once", "--agent", &made_up],               0),
+        (&["allocatable", "--capacity", "cpu=4,memory=8Gi"],    0),
+        (&["config", "view"],                                   0),
+        (&["cpus", "--online", "0-7"],                          0),
+        (&["version"],                                          0),
+        (&["status", "--agent", "127.0.0.1:1"],                 1), // and its message is lost
+        (&["status", "--agent", &made_up, "--wait", "nothing"], 2),
+    ];
+    for (arguments, code) in table {
+        for format in ["table", "wide", "json", "yaml", "ndjson"] {
+            let (reader, writer) = pipe().unwrap();
+            drop(reader);
+            let mut command = isobar(&[*arguments, &["-o", format]].concat());
+            let ended = command.stdout(writer.try_clone().unwrap()).stderr(writer).status();
+            assert_eq!(ended.unwrap().code(), Some(*code), "{arguments:?} -o {format}");
+        }
+    }
 }
 
 #[test]

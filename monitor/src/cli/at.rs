@@ -71,6 +71,11 @@ impl AtArgs {
         self.at.is_some() || self.file.is_some()
     }
 
+    /// True if a range of a recording is asked for.
+    pub(crate) fn is_range(&self) -> bool {
+        self.range.is_asked()
+    }
+
     /// `None` if no range is asked for.
     pub(crate) fn ticks(&self, ask: &AgentArgs) -> Result<Option<Course>> {
         let Some(range) = self.range.range()? else { return Ok(None) };

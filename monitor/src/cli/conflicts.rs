@@ -51,3 +51,54 @@ pub(crate) fn check(command: &mut Command, matches: &ArgMatches) -> Result<(), E
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::builder::ValueParser;
+    use clap::{Arg, CommandFactory as _};
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// The verbs with options that take any text.
+    fn command() -> Command {
+        let any = |option: Arg| match option.get_action().takes_values() {
+            true => option.value_parser(ValueParser::os_string()),
+            false => option,
+        };
+        Cli::command().mut_subcommands(|verb| verb.mut_args(any))
+    }
+
+    /// An option as it is typed; `None` for what stands alone, as `--help` does.
+    fn typed(option: &Arg) -> Option<Vec<String>> {
+        if matches!(option.get_id().as_str(), "help" | "version") {
+            return None;
+        }
+        let name = format!("--{}", option.get_long()?);
+        Some(if option.get_action().takes_values() { vec![name, "x".into()] } else { vec![name] })
+    }
+
+    #[test]
+    fn check_accepts_each_option_beside_the_required_ones() {
+        let mut n = 0;
+        for verb in command().get_subcommands().filter(|verb| !verb.has_subcommands()) {
+            let required = verb.get_positionals().filter(|one| one.is_required_set());
+            let required: Vec<_> = required.map(|_| "x".to_owned()).collect();
+            for option in verb.get_arguments().filter_map(typed) {
+                let line =
+                    [vec!["isobar".into(), verb.get_name().into()], option, required.clone()];
+                let line = line.concat();
+                let mut command = command();
+                let matches = match command.try_get_matches_from_mut(&line) {
+                    Ok(matches) => matches,
+                    // It needs another option.
+                    Err(why) if why.kind() == ErrorKind::MissingRequiredArgument => continue,
+                    Err(why) => panic!("{line:?}: {why}"),
+                };
+                check(&mut command, &matches).unwrap_or_else(|why| panic!("{line:?}: {why}"));
+                n += 1;
+            }
+        }
+        assert!(n > 100, "{n} options");
+    }
+}

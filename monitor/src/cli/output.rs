@@ -53,7 +53,10 @@ impl Format {
             Self::Yaml => return yaml(to, &Transcoder::new(&mut from)),
             Self::Ndjson => to.write_all(json)?,
             Self::Table | Self::Wide | Self::Json => {
-                transcode(&mut from, &mut serde_json::Serializer::pretty(&mut *to))?;
+                // Into memory first, as YAML: the serialisers would hide the error of a closed pipe.
+                let mut text = Vec::new();
+                transcode(&mut from, &mut serde_json::Serializer::pretty(&mut text))?;
+                to.write_all(&text)?;
             }
         }
         Ok(writeln!(to)?)
@@ -158,7 +161,6 @@ pub(crate) fn view_json(to: &mut dyn Write, view: &View, format: Format) -> Resu
 /// YAML. A text is one line, however long, so that it can be searched for.
 fn yaml(to: &mut dyn Write, what: &impl Serialize) -> Result<()> {
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-    // Into memory first: the serialiser would hide the error of a closed pipe.
     let text = serde_saphyr::to_string_with_options(what, options)?;
     to.write_all(text.as_bytes())?;
     Ok(())

@@ -50,8 +50,11 @@ impl Range {
 impl RangeArgs {
     /// `None` if a range was not asked for.
     pub(crate) fn range(self) -> Result<Option<Range>> {
-        let is_asked = self.begin.is_some() || self.end.is_some();
-        is_asked.then(|| self.or_all()).transpose()
+        self.is_asked().then(|| self.or_all()).transpose()
+    }
+
+    pub(crate) fn is_asked(self) -> bool {
+        self.begin.is_some() || self.end.is_some()
     }
 
     /// The range, or all of the recording.

@@ -3,6 +3,7 @@
 mod wait;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -136,8 +137,10 @@ fn missing(view: &View, n_named: usize) -> Option<String> {
     let lacking = lacking
         .map(|capability| capability.name.as_str())
         .filter(|name| *name != Capability::RELIEF);
-    let names: Vec<_> =
-        lacking.chain(view.snapshot.gaps.iter().map(|g| g.object.as_str())).collect();
+    let gaps = view.snapshot.gaps.iter().map(|gap| gap.object.as_str());
+    let mut named = BTreeSet::new();
+    // A file may be a gap more than once: for each of those who read it.
+    let names: Vec<_> = lacking.chain(gaps).filter(|name| named.insert(*name)).collect();
     let more = match names.len() {
         0 => return None,
         n if n > n_named => format!(" and {} more", n - n_named),
@@ -193,6 +196,9 @@ fn summary(view: &View) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use isobar_core::model::sample::Gap;
+    use isobar_core::model::snapshot::Snapshot;
+
     use super::*;
 
     #[test]
@@ -206,21 +212,30 @@ mod tests {
         let off = |name: &&str| capability(name, CapabilityState::Absent);
         let tail = "; `isobar doctor` lists causes and remedies";
         #[rustfmt::skip]
-        let table: [(&[&str], Option<&str>); 4] = [
-            // absent, line
-            (&[],                        None),
-            (&["relief"],                None), // the mode has a line of its own
-            (&["a", "b"],                Some("a, b")),
-            (&["a", "b", "c", "d", "e"], Some("a, b, c and 2 more")),
+        let table: [(&[&str], &[&str], Option<&str>); 6] = [
+            // absent, unread, line
+            (&[],                        &[],                   None),
+            (&["relief"],                &[],                   None), // the mode has a line of its own
+            (&["a", "b"],                &[],                   Some("a, b")),
+            (&["a", "b", "c", "d", "e"], &[],                   Some("a, b, c and 2 more")),
+            (&["a"],                     &["/x", "/x", "/y", "/x"], Some("a, /x, /y")),
+            (&[],                        &["/x", "/y", "/x", "/z", "/z", "/w"], Some("/x, /y, /z and 1 more")),
         ];
-        for (names, want) in table {
+        for (names, unread, want) in table {
+            let gap = |object: &&str| Gap {
+                object: (*object).into(),
+                why: GapReason::Failed,
+                detail: "no such file".into(),
+            };
             let mut capabilities: Vec<_> = names.iter().map(off).collect();
             capabilities.push(capability("sched_switch", CapabilityState::Attached));
-            let view = View { capabilities, ..View::default() };
+            let gaps = unread.iter().map(gap).collect();
+            let snapshot = Snapshot { gaps, ..Snapshot::default() };
+            let view = View { capabilities, snapshot, ..View::default() };
             assert_eq!(
                 missing(&view, NAMED),
                 want.map(|want| format!("{want}{tail}")),
-                "{names:?}"
+                "{names:?} {unread:?}"
             );
         }
     }

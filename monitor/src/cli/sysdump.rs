@@ -30,7 +30,8 @@ const INCIDENTS: usize = 5;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The archive to make, such as node.tar.zst; it must not exist.
-    file: PathBuf,
+    #[arg(value_name = "FILE")]
+    archive: PathBuf,
     /// Keep names of nodes, pods, services and cgroups, and the kernel's whole command line.
     #[arg(long)]
     no_redact: bool,
@@ -49,8 +50,8 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
         let text = "a sysdump has files of this machine: run it on the node, without --node";
         bail!(Refused(text.into()));
     }
-    let failed = || format!("cannot make {}", args.file.display());
-    let mut archive = Archive::begin(create(&args.file).with_context(failed)?)?;
+    let failed = || format!("cannot make {}", args.archive.display());
+    let mut archive = Archive::begin(create(&args.archive).with_context(failed)?)?;
     archive.text("README.txt", &about(args))?;
     archive.json("version.json", &version::document())?;
     let mut diagnosis = doctor::document(&args.ask, sampling)?;
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     let taken = incidents(args, &mut archive)?;
     archive.json("incidents.json", &taken)?;
     archive.end().with_context(failed)?;
-    eprintln!("{}", args.file.display());
+    eprintln!("{}", args.archive.display());
     Ok(Code::Ok)
 }
 

@@ -20,6 +20,7 @@ use super::Args;
 use super::figures::{cores, names, percent, some, throttled, time, union};
 use super::rows::{self, Column};
 
+/// Pairs of sufferer and aggressor without `--rows`.
 const AGGRESSORS: usize = 8;
 /// Rows without `--rows`.
 const ROWS: usize = 15;
@@ -28,7 +29,7 @@ const ROWS: usize = 15;
 pub(super) fn watch(args: &Args, eye: &mut Eye) -> Result<Code> {
     let clears = io::stdout().is_terminal();
     loop {
-        let view = eye.look_after(args.interval)?;
+        let view = eye.look_after(args.interval())?;
         print(args, &view, clears)?;
     }
 }
@@ -84,7 +85,7 @@ fn write(out: &mut dyn Write, view: &View, args: &Args) -> Result<()> {
     waiting(view, &list, wide).write(out, width)?;
     if !view.snapshot.aggressions.is_empty() {
         writeln!(out)?;
-        aggressors(view).write(out, width)?;
+        aggressors(view, args.rows.unwrap_or(AGGRESSORS)).write(out, width)?;
     }
     Ok(())
 }
@@ -130,10 +131,10 @@ fn waiting(view: &View, list: &rows::List, wide: bool) -> Table {
 
 /// Sorted by the column LOST, as the headline is; what was lost is a part of the time. Both are of
 /// the last interval, and the share is of all that the sufferer waited.
-fn aggressors(view: &View) -> Table {
+fn aggressors(view: &View, most: usize) -> Table {
     let mut table = Table::new("SUFFERER~ AGGRESSOR~ LOST> TIME> SHARE%>");
     let blames = &view.snapshot.aggressions;
-    for blame in blames.iter().take(AGGRESSORS) {
+    for blame in blames.iter().take(most) {
         let of_victim = blames.iter().filter(|other| other.victim == blame.victim);
         let all: u64 = of_victim.map(|other| other.time.0).sum();
         let share = Percent::share(blame.time.0, all).to_string();

@@ -79,13 +79,14 @@ impl Column {
         }
     }
 
-    /// The columns that fit, and the width that is left for the name.
-    pub(super) fn fitting(width: usize) -> (Vec<Self>, usize) {
+    /// The columns that fit, among them the one that rows are sorted by, and the width that is left
+    /// for the name.
+    pub(super) fn fitting(width: usize, sorted: Self) -> (Vec<Self>, usize) {
         let mut columns = Self::ALL.to_vec();
         let others = |columns: &[Self]| -> usize {
             columns.iter().filter(|one| **one != Self::Name).map(|one| one.width() + 1).sum()
         };
-        for less in Self::LESS {
+        for less in Self::LESS.into_iter().filter(|less| *less != sorted) {
             if others(&columns) + SHORTEST_NAME <= width {
                 break;
             }
@@ -206,6 +207,12 @@ impl Row<'_> {
 }
 
 impl List {
+    /// Beside the heading of the sorted column: whether its figures, or names, fall or rise downwards.
+    pub(super) fn sign(&self) -> char {
+        let do_fall = (self.sort == Column::Name) == self.is_reversed;
+        if do_fall { '▼' } else { '▲' }
+    }
+
     pub(super) fn rows<'a>(&self, view: &'a View) -> Vec<Row<'a>> {
         let snapshot = &view.snapshot;
         let (by, ranked) = lead(view);
@@ -294,73 +301,4 @@ fn places(snapshot: &Snapshot, ranked: &[(CgroupId, u64)]) -> BTreeMap<CgroupId,
 }
 
 #[cfg(test)]
-mod tests {
-    use isobar_core::model::cgroup::CgroupPath;
-    use isobar_core::model::units::MilliCpu;
-
-    use super::*;
-
-    /// a.slice/{a.service, b.service}, c.service; CPUs used in thousandths.
-    fn node() -> Snapshot {
-        let scope = |path: &str, parent: Option<u64>, cpus: Option<u64>| Scope {
-            path: CgroupPath(path.into()),
-            parent: parent.map(CgroupId),
-            cpu_usage: cpus.map(MilliCpu),
-            ..Scope::default()
-        };
-        let scopes = [
-            (CgroupId(1), scope("/a.slice", Some(99), Some(300))),
-            (CgroupId(2), scope("/a.slice/a.service", Some(1), Some(100))),
-            (CgroupId(3), scope("/a.slice/b.service", Some(1), Some(200))),
-            (CgroupId(4), scope("/c.service", Some(99), None)),
-        ];
-        Snapshot { scopes: scopes.into(), ..Snapshot::default() }
-    }
-
-    #[test]
-    fn rows_are_sorted_filtered_and_folded() {
-        let list = |sort, is_tree, filter: &str| List {
-            sort,
-            is_tree,
-            filter: filter.into(),
-            ..List::default()
-        };
-        let folded = List { folded: [CgroupId(1)].into(), ..list(Column::Cpus, true, "") };
-        let reversed = List { is_reversed: true, ..list(Column::Name, false, "") };
-        let three = List { shows_all: true, most: Some(3), ..list(Column::Cpus, false, "") };
-        #[rustfmt::skip]
-        let table: [(List, &[u64]); 8] = [
-            // list, ids
-            (list(Column::Cpus, false, ""),        &[3, 2, 4]), // not known comes last
-            (list(Column::Name, false, ""),        &[2, 3, 4]),
-            (reversed,                             &[4, 3, 2]),
-            (list(Column::Cpus, false, "B.SERV"),  &[3]),
-            (list(Column::Cpus, true, ""),         &[1, 3, 2, 4]),
-            (list(Column::Cpus, true, "b.serv"),   &[1, 3]),    // and what stands above it
-            (folded,                               &[1, 4]),
-            (three,                                &[1, 3, 2]),
-        ];
-        let node = View { snapshot: node(), ..View::default() };
-        for (list, want) in table {
-            let got: Vec<_> = list.rows(&node).iter().map(|row| row.id.0).collect();
-            assert_eq!(got, want, "{list:?}");
-        }
-    }
-
-    #[test]
-    fn fitting_leaves_room_for_names() {
-        #[rustfmt::skip]
-        let table = [
-            // columns of the terminal, columns of the list, of the name
-            (200, 9, 136),
-            (80,  8, 26),
-            (60,  5, 28),
-            (40,  3, 22),
-            (5,   3, 0),
-        ];
-        for (width, n, name) in table {
-            let (columns, left) = Column::fitting(width);
-            assert_eq!((columns.len(), left), (n, name), "{width} {columns:?}");
-        }
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@ use isobar_core::model::cgroup::{CgroupId, CgroupPath};
 use isobar_core::model::snapshot::Blame;
 use isobar_core::model::units::{Moment, Nanos};
 use isobar_core::view::View;
+use isobar_core::view::lead::Lead;
 use jiff::tz::TimeZone;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -129,6 +130,8 @@ fn draw_of_each_pane() {
         ("cgroups",           WIDE,   ""),
         ("cgroups_narrow",    NARROW, ""),
         ("sorted_by_memory",  WIDE,   "<<"),
+        ("sorted_upwards",    WIDE,   "<<r"),
+        ("sorted_by_name",    NARROW, "<"),
         ("tree",              WIDE,   "t↓↓-"),
         ("filter_is_typed",   WIDE,   "/WEB"),
         ("filter_is_kept",    WIDE,   "/web⏎t"),
@@ -190,6 +193,30 @@ fn draw_fits_any_terminal() {
                 let text = shown(&press(state, keys));
                 let has_verdict = text.contains("Short of") || columns < 12 || lines < 3;
                 assert!(has_verdict, "{columns} columns, {lines} lines, keys {keys}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn draw_shows_the_sorted_column_of_any_width() {
+    for columns in [40, 60, 80, 100] {
+        for n in 0..Column::ALL.len() {
+            for (keys, sign) in [("s".repeat(n), '▼'), (format!("{}r", "s".repeat(n)), '▲')] {
+                let state = press(live((columns, 12)), &keys);
+                let sorted = state.list.sort;
+                let sign = if sorted == Column::Name && n > 0 {
+                    ['▲', '▼'][usize::from(sign == '▲')]
+                } else {
+                    sign
+                };
+                let text = shown(&state);
+                let heading = sorted.heading(Lead::Took);
+                let found = [format!("{sign}{heading}"), format!("{heading}{sign}")];
+                assert!(
+                    found.iter().any(|found| text.contains(found)),
+                    "{columns} {sorted:?}: {text}"
+                );
             }
         }
     }

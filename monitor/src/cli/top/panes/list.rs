@@ -10,7 +10,7 @@ use crate::cli::top::rows::{Column, Row};
 use crate::cli::top::state::State;
 
 pub(super) fn lines(state: &State, height: usize) -> Vec<Line<'static>> {
-    let (columns, name) = Column::fitting(state.size.0.into());
+    let (columns, name) = Column::fitting(state.size.0.into(), state.list.sort);
     let rows = state.rows();
     let by = state.view.as_ref().map_or(Lead::Lost, |view| lead(view).0);
     if rows.is_empty() {
@@ -31,8 +31,19 @@ pub(super) fn lines(state: &State, height: usize) -> Vec<Line<'static>> {
 
 fn heading(state: &State, by: Lead, columns: &[Column], name: usize) -> Line<'static> {
     let cell = |column: &Column| {
-        let tone = if *column == state.list.sort { Tone::Sorted } else { Tone::Heading };
-        state.paint.text(tone, set(*column, name, column.heading(by)))
+        let text = column.heading(by);
+        let (tone, text) = match (*column == state.list.sort, column) {
+            (false, _) => (Tone::Heading, set(*column, name, text)),
+            (true, Column::Name) => {
+                (Tone::Sorted, set(*column, name, &format!("{text}{}", state.list.sign())))
+            }
+            // The blank before a figure has room for the sign.
+            (true, _) => {
+                let text = format!("{}{text}", state.list.sign());
+                (Tone::Sorted, format!("{text:>width$}", width = column.width() + 1))
+            }
+        };
+        state.paint.text(tone, text)
     };
     Line::from_iter(columns.iter().map(cell))
 }
