@@ -216,7 +216,7 @@ export interface Snapshot {
   whole: Scope;
   scopes: Record<string, Scope>;
   aggressions: Blame[];
-  /** Of the cgroup for which others waited most; without `cgroup`, of the root cgroup. */
+  /** Of the aggressor that the headline names; without `cgroup`, of the root cgroup. */
   runners: { pid: number; name: string; used: number; cgroup?: number }[];
   recentOomKills: OomRecord[];
   capabilities: Capability[];

@@ -76,7 +76,7 @@ pub struct Sample {
     /// Steps that the actuator can take; `None` if it was not asked, and then no step is excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_steps: Option<BTreeSet<StepKind>>,
-    /// The busiest processes of the cgroup for which others waited most; most used first.
+    /// The busiest processes of the aggressor that was named before; most used first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runners: Vec<Runner>,
     /// The agent's own cgroup, which is never evicted; `None` if it is not in the tree.

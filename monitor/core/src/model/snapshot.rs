@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub scopes: BTreeMap<CgroupId, Scope>,
     /// Waits for a CPU by sufferer and aggressor, longest first; in a view, those that cost most.
     pub aggressions: Vec<Blame>,
-    /// Of the later sample: the busiest processes of the cgroup for which others waited most.
+    /// Of the later sample: the busiest processes of the aggressor that the headline names.
     #[serde(default)]
     pub runners: Vec<Runner>,
     /// In this interval.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::condition::{self, Condition, ConditionName, ScopeName, Status};
 use crate::model::decision::{Hold, Loss, Order, Ranking, Taker};
 use crate::model::pod::Place;
