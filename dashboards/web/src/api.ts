@@ -202,6 +202,16 @@ export interface LimitState {
   detail: string;
 }
 
+export interface Runner {
+  pid: number;
+  name: string;
+  /** Thousandths of a CPU. */
+  used: number;
+  cgroup?: number;
+  /** One of the busiest of the machine: who makes others wait is not measured. */
+  isOfMachine?: boolean;
+}
+
 export interface Snapshot {
   facts: { name: string; kernel: string; bootId: string; nCpus: number };
   started: Moment;
@@ -217,7 +227,7 @@ export interface Snapshot {
   scopes: Record<string, Scope>;
   aggressions: Blame[];
   /** Of the aggressor that the headline names; without `cgroup`, of the root cgroup. */
-  runners: { pid: number; name: string; used: number; cgroup?: number }[];
+  runners: Runner[];
   recentOomKills: OomRecord[];
   capabilities: Capability[];
   limits: LimitState[];

@@ -1,12 +1,14 @@
 //! Which processes of a cgroup use the CPUs, while other cgroups wait for them: its name alone may say
 //! little, and that of the root cgroup says nothing.
-//! In: which cgroup cost others most. Out: its busiest processes, for [`Sample::runners`].
+//! In: which cgroup cost others most, or that nobody knows which. Out: its busiest processes, or those
+//! of the machine, for [`Sample::runners`].
 //!
 //! [`Sample::runners`]: isobar_core::model::sample::Sample::runners
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::str;
+use std::{fs, str};
 
 use super::gap;
 use super::lines::{Torn, lines, number, words};
@@ -42,10 +44,10 @@ pub struct Runners {
     sweep: Sweep,
 }
 
-/// A look at all processes of a cgroup, in parts.
+/// A look at all processes of a suspect, in parts.
 #[derive(Debug, Default)]
 struct Sweep {
-    path: Option<CgroupPath>,
+    whose: Option<Suspect>,
     /// How many of the youngest were looked at.
     next: usize,
     is_whole: bool,
@@ -114,8 +116,11 @@ impl Runners {
     }
 
     fn look(&mut self, whose: &Suspect, at: Nanos) -> Look {
-        let pids = self.pids(&whose.path);
-        let pids = self.sweep.part(&whose.path, &pids);
+        let pids = match whose {
+            Suspect::Cgroup { path, .. } => self.pids(path),
+            Suspect::Machine => self.all_pids(),
+        };
+        let pids = self.sweep.part(whose, &pids);
         let all = pids.into_iter().filter_map(|pid| {
             let Stat { used, started, .. } = self.stat(pid)?;
             Some(((pid, started), used))
@@ -126,7 +131,10 @@ impl Runners {
     fn busiest(&mut self, before: &Look, whose: &Suspect, now: Nanos) -> Vec<Runner> {
         let passed = u128::from(now.since(before.at).0.max(1));
         let per_tick = u128::from(Nanos::SECOND.0 / self.ticks_per_second);
-        let cgroup = Some(whose.id).filter(|_| !whose.path.is_root());
+        let (cgroup, is_of_machine) = match whose {
+            Suspect::Cgroup { id, path } => (Some(*id).filter(|_| !path.is_root()), false),
+            Suspect::Machine => (None, true),
+        };
         let mut all: Vec<_> = before
             .used
             .iter()
@@ -134,12 +142,12 @@ impl Runners {
                 let stat = self.stat(*pid).filter(|stat| stat.started == *started)?;
                 let ticks = u128::from(stat.used.saturating_sub(*used_before));
                 let used = u64::try_from(ticks * per_tick * 1_000 / passed).ok()?;
-                let (pid, name, used, cgroup) = (*pid, stat.name, MilliCpu(used), cgroup);
-                Some(Runner { pid, name, used, cgroup })
+                let (pid, name, used) = (*pid, stat.name, MilliCpu(used));
+                Some(Runner { pid, name, used, cgroup, is_of_machine })
             })
             .filter(|runner| runner.used > MilliCpu(0))
             .collect();
-        all.sort_unstable_by_key(|runner| (std::cmp::Reverse(runner.used), runner.pid));
+        all.sort_unstable_by_key(|runner| (Reverse(runner.used), runner.pid));
         all.truncate(NAMED);
         self.sweep.best = all.iter().map(|runner| runner.pid).collect();
         let is_certain = self.sweep.is_whole || all.iter().any(|one| one.used >= CERTAIN);
@@ -163,6 +171,15 @@ impl Runners {
         pids.into_iter().rev().filter(|pid| *pid > 0).collect()
     }
 
+    /// Every process of the machine, the youngest first: its directories in procfs.
+    fn all_pids(&self) -> Vec<u32> {
+        let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
+        let mut pids: Vec<u32> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        pids.sort_unstable_by_key(|pid| Reverse(*pid));
+        pids
+    }
+
     /// `None` if the process is gone.
     fn stat(&self, pid: u32) -> Option<Stat> {
         gap::read(&self.proc.join(pid.to_string()).join("stat"), stat).ok()
@@ -171,9 +188,9 @@ impl Runners {
 
 impl Sweep {
     /// Those to be looked at now.
-    fn part(&mut self, path: &CgroupPath, all: &[u32]) -> Vec<u32> {
-        if self.path.as_ref() != Some(path) {
-            *self = Self { path: Some(path.clone()), ..Self::default() };
+    fn part(&mut self, whose: &Suspect, all: &[u32]) -> Vec<u32> {
+        if self.whose.as_ref() != Some(whose) {
+            *self = Self { whose: Some(whose.clone()), ..Self::default() };
         }
         let begin = if self.next < all.len() { self.next } else { 0 };
         let end = all.len().min(begin + LOOKED_AT);
@@ -215,8 +232,6 @@ pub(super) fn split(text: &[u8]) -> Result<(&[u8], Vec<&[u8]>), Torn> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use isobar_core::model::cgroup::CgroupId;
     use tempfile::TempDir;
 
@@ -283,7 +298,7 @@ mod tests {
             let found = tick(&mut runners, second, suspect);
             found.iter().map(|runner| (runner.pid, runner.used.0)).collect::<Vec<_>>()
         };
-        let root = || Some(Suspect { id: CgroupId(1), path: CgroupPath::root() });
+        let root = || Some(Suspect::Cgroup { id: CgroupId(1), path: CgroupPath::root() });
         (1..=5).for_each(|pid| host.ran(pid, 22, 1_000));
         assert_eq!(read(1, root()), [], "not suspected before");
         assert_eq!(read(2, root()), [], "the first look");
@@ -311,7 +326,7 @@ mod tests {
         fs::write(host.0.path().join("cgroup.procs"), all.join("\n") + "\n").unwrap();
         let mut runners = Runners::new(host.0.path(), host.0.path());
         runners.ticks_per_second = 100;
-        let root = || Suspect { id: CgroupId(1), path: CgroupPath::root() };
+        let root = || Suspect::Cgroup { id: CgroupId(1), path: CgroupPath::root() };
         // A process that is old uses most; a young one uses a little, or enough to be named at once.
         for young in [30, 60] {
             let mut looks = Vec::new();
@@ -342,7 +357,7 @@ mod tests {
         let mut runners = Runners::new(host.0.path(), host.0.path());
         runners.ticks_per_second = 100;
         let path = CgroupPath("/kubepods/pod7/c".into());
-        let suspect = Suspect { id: CgroupId(7), path };
+        let suspect = Suspect::Cgroup { id: CgroupId(7), path };
         let mut read = |second: u64, suspect: Option<Suspect>| {
             let found = tick(&mut runners, second, suspect);
             found.iter().map(|one| (one.pid, one.cgroup)).collect::<Vec<_>>()
@@ -353,5 +368,24 @@ mod tests {
         [1, 2].iter().for_each(|pid| host.ran(*pid, 22, 1_050));
         // Whoever is suspected by now: it is what was looked at before.
         assert_eq!(read(3, None), [(2, Some(CgroupId(7)))]);
+    }
+
+    #[test]
+    fn runners_of_the_machine() {
+        // Whatever cgroup they are in.
+        let host = Host::new("");
+        let mut runners = Runners::new(host.0.path(), host.0.path());
+        runners.ticks_per_second = 100;
+        let ran = |ticks| {
+            (1..=3).for_each(|pid| host.ran(pid, 22, 1_000 + u64::from(pid) * ticks));
+        };
+        ran(0);
+        assert_eq!(tick(&mut runners, 1, Some(Suspect::Machine)), [], "not suspected before");
+        assert_eq!(tick(&mut runners, 2, None), [], "the first look");
+        ran(10);
+        let found = tick(&mut runners, 3, None);
+        let found: Vec<_> =
+            found.iter().map(|one| (one.pid, one.used.0, one.cgroup, one.is_of_machine)).collect();
+        assert_eq!(found, [(3, 300, None, true), (2, 200, None, true), (1, 100, None, true)]);
     }
 }

@@ -25,17 +25,27 @@ pub(super) struct Aggressor<'a> {
     pub(super) back: Nanos,
 }
 
-/// A cgroup whose processes are to be looked for.
+/// Whose processes are to be looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suspect {
-    pub id: CgroupId,
-    pub path: CgroupPath,
+pub enum Suspect {
+    Cgroup {
+        id: CgroupId,
+        path: CgroupPath,
+    },
+    /// All processes: which cgroup makes others wait is not measured.
+    Machine,
 }
 
 /// The aggressor that the headline names while CPUs are short or, where it can name none, that of the
-/// pair which cost most; `None` if others hardly waited for it.
+/// pair which cost most; `None` if others hardly waited for it. Where waits are not measured, the
+/// machine while tasks wait for CPUs by raw PSI.
 #[must_use]
 pub fn suspect(snapshot: &Snapshot) -> Option<Suspect> {
+    if !snapshot.covers.waits {
+        let raw = snapshot.whole.pressure.cpu.and_then(|pressure| pressure.some);
+        let is_short = raw.is_some_and(|line| line.avg10 >= SUSPECTED);
+        return is_short.then_some(Suspect::Machine);
+    }
     let mut waited = BTreeMap::<CgroupId, Nanos>::new();
     for pair in snapshot.aggressions.iter().filter(|pair| pair.victim != pair.aggressor) {
         // No wait counts for more than the interval, or a sufferer of many threads would decide.
@@ -52,7 +62,8 @@ pub fn suspect(snapshot: &Snapshot) -> Option<Suspect> {
     let first = || losses.iter().max_by_key(|pair| pair.harm()).map(|pair| pair.blame);
     let pair = named.map(|one| one.most).or_else(first)?;
     let path = aggressor_path(snapshot, pair)?.clone();
-    waited.contains_key(&pair.aggressor).then_some(Suspect { id: pair.aggressor, path })
+    let id = pair.aggressor;
+    waited.contains_key(&id).then_some(Suspect::Cgroup { id, path })
 }
 
 /// The cgroup to which a unit, with all cgroups in it, lost most.
@@ -91,7 +102,9 @@ pub(super) fn aggressor<'a>(
 mod tests {
     use super::*;
     use crate::model::decision::Decision;
+    use crate::model::psi::{Line, Pressure, Pressures};
     use crate::model::snapshot::{CpuWait, Waited};
+    use crate::model::stall::Coverage;
     use crate::model::units::MilliCpu;
     use crate::view::headline::headline;
     use crate::view::verdict::{Mood, Verdict};
@@ -136,13 +149,40 @@ mod tests {
                 whole: Scope { cpu_usage: Some(MilliCpu(1_900)), ..Scope::default() },
                 scopes: all.iter().map(scope).collect(),
                 aggressions: pairs.iter().map(blame).collect(),
+                covers: Coverage { waits: true, ..Coverage::default() },
                 ..Snapshot::default()
             };
-            let got = suspect(&snapshot).map(|one| one.id.0);
+            let got = match suspect(&snapshot) {
+                Some(Suspect::Cgroup { id, .. }) => Some(id.0),
+                Some(Suspect::Machine) => panic!("{pairs:?}: waits are measured"),
+                None => None,
+            };
             assert_eq!(got, want, "{pairs:?}");
             let cpu = Verdict { resource: Resource::Cpu, mood: Mood::Pressed, text: String::new() };
             let told = headline(&snapshot, &[cpu], &Decision::default(), &[]);
             assert!(told.contains(says), "{pairs:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn suspect_without_waits_is_the_machine() {
+        #[rustfmt::skip]
+        let table = [
+            // raw PSI CPU some avg10, waits are measured, the machine is suspected
+            (Some(4_99),  false, false),
+            (Some(5_00),  false, true),
+            (Some(86_00), true,  false),
+            (None,        false, false),
+        ];
+        for (raw, waits, want) in table {
+            let line = |avg10| Line { avg10: Percent(avg10), ..Line::default() };
+            let cpu = raw.map(|raw| Pressure { some: Some(line(raw)), full: None });
+            let pressure = Pressures { cpu, ..Pressures::default() };
+            let whole = Scope { pressure, ..Scope::default() };
+            let covers = Coverage { waits, ..Coverage::default() };
+            let snapshot = Snapshot { whole, covers, ..Snapshot::default() };
+            let want = want.then_some(Suspect::Machine);
+            assert_eq!(suspect(&snapshot), want, "{raw:?} {waits}");
         }
     }
 }

@@ -7,7 +7,7 @@ use super::cpu_loss::{is_mutual, losses};
 use super::foresight::OomLimit;
 use super::lead::{Sufferer, about, per_second, sufferers};
 use super::verdict::{Mood, Resource, Verdict, cause_words};
-use super::waiting::{root_name, short_name, with_busiest};
+use super::waiting::{busiest_of_machine, root_name, short_name, with_busiest};
 use crate::model::cgroup::Limit;
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
@@ -99,7 +99,12 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
     };
     let Some(Sufferer { id, scope, lost, time }) = sufferers(snapshot, resource).into_iter().next()
     else {
-        return "Which pod or service waits was not measured.".into();
+        let unknown = "Which pod or service waits was not measured";
+        let busiest = busiest_of_machine(snapshot).filter(|_| resource == Resource::Cpu);
+        return busiest.map_or_else(
+            || format!("{unknown}."),
+            |process| format!("{unknown}; busiest: {process} (by usage, not by harm)."),
+        );
     };
     if time < Nanos(snapshot.interval.0 / FEW) {
         let now = millis(time, snapshot).max(1);
