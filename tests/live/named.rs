@@ -1,5 +1,10 @@
 //! Who makes others wait is told within three seconds, everywhere by the same name and figures.
 
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use isobar::clock;
@@ -125,5 +130,79 @@ fn aggressor_is_named_within_three_seconds() {
             true
         });
         assert!(same, "no tick was seen twice");
+    }
+}
+
+/// A process in the root cgroup that keeps the last CPU busy, called as no other one is.
+struct Spinner(Child);
+
+impl Spinner {
+    const NAME: &str = "isobar-spin";
+
+    fn begin(root: &Path) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(Self::NAME);
+        symlink("/bin/sh", &program).unwrap();
+        let cpu = last_cpu().to_string();
+        // Above other work of this machine, or that would be the busiest.
+        let mut spin = Command::new("nice");
+        spin.args(["-n", "-5", "taskset", "-c", &cpu]);
+        let child = spin.arg(&program).args(["-c", "echo; while :; do :; done"]);
+        let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+        // It has its name once it writes: then the link may go.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        fs::write(root.join("cgroup.procs"), child.id().to_string()).unwrap();
+        Self(child)
+    }
+
+    /// How it is named.
+    fn named(&self) -> String {
+        format!("{}, pid {}", Self::NAME, self.0.id())
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn process_is_named_with_and_without_the_kernel_side() {
+    let _alone = alone();
+    let Some(mut victim) = Group::make("waits") else { return };
+    let root = victim.dir().to_str().unwrap().strip_suffix(victim.path()).unwrap().to_owned();
+    let spinner = Spinner::begin(root.as_ref());
+    let last = last_cpu();
+    victim.run(&format!("exec nice -n 5 taskset -c {last} sh -c 'while :; do :; done'"));
+    let process = spinner.named();
+    #[rustfmt::skip]
+    let table = [
+        // arguments, the runner is of the machine, the headline says
+        (&[][..],                  false, format!("the root cgroup (most of all {process})")),
+        (&["--probes", "none"][..], true, format!("busiest: {process} (by usage, not by harm)")),
+    ];
+    for (arguments, is_of_machine, says) in table {
+        let agent = Agent::start(arguments);
+        if !is_of_machine && !agent.sees_waits() {
+            continue;
+        }
+        let is_its = |runner: &Value| {
+            runner["pid"] == spinner.0.id()
+                && runner["name"] == Spinner::NAME
+                && runner["cgroup"].is_null()
+                && (runner["isOfMachine"] == true) == is_of_machine
+        };
+        // Looked for once in ten seconds; other work of this machine may come first meanwhile.
+        let begun = clock::now().boot;
+        let mut seen = agent.snapshot();
+        while !seen["headline"].as_str().unwrap().contains(&says) {
+            let took = clock::now().boot.since(begun);
+            assert!(took < Nanos(60 * Nanos::SECOND.0), "{says}: {seen:#}");
+            seen = agent.next(&seen);
+        }
+        assert!(seen["runners"].as_array().unwrap().iter().any(is_its), "{}", seen["runners"]);
+        println!("{arguments:?}: {}", seen["headline"]);
     }
 }

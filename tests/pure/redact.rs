@@ -209,8 +209,13 @@ fn renamed(mut sample: Sample) -> Sample {
     let why = GapReason::Failed;
     let detail = "acme-web did not answer".to_owned();
     sample.gaps.push(Gap { object: "/acme.slice".into(), why, detail });
-    sample.runners =
-        vec![Runner { pid: 5, name: "acme-daemon".into(), used: MilliCpu(5), cgroup: None }];
+    sample.runners = vec![Runner {
+        pid: 5,
+        name: "acme-daemon".into(),
+        used: MilliCpu(5),
+        cgroup: None,
+        is_of_machine: true,
+    }];
     sample
 }
 

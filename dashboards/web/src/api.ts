@@ -202,6 +202,16 @@ export interface LimitState {
   detail: string;
 }
 
+export interface Runner {
+  pid: number;
+  name: string;
+  /** Thousandths of a CPU. */
+  used: number;
+  cgroup?: number;
+  /** One of the busiest of the machine: who makes others wait is not measured. */
+  isOfMachine?: boolean;
+}
+
 export interface Snapshot {
   facts: { name: string; kernel: string; bootId: string; nCpus: number };
   started: Moment;
@@ -216,8 +226,8 @@ export interface Snapshot {
   whole: Scope;
   scopes: Record<string, Scope>;
   aggressions: Blame[];
-  /** Of the cgroup for which others waited most; without `cgroup`, of the root cgroup. */
-  runners: { pid: number; name: string; used: number; cgroup?: number }[];
+  /** Of the aggressor that the headline names; without `cgroup`, of the root cgroup. */
+  runners: Runner[];
   recentOomKills: OomRecord[];
   capabilities: Capability[];
   limits: LimitState[];

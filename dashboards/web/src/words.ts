@@ -129,7 +129,7 @@ export function called(view: Snapshot, id: number, path: string | null | undefin
 /** The busiest process of an aggressor, where the agent has looked for it. */
 export function busiest({ runners }: Snapshot, id: number, path: string | null | undefined): string {
   const [first] = runners;
-  const isIts = first && (first.cgroup === id || (first.cgroup === undefined && path === "/"));
+  const isIts = first && !first.isOfMachine && (first.cgroup === id || (first.cgroup === undefined && path === "/"));
   return isIts ? `most of all ${first.name}, pid ${first.pid}` : "";
 }
 

@@ -1,6 +1,5 @@
 //! This node as a [`Source`]: its files and the kernel side joined.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,17 +12,18 @@ use super::sampler::{Reading, Source};
 use crate::clock;
 use crate::source::kernel::detach::Aside;
 use crate::source::kernel::{self, Kernel, MapReadError, Probes};
-use crate::source::runners::{Runners, Suspect};
+use crate::source::runners::Runners;
 use crate::source::triggers::Triggers;
 use crate::source::{self, Awake, Directories, Roots};
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::places;
-use isobar_core::model::sample::{Cause, Gap, GapReason, Runner, Sample};
+use isobar_core::model::sample::{Cause, Gap, GapReason, Sample};
 use isobar_core::model::settings::Node;
 use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::view::aggressor::Suspect;
 
 /// What to read, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +59,6 @@ pub struct Live {
     /// Only an agent asks for them.
     triggers: Option<Triggers>,
     runners: Runners,
-    /// When the last sample began.
-    sampled: Option<Nanos>,
     tick: u64,
 }
 
@@ -86,7 +84,6 @@ impl Live {
             agreement: Agreement::default(),
             triggers: None,
             runners,
-            sampled: None,
             tick: 0,
         })
     }
@@ -108,27 +105,6 @@ impl Live {
                 _ => tracing::info!(%name, state, "{detail}"),
             }
         }
-    }
-
-    /// Who runs in the cgroup for which others wait most: no wait counts for more than the interval,
-    /// or a sufferer of many threads would decide.
-    fn runners(&mut self, sample: &Sample) -> Vec<Runner> {
-        let interval = self.sampled.replace(sample.at.boot);
-        let interval = interval.map_or(Nanos(0), |before| sample.at.boot.since(before));
-        let mut waited = BTreeMap::<CgroupId, Nanos>::new();
-        for pair in sample.kernel.iter().flat_map(|kernel| &kernel.matrix) {
-            if pair.victim != pair.aggressor {
-                let sum = waited.entry(pair.aggressor).or_default();
-                *sum = sum.plus(pair.time.min(interval));
-            }
-        }
-        let known = waited.into_iter().filter(|(id, _)| sample.cgroups.contains_key(id));
-        let most = known.max_by_key(|(id, waited)| (*waited, Reverse(*id)));
-        let suspect = most.and_then(|(id, waited)| {
-            let path = sample.cgroups.get(&id)?.path.clone();
-            Some(Suspect { id: Some(id).filter(|_| !path.is_root()), path, waited })
-        });
-        self.runners.read(sample.at, interval, suspect)
     }
 
     fn programs(&self) -> Vec<Capability> {
@@ -164,6 +140,12 @@ impl Source for Live {
         }
     }
 
+    fn look_for(&mut self, suspect: impl FnOnce() -> Option<Suspect>) {
+        if self.runners.is_due(clock::now().boot) {
+            self.runners.suspect(suspect());
+        }
+    }
+
     fn cgroup_root(&self) -> Option<PathBuf> {
         Some(self.sources.cgroup_root().into())
     }
@@ -191,7 +173,7 @@ impl Source for Live {
         if let Some(kernel) = &mut sample.kernel {
             blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
         }
-        sample.runners = self.runners(&sample);
+        sample.runners = self.runners.read(sample.at);
         if let Some(kernel) = &sample.kernel {
             let root = sample.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
             let waited = root.and_then(|(id, _)| kernel.groups.get(id)).map(|all| all.wait);

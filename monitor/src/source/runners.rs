@@ -1,21 +1,22 @@
 //! Which processes of a cgroup use the CPUs, while other cgroups wait for them: its name alone may say
 //! little, and that of the root cgroup says nothing.
-//! In: for which cgroup others waited most. Out: its busiest processes, for [`Sample::runners`].
+//! In: which cgroup cost others most, or that nobody knows which. Out: its busiest processes, or those
+//! of the machine, for [`Sample::runners`].
 //!
 //! [`Sample::runners`]: isobar_core::model::sample::Sample::runners
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::str;
+use std::{fs, str};
 
 use super::gap;
 use super::lines::{Torn, lines, number, words};
-use isobar_core::model::cgroup::{CgroupId, CgroupPath};
+use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::sample::{Moment, Runner};
-use isobar_core::model::units::{MilliCpu, Nanos, Percent};
+use isobar_core::model::units::{MilliCpu, Nanos};
+use isobar_core::view::aggressor::Suspect;
 
-/// It is suspected from this share of the time on that others waited.
-const SUSPECTED: Percent = Percent(5_00);
 /// Processes that are looked at, the youngest first, and the next ones the next time: a look at each
 /// takes some 10 µs.
 const LOOKED_AT: usize = 512;
@@ -34,31 +35,24 @@ pub struct Runners {
     proc: PathBuf,
     cgroup_root: PathBuf,
     ticks_per_second: u64,
+    /// Whose processes are looked at next.
+    next: Option<Suspect>,
     before: Option<(Look, Suspect)>,
-    /// What the last two looks found, and when.
-    found: (Vec<Runner>, Nanos),
+    /// What the last two looks found.
+    found: Vec<Runner>,
     looked: Option<Nanos>,
     sweep: Sweep,
 }
 
-/// A look at all processes of a cgroup, in parts.
+/// A look at all processes of a suspect, in parts.
 #[derive(Debug, Default)]
 struct Sweep {
-    path: Option<CgroupPath>,
+    whose: Option<Suspect>,
     /// How many of the youngest were looked at.
     next: usize,
     is_whole: bool,
     /// The busiest so far, which are looked at each time.
     best: Vec<u32>,
-}
-
-/// A cgroup, and how long others waited for a CPU while it ran.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suspect {
-    /// `None` for the root cgroup.
-    pub id: Option<CgroupId>,
-    pub path: CgroupPath,
-    pub waited: Nanos,
 }
 
 /// CPU time of processes, in ticks of the kernel's clock for user space, by pid and time of start.
@@ -83,41 +77,50 @@ impl Runners {
             proc: proc.into(),
             cgroup_root: cgroup_root.into(),
             ticks_per_second: rustix::param::clock_ticks_per_second().max(1),
+            next: None,
             before: None,
-            found: Default::default(),
+            found: Vec::new(),
             looked: None,
             sweep: Sweep::default(),
         }
     }
 
-    /// Looks twice in ten seconds, and only if others waited for a cgroup in this `interval`. What is
-    /// found holds until the next pair of looks, or until there is no suspicion.
-    pub fn read(&mut self, at: Moment, interval: Nanos, suspect: Option<Suspect>) -> Vec<Runner> {
+    /// Whether it wants to know whom to suspect: twice in ten seconds it looks, and at one cgroup.
+    #[must_use]
+    pub fn is_due(&self, now: Nanos) -> bool {
+        let has_rested = self.looked.is_none_or(|last| now.since(last) >= REST);
+        self.before.is_none() && self.next.is_none() && has_rested
+    }
+
+    /// Whose processes are looked at next; `None` if no cgroup is suspected.
+    pub fn suspect(&mut self, whose: Option<Suspect>) {
+        if whose.is_none() {
+            self.found.clear();
+        }
+        self.next = whose;
+    }
+
+    /// What was found by the last two looks, which is kept until the next two, or until no cgroup is
+    /// suspected.
+    pub fn read(&mut self, at: Moment) -> Vec<Runner> {
         let now = at.boot;
-        let suspect = suspect.filter(|suspect| {
-            interval > Nanos(0) && Percent::share(suspect.waited.0, interval.0) >= SUSPECTED
-        });
-        let is_suspected = suspect.is_some();
         // An urgent tick comes too soon for the kernel's clock, which counts hundredths of a second.
         let is_due = |(before, _): &mut (Look, Suspect)| now.since(before.at) >= APART;
         if let Some((before, whose)) = self.before.take_if(is_due) {
-            self.found = (self.busiest(&before, &whose, now), now);
-        } else if let Some(suspect) = suspect
-            && self.before.is_none()
-            && self.looked.is_none_or(|last| now.since(last) >= REST)
-        {
+            self.found = self.busiest(&before, &whose, now);
+        } else if let Some(suspect) = self.next.take() {
             self.looked = Some(now);
             self.before = Some((self.look(&suspect, now), suspect));
         }
-        if !is_suspected && now.since(self.found.1) >= REST {
-            self.found.0.clear();
-        }
-        self.found.0.clone()
+        self.found.clone()
     }
 
     fn look(&mut self, whose: &Suspect, at: Nanos) -> Look {
-        let pids = self.pids(&whose.path);
-        let pids = self.sweep.part(&whose.path, &pids);
+        let pids = match whose {
+            Suspect::Cgroup { path, .. } => self.pids(path),
+            Suspect::Machine => self.all_pids(),
+        };
+        let pids = self.sweep.part(whose, &pids);
         let all = pids.into_iter().filter_map(|pid| {
             let Stat { used, started, .. } = self.stat(pid)?;
             Some(((pid, started), used))
@@ -128,6 +131,10 @@ impl Runners {
     fn busiest(&mut self, before: &Look, whose: &Suspect, now: Nanos) -> Vec<Runner> {
         let passed = u128::from(now.since(before.at).0.max(1));
         let per_tick = u128::from(Nanos::SECOND.0 / self.ticks_per_second);
+        let (cgroup, is_of_machine) = match whose {
+            Suspect::Cgroup { id, path } => (Some(*id).filter(|_| !path.is_root()), false),
+            Suspect::Machine => (None, true),
+        };
         let mut all: Vec<_> = before
             .used
             .iter()
@@ -135,12 +142,12 @@ impl Runners {
                 let stat = self.stat(*pid).filter(|stat| stat.started == *started)?;
                 let ticks = u128::from(stat.used.saturating_sub(*used_before));
                 let used = u64::try_from(ticks * per_tick * 1_000 / passed).ok()?;
-                let (pid, name, used, cgroup) = (*pid, stat.name, MilliCpu(used), whose.id);
-                Some(Runner { pid, name, used, cgroup })
+                let (pid, name, used) = (*pid, stat.name, MilliCpu(used));
+                Some(Runner { pid, name, used, cgroup, is_of_machine })
             })
             .filter(|runner| runner.used > MilliCpu(0))
             .collect();
-        all.sort_unstable_by_key(|runner| (std::cmp::Reverse(runner.used), runner.pid));
+        all.sort_unstable_by_key(|runner| (Reverse(runner.used), runner.pid));
         all.truncate(NAMED);
         self.sweep.best = all.iter().map(|runner| runner.pid).collect();
         let is_certain = self.sweep.is_whole || all.iter().any(|one| one.used >= CERTAIN);
@@ -164,6 +171,15 @@ impl Runners {
         pids.into_iter().rev().filter(|pid| *pid > 0).collect()
     }
 
+    /// Every process of the machine, the youngest first: its directories in procfs.
+    fn all_pids(&self) -> Vec<u32> {
+        let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
+        let mut pids: Vec<u32> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        pids.sort_unstable_by_key(|pid| Reverse(*pid));
+        pids
+    }
+
     /// `None` if the process is gone.
     fn stat(&self, pid: u32) -> Option<Stat> {
         gap::read(&self.proc.join(pid.to_string()).join("stat"), stat).ok()
@@ -172,9 +188,9 @@ impl Runners {
 
 impl Sweep {
     /// Those to be looked at now.
-    fn part(&mut self, path: &CgroupPath, all: &[u32]) -> Vec<u32> {
-        if self.path.as_ref() != Some(path) {
-            *self = Self { path: Some(path.clone()), ..Self::default() };
+    fn part(&mut self, whose: &Suspect, all: &[u32]) -> Vec<u32> {
+        if self.whose.as_ref() != Some(whose) {
+            *self = Self { whose: Some(whose.clone()), ..Self::default() };
         }
         let begin = if self.next < all.len() { self.next } else { 0 };
         let end = all.len().min(begin + LOOKED_AT);
@@ -216,8 +232,7 @@ pub(super) fn split(text: &[u8]) -> Result<(&[u8], Vec<&[u8]>), Torn> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
+    use isobar_core::model::cgroup::CgroupId;
     use tempfile::TempDir;
 
     use super::*;
@@ -264,36 +279,44 @@ mod tests {
         }
     }
 
+    /// A reading, and whom it makes suspect.
+    fn tick(runners: &mut Runners, second: u64, suspect: Option<Suspect>) -> Vec<Runner> {
+        let boot = Nanos(second * Nanos::SECOND.0);
+        let found = runners.read(Moment { boot, ..Moment::default() });
+        if runners.is_due(boot) {
+            runners.suspect(suspect);
+        }
+        found
+    }
+
     #[test]
     fn runners_are_named_on_suspicion() {
         let host = Host::new("0\n1\n2\n3\n4\n5\n6\n2\n");
         let mut runners = Runners::new(host.0.path(), host.0.path());
         runners.ticks_per_second = 100;
-        let mut read = |second: u64, waited: u64| {
-            let boot = Nanos(second * Nanos::SECOND.0);
-            let at = Moment { boot, ..Moment::default() };
-            let waited = Nanos(waited * 1_000_000);
-            let suspect = Suspect { id: None, path: CgroupPath::root(), waited };
-            let found = runners.read(at, Nanos::SECOND, Some(suspect));
+        let mut read = |second: u64, suspect: Option<Suspect>| {
+            let found = tick(&mut runners, second, suspect);
             found.iter().map(|runner| (runner.pid, runner.used.0)).collect::<Vec<_>>()
         };
+        let root = || Some(Suspect::Cgroup { id: CgroupId(1), path: CgroupPath::root() });
         (1..=5).for_each(|pid| host.ran(pid, 22, 1_000));
-        assert_eq!(read(1, 49), [], "not suspected");
-        assert_eq!(read(2, 50), [], "the first look");
+        assert_eq!(read(1, root()), [], "not suspected before");
+        assert_eq!(read(2, root()), [], "the first look");
         host.ran(1, 22, 1_010);
         host.ran(2, 22, 1_090);
         host.ran(3, 22, 1_040);
         host.ran(4, 23, 1_100); // another process with this pid
         host.ran(5, 22, 1_001);
         let found = [(2, 900), (3, 400), (1, 100)];
-        assert_eq!(read(3, 0), found, "the second look");
+        assert_eq!(read(3, None), found, "the second look");
         host.ran(1, 22, 2_000);
-        assert_eq!(read(11, 500), found, "a rest");
-        assert_eq!(read(12, 500), found, "the first look");
+        assert_eq!(read(12, root()), found, "a rest");
+        assert_eq!(read(13, root()), found, "the first look");
         host.ran(1, 22, 2_050);
-        assert_eq!(read(13, 500), [(1, 500)]);
-        assert_eq!(read(22, 0), [(1, 500)]);
-        assert_eq!(read(23, 0), [], "no suspicion any more");
+        assert_eq!(read(14, root()), [(1, 500)]);
+        assert_eq!(read(22, None), [(1, 500)]);
+        assert_eq!(read(23, None), [(1, 500)], "known to be calm only after the tick");
+        assert_eq!(read(24, None), [], "no suspicion any more");
     }
 
     #[test]
@@ -303,6 +326,7 @@ mod tests {
         fs::write(host.0.path().join("cgroup.procs"), all.join("\n") + "\n").unwrap();
         let mut runners = Runners::new(host.0.path(), host.0.path());
         runners.ticks_per_second = 100;
+        let root = || Suspect::Cgroup { id: CgroupId(1), path: CgroupPath::root() };
         // A process that is old uses most; a young one uses a little, or enough to be named at once.
         for young in [30, 60] {
             let mut looks = Vec::new();
@@ -311,10 +335,8 @@ mod tests {
                     let boot = Nanos((1_000 * young + 20 * round + second) * Nanos::SECOND.0);
                     host.ran(7, 22, round * 90 + ticks * 90);
                     host.ran(1_199, 22, round * young + ticks * young);
-                    let (id, path) = (None, CgroupPath::root());
-                    let suspect = Suspect { id, path, waited: Nanos::SECOND };
-                    let at = Moment { boot, ..Moment::default() };
-                    let found = runners.read(at, Nanos::SECOND, Some(suspect));
+                    runners.suspect(Some(root()));
+                    let found = runners.read(Moment { boot, ..Moment::default() });
                     if second == 1 {
                         looks.push(found.first().map(|runner| runner.pid));
                     }
@@ -335,16 +357,35 @@ mod tests {
         let mut runners = Runners::new(host.0.path(), host.0.path());
         runners.ticks_per_second = 100;
         let path = CgroupPath("/kubepods/pod7/c".into());
-        let suspect = Suspect { id: Some(CgroupId(7)), path, waited: Nanos::SECOND };
+        let suspect = Suspect::Cgroup { id: CgroupId(7), path };
         let mut read = |second: u64, suspect: Option<Suspect>| {
-            let at = Moment { boot: Nanos(second * Nanos::SECOND.0), ..Moment::default() };
-            let found = runners.read(at, Nanos::SECOND, suspect);
+            let found = tick(&mut runners, second, suspect);
             found.iter().map(|one| (one.pid, one.cgroup)).collect::<Vec<_>>()
         };
         [1, 2].iter().for_each(|pid| host.ran(*pid, 22, 1_000));
-        assert_eq!(read(2, Some(suspect)), [], "the first look");
+        assert_eq!(read(1, Some(suspect)), [], "not suspected before");
+        assert_eq!(read(2, None), [], "the first look");
         [1, 2].iter().for_each(|pid| host.ran(*pid, 22, 1_050));
         // Whoever is suspected by now: it is what was looked at before.
         assert_eq!(read(3, None), [(2, Some(CgroupId(7)))]);
+    }
+
+    #[test]
+    fn runners_of_the_machine() {
+        // Whatever cgroup they are in.
+        let host = Host::new("");
+        let mut runners = Runners::new(host.0.path(), host.0.path());
+        runners.ticks_per_second = 100;
+        let ran = |ticks| {
+            (1..=3).for_each(|pid| host.ran(pid, 22, 1_000 + u64::from(pid) * ticks));
+        };
+        ran(0);
+        assert_eq!(tick(&mut runners, 1, Some(Suspect::Machine)), [], "not suspected before");
+        assert_eq!(tick(&mut runners, 2, None), [], "the first look");
+        ran(10);
+        let found = tick(&mut runners, 3, None);
+        let found: Vec<_> =
+            found.iter().map(|one| (one.pid, one.used.0, one.cgroup, one.is_of_machine)).collect();
+        assert_eq!(found, [(3, 300, None, true), (2, 200, None, true), (1, 100, None, true)]);
     }
 }

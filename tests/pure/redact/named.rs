@@ -163,8 +163,13 @@ pub(super) fn sample(mut sample: Sample, like: &Action) -> Sample {
     let since = Nanos(5);
     sample.in_force =
         vec![InForce { action: action(like), since, held: None, phase: Phase::Marked }];
-    sample.runners =
-        vec![Runner { pid: 5, name: "acme-daemon".into(), used: MilliCpu(5), cgroup: None }];
+    sample.runners = vec![Runner {
+        pid: 5,
+        name: "acme-daemon".into(),
+        used: MilliCpu(5),
+        cgroup: None,
+        is_of_machine: true,
+    }];
     let gap = |object: &str| Gap {
         object: object.into(),
         why: GapReason::Failed,

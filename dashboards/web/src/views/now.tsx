@@ -168,6 +168,27 @@ function Holders({ view }: { view: Snapshot }) {
   );
 }
 
+/** The busiest processes, where who makes others wait is not measured. */
+function Busiest({ view }: { view: Snapshot }) {
+  const all = view.runners.filter(({ isOfMachine }) => isOfMachine);
+  const most = all[0]?.used || 1;
+  if (all.length === 0) return <p>Not measured: see Health.</p>;
+  return (
+    <>
+      <p class="why">Who makes others wait is not measured: see Health. CPU: the busiest processes, by usage, not by harm.</p>
+      <ol class="ranked">
+        {all.map(({ pid, name, used }) => (
+          <li key={pid}>
+            <Named name={name} sub={`pid ${pid}`} />
+            <b>{(used / 1e3).toFixed(2)} CPUs</b>
+            <Meter parts={[{ kind: "others", share: used / most }]} />
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}
+
 function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
   const harm = aggressors(pairs, 3).filter(({ loss }) => isNotable(loss, over));
@@ -193,18 +214,22 @@ function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
         </>
       )}
       {!loss && isShort && <Holders view={view} />}
-      <p class="why">CPU: what others lost per second by waiting while it ran, over {age(over)}.</p>
-      <ol class="ranked">
-        {harm.map(({ id, path, loss: lost }) => (
-          <li key={id}>
-            <Named {...called(view, id, path)} {...(busiest(view, id, path) && { sub: busiest(view, id, path) })} />
-            <b>{time(over ? lost / (over / 1e9) : null)}</b>
-            <Meter parts={[{ kind: "others", share: lost / most }]} />
-          </li>
-        ))}
-      </ol>
-      {harm.length === 0 && (
-        <p>{view.whole.cpu ? "No cgroup cost others more than 10 ms per second." : "Not measured: see Health."}</p>
+      {!view.whole.cpu && harm.length === 0 ? (
+        <Busiest view={view} />
+      ) : (
+        <>
+          <p class="why">CPU: what others lost per second by waiting while it ran, over {age(over)}.</p>
+          <ol class="ranked">
+            {harm.map(({ id, path, loss: lost }) => (
+              <li key={id}>
+                <Named {...called(view, id, path)} {...(busiest(view, id, path) && { sub: busiest(view, id, path) })} />
+                <b>{time(over ? lost / (over / 1e9) : null)}</b>
+                <Meter parts={[{ kind: "others", share: lost / most }]} />
+              </li>
+            ))}
+          </ol>
+          {harm.length === 0 && <p>No cgroup cost others more than 10 ms per second.</p>}
+        </>
       )}
     </Panel>
   );

@@ -76,7 +76,8 @@ pub struct Sample {
     /// Steps that the actuator can take; `None` if it was not asked, and then no step is excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_steps: Option<BTreeSet<StepKind>>,
-    /// The busiest processes of the cgroup for which others waited most; most used first.
+    /// The busiest processes of the aggressor that was named before or, where waits by cgroup are not
+    /// measured, of the machine; most used first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runners: Vec<Runner>,
     /// The agent's own cgroup, which is never evicted; `None` if it is not in the tree.
@@ -119,6 +120,10 @@ pub struct Runner {
     /// `None` for the root cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<CgroupId>,
+    /// It is one of the busiest of the whole machine, whatever its cgroup: named for its usage, while
+    /// who makes others wait is not measured.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_machine: bool,
 }
 
 /// Something that could not be read, and why.

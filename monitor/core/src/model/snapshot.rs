@@ -47,7 +47,8 @@ pub struct Snapshot {
     pub scopes: BTreeMap<CgroupId, Scope>,
     /// Waits for a CPU by sufferer and aggressor, longest first; in a view, those that cost most.
     pub aggressions: Vec<Blame>,
-    /// Of the later sample: the busiest processes of the cgroup for which others waited most.
+    /// Of the later sample: the busiest processes of the aggressor that the headline names or, where
+    /// waits by cgroup are not measured, of the machine.
     #[serde(default)]
     pub runners: Vec<Runner>,
     /// In this interval.

@@ -1,16 +1,14 @@
 //! One sentence for an operator who was woken by an alert: who waits, why, and because of whom.
 //! Computed at every tick, so its cost is linear in cgroups plus aggressions.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
 use super::OomRecord;
-use super::cpu_loss::{CpuLoss, Harm, is_mutual, losses};
+use super::aggressor::{Aggressor, aggressor};
+use super::cpu_loss::{is_mutual, losses};
 use super::foresight::OomLimit;
-use super::lead::{Sufferer, about, aggressor_path, per_second, sufferers, victim};
+use super::lead::{Sufferer, about, per_second, sufferers};
 use super::verdict::{Mood, Resource, Verdict, cause_words};
-use super::waiting::{root_name, short_name, with_busiest};
-use crate::model::cgroup::{CgroupId, CgroupPath, Limit};
+use super::waiting::{busiest_of_machine, root_name, short_name, with_busiest};
+use crate::model::cgroup::Limit;
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{Bytes, Nanos};
@@ -101,7 +99,12 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
     };
     let Some(Sufferer { id, scope, lost, time }) = sufferers(snapshot, resource).into_iter().next()
     else {
-        return "Which pod or service waits was not measured.".into();
+        let unknown = "Which pod or service waits was not measured";
+        let busiest = busiest_of_machine(snapshot).filter(|_| resource == Resource::Cpu);
+        return busiest.map_or_else(
+            || format!("{unknown}."),
+            |process| format!("{unknown}; busiest: {process} (by usage, not by harm)."),
+        );
     };
     if time < Nanos(snapshot.interval.0 / FEW) {
         let now = millis(time, snapshot).max(1);
@@ -110,7 +113,8 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
         );
     }
     let aggressor = aggressor(snapshot, &losses, id, scope);
-    if let Some(Aggressor { name, harm, back }) = &aggressor
+    let aggressor = aggressor.and_then(|one| Some((called(one.most, snapshot)?, one)));
+    if let Some((name, Aggressor { harm, back, .. })) = &aggressor
         && is_mutual(harm.loss, *back)
     {
         let (own, other) = (millis(harm.loss, snapshot), millis(*back, snapshot));
@@ -127,58 +131,23 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
     };
     let who = format!("{} {what} per second", short_name(scope));
     let why = match resource {
-        Resource::Cpu => aggressor.map(|one| format!("mostly while {} ran", one.name)),
+        Resource::Cpu => aggressor.map(|(name, _)| format!("mostly while {name} ran")),
         Resource::Memory => cause(scope).map(|cause| format!("mostly because of {cause}")),
         Resource::Io => None,
     };
     why.map_or_else(|| format!("{who}."), |why| format!("{who}, {why}."))
 }
 
-struct Aggressor {
-    name: String,
-    /// What it did to the sufferer.
-    harm: Harm,
-    /// What it lost because of the sufferer.
-    back: Nanos,
-}
-
-/// The cgroup to which a unit, with all cgroups in it, lost most.
-fn aggressor(
-    snapshot: &Snapshot,
-    losses: &[CpuLoss<'_>],
-    unit: CgroupId,
-    scope: &Scope,
-) -> Option<Aggressor> {
-    let holds = |id: CgroupId, path: Option<&CgroupPath>| {
-        id == unit || path.is_some_and(|path| path.is_within(&scope.path))
-    };
-    let suffers = |blame: &Blame| holds(blame.victim, victim(snapshot, blame));
-    let causes = |blame: &Blame| holds(blame.aggressor, aggressor_path(snapshot, blame));
-    let mut sums = BTreeMap::new();
-    let mut back = BTreeMap::<CgroupId, Nanos>::new();
-    for pair @ CpuLoss { blame, loss } in losses {
-        match (suffers(blame), causes(blame)) {
-            (true, false) => {
-                let (harm, _) = sums.entry(blame.aggressor).or_insert((Harm::default(), *blame));
-                *harm = harm.plus(pair.harm());
-            }
-            (false, true) => {
-                let sum = back.entry(blame.victim).or_default();
-                *sum = sum.plus(*loss);
-            }
-            (true, true) | (false, false) => {}
-        }
-    }
-    let most = sums.into_iter().max_by_key(|(id, (harm, _))| (*harm, Reverse(*id)));
-    let (id, (harm, most)) = most?;
+/// The name of an aggressor, with its busiest process.
+fn called(most: &Blame, snapshot: &Snapshot) -> Option<String> {
+    let id = most.aggressor;
     let known = snapshot.scopes.get(&id);
     let known = known.map(|scope| with_busiest(short_name(scope), Some(id), snapshot));
     // Without a scope: a cgroup that is gone, or the root, where kernel threads run.
-    let name = known.or_else(|| match most.aggressor_path.as_ref()? {
+    known.or_else(|| match most.aggressor_path.as_ref()? {
         path if path.is_root() => Some(root_name(snapshot)),
         path => Some(path.to_string()),
-    });
-    Some(Aggressor { name: name?, harm, back: back.get(&id).copied().unwrap_or_default() })
+    })
 }
 
 fn cause(scope: &Scope) -> Option<&'static str> {

@@ -1,6 +1,7 @@
 //! What readers see of one tick: the decision and its snapshot, in words and as JSON. Live and from
 //! a recording alike, because a view is made of these two alone.
 
+pub mod aggressor;
 pub mod cpu_loss;
 pub mod foresight;
 pub mod headline;

@@ -127,8 +127,17 @@ pub fn with_busiest(name: String, cgroup: Option<CgroupId>, snapshot: &Snapshot)
 
 /// `NAME, pid N` of an aggressor's process that used most, where that is known.
 pub fn busiest(cgroup: Option<CgroupId>, snapshot: &Snapshot) -> Option<String> {
-    let runner = snapshot.runners.iter().find(|runner| runner.cgroup == cgroup);
-    runner.map(|Runner { pid, name, .. }| format!("{name}, pid {pid}"))
+    let its = |runner: &&Runner| runner.cgroup == cgroup && !runner.is_of_machine;
+    snapshot.runners.iter().find(its).map(process)
+}
+
+/// The busiest process of the machine, where that is looked for.
+pub fn busiest_of_machine(snapshot: &Snapshot) -> Option<String> {
+    snapshot.runners.iter().find(|runner| runner.is_of_machine).map(process)
+}
+
+fn process(Runner { pid, name, .. }: &Runner) -> String {
+    format!("{name}, pid {pid}")
 }
 
 pub fn with_process(name: &str, process: &str) -> String {

@@ -14,6 +14,7 @@ use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Sample};
 use isobar_core::model::settings::Node;
 use isobar_core::model::units::Nanos;
+use isobar_core::view::aggressor::Suspect;
 
 /// Counts how often it was asked and whether it was dropped, which is what detaches a kernel.
 struct Counted {
@@ -38,6 +39,8 @@ impl Source for Counted {
     fn suspect(&mut self, _: Vec<CgroupId>) {
         self.suspected.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn look_for(&mut self, _: impl FnOnce() -> Option<Suspect>) {}
 
     fn cgroup_root(&self) -> Option<PathBuf> {
         self.cgroup_root.clone()

@@ -13,6 +13,7 @@ use isobar_core::model::decision::{Action, InForce, Phase, StepKind};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::{Node, Settings};
+use isobar_core::view::aggressor::Suspect;
 
 /// A node on which nothing happens.
 struct Still(u64);
@@ -27,6 +28,10 @@ impl Source for Still {
     }
 
     fn suspect(&mut self, _: Vec<CgroupId>) {}
+
+    fn look_for(&mut self, suspect: impl FnOnce() -> Option<Suspect>) {
+        assert_eq!(suspect(), None, "nobody waits");
+    }
 
     fn cgroup_root(&self) -> Option<PathBuf> {
         Some("/sys/fs/cgroup".into())

@@ -1,8 +1,9 @@
 use super::*;
+use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::condition::{self, Condition, ConditionName, ScopeName, Status};
 use crate::model::decision::{Hold, Loss, Order, Ranking, Taker};
 use crate::model::pod::Place;
-use crate::model::sample::Moment;
+use crate::model::sample::{Moment, Runner};
 use crate::model::snapshot::{CpuWait, Waited};
 use crate::model::stall::OomKill;
 use crate::model::units::MilliCpu;
@@ -62,6 +63,32 @@ fn headline_names_sufferer_and_aggressor() {
         format!("{mood:?}, a waits {ms} ms, {blames:?}:\n  {got}\n")
     });
     insta::assert_snapshot!(told.concat());
+}
+
+#[test]
+fn headline_names_the_busiest_process_where_waits_are_not_measured() {
+    let runner = |is_of_machine| Runner {
+        pid: 7,
+        name: "spin".into(),
+        used: MilliCpu(900),
+        cgroup: None,
+        is_of_machine,
+    };
+    let unknown = "Which pod or service waits was not measured";
+    let busiest = format!("{unknown}; busiest: spin, pid 7 (by usage, not by harm).");
+    #[rustfmt::skip]
+    let table = [
+        // what was found, short of what, what is said
+        (vec![runner(true)],  Resource::Cpu, busiest),
+        (vec![runner(true)],  Resource::Io,  format!("{unknown}.")),
+        (vec![runner(false)], Resource::Cpu, format!("{unknown}.")),
+        (vec![],              Resource::Cpu, format!("{unknown}.")),
+    ];
+    for (runners, resource, want) in table {
+        let snapshot = Snapshot { runners, ..Snapshot::default() };
+        assert_eq!(sufferer(&snapshot, resource), want);
+        assert_eq!(root_name(&snapshot).contains("spin"), snapshot.runners == [runner(false)]);
+    }
 }
 
 #[test]
