@@ -10,7 +10,7 @@ use kube::{Client, Config};
 use tokio_stream::StreamExt as _;
 use tower::{BoxError, Layer, Service};
 
-/// A page of pods has 50, but a server may send all of a node at once.
+/// A page of pods has 20, but a server may send all of a node at once.
 const BY_API_SERVER: usize = 32 << 20;
 /// What a kubelet says of 500 pods, of 32 KiB each.
 const BY_KUBELET: usize = 16 << 20;

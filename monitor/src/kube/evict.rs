@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::board::{Board, Report};
 use super::client::{Failure, answered};
@@ -48,7 +48,7 @@ pub(super) async fn answer(
     let asking = ask_whether_allowed(&client, deletion, is_allowed, board);
     let evicting = async {
         while let Some(request) = requests.recv().await {
-            let result = evict(&client, &request).await;
+            let result = in_time(&client, &request).await;
             // An actuator that was opened anew no longer waits for it.
             let _ = request.reply.send(Answer { action: request.action, result }).await;
         }
@@ -71,7 +71,10 @@ async fn ask_whether_allowed(
             false => Ok(false),
         };
         let is_open = [&evicts, &deletes].iter().any(|may| **may == Ok(true));
-        is_allowed.store(is_open, Ordering::Relaxed);
+        // A question without an answer takes nothing back.
+        if is_open || (evicts.is_ok() && deletes.is_ok()) {
+            is_allowed.store(is_open, Ordering::Relaxed);
+        }
         let wait = if evicts.is_ok() && deletes.is_ok() { ASKED } else { ASKED_AGAIN };
         let works = |words: &str| Report::Works(words.into());
         let report = match (evicts, deletes) {
@@ -115,6 +118,21 @@ async fn may(client: &Client, verb: &str, subresource: Option<&str>) -> Result<b
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
     let review = answered(api.create(&PostParams::default(), &review)).await?;
     Ok(review.status.is_some_and(|status| status.allowed))
+}
+
+/// The same before the deadline of the step: then another step follows, and what the server does
+/// still later ends another pod for the same memory.
+async fn in_time(client: &Client, request: &Request) -> Result<String, Refusal> {
+    let Request { namespace, name, deadline, .. } = request;
+    let left = Duration::from_nanos(deadline.since(clock::now().boot).0);
+    if left.is_zero() {
+        let why = "the requests before it took all of its time";
+        return Err(Refusal::Failed(format!("{namespace}/{name} is not evicted: {why}")));
+    }
+    timeout(left, evict(client, request)).await.unwrap_or_else(|_| {
+        let what = "the API server has not answered in time whether it evicts";
+        Err(Refusal::Failed(format!("{what} {namespace}/{name}")))
+    })
 }
 
 /// Evicts the pod; where that is refused for good and the configuration says so, deletes it.

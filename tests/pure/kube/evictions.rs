@@ -201,6 +201,42 @@ fn kube_evictions_deletions_end_this_pod_and_no_other() {
 }
 
 #[test]
+fn kube_evictions_end_with_their_deadline() {
+    let bed = Bed::with(|stub| {
+        stub.add_fault(Fault::new("create", EVICTION, Effect::Hang).times(1));
+    });
+    let pod = || bed.stub.get("pods", "shop", "web").unwrap();
+    let uid = pod()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let ask = |seconds| ask(&bed, &uid, Duration::from_secs(seconds), Deletion::Never);
+    // The second one waits for the first, for longer than it has.
+    let table =
+        [(ask(3), "has not answered in time"), (ask(1), "the requests before it took all")];
+    for (answers, words) in table {
+        match answer(answers).result {
+            Err(Refusal::Failed(text)) => assert!(text.contains(words), "{text}"),
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+    assert_eq!(bed.bodies("create", "pods", "eviction").len(), 1);
+    assert!(pod()["metadata"]["deletionTimestamp"].is_null());
+}
+
+#[test]
+fn kube_evictions_stay_possible_while_a_review_fails() {
+    let bed = Bed::new();
+    let is_allowed = || bed.api.way().is_allowed.load(std::sync::atomic::Ordering::Relaxed);
+    eventually("evictions are allowed", is_allowed);
+    let failure = Effect::Status { code: 500, retry_after_seconds: None };
+    bed.stub.add_fault(Fault::new("create", "*", failure));
+    // Other settings are a reason to ask anew.
+    bed.api.set_deletion(Deletion::NoEviction);
+    eventually("the question fails", || {
+        bed.capability("evictions").is_some_and(|told| told.contains("500"))
+    });
+    assert!(is_allowed());
+}
+
+#[test]
 fn kube_evictions_need_permission_and_an_answer() {
     let is_open = |bed: &Bed| {
         let way = bed.api.way();
