@@ -209,8 +209,7 @@ fn kube_evictions_end_with_their_deadline() {
     let uid = pod()["metadata"]["uid"].as_str().unwrap().to_owned();
     let ask = |seconds| ask(&bed, &uid, Duration::from_secs(seconds), Deletion::Never);
     // The second one waits for the first, for longer than it has.
-    let table =
-        [(ask(3), "has not answered in time"), (ask(1), "the requests before it took all")];
+    let table = [(ask(3), "has not answered in time"), (ask(1), "the requests before it took all")];
     for (answers, words) in table {
         match answer(answers).result {
             Err(Refusal::Failed(text)) => assert!(text.contains(words), "{text}"),

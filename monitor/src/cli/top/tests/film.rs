@@ -15,8 +15,8 @@ fn film_goes_both_ways() {
         (&[First, Previous, Next],          &["34", "1", "the first tick", "2"]),
         (&[Last, Next, Previous],           &["34", "63", "the last tick", "62"]),
         (&[NextEvent, NextEvent],           &["34", "49", "57"]),
-        (&[PreviousEvent, PreviousEvent, PreviousEvent],
-                                            &["34", "2", "1", "no event before this"]),
+        (&[PreviousEvent, PreviousEvent, PreviousEvent, PreviousEvent, PreviousEvent],
+                                            &["34", "22", "3", "2", "1", "no event before this"]),
         (&[Last, NextEvent, Previous],      &["34", "63", "no event after this", "62"]),
     ];
     for (orders, want) in table {
