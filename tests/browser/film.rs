@@ -73,8 +73,8 @@ fn film_shows_a_moment_and_says_that_it_is_past() {
     browser.run("scrollTo(0, document.body.scrollHeight)");
     let top = browser.run("return document.getElementById('moment').getBoundingClientRect().top");
     assert!((0.0..100.0).contains(&top.as_f64().unwrap()), "{top}");
-    // Marks: a condition or threshold, two steps, an OOM kill, an incident.
-    for (mark, n) in [("rect.lane-true", 1), ("text.action", 2), ("text.oomKill", 1)] {
+    // Marks: a condition or threshold, two marks and two steps, an OOM kill, an incident.
+    for (mark, n) in [("rect.lane-true", 1), ("text.action", 4), ("text.oomKill", 1)] {
         let found =
             browser.run(&format!("return document.querySelectorAll('.track {mark}').length"));
         assert!(found.as_u64() >= Some(n), "{mark}: {found}");
@@ -164,8 +164,11 @@ fn film_link_shares_the_moment() {
     let (server, _dir) = replaying("");
     browser.open(&server.url());
     wait_for_tick(&browser, 1);
-    browser.press("n");
-    wait_for_tick(&browser, 34);
+    // A mark that is taken back, another one, and the step that would end it.
+    for event in [3, 4, 21, 22, 23, 34] {
+        browser.press("n");
+        wait_for_tick(&browser, event);
+    }
     browser.wait_until("return location.hash.startsWith('#now?at=2026-11-22T10:13:47')");
     let (tick, link) = (browser.run(TICK), browser.run("return location.href"));
     // Views keep the moment, and the back button leads from view to view, not from tick to tick.

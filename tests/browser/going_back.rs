@@ -44,8 +44,9 @@ fn live_page_goes_back_and_returns() {
         // what is pressed, the tick that is shown then
         ("button.incident", 3),
         ("#tick-after",     4),
-        ("#event-after",    34),
-        ("#tick-before",    33),
+        ("#event-after",    21),
+        ("#event-after",    22),
+        ("#tick-before",    21),
     ];
     for (selector, tick) in table {
         click(&browser, selector);

@@ -126,8 +126,8 @@ fn recording_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings").join(name)
 }
 
-/// Publishes a recording up to the tick after the first action, if any, and its last tick again each
-/// time, with a publisher that `ready` has seen.
+/// Publishes a recording up to the tick after the first step that would end work, if any, and its
+/// last tick again each time, with a publisher that `ready` has seen.
 fn recorded(file: &Path, ready: impl FnOnce(&mut Publisher)) -> (Latest, Tick) {
     let mut ready = Some(ready);
     let (to, latest) = channel();
@@ -154,7 +154,8 @@ fn recorded(file: &Path, ready: impl FnOnce(&mut Publisher)) -> (Latest, Tick) {
                 if has_acted {
                     break;
                 }
-                has_acted = !last.as_ref().unwrap().decision.relief.actions.is_empty();
+                let actions = &last.as_ref().unwrap().decision.relief.actions;
+                has_acted = actions.iter().any(|action| action.step.is_final());
             }
             Entry::Lost(why) | Entry::Notice(why) | Entry::Other(why) => panic!("{why}"),
         }
