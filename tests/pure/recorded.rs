@@ -25,8 +25,8 @@ fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings").join(name)
 }
 
-/// A pod takes what all pods may have; isobar would have marked it at 10:13:30 and ended it at 10:13:47, the kernel killed a
-/// process at 10:13:53. Its ticks are from 10:13:28.83 to 10:13:59.2.
+/// A pod takes what all pods may have; isobar would have marked it at 10:13:30 and ended it at
+/// 10:13:47, the kernel killed a process at 10:13:53. Its ticks are from 10:13:28.83 to 10:13:59.2.
 pub(crate) fn leak() -> PathBuf {
     recorded("judged-leak-6.12.isobar")
 }

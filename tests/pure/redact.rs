@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
-use self::named::{pod, sample, settings};
+use self::named::{pod, runner, sample, settings};
 use crate::kept::keep;
 use crate::program::{self, text};
 use crate::sampling::data;
@@ -20,9 +20,8 @@ use isobar::record::reader::{Entry, Recording};
 use isobar_core::model::cgroup::CgroupPath;
 use isobar_core::model::decision::{Action, Decision, Hold};
 use isobar_core::model::node::NodeFacts;
-use isobar_core::model::sample::{Gap, GapReason, Runner, Sample};
+use isobar_core::model::sample::{Gap, GapReason, Sample};
 use isobar_core::model::settings::Node;
-use isobar_core::model::units::MilliCpu;
 use isobar_core::model::workload::Pod;
 use isobar_core::policy::engine::Engine;
 use isobar_core::recording::format::Header;
@@ -209,13 +208,7 @@ fn renamed(mut sample: Sample) -> Sample {
     let why = GapReason::Failed;
     let detail = "acme-web did not answer".to_owned();
     sample.gaps.push(Gap { object: "/acme.slice".into(), why, detail });
-    sample.runners = vec![Runner {
-        pid: 5,
-        name: "acme-daemon".into(),
-        used: MilliCpu(5),
-        cgroup: None,
-        is_of_machine: true,
-    }];
+    sample.runners = vec![runner()];
     sample
 }
 

@@ -120,8 +120,8 @@ async fn may(client: &Client, verb: &str, subresource: Option<&str>) -> Result<b
     Ok(review.status.is_some_and(|status| status.allowed))
 }
 
-/// The same before the deadline of the step: then another step follows, and what the server does
-/// still later ends another pod for the same memory.
+/// Evicts the pod if the deadline of its step leaves time for it, and gives up at that deadline: then
+/// another step follows, and a late eviction would end a second pod for the same memory.
 async fn in_time(client: &Client, request: &Request) -> Result<String, Refusal> {
     let Request { namespace, name, deadline, .. } = request;
     let left = Duration::from_nanos(deadline.since(clock::now().boot).0);

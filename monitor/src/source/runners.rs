@@ -100,8 +100,7 @@ impl Runners {
         self.next = whose;
     }
 
-    /// What was found by the last two looks, which is kept until the next two, or until no cgroup is
-    /// suspected.
+    /// What the last two looks found. It is kept until the next two, or until no cgroup is suspected.
     pub fn read(&mut self, at: Moment) -> Vec<Runner> {
         let now = at.boot;
         // An urgent tick comes too soon for the kernel's clock, which counts hundredths of a second.

@@ -134,6 +134,12 @@ fn action(like: &Action) -> Action {
     }
 }
 
+/// A process that no recorded sample has.
+pub(super) fn runner() -> Runner {
+    let (name, used) = ("acme-daemon".into(), MilliCpu(5));
+    Runner { pid: 5, name, used, cgroup: None, is_of_machine: true }
+}
+
 /// What a sample may have beside what the recorded one has.
 pub(super) fn sample(mut sample: Sample, like: &Action) -> Sample {
     let (used, limit) = (DiskUse { bytes: Some(Bytes(5)), inodes: Some(5) }, 3);
@@ -163,13 +169,7 @@ pub(super) fn sample(mut sample: Sample, like: &Action) -> Sample {
     let since = Nanos(5);
     sample.in_force =
         vec![InForce { action: action(like), since, held: None, phase: Phase::Marked }];
-    sample.runners = vec![Runner {
-        pid: 5,
-        name: "acme-daemon".into(),
-        used: MilliCpu(5),
-        cgroup: None,
-        is_of_machine: true,
-    }];
+    sample.runners = vec![runner()];
     let gap = |object: &str| Gap {
         object: object.into(),
         why: GapReason::Failed,

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup::CgroupId;
-use crate::model::decision::{Assessment, Decision, Met, Ranking, Target, Trigger};
+use crate::model::decision::{Assessment, Decision, Met, Order, Ranking, Target, Trigger};
 use crate::model::sample::Sample;
 use crate::model::settings::Settings;
 use crate::model::snapshot::{Averages, Snapshot};
@@ -156,7 +156,8 @@ impl Engine {
         let (sample_now, harm) = (&sample, &standing.harm);
         let node = Node { sample: sample_now, snapshot: &snapshot, harm, takers, settings };
         let pool = |purpose, shortfall| Pool::of_node(node, purpose, shortfall);
-        let foretold = foretold(&assessment);
+        let is_by_cause = settings.ranking.order == Order::Cause;
+        let foretold = is_by_cause.then(|| foretold(&assessment)).flatten();
         let relieved = assessment.first.or(foretold);
         let purpose = relieved.map(|met| Purpose::of(&met.threshold));
         let shortfall = Shortfall {

@@ -314,12 +314,12 @@ impl<'a> Span<'a> {
             _ => {}
         }
         let step = run.engine.step(sample);
-        let decision = self.as_recorded(&decision).unwrap_or(step.decision);
-        let step = Step { decision, ..step };
         let before = std::mem::replace(&mut run.at, at);
         let Some(sample) = run.engine.standing().before.as_ref().filter(|_| is_within) else {
             return Ok(());
         };
+        let decision = self.as_recorded(&decision).unwrap_or(step.decision);
+        let step = Step { decision, ..step };
         self.account.tick(sample, &step);
         if self.is_gap {
             self.account.leave_last_out(before);

@@ -64,7 +64,7 @@ pub(super) fn choose(
 }
 
 /// A mark on a candidate that takes memory beyond its request, as soon as it is foretold to run
-/// out: before the forecast has lasted for its grace. A mark costs nobody anything.
+/// out: before the forecast has lasted for its grace. A mark slows nothing down and ends nothing.
 pub(super) fn mark_early(question: &Question<'_>, standing: &ReliefStanding) -> Option<Proposal> {
     let first = question.foretold.as_ref()?;
     let field = question.field.filter(|field| field.is_by_cause())?;

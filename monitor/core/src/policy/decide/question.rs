@@ -22,7 +22,8 @@ pub struct Question<'a> {
     pub unmeasured: &'a [Trigger],
     /// The threshold to relieve first; `None` if none is due.
     pub first: Option<Met>,
-    /// That memory will run out, where it is met, in its grace, and nothing is due.
+    /// A forecast that memory runs out, met and in its grace; `None` if something is due, and in
+    /// other orders than `cause`.
     pub foretold: Option<Met>,
     /// The reading behind `first` is not newer than the last action.
     pub is_stale: bool,

@@ -208,7 +208,7 @@ impl Node {
     }
 }
 
-fn steady(held: Kib) -> Party {
+pub(super) fn steady(held: Kib) -> Party {
     Party {
         path: String::new(),
         class: None,

@@ -1,7 +1,7 @@
 //! Who takes memory beyond its request is marked as soon as that memory is foretold to run out,
 //! and not only once the forecast has lasted.
 
-use super::family::Dice;
+use super::family::{Dice, steady};
 use super::node::{Growth, Kib, MIB, Node, Party, settings};
 use super::{MEMORY, Toll};
 use crate::model::decision::{Order, StepKind};
@@ -15,30 +15,17 @@ fn first_action(order: Order, class: Option<QosClass>, request: Kib) -> Option<(
         Some(_) => "/kubepods/burstable/pod0",
         None => "/system.slice/batch.service",
     };
-    let party = |path: &str, class, request, held, growth| Party {
-        path: path.into(),
-        class,
-        owner: None,
-        request,
-        limit: None,
-        held,
-        at_start: held,
-        growth,
-        is_shared: false,
-        is_guilty: false,
-        is_marked: false,
-        is_squeezed: false,
-        n_restarts: 0,
-        back: None,
-    };
+    let party =
+        |path: &str, class, request, party| Party { path: path.into(), class, request, ..party };
+    let growth = Growth::Leak(100 * MIB);
     let burstable = Some(QosClass::Burstable);
     let mut node = Node {
         memory: MEMORY,
         dice: Dice::new(1),
         base: 1_000 * MIB,
         parties: vec![
-            party(path, class, request, 500 * MIB, Growth::Leak(100 * MIB)),
-            party("/kubepods/burstable/pod1", burstable, 3_000 * MIB, 2_000 * MIB, Growth::Steady),
+            party(path, class, request, Party { growth, ..steady(500 * MIB) }),
+            party("/kubepods/burstable/pod1", burstable, 3_000 * MIB, steady(2_000 * MIB)),
         ],
         toll: Toll::default(),
         in_force: Vec::new(),
