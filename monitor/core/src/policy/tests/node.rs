@@ -247,6 +247,7 @@ impl Node {
                     let party = &mut self.parties[at];
                     (party.held, party.back) = (0, Some(u64::MAX));
                 }
+                StepKind::ReleaseMemory => self.parties[at].held = 0,
                 _ => {}
             }
         }
