@@ -60,6 +60,24 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
         visitor.visit_newtype_struct(self)
     }
 
+    /// A struct whose fields are those of the object, in this order, is read without their names.
+    fn deserialize_struct<V: Visitor<'r>>(
+        self,
+        _name: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.tree {
+            Tree::Object(fields)
+                if fields.iter().map(|(name, _)| &**name).eq(names.iter().copied()) =>
+            {
+                let values = fields.iter().map(|(_, value)| value);
+                visitor.visit_seq(Items { items: values, rest: self.rest })
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_enum<V: Visitor<'r>>(
         self,
         name: &'static str,
@@ -82,16 +100,16 @@ impl<'r> Deserializer<'r> for At<'_, 'r> {
     forward_to_deserialize_any! {
         <V: Visitor<'r>>
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 
-struct Items<'a, 'r> {
-    items: Iter<'r, Tree>,
+struct Items<'a, 'r, I> {
+    items: I,
     rest: &'a mut Rest<'r>,
 }
 
-impl<'r> SeqAccess<'r> for Items<'_, 'r> {
+impl<'r, I: Iterator<Item = &'r Tree>> SeqAccess<'r> for Items<'_, 'r, I> {
     type Error = Error;
 
     fn next_element_seed<S: DeserializeSeed<'r>>(
