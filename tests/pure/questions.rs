@@ -64,6 +64,30 @@ async fn what_if_is_that_of_the_verb() {
     }
 }
 
+/// Another reservation is another limit of all pods: who would have been ended under it.
+#[tokio::test]
+async fn what_if_pods_had_another_limit() {
+    let recorded = served(None).await;
+    #[rustfmt::skip]
+    let table = [
+        // systemReserved, steps that end work, when the first of them would have come
+        ("550Mi", 0, None),
+        ("700Mi", 2, Some("later")),
+        ("720Mi", 2, Some("sooner")),
+    ];
+    for (reserved, n, when) in table {
+        let change = format!(r#"{{"node":{{"systemReserved":{{"memory":"{reserved}"}}}}}}"#);
+        let told = read(&recorded, &format!("/api/v1/what-if?change={}", escaped(&change))).await;
+        assert_eq!(told["ended"]["otherwise"]["n"], n, "{reserved}");
+        let gained = told["ended"]["gained"].as_i64();
+        assert_eq!(gained.map(|gained| if gained > 0 { "sooner" } else { "later" }), when);
+        let steps = told["steps"]["otherwise"].as_array().unwrap().iter();
+        let ended: Vec<_> = steps.filter(|step| step["step"] != "mark").collect();
+        assert!(ended.iter().all(|step| step["target"] == "shop/leak"), "{ended:?}");
+        assert_eq!(ended.len(), n);
+    }
+}
+
 #[tokio::test]
 async fn questions_that_are_refused() {
     let (recorded, live) = (served(None).await, observing());

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::allocatable::{CPU, HUGEPAGES, MEMORY, PID, Reservation, less};
 use isobar_core::model::quantity::{Quantity, ResourceList};
-use isobar_core::model::settings::{Enforcement, Node};
+use isobar_core::model::settings::{Enforcement, Node, Settings};
 use isobar_core::model::shares;
 
 /// The limits of one cgroup; `None` is not written.
@@ -66,6 +66,17 @@ impl Enforced {
             kube_reserved: limits(Daemons::Kube),
             system_reserved: limits(Daemons::System),
         }
+    }
+}
+
+/// `memory.max` that the kubelet gives kubepods with these settings; `None` if it gives none, or does
+/// not start.
+#[must_use]
+pub fn memory_of_pods(settings: &Settings, capacity: &ResourceList) -> Option<u64> {
+    let reservation = Reservation::of(settings, capacity);
+    match reservation.refusal(capacity) {
+        Some(_) => None,
+        None => Enforced::of(&settings.node, capacity, &reservation).pods.memory_max,
     }
 }
 

@@ -2,6 +2,9 @@
 //! with others, which gives the difference.
 //! In: a recording. Out: for each tick the recorded decision, and the one that this code makes.
 
+mod limit;
+
+use self::limit::PodsLimit;
 use super::ahead::Ahead;
 use super::reader::{Entry, ReadError, Recorded, Recording};
 use isobar_core::model::decision::Decision;
@@ -43,6 +46,8 @@ pub struct Replay {
     other: Option<Settings>,
     engine: Option<Engine>,
     facts: Option<NodeFacts>,
+    /// What the other settings give all pods.
+    limit: Option<PodsLimit>,
 }
 
 /// What the next entry of a recording came to.
@@ -53,11 +58,12 @@ enum Stepped {
 }
 
 impl Replay {
-    /// With the recorded settings, or with `other` ones. The samples are the recorded ones: they do
-    /// not show what actions under the other settings would have changed on the node.
+    /// With the recorded settings, or with `other` ones. The samples are the recorded ones, but for
+    /// the limit of all pods where the settings differ in it: they do not show what actions under the
+    /// other settings would have changed on the node.
     pub fn new(recording: Recording, other: Option<Settings>) -> Self {
         let entries = Ahead::of(recording);
-        Self { entries, later: None, other, engine: None, facts: None }
+        Self { entries, later: None, other, engine: None, facts: None, limit: None }
     }
 
     /// The engine after the last tick; `None` where ticks are missing.
@@ -104,8 +110,11 @@ impl Replay {
         match entry {
             Entry::Header(header) => self.begin(*header),
             Entry::Frame(recorded) => {
-                let Recorded { sample, decision: recorded } = *recorded;
+                let Recorded { mut sample, decision: recorded } = *recorded;
                 let Some(engine) = &mut self.engine else { return Stepped::Nothing };
+                if let Some(limit) = &self.limit {
+                    limit.put_in(&mut sample);
+                }
                 Stepped::Tick { recorded, step: Box::new(engine.step(sample)) }
             }
             Entry::Lost(why) => {
@@ -119,6 +128,10 @@ impl Replay {
     }
 
     fn begin(&mut self, header: Header) -> Stepped {
+        let n_cpus = header.facts.n_cpus;
+        let limit =
+            |other: &Settings| PodsLimit::new(header.settings.clone(), other.clone(), n_cpus);
+        self.limit = self.other.as_ref().map(limit);
         let mut settings = self.other.clone().unwrap_or_else(|| header.settings.clone());
         // Decisions name the generation of the configuration, and do not depend on it.
         settings.generation = header.settings.generation;

@@ -103,7 +103,7 @@ function Found({ of }: { of: Advice }) {
         nothing="No reservation can be advised on."
       />
       <Pods of={of} />
-      <p class="why">Who would have been evicted by other thresholds, under the limits that were in force, the view What if shows, or <code>isobar replay FILE --config OTHER.yaml</code>.</p>
+      <p class="why">Who would have been evicted by other thresholds, or under another limit of all pods, the view What if shows, or <code>isobar replay FILE --config OTHER.yaml</code>.</p>
       <ul class="sentences">{of.problems.map((problem) => <li key={problem}>{problem}</li>)}</ul>
     </>
   );

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::reach::{Met, Of, Reach, Seen, Tree};
 use crate::allocatable::{CPU, MEMORY, Reservation};
 use crate::cpus;
-use crate::enforce::Enforced;
+use crate::enforce::memory_of_pods;
 
 /// A limit of all pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,13 +52,12 @@ pub(super) struct Limits {
 impl Limits {
     /// Sets what pods may use on a node of this capacity, as far as it is known.
     pub(super) fn allow(&mut self, settings: &Settings, capacity: &ResourceList) {
-        let reservation = Reservation::of(settings, capacity);
-        // The kubelet would not start.
-        if reservation.refusal(capacity).is_some() {
-            (self.memory, self.cpu) = (None, None);
+        self.memory = memory_of_pods(settings, capacity);
+        // Where it does not start, it keeps pods from no CPUs either.
+        if Reservation::of(settings, capacity).refusal(capacity).is_some() {
+            self.cpu = None;
             return;
         }
-        self.memory = Enforced::of(&settings.node, capacity, &reservation).pods.memory_max;
         let n_cpus = capacity.get(CPU).map(|n| n.to_u64());
         let left = n_cpus.zip(cpus::n_reserved(settings)).map(|(all, n)| all.saturating_sub(n));
         self.cpu = left.map(|n| n.saturating_mul(1_000));

@@ -57,8 +57,7 @@ impl AdviseArgs {
     }
 }
 
-/// Which command tells who would have been evicted. The limits of a recording stay as they were: its
-/// thresholds are decided on by them.
+/// Which command tells who would have been evicted.
 fn ended(file: &Path, config: &ConfigArgs) -> String {
     let (other, more) = match config.file() {
         Some(("--config", config)) => (config.display().to_string(), String::new()),
@@ -68,10 +67,7 @@ fn ended(file: &Path, config: &ConfigArgs) -> String {
         None => ("FILE".into(), ", where FILE has other ones".into()),
     };
     let file = file.display();
-    format!(
-        "who would have been evicted by thresholds, under the limits that were in force: isobar replay \
-         {file} --config {other}{more}"
-    )
+    format!("who would have been evicted: isobar replay {file} --config {other}{more}")
 }
 
 fn write(out: &mut dyn Write, advice: &Advice) -> io::Result<()> {
