@@ -12,7 +12,7 @@ use rustls_pki_types::pem::PemObject as _;
 use tokio::time::{sleep, timeout};
 
 use super::board::{Board, Report};
-use super::bound::{Bound, TooLarge};
+use super::bound::{Bound, Excess};
 use super::jitter::about;
 use crate::config::kubernetes::{Access, Connection, Kubelet};
 
@@ -173,8 +173,10 @@ impl Failure {
 
 /// An error of the client, in one line.
 fn words(server: &str, why: &kube::Error) -> String {
-    if let Some(too_large) = TooLarge::among(why) {
-        return format!("{server}'s answer is {too_large}");
+    match Excess::among(why) {
+        Some(size @ Excess::Size { .. }) => return format!("{server}'s answer is {size}"),
+        Some(time @ Excess::Time) => return format!("{server} has {time}"),
+        None => {}
     }
     match why {
         kube::Error::Api(status) if status.message.is_empty() => {

@@ -29,10 +29,9 @@ const PAGE: u32 = 20;
 /// Pods of one node that are known at most, and pods that are left out by name: a kubelet runs some
 /// hundred, and a server that goes on telling of more would take all memory.
 const MOST: usize = 5_000;
-/// A list that takes longer is begun anew.
-const LISTED_WITHIN: Duration = Duration::from_secs(30);
-/// How often an API server that failed is asked whether it is back.
-const PROBED: Duration = Duration::from_secs(5);
+/// How long after a failure the API server is asked whether it is back, at first and at most: for longer
+/// than that no watch that fails is silent, with the watcher's pause and the client's patience.
+const PROBED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
 /// Until then it is taken for one that answers: an eviction that it does not answer costs its deadline.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
@@ -56,37 +55,33 @@ where
 {
     let mut listing = Some(Seen::default());
     let mut failing: Option<Failure> = None;
+    let mut wait = PROBED.0;
     loop {
         let next = tokio::select! {
-            next = timeout(LISTED_WITHIN, events.next()) => next,
-            () = sleep(about(PROBED)), if failing.is_some() => {
-                let is_back = server.probe().await;
-                // A server that answers and refuses goes on refusing.
-                let was_away = is_back && failing.take_if(|why| why.code.is_none()).is_some();
-                if was_away && listing.is_none() {
+            next = events.next() => next,
+            () = sleep(about(wait)), if failing.is_some() => {
+                // A server that answers and refuses goes on refusing, and says so again.
+                let is_over = |why: &mut Failure| why.code.is_none() || wait == PROBED.1;
+                let is_over = server.probe().await && failing.take_if(is_over).is_some();
+                wait = if is_over { PROBED.0 } else { PROBED.1.min(wait * 2) };
+                if is_over && listing.is_none() {
                     server.tell(seen);
                 }
                 continue;
             }
         };
         let is_complete = match next {
-            Err(_) if listing.is_none() => continue,
-            Err(_) => {
-                let words = format!("no list of pods within {} s", LISTED_WITHIN.as_secs());
-                server.fails(Failure { code: None, words }, &listing).await;
-                return;
-            }
-            Ok(None) => return,
-            Ok(Some(Err(why))) => {
+            None => return,
+            Some(Err(why)) => {
                 let why = Failure::from(&why);
                 failing = Some(why.clone());
                 server.fails(why, &listing).await;
                 continue;
             }
-            Ok(Some(Ok(event))) => take(event, node, seen, &mut listing),
+            Some(Ok(event)) => take(event, node, seen, &mut listing),
         };
         if is_complete {
-            failing = None;
+            (failing, wait) = (None, PROBED.0);
             server.is_answering.store(true, Ordering::Relaxed);
             server.tell(seen);
         }
