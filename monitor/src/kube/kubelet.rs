@@ -149,10 +149,10 @@ async fn configuration(client: &Client, board: &Board) -> bool {
 
 async fn get(client: &Client, path: &str) -> Result<String, Failure> {
     let request = Request::get(path).body(Vec::new());
-    let request = request.map_err(|why| Failure { code: None, words: why.to_string() })?;
+    let request = request.map_err(Failure::of_answer)?;
     answered_by(KUBELET, client.request_text(request)).await
 }
 
 fn unreadable(path: &str, why: &serde_json::Error) -> Failure {
-    Failure { code: None, words: format!("the kubelet's {path} cannot be read: {why}") }
+    Failure::of_answer(format!("the kubelet's {path} cannot be read: {why}"))
 }
