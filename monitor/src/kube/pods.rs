@@ -1,7 +1,7 @@
 //! The pods of this node, by a watch. What the API server sends is not trusted: pods of other nodes
 //! and pods without a uid are left out and counted, and one that cannot be read costs no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,15 +149,23 @@ fn take(
     listing.is_none()
 }
 
-/// The pods as the watch has told of them.
+/// The pods as the watch has told of them, or the kubelet.
 #[derive(Debug, Default)]
-struct Seen {
-    pods: BTreeMap<String, Pod>,
+pub(super) struct Seen {
+    pub(super) pods: BTreeMap<String, Pod>,
     /// Pods that are left out: their names, and why.
     left_out: BTreeMap<String, String>,
 }
 
 impl Seen {
+    /// All that a list tells. One that was left out before is not told again.
+    pub(super) fn list(&mut self, objects: Vec<DynamicObject>, node: &str) {
+        self.pods.clear();
+        let names: BTreeSet<_> = objects.iter().map(full_name).collect();
+        self.left_out.retain(|name, _| names.contains(name));
+        objects.into_iter().for_each(|object| self.put(object, node));
+    }
+
     fn put(&mut self, object: DynamicObject, node: &str) {
         let name = full_name(&object);
         match pod(object, node).and_then(|pod| self.with_room(pod)) {
@@ -190,12 +198,16 @@ impl Seen {
 
     fn report(&self) -> Report {
         let n = self.pods.len();
-        let left_out = match self.left_out.len() {
+        Report::Works(format!("{n} pods by the API server{}", self.omission()))
+    }
+
+    /// How many are left out, in words.
+    pub(super) fn omission(&self) -> String {
+        match self.left_out.len() {
             0 => String::new(),
             MOST => format!("; {MOST} or more are left out, see the log"),
             n => format!("; {n} are left out, see the log"),
-        };
-        Report::Works(format!("{n} pods by the API server{left_out}"))
+        }
     }
 }
 
