@@ -315,3 +315,30 @@ fn kube_node_events_are_counted_once_however_often_they_are_written() {
         assert_eq!(count(), 2, "{effect:?}");
     }
 }
+
+/// By what the server keeps of who wrote what.
+#[test]
+fn kube_node_is_tidied_up_after_an_agent_that_was_killed() {
+    let off = Publish { conditions: false, taints: false, ..Publish::default() };
+    let on = Publish { conditions: true, taints: true, ..Publish::default() };
+    for publish in [off, on] {
+        let bed = Bed::new();
+        bed.publish_until(Status::True, |node| {
+            is(node, "True", "PressureContended") && taint_keys(node) == [TAINT]
+        });
+        let bed = bed.restarted();
+        let nothing = Wanted {
+            publish: Some(publish),
+            conditions: Vec::new(),
+            taints: Vec::new(),
+            ..wanted(Status::False)
+        };
+        eventually(&format!("nothing is left: {publish:?}"), || {
+            bed.api.publish(nothing.clone());
+            let node = bed.node();
+            condition(&node).is_none() && taint_keys(&node).is_empty()
+        });
+        let kubelets = bed.node()["status"]["conditions"].as_array().unwrap().len();
+        assert_eq!(kubelets, 4, "{publish:?}");
+    }
+}
