@@ -94,16 +94,6 @@ fn kube_faults_node_that_is_not_there_is_told() {
 }
 
 #[test]
-fn kube_faults_many_pods_of_other_nodes_cost_nothing() {
-    let bed = Bed::with(|stub| {
-        for object in generate::pods("n2", 5_000) {
-            stub.put(object).unwrap();
-        }
-    });
-    eventually("the pod is known", || bed.api.pods().is_some_and(|pods| pods.len() == 1));
-}
-
-#[test]
 fn kube_faults_probes_become_fewer() {
     let refused = Effect::Status { code: 403, retry_after_seconds: None };
     let bed = Bed::with(|stub| stub.add_fault(Fault::new("list", "/api/v1/pods", refused)));
