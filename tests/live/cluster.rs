@@ -97,7 +97,8 @@ fn cluster_kubelets_configuration_is_taken_up_while_the_agent_runs() {
 
     let root = tempfile::tempdir().unwrap();
     let config = root.path().join("monitor.yaml");
-    let text = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\npodPidsLimit: 99\n";
+    let text = "apiVersion: isobar/v1alpha1\nkind: MonitorConfiguration\npodPidsLimit: 99\n\
+                kubeletConfig: gone.yaml\n";
     fs::write(&config, text).unwrap();
     let config = format!("--config={}", config.display());
     let arguments = ["--probes=none", "--kubelet", &stub.url(), &config];
@@ -105,7 +106,9 @@ fn cluster_kubelets_configuration_is_taken_up_while_the_agent_runs() {
         return;
     };
     let told = || detail(&agent, "kubelet configuration");
-    assert!(told().contains("has not told its configuration yet"), "{}", told());
+    let gap = "the file that kubeletConfig names is not there, and the kubelet has not told its";
+    assert!(told().contains(gap), "{}", told());
+    assert!(agent.stderr().contains("the defaults are used until the kubelet has answered"));
     let slowest = slowest_tick(&agent, 12);
     assert!(slowest < 2 * Nanos::SECOND.0, "{slowest} ns between two ticks");
     eventually("that it hangs is told", &agent, || told().contains("not answered within 10 s"));
@@ -147,7 +150,7 @@ fn cluster_ticks_go_on_while_the_api_server_hangs() {
     #[rustfmt::skip]
     let table = [
         // hangs from the beginning, what the agent says of it
-        (true,  "no list of pods within 30 s; by the names of their cgroups alone"),
+        (true,  "has not answered within 30 s; by the names of their cgroups alone"),
         (false, "the last known 1 pods are used"),
     ];
     for (is_hung, words) in table {
@@ -174,6 +177,11 @@ fn cluster_ticks_go_on_while_the_api_server_hangs() {
         assert!(slowest < 2 * Nanos::SECOND.0, "{is_hung}: {slowest} ns between two ticks");
         let text = agent.get("/api/v1/capabilities").unwrap();
         assert!(text.contains(words), "{is_hung}: {text}");
+        stub.clear_faults();
+        stub.cut_connections();
+        eventually("the pods are known again", &agent, || {
+            detail(&agent, "pods").contains("1 pods by the API server")
+        });
     }
 }
 
@@ -221,4 +229,44 @@ fn cluster_account_of_a_pod_rotates() {
     let refused = stub.seen().iter().filter(|seen| seen.status == Some(401)).count();
     assert!(refused < 60, "{refused} requests with the old token: it is not hammered");
     drop(agent);
+}
+
+/// In 251 pages, more than are taken.
+#[test]
+fn cluster_of_thousands_of_pods_costs_no_tick() {
+    let stub = Stub::start(&Options::default()).unwrap();
+    stub.put(generate::node("n1")).unwrap();
+    for pod in generate::pods("n1", 5_001) {
+        stub.put(pod).unwrap();
+    }
+    let authority = Authority::new("cluster").unwrap();
+    let account = tempfile::tempdir().unwrap();
+    authority.write_account(account.path(), "token").unwrap();
+    stub.serve_as(&authority).unwrap();
+    let list = || Fault::new("list", "/api/v1/pods", Effect::Hang);
+    stub.add_fault(list());
+    let arguments = ["--probes", "none"];
+    let Some(agent) = Agent::start_in_pod(account.path(), stub.address(), &arguments) else {
+        return;
+    };
+    let slowest = slowest_tick(&agent, 5);
+    let before = peak_memory(&agent);
+    stub.clear_faults();
+    stub.cut_connections();
+    let words = "5000 pods by the API server; 1 are left out, see the log";
+    let slowest = slowest.max(slowest_tick(&agent, 30));
+    eventually("they are listed", &agent, || detail(&agent, "pods").contains(words));
+    assert!(slowest < 2 * Nanos::SECOND.0, "{slowest} ns between two ticks");
+    let pages = stub.seen().iter().filter(|seen| seen.call.query.contains_key("continue")).count();
+    assert!(pages >= 250, "{pages} pages after the first");
+    let grown = peak_memory(&agent) - before;
+    println!("{} KiB more than without pods", grown >> 10);
+    assert!(grown < 48 << 20, "{} KiB more than without pods", grown >> 10);
+}
+
+/// The most that the agent has had resident, in bytes.
+fn peak_memory(agent: &Agent) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }

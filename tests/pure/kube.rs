@@ -1,9 +1,11 @@
 //! The agent's client against the stand-in API server: what is written exactly, and what comes of it
 //! when the server is slow, refuses, lies or is gone.
 
+mod events;
 mod evictions;
 mod faults;
 mod kubelet;
+mod leaving;
 mod node;
 mod pods;
 mod recorded;
@@ -11,6 +13,7 @@ mod rights;
 mod victims;
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use isobar::clock;
@@ -51,7 +54,7 @@ const TAINT: &str = "node.kubernetes.io/cpu-contention-pressure";
 struct Bed {
     stub: Stub,
     api: ApiServer,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Bed {
@@ -67,18 +70,16 @@ impl Bed {
         stub.put(generate::pod("n1", "shop", "web")).unwrap();
         prepare(&stub);
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("kubeconfig");
-        fs::write(&file, kubeconfig(&stub.url())).unwrap();
-        let access = Access {
-            connection: Connection::Kubeconfig(file),
-            kubelet: Some(kubernetes::Kubelet {
-                url: stub.url(),
-                certificate: dir.path().join("kubelet.crt"),
-            }),
-            node: "n1".into(),
-            reporter: "isobar-x".into(),
-        };
-        Self { api: ApiServer::begin(access).unwrap(), stub, _dir: dir }
+        let api = agent(&stub, dir.path());
+        Self { stub, api, dir }
+    }
+
+    /// The agent is killed, and another one begins.
+    fn restarted(self) -> Self {
+        let Self { stub, api, dir } = self;
+        drop(api);
+        let api = agent(&stub, dir.path());
+        Self { stub, api, dir }
     }
 
     /// Publishes a condition and its taint until `is_there`, as the agent does in each tick.
@@ -107,6 +108,21 @@ impl Bed {
         let all = self.api.capabilities();
         all.into_iter().find(|one| one.name == name).map(|one| one.detail)
     }
+}
+
+fn agent(stub: &Stub, dir: &Path) -> ApiServer {
+    let file = dir.join("kubeconfig");
+    fs::write(&file, kubeconfig(&stub.url())).unwrap();
+    let access = Access {
+        connection: Connection::Kubeconfig(file),
+        kubelet: Some(kubernetes::Kubelet {
+            url: stub.url(),
+            certificate: dir.join("kubelet.crt"),
+        }),
+        node: "n1".into(),
+        reporter: "isobar-x".into(),
+    };
+    ApiServer::begin(access).unwrap()
 }
 
 fn kubeconfig(url: &str) -> String {

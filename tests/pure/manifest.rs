@@ -161,6 +161,28 @@ fn manifest_permissions() {
     }
 }
 
+/// An agent that observes may write conditions of every node, as far as RBAC goes.
+#[test]
+fn manifest_holds_agents_to_their_node() {
+    #[rustfmt::skip]
+    let table = [
+        ("observe", vec!["isobar-own-node"]),
+        ("enforce", vec!["isobar-evictions", "isobar-own-node"]),
+    ];
+    for (overlay, want) in table {
+        let documents = documents(&printed(overlay));
+        let policies = of_kind(&documents, "ValidatingAdmissionPolicy");
+        let mut names: Vec<_> = policies.iter().map(|one| &one["metadata"]["name"]).collect();
+        names.sort_by_key(|name| name.to_string());
+        assert_eq!(names, want, "{overlay}");
+        let bindings = of_kind(&documents, "ValidatingAdmissionPolicyBinding");
+        let mut bound: Vec<_> = bindings.iter().map(|one| &one["spec"]["policyName"]).collect();
+        bound.sort_by_key(|name| name.to_string());
+        assert_eq!(bound, want, "{overlay}");
+        assert!(bindings.iter().all(|one| one["spec"]["validationActions"] == json!(["Deny"])));
+    }
+}
+
 /// What the agent is given on its command line it understands, and what it writes it may.
 #[test]
 fn manifest_agent_by_overlay() {

@@ -33,8 +33,8 @@ use isobar_core::view::aggressor::suspect;
 
 /// How long the exit may be held up by what the actuator is doing.
 pub(super) const FAREWELL: Duration = Duration::from_secs(2);
-/// And by what the cluster is told last.
-const LAST_WORD: Duration = Duration::from_secs(1);
+/// And by what the cluster is told last: nothing else takes taints back.
+const LAST_WORD: Duration = Duration::from_millis(1500);
 /// And by the last ticks of the recording, where the disk is slow.
 const LAST_LINE: Duration = Duration::from_secs(1);
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use isobar::agent::Plan;
 use isobar::config::pods::Manifest;
-use isobar::config::{self, Effective};
+use isobar::config::{self, Effective, KubeletSource};
 use isobar::source::pod_disks::Places;
 use isobar_core::model::workload::Pod;
 
@@ -25,6 +25,9 @@ pub(crate) struct PlanArgs {
     /// Name of this node in the cluster, if the operator gives it.
     #[arg(skip)]
     node_name: Option<String>,
+    /// The kubelet may tell its configuration later.
+    #[arg(skip)]
+    awaits_kubelet: bool,
 }
 
 /// What a kubelet takes for the name of its node, unless it is told another.
@@ -38,10 +41,24 @@ impl PlanArgs {
         Self { node_name, ..self }
     }
 
+    /// For an agent that asks the kubelet for its configuration.
+    pub(crate) fn awaiting_kubelet(self) -> Self {
+        Self { awaits_kubelet: true, ..self }
+    }
+
     /// Reads the files. `configz` is what the kubelet answers, if it has.
     pub(crate) fn plan(&self, configz: Option<&[u8]>) -> Result<Plan> {
-        let read = config::read(self.config.as_deref(), configz)?;
+        let read = match self.awaits_kubelet {
+            true => config::read_awaiting(self.config.as_deref(), configz)?,
+            false => config::read(self.config.as_deref(), configz)?,
+        };
         let Effective { settings, publish, kubelet, .. } = read;
+        if kubelet == KubeletSource::Missing {
+            tracing::warn!(
+                "the file that kubeletConfig names is not there; the defaults are used until the \
+                 kubelet has answered to /configz"
+            );
+        }
         let configured =
             Some(Path::new(&settings.node.pods_file)).filter(|file| !file.as_os_str().is_empty());
         let pods = self.pods.as_deref().or(configured).map(|path| match path.is_dir() {

@@ -191,6 +191,10 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         );
     }
     let reader = args.plan.clone().on_node(args.cluster.node_name.clone());
+    let reader = match args.cluster.access("").and_then(|access| access.kubelet) {
+        Some(_) => reader.awaiting_kubelet(),
+        None => reader,
+    };
     let plan = reader.plan(None)?;
     let mut sources = args.sources.options(&plan.settings.node.kubelet_root);
     sources.node_name = args.cluster.node_name.clone();

@@ -36,6 +36,9 @@ pub enum KubeletSource {
     /// Nothing told them: the defaults hold.
     #[default]
     Nowhere,
+    /// The file that the operator named is not there, and the running kubelet has not answered yet: the
+    /// defaults hold.
+    Missing,
     /// The configuration file of the kubelet, which the operator named.
     File,
     /// What the running kubelet answers to `/configz`.
@@ -67,6 +70,15 @@ pub fn read(path: Option<&Path>, configz: Option<&[u8]>) -> Result<Effective, In
     }
 }
 
+/// Like [`read`], where the running kubelet may answer later: until it has, it is no mistake that the
+/// file that is named is not there.
+pub fn read_awaiting(path: Option<&Path>, configz: Option<&[u8]>) -> Result<Effective, Invalid> {
+    let Some(path) = path else { return of_nothing(configz) };
+    let told = configz.map_or(Told::Awaited, Told::Answer);
+    let (bytes, name) = (contents(path)?, path.display().to_string());
+    merged(&bytes, &name, directory(path), Headless::Refused, told)
+}
+
 fn of_nothing(configz: Option<&[u8]>) -> Result<Effective, Invalid> {
     let nothing = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
     over(nothing.as_bytes(), "", Path::new(""), configz)
@@ -91,14 +103,15 @@ pub fn settings(text: &str, file: &str, dir: &Path) -> Result<Settings, Invalid>
 /// not use are ignored.
 pub fn kubelet(path: &Path) -> Result<Settings, Invalid> {
     let (bytes, name) = (contents(path)?, path.display().to_string());
-    merged(&bytes, &name, directory(path), Headless::Kubelet, None)
+    merged(&bytes, &name, directory(path), Headless::Kubelet, Told::Nothing)
         .map(|effective| effective.settings)
 }
 
 /// Like [`kubelet`], of an answer of its `/configz`.
 pub fn kubelet_of(answer: &str) -> Result<Settings, Invalid> {
     let (bytes, dir) = (answer.as_bytes(), Path::new(""));
-    merged(bytes, CONFIGZ, dir, Headless::Kubelet, None).map(|effective| effective.settings)
+    merged(bytes, CONFIGZ, dir, Headless::Kubelet, Told::Nothing)
+        .map(|effective| effective.settings)
 }
 
 /// Like [`load`], of bytes.
@@ -113,7 +126,17 @@ pub fn over(
     dir: &Path,
     configz: Option<&[u8]>,
 ) -> Result<Effective, Invalid> {
-    merged(bytes, file, dir, Headless::Refused, configz)
+    let told = configz.map_or(Told::Nothing, Told::Answer);
+    merged(bytes, file, dir, Headless::Refused, told)
+}
+
+/// What the running kubelet has told of its configuration.
+#[derive(Debug, Clone, Copy)]
+enum Told<'a> {
+    Nothing,
+    /// Nothing yet.
+    Awaited,
+    Answer(&'a [u8]),
 }
 
 /// What a file without `apiVersion` and `kind` is taken for.
@@ -157,8 +180,12 @@ fn merged(
     file: &str,
     dir: &Path,
     headless: Headless,
-    configz: Option<&[u8]>,
+    told: Told<'_>,
 ) -> Result<Effective, Invalid> {
+    let configz = match told {
+        Told::Answer(answer) => Some(answer),
+        Told::Nothing | Told::Awaited => None,
+    };
     let root = document(bytes, file)?;
     let empty = document(LEFT_OUT, "defaults")?;
     let defaults = document(print::defaults().as_bytes(), "defaults")?;
@@ -203,7 +230,14 @@ fn merged(
     let pods = beside("pods");
     let named = layers.given("kubeletConfig").cloned().zip(beside("kubeletConfig"));
     let named = named.filter(|_| configz.is_none());
+    let is_awaited = |path: &Path| {
+        matches!(told, Told::Awaited) && path.try_exists().is_ok_and(|is_there| !is_there)
+    };
     let (name, bytes, source) = match (&named, configz) {
+        (Some((_, path)), _) if is_awaited(path) => {
+            let effective = make(&layers, pods, KubeletSource::Missing);
+            return problems.unless_any(file, effective);
+        }
         (Some((_, path)), _) => (path.display().to_string(), contents(path), KubeletSource::File),
         (None, Some(answer)) => (CONFIGZ.into(), Ok(answer.into()), KubeletSource::Configz),
         (None, None) => {

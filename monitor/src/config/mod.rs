@@ -23,7 +23,7 @@ pub use fields::{Field, Fields};
 pub use keys::{API_VERSION, KIND};
 pub use load::{
     Effective, KubeletSource, defaults, effective, kubelet, kubelet_of, load, over, read,
-    read_bounded, settings,
+    read_awaiting, read_bounded, settings,
 };
 pub use print::defaults as default_file;
 pub use problem::{Invalid, Place, Problem, Problems};

@@ -57,7 +57,7 @@ fn comment(text: &str, indent: &str) -> String {
 pub(super) fn effective(layers: &Layers<'_>, settings: &Settings, from: KubeletSource) -> String {
     let mut out = String::new();
     let from = match from {
-        KubeletSource::Nowhere => "",
+        KubeletSource::Nowhere | KubeletSource::Missing => "",
         KubeletSource::File => "  # the kubelet's file",
         KubeletSource::Configz => "  # the kubelet's /configz",
     };

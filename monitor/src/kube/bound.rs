@@ -1,19 +1,25 @@
-//! How much of an answer is held at once. The client collects an answer whole before it is read, and
-//! a watch line by line, so a server that never ends either would take all memory that there is.
+//! How much of an answer is held at once, and how long it is waited for. The client collects an answer
+//! whole before it is read, and a watch line by line, so a server that never ends either would take all
+//! memory that there is; and a connection that a load balancer has forgotten says nothing for ever.
 
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::{Request, Response};
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
-use tokio_stream::StreamExt as _;
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio_stream::Stream;
 use tower::{BoxError, Layer, Service};
 
 /// A page of pods has 20, but a server may send all of a node at once.
 const BY_API_SERVER: usize = 32 << 20;
 /// What a kubelet says of 500 pods, of 32 KiB each.
 const BY_KUBELET: usize = 16 << 20;
+/// An answer is whole by then, and a watch has begun. Who has less time stops waiting before.
+const WITHIN: Duration = Duration::from_secs(30);
 
 /// The largest answer, in bytes; of a watch, the largest event.
 #[derive(Debug, Clone, Copy)]
@@ -29,14 +35,17 @@ impl Bound {
     }
 }
 
-/// An answer, or an event of a watch, is larger than it may be.
+/// Why no more of an answer is read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("larger than {} MiB", .most >> 20)]
-pub(super) struct TooLarge {
-    most: usize,
+pub(super) enum Excess {
+    /// It, or an event of a watch, is larger than it may be.
+    #[error("larger than {} MiB", .most >> 20)]
+    Size { most: usize },
+    #[error("not answered within {} s", WITHIN.as_secs())]
+    Time,
 }
 
-impl TooLarge {
+impl Excess {
     /// The one among the causes of an error.
     pub(super) fn among<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
         let causes = std::iter::successors(Some(error), |error| error.source());
@@ -63,16 +72,16 @@ impl<S, Q, A> Service<Request<Q>> for Bounded<S>
 where
     S: Service<Request<Q>, Response = Response<A>>,
     S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
     A: axum::body::HttpBody<Data = Bytes> + Send + 'static,
     A::Error: Into<BoxError>,
 {
     type Response = Response<Body>;
-    type Error = S::Error;
-    type Future =
-        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.service.poll_ready(cx)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.service.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
@@ -80,16 +89,39 @@ where
         let by_line = query.split('&').any(|part| part == "watch=true");
         let mut room = Room { most: self.bound.0, held: 0, by_line };
         let answer = self.service.call(request);
+        let until = Instant::now() + WITHIN;
         Box::pin(async move {
-            let answer = answer.await?;
+            let answer = timeout_at(until, answer).await.map_err(|_| Excess::Time)?;
+            let answer = answer.map_err(Into::into)?;
             // An error is held whole, also where events were asked for.
             room.by_line &= answer.status().is_success();
+            let until = (!room.by_line).then(|| Box::pin(sleep_until(until)));
             let bounded = |body| {
-                let pieces = Body::new(body).into_data_stream();
-                Body::from_stream(pieces.map(move |piece| room.take(piece?)))
+                Body::from_stream(Pieces { of: Body::new(body).into_data_stream(), room, until })
             };
             Ok(answer.map(bounded))
         })
+    }
+}
+
+/// A body as it comes in.
+#[derive(Debug)]
+struct Pieces {
+    of: BodyDataStream,
+    room: Room,
+    /// `None` for a watch, which lasts.
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl Stream for Pieces {
+    type Item = Result<Bytes, BoxError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.until.as_mut().is_some_and(|until| until.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Some(Err(Excess::Time.into())));
+        }
+        let piece = ready!(Pin::new(&mut self.of).poll_next(cx));
+        Poll::Ready(piece.map(|piece| self.room.take(piece?)))
     }
 }
 
@@ -113,7 +145,7 @@ impl Room {
             largest = largest.max(held);
         }
         self.held = held;
-        if largest > self.most { Err(TooLarge { most: self.most }.into()) } else { Ok(piece) }
+        if largest > self.most { Err(Excess::Size { most: self.most }.into()) } else { Ok(piece) }
     }
 }
 
@@ -149,10 +181,10 @@ mod tests {
 
     #[test]
     fn among_finds_it_below_other_errors() {
-        let too_large = TooLarge { most: 16 << 20 };
+        let too_large = Excess::Size { most: 16 << 20 };
         assert_eq!(too_large.to_string(), "larger than 16 MiB");
         let wrapped = std::io::Error::other(kube::Error::Service(Box::new(too_large)));
-        assert_eq!(TooLarge::among(&wrapped), Some(&TooLarge { most: 16 << 20 }));
-        assert_eq!(TooLarge::among(&std::io::Error::other("another")), None);
+        assert_eq!(Excess::among(&wrapped), Some(&Excess::Size { most: 16 << 20 }));
+        assert_eq!(Excess::among(&std::io::Error::other("another")), None);
     }
 }

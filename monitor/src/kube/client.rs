@@ -12,7 +12,7 @@ use rustls_pki_types::pem::PemObject as _;
 use tokio::time::{sleep, timeout};
 
 use super::board::{Board, Report};
-use super::bound::{Bound, TooLarge};
+use super::bound::{Bound, Excess};
 use super::jitter::about;
 use crate::config::kubernetes::{Access, Connection, Kubelet};
 
@@ -47,7 +47,7 @@ pub(super) async fn connect(connection: &Connection, board: &Board) -> Client {
 /// A client of the kubelet, with the same credentials. Its certificate is one of the cluster's, or
 /// the one that it made for itself, and bears the node's name.
 pub(super) async fn connect_kubelet(access: &Access, kubelet: &Kubelet) -> Result<Client, Failure> {
-    let failed = |words| Failure { code: None, words };
+    let failed = |words| Failure { words, ..Failure::default() };
     let mut config = configuration(&access.connection).await.map_err(failed)?;
     config.cluster_url = kubelet.url.parse().map_err(|why| failed(format!("{why}")))?;
     // Another process may listen where no kubelet does: it must not be shown the credentials, also
@@ -120,17 +120,19 @@ pub(super) async fn answered_by<T>(
         Ok(Err(why)) => Err(Failure::of(server, &why)),
         Err(_) => {
             let words = format!("{server} has not answered within {} s", PATIENCE.as_secs());
-            Err(Failure { code: None, words })
+            Err(Failure { words, ..Failure::default() })
         }
     }
 }
 
 /// Why a request failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Failure {
     /// The HTTP status; `None` if there was no answer that could be read.
     pub(super) code: Option<u16>,
     pub(super) words: String,
+    /// When the server would be asked again; zero where it does not say.
+    pub(super) retry_after: Duration,
 }
 
 impl From<&kube::Error> for Failure {
@@ -142,22 +144,21 @@ impl From<&kube::Error> for Failure {
 impl Failure {
     /// What `server` answered, or why it did not.
     fn of(server: &str, why: &kube::Error) -> Self {
-        let code = match why {
-            kube::Error::Api(status) => Some(status.code),
-            _ => None,
-        };
-        Self { code, words: shortened(words(server, why)) }
+        let words = shortened(words(server, why));
+        let kube::Error::Api(status) = why else { return Self { words, ..Self::default() } };
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        Self { code: Some(status.code), words, retry_after: Duration::from_secs(seconds.into()) }
     }
 
     /// Why the API server ended a watch.
     pub(super) fn of_watch(status: &Status) -> Self {
         let words = format!("the API server ended the watch: {}", status.message);
-        Self { code: Some(status.code), words: shortened(words) }
+        Self { code: Some(status.code), words: shortened(words), ..Self::default() }
     }
 
     /// An answer that makes no sense.
     pub(super) fn of_answer(why: impl ToString) -> Self {
-        Self { code: None, words: shortened(why.to_string()) }
+        Self { words: shortened(why.to_string()), ..Self::default() }
     }
 
     /// As a report about something that needs `permission`.
@@ -173,15 +174,21 @@ impl Failure {
 
 /// An error of the client, in one line.
 fn words(server: &str, why: &kube::Error) -> String {
-    if let Some(too_large) = TooLarge::among(why) {
-        return format!("{server}'s answer is {too_large}");
+    match Excess::among(why) {
+        Some(size @ Excess::Size { .. }) => return format!("{server}'s answer is {size}"),
+        Some(time @ Excess::Time) => return format!("{server} has {time}"),
+        None => {}
     }
     match why {
         kube::Error::Api(status) if status.message.is_empty() => {
             format!("{server} answered {} {}", status.code, status.reason)
         }
         kube::Error::Api(status) => {
-            format!("{server} answered {}: {}", status.code, status.message)
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            // Which budget it is, and why; of others the message says it all.
+            let budgets = causes.filter(|cause| cause.reason == "DisruptionBudget");
+            let budgets: String = budgets.map(|cause| format!(" {}", cause.message)).collect();
+            format!("{server} answered {}: {}{budgets}", status.code, status.message)
         }
         kube::Error::Service(why) => {
             format!("cannot reach {server}: {}", chain(&**why))
@@ -226,7 +233,7 @@ impl From<&watcher::Error> for Failure {
             | Error::WatchStartFailed(why)
             | Error::WatchFailed(why) => Self::from(why),
             Error::WatchError(status) => Self::of_watch(status),
-            Error::NoResourceVersion => Self { code: None, words: chain(why) },
+            Error::NoResourceVersion => Self { words: chain(why), ..Self::default() },
         }
     }
 }

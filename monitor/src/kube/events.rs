@@ -162,6 +162,14 @@ impl Series {
         while clock::now().wall.since(note.at) <= STALE {
             match self.write(client, access, (&key, &note, is_again), board).await {
                 Ok(()) => return board.report(NAME, Report::Works(self.words(inbox))),
+                // A namespace that ends takes no more; nor does a right come within minutes.
+                Err(why) if why.code == Some(403) => {
+                    match why.words.contains("because it is being terminated") {
+                        true => tracing::info!(reason = note.reason, "{}", why.words),
+                        false => board.report(NAME, why.report(PERMISSION)),
+                    }
+                    break;
+                }
                 // What the server holds to be wrong stays wrong; the next one may be right.
                 Err(why) if matches!(why.code, Some(400 | 404 | 409 | 422)) => {
                     let reason = note.reason;
@@ -224,7 +232,12 @@ impl Series {
         let api: Api<Event> = Api::namespaced(client.clone(), namespace(&note.about));
         let event = event(note, self.n_written, access, board.node_uid());
         let name = event.metadata.name.clone().unwrap_or_default();
-        answered(api.create(&PostParams::default(), &event)).await?;
+        match answered(api.create(&PostParams::default(), &event)).await {
+            Ok(_) => {}
+            // It was written, and the answer was lost.
+            Err(why) if why.code == Some(409) => {}
+            Err(why) => return Err(why),
+        }
         self.n_written += 1;
         let (last, counted) = (note.at, note.at);
         let written = Written { name, last, counted, count: 1, is_behind: false };

@@ -29,7 +29,8 @@ use isobar_core::model::units::Nanos;
 /// The name of this part in capabilities.
 const NAME: &str = "evictions";
 const PERMISSION: &str = "allow it to create pods/eviction";
-/// Between two attempts, where the server could not be reached.
+/// Between two attempts, where the server could not be reached or has too much to do; where it names a
+/// longer time, that, as far as the step has it.
 const RETRIED: Duration = Duration::from_secs(1);
 /// How often it is asked whether evictions are allowed, once there was an answer: where they are not,
 /// each node asks for as long as it runs.
@@ -178,9 +179,13 @@ async fn evict(client: &Client, request: &Request) -> Result<String, Refusal> {
             Verdict::Replaced => {
                 return Ok(format!("{who} is gone already; another pod has its name"));
             }
-            Verdict::OverBudget | Verdict::Busy => return Err(Refusal::Forbidden(refusal)),
+            Verdict::OverBudget => return Err(Refusal::Forbidden(refusal)),
             Verdict::NoEviction | Verdict::Refused => return Err(Refusal::Failed(refusal)),
-            Verdict::Away if clock::now().boot < until => sleep(about(RETRIED)).await,
+            Verdict::Busy | Verdict::Away if clock::now().boot < until => {
+                let left = Duration::from_nanos(until.since(clock::now().boot).0);
+                sleep(about(RETRIED.max(why.retry_after)).min(left)).await;
+            }
+            Verdict::Busy => return Err(Refusal::Failed(refusal)),
             Verdict::Away => {
                 let words = "the API server could not be asked in time";
                 return Err(Refusal::Failed(format!("{words} to evict {who}")));
@@ -222,7 +227,7 @@ enum Verdict {
     Replaced,
     /// A disruption budget forbids it.
     OverBudget,
-    /// The server has too much to do.
+    /// The server has too much to do, or knows not yet what a disruption budget says.
     Busy,
     /// The server knows no evictions, or this agent may not evict.
     NoEviction,
@@ -254,6 +259,8 @@ fn verdict(why: &Failure, name: &str) -> Verdict {
         Some(409) if says("UID in the precondition") || says("UID in precondition") => {
             Verdict::Replaced
         }
+        // Source: `checkAndDecrement`, `eviction.go`.
+        Some(429) if says("is still being processed by the server") => Verdict::Busy,
         Some(429) if says("disruption budget") => Verdict::OverBudget,
         Some(429) => Verdict::Busy,
         // Source: `eviction.go`, where a pod has several budgets.
@@ -317,6 +324,7 @@ mod tests {
             (Some(404), "404 page not found",                                   NoEviction),
             (Some(405), "the server does not allow this method on the requested resource", NoEviction),
             (Some(429), "Cannot evict pod as it would violate the pod's disruption budget.", OverBudget),
+            (Some(429), "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget web is still being processed by the server.", Busy),
             (Some(429), "the server has received too many requests",            Busy),
             (Some(500), "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", OverBudget),
             (Some(500), "etcd is away",                                          Away),
@@ -331,7 +339,7 @@ mod tests {
             (Some(422), "",                                                      Refused),
         ];
         for (code, words, want) in table {
-            let why = Failure { code, words: words.into() };
+            let why = Failure { code, words: words.into(), ..Failure::default() };
             assert_eq!(verdict(&why, "web"), want, "{code:?} {words}");
         }
     }

@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use axum::http::Request;
 use kube::Client;
+use kube::api::DynamicObject;
+use serde::Deserialize;
 use tokio::time::sleep;
 
 use self::summary::Summary;
 use super::board::{Board, Configz, Namer, Report};
 use super::client::{Failure, KUBELET, answered_by, connect_kubelet};
 use super::jitter::about;
+use super::pods::Seen;
 use crate::clock;
 use crate::config;
 use crate::config::kubernetes::{Access, Kubelet};
-use crate::config::pods;
 use isobar_core::model::disk::{DiskReading, DiskSource};
 
 /// The names of these parts in capabilities.
@@ -61,6 +63,7 @@ struct Talk {
     client: Option<Client>,
     /// In how many rounds it is asked for its configuration.
     config_in: u32,
+    named: Seen,
 }
 
 impl Talk {
@@ -84,7 +87,7 @@ impl Talk {
         let n = disks(client, board).await?;
         let names = match has_names(is_answering, board) {
             true => String::new(),
-            false => name_pods(client, is_answering, board).await,
+            false => name_pods(client, (&mut self.named, &access.node), is_answering, board).await,
         };
         Ok(format!("disk use of {n} pods by {}{names}", kubelet.url))
     }
@@ -106,25 +109,35 @@ fn has_names(is_answering: &AtomicBool, board: &Board) -> bool {
     is_answering.load(Ordering::Relaxed) && board.is_followed()
 }
 
-/// The pods as the kubelet has them; what to say of that.
-async fn name_pods(client: &Client, is_answering: &AtomicBool, board: &Board) -> String {
-    let read = match get(client, "/pods").await {
-        Ok(text) => {
-            pods::read("the kubelet's /pods", text.as_bytes()).map_err(|why| why.to_string())
-        }
-        Err(why) => Err(why.words),
-    };
+/// The pods as the kubelet has them, those of its node; what to say of that.
+async fn name_pods(
+    client: &Client,
+    (named, node): (&mut Seen, &str),
+    is_answering: &AtomicBool,
+    board: &Board,
+) -> String {
+    let read = get(client, "/pods").await.and_then(|text| {
+        let list = serde_json::from_str(&text).map_err(|why| unreadable("/pods", &why))?;
+        let List { items } = list;
+        Ok(items)
+    });
     match read {
         // It has come back meanwhile, and knows better.
         Ok(_) if has_names(is_answering, board) => String::new(),
-        Ok(manifest) => {
-            let pods = manifest.pods.into_iter().filter(|pod| !pod.uid.is_empty());
-            let pods = pods.map(|pod| (pod.uid.clone(), pod)).collect();
-            board.set_pods(Arc::new(pods), Namer::Kubelet);
-            ", and their names while the API server does not tell them".into()
+        Ok(items) => {
+            named.list(items, node);
+            board.set_pods(Arc::new(named.pods.clone()), Namer::Kubelet);
+            let omission = named.omission();
+            format!(", and their names while the API server does not tell them{omission}")
         }
-        Err(why) => format!("; it does not name them: {why}"),
+        Err(why) => format!("; it does not name them: {}", why.words),
     }
+}
+
+/// What `/pods` answers.
+#[derive(Deserialize)]
+struct List {
+    items: Vec<DynamicObject>,
 }
 
 /// Reads the configuration that the kubelet runs with; what was read before holds if it cannot be.
@@ -149,10 +162,10 @@ async fn configuration(client: &Client, board: &Board) -> bool {
 
 async fn get(client: &Client, path: &str) -> Result<String, Failure> {
     let request = Request::get(path).body(Vec::new());
-    let request = request.map_err(|why| Failure { code: None, words: why.to_string() })?;
+    let request = request.map_err(Failure::of_answer)?;
     answered_by(KUBELET, client.request_text(request)).await
 }
 
 fn unreadable(path: &str, why: &serde_json::Error) -> Failure {
-    Failure { code: None, words: format!("the kubelet's {path} cannot be read: {why}") }
+    Failure::of_answer(format!("the kubelet's {path} cannot be read: {why}"))
 }

@@ -1,7 +1,7 @@
 //! The pods of this node, by a watch. What the API server sends is not trusted: pods of other nodes
 //! and pods without a uid are left out and counted, and one that cannot be read costs no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,10 +29,9 @@ const PAGE: u32 = 20;
 /// Pods of one node that are known at most, and pods that are left out by name: a kubelet runs some
 /// hundred, and a server that goes on telling of more would take all memory.
 const MOST: usize = 5_000;
-/// A list that takes longer is begun anew.
-const LISTED_WITHIN: Duration = Duration::from_secs(30);
-/// How often an API server that failed is asked whether it is back.
-const PROBED: Duration = Duration::from_secs(5);
+/// How long after a failure the API server is asked whether it is back, at first and at most: for longer
+/// than that no watch that fails is silent, with the watcher's pause and the client's patience.
+const PROBED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
 /// Until then it is taken for one that answers: an eviction that it does not answer costs its deadline.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
@@ -56,37 +55,33 @@ where
 {
     let mut listing = Some(Seen::default());
     let mut failing: Option<Failure> = None;
+    let mut wait = PROBED.0;
     loop {
         let next = tokio::select! {
-            next = timeout(LISTED_WITHIN, events.next()) => next,
-            () = sleep(about(PROBED)), if failing.is_some() => {
-                let is_back = server.probe().await;
-                // A server that answers and refuses goes on refusing.
-                let was_away = is_back && failing.take_if(|why| why.code.is_none()).is_some();
-                if was_away && listing.is_none() {
+            next = events.next() => next,
+            () = sleep(about(wait)), if failing.is_some() => {
+                // A server that answers and refuses goes on refusing, and says so again.
+                let is_over = |why: &mut Failure| why.code.is_none() || wait == PROBED.1;
+                let is_over = server.probe().await && failing.take_if(is_over).is_some();
+                wait = if is_over { PROBED.0 } else { PROBED.1.min(wait * 2) };
+                if is_over && listing.is_none() {
                     server.tell(seen);
                 }
                 continue;
             }
         };
         let is_complete = match next {
-            Err(_) if listing.is_none() => continue,
-            Err(_) => {
-                let words = format!("no list of pods within {} s", LISTED_WITHIN.as_secs());
-                server.fails(Failure { code: None, words }, &listing).await;
-                return;
-            }
-            Ok(None) => return,
-            Ok(Some(Err(why))) => {
+            None => return,
+            Some(Err(why)) => {
                 let why = Failure::from(&why);
                 failing = Some(why.clone());
                 server.fails(why, &listing).await;
                 continue;
             }
-            Ok(Some(Ok(event))) => take(event, node, seen, &mut listing),
+            Some(Ok(event)) => take(event, node, seen, &mut listing),
         };
         if is_complete {
-            failing = None;
+            (failing, wait) = (None, PROBED.0);
             server.is_answering.store(true, Ordering::Relaxed);
             server.tell(seen);
         }
@@ -154,15 +149,23 @@ fn take(
     listing.is_none()
 }
 
-/// The pods as the watch has told of them.
+/// The pods as the watch has told of them, or the kubelet.
 #[derive(Debug, Default)]
-struct Seen {
-    pods: BTreeMap<String, Pod>,
+pub(super) struct Seen {
+    pub(super) pods: BTreeMap<String, Pod>,
     /// Pods that are left out: their names, and why.
     left_out: BTreeMap<String, String>,
 }
 
 impl Seen {
+    /// All that a list tells. One that was left out before is not told again.
+    pub(super) fn list(&mut self, objects: Vec<DynamicObject>, node: &str) {
+        self.pods.clear();
+        let names: BTreeSet<_> = objects.iter().map(full_name).collect();
+        self.left_out.retain(|name, _| names.contains(name));
+        objects.into_iter().for_each(|object| self.put(object, node));
+    }
+
     fn put(&mut self, object: DynamicObject, node: &str) {
         let name = full_name(&object);
         match pod(object, node).and_then(|pod| self.with_room(pod)) {
@@ -195,12 +198,16 @@ impl Seen {
 
     fn report(&self) -> Report {
         let n = self.pods.len();
-        let left_out = match self.left_out.len() {
+        Report::Works(format!("{n} pods by the API server{}", self.omission()))
+    }
+
+    /// How many are left out, in words.
+    pub(super) fn omission(&self) -> String {
+        match self.left_out.len() {
             0 => String::new(),
             MOST => format!("; {MOST} or more are left out, see the log"),
             n => format!("; {n} are left out, see the log"),
-        };
-        Report::Works(format!("{n} pods by the API server{left_out}"))
+        }
     }
 }
 

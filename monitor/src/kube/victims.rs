@@ -1,7 +1,7 @@
 //! Pods that the kubelet of this node begins to evict, by its events: until a pod's containers have
 //! ended, no status says so. Source: kubelet `pkg/kubelet/status/status_manager.go`, `mergePodStatus`.
 //! Such a watch has the API server look at the events of the whole cluster, so it is open only while
-//! the kubelet may evict.
+//! the kubelet may evict. One that has ended goes on where it was: such an event comes once.
 
 use std::future::pending;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams}
 use kube::{Api, Client};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use tokio_stream::StreamExt as _;
 
@@ -28,6 +28,12 @@ const SELECTED: &str = "involvedObject.kind=Pod,reason=Evicted,source=kubelet";
 /// How long the watch stays open after the kubelet last had reason to evict.
 const LINGER: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(5);
+/// After a watch that has ended well, as the server ends each after minutes.
+const ENDED: Duration = Duration::from_secs(1);
+/// kube asks the server to end a watch after 290 s: who says nothing for longer is away.
+const SILENT: Duration = Duration::from_secs(295);
+/// The code of a watch from a version that the server has forgotten.
+const EXPIRED: u16 = 410;
 
 /// Watches while it is `wanted`, until the agent leaves.
 pub(super) async fn watch(
@@ -37,19 +43,27 @@ pub(super) async fn watch(
     board: &Board,
 ) {
     let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::erase::<v1::Event>(&()));
+    // The version after which the next watch tells.
+    let mut from = None;
     while wanted.wait_for(|wanted| *wanted).await.is_ok() {
         let result = tokio::select! {
-            result = follow(&api, node, board) => result,
+            result = follow(&api, node, &mut from, board) => result,
             () = unwanted(&mut wanted) => {
                 let words = "the kubelet has no reason to evict: its events are not watched";
                 board.report(NAME, Report::Off(words.into()));
+                from = None;
                 continue;
             }
         };
-        if let Err(why) = result {
-            board.report(NAME, why.report(PERMISSION));
-            sleep(about(AGAIN)).await;
+        let Err(why) = result else {
+            sleep(about(ENDED)).await;
+            continue;
+        };
+        if why.code == Some(EXPIRED) {
+            from = None;
         }
+        board.report(NAME, why.report(PERMISSION));
+        sleep(about(AGAIN)).await;
     }
 }
 
@@ -65,27 +79,47 @@ async fn unwanted(wanted: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Follows one watch to its end.
-async fn follow(api: &Api<DynamicObject>, node: &str, board: &Board) -> Result<(), Failure> {
-    // The version alone: to find the events that are meant, the server would have to read all.
-    let now = answered(api.list(&ListParams::default().limit(1))).await?;
-    let version = now.metadata.resource_version.unwrap_or_default();
+/// Follows one watch to its end, after the version `from` or from now on.
+async fn follow(
+    api: &Api<DynamicObject>,
+    node: &str,
+    from: &mut Option<String>,
+    board: &Board,
+) -> Result<(), Failure> {
+    let version = match from {
+        Some(version) => version,
+        empty => {
+            // The version alone: to find the events that are meant, the server would have to read
+            // all.
+            let now = answered(api.list(&ListParams::default().limit(1))).await?;
+            empty.insert(now.metadata.resource_version.unwrap_or_default())
+        }
+    };
     let params = WatchParams::default().fields(SELECTED);
-    let mut events = pin!(answered(api.watch(&params, &version)).await?);
+    let mut events = pin!(answered(api.watch(&params, version)).await?);
     board.report(NAME, Report::Works("the kubelet's events tell whom it evicts".into()));
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(WatchEvent::Added(event) | WatchEvent::Modified(event)) => {
+    loop {
+        let Ok(event) = timeout(SILENT, events.next()).await else {
+            let words = format!("the watch has said nothing for {} s", SILENT.as_secs());
+            return Err(Failure::of_answer(words));
+        };
+        let seen = match event {
+            None => return Ok(()),
+            Some(Err(why)) => return Err(Failure::from(&why)),
+            Some(Ok(WatchEvent::Error(status))) => return Err(Failure::of_watch(&status)),
+            Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event))) => {
                 if let Some((uid, name)) = victim(&event.data, node) {
                     board.set_evicted(uid, name);
                 }
+                event.metadata.resource_version
             }
-            Ok(WatchEvent::Error(status)) => return Err(Failure::of_watch(&status)),
-            Ok(WatchEvent::Deleted(_) | WatchEvent::Bookmark(_)) => {}
-            Err(why) => return Err(Failure::from(&why)),
+            Some(Ok(WatchEvent::Deleted(event))) => event.metadata.resource_version,
+            Some(Ok(WatchEvent::Bookmark(mark))) => Some(mark.metadata.resource_version),
+        };
+        if let Some(seen) = seen {
+            *version = seen;
         }
     }
-    Ok(())
 }
 
 /// Uid and name of the pod, if the kubelet of this node evicts it.

@@ -3,6 +3,7 @@
 //! alone.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::board::{Board, Report};
 use super::client::{Failure, answered};
@@ -31,6 +33,10 @@ const GIVEN_UP: i64 = 900;
 /// A list of taints that others change at the same time is read and written again so often.
 const CONFLICTS: usize = 3;
 
+/// How far the last taints go ahead of the last conditions: a write of the node between their reading
+/// and their writing would have them read anew.
+const HEAD_START: Duration = Duration::from_millis(600);
+
 /// The names of these parts in capabilities.
 const CONDITIONS: &str = "node conditions";
 const TAINTS: &str = "node taints";
@@ -44,6 +50,7 @@ pub(super) async fn keep(
     board: &Board,
 ) {
     let (to_live, mut live) = watch::channel(None);
+    let mut leaving = wanted.clone();
     let mut writer = Writer::new(node::api(client.clone()), &access.node, board);
     let writing = async {
         loop {
@@ -58,7 +65,11 @@ pub(super) async fn keep(
             if wanted.is_last {
                 return writer.last_word(&wanted).await;
             }
-            writer.write(&wanted).await;
+            tokio::select! {
+                () = writer.write(&wanted) => {}
+                // What hangs would take the time of the last word.
+                _ = leaving.wait_for(|wanted| wanted.is_last) => {}
+            }
         }
     };
     tokio::select! {
@@ -73,6 +84,8 @@ struct Writer<'a> {
     board: &'a Board,
     /// The node's object as it was last seen.
     live: Option<Node>,
+    /// A patch was sent whose answer did not come: the node may have what `live` does not say.
+    is_unsure: bool,
     /// Types that this agent wrote: if another writer takes one over, it keeps writing it.
     written: BTreeSet<String>,
     /// Which conditions and taints of isobar's the node may have while none is to be published.
@@ -104,8 +117,8 @@ enum Left {
 
 impl<'a> Writer<'a> {
     fn new(api: Api<Node>, name: &'a str, board: &'a Board) -> Self {
-        let (live, written, old, pace) = Default::default();
-        Self { api, name, board, live, written, old, heartbeat: Nanos(0), pace }
+        let (live, is_unsure, written, old, pace) = Default::default();
+        Self { api, name, board, live, is_unsure, written, old, heartbeat: Nanos(0), pace }
     }
 
     async fn write(&mut self, wanted: &Wanted) {
@@ -246,12 +259,12 @@ impl<'a> Writer<'a> {
             let Some(list) = taints::merged(&there, own, wanted) else { return Ok(()) };
             let version = &live.metadata.resource_version;
             let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": list}});
-            let patch = Patch::Merge(patch);
-            let params = PatchParams { field_manager: Some(MANAGER.into()), ..Default::default() };
-            let patched = self.api.patch(self.name, &params, &patch);
-            match answered(patched).await {
+            self.is_unsure = true;
+            let (params, patch) = (params(), Patch::Merge(patch));
+            match answered(self.api.patch(self.name, &params, &patch)).await {
                 Ok(node) => {
                     self.live = Some(node);
+                    self.is_unsure = false;
                     return Ok(());
                 }
                 Err(why) if why.code == Some(409) && conflicts < CONFLICTS => {
@@ -264,35 +277,65 @@ impl<'a> Writer<'a> {
     }
 
     async fn patch_status(&mut self, patch: &Value) -> Result<(), Failure> {
-        let params = PatchParams { field_manager: Some(MANAGER.into()), ..Default::default() };
         let patch = Patch::Strategic(patch);
-        let patched = answered(self.api.patch_status(self.name, &params, &patch)).await?;
-        self.live = Some(patched);
+        self.is_unsure = true;
+        self.live = Some(answered(self.api.patch_status(self.name, &params(), &patch)).await?);
+        self.is_unsure = false;
         Ok(())
     }
 
-    /// What is said when the agent exits. Taints go in any case: nothing would take them back.
+    /// What is said when the agent exits. Taints go first, and in any case: nothing else would take
+    /// them back.
     async fn last_word(&mut self, wanted: &Wanted) {
-        let (Some(publish), Some(live)) = (wanted.publish, self.live.clone()) else { return };
-        let own = wanted.conditions.iter().filter(|one| self.written.contains(&one.kind));
-        let own: Vec<_> = own.cloned().collect();
-        let patch = match publish.at_exit {
-            _ if own.is_empty() => None,
-            AtExit::Keep => None,
-            AtExit::Unknown => Some(conditions::unknown(&own, there(&live), now())),
-            AtExit::Remove => Some(conditions::removal(own.iter().map(|one| &*one.kind))),
-        };
-        if let Some(patch) = patch
-            && let Err(why) = self.patch_status(&patch).await
+        let Some(publish) = wanted.publish.filter(|_| self.live.is_some()) else { return };
+        if self.is_unsure
+            && let Ok(node) = answered(self.api.get(self.name)).await
         {
-            tracing::warn!("the node's conditions stay as they are: {}", why.words);
+            self.live = Some(node);
         }
-        if self.old.taints == Left::Ours
-            && let Err(why) = self.set_taints(&[], &wanted.taint_keys).await
-        {
-            tracing::warn!("the node's taints stay: {}", why.words);
+        let Some(live) = self.live.clone() else { return };
+        let patch = self.last_conditions(publish, wanted, &live);
+        let (api, name) = (self.api.clone(), self.name);
+        let conditions = async {
+            let Some(patch) = patch else { return };
+            let patch = Patch::Strategic(patch);
+            if let Err(why) = answered(api.patch_status(name, &params(), &patch)).await {
+                tracing::warn!("the node's conditions stay as they are: {}", why.words);
+            }
+        };
+        let mut taints = pin!(async {
+            if self.old.taints == Left::Ours
+                && let Err(why) = self.set_taints(&[], &wanted.taint_keys).await
+            {
+                tracing::warn!("the node's taints stay: {}", why.words);
+            }
+        });
+        match timeout(HEAD_START, taints.as_mut()).await {
+            Ok(()) => conditions.await,
+            Err(_) => {
+                tokio::join!(taints, conditions);
+            }
         }
     }
+
+    /// What becomes of the conditions that this agent wrote.
+    fn last_conditions(&self, publish: Publish, wanted: &Wanted, live: &Node) -> Option<Value> {
+        // One whose answer did not come may be there.
+        let there_of_own = own(live);
+        let is_own = |kind: &String| self.written.contains(kind) || there_of_own.contains(kind);
+        let own = wanted.conditions.iter().filter(|one| is_own(&one.kind));
+        let own: Vec<_> = own.cloned().collect();
+        match publish.at_exit {
+            _ if own.is_empty() || !publish.conditions => None,
+            AtExit::Keep => None,
+            AtExit::Unknown => Some(conditions::unknown(&own, there(live), now())),
+            AtExit::Remove => Some(conditions::removal(own.iter().map(|one| &*one.kind))),
+        }
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
 }
 
 fn there(node: &Node) -> &[NodeCondition] {

@@ -41,8 +41,12 @@ pub enum Effect {
     },
     /// The first event of a watch breaks off in the middle, and the connection ends.
     HalfLine,
+    /// The request is done, and its answer is lost: the connection ends with a reset.
+    Lost,
     /// A watch that says nothing and does not end; any other request is never answered.
     Hang,
+    /// A request that is never answered, a watch neither: not even the head of an answer comes.
+    Mute,
     /// An answer that never ends: a line of spaces, as fast as the client reads.
     Endless,
     /// The same, but a byte now and then.

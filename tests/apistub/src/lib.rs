@@ -17,6 +17,7 @@ mod journal;
 mod kind;
 mod list;
 mod listen;
+mod managed;
 mod patch;
 mod rbac;
 mod review;

@@ -163,6 +163,12 @@ async fn respond(
             reset(&socket);
             None
         }
+        Some(Effect::Lost) => {
+            answer(&cluster, &call, None);
+            reset(&socket);
+            None
+        }
+        Some(Effect::Mute) => std::future::pending().await,
         Some(Effect::Hang) if call.verb != "watch" => std::future::pending().await,
         Some(Effect::Status { code, retry_after_seconds }) => {
             Some(failure(&call, code, retry_after_seconds).into())

@@ -7,6 +7,7 @@ use crate::call::Call;
 use crate::check::{check, check_shape, is_subdomain};
 use crate::cluster::Cluster;
 use crate::kind::{Kind, Scope};
+use crate::managed;
 use crate::patch;
 use crate::status::{Cause, Failure};
 use crate::store::{Key, Store};
@@ -128,10 +129,11 @@ pub(crate) fn replace(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Ans
 
 pub(crate) fn patch(cluster: &Cluster, call: &Call, kind: &Kind) -> Result<Answer, Failure> {
     update(cluster, call, kind, |before| {
-        let after = patch::apply(call, kind, before)?;
+        let mut after = patch::apply(call, kind, before)?;
         check_shape(kind, &after).map_err(|why| {
             Failure::invalid("", "", "", &[Cause::invalid("patch", &call.body, &why)])
         })?;
+        managed::note(call, before, &mut after);
         Ok(after)
     })
 }

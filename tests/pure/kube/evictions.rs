@@ -41,32 +41,49 @@ fn budget(name: &str) -> Value {
     })
 }
 
+/// A budget of which the server has not yet counted the pods.
+fn budget_in_process() -> Value {
+    let mut budget = budget("new");
+    budget["metadata"]["generation"] = json!(2);
+    budget
+}
+
 #[test]
 fn kube_evictions_by_what_the_server_says() {
-    let fault = |code, times| {
-        let effect = Effect::Status { code, retry_after_seconds: None };
-        Some(Fault::new("create", EVICTION, effect).times(times))
-    };
+    let status = |code| Effect::Status { code, retry_after_seconds: None };
+    let later = || Effect::Status { code: 429, retry_after_seconds: Some(2) };
+    let half = || Effect::Text { code: 201, text: r#"{"kind": "Status", "#.into() };
+    let none = || (Effect::Reset, 0);
+    let new = budget_in_process;
     #[rustfmt::skip]
     let table = [
-        // uid, budgets, fault, verdict, words, the pod ends
-        ("own",   0, None,           "done",      "evicts shop/web",                           true),
-        ("own",   1, None,           "forbidden", "would violate the pod's disruption budget", false),
-        ("own",   2, None,           "forbidden", "more than one PodDisruptionBudget",         false),
-        ("other", 0, None,           "done",      "gone already; another pod has its name",    false),
-        ("gone",  0, None,           "done",      "gone already",                              false),
-        ("own",   0, fault(503, 2),  "done",      "evicts shop/web",                           true),
-        ("own",   0, fault(403, 99), "failed",    "403",                                       false),
-        ("own",   0, fault(500, 99), "failed",    "could not be asked in time",                false),
+        // uid, budgets, fault and how often, verdict, words, the pod ends, requests
+        ("own",   vec![],                         none(),             "done",      "evicts shop/web",                           true,  1..=1),
+        ("own",   vec![budget("a")],              none(),             "forbidden", "The disruption budget a needs 1 healthy pods and has 1", false, 1..=1),
+        ("own",   vec![budget("a"), budget("b")], none(),             "forbidden", "more than one PodDisruptionBudget",         false, 1..=1),
+        ("own",   vec![new()],                    none(),             "failed",    "is still being processed",                  false, 2..=2), // in ten seconds
+        ("other", vec![],                         none(),             "done",      "gone already; another pod has its name",    false, 1..=1),
+        ("gone",  vec![],                         none(),             "done",      "gone already",                              false, 1..=1),
+        ("own",   vec![],                         (status(503), 2),   "done",      "evicts shop/web",                           true,  3..=3),
+        ("own",   vec![],                         (status(401), 99),  "failed",    "401",                                       false, 1..=1),
+        ("own",   vec![],                         (status(403), 99),  "failed",    "403",                                       false, 1..=1),
+        ("own",   vec![],                         (status(500), 99),  "failed",    "could not be asked in time",                false, 3..=9),
+        ("own",   vec![],                         (status(429), 1),   "done",      "evicts shop/web",                           true,  2..=2),
+        ("own",   vec![],                         (status(429), 99),  "failed",    "too many requests",                         false, 3..=9),
+        ("own",   vec![],                         (later(), 99),      "failed",    "too many requests",                         false, 3..=4),
+        ("own",   vec![],                         (half(), 1),        "done",      "evicts shop/web",                           true,  2..=2),
+        ("own",   vec![],                         (Effect::Hang, 99), "failed",    "has not answered in time",                  false, 1..=1),
+        // It was done, and is asked for again: the pod ends once.
+        ("own",   vec![],                         (Effect::Lost, 1),  "done",      "evicts shop/web",                           true,  2..=2),
+        ("own",   vec![],                         (Effect::Reset, 1), "done",      "evicts shop/web",                           true,  2..=2),
     ];
-    for (uid, n_budgets, fault, verdict, words, ends) in table {
+    for (uid, budgets, (effect, times), verdict, words, ends, requests) in table {
+        let row = format!("{uid} {budgets:?} {effect:?} {times}");
         let bed = Bed::with(|stub| {
-            for i in 0..n_budgets {
-                stub.put(budget(&format!("budget-{i}"))).unwrap();
+            for budget in budgets {
+                stub.put(budget).unwrap();
             }
-            if let Some(fault) = fault.clone() {
-                stub.add_fault(fault);
-            }
+            stub.add_fault(Fault::new("create", EVICTION, effect).times(times));
         });
         let pod = bed.stub.get("pods", "shop", "web").unwrap();
         let own = pod["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -74,7 +91,6 @@ fn kube_evictions_by_what_the_server_says() {
             bed.stub.remove("pods", "shop", "web");
         }
         let uid = if uid == "other" { "another" } else { &own };
-        let row = format!("{uid} {n_budgets} {fault:?}");
         let Answer { result, .. } = answer(ask(&bed, uid, Duration::from_secs(8), Deletion::Never));
         let (got, text) = match result {
             Ok(text) => ("done", text),
@@ -89,7 +105,12 @@ fn kube_evictions_by_what_the_server_says() {
         if ends {
             let pod = bed.stub.get("pods", "shop", "web").unwrap();
             assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 2, "{row}");
+            let conditions = pod["status"]["conditions"].as_array().unwrap();
+            let why = conditions.iter().filter(|one| one["type"] == "DisruptionTarget");
+            assert_eq!(why.count(), 1, "{row}");
         }
+        let n_requests = bed.bodies("create", "pods", "eviction").len();
+        assert!(requests.contains(&n_requests), "{row}: {n_requests} requests");
     }
 }
 
@@ -99,6 +120,7 @@ fn kube_evictions_become_deletions_as_configured() {
     let status = |code| Effect::Status { code, retry_after_seconds: None };
     let text = |code, text: &str| Effect::Text { code, text: text.into() };
     let missing = || Some(text(404, "404 page not found\n"));
+    let being_processed = r#"{"kind":"Status","code":429,"message":"Cannot evict pod as it would violate the pod's disruption budget.","details":{"retryAfterSeconds":10,"causes":[{"reason":"DisruptionBudget","message":"The disruption budget web is still being processed by the server."}]}}"#;
     let webhook = r#"{"kind":"Status","code":403,"message":"admission webhook \"drain\" denied the request"}"#;
     #[rustfmt::skip]
     let table = [
@@ -114,6 +136,7 @@ fn kube_evictions_become_deletions_as_configured() {
         (None,                    1, NoEviction,  false, "would violate the pod's disruption budget"),
         (None,                    1, OverBudgets, true,  "would violate the pod's disruption budget"),
         (None,                    2, OverBudgets, true,  "more than one PodDisruptionBudget"),
+        (Some(text(429, being_processed)), 0, OverBudgets, false, "is still being processed"),
     ];
     for (effect, n_budgets, deletion, is_deleted, words) in table {
         let row = format!("{effect:?} {n_budgets} {deletion:?}");

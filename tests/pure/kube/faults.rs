@@ -94,13 +94,16 @@ fn kube_faults_node_that_is_not_there_is_told() {
 }
 
 #[test]
-fn kube_faults_many_pods_of_other_nodes_cost_nothing() {
-    let bed = Bed::with(|stub| {
-        for object in generate::pods("n2", 5_000) {
-            stub.put(object).unwrap();
-        }
-    });
-    eventually("the pod is known", || bed.api.pods().is_some_and(|pods| pods.len() == 1));
+fn kube_faults_probes_become_fewer() {
+    let refused = Effect::Status { code: 403, retry_after_seconds: None };
+    let bed = Bed::with(|stub| stub.add_fault(Fault::new("list", "/api/v1/pods", refused)));
+    let told = || bed.capability("pods").unwrap_or_default();
+    eventually("the refusal is told", || told().contains("403"));
+    let n_of = |path: &str| bed.stub.seen().iter().filter(|seen| seen.call.path == path).count();
+    thread::sleep(Duration::from_secs(42));
+    // One after each list that is refused, and two or three between these.
+    let (lists, probes) = (n_of("/api/v1/pods"), n_of("/version"));
+    assert!(probes <= lists + 3, "{probes} probes after {lists} lists");
 }
 
 #[test]
@@ -111,24 +114,34 @@ fn kube_faults_answers_without_end_are_given_up() {
         ("list",  "/api/v1/pods",  Effect::Endless, "pods",            "answer is larger than 32 MiB"),
         ("watch", "/api/v1/pods",  Effect::Endless, "pods",            "answer is larger than 32 MiB"),
         ("list",  "/api/v1/nodes", Effect::Endless, "node object",     "answer is larger than 32 MiB"),
-        ("list",  "/api/v1/pods",  Effect::Trickle, "pods",            "no list of pods within 30 s"),
+        ("list",  "/api/v1/pods",  Effect::Trickle, "pods",            "not answered within 30 s"),
+        ("list",  "/api/v1/nodes", Effect::Trickle, "node object",     "not answered within 30 s"),
+        ("list",  "/api/v1/nodes", Effect::Hang,    "node object",     "not answered within 30 s"),
+        ("watch", "/api/v1/nodes", Effect::Mute,    "node object",     "not answered within 30 s"),
+        ("watch", "/api/v1/pods",  Effect::Mute,    "pods",            "not answered within 30 s"),
         ("patch", "*",             Effect::Endless, "node conditions", "answer is larger than 32 MiB"),
         ("patch", "*",             Effect::Trickle, "node conditions", "not answered within 10 s"),
         ("list",  "/api/v1/pods",  Effect::Text { code: 200, text: "{\"items\": [".into() }, "pods", "answer cannot be read: EOF"),
     ];
-    // A list that trickles is given up after half a minute.
+    // What trickles or hangs is given up after half a minute.
     thread::scope(|rows| {
         for (verb, path, effect, capability, detail) in table {
             let fault = Fault::new(verb, path, effect);
-            rows.spawn(move || is_given_up(fault, capability, detail));
+            rows.spawn(move || is_given_up(vec![fault], capability, detail));
         }
+        // A list that is refused, and hangs when it is tried again.
+        let refused = Effect::Status { code: 500, retry_after_seconds: None };
+        let faults = [(refused, 1), (Effect::Hang, 99)];
+        let list = |(effect, times)| Fault::new("list", "/api/v1/pods", effect).times(times);
+        let faults = faults.map(list).into();
+        rows.spawn(move || is_given_up(faults, "pods", "not answered within 30 s"));
     });
 }
 
-fn is_given_up(fault: Fault, capability: &str, detail: &str) {
-    let row = format!("{fault:?}");
+fn is_given_up(faults: Vec<Fault>, capability: &str, detail: &str) {
+    let row = format!("{faults:?}");
     let soon = Duration::from_secs(45);
-    let bed = Bed::with(|stub| stub.add_fault(fault));
+    let bed = Bed::with(|stub| faults.into_iter().for_each(|fault| stub.add_fault(fault)));
     within(soon, &row, || {
         bed.api.publish(wanted(Status::True));
         bed.capability(capability).is_some_and(|said| said.contains(detail))

@@ -114,7 +114,12 @@ fn kubelet_names_the_pods_while_the_api_server_does_not() {
     let bed = Bed::with(|stub| {
         let mut pod = generate::pod("n1", "shop", "static");
         pod["metadata"]["uid"] = json!("u1");
-        let pods = json!({"kind": "PodList", "apiVersion": "v1", "items": [pod]});
+        // What a kubelet would not say.
+        let elsewhere = generate::pod("n2", "shop", "elsewhere");
+        let mut unnamed = generate::pod("n1", "shop", "unnamed");
+        unnamed["metadata"]["uid"] = json!("");
+        let pods =
+            json!({"kind": "PodList", "apiVersion": "v1", "items": [elsewhere, pod, unnamed]});
         stub.kubelet_says("/stats/summary", summary());
         stub.kubelet_says("/pods", pods);
         stub.add_fault(Fault::new("list", "/api/v1/pods", refused));
@@ -127,7 +132,8 @@ fn kubelet_names_the_pods_while_the_api_server_does_not() {
     eventually("the source is named", || told().ends_with("; 1 pods by the kubelet's /pods"));
     assert!(told().contains("500"), "{}", told());
     eventually("the kubelet says so, too", || {
-        capability(&bed).is_some_and(|said| said.detail.contains("while the API server does not"))
+        let words = "while the API server does not tell them; 2 are left out, see the log";
+        capability(&bed).is_some_and(|said| said.detail.contains(words))
     });
     bed.stub.clear_faults();
     within(Duration::from_secs(40), "the API server knows better", || {

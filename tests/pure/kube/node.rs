@@ -24,6 +24,15 @@ fn kube_node_is_written_and_left_clean() {
     assert!(version.as_str().is_some_and(|text| text.parse::<u64>().is_ok()), "{version}");
     let body = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": list}});
     assert_eq!(written, [body]);
+    // The server keeps who wrote what by this name, and what an agent left is found by it.
+    for seen in bed.stub.seen().iter().filter(|seen| seen.call.verb == "patch") {
+        let kind = match seen.call.subresource.as_str() {
+            "status" => "application/strategic-merge-patch+json",
+            _ => "application/merge-patch+json",
+        };
+        let manager = seen.call.query.get("fieldManager").map(String::as_str);
+        assert_eq!((manager, &*seen.call.content_type), (Some("isobar"), kind), "{seen:?}");
+    }
     let ready = bed.node()["status"]["conditions"].as_array().unwrap().len();
     assert_eq!(ready, 5, "the kubelet's conditions stay");
 
@@ -40,7 +49,7 @@ fn kube_node_is_written_and_left_clean() {
         is(node, "False", "PressureLow") && taint_keys(node) == ["other"]
     });
     bed.publish_until(Status::True, |node| contended(node) && taint_keys(node).len() == 2);
-    let Bed { stub, api, _dir } = bed;
+    let Bed { stub, api, dir: _dir } = bed;
     api.leave(SOON);
     let node = stub.get("nodes", "", "n1").unwrap();
     assert!(is(&node, "Unknown", "AgentStopped"), "{node}");
@@ -304,5 +313,32 @@ fn kube_node_events_are_counted_once_however_often_they_are_written() {
         };
         eventually("the count is written", || !count().is_null());
         assert_eq!(count(), 2, "{effect:?}");
+    }
+}
+
+/// By what the server keeps of who wrote what.
+#[test]
+fn kube_node_is_tidied_up_after_an_agent_that_was_killed() {
+    let off = Publish { conditions: false, taints: false, ..Publish::default() };
+    let on = Publish { conditions: true, taints: true, ..Publish::default() };
+    for publish in [off, on] {
+        let bed = Bed::new();
+        bed.publish_until(Status::True, |node| {
+            is(node, "True", "PressureContended") && taint_keys(node) == [TAINT]
+        });
+        let bed = bed.restarted();
+        let nothing = Wanted {
+            publish: Some(publish),
+            conditions: Vec::new(),
+            taints: Vec::new(),
+            ..wanted(Status::False)
+        };
+        eventually(&format!("nothing is left: {publish:?}"), || {
+            bed.api.publish(nothing.clone());
+            let node = bed.node();
+            condition(&node).is_none() && taint_keys(&node).is_empty()
+        });
+        let kubelets = bed.node()["status"]["conditions"].as_array().unwrap().len();
+        assert_eq!(kubelets, 4, "{publish:?}");
     }
 }

@@ -89,7 +89,11 @@ fn recorded_kubelet_names_the_pods_that_the_api_server_names() {
     let bed = Bed::with(|stub| {
         let summary = include_str!("../../data/kubernetes/stats-summary.json");
         stub.kubelet_says("/stats/summary", parsed(summary));
-        stub.kubelet_says("/pods", parsed(KUBELET_PODS));
+        let mut pods = parsed(KUBELET_PODS);
+        for pod in pods["items"].as_array_mut().unwrap() {
+            pod["spec"]["nodeName"] = serde_json::json!("n1");
+        }
+        stub.kubelet_says("/pods", pods);
         stub.add_fault(Fault::new("list", "/api/v1/pods", refused));
     });
     eventually("the kubelet's pods are known", || {

@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::mpsc::channel;
 
 const ENFORCE: &str = include_str!("../../../deploy/isobar-enforce.yaml");
+const OBSERVE: &str = include_str!("../../../deploy/isobar.yaml");
 const DELETE: &str = include_str!("../../../deploy/kustomize/components/delete/rbac.yaml");
 
 #[test]
@@ -23,14 +24,18 @@ fn kube_rights_are_those_that_are_used() {
     }
 }
 
+fn prepare(stub: &Stub, rules: &Rules) {
+    stub.enforce(rules.clone());
+    let summary = include_str!("../../data/kubernetes/stats-summary.json");
+    stub.kubelet_says("/stats/summary", serde_json::from_str(summary).unwrap());
+    // While pods are not listed yet, the kubelet names them.
+    let late = Effect::Latency { millis: 2_000 };
+    stub.add_fault(Fault::new("list", "/api/v1/pods", late).times(1));
+}
+
 fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
     let bed = Bed::with(|stub| {
-        stub.enforce(rules.clone());
-        let summary = include_str!("../../data/kubernetes/stats-summary.json");
-        stub.kubelet_says("/stats/summary", serde_json::from_str(summary).unwrap());
-        // While pods are not listed yet, the kubelet names them.
-        let late = Effect::Latency { millis: 2_000 };
-        stub.add_fault(Fault::new("list", "/api/v1/pods", late).times(1));
+        prepare(stub, rules);
         // The list of taints is read anew after a conflict.
         let conflict = Effect::Status { code: 409, retry_after_seconds: None };
         stub.add_fault(Fault::new("patch", "/api/v1/nodes/n1", conflict).times(1));
@@ -88,6 +93,37 @@ fn uses_what_it_may(rules: &Rules, deletion: Deletion) {
         !bed.bodies("get", "nodes", "configz").is_empty()
     });
     assert_eq!(rules.check(&bed.stub.seen()), Findings::default(), "{deletion:?}");
+}
+
+/// An agent that observes is refused nothing, and has no right that it does not use.
+#[test]
+fn kube_rights_to_observe_are_those_that_are_used() {
+    let rules = Rules::parse(OBSERVE).unwrap();
+    let bed = Bed::with(|stub| prepare(stub, &rules));
+    let told = |status| {
+        let told = wanted(status);
+        let publish = told.publish.map(|publish| Publish { taints: false, ..publish });
+        Wanted { publish, taints: Vec::new(), ..told }
+    };
+    for second in [0, 40] {
+        bed.api.note(high(clock::now().wall.plus(Nanos(second * Nanos::SECOND.0))));
+    }
+    eventually("the condition is written", || {
+        bed.api.publish(told(Status::True));
+        is(&bed.node(), "True", "PressureContended")
+    });
+    eventually("the event was counted", || !bed.bodies("patch", "events", "").is_empty());
+    eventually("it is told that it may not evict", || {
+        bed.capability("evictions").as_deref() == Some("the API server does not allow them")
+    });
+    eventually("pods are watched", || !bed.bodies("watch", "pods", "").is_empty());
+    eventually("the kubelet was asked for its configuration", || {
+        !bed.bodies("get", "nodes", "configz").is_empty()
+    });
+    let seen = bed.stub.seen();
+    assert_eq!(rules.check(&seen), Findings::default());
+    let refused: Vec<_> = seen.iter().filter(|seen| seen.status == Some(403)).collect();
+    assert!(refused.is_empty(), "{refused:?}");
 }
 
 #[test]

@@ -102,3 +102,39 @@ fn kube_victims_that_are_not_told_are_a_capability() {
         eventually(&row, || pod(&bed, "web").is_some_and(|pod| pod.is_evicted));
     }
 }
+
+#[test]
+fn kube_victims_between_two_watches_are_known() {
+    let bed = Bed::new();
+    eventually("the pod is listed", || pod(&bed, "web").is_some());
+    // Each watch ends at once, and well.
+    let ended = Effect::Text { code: 200, text: String::new() };
+    bed.stub.add_fault(Fault::new("watch", "/api/v1/events", ended));
+    bed.api.set_may_kubelet_evict(true);
+    let watches = || bed.bodies("watch", "events", "").len();
+    eventually("one watch has ended", || watches() == 1);
+    evicted(&bed.stub, "here", "n1", &bed.stub.get("pods", "shop", "web").unwrap());
+    let n_before = watches();
+    std::thread::sleep(Duration::from_secs(5));
+    let n = watches() - n_before;
+    assert!((3..=7).contains(&n), "{n} watches in five seconds");
+    assert_eq!(bed.bodies("list", "events", "").len(), 1);
+    bed.stub.clear_faults();
+    eventually("it is known", || pod(&bed, "web").is_some_and(|pod| pod.is_evicted));
+}
+
+#[test]
+fn kube_victims_are_listed_anew_once_the_version_is_forgotten() {
+    let bed = Bed::new();
+    eventually("the pod is listed", || pod(&bed, "web").is_some());
+    bed.api.set_may_kubelet_evict(true);
+    eventually(WORKS, || bed.capability("kubelet evictions").as_deref() == Some(WORKS));
+    bed.stub.add_fault(Fault::new("watch", "/api/v1/events", Effect::Reset).times(1));
+    bed.stub.cut_connections();
+    bed.stub.put(generate::pod("n1", "shop", "db")).unwrap();
+    bed.stub.compact();
+    let lists = || bed.bodies("list", "events", "").len();
+    eventually("they are listed anew", || lists() == 2);
+    evicted(&bed.stub, "here", "n1", &bed.stub.get("pods", "shop", "web").unwrap());
+    eventually("it is known", || pod(&bed, "web").is_some_and(|pod| pod.is_evicted));
+}

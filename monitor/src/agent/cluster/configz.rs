@@ -10,6 +10,7 @@ use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::settings::Settings;
 
 const REMEDY: &str = "leave these keys out of isobar's configuration";
+const REMEDY_OF_FILE: &str = "mount the file that kubeletConfig names, or leave the key out";
 
 /// How isobar's configuration stands to the kubelet's.
 #[derive(Debug, Default)]
@@ -69,23 +70,33 @@ impl Standing {
     /// Adds to the capability of the kubelet's answer what is made of it.
     pub(super) fn complete(&self, all: &mut Vec<Capability>) {
         let Some(told) = all.iter_mut().find(|one| one.name == CONFIGURATION) else {
-            if self.from == KubeletSource::Nowhere {
-                all.push(Capability {
-                    name: CONFIGURATION.into(),
-                    state: CapabilityState::Off,
-                    detail: "the kubelet has not told its configuration yet; isobar's own \
-                             configuration and the defaults are used"
-                        .into(),
-                    remedy: None,
-                });
-            }
+            let (state, gap, remedy) = match self.from {
+                KubeletSource::Nowhere => (CapabilityState::Off, "", None),
+                KubeletSource::Missing => (
+                    CapabilityState::Absent,
+                    "the file that kubeletConfig names is not there, and ",
+                    Some(REMEDY_OF_FILE.into()),
+                ),
+                KubeletSource::File | KubeletSource::Configz => return,
+            };
+            let detail = format!(
+                "{gap}the kubelet has not told its configuration yet; isobar's own configuration \
+                 and the defaults are used"
+            );
+            all.push(Capability { name: CONFIGURATION.into(), state, detail, remedy });
             return;
         };
         let is_known = told.state == CapabilityState::Attached;
         let words = match (&self.refused, self.from) {
             (Some(why), _) => format!("; not used, the old values are kept: {why}"),
-            (None, KubeletSource::Nowhere | KubeletSource::File) if is_known => {
+            (None, from) if is_known && from != KubeletSource::Configz => {
                 "; about to be used".into()
+            }
+            (None, KubeletSource::Missing) => {
+                told.remedy = told.remedy.take().or_else(|| Some(REMEDY_OF_FILE.into()));
+                "; the file that kubeletConfig names is not there: isobar's own configuration and \
+                 the defaults are used"
+                    .into()
             }
             (None, KubeletSource::Nowhere) => {
                 "; isobar's own configuration and the defaults are used".into()
@@ -152,7 +163,10 @@ mod tests {
         let table = [
             // told by the kubelet, taken up, isobar's maxPods, state, detail contains
             (None,           took(KubeletSource::Nowhere), 110, Some(Off),      "has not told its configuration yet"),
+            (None,           took(KubeletSource::Missing), 110, Some(Absent),   "the file that kubeletConfig names is not there, and the kubelet has not told"),
             (None,           took(KubeletSource::File),    110, None,           ""),
+            (Some(Absent),   took(KubeletSource::Missing), 42,  Some(Absent),   "told; the file that kubeletConfig names is not there: isobar's own"),
+            (Some(Attached), took(KubeletSource::Missing), 42,  Some(Attached), "told; about to be used"),
             (Some(Attached), took(KubeletSource::Configz), 42,  Some(Attached), "told; used where isobar's own configuration sets nothing"),
             (Some(Attached), took(KubeletSource::Configz), 7,   Some(Absent),   "sets nothing; the kubelet runs with other values of maxPods"),
             (Some(Absent),   took(KubeletSource::File),    42,  Some(Absent),   "told; the kubelet's file is used"),

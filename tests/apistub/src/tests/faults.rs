@@ -84,6 +84,15 @@ fn fault_resets_the_connection() {
 }
 
 #[test]
+fn fault_loses_an_answer_of_what_is_done() {
+    let stub = stub();
+    stub.add_fault(Fault::new("delete", "*", Effect::Lost).times(1));
+    let error = send(&stub, "DELETE", NODE, JSON, &Value::Null).unwrap_err().to_string();
+    assert!(error.contains("reset"), "{error}");
+    assert_eq!(get(&stub, NODE).code, 404);
+}
+
+#[test]
 fn fault_breaks_a_line_of_a_watch() {
     let stub = stub();
     stub.add_fault(Fault::new("watch", "*", Effect::HalfLine).times(1));
@@ -108,6 +117,23 @@ fn fault_lets_a_watch_hang() {
     assert!(receiver.recv_timeout(Duration::from_millis(1500)).is_err(), "it says something");
     stub.cut_connections();
     assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok(true));
+}
+
+#[test]
+fn fault_keeps_the_head_of_a_watch_back() {
+    let stub = stub();
+    stub.add_fault(Fault::new("watch", "*", Effect::Mute));
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // As soon as it has a head.
+            let began = send(&stub, "GET", "/api/v1/nodes?watch=true", JSON, &Value::Null);
+            sender.send(began.is_ok()).unwrap();
+        });
+        assert!(receiver.recv_timeout(Duration::from_millis(500)).is_err(), "it has begun");
+        stub.cut_connections();
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok(false));
+    });
 }
 
 #[test]

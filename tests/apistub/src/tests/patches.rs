@@ -211,3 +211,38 @@ fn patch_keeps_status_and_rest_apart() {
         );
     }
 }
+
+#[test]
+fn patch_of_a_condition_is_its_managers() {
+    let stub = stub();
+    let owners = |manager: &str, conditions: Value| {
+        let body = json!({"status": {"conditions": conditions}});
+        let reply = patch(&stub, &format!("{STATUS}?fieldManager={manager}"), STRATEGIC, &body);
+        assert_eq!(reply.code, 200, "{manager}");
+        let node = stub.get("nodes", "", "worker-1").unwrap();
+        let entries = node["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let of = |entry: &Value| {
+            let conditions = &entry["fieldsV1"]["f:status"]["f:conditions"];
+            let fields = conditions["k:{\"type\":\"Slow\"}"].as_object().cloned();
+            let fields: Vec<_> =
+                fields.unwrap_or_default().into_iter().map(|(name, _)| name).collect();
+            format!("{} {}", entry["manager"].as_str().unwrap(), fields.join(" "))
+        };
+        entries.iter().map(of).collect::<Vec<_>>()
+    };
+    let slow =
+        |status: &str, reason: &str| json!([{"type": "Slow", "status": status, "reason": reason}]);
+    #[rustfmt::skip]
+    let table = [
+        // who, what, whose it is
+        ("a", slow("True", "x"),  vec!["a f:reason f:status f:type"]),
+        ("b", slow("True", "y"),  vec!["a f:status f:type", "b f:reason"]),
+        ("b", slow("True", "y"),  vec!["a f:status f:type", "b f:reason"]), // no change
+        ("b", slow("False", "y"), vec!["a f:type", "b f:reason f:status"]),
+        ("a", json!([{"type": "Slow", "$patch": "delete"}]), vec![]),
+    ];
+    for (who, conditions, want) in table {
+        let row = format!("{who} {conditions}");
+        assert_eq!(owners(who, conditions), want, "{row}");
+    }
+}

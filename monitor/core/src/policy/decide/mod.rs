@@ -11,6 +11,7 @@ mod clean_up;
 mod effects;
 mod endings;
 mod grace;
+mod kept;
 mod kernel_kills;
 mod kubelet_message;
 mod oom;
@@ -196,10 +197,7 @@ fn after_pending(
         Event::Unmeasured => standing.give_up(action.id, now),
         Event::Forbidden => {
             standing.give_up(action.id, now);
-            if action.step == StepKind::Evict {
-                standing.uncount(&action.target);
-            }
-            standing.leave_alone(&action.target, &action.reason.threshold);
+            standing.leave_alone(action, now);
         }
         // The taker is determined anew: it need not be the pod whose cache was taken back.
         Event::Stuck(_) if is_gentle(action.step) && is_by_cause(question) => {

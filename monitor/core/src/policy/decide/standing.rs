@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effects::Effects;
 use super::endings::Endings;
+use super::kept::{Kept, Tried};
 use super::kernel_kills::KernelKills;
 use super::pending::{Pending, held, is_mostly_freed, is_unread_at};
 use super::proposal::Counts;
@@ -29,8 +30,10 @@ pub struct ReliefStanding {
     /// Entries of the ledger up to this id are known.
     known_to: u64,
     pub(super) pending: Option<Pending>,
-    /// Steps that were tried since that shortage began: threshold, uid, step.
-    tried: BTreeSet<(String, String, StepKind)>,
+    /// Since that shortage began.
+    tried: Tried,
+    #[serde(skip_serializing_if = "Kept::is_empty")]
+    kept: Kept,
     /// Since when a threshold has not been met, of those on which something was tried.
     calm: BTreeMap<String, Nanos>,
     /// Squeezes against exhaustion, by action: when each was ordered, and how fast memory was lost
@@ -210,6 +213,10 @@ impl ReliefStanding {
             self.marks.insert(action.id, Mark { at, uid, has_failed: false });
             return;
         }
+        if action.step == StepKind::Evict {
+            let against = action.reason.threshold.name();
+            self.kept.asked(&mut self.tried, &against, &action.target.uid);
+        }
         self.try_on(&action.target, &action.reason.threshold, action.step);
         if action.step == StepKind::Squeeze && growth.is_some() {
             // Others are squeezed beside it, until memory lasts longer.
@@ -277,15 +284,16 @@ impl ReliefStanding {
         its.map(|(_, uid, _)| uid.as_str()).collect()
     }
 
-    /// Its last eviction was refused: it does not count against the budget.
-    pub(super) fn uncount(&mut self, target: &Target) {
+    /// Tries nothing more on the target against this. Of an eviction that was refused not for ever, and
+    /// it does not count against the budget.
+    pub(super) fn leave_alone(&mut self, Action { target, reason, step, .. }: &Action, now: Nanos) {
+        let against = &reason.threshold;
+        if *step != StepKind::Evict {
+            return StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));
+        }
         let last = self.victims.iter().rposition(|(_, uid)| *uid == target.uid);
         last.map(|last| self.victims.remove(last));
-    }
-
-    /// Tries nothing more on it against this.
-    pub(super) fn leave_alone(&mut self, target: &Target, against: &Trigger) {
-        StepKind::ALL.into_iter().for_each(|step| self.try_on(target, against, step));
+        self.kept.keep(&mut self.tried, &against.name(), &target.uid, now);
     }
 
     /// Until when nothing new is begun against this, after a victim's memory has come back.
@@ -364,6 +372,7 @@ impl ReliefStanding {
         self.victims.retain(|(_, uid)| !has_helped(uid));
         let victims = &self.victims;
         self.takers.retain(|uid, _| victims.iter().any(|(_, victim)| victim == uid));
+        self.kept.ask_again(&mut self.tried, now);
         let uids = self.tried.iter().map(|(_, uid, _)| uid.clone()).collect();
         let there = present(&uids, question.sample);
         let is_unread = |uid: &str| is_unread_at(uid, question.sample);

@@ -318,6 +318,38 @@ fn decide_respects_a_disruption_budget_while_there_is_time() {
 }
 
 #[test]
+fn decide_asks_again_for_a_pod_that_a_disruption_budget_kept() {
+    let soft = [met(threshold(Signal::PidAvailable, seconds(30)))];
+    let mut node = Node::new();
+    node.relief.budget = 1;
+    node.end("c");
+    #[rustfmt::skip]
+    let table = [
+        // second, step, answer
+        (1,  Some("a"), Some(OutcomeResult::Refused)),
+        (2,  Some("b"), Some(OutcomeResult::Refused)),
+        (3,  None,      None),
+        (31, None,      None), // it was told at 2 s
+        (32, Some("a"), Some(OutcomeResult::Refused)),
+        (33, Some("b"), Some(OutcomeResult::Refused)),
+        (34, None,      None),
+        (63, Some("a"), Some(OutcomeResult::Failed)),
+    ];
+    for (second, who, result) in table {
+        let verdict = node.at(second, &soft);
+        assert_eq!(short(&verdict), who.map(|who| (who, Evict)), "{second}");
+        if let (Some(action), Some(result)) = (verdict.actions.first(), result) {
+            node.hear(action.id, result);
+        } else {
+            assert_eq!(verdict.held, Some(Hold::NothingHelps), "{second}");
+        }
+        let memory = serde_json::to_string(&node.standing).unwrap();
+        node.standing = serde_json::from_str(&memory).unwrap();
+    }
+    assert_eq!(short(&node.at(64, &soft)), Some(("a", StopContainers)), "the steps go on");
+}
+
+#[test]
 fn is_back_ignores_a_victim_that_was_not_read() {
     let hard = [met(threshold(Signal::MemoryAvailable, Nanos(0)))];
     let mut node = Node::new();

@@ -187,3 +187,31 @@ fn kubelet_file_problems_name_that_file() {
     let gone = settings(&format!("{HEAD}kubeletConfig: gone.yaml"), "f", dir.path()).unwrap_err();
     assert!(gone.to_string().contains("gone.yaml: cannot read: No such file"), "{gone}");
 }
+
+#[test]
+fn read_awaiting_takes_no_offence_at_a_file_that_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("garbage.yaml"), "kind: [").unwrap();
+    let answer = br#"{"kubeletconfig": {"maxPods": 42}}"#;
+    #[rustfmt::skip]
+    let table = [
+        // file, answer, source and maxPods, or words
+        ("gone.yaml",    None,             Ok((KubeletSource::Missing, 110))),
+        ("gone/k.yaml",  None,             Ok((KubeletSource::Missing, 110))),
+        ("gone.yaml",    Some(&answer[..]), Ok((KubeletSource::Configz, 42))),
+        ("garbage.yaml", None,             Err("garbage.yaml:2:1: not valid YAML")),
+        (".",            None,             Err("cannot read")),
+    ];
+    for (file, answer, want) in table {
+        let ours = dir.path().join("o.yaml");
+        fs::write(&ours, format!("{HEAD}kubeletConfig: {file}\n")).unwrap();
+        match (read_awaiting(Some(&ours), answer), want) {
+            (Ok(Effective { settings, kubelet, .. }), Ok(want)) => {
+                assert_eq!((kubelet, settings.node.max_pods), want, "{file}");
+            }
+            (Err(why), Err(words)) => assert!(why.to_string().contains(words), "{file}: {why}"),
+            (got, _) => panic!("{file}: {got:?}"),
+        }
+        assert!(answer.is_some() || read(Some(&ours), None).is_err(), "{file}: nothing is awaited");
+    }
+}

@@ -174,6 +174,8 @@ proptest! {
         let mut node = Node::new();
         let short_of = [met(triggers()[which])];
         let mut seen = Vec::new();
+        // Whom a disruption budget kept, and when that was heard: the eviction is asked for again.
+        let mut kept = BTreeMap::new();
         for (second, (result, means, cache)) in (1..).zip(turns) {
             if means.is_some() {
                 node.sample.available_steps = means;
@@ -187,9 +189,16 @@ proptest! {
             let means = node.sample.available_steps.as_ref();
             prop_assert!(means.is_none_or(|means| means.contains(&action.step)), "{action:?}");
             let step = (action.target.uid.clone(), action.step);
+            if action.step == Evict && kept.remove(&step.0).is_some_and(|at| second >= at + 30) {
+                seen.retain(|before| *before != step);
+            }
             prop_assert!(!seen.contains(&step), "{step:?} again");
             seen.push(step);
             if let Some(result) = result {
+                let is_kept = result == OutcomeResult::Refused && action.step == Evict;
+                if is_kept && !Kind::of(&short_of[0]).is_pressing() {
+                    kept.insert(action.target.uid.clone(), second + 1);
+                }
                 node.hear(action.id, result);
             }
         }

@@ -1,0 +1,50 @@
+//! Events that are refused, and answers that are lost.
+
+use super::*;
+use isobar_apistub::{Effect, Fault};
+
+/// An event about the pod, now.
+fn of_pod(namespace: &str) -> Note {
+    let about = About::Pod { namespace: namespace.into(), name: "web".into(), uid: "u1".into() };
+    Note { about, ..high(clock::now().wall) }
+}
+
+#[test]
+fn kube_events_that_are_refused_hold_up_no_others() {
+    let ending = r#"{"kind": "Status", "code": 403, "reason": "Forbidden", "message": "events.events.k8s.io is forbidden: unable to create new content in namespace ending because it is being terminated"}"#;
+    #[rustfmt::skip]
+    let table = [
+        // what is answered, whether that is a fault of the agent's rights
+        (Effect::Text { code: 403, text: ending.into() },               false),
+        (Effect::Status { code: 403, retry_after_seconds: None },       true),
+    ];
+    for (effect, is_told) in table {
+        let path = "/apis/events.k8s.io/v1/namespaces/ending/events";
+        let bed = Bed::with(|stub| stub.add_fault(Fault::new("create", path, effect.clone())));
+        let told = || bed.capability("events").unwrap_or_default();
+        bed.api.note(of_pod("ending"));
+        eventually("it is refused", || !bed.bodies("create", "events", "").is_empty());
+        if is_told {
+            eventually("the missing right is told", || told().contains("403"));
+        }
+        bed.api.note(high(clock::now().wall));
+        within(Duration::from_secs(4), "the next one is written", || {
+            bed.stub.all("events").len() == 1
+        });
+        eventually("it is told", || told() == "1 written, 1 left out");
+    }
+}
+
+#[test]
+fn kube_events_whose_answer_is_lost_are_written() {
+    let bed = Bed::with(|stub| {
+        stub.add_fault(Fault::new("create", "*/events", Effect::Lost).times(1));
+    });
+    bed.api.note(high(clock::now().wall));
+    eventually("it is written", || bed.capability("events").as_deref() == Some("1 written"));
+    assert_eq!(bed.bodies("create", "events", "").len(), 2);
+    // It is known, and counted when it comes again.
+    bed.api.note(high(clock::now().wall.plus(Nanos(40 * Nanos::SECOND.0))));
+    eventually("it is counted", || bed.bodies("patch", "events", "").len() == 1);
+    assert_eq!(bed.stub.all("events").len(), 1);
+}
