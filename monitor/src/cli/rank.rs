@@ -40,7 +40,7 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     /// The moment of the recording that is ranked, as in `isobar status --at` [default: its last
     /// tick].
-    #[arg(long, value_name = "TIME", value_parser = at::when, conflicts_with_all = ["begin", "end"])]
+    #[arg(long, value_name = "TIME", value_parser = at::when, allow_hyphen_values = true, conflicts_with_all = ["begin", "end"])]
     at: Option<Nanos>,
     #[command(flatten)]
     range: RangeArgs,

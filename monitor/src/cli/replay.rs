@@ -47,9 +47,9 @@ pub(crate) struct Args {
     /// port, or a socket file as unix:/run/isobar/replay.sock.
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["config", "check", "from", "to", "output"])]
     listen: Option<Address>,
-    /// The moment at which the page opens: a time in RFC 3339, today's or yesterday's 02:40, or
-    /// "10 min ago" [default: the first tick].
-    #[arg(long, value_name = "TIME", value_parser = when, requires = "listen")]
+    /// The moment at which the page opens: "10 min ago", -10m, today's or yesterday's 02:40, a time in
+    /// RFC 3339, or seconds since 1970 [default: the first tick].
+    #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true, requires = "listen")]
     at: Option<Nanos>,
     /// Output format [default: ndjson; table with --check; text with --config].
     #[arg(short, long, value_enum)]
