@@ -174,11 +174,16 @@ fn version_names_what_is_in_the_binary() {
     for (key, want) in table {
         assert_eq!(version[key], want, "{key}");
     }
+    // Tests are no optimised builds, which alone know it.
+    assert!(version.as_object().unwrap().contains_key("commit"), "{version}");
     let object = &version["ebpfObject"];
     let wide = printed("wide");
     match object["size"].as_u64() {
         Some(size) => {
-            assert!(wide.contains(&format!("{size} bytes, GPL-2.0-only OR MIT")), "{wide}");
+            let sum = object["sha256"].as_str().unwrap();
+            assert_eq!(sum.len(), 64, "{sum}");
+            let want = format!("{size} bytes, GPL-2.0-only OR MIT, sha256 {sum}");
+            assert!(wide.contains(&want), "{wide}");
         }
         None => assert!(object.is_null() && wide.contains("not built"), "{wide}"),
     }
