@@ -157,20 +157,11 @@ impl Past {
         reel.view().ok_or_else(|| no_tick(&self.file))
     }
 
-    /// That tick, and its ranking by the recorded configuration: for `purpose`, else for the
-    /// threshold that was relieved then, else for `memory.available`.
+    /// That tick, and its ranking: see [`Reel::rank`].
     pub(crate) fn rank(self, purpose: Option<Purpose>) -> Result<(Step, Ranking)> {
         let mut reel = Reel::open_at(&self.file, self.at)?;
         reel.run_to(self.at)?;
-        let last = reel.take();
-        let ranked = last.zip(reel.engine()).and_then(|(step, engine)| {
-            let first = step.decision.assessment.first.as_ref();
-            let relieved = first.map(|first| Purpose::of(&first.threshold));
-            let purpose = purpose.or(relieved).unwrap_or_else(Purpose::usual);
-            let ranking = engine.rank(&step.snapshot, purpose)?;
-            Some((step, ranking))
-        });
-        let (step, ranking) = ranked.ok_or_else(|| no_tick(&self.file))?;
+        let (step, ranking) = reel.rank(purpose).ok_or_else(|| no_tick(&self.file))?;
         warn_if_old(self.at, step.snapshot.at);
         Ok((step, ranking))
     }
@@ -183,7 +174,7 @@ pub(crate) fn moment(view: &View) -> String {
 }
 
 /// Says that the recording has nothing of the moment that was asked for.
-fn warn_if_old(asked: Nanos, found: Moment) {
+pub(crate) fn warn_if_old(asked: Nanos, found: Moment) {
     if asked != LAST && asked.since(found.wall) > NEAR {
         eprintln!(
             "nothing is recorded from {} until {}: this is the tick before",

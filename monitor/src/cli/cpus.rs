@@ -204,7 +204,7 @@ fn document(
     let counts = |state: &State| state.refusals(configured, plan).is_empty();
     let accepted = read.as_ref().filter(|(_, state)| counts(state));
     let exclusive = accepted.map(|(_, state)| state.exclusive()).unwrap_or_default();
-    let Pool { default, exclusive, shared_millicores: shared } = Pool::of(plan, exclusive);
+    let Pool { default, exclusive, shared_millicores: shared, .. } = Pool::of(plan, exclusive);
     Document {
         api_version: API_VERSION,
         kind: "Cpus",

@@ -59,7 +59,9 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
 }
 
 fn limits(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Result {
-    let (drifts, cpus) = (totals.drifts, totals.cpus.as_ref());
+    let drifts = totals.drifts;
+    // What a state that the kubelet refuses assigns is not known.
+    let cpus = totals.cpus.as_ref().filter(|pool| pool.problems.is_empty());
     let limits = &view.limits;
     let configured = |of_memory: bool| {
         let alike = limits.iter().filter(move |one| is_memory(&one.write.file) == of_memory);
