@@ -18,7 +18,7 @@ const EXCLUSIVE: [(&[&str], &[&str]); 10] = [
     (&["recording"],                                           &["node"]),
     // The agent, or the recording, has its own.
     (&["at", "begin", "end", "recording", "node"],             &SAMPLING),
-    (&["node"],                                                &["file", "order", "capacity", "advise", "apply", "roll_back", "kubelet_config", "proc", "sys"]),
+    (&["node"],                                                &["file", "input", "order", "capacity", "advise", "apply", "roll_back", "kubelet_config", "proc", "sys"]),
     (&["agent"],                                               &["file", "order"]),
     // `rank -f` takes rules from --config, and nothing from this node.
     (&["file"],                                                &["pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"]),

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ELSEWHERE)]
     topology: Option<PathBuf>,
     /// State file of the CPU manager [default for this machine: the one in the kubelet's directory].
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
+    #[arg(short = 'f', long, visible_alias = "file", value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     state: Option<PathBuf>,
     #[command(flatten)]
     write: WriteArgs,
