@@ -1,6 +1,6 @@
 //! Puts the kernel side into the agent: the object that `ISOBAR_EBPF_OBJECT` names, or an empty
 //! one, with which the agent says "kernel probes not built". Packs the texts that the server serves.
-//! Names the commit that the agent is built from.
+//! Names the commit that the agent is built from, and the object by its hash.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -10,6 +10,7 @@ use std::{env, fs};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use sha2::{Digest as _, Sha256};
 
 const WITHOUT: [&str; 3] = [
     "THIS ISOBAR HAS NO KERNEL SIDE (ISOBAR_EBPF_OBJECT is not set).",
@@ -76,9 +77,11 @@ fn embed() {
         return;
     };
     println!("cargo::rerun-if-changed={}", object.display());
-    if let Err(error) = fs::copy(&object, &out) {
-        panic!("ISOBAR_EBPF_OBJECT={}: {error}", object.display());
-    }
+    let copied = fs::copy(&object, &out).and_then(|_| fs::read(&out));
+    let bytes =
+        copied.unwrap_or_else(|error| panic!("ISOBAR_EBPF_OBJECT={}: {error}", object.display()));
+    let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    println!("cargo::rustc-env=ISOBAR_EBPF_SHA256={sum}");
 }
 
 fn pack(text: &Path) {

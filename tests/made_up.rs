@@ -21,6 +21,8 @@ use isobar_core::model::snapshot::{
 use isobar_core::model::stall::{Coverage, MemoryCause, OomKill};
 use isobar_core::model::units::{Bytes, Micros, MilliCpu, Nanos, Percent};
 use isobar_core::policy::engine::Step;
+use isobar_kubelet::checkpoint::Assignment;
+use isobar_kubelet::cpus::Pool;
 
 /// A name that a browser or a terminal would act upon if it were not taken as text.
 pub(crate) const HOSTILE: &str = "/<img src=x onerror=alert(1)>.service";
@@ -48,6 +50,20 @@ pub(crate) fn publisher() -> (Publisher, Latest) {
     shelf.keep(incident, Draft::in_memory().unwrap()).unwrap();
     publisher.show_incidents(&Arc::new(shelf));
     (publisher, latest)
+}
+
+/// What its CPU manager leaves to whom, with a state that is good or not.
+pub(crate) fn cpus(problem: Option<&str>) -> Pool {
+    let set = |cpus: &str| cpus.parse().unwrap();
+    let of_a = Assignment { pod: POD_A.into(), container: "app".into(), cpus: set("2-3") };
+    Pool {
+        reserved: set("0"),
+        default: set("0-1,4-7"),
+        exclusive: set("2-3"),
+        shared_millicores: 5_000,
+        assignments: vec![of_a],
+        problems: problem.map(str::to_owned).into_iter().collect(),
+    }
 }
 
 /// Publishes tick `tick`, as of now.

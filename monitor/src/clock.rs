@@ -1,5 +1,7 @@
 //! The only reader of time. All other code gets a [`Moment`] as an argument.
 
+pub mod written;
+
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use isobar_core::model::sample::Moment;

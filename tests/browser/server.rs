@@ -35,6 +35,7 @@ impl Server {
     /// A made-up node, below `prefix`, as a proxy would have it; at `address`, port 0 for any.
     pub(crate) fn start(address: SocketAddr, prefix: &'static str) -> Self {
         let (mut publisher, latest) = made_up::publisher();
+        publisher.note_node((Some(&made_up::cpus(Some("could not restore state"))), None));
         let tick = Box::new(move |tick| made_up::publish(&mut publisher, tick));
         Self::serve(address, prefix, isobar::serve::router(latest), tick)
     }

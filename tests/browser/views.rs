@@ -37,6 +37,10 @@ fn views_of_a_made_up_node() {
         ("conditions",   "oom",          "process 48213"),
         ("decisions",    "decision",     "No action"),
         ("allocatable",  "left",         "No eviction signal has a reading"),
+        ("allocatable",  "cpumanager",   "0daemonsreserved"),
+        ("allocatable",  "cpumanager",   "2-3pod 3f2a91c4-7d1e-4b0a-9a52-0c6e1f7b8d21, appfor itself"),
+        ("allocatable",  "cpumanager",   "0-1,4-7all other containersshared, 5 CPUs"),
+        ("allocatable",  "cpumanager",   "could not restore state"),
         ("health",       "capabilities", "Remedy: a kernel with CONFIG_PSI=y"),
         ("health",       "cost",         "0.7 % of one core"),
         ("health",       "cost",         "312 ns"),
@@ -79,6 +83,7 @@ fn views_of_a_shortage() {
         ("conditions",  "events",     "change"),
         ("allocatable", "left",       "memory.available"),
         ("allocatable", "outlook",    "all pods"),
+        ("allocatable", "cpumanager", "is not static"),
     ];
     for (view, panel, words) in table {
         find(&browser, &server.url(), view, panel, words);

@@ -47,13 +47,17 @@ fn past_of_an_agent_is_that_of_its_recording() {
     let (here, afar) = (["-f", file.to_str().unwrap()], ["--agent", &*address]);
     let (begin, end) = ("2026-11-22T10:13:40Z", "2026-11-22T10:13:55Z");
     #[rustfmt::skip]
-    let table: [(&[&str], i32); 11] = [
+    let table: [(&[&str], i32); 15] = [
         // arguments, code
         (&["status", "--at", "2026-11-22T10:13:50Z"],                 10),
         (&["status", "--at", "2026-11-22T10:13:32Z"],                 0),
         (&["status", "--at", "2026-11-22T11:00:00Z"],                 10), // nothing is recorded then
         (&["explain", "--at", "2026-11-22T10:13:50Z", "-o", "json"],  0),
         (&["top", "--once", "--at", "2026-11-22T10:13:50Z"],          0),
+        (&["rank", "--at", "2026-11-22T10:13:50Z"],                   0),
+        (&["rank", "--at", "2026-11-22T10:13:50Z", "-o", "json"],     0),
+        (&["rank", "--at", "2026-11-22T10:13:32Z", "--signal", "kubepods.cpu.pressure"], 0),
+        (&["rank", "--at", "2026-11-22T11:00:00Z", "-o", "wide"],     0), // nothing is recorded then
         (&["status", "--begin", begin, "--end", end],                 10),
         (&["status", "--end", end, "-o", "ndjson"],                   10),
         (&["status", "--begin", begin],                               10),
@@ -72,12 +76,18 @@ fn past_of_an_agent_is_that_of_its_recording() {
         }
     }
     #[rustfmt::skip]
-    let table: [(&[&str], i32, &str); 4] = [
+    let table: [(&[&str], i32, &str); 10] = [
         // arguments, code, what stderr says
         (&["status", "--at", "2026-11-22T10:00:00Z"],     3, "the recording begins later, at 2026-11-22T10:13:28"),
         (&["status", "--begin", "2026-11-22T11:00:00Z"],  3, "has no tick of these times"),
         (&["explain", "--at", "10:00", "--no-agent"],     2, "cannot be used with"),
         (&["status", "--at", "10:00", "-f", "recording"], 2, "cannot be used with"),
+        (&["rank", "--at", "2026-11-22T10:00:00Z"],       3, "no tick of this time or before it"),
+        (&["rank", "--begin", "2026-11-22T10:00:00Z"],    2, "an agent ranks for one moment"),
+        (&["rank", "--signal", "memory.available"],       2, "add --at now"),
+        (&["rank", "--at", "now", "-f", "recording"],     2, "cannot be used with"),
+        (&["rank", "--config", "other"],                  2, "leave --config out"),
+        (&["rank", "--at", "now", "--order", "qos"],      2, "cannot be used with"),
     ];
     for (arguments, code, said) in table {
         let got = of(arguments, afar);

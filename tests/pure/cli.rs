@@ -7,9 +7,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::thread;
 
+use crate::kept::keep;
 use crate::machine::output;
 use crate::made_up;
 use crate::program::{isobar, text};
+use crate::recorded::leak;
 use crate::sampling::data;
 use isobar::serve::address::{Listener, listen_on};
 use isobar::serve::listen::Server;
@@ -174,11 +176,16 @@ fn version_names_what_is_in_the_binary() {
     for (key, want) in table {
         assert_eq!(version[key], want, "{key}");
     }
+    // Tests are no optimised builds, which alone know it.
+    assert!(version.as_object().unwrap().contains_key("commit"), "{version}");
     let object = &version["ebpfObject"];
     let wide = printed("wide");
     match object["size"].as_u64() {
         Some(size) => {
-            assert!(wide.contains(&format!("{size} bytes, GPL-2.0-only OR MIT")), "{wide}");
+            let sum = object["sha256"].as_str().unwrap();
+            assert_eq!(sum.len(), 64, "{sum}");
+            let want = format!("{size} bytes, GPL-2.0-only OR MIT, sha256 {sum}");
+            assert!(wide.contains(&want), "{wide}");
         }
         None => assert!(object.is_null() && wide.contains("not built"), "{wide}"),
     }
@@ -187,23 +194,52 @@ fn version_names_what_is_in_the_binary() {
 #[test]
 fn output_formats_agree() {
     let made_up = made_up_agent().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    keep(&leak(), dir.path());
+    let (kept, recording) = (dir.path().display().to_string(), leak().display().to_string());
+    let pods = data("kubernetes/api-pods.json").display().to_string();
+    let state = data("kubernetes/cpu_manager_state").display().to_string();
+    let other = data("../pure/sessions/replay.in/other.yaml").display().to_string();
     #[rustfmt::skip]
     let table: &[&[&str]] = &[
+        &["allocatable", "--advise", "-f", &recording],
         &["allocatable", "--capacity", "cpu=4,memory=8Gi"],
+        &["allocatable", "--capacity", "cpu=4,memory=8Gi", "-f", &pods],
         &["config", "check"],
+        &["config", "schema"],
         &["config", "view"],
         &["cpus", "--online", "0-7"],
+        &["cpus", "--online", "0-7", "-f", &state],
+        &["doctor", "--agent", &made_up],
         &["explain", "--agent", &made_up],
+        &["explain", "-f", &recording],
         &["incidents", "ls", "--dir", "nowhere"],
+        &["incidents", "ls", "-f", &kept],
+        &["incidents", "show", "latest", "-f", &kept],
+        &["qos", "-f", &pods],
+        &["rank", "-f", &pods],
+        &["rank", "-f", &recording],
+        &["replay", &recording, "--check"],
+        &["replay", "-f", &recording],
+        &["replay", "-f", &recording, "--config", &other],
         &["status", "--agent", &made_up],
+        &["status", "-f", &recording],
+        &["top", "--once", "-f", &recording],
         &["version"],
     ];
     for arguments in table {
         let printed = |format| text(&output(&[*arguments, &["-o", format]].concat()).stdout);
-        let json: Value = serde_json::from_str(&printed("json")).unwrap();
-        let line = printed("ndjson");
-        assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
-        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), json, "{arguments:?}");
+        let json: Value = serde_json::from_str(&printed("json"))
+            .unwrap_or_else(|why| panic!("{arguments:?}: {why}"));
+        let lines = printed("ndjson");
+        let lines = lines.lines().map(serde_json::from_str::<Value>);
+        let lines: Vec<_> = lines.map(Result::unwrap).collect();
+        match json["items"].as_array() {
+            // Which differ, not what came of it.
+            _ if json["kind"] == "WhatIf" => assert_eq!(lines[0]["kind"], "Difference"),
+            Some(items) => assert_eq!(&lines, items, "{arguments:?}"),
+            None => assert_eq!(lines, std::slice::from_ref(&json), "{arguments:?}"),
+        }
         // The configuration is a file here, with more in it than thresholds.
         if !arguments.starts_with(&["config", "view"]) {
             let yaml = serde_saphyr::from_str::<Value>(&printed("yaml")).unwrap();

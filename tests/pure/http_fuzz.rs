@@ -12,7 +12,7 @@ use crate::http::{get, observing, text};
 /// What is known, in any order, spoilt or not.
 #[tokio::test]
 async fn router_survives_any_request() {
-    const ROUTES: [&str; 14] = [
+    const ROUTES: [&str; 15] = [
         "/",
         "/api/v1/snapshot",
         "/api/v1/history",
@@ -23,6 +23,7 @@ async fn router_survives_any_request() {
         "/api/v1/recording/ticks",
         "/api/v1/what-if",
         "/api/v1/advice",
+        "/api/v1/rank",
         "/api/v1/stream",
         "/metrics",
         "/stats/summary",
@@ -50,9 +51,9 @@ async fn router_survives_any_request() {
         "+",
         "system.cpu.some,,kubepods.",
     ];
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "at", "then", "begin", "end", "step", "series", "delta", "last", "verbose", "mode", "set",
-        "settings",
+        "settings", "signal",
     ];
     const HEADERS: [&str; 9] = [
         "accept",

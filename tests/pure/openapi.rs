@@ -1,6 +1,7 @@
 //! The OpenAPI document, held to what the router answers.
 
 use std::fs;
+use std::sync::Arc;
 
 use axum::Router;
 use boon::{Compiler, SchemaIndex, Schemas};
@@ -16,8 +17,11 @@ use isobar_core::model::pod::QosClass;
 use isobar_core::model::settings::{
     Deletion, Settings, WorkloadRule, WrittenLimit, usual_pressure_thresholds,
 };
+use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
 use isobar_core::model::units::{Nanos, Percent};
+use isobar_core::model::workload::Pod;
+use isobar_core::policy::engine::Step;
 use isobar_core::view::foresight::Tally;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -25,7 +29,7 @@ use tempfile::TempDir;
 
 use crate::http::{get, observing, text};
 use crate::kept::keep;
-use crate::made_up::{self, INCIDENT};
+use crate::made_up::{self, INCIDENT, POD_A};
 use crate::recorded::{leak, served, serving};
 use crate::sampling::data;
 
@@ -121,7 +125,8 @@ async fn openapi_says_what_is_answered() {
             continue;
         }
         // What a node that is made up has no recording for.
-        let is_of_past = ["/api/v1/what-if", "/api/v1/advice"].contains(&path.as_str());
+        let is_of_past =
+            ["/api/v1/what-if", "/api/v1/advice", "/api/v1/rank"].contains(&path.as_str());
         let router = if is_of_past { &recorded } else { &live };
         let response = get(router, &path.replace("{name}", INCIDENT)).await;
         assert_eq!(response.status(), 200, "{path}");
@@ -167,6 +172,7 @@ async fn openapi_holds_for_kept_recordings() {
                 "/api/v1/history",
                 "/api/v1/history/events",
                 "/api/v1/recording/ticks",
+                "/api/v1/rank",
                 "/stats/summary",
             ] {
                 rules.hold(&router, path, &at).await;
@@ -188,6 +194,33 @@ async fn openapi_holds_for_kept_recordings() {
             rules.hold_as("Decision", &step.decision);
         }
     }
+}
+
+#[tokio::test]
+async fn openapi_holds_for_cpu_sets() {
+    let mut rules = Rules::new().await;
+    let (mut publisher, latest) = made_up::publisher();
+    let router = router(latest);
+    publisher.note_node((Some(&made_up::cpus(None)), None));
+    let pod = Pod { namespace: "shop".into(), name: "web".into(), ..Pod::default() };
+    let pod = (POD_A.to_owned(), Pod { uid: POD_A.into(), ..pod });
+    let snapshot = Snapshot { pods: Some(Arc::new([pod].into())), ..made_up::snapshot(1) };
+    made_up::publish_step(&mut publisher, Step { snapshot, ..Step::default() });
+    let told = rules.hold(&router, "/api/v1/allocatable", "").await["cpus"].take();
+    let want = json!({
+        "reserved": "0",
+        "default": "0-1,4-7",
+        "exclusive": "2-3",
+        "sharedMillicores": 5_000,
+        "assignments": [{ "pod": POD_A, "container": "app", "cpus": "2-3" }],
+        "problems": [],
+        "names": { POD_A: "shop/web" },
+    });
+    assert_eq!(told, want);
+    publisher.note_node((None, None));
+    made_up::publish(&mut publisher, 2);
+    let told = rules.hold(&router, "/api/v1/allocatable", "").await;
+    assert_eq!(told["cpus"], Value::Null, "without the static policy");
 }
 
 #[tokio::test]

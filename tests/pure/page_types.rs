@@ -255,7 +255,7 @@ async fn page_reads_what_is_served() {
         page.within(name, of, schema).unwrap_or_else(|why| panic!("api.ts: {why}"));
         n += 1;
     }
-    assert_eq!(n, 10);
+    assert_eq!(n, 11);
 }
 
 #[tokio::test]

@@ -100,6 +100,9 @@ async fn questions_that_are_refused() {
         (&recorded, "/api/v1/what-if?begin=-0",                   "begin must be before end"),
         (&recorded, "/api/v1/advice?change=%7B%22node%22%3A%7B%22x%22%3A1%7D%7D", "no setting node.x"),
         (&recorded, "/api/v1/advice?begin=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z", "no tick is recorded"),
+        (&recorded, "/api/v1/rank?signal=memory",                 "there is none called"),
+        (&recorded, "/api/v1/rank?at=2020-01-01T00:00:00Z",       "no tick of this time or before it"),
+        (&live,     "/api/v1/rank",                               "nothing is recorded"),
         (&live,     "/api/v1/what-if",                            "nothing is recorded"),
         (&live,     "/api/v1/advice",                             "nothing is recorded"),
     ];

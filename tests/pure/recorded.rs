@@ -156,11 +156,13 @@ async fn at_that_cannot_be_shown() {
     let table = [
         // server, path, status, words
         (&recorded, "/api/v1/snapshot?at=2026-11-22T10:13:28Z", 404, "begins later, at 2026-11-22T10:13:28.83"),
-        (&recorded, "/api/v1/snapshot?at=soon",                 400, "at: expected a time in RFC 3339"),
+        (&recorded, "/api/v1/snapshot?at=soon",                 400, "at: expected now, a time ago"),
         (&recorded, "/api/v1/snapshot?at=-0&then=later",        400, "expected next or previous"),
         (&recorded, "/api/v1/history?at=-0&then=next",          400, "only begin, end, step, series, at"),
         (&recorded, "/metrics",                                 404, "isobar dump -o openmetrics"),
         (&live,     "/api/v1/snapshot?at=-10s",                 400, "nothing is recorded"),
+        (&live,     "/api/v1/snapshot?at=10%20min%20ago",       400, "nothing is recorded"),
+        (&live,     "/api/v1/snapshot?at=02:40",                400, "nothing is recorded"),
         (&live,     "/api/v1/history?at=-10s",                  400, "nothing is recorded"),
     ];
     for (router, path, status, words) in table {

@@ -202,6 +202,24 @@ export interface LimitState {
   detail: string;
 }
 
+/** What the kubelet's CPU manager leaves to whom; CPUs as 0-3,8. */
+export interface Cpus {
+  reserved: string;
+  default: string;
+  exclusive: string;
+  sharedMillicores: number;
+  /** Of a pod, by its uid, or of one of its containers. */
+  assignments: { pod: string; container: string; cpus: string }[];
+  /** Why the kubelet would not start with its state file. */
+  problems: string[];
+  /** Of pods, by uid. */
+  names: Record<string, string>;
+}
+
+export interface Allocatable {
+  cpus: Maybe<Cpus>;
+}
+
 export interface Runner {
   pid: number;
   name: string;

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::cpus::{Plan, common};
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::quoted::quoted;
@@ -27,7 +29,8 @@ pub enum Version {
 }
 
 /// Exclusive CPUs of a container or a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CpuAssignment"))]
 pub struct Assignment {
     /// The pod's uid; empty in V1.
     pub pod: String,

@@ -2,7 +2,10 @@
 //! In: settings and a topology. Out: sets, or why the kubelet would not start, in its words.
 //! Source: kubelet `pkg/kubelet/cm/cpumanager/policy_static.go` and `cpu_assignment.go`.
 
+use serde::Serialize;
+
 use super::allocatable::{CPU, Reservation};
+use super::checkpoint::Assignment;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::quantity::{Quantity, ResourceList};
 use isobar_core::model::settings::{Node, Settings, WrittenLimit};
@@ -95,13 +98,21 @@ pub fn is_strict(node: &Node) -> bool {
 }
 
 /// What the static policy leaves to whom, once containers have CPUs for themselves.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Pool {
+    /// For daemons.
+    pub reserved: CpuSet,
     /// Of containers without exclusive CPUs.
     pub default: CpuSet,
     pub exclusive: CpuSet,
-    /// See [`shared_pool_millicores`].
+    /// Of the CPUs in `default`, those that are not reserved, in thousandths.
     pub shared_millicores: u64,
+    /// Whose the exclusive CPUs are.
+    pub assignments: Vec<Assignment>,
+    /// Why the kubelet would not start with its state file, in its words; it assigns nothing then.
+    pub problems: Vec<String>,
 }
 
 impl Pool {
@@ -109,7 +120,8 @@ impl Pool {
     pub fn of(plan: &Plan, exclusive: CpuSet) -> Self {
         let default = minus(&plan.default, &exclusive);
         let shared_millicores = shared_pool_millicores(&default, &plan.reserved);
-        Self { default, exclusive, shared_millicores }
+        let reserved = plan.reserved.clone();
+        Self { reserved, default, exclusive, shared_millicores, ..Self::default() }
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn view_at(place: &Place, at: Nanos) -> Result<View> {
 }
 
 /// As the API takes it, to the nanosecond.
-fn exact(at: Nanos) -> Result<Timestamp> {
+pub(crate) fn exact(at: Nanos) -> Result<Timestamp> {
     Timestamp::from_nanosecond(at.0.into()).context("this moment is beyond the calendar")
 }
 

@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         }
         None => this_machine(&args.machine, &settings)?,
     };
-    if let Some(file) = &args.pods {
+    if let Some(file) = args.pods.as_ref().or(args.advise.file.as_ref()) {
         let (pods, passed_over) = read_pods(file)?;
         document.fit = Some(fit(&pods, &document.allocatable));
         document.problems.extend(passed_over);

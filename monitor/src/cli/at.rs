@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, bail};
 use isobar::agent::RECORDING_DIR;
 use isobar::clock;
+use isobar::clock::written::{MOMENT, When};
 use isobar::record::incident::words::clock as clock_words;
 use isobar::record::moment::{self, Tick};
 use isobar::serve::film::reel::Reel;
@@ -18,10 +19,7 @@ use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::Step;
 use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
-use jiff::civil::Time;
-use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
 use super::afar::{self, Course, Views};
 use super::ask::{AgentArgs, Place};
@@ -37,9 +35,9 @@ pub(crate) const IN_DIR: &str = "recording";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AtArgs {
-    /// Show this moment from the recording: a time in RFC 3339, today's or yesterday's 02:40, or
-    /// "10 min ago" [default with -f: the last tick].
-    #[arg(long, value_name = "TIME", value_parser = when, conflicts_with_all = ["begin", "end"])]
+    /// Show this moment from the recording: "10 min ago", -10m, now, today's or yesterday's 02:40, a
+    /// time in RFC 3339, or seconds since 1970 [default with -f: the last tick].
+    #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true, conflicts_with_all = ["begin", "end"])]
     at: Option<Nanos>,
     #[command(flatten)]
     range: RangeArgs,
@@ -159,20 +157,11 @@ impl Past {
         reel.view().ok_or_else(|| no_tick(&self.file))
     }
 
-    /// That tick, and its ranking by the recorded configuration: for `purpose`, else for the
-    /// threshold that was relieved then, else for `memory.available`.
+    /// That tick, and its ranking: see [`Reel::rank`].
     pub(crate) fn rank(self, purpose: Option<Purpose>) -> Result<(Step, Ranking)> {
         let mut reel = Reel::open_at(&self.file, self.at)?;
         reel.run_to(self.at)?;
-        let last = reel.take();
-        let ranked = last.zip(reel.engine()).and_then(|(step, engine)| {
-            let first = step.decision.assessment.first.as_ref();
-            let relieved = first.map(|first| Purpose::of(&first.threshold));
-            let purpose = purpose.or(relieved).unwrap_or_else(Purpose::usual);
-            let ranking = engine.rank(&step.snapshot, purpose)?;
-            Some((step, ranking))
-        });
-        let (step, ranking) = ranked.ok_or_else(|| no_tick(&self.file))?;
+        let (step, ranking) = reel.rank(purpose).ok_or_else(|| no_tick(&self.file))?;
         warn_if_old(self.at, step.snapshot.at);
         Ok((step, ranking))
     }
@@ -185,7 +174,7 @@ pub(crate) fn moment(view: &View) -> String {
 }
 
 /// Says that the recording has nothing of the moment that was asked for.
-fn warn_if_old(asked: Nanos, found: Moment) {
+pub(crate) fn warn_if_old(asked: Nanos, found: Moment) {
     if asked != LAST && asked.since(found.wall) > NEAR {
         eprintln!(
             "nothing is recorded from {} until {}: this is the tick before",
@@ -205,66 +194,9 @@ pub(crate) fn recording_at(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(IN_DIR) } else { path.into() }
 }
 
-pub(crate) fn when(text: &str) -> Result<Nanos, String> {
-    parse(text, clock::now(), TimeZone::system())
-}
-
 /// A moment of the wall clock.
-fn parse(text: &str, now: Moment, zone: TimeZone) -> Result<Nanos, String> {
-    const EXPECTED: &str =
-        "expected a time in RFC 3339, a time of day such as 02:40, or one such as \"10 min ago\"";
-    let text = text.trim();
-    let whole = |at: Timestamp| u64::try_from(at.as_nanosecond()).ok().map(Nanos);
-    let present = Timestamp::from_nanosecond(now.wall.0.into()).ok();
-    if let Some(ago) = text.strip_suffix("ago") {
-        let ago: SignedDuration = ago.trim().parse().map_err(|why| format!("{why}; {EXPECTED}"))?;
-        let ago = u64::try_from(ago.as_nanos()).map_err(|_| EXPECTED)?;
-        return Ok(now.wall.since(Nanos(ago)));
-    }
-    if let Ok(at) = DateTimeParser::new().parse_timestamp(text) {
-        return whole(at).ok_or_else(|| EXPECTED.into());
-    }
-    let today = || {
-        let time: Time = text.parse().ok()?;
-        let present = present?;
-        let day = present.to_zoned(zone.clone()).date();
-        let at = |day: jiff::civil::Date| day.to_datetime(time).to_zoned(zone.clone()).ok();
-        let today = at(day)?.timestamp();
-        let at =
-            if today > present { at(day.checked_sub(1.day()).ok()?)?.timestamp() } else { today };
-        whole(at)
-    };
-    today().ok_or_else(|| EXPECTED.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parse_times() {
-        // 2026-11-22 12:00 UTC.
-        const NOON: u64 = 1_795_348_800;
-        let now = Moment { wall: Nanos(NOON * Nanos::SECOND.0), ..Moment::default() };
-        #[rustfmt::skip]
-        let table = [
-            // text, seconds since 1970
-            ("2026-11-22T11:59:00Z",      Some(NOON - 60)),
-            ("2026-11-22T12:59:00+01:00", Some(NOON - 60)),
-            ("11:40",                     Some(NOON - 1_200)),
-            ("11:40:30",                  Some(NOON - 1_170)),
-            ("12:40",                     Some(NOON + 2_400 - 86_400)), // not yet today
-            ("10 min ago",                Some(NOON - 600)),
-            ("1h30m ago",                 Some(NOON - 5_400)),
-            ("10 min",                    None),
-            ("-10 min ago",               None),
-            ("25:00",                     None),
-            ("yesterday",                 None),
-            ("",                          None),
-        ];
-        for (text, want) in table {
-            let got = parse(text, now, TimeZone::UTC).ok();
-            assert_eq!(got, want.map(|s| Nanos(s * Nanos::SECOND.0)), "{text:?}");
-        }
-    }
+pub(crate) fn when(text: &str) -> Result<Nanos, String> {
+    let now = clock::now();
+    let when = When::parse(text, now, &TimeZone::system());
+    Ok(when.ok_or_else(|| format!("expected {MOMENT}"))?.wall(now))
 }

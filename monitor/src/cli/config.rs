@@ -12,6 +12,7 @@ use isobar_core::model::quantity::Quantity;
 use isobar_core::model::threshold::{Amount, Signal, Threshold};
 use isobar_core::view::API_VERSION;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::exit::Code;
 use super::input;
@@ -46,7 +47,11 @@ enum What {
     /// Print a file with every key, its default and its purpose.
     Defaults,
     /// Print the JSON Schema of the format.
-    Schema,
+    Schema {
+        /// Output format; table and wide list the keys.
+        #[arg(short, long, value_enum, default_value_t = Format::Json)]
+        output: Format,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -74,7 +79,12 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             output.print(&parsed, |out| Ok(table(&thresholds).write(out, output.width())?))?;
         }
         What::Defaults => out.write_all(config::default_file().as_bytes())?,
-        What::Schema => Format::Json.write(&mut out, &config::schema())?,
+        What::Schema { output } => {
+            let schema = config::schema();
+            let mut keys = Table::new("KEY TYPE PURPOSE~");
+            list_keys(&schema, "", &mut keys);
+            output.print(&schema, |out| Ok(keys.write(out, output.width())?))?;
+        }
     }
     Ok(Code::Ok)
 }
@@ -116,6 +126,23 @@ impl<'a> At<'a> {
     fn of(problem: &'a Problem) -> Self {
         let Problem { at, path, message } = problem;
         Self { line: at.map(|at| at.line), column: at.map(|at| at.column), path, message }
+    }
+}
+
+/// The keys below `path`, those of lists as `key[]`.
+fn list_keys(schema: &Value, path: &str, to: &mut Table) {
+    let items = &schema["items"];
+    if items.is_object() {
+        return list_keys(items, &format!("{path}[]"), to);
+    }
+    for (name, of) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let types = of["type"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let types: Vec<_> = types.filter(|name| *name != "null").collect();
+        let types = if types.is_empty() { "-".into() } else { types.join(" or ") };
+        let about = of["description"].as_str().unwrap_or("-");
+        to.row([path.clone(), types, about.into()]);
+        list_keys(of, &path, to);
     }
 }
 

@@ -12,13 +12,14 @@ pub(crate) const SAMPLING: [&str; 6] =
 
 /// None of the first goes with any of the second.
 #[rustfmt::skip]
-const EXCLUSIVE: [(&[&str], &[&str]); 9] = [
+const EXCLUSIVE: [(&[&str], &[&str]); 10] = [
     (&["recording", "node", "no_agent"],                       &["agent"]),
     (&["at", "begin", "end", "recording", "node"],             &["no_agent"]),
     (&["recording"],                                           &["node"]),
     // The agent, or the recording, has its own.
     (&["at", "begin", "end", "recording", "node"],             &SAMPLING),
-    (&["node"],                                                &["file", "signal", "order", "capacity", "advise", "apply", "roll_back", "kubelet_config", "proc", "sys"]),
+    (&["node"],                                                &["file", "input", "order", "capacity", "advise", "apply", "roll_back", "kubelet_config", "proc", "sys"]),
+    (&["agent"],                                               &["file", "order"]),
     // `rank -f` takes rules from --config, and nothing from this node.
     (&["file"],                                                &["pods", "probes", "max_cgroups", "probe_budget", "cgroup_root"]),
     (&["capacity"],                                            &["proc", "sys", "cgroup_root"]),

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ELSEWHERE)]
     topology: Option<PathBuf>,
     /// State file of the CPU manager [default for this machine: the one in the kubelet's directory].
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
+    #[arg(short = 'f', long, visible_alias = "file", value_name = "FILE", conflicts_with_all = ["apply", "roll_back"])]
     state: Option<PathBuf>,
     #[command(flatten)]
     write: WriteArgs,
@@ -204,7 +204,7 @@ fn document(
     let counts = |state: &State| state.refusals(configured, plan).is_empty();
     let accepted = read.as_ref().filter(|(_, state)| counts(state));
     let exclusive = accepted.map(|(_, state)| state.exclusive()).unwrap_or_default();
-    let Pool { default, exclusive, shared_millicores: shared } = Pool::of(plan, exclusive);
+    let Pool { default, exclusive, shared_millicores: shared, .. } = Pool::of(plan, exclusive);
     Document {
         api_version: API_VERSION,
         kind: "Cpus",

@@ -86,11 +86,28 @@ enum Verb {
         /// Their names.
         #[arg(required = true)]
         names: Vec<String>,
+        /// The recording as other verbs take it, in place of --dir.
+        #[arg(id = "recording", short = 'f', long = "file", value_name = "DIR|FILE")]
+        file: Option<PathBuf>,
     },
 }
 
+impl Verb {
+    /// The recording, where it is not named by --dir.
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Ls { elsewhere, .. }
+            | Self::Show { elsewhere, .. }
+            | Self::Export { elsewhere, .. } => elsewhere.file.as_deref(),
+            Self::Rm { file, .. } => file.as_deref(),
+            Self::Import { .. } => None,
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<Code> {
-    let shelf = Shelf::in_dir(shelf_of(&args.dir));
+    let dir = args.verb.file().unwrap_or(&args.dir);
+    let shelf = Shelf::in_dir(shelf_of(dir));
     match &args.verb {
         Verb::Ls { elsewhere, output } => {
             let all = match elsewhere.place()? {
@@ -98,8 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
                 None => {
                     let all = shelf.list()?.into_iter();
                     let is_told = |one: &Incident| one.ticks > 0;
-                    all.map(|one| if is_told(&one) { one } else { so_far(one, &args.dir) })
-                        .collect()
+                    all.map(|one| if is_told(&one) { one } else { so_far(one, dir) }).collect()
                 }
                 Some(place) => elsewhere::list(&place)?,
             };
@@ -107,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         }
         Verb::Show { name, elsewhere, output } => {
             let incident = match elsewhere.place()? {
-                None => so_far(find(&shelf, name)?, &args.dir),
+                None => so_far(find(&shelf, name)?, dir),
                 Some(place) => elsewhere::one(&place, &pick(elsewhere::list(&place)?, name)?.name)?,
             };
             show(&incident, *output)?;
@@ -133,7 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
             let kept = import(file.path(), &shelf, clock::now().wall)?;
             println!("{}", kept.name);
         }
-        Verb::Rm { names } => {
+        Verb::Rm { names, .. } => {
             for name in names {
                 shelf.remove(name)?;
             }

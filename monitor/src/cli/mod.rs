@@ -155,6 +155,9 @@ pub(crate) fn run() -> Result<Code> {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Arg, Command};
+
+    use super::output::Format;
     use super::*;
 
     #[test]
@@ -171,6 +174,72 @@ mod tests {
         ];
         for (arguments, want) in table {
             assert_eq!(typed_color(arguments.iter().map(OsString::from)), want, "{arguments:?}");
+        }
+    }
+
+    /// What they print has a form of its own; docs/cli.md says which.
+    const OWN_OUTPUT: [&str; 10] = [
+        "run",
+        "dump",
+        "sysdump",
+        "config defaults",
+        "manifest",
+        "incidents export",
+        "incidents import",
+        "incidents rm",
+        "completion",
+        "man",
+    ];
+    /// They read no file that somebody gave them.
+    const NO_INPUT: [&str; 8] = [
+        "run",
+        "doctor",
+        "config defaults",
+        "config schema",
+        "manifest",
+        "version",
+        "completion",
+        "man",
+    ];
+
+    /// Verbs, and those below them, by all their words.
+    fn verbs(of: &Command, above: &str) -> Vec<(String, Command)> {
+        let all = of.get_subcommands().filter(|verb| verb.get_name() != "help");
+        let all = all.flat_map(|verb| {
+            let name = format!("{above} {}", verb.get_name()).trim().to_owned();
+            match verb.has_subcommands() {
+                true => verbs(verb, &name),
+                false => vec![(name, verb.clone())],
+            }
+        });
+        all.collect()
+    }
+
+    #[test]
+    fn cli_options_are_the_same_everywhere() {
+        let docs = include_str!("../../../docs/cli.md");
+        let mut command = Cli::command();
+        command.build();
+        let all = verbs(&command, "");
+        assert!(all.len() > 20, "{}", all.len());
+        for (name, verb) in all {
+            let has = |is_it: &dyn Fn(&Arg) -> bool| verb.get_arguments().any(is_it);
+            let values = |option: &Arg| -> Vec<String> {
+                option.get_possible_values().iter().map(|one| one.get_name().to_owned()).collect()
+            };
+            let takes = |option: &Arg, format: &Format| {
+                let format = format.to_possible_value().expect("none is hidden");
+                values(option).iter().any(|value| value == format.get_name())
+            };
+            let is_output = |option: &Arg| {
+                option.get_short() == Some('o')
+                    && Format::value_variants().iter().all(|format| takes(option, format))
+            };
+            let is_own = OWN_OUTPUT.contains(&&*name);
+            assert_eq!(has(&is_output), !is_own, "-o of {name}");
+            assert!(!is_own || docs.contains(&format!("`{name}`")), "{name} in docs/cli.md");
+            let reads = has(&|option| option.get_short() == Some('f'));
+            assert_eq!(reads, !NO_INPUT.contains(&&*name), "-f of {name}");
         }
     }
 

@@ -22,12 +22,12 @@ use super::exit::Refused;
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct RangeArgs {
-    /// The first moment of a range of the recording: a time in RFC 3339, today's or yesterday's
-    /// 02:40, or "10 min ago" [default: the beginning].
-    #[arg(long, value_name = "TIME", value_parser = when)]
+    /// The first moment of a range of the recording, written as for --at: "10 min ago", -10m, 02:40, a
+    /// time in RFC 3339 [default: the beginning].
+    #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true)]
     begin: Option<Nanos>,
     /// The last moment of the range [default: the end].
-    #[arg(long, value_name = "TIME", value_parser = when)]
+    #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true)]
     end: Option<Nanos>,
 }
 

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use isobar::agent::{Live, Observer, Plan};
 use isobar::record::incident::words::clock;
 use isobar::scenario::{self, signals};
+use isobar::serve::address::Address;
 use isobar_core::model::decision::{Decision, Order, Ranking};
 use isobar_core::model::settings;
 use isobar_core::model::snapshot::Snapshot;
@@ -20,10 +21,11 @@ use isobar_core::policy::rank::{self, Purpose};
 use isobar_core::view::Document;
 use serde::{Deserialize, Serialize};
 
+use super::afar::exact;
 use super::ask::Place;
 use super::at::{self, Past};
-use super::elsewhere::{NodeArg, ON_THE_NODE, document};
-use super::exit::{Code, Misused, Refused};
+use super::elsewhere::{NodeArg, document};
+use super::exit::{Code, Misused};
 use super::input;
 use super::output::{Format, List, gap_text};
 use super::plan::PlanArgs;
@@ -40,7 +42,7 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     /// The moment of the recording that is ranked, as in `isobar status --at` [default: its last
     /// tick].
-    #[arg(long, value_name = "TIME", value_parser = at::when, conflicts_with_all = ["begin", "end"])]
+    #[arg(long, value_name = "TIME", value_parser = at::when, allow_hyphen_values = true, conflicts_with_all = ["begin", "end"])]
     at: Option<Nanos>,
     #[command(flatten)]
     range: RangeArgs,
@@ -54,6 +56,10 @@ pub(crate) struct Args {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
+    /// Ask the agent at this address, or its socket file as unix:PATH [default: own samples, or the
+    /// recording].
+    #[arg(long, value_name = "ADDR")]
+    agent: Option<Address>,
     #[command(flatten)]
     node: NodeArg,
     #[command(flatten)]
@@ -93,22 +99,30 @@ struct Dated<'a> {
     ranking: &'a Ranking,
 }
 
-/// What an agent has decided last.
+/// What an agent has decided last, or would have at another moment.
 #[derive(Deserialize)]
-struct Decided {
+struct Told<T> {
     tick: u64,
     at: Moment,
+    #[serde(flatten)]
+    of: T,
+}
+
+#[derive(Deserialize)]
+struct Decided {
     decision: Decision,
 }
 
+#[derive(Deserialize)]
+struct Ranked {
+    ranking: Ranking,
+}
+
 pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
-    if let Some(place) = args.node.place()? {
-        if args.at.is_some() || args.range.range()?.is_some() {
-            bail!(Refused(format!(
-                "another node's agent ranks for this moment alone; for the past, run `{ON_THE_NODE} rank --at TIME`"
-            )));
-        }
-        return of_agent(&place, args.output);
+    let place = args.node.place()?.or_else(|| args.agent.clone().map(Place::Address));
+    if let Some(place) = place {
+        refuse_rules(args, sampling)?;
+        return of_agent(&place, args);
     }
     if let Some(range) = args.range.range()? {
         refuse_rules(args, sampling)?;
@@ -127,17 +141,39 @@ pub(crate) fn run(args: &Args, sampling: &[String]) -> Result<Code> {
     Ok(Code::Ok)
 }
 
-/// An agent ranks while a threshold is due, and its own samples alone can rank for another.
-fn of_agent(place: &Place, output: Format) -> Result<Code> {
-    let Decided { tick, at, decision } = document(place, "/api/v1/decisions", "its decision")?;
-    let Some(ranking) = decision.ranking else {
-        bail!(
-            "the agent on {place} ranks nobody, because no threshold is due; to rank as if one were, \
-             run `{ON_THE_NODE} rank`"
-        );
+/// Of the present, an agent ranks while a threshold is due; of what it has recorded, for any signal.
+fn of_agent(place: &Place, args: &Args) -> Result<Code> {
+    if args.range.range()?.is_some() {
+        let text = "an agent ranks for one moment: name it with --at, or name a recording with -f";
+        bail!(Misused(text.into()));
+    }
+    let (tick, at, ranking) = match (args.at, args.signal) {
+        (Some(asked), signal) => {
+            let signal = signal.map(|signal| format!("&signal={}", signal.name()));
+            let path = format!("/api/v1/rank?at={}{}", exact(asked)?, signal.unwrap_or_default());
+            let Told { tick, at, of: Ranked { ranking } } =
+                document(place, &path, "its ranking of that moment")?;
+            at::warn_if_old(asked, at);
+            (tick, at, ranking)
+        }
+        (None, Some(_)) => {
+            let text = "an agent ranks for --signal at a moment that it has recorded: add --at now";
+            bail!(Misused(text.into()));
+        }
+        (None, None) => {
+            let Told { tick, at, of: Decided { decision } } =
+                document(place, "/api/v1/decisions", "its decision")?;
+            let Some(ranking) = decision.ranking else {
+                bail!(
+                    "the agent on {place} ranks nobody, because no threshold is due; to rank as if \
+                     one were, add --at now"
+                );
+            };
+            (tick, at, ranking)
+        }
     };
     let dated = Dated { of: Document::new("Ranking", &ranking), tick, at, ranking: &ranking };
-    output.print(&dated, |out| Ok(dated.write(out, output)?))?;
+    args.output.print(&dated, |out| Ok(dated.write(out, args.output)?))?;
     Ok(Code::Ok)
 }
 

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::at::{recording_at, when};
 use super::exit::{Code, Misused, Refused};
 use super::input::FileArg;
-use super::output::{Format, word};
+use super::output::{Format, List, word};
 use super::table::Table;
 
 #[derive(Debug, clap::Args)]
@@ -47,11 +47,13 @@ pub(crate) struct Args {
     /// port, or a socket file as unix:/run/isobar/replay.sock.
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["config", "check", "from", "to", "output"])]
     listen: Option<Address>,
-    /// The moment at which the page opens: a time in RFC 3339, today's or yesterday's 02:40, or
-    /// "10 min ago" [default: the first tick].
-    #[arg(long, value_name = "TIME", value_parser = when, requires = "listen")]
+    /// The moment at which the page opens: "10 min ago", -10m, today's or yesterday's 02:40, a time in
+    /// RFC 3339, or seconds since 1970 [default: the first tick].
+    #[arg(long, value_name = "TIME", value_parser = when, allow_hyphen_values = true, requires = "listen")]
     at: Option<Nanos>,
-    /// Output format [default: ndjson; table with --check; text with --config].
+    /// Output format [default: ndjson; table with --check; text with --config]. With --config, text,
+    /// json and yaml have the lanes, table and wide each field that differs, ndjson each decision
+    /// that does.
     #[arg(short, long, value_enum)]
     output: Option<Form>,
 }
@@ -60,12 +62,29 @@ pub(crate) struct Args {
 enum Form {
     /// What the other configuration would have changed, as lanes over time.
     Text,
-    /// A table for people; with --config one of each field that differs.
+    /// A table for people.
     Table,
-    /// The lanes as indented JSON.
+    /// The same.
+    Wide,
+    /// Indented JSON.
     Json,
+    /// YAML, with the keys of the JSON.
+    Yaml,
     /// One line of JSON for each tick.
     Ndjson,
+}
+
+impl Form {
+    /// As of other verbs.
+    fn format(self) -> Format {
+        match self {
+            Self::Text | Self::Table => Format::Table,
+            Self::Wide => Format::Wide,
+            Self::Json => Format::Json,
+            Self::Yaml => Format::Yaml,
+            Self::Ndjson => Format::Ndjson,
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Code> {
@@ -76,8 +95,9 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
         let text = format!("--from {} is after --to {}", args.from, args.to);
         return Err(Refused(text).into());
     }
-    if matches!(args.output, Some(Form::Text | Form::Json)) && args.config.is_none() {
-        let text = "-o text and -o json show what another configuration would have changed: name it with --config";
+    if args.output == Some(Form::Text) && args.config.is_none() {
+        let text =
+            "-o text shows what another configuration would have changed: name it with --config";
         return Err(Misused(text.into()).into());
     }
     let other = args.config.as_deref().map(config::load).transpose()?;
@@ -86,9 +106,9 @@ pub(crate) fn run(args: &Args) -> Result<Code> {
     let ticks = Ticks { replay: Replay::new(recording, other), from: args.from, to: args.to };
     let mut out = BufWriter::new(io::stdout().lock());
     let code = match (args.check, args.output) {
-        (true, form) => check(&mut out, ticks, form.unwrap_or(Form::Table))?,
+        (true, form) => check(&mut out, ticks, form.unwrap_or(Form::Table).format())?,
         (false, form) if is_other => otherwise(&mut out, ticks, form.unwrap_or(Form::Text))?,
-        (false, form) => decisions(&mut out, ticks, form.unwrap_or(Form::Ndjson))?,
+        (false, form) => decisions(&mut out, ticks, form.unwrap_or(Form::Ndjson).format())?,
     };
     out.flush()?;
     Ok(code)
@@ -119,23 +139,26 @@ impl Iterator for Ticks {
     }
 }
 
-fn decisions(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
+fn decisions(out: &mut impl Write, ticks: Ticks, format: Format) -> Result<Code> {
     let mut table = Table::new("TICK CONDITIONS ACTIONS NO-ACTION");
+    let mut list = List::new(format, "DecisionList");
     for judged in ticks {
         let judged = judged?;
-        match form {
-            Form::Text | Form::Table => table.row(summary(&judged.step.decision)),
-            // The decision's own bytes, which --check compares.
-            Form::Json | Form::Ndjson => {
-                let fields = judged.text.strip_prefix('{').unwrap_or(&judged.text);
-                let head = format!("{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"Decision\",");
-                writeln!(out, "{head}{fields}")?;
+        // The decision's own bytes, which --check compares.
+        let fields = judged.text.strip_prefix('{').unwrap_or(&judged.text);
+        let head = format!("{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"Decision\",");
+        match format {
+            Format::Table | Format::Wide => table.row(summary(&judged.step.decision)),
+            Format::Ndjson => writeln!(out, "{head}{fields}")?,
+            Format::Json | Format::Yaml => {
+                list.add_json(format!("{head}{fields}").as_bytes(), |_| Ok(()))?;
             }
         }
     }
-    if form == Form::Table {
+    if matches!(format, Format::Table | Format::Wide) {
         table.write(out, None)?;
     }
+    list.close()?;
     Ok(Code::Ok)
 }
 
@@ -167,21 +190,25 @@ fn in_words(value: &Value) -> String {
 fn otherwise(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
     match form {
         Form::Text => what_if::write(&WhatIf::of(ticks)?, out)?,
-        Form::Json => Format::Json.write(out, &Document::new("WhatIf", WhatIf::of(ticks)?))?,
-        Form::Table | Form::Ndjson => return differences(out, ticks, form),
+        Form::Json | Form::Yaml => {
+            form.format().write(out, &Document::new("WhatIf", WhatIf::of(ticks)?))?;
+        }
+        Form::Table | Form::Wide => differences(out, ticks, false)?,
+        Form::Ndjson => differences(out, ticks, true)?,
     }
     Ok(Code::Ok)
 }
 
-fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
+/// One line of JSON for each decision that differs, or a table of their fields.
+fn differences(out: &mut impl Write, ticks: Ticks, in_lines: bool) -> Result<()> {
     let mut table = Table::new("TICK> FIELD RECORDED WITH-CONFIG");
     let mut before = Vec::new();
     for judged in ticks {
         let judged = judged?;
         let found = difference::by_field(&verdict(&judged.recorded), &verdict(&judged.text));
-        match form {
+        match in_lines {
             // A difference that lasts is shown once, where it begins.
-            Form::Text | Form::Table => {
+            false => {
                 for Difference { path, left, right } in &found {
                     let lasts = |last: &Difference| last.path == *path && last.right == *right;
                     if before.iter().any(lasts) {
@@ -191,8 +218,8 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
                     table.row([judged.tick.to_string(), what, shown(left), shown(right)]);
                 }
             }
-            Form::Json | Form::Ndjson if found.is_empty() => {}
-            Form::Json | Form::Ndjson => {
+            true if found.is_empty() => {}
+            true => {
                 let line = json!({
                     "apiVersion": API_VERSION,
                     "kind": "Difference",
@@ -205,10 +232,10 @@ fn differences(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
         }
         before = found;
     }
-    if form == Form::Table {
+    if !in_lines {
         table.write(out, None)?;
     }
-    Ok(Code::Ok)
+    Ok(())
 }
 
 /// What a decision came to; a text that this version cannot read, as it is.
@@ -217,7 +244,7 @@ fn verdict(text: &str) -> Value {
     decision.map_or_else(|_| parsed(text), |decision| difference::verdict(&decision))
 }
 
-fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
+fn check(out: &mut impl Write, ticks: Ticks, format: Format) -> Result<Code> {
     let (mut n, mut found) = (0_u64, None);
     for judged in ticks {
         let judged = judged?;
@@ -228,7 +255,8 @@ fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
             break;
         }
     }
-    if form == Form::Ndjson {
+    let code = if found.is_none() && n > 0 { Code::Ok } else { Code::Failure };
+    if !matches!(format, Format::Table | Format::Wide) {
         let first = found.as_ref().map(|(tick, difference)| {
             let place = difference.as_ref();
             json!({
@@ -238,13 +266,10 @@ fn check(out: &mut impl Write, ticks: Ticks, form: Form) -> Result<Code> {
                 "now": place.map(|d| &d.right),
             })
         });
-        let line = json!({
+        let document = json!({
             "apiVersion": API_VERSION, "kind": "Check", "compared": n, "difference": first,
         });
-        writeln!(out, "{line}")?;
-    }
-    let code = if found.is_none() && n > 0 { Code::Ok } else { Code::Failure };
-    if form == Form::Ndjson {
+        format.write(out, &document)?;
         return Ok(code);
     }
     match found {

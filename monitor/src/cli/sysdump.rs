@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = INCIDENTS)]
     incidents: usize,
     /// The recording directory, or the recording, of `isobar run --record`.
-    #[arg(long, value_name = "DIR|FILE", default_value = RECORDING_DIR, env = "ISOBAR_RECORD")]
+    #[arg(short = 'f', long, visible_alias = "file", value_name = "DIR|FILE", default_value = RECORDING_DIR, env = "ISOBAR_RECORD")]
     dir: PathBuf,
     #[command(flatten)]
     ask: ask::AgentArgs,

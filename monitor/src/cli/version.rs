@@ -4,7 +4,8 @@ use std::env::consts::ARCH;
 use std::io::{self, Write};
 
 use anyhow::Result;
-use isobar::source::kernel::{OBJECT_LICENSE, object_size};
+use isobar::serve::metrics::COMMIT;
+use isobar::source::kernel::{OBJECT_LICENSE, object};
 use isobar_core::view::API_VERSION;
 use rustix::system::uname;
 use serde::Serialize;
@@ -20,8 +21,6 @@ pub(crate) struct Args {
 }
 
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// From the build script, where it knows.
-const COMMIT: Option<&str> = option_env!("ISOBAR_COMMIT");
 const FEATURES: &[&str] = if cfg!(feature = "kubernetes") { &["kubernetes"] } else { &[] };
 
 #[derive(Debug, Serialize)]
@@ -30,8 +29,7 @@ pub(super) struct Document {
     api_version: &'static str,
     kind: &'static str,
     version: &'static str,
-    /// Of the checkout that an optimised build was made from.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `None` if it is not known.
     commit: Option<&'static str>,
     architecture: &'static str,
     features: &'static [&'static str],
@@ -46,6 +44,7 @@ pub(super) struct Document {
 struct Object {
     /// Bytes.
     size: usize,
+    sha256: &'static str,
     license: &'static str,
 }
 
@@ -63,7 +62,11 @@ pub(super) fn document() -> Document {
         commit: COMMIT,
         architecture: ARCH,
         features: FEATURES,
-        ebpf_object: object_size().map(|size| Object { size, license: OBJECT_LICENSE }),
+        ebpf_object: object().map(|(size, sha256)| Object {
+            size,
+            sha256,
+            license: OBJECT_LICENSE,
+        }),
         kernel: uname().release().to_string_lossy().into_owned(),
     }
 }
@@ -75,7 +78,9 @@ fn write(out: &mut dyn Write, document: &Document, output: Format) -> io::Result
         return Ok(());
     }
     match &document.ebpf_object {
-        Some(Object { size, license }) => writeln!(out, "eBPF object  {size} bytes, {license}")?,
+        Some(Object { size, sha256, license }) => {
+            writeln!(out, "eBPF object  {size} bytes, {license}, sha256 {sha256}")?;
+        }
         None => writeln!(out, "eBPF object  not built")?,
     }
     let features = if FEATURES.is_empty() { "none".into() } else { FEATURES.join(", ") };

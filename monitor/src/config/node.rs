@@ -36,6 +36,8 @@ pub(super) fn settings(layers: &Layers<'_>) -> Node {
         system_reserved,
         kube_reserved_cgroup: layers.text("kubeReservedCgroup").into(),
         system_reserved_cgroup: layers.text("systemReservedCgroup").into(),
+        kubelet_cgroups: layers.text("kubeletCgroups").into(),
+        system_cgroups: layers.text("systemCgroups").into(),
         enforce: enforcement(layers),
         reserved_cpus,
         static_cpus: layers.text("cpuManagerPolicy") == "static",

@@ -92,6 +92,7 @@ fn api() -> Vec<(&'static str, MethodRouter<Shared>)> {
         ("/api/v1/settings", get(film::study::settings)),
         ("/api/v1/what-if", get(film::study::what_if)),
         ("/api/v1/advice", get(film::study::advice)),
+        ("/api/v1/rank", get(film::rank::rank)),
         ("/api/v1/stream", get(stream::open)),
         ("/metrics", get(metrics::scrape)),
         ("/livez", get(health::livez)),

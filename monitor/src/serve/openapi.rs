@@ -66,6 +66,7 @@ impl Schemas {
         all.add::<parts::OfTick<film::study::Told>>("Settings");
         all.add::<film::study::Compared>("WhatIf");
         all.add::<film::study::Advised>("Advice");
+        all.add::<parts::OfTick<film::rank::Ranked>>("Rank");
         all.add::<stream::Gap>("Gap");
         all.add::<Status>("Status");
         let Self { mut generator, mut documents } = all;

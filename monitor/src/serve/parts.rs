@@ -12,14 +12,18 @@ use isobar_core::model::condition::Condition;
 use isobar_core::model::decision::{
     Assessment, Decision, NodePressure, Observation, Outlook, Taint, Unobserved,
 };
+use isobar_core::model::disk::DiskReading;
 use isobar_core::model::limit::{LimitState, NodeResources};
 use isobar_core::model::pod::QosClass;
 use isobar_core::model::sample::{Gap, Moment};
+use isobar_core::model::settings::Settings;
 use isobar_core::model::snapshot::{Blame, Scope, Snapshot};
 use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::units::Nanos;
+use isobar_core::model::workload::by_cgroup_uid;
 use isobar_core::policy::explain::Explanation;
 use isobar_core::view::{Document, View};
+use isobar_kubelet::cpus::Pool;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -93,11 +97,43 @@ pub(super) struct Decisions<'a> {
     explanation: &'a Explanation,
 }
 
+/// What the CPU manager leaves to whom.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Cpus<'a> {
+    #[serde(flatten)]
+    pool: &'a Pool,
+    /// The pods in `assignments` that the API names, by their uids.
+    names: BTreeMap<&'a str, String>,
+}
+
+impl<'a> Cpus<'a> {
+    fn of(pool: &'a Pool, snapshot: &'a Snapshot) -> Self {
+        let pods = snapshot.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
+        let names = pool.assignments.iter().filter_map(|one| {
+            let (uid, pod) = pods.get_key_value(one.pod.as_str())?;
+            Some((*uid, pod.full_name()))
+        });
+        Self { pool, names: names.collect() }
+    }
+}
+
+/// What documents tell beside the view.
+#[derive(Clone, Copy)]
+pub(super) struct Beside<'a> {
+    pub(super) settings: Option<&'a Settings>,
+    pub(super) disks: Option<&'a DiskReading>,
+    pub(super) cpus: Option<&'a Pool>,
+}
+
 /// Limits, and what is left below them.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Allocatable<'a> {
     resources: &'a Option<NodeResources>,
+    /// The sets of the CPU manager; `None` without the static policy, of a recording, and where no
+    /// limit is compared.
+    cpus: Option<Cpus<'a>>,
     /// The limits that the agent writes, or would write.
     limits: &'a [LimitState],
     /// The readings of the eviction signals.
@@ -147,7 +183,7 @@ impl Part {
     }
 
     /// One line of JSON.
-    pub(super) fn render(self, view: &View) -> Bytes {
+    pub(super) fn render(self, view: &View, beside: Beside<'_>) -> Bytes {
         let View { snapshot, decision, explanation, resources, limits, capabilities, .. } = view;
         let Assessment { conditions, taints, node_pressure, refused, .. } = &decision.assessment;
         let Assessment { observations, unobserved, outlooks, .. } = &decision.assessment;
@@ -155,7 +191,7 @@ impl Part {
         let (tick, at, interval, covers, lost) = (*tick, *at, *interval, *covers, *lost);
         let json = match self {
             Self::Snapshot => view.to_json(snapshot),
-            Self::Summary => summary::render(view),
+            Self::Summary => summary::render(view, beside),
             Self::Cgroups => OfTick::json("Cgroups", tick, at, Cgroups { scopes }),
             Self::Matrix => OfTick::json("Matrix", tick, at, Matrix { interval, aggressions }),
             Self::Conditions => {
@@ -166,7 +202,9 @@ impl Part {
                 OfTick::json("Decisions", tick, at, Decisions { decision, explanation })
             }
             Self::Allocatable => {
-                let content = Allocatable { resources, limits, observations, unobserved, outlooks };
+                let cpus = beside.cpus.map(|pool| Cpus::of(pool, snapshot));
+                let content =
+                    Allocatable { resources, cpus, limits, observations, unobserved, outlooks };
                 OfTick::json("Allocatable", tick, at, content)
             }
             Self::Capabilities => {

@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use super::document::{Documents, render_brief, render_briefest};
 use super::film::refill;
 use super::film::runs::Known;
-use super::history::{Beside, History, Recorder, Room};
+use super::history::{self, History, Recorder, Room};
 use super::metrics::{self, Format};
 use super::negotiate::gzip;
-use super::parts::Part;
+use super::parts::{Beside, Part};
 use super::totals::Totals;
 use crate::record::incident::Counts;
 use crate::record::incident::shelf::Shelf;
@@ -25,6 +25,7 @@ use isobar_core::model::capability::Capability;
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::cost::Cost;
 use isobar_core::model::decision::Outcome;
+use isobar_core::model::disk::PodDisks;
 use isobar_core::model::limit::{LimitState, NodeResources};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Moment, Sample};
@@ -61,6 +62,7 @@ pub struct Published {
     pub(super) recording: Option<Ring>,
     /// In force at this tick; `None` if not known.
     pub(super) settings: Option<Arc<Settings>>,
+    disks: Option<PodDisks>,
     started: Moment,
     /// By part, packed by gzip or not.
     documents: Documents<(Part, bool)>,
@@ -79,7 +81,9 @@ impl Published {
     /// A document of the view, packed by gzip or not.
     pub(super) fn document(&self, part: Part, is_packed: bool) -> Arc<Body> {
         let (tick, of) = (self.tick, &self.documents);
-        let plain = || of.of(tick, (part, false), || part.render(&self.view));
+        let (settings, disks) = (self.settings.as_deref(), self.disks.as_deref());
+        let beside = Beside { settings, disks, cpus: self.totals.cpus.as_ref() };
+        let plain = || of.of(tick, (part, false), || part.render(&self.view, beside));
         match is_packed {
             true => of.of(tick, (part, true), || gzip(&plain()).into()),
             false => plain(),
@@ -140,6 +144,7 @@ pub struct Publisher {
     recording: Option<Ring>,
     /// In force.
     settings: Option<Arc<Settings>>,
+    disks: Option<PodDisks>,
     /// Of earlier actions, since the last tick.
     outcomes: Vec<Outcome>,
     to: Sender,
@@ -162,7 +167,7 @@ impl Publisher {
         let kills = VecDeque::with_capacity(OOM_KILLS_KEPT);
         let (limits, totals, documents, metrics) = Default::default();
         let (facts, recorder) = (Arc::new(facts), Recorder::new(room));
-        let (settings, outcomes, incidents, recording, resources) = Default::default();
+        let (settings, disks, outcomes, incidents, recording, resources) = Default::default();
         Self {
             facts,
             started,
@@ -176,6 +181,7 @@ impl Publisher {
             incidents,
             recording,
             settings,
+            disks,
             outcomes,
             to,
         }
@@ -229,7 +235,13 @@ impl Publisher {
     pub fn note(&mut self, sample: &Sample, settings: &Settings, step: &Step) {
         self.totals.tick(sample, settings, step);
         self.outcomes.extend_from_slice(&sample.outcomes);
+        self.set_disks(sample);
         self.set_settings(settings);
+    }
+
+    /// What pods have on disks by the sample of a tick.
+    pub(super) fn set_disks(&mut self, sample: &Sample) {
+        self.disks.clone_from(&sample.pod_disks);
     }
 
     /// What was configured when the next tick was judged.
@@ -269,6 +281,7 @@ impl Publisher {
             incidents: self.incidents.clone(),
             recording: self.recording.clone(),
             settings: self.settings.clone(),
+            disks: self.disks.clone(),
             started: self.started,
             documents: self.documents.clone(),
             metrics: self.metrics.clone(),
@@ -340,7 +353,7 @@ impl Publisher {
         let outcomes = std::mem::take(&mut self.outcomes);
         let settings = self.settings.as_ref();
         let thresholds = settings.map_or(&[][..], |settings| &settings.eviction.thresholds);
-        let beside = Beside { cost, kills: &kills, outcomes: &outcomes, thresholds };
+        let beside = history::Beside { cost, kills: &kills, outcomes: &outcomes, thresholds };
         self.recorder.record(step, beside);
     }
 

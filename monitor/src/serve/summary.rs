@@ -2,6 +2,8 @@
 //! kubelet's own zeros cannot be told from a measurement.
 //! Source: kubelet `pkg/apis/stats/v1alpha1/types.go`; `total` of PSI is in microseconds there, too.
 
+mod disks;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -9,15 +11,20 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use isobar_core::model::cgroup::Limit;
+use isobar_core::model::disk::DiskReading;
 use isobar_core::model::node::{Filesystem, NodeReading};
 use isobar_core::model::pod::Place;
 use isobar_core::model::psi::{Line, Pressure};
+use isobar_core::model::settings;
 use isobar_core::model::snapshot::{Scope, Snapshot, working_set};
 use isobar_core::model::threshold::Signal;
 use isobar_core::model::units::{Bytes, MilliCpu, Nanos};
 use isobar_core::model::workload::{Pod, by_cgroup_uid};
 use isobar_core::view::View;
 use isobar_kubelet::daemons::{self, Daemon};
+
+use self::disks::Disks;
+use super::parts::Beside;
 
 /// Nanocores in a thousandth of a CPU.
 const NANO_OF_MILLI: u64 = 1_000_000;
@@ -56,6 +63,9 @@ struct PodStats {
     containers: Option<Vec<ContainerStats>>,
     #[serde(flatten)]
     stats: Stats,
+    volume: Option<Vec<VolumeStats>>,
+    #[serde(rename = "ephemeral-storage")]
+    ephemeral_storage: Option<FsStats>,
 }
 
 #[derive(Serialize)]
@@ -72,6 +82,17 @@ struct ContainerStats {
     name: String,
     #[serde(flatten)]
     stats: Stats,
+    /// What it has written over its image.
+    rootfs: Option<FsStats>,
+    logs: Option<FsStats>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct VolumeStats {
+    name: String,
+    #[serde(flatten)]
+    fs: FsStats,
 }
 
 /// A cgroup's part: of a pod, of a container, of all pods.
@@ -132,13 +153,13 @@ struct SwapStats {
     swap_usage_bytes: Option<Bytes>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct FsStats {
     time: String,
-    available_bytes: Bytes,
-    capacity_bytes: Bytes,
+    available_bytes: Option<Bytes>,
+    capacity_bytes: Option<Bytes>,
     used_bytes: Option<Bytes>,
     inodes_free: Option<u64>,
     inodes: Option<u64>,
@@ -162,13 +183,14 @@ struct RlimitStats {
     curproc: Option<u64>,
 }
 
-pub(super) fn render(view: &View) -> Vec<u8> {
-    let summary = pruned(json!(Summary { node: node(view), pods: pods(view) }));
+pub(super) fn render(view: &View, Beside { settings, disks, .. }: Beside<'_>) -> Vec<u8> {
+    let names = settings.map(|settings| &settings.node);
+    let summary = pruned(json!(Summary { node: node(view, names), pods: pods(view, disks) }));
     let whole = summary.unwrap_or_default();
     serde_json::to_vec(&whole).expect("writing to memory cannot fail")
 }
 
-fn node(view: &View) -> NodeStats {
+fn node(view: &View, names: Option<&settings::Node>) -> NodeStats {
     let (snapshot, at) = (&view.snapshot, &time(view.snapshot.at.wall));
     let NodeReading { memory, cpu, n_threads, max_threads, filesystems, .. } = &snapshot.node;
     let observed = &view.decision.assessment.observations;
@@ -177,7 +199,7 @@ fn node(view: &View) -> NodeStats {
     let less = |of: Bytes, part: Bytes| Bytes(of.0.saturating_sub(part.0));
     NodeStats {
         node_name: view.facts.name.clone(),
-        system_containers: system_containers(snapshot, at),
+        system_containers: system_containers(snapshot, names, at),
         start_time: time(Nanos(snapshot.at.wall.0.saturating_sub(snapshot.at.boot.0))),
         cpu: CpuStats {
             time: at.clone(),
@@ -208,9 +230,14 @@ fn node(view: &View) -> NodeStats {
     }
 }
 
-/// The kubelet's `misc` is the cgroup that it may be told to move all other processes to, so it is
-/// absent, as on a node on which systemd places them.
-fn system_containers(snapshot: &Snapshot, at: &str) -> Option<Vec<ContainerStats>> {
+/// The kubelet and `misc` (where it moves all other processes to) are the cgroups that its
+/// configuration names. The kubelet that is not told finds its own cgroup, and the runtime's is told
+/// by a flag alone: these go by the names of units.
+fn system_containers(
+    snapshot: &Snapshot,
+    names: Option<&settings::Node>,
+    at: &str,
+) -> Option<Vec<ContainerStats>> {
     let of = |name, is_it: &dyn Fn(&Scope) -> bool| {
         // Of several by one name that which is no part of another.
         let all = snapshot.scopes.values().filter(|scope| is_it(scope));
@@ -221,9 +248,17 @@ fn system_containers(snapshot: &Snapshot, at: &str) -> Option<Vec<ContainerStats
             scope.place == Place::Other && daemons::named(&scope.path) == Some(daemon)
         }
     };
+    let configured = |path: fn(&settings::Node) -> &String| {
+        names.map(path).map(|path| path.trim_matches('/')).filter(|path| !path.is_empty())
+    };
+    let at_path = |path| move |scope: &Scope| scope.path.0.trim_matches('/') == path;
     let all = [
-        of("kubelet", &is(Daemon::Kubelet)),
+        match configured(|names| &names.kubelet_cgroups) {
+            Some(path) => of("kubelet", &at_path(path)),
+            None => of("kubelet", &is(Daemon::Kubelet)),
+        },
         of("runtime", &is(Daemon::Runtime)),
+        configured(|names| &names.system_cgroups).and_then(|path| of("misc", &at_path(path))),
         of("pods", &|scope| scope.place == Place::Kubepods),
     ];
     let all: Vec<_> = all.into_iter().flatten().collect();
@@ -231,8 +266,9 @@ fn system_containers(snapshot: &Snapshot, at: &str) -> Option<Vec<ContainerStats
 }
 
 /// Pods that the API names, as the kubelet lists no others.
-fn pods(view: &View) -> Vec<PodStats> {
+fn pods(view: &View, disks: Option<&DiskReading>) -> Vec<PodStats> {
     let (snapshot, at) = (&view.snapshot, time(view.snapshot.at.wall));
+    let on = Disks::of(snapshot, disks);
     let known = snapshot.pods.as_ref().map(by_cgroup_uid).unwrap_or_default();
     let mut containers = BTreeMap::<&str, Vec<ContainerStats>>::new();
     for scope in snapshot.scopes.values() {
@@ -241,7 +277,14 @@ fn pods(view: &View) -> Vec<PodStats> {
         // What the API does not list is the sandbox.
         let its = pod.containers.iter().find(|one| one.id.as_deref() == Some(id));
         let list = containers.entry(uid).or_default();
-        list.extend(its.map(|container| named(&container.name, scope, &at)));
+        list.extend(its.map(|container| {
+            let disk = on.pod(uid).and_then(|disk| disk.containers.get(&container.name));
+            ContainerStats {
+                rootfs: disk.map(|disk| on.used(on.layers, disk.layer)),
+                logs: disk.map(|disk| on.used(on.nodefs, disk.logs)),
+                ..named(&container.name, scope, &at)
+            }
+        }));
     }
     let of_pod = |scope: &Scope| {
         let Place::Pod { uid, .. } = &scope.place else { return None };
@@ -257,13 +300,15 @@ fn pods(view: &View) -> Vec<PodStats> {
             start_time: started.map(|started| started.to_string()),
             containers: containers.remove(uid.as_str()),
             stats: stats(scope, &at),
+            volume: on.pod(uid).and_then(|disk| on.volumes(disk, pod)),
+            ephemeral_storage: on.pod(uid).map(|disk| on.used(on.nodefs, disk.whole)),
         })
     };
     snapshot.scopes.values().filter_map(of_pod).collect()
 }
 
 fn named(name: &str, scope: &Scope, at: &str) -> ContainerStats {
-    ContainerStats { name: name.into(), stats: stats(scope, at) }
+    ContainerStats { name: name.into(), stats: stats(scope, at), rootfs: None, logs: None }
 }
 
 fn stats(scope: &Scope, at: &str) -> Stats {
@@ -314,8 +359,8 @@ fn filesystem(fs: Filesystem, at: &str) -> FsStats {
     let inodes = (fs.inodes > 0).then_some(fs.inodes);
     FsStats {
         time: at.into(),
-        available_bytes: fs.available,
-        capacity_bytes: fs.capacity,
+        available_bytes: Some(fs.available),
+        capacity_bytes: Some(fs.capacity),
         used_bytes: fs.free.map(|free| Bytes(fs.capacity.0.saturating_sub(free.0))),
         inodes_free: inodes.map(|_| fs.inodes_free),
         inodes,

@@ -48,6 +48,8 @@ pub(super) fn settings(before: Settings) -> Settings {
             system_reserved: list(),
             kube_reserved_cgroup: "acme-kube".into(),
             system_reserved_cgroup: "/acme-system".into(),
+            kubelet_cgroups: "/acme-kubelet".into(),
+            system_cgroups: "/acme-misc".into(),
             enforce: node.enforce,
             reserved_cpus: Some("0-1,3".parse().unwrap()),
             static_cpus: true,

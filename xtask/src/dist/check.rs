@@ -7,10 +7,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use isobar_lab::shell::quietly;
+use serde_json::Value;
 
 use super::digest::sha256;
 use super::readback::{entries, image, member, unpacked};
-use super::release::Release;
+use super::release::{Release, UNKNOWN};
 use super::target::Target;
 use super::{SUMS, binary_name, deb, image_name};
 
@@ -102,9 +103,28 @@ fn in_empty_root(out: &Path, release: &Release) -> Result<()> {
     let dir = out.join("empty-root");
     fs::create_dir_all(&dir)?;
     fs::copy(&binary, dir.join("isobar"))?;
-    let said = quietly(Command::new("chroot").arg(&dir).args(["/isobar", "version"]));
+    let say = |more: &[&str]| {
+        quietly(Command::new("chroot").arg(&dir).args(["/isobar", "version"]).args(more))
+    };
+    let (said, json) = (say(&[]), say(&["-o", "json"]));
     fs::remove_dir_all(&dir)?;
+    names_its_source(&json?, release)?;
     println!("in an empty root: {}", said?.trim());
+    Ok(())
+}
+
+/// Whether a binary says which commit it was built from, and which eBPF object it carries.
+fn names_its_source(version: &str, release: &Release) -> Result<()> {
+    let version: Value = serde_json::from_str(version).context("`version -o json` is no JSON")?;
+    let commit = version["commit"].as_str().filter(|commit| !commit.is_empty());
+    // Outside a clone neither knows.
+    let is_it = match commit {
+        Some(commit) => release.commit.starts_with(commit),
+        None => release.commit == UNKNOWN,
+    };
+    ensure!(is_it, "the binary says that its commit is {commit:?}, not {}", release.commit);
+    let sum = version["ebpfObject"]["sha256"].as_str().unwrap_or_default();
+    ensure!(sum.len() == 64, "the binary does not name its eBPF object: {version}");
     Ok(())
 }
 
@@ -120,6 +140,31 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_its_source_by_commit_and_object() {
+        let release = Release::made_up();
+        let sum = sha256(b"object");
+        let said = |commit: &str, sum: &str| {
+            format!("{{\"commit\": {commit}, \"ebpfObject\": {{\"sha256\": \"{sum}\"}}}}")
+        };
+        #[rustfmt::skip]
+        let table = [
+            // what it says, whether that will do
+            (said("\"c0ff\"", &sum), true),
+            (said("\"beef\"", &sum), false),
+            (said("\"\"", &sum),     false),
+            (said("null", &sum),     false),
+            (said("\"c0ff\"", ""),   false),
+            ("{\"ebpfObject\": null}".into(), false),
+            ("isobar 1.2.3".into(),  false),
+        ];
+        for (said, want) in table {
+            assert_eq!(names_its_source(&said, &release).is_ok(), want, "{said}");
+        }
+        let no_clone = Release { commit: UNKNOWN.into(), ..release };
+        assert!(names_its_source(&said("null", &sum), &no_clone).is_ok());
+    }
 
     #[test]
     fn is_static_without_interpreter() {

@@ -10,6 +10,9 @@ pub(super) const DESCRIPTION: &str =
 /// Of the agent, and of the eBPF programs that it carries.
 pub(super) const LICENCE: &str = "(MIT OR Apache-2.0) AND (GPL-2.0-only OR MIT)";
 
+/// The commit outside a clone.
+pub(super) const UNKNOWN: &str = "unknown";
+
 /// Version, commit and time.
 pub(super) struct Release {
     pub(super) version: &'static str,
@@ -32,7 +35,7 @@ impl Release {
             Err(_) => git("--format=%ct").context("set SOURCE_DATE_EPOCH: this is no git clone")?,
         };
         let epoch = epoch.parse().with_context(|| format!("SOURCE_DATE_EPOCH is {epoch:?}"))?;
-        let commit = git("--format=%H").unwrap_or_else(|_| "unknown".into());
+        let commit = git("--format=%H").unwrap_or_else(|_| UNKNOWN.into());
         Ok(Self { version: env!("CARGO_PKG_VERSION"), commit, epoch })
     }
 

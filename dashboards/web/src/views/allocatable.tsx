@@ -1,6 +1,7 @@
 // What is left of what can run out, and the limits that isobar keeps.
 
-import type { LimitState, Observation, Outlook, Snapshot } from "../api";
+import type { Allocatable as Document, Cpus, LimitState, Observation, Outlook, Snapshot } from "../api";
+import { useDocument } from "../history";
 import { Meter, Panel, StatusWord, Table } from "../parts";
 import { Advised } from "./advice";
 import { bytes, percent, spaced, time } from "../words";
@@ -128,6 +129,53 @@ function Limits({ title, id, limits, nothing }: { title: string; id: string; lim
   );
 }
 
+type Owner = { who: string; cpus: string; sub: string };
+
+/** The sets of the CPU manager, with their owners. */
+function owners({ reserved, default: shared, sharedMillicores, assignments, names }: Cpus): Owner[] {
+  const exclusive = assignments.map(({ pod, container, cpus }) => ({
+    who: [pod && (names[pod] ?? `pod ${pod}`), container].filter(Boolean).join(", "),
+    cpus,
+    sub: "for itself",
+  }));
+  return [
+    { who: "daemons", cpus: reserved, sub: "reserved" },
+    ...exclusive,
+    { who: "all other containers", cpus: shared, sub: `shared, ${sharedMillicores / 1000} CPUs of them not reserved` },
+  ];
+}
+
+function Manager({ isRecorded }: { isRecorded: boolean }) {
+  const { data } = useDocument<Document>("api/v1/allocatable", 10_000);
+  if (data === null) return null;
+  const { cpus } = data;
+  const none = isRecorded ? "What the CPU manager assigned is not recorded." : "No container has CPUs for itself: the policy of the kubelet's CPU manager is not static.";
+  return (
+    <Panel title="CPU manager" id="cpumanager">
+      {cpus && cpus.problems.length > 0 && (
+        <ul class="sentences">
+          {cpus.problems.map((problem) => (
+            <li key={problem}>
+              <StatusWord status="True" word="State file" /> {problem}
+            </li>
+          ))}
+        </ul>
+      )}
+      <Table
+        caption="Whose CPUs these are, by the kubelet's static policy and its state file."
+        columns={[
+          { head: "CPUs", cell: ({ cpus }: Owner) => cpus || "none" },
+          { head: "Of", cell: ({ who }) => who },
+          { head: "How", cell: ({ sub }) => sub },
+        ]}
+        rows={cpus ? owners(cpus) : []}
+        rowKey={({ who }) => who}
+        nothing={none}
+      />
+    </Panel>
+  );
+}
+
 export function Allocatable({ view, isRecorded }: { view: Snapshot; isRecorded: boolean }) {
   const isCpus = ({ write }: LimitState) => write.file.startsWith("cpuset");
   const none = isRecorded ? "Limits are not recorded." : "No limit is compared, memory, processes or CPU sets: the configuration, the kubelet's or isobar's own, reserves nothing.";
@@ -141,8 +189,9 @@ export function Allocatable({ view, isRecorded }: { view: Snapshot; isRecorded: 
       {view.limits.length > 0 && (
         <Limits title="CPU sets" id="cpusets" limits={view.limits.filter(isCpus)} nothing="No CPU set is compared." />
       )}
+      <Manager isRecorded={isRecorded} />
       <p class="why outside">
-        Pods that would fit: <code>isobar allocatable</code>; the CPU manager: <code>isobar cpus</code>.
+        Pods that would fit: <code>isobar allocatable</code>; processes and interrupts on reserved CPUs: <code>isobar cpus</code>.
       </p>
     </>
   );

@@ -274,6 +274,12 @@ pub struct Node {
     pub kube_reserved_cgroup: String,
     /// Empty for none.
     pub system_reserved_cgroup: String,
+    /// The kubelet's own; empty if it finds out.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kubelet_cgroups: String,
+    /// Of processes that are in no other; empty for none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub system_cgroups: String,
     /// `enforceNodeAllocatable`.
     pub enforce: BTreeSet<Enforcement>,
     /// `reservedSystemCPUs`.
@@ -337,6 +343,8 @@ impl Default for Node {
             system_reserved: ResourceList::new(),
             kube_reserved_cgroup: String::new(),
             system_reserved_cgroup: String::new(),
+            kubelet_cgroups: String::new(),
+            system_cgroups: String::new(),
             enforce: BTreeSet::from([Enforcement::Pods]),
             reserved_cpus: None,
             static_cpus: false,

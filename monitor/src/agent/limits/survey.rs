@@ -59,14 +59,14 @@ impl Survey {
         let node = &settings.node;
         let machine = machine::read(&places.proc, &places.sys, Path::new(&node.kubelet_root));
         let plan = Plan::of(&settings, &machine.cpus).unwrap_or_default();
-        let exclusive = exclusive(node, &plan);
-        let pool = exclusive.clone().filter(|_| node.static_cpus && !machine.cpus.cpus.is_empty());
-        let pool = pool.map(|exclusive| Pool::of(&plan, exclusive));
+        let pool = pool(node, &plan);
+        let exclusive = pool.exclusive.clone();
+        let pool = (node.static_cpus && !machine.cpus.cpus.is_empty()).then_some(pool);
         let ground = Ground {
             capacity: capacity::capacity(&machine, node),
             live: look(&groups, node, &mut Vec::new()),
             offered: groups.controllers(),
-            exclusive: exclusive.unwrap_or_default(),
+            exclusive,
             topology: machine.cpus,
         };
         Ok(Self { places: places.clone(), settings, ground, reserved: plan.reserved, pool })
@@ -78,8 +78,7 @@ impl Survey {
         writes(&self.settings, what, &self.ground)
     }
 
-    /// What the CPU manager leaves to whom; `None` without the static policy, or if its state is one
-    /// that the kubelet would refuse.
+    /// What the CPU manager leaves to whom; `None` without the static policy.
     #[must_use]
     pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
@@ -124,16 +123,21 @@ pub fn look(groups: &Groups, node: &Node, gaps: &mut Vec<Gap>) -> Live {
     }
 }
 
-/// CPUs that containers have for themselves, none without a state; `None` if the kubelet would
-/// refuse it.
-fn exclusive(node: &Node, plan: &Plan) -> Option<CpuSet> {
+/// What the CPU manager leaves to whom. Without a state nobody has CPUs for itself, and a state that
+/// the kubelet would refuse, or that cannot be read, is a problem.
+fn pool(node: &Node, plan: &Plan) -> Pool {
     let file = Path::new(&node.kubelet_root).join(CPU_STATE);
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(why) if why.kind() == ErrorKind::NotFound => return Some(CpuSet::default()),
-        Err(_) => return None,
+    let refused = |problems| Pool { problems, ..Pool::of(plan, CpuSet::default()) };
+    let state = match fs::read_to_string(&file) {
+        Ok(text) => State::read(&text),
+        Err(why) if why.kind() == ErrorKind::NotFound => return Pool::of(plan, CpuSet::default()),
+        Err(why) => return refused(vec![format!("cannot read {}: {why}", file.display())]),
     };
-    let state = State::read(&text);
     let policy = if node.static_cpus { "static" } else { "none" };
-    state.refusals(Some(policy), plan).is_empty().then(|| state.exclusive())
+    match state.refusals(Some(policy), plan) {
+        problems if problems.is_empty() => {
+            Pool { assignments: state.assignments.clone(), ..Pool::of(plan, state.exclusive()) }
+        }
+        problems => refused(problems),
+    }
 }

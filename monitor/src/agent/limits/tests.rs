@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::*;
 use isobar_core::model::cpuset::CpuSet;
 use isobar_core::model::quantity::ResourceList;
+use isobar_kubelet::checkpoint::Assignment;
 
 /// A machine of two CPUs in plain files, with kubepods and a process on both.
 fn machine(dir: &Path) {
@@ -173,24 +174,30 @@ fn look_tells_what_the_cpu_manager_leaves() {
     assert_eq!(resources, Some(("2".into(), "1".into())), "one is reserved");
     settings.generation += 1;
     settings.node.static_cpus = true;
-    let of = |exclusive: &[u32], default: &[u32], shared_millicores| {
-        let set = |cpus: &[u32]| CpuSet(cpus.iter().copied().collect());
-        Some(Pool { default: set(default), exclusive: set(exclusive), shared_millicores })
+    let set = |cpus: &[u32]| CpuSet(cpus.iter().copied().collect());
+    let of = |exclusive: &[u32], default: &[u32], shared_millicores| Pool {
+        reserved: set(&[0]),
+        default: set(default),
+        exclusive: set(exclusive),
+        shared_millicores,
+        ..Pool::default()
     };
+    let of_c = Assignment { pod: "u".into(), container: "c".into(), cpus: set(&[1]) };
+    let refused = vec!["unexpected end of JSON input".to_owned()];
     #[rustfmt::skip]
     let table = [
         // state file, pool
         (None,                                      of(&[], &[0, 1], 1_000)),
         (Some(r#"{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":"1"}},"checksum":0}"#),
-                                                    of(&[1], &[0], 0)),
-        (Some("{"),                                 None),
+                                                    Pool { assignments: vec![of_c], ..of(&[1], &[0], 0) }),
+        (Some("{"),                                 Pool { problems: refused, ..of(&[], &[0, 1], 1_000) }),
     ];
     for ((state, want), second) in table.into_iter().zip([2, 12, 22]) {
         if let Some(text) = state {
             fs::write(root.join(CPU_STATE), text).unwrap();
         }
         seen(&mut keeping, second, &settings, true);
-        assert_eq!(keeping.node().0, want.as_ref(), "{state:?}");
+        assert_eq!(keeping.node().0, Some(&want), "{state:?}");
     }
 }
 

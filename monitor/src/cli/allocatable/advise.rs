@@ -30,10 +30,11 @@ pub(super) struct AdviseArgs {
     /// what reservations and the limits of all pods would have met in it: those of --config, or else
     /// those that were in force.
     #[arg(long, conflicts_with_all = ["capacity", "pods", "apply", "roll_back"])]
-    advise: bool,
-    /// The recording, its directory, or the file of an incident [default: /var/lib/isobar/recording].
-    #[arg(short = 'f', long = "file", value_name = "FILE", requires = "advise")]
-    file: Option<PathBuf>,
+    pub(super) advise: bool,
+    /// With --advise the recording, its directory, or the file of an incident [default:
+    /// /var/lib/isobar/recording]; else the same as --pods.
+    #[arg(id = "input", short = 'f', long = "file", value_name = "FILE", conflicts_with_all = ["pods", "apply", "roll_back"])]
+    pub(super) file: Option<PathBuf>,
 }
 
 impl AdviseArgs {

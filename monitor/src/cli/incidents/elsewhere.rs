@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use isobar::record::incident::shelf::Draft;
@@ -15,12 +16,15 @@ use crate::cli::exit::Refused;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Elsewhere {
+    /// The recording as other verbs take it, in place of --dir.
+    #[arg(id = "recording", short = 'f', long = "file", value_name = "DIR|FILE")]
+    pub(super) file: Option<PathBuf>,
     /// Ask the agent at this address, or at its socket file as unix:PATH, instead of reading files.
-    #[arg(long, value_name = "ADDR", conflicts_with = "dir")]
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["dir", "recording"])]
     agent: Option<Address>,
     /// Ask the agent of this node of a cluster, through the API server that kubectl talks to.
     #[cfg(feature = "kubernetes")]
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["agent", "dir"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["agent", "dir", "recording"])]
     node: Option<String>,
 }
 

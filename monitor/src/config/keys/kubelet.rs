@@ -19,6 +19,7 @@ pub(in crate::config) const KUBELET: &[Key] = &[
     key("cgroupsPerQOS", Flag, Some("true"), "Whether pods have cgroups below one cgroup per QoS class"),
     key("cgroupDriver", Word(&["cgroupfs", "systemd"]), Some("cgroupfs"), "How cgroups are named: cgroupfs or systemd"),
     key("cgroupRoot", Text, Some("\"\""), "Parent cgroup of kubepods"),
+    key("kubeletCgroups", Text, Some("\"\""), "The kubelet's own cgroup; empty: found by the names of units"),
     key("systemCgroups", Text, Some("\"\""), "Cgroup for processes that are in no other; requires cgroupRoot"),
     key("evictionHard", Scalars, Some("{memory.available: 100Mi, nodefs.available: 10%, nodefs.inodesFree: 5%, imagefs.available: 15%, imagefs.inodesFree: 5%}"), "Amount of each signal below which a pod is evicted immediately; {} disables hard eviction"),
     key("evictionSoft", Scalars, Some("{}"), "Amount of each signal below which a pod is evicted after a grace period"),

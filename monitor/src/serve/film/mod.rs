@@ -10,6 +10,7 @@ pub(super) mod moment;
 pub(super) mod pace;
 pub mod past;
 pub(super) mod projector;
+pub(super) mod rank;
 pub mod reel;
 pub(super) mod refill;
 pub(super) mod runs;

@@ -12,9 +12,11 @@ use crate::record::replay::Replay;
 use crate::serve::publish::{Published, Publisher, channel};
 use isobar_core::model::capability::Capability;
 use isobar_core::model::cost::Cost;
+use isobar_core::model::decision::Ranking;
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Engine, Step};
+use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
 
 pub struct Reel {
@@ -94,9 +96,20 @@ impl Reel {
     }
 
     /// The engine after the last tick; `None` where ticks are missing.
-    #[must_use]
-    pub fn engine(&self) -> Option<&Engine> {
+    pub(super) fn engine(&self) -> Option<&Engine> {
         self.replay.engine()
+    }
+
+    /// The tick that was read last, and its ranking by the recorded configuration: for `purpose`, else
+    /// for the threshold that was relieved then, else for `memory.available`. `None` if there is no
+    /// tick, or ticks before it are missing.
+    pub fn rank(&mut self, purpose: Option<Purpose>) -> Option<(Step, Ranking)> {
+        let step = self.take()?;
+        let first = step.decision.assessment.first.as_ref();
+        let relieved = first.map(|first| Purpose::of(&first.threshold));
+        let purpose = purpose.or(relieved).unwrap_or_else(Purpose::usual);
+        let ranking = self.engine()?.rank(&step.snapshot, purpose)?;
+        Some((step, ranking))
     }
 
     /// The view of the tick that was read last; `None` if there is none, or if it was taken already.
@@ -121,8 +134,10 @@ impl Reel {
             publisher.set_started(started);
             publisher.set_kills(kills.into_iter());
         }
-        let settings = self.replay.engine().map(Engine::settings);
-        settings.iter().for_each(|settings| publisher.set_settings(settings));
+        if let Some(engine) = self.replay.engine() {
+            publisher.set_settings(engine.settings());
+            engine.standing().before.iter().for_each(|sample| publisher.set_disks(sample));
+        }
         if let Some(shelf) = incidents {
             publisher.show_incidents(shelf);
         }

@@ -20,6 +20,7 @@ use crate::serve::history::{ago, only};
 use crate::serve::negotiate::made;
 use crate::serve::parts::OfTick;
 use crate::serve::{Shared, refuse};
+use isobar_core::model::sample::Moment;
 use isobar_core::model::settings::Settings;
 use isobar_core::model::units::Nanos;
 use isobar_core::view::Document;
@@ -31,13 +32,24 @@ const USUAL_ADVICE: u64 = 3_600;
 /// Bytes of `change`; the head of a request is 16 KiB.
 const CHANGE: usize = 8 << 10;
 
-type Pairs = Query<Vec<(String, String)>>;
+pub(super) type Pairs = Query<Vec<(String, String)>>;
 
 /// From when to when, on the wall clock.
 #[derive(Clone, Copy)]
 struct Stretch {
     begin: Nanos,
     end: Nanos,
+}
+
+/// The last tick.
+pub(super) fn last(film: &Film) -> Result<Moment, String> {
+    match &film.source {
+        Source::Opened(opened) => Ok(opened.last),
+        Source::Agent(latest) => {
+            let newest = latest.borrow().as_ref().map(|newest| newest.at);
+            newest.ok_or_else(|| "no tick is recorded yet".into())
+        }
+    }
 }
 
 impl Stretch {
@@ -47,13 +59,7 @@ impl Stretch {
         end: Option<&str>,
         usual: u64,
     ) -> Result<Self, String> {
-        let last = match &film.source {
-            Source::Opened(opened) => opened.last,
-            Source::Agent(latest) => {
-                let newest = latest.borrow().as_ref().map(|newest| newest.at);
-                newest.ok_or("no tick is recorded yet")?
-            }
-        };
+        let last = last(film)?;
         let wall = |name, text: Option<&str>| {
             text.map(|text| Ok::<_, String>(last.wall.since(ago(name, text, last)?))).transpose()
         };

@@ -1,18 +1,15 @@
 //! What a client asks of the history: `begin`, `end`, `step` and `series`, or why it cannot have it.
 
-use jiff::fmt::temporal::DateTimeParser;
+use jiff::tz::TimeZone;
 
 use super::rings::{COARSE, Grid, REACH, SECONDS};
 use super::series::{Series, named};
+use crate::clock::written::{LENGTH, MOMENT, When, length};
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 
 /// Points of a series in one answer.
 pub(super) const POINTS: u64 = 3_600;
-
-const WHEN: &str =
-    "a time in RFC 3339, in seconds since 1970, or so long ago as in -10m; a + in it is %2B";
-const LENGTH: &str = "a length of time such as 10s or 5m, or whole seconds";
 
 /// From when to when, on the boot clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +62,7 @@ impl Stretch {
         let is_fine = begin >= oldest;
         let finest = if is_fine { 1 } else { COARSE };
         let fits = (end - begin).div_ceil(POINTS).max(1).next_multiple_of(finest);
-        let step = step.map(|text| length("step", text)).transpose()?;
+        let step = step.map(|text| whole_seconds("step", text)).transpose()?;
         let step = step.unwrap_or(fits);
         if step == 0 || step % finest != 0 || step > REACH {
             return Err(format!(
@@ -105,27 +102,18 @@ pub(super) fn wanted(of: &[Series], list: &str) -> Result<Vec<usize>, String> {
     Ok(all)
 }
 
-/// How long ago that is; 0 for a time that is yet to come. The wall clock is taken as it goes now,
-/// also for times before it was set.
+/// How long ago that is; 0 for a time that is yet to come.
 pub(in crate::serve) fn ago(name: &str, text: &str, now: Moment) -> Result<Nanos, String> {
-    let wrong = || format!("{name}: expected {WHEN}; found {text:?}");
-    if let Some(ago) = text.strip_prefix('-') {
-        let ago = length(name, ago).map_err(|_| wrong())?;
-        return Ok(Nanos(ago.saturating_mul(Nanos::SECOND.0)));
-    }
-    let seconds = text.parse::<u64>().ok().map(|n| n.saturating_mul(Nanos::SECOND.0));
-    let time = || DateTimeParser::new().parse_timestamp(text).ok()?.as_nanosecond().try_into().ok();
-    Ok(now.wall.since(Nanos(seconds.or_else(time).ok_or_else(wrong)?)))
+    let when = When::parse(text, now, &TimeZone::system());
+    let wrong = || format!("{name}: expected {MOMENT}, where + is %2B; found {text:?}");
+    Ok(when.ok_or_else(wrong)?.ago(now))
 }
 
 /// Whole seconds.
-fn length(name: &str, text: &str) -> Result<u64, String> {
-    let time = || {
-        let time: jiff::SignedDuration = text.parse().ok()?;
-        u64::try_from(time.as_secs()).ok().filter(|_| time.subsec_nanos() == 0)
-    };
-    let seconds = text.parse().ok().or_else(time);
-    seconds.ok_or_else(|| format!("{name}: expected {LENGTH}; found {text:?}"))
+fn whole_seconds(name: &str, text: &str) -> Result<u64, String> {
+    let time = length(text).filter(|time| time.0.is_multiple_of(Nanos::SECOND.0));
+    let wrong = || format!("{name}: expected {LENGTH}; found {text:?}");
+    Ok(time.ok_or_else(wrong)?.0 / Nanos::SECOND.0)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::COMMIT;
 use super::catalogue::{
     BUILD_INFO, CAPABILITY, CONFIG_GENERATION, COVERED, DOUBTS, EBPF_CPU, EBPF_MAPS, EBPF_RUN,
     GAPS, INCIDENTS, LAST_SAMPLE_TIME, LOST, LOST_PAIR_TIME, MODE, NODE_INFO, PROCESS_CPU,
@@ -29,7 +30,8 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
 }
 
 fn setup(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Result {
-    families.write(&BUILD_INFO, [([env!("CARGO_PKG_VERSION")], true)])?;
+    let commit = COMMIT.unwrap_or_default();
+    families.write(&BUILD_INFO, [([env!("CARGO_PKG_VERSION"), commit], true)])?;
     let facts = &view.facts;
     families.write(&NODE_INFO, [([&*facts.name, &facts.kernel], true)])?;
     if let Some(configured) = &totals.configured {

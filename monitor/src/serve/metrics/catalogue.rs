@@ -217,8 +217,8 @@ catalogue! {
         "Time on run queues in which a quota kept tasks of a pod from running, summed over tasks.");
 
     // The agent.
-    BUILD_INFO = Metric::gauge("isobar_build_info", &["version"],
-        "Always 1: the version of the agent.");
+    BUILD_INFO = Metric::gauge("isobar_build_info", &["version", "commit"],
+        "Always 1: the version of the agent, and the commit that it was built from; empty if unknown.");
     NODE_INFO = Metric::gauge("isobar_node_info", &["node", "kernel"],
         "Always 1: the name of the node and the release of its kernel.");
     MODE = Metric::gauge("isobar_mode", &["mode"],

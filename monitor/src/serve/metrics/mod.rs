@@ -31,6 +31,9 @@ use super::totals::Totals;
 use super::{NO_SAMPLE_YET, Shared};
 use isobar_core::view::View;
 
+/// Of the checkout that an optimised build was made from.
+pub const COMMIT: Option<&str> = option_env!("ISOBAR_COMMIT");
+
 /// In the format that the client prefers.
 pub(super) async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     if shared.film.opened().is_some() {

@@ -16,6 +16,7 @@ use isobar_core::model::decision::StepKind;
 use isobar_core::model::limit::{LimitResult, LimitState, NodeResources};
 use isobar_core::model::quantity::ResourceList;
 use isobar_core::model::request::requested;
+use isobar_core::model::stall::Coverage;
 use isobar_core::policy::scope::kubepods;
 use isobar_core::view::View;
 use isobar_core::view::foresight::OomLimit;
@@ -41,7 +42,11 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
     families.write(&FREED, [([], steps.freed)])?;
 
     let probe = view.capabilities.iter().find(|capability| capability.name == OOM_PROBE);
-    let is_seen = probe.is_some_and(|probe| probe.state == CapabilityState::Attached);
+    // A recording has no capabilities, but what its programs measured.
+    let is_seen = match probe {
+        Some(probe) => probe.state == CapabilityState::Attached,
+        None => view.snapshot.covers != Coverage::default(),
+    };
     let kills =
         |limit: OomLimit| ([limit.name()], totals.oom_kills.get(&limit).copied().unwrap_or(0));
     let kills = is_seen.then_some(OomLimit::ALL.map(kills));
@@ -59,7 +64,9 @@ pub(super) fn write(families: &mut Families<'_>, view: &View, totals: &Totals) -
 }
 
 fn limits(families: &mut Families<'_>, view: &View, totals: &Totals) -> fmt::Result {
-    let (drifts, cpus) = (totals.drifts, totals.cpus.as_ref());
+    let drifts = totals.drifts;
+    // What a state that the kubelet refuses assigns is not known.
+    let cpus = totals.cpus.as_ref().filter(|pool| pool.problems.is_empty());
     let limits = &view.limits;
     let configured = |of_memory: bool| {
         let alike = limits.iter().filter(move |one| is_memory(&one.write.file) == of_memory);

@@ -35,10 +35,10 @@ pub(super) fn is_built() -> bool {
     !OBJECT.is_empty()
 }
 
-/// Bytes of the embedded object; `None` if the build embedded none.
+/// Bytes of the embedded object, and their SHA-256; `None` if the build embedded none.
 #[must_use]
-pub fn object_size() -> Option<usize> {
-    is_built().then_some(OBJECT.len())
+pub fn object() -> Option<(usize, &'static str)> {
+    Some((OBJECT.len(), option_env!("ISOBAR_EBPF_SHA256")?))
 }
 
 /// Sizes of the hash maps that grow with the node.

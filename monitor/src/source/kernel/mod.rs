@@ -31,7 +31,7 @@ use self::created::Created;
 use self::fold::{CounterTree, Maps};
 pub use self::layout::Host;
 use self::loader::Loader;
-pub use self::loader::{MapReadError, OBJECT_LICENSE, object_size};
+pub use self::loader::{MapReadError, OBJECT_LICENSE, object};
 use self::meter::Meter;
 use self::programs::Plan;
 use self::switched::Switched;

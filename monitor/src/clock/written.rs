@@ -1,0 +1,90 @@
+//! Lengths of time and moments as people write them: the one grammar of options and of the API. Keys
+//! of the configuration are written as the kubelet's are, in Go's grammar.
+
+use jiff::civil::{DateTime, Time};
+use jiff::fmt::temporal::DateTimeParser;
+use jiff::tz::TimeZone;
+use jiff::{Span, SpanRelativeTo, Timestamp, ToSpan as _};
+
+use isobar_core::model::sample::Moment;
+use isobar_core::model::units::Nanos;
+
+/// What [`length`] takes.
+pub const LENGTH: &str =
+    "a length of time such as 90s, 10m, 1h30m, \"2 minutes\" or 7d, or whole seconds";
+/// What [`When::parse`] takes.
+pub const MOMENT: &str = "now, a time ago such as -10m or \"10 min ago\", a time of day such as \
+    02:40, a time in RFC 3339, or seconds since 1970";
+
+/// A day is 24 hours.
+pub fn length(text: &str) -> Option<Nanos> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return seconds.checked_mul(Nanos::SECOND.0).map(Nanos);
+    }
+    let time = text.parse::<Span>().ok()?.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    u64::try_from(time.as_nanos()).ok().map(Nanos)
+}
+
+/// A moment that somebody named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// So long before the present.
+    Ago(Nanos),
+    /// At this time of the wall clock.
+    Wall(Nanos),
+}
+
+impl When {
+    /// A time of day is the last one, in this zone, that is not after `now`; a date and a time without
+    /// an offset are of this zone, too.
+    pub fn parse(text: &str, now: Moment, zone: &TimeZone) -> Option<Self> {
+        let text = text.trim();
+        if text == "now" {
+            return Some(Self::Ago(Nanos(0)));
+        }
+        if let Some(ago) = text.strip_prefix('-').or_else(|| text.strip_suffix("ago")) {
+            return length(ago).map(Self::Ago);
+        }
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return length(text).map(Self::Wall);
+        }
+        let here = |at: DateTime| at.to_zoned(zone.clone()).ok().map(|at| at.timestamp());
+        let at = match DateTimeParser::new().parse_timestamp(text) {
+            Ok(at) => at,
+            Err(_) => match text.parse::<DateTime>() {
+                Ok(at) => here(at)?,
+                Err(_) => {
+                    let time: Time = text.parse().ok()?;
+                    let present = Timestamp::from_nanosecond(now.wall.0.into()).ok()?;
+                    let day = present.to_zoned(zone.clone()).date();
+                    let today = here(day.to_datetime(time)).filter(|today| *today <= present);
+                    today.or_else(|| here(day.checked_sub(1.day()).ok()?.to_datetime(time)))?
+                }
+            },
+        };
+        at.as_nanosecond().try_into().ok().map(|at| Self::Wall(Nanos(at)))
+    }
+
+    /// The time of the wall clock.
+    #[must_use]
+    pub fn wall(self, now: Moment) -> Nanos {
+        match self {
+            Self::Ago(ago) => now.wall.since(ago),
+            Self::Wall(wall) => wall,
+        }
+    }
+
+    /// How long before the present; 0 for what is yet to come. The wall clock is taken as it goes now,
+    /// also for times before it was set.
+    #[must_use]
+    pub fn ago(self, now: Moment) -> Nanos {
+        match self {
+            Self::Ago(ago) => ago,
+            Self::Wall(wall) => now.wall.since(wall),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
