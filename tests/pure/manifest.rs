@@ -173,11 +173,11 @@ fn manifest_holds_agents_to_their_node() {
         let documents = documents(&printed(overlay));
         let policies = of_kind(&documents, "ValidatingAdmissionPolicy");
         let mut names: Vec<_> = policies.iter().map(|one| &one["metadata"]["name"]).collect();
-        names.sort_by_key(|name| name.to_string());
+        names.sort_by_key(ToString::to_string);
         assert_eq!(names, want, "{overlay}");
         let bindings = of_kind(&documents, "ValidatingAdmissionPolicyBinding");
         let mut bound: Vec<_> = bindings.iter().map(|one| &one["spec"]["policyName"]).collect();
-        bound.sort_by_key(|name| name.to_string());
+        bound.sort_by_key(ToString::to_string);
         assert_eq!(bound, want, "{overlay}");
         assert!(bindings.iter().all(|one| one["spec"]["validationActions"] == json!(["Deny"])));
     }

@@ -10,7 +10,7 @@ use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::{Request, Response};
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Sleep, sleep};
 use tokio_stream::Stream;
 use tower::{BoxError, Layer, Service};
 
@@ -89,13 +89,15 @@ where
         let by_line = query.split('&').any(|part| part == "watch=true");
         let mut room = Room { most: self.bound.0, held: 0, by_line };
         let answer = self.service.call(request);
-        let until = Instant::now() + WITHIN;
         Box::pin(async move {
-            let answer = timeout_at(until, answer).await.map_err(|_| Excess::Time)?;
-            let answer = answer.map_err(Into::into)?;
+            let mut until = Box::pin(sleep(WITHIN));
+            let answer = tokio::select! {
+                answer = answer => answer.map_err(Into::into)?,
+                () = &mut until => return Err(Excess::Time.into()),
+            };
             // An error is held whole, also where events were asked for.
             room.by_line &= answer.status().is_success();
-            let until = (!room.by_line).then(|| Box::pin(sleep_until(until)));
+            let until = (!room.by_line).then_some(until);
             let bounded = |body| {
                 Body::from_stream(Pieces { of: Body::new(body).into_data_stream(), room, until })
             };
