@@ -5,6 +5,7 @@
 mod because;
 mod binary;
 mod chromium;
+mod controls;
 mod film;
 mod going_back;
 mod incident;

@@ -308,6 +308,8 @@ export interface Span {
   state: Status | "met" | "due";
   begin: Moment;
   end: Maybe<Moment>;
+  /** The rule and the figures by which it began. */
+  why?: string;
 }
 
 export interface HistoryEvent {
