@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod because;
 mod binary;
 mod chromium;
+mod controls;
 mod film;
 mod going_back;
 mod incident;

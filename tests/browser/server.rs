@@ -13,6 +13,7 @@ use isobar::record::reader::{Entry, Recording};
 use isobar::serve::film::Film;
 use isobar::serve::publish::{Latest, Publisher, channel};
 use isobar_core::model::sample::Moment;
+use isobar_core::model::snapshot::Snapshot;
 use isobar_core::model::units::Nanos;
 use isobar_core::policy::engine::{Engine, Step};
 use tokio::net::TcpListener;
@@ -38,6 +39,16 @@ impl Server {
         publisher.note_node((Some(&made_up::cpus(Some("could not restore state"))), None));
         let tick = Box::new(move |tick| made_up::publish(&mut publisher, tick));
         Self::serve(address, prefix, isobar::serve::router(latest), tick)
+    }
+
+    /// Another made-up node, by its snapshot of each tick.
+    pub(crate) fn of(snapshot: fn(u64) -> Snapshot) -> Self {
+        let (mut publisher, latest) = made_up::publisher();
+        let tick = Box::new(move |tick| {
+            let step = Step { snapshot: snapshot(tick), ..Step::default() };
+            made_up::publish_step(&mut publisher, step);
+        });
+        Self::serve(anywhere(), "", isobar::serve::router(latest), tick)
     }
 
     /// A node whose pod took what all pods may have, in the tick after isobar would have acted.

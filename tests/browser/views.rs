@@ -13,7 +13,7 @@ const VIEWS: [&str; 9] = [
 
 /// Opens a view and waits until a panel of it has these words.
 #[track_caller]
-fn find(browser: &Browser, url: &str, view: &str, panel: &str, words: &str) {
+pub(crate) fn find(browser: &Browser, url: &str, view: &str, panel: &str, words: &str) {
     browser.open(&format!("{url}#{view}"));
     let words = json!(words);
     browser.wait_until(&format!(

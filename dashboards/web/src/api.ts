@@ -63,7 +63,16 @@ export interface Scope {
   memory: Maybe<{ any: Waited; causes: Record<string, { union: Waited; time: Waited }> }>;
   shortage: Maybe<Union>;
   ioWait: Maybe<Waited>;
+  io?: IoRate;
   files?: Maybe<{ memory: { current: Maybe<Bytes>; max: Maybe<"max" | { at: Bytes }>; stat?: Maybe<{ inactiveFile: Bytes }> } }>;
+}
+
+/** Per second: bytes, and requests. */
+export interface IoRate {
+  read: Bytes;
+  written: Bytes;
+  reads: number;
+  writes: number;
 }
 
 export interface Blame {
@@ -226,8 +235,12 @@ export interface Runner {
   /** Thousandths of a CPU. */
   used: number;
   cgroup?: number;
-  /** One of the busiest of the machine: who makes others wait is not measured. */
+  /** One of all processes: which cgroup it is because of was not measured. */
   isOfMachine?: boolean;
+  /** What it has, if it is named for its memory. */
+  memory?: { held: Bytes; growth: Bytes };
+  /** Bytes per second, if it is named for its IO. */
+  io?: Bytes;
 }
 
 export interface Snapshot {
@@ -244,7 +257,7 @@ export interface Snapshot {
   whole: Scope;
   scopes: Record<string, Scope>;
   aggressions: Blame[];
-  /** Of the aggressor that the headline names; without `cgroup`, of the root cgroup. */
+  /** Of the cgroup that the headline names; without `cgroup`, of the root cgroup. */
   runners: Runner[];
   recentOomKills: OomRecord[];
   capabilities: Capability[];
@@ -313,6 +326,8 @@ export interface Span {
   state: Status | "met" | "due";
   begin: Moment;
   end: Maybe<Moment>;
+  /** The rule and the figures by which it began. */
+  why?: string;
 }
 
 export interface HistoryEvent {

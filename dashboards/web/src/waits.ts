@@ -1,6 +1,6 @@
 // Who waits, and because of whom: sums and orders of what the agent measured. No DOM here.
 
-import type { Blame, Bytes, Nanos, Percent, Scope, Snapshot } from "./api";
+import type { Blame, Bytes, IoRate, Nanos, Percent, Scope, Snapshot } from "./api";
 import type { Past } from "./stream";
 import { isCgroup, SECOND } from "./words";
 
@@ -51,6 +51,30 @@ export function holders(view: Snapshot, scopes: Snapshot["scopes"], n: number): 
     .sort((a, b) => b.held - a.held)
     .slice(0, n);
 }
+
+export interface Mover {
+  scope: Scope;
+  io: IoRate;
+  share: number;
+}
+
+/** The pods and services that do the greatest share of the node's bytes or requests; null: not known of any cgroup. */
+export function movers({ whole, scopes }: Snapshot, n: number): Mover[] | null {
+  const known = Object.values(scopes).flatMap((scope) => (scope.io ? [{ scope, io: scope.io }] : []));
+  if (known.length === 0) return null;
+  const units = known.filter(({ scope, io }) => isUnit(scope) && moved(io) + requests(io) > 0);
+  const sum = (of: (io: IoRate) => number) =>
+    Math.max(1, whole.io ? of(whole.io) : 0, ...units.map(({ io }) => of(io)));
+  const [bytes, operations] = [sum(moved), sum(requests)];
+  return units
+    .map((one) => ({ ...one, share: Math.max(moved(one.io) / bytes, requests(one.io) / operations) }))
+    .sort((a, b) => b.share - a.share || moved(b.io) - moved(a.io))
+    .slice(0, n);
+}
+
+/** Read and written. */
+export const moved = ({ read, written }: IoRate) => read + written;
+const requests = ({ reads, writes }: IoRate) => reads + writes;
 
 export interface Pairs {
   pairs: Blame[];

@@ -1,6 +1,6 @@
 // Names and figures as text. No DOM here.
 
-import type { Blame, Bytes, Moment, Nanos, Percent, Resource, Scope, Snapshot } from "./api";
+import type { Blame, Bytes, Moment, Nanos, Percent, Resource, Runner, Scope, Snapshot } from "./api";
 
 /** What stands where nothing was measured. */
 export const UNKNOWN = "–";
@@ -126,11 +126,18 @@ export function called(view: Snapshot, id: number, path: string | null | undefin
   return path ? ofPath(path) : { name: "removed cgroup", sub: `id ${id}` };
 }
 
-/** The busiest process of an aggressor, where the agent has looked for it. */
-export function busiest({ runners }: Snapshot, id: number, path: string | null | undefined): string {
-  const [first] = runners;
-  const isIts = first && !first.isOfMachine && (first.cgroup === id || (first.cgroup === undefined && path === "/"));
-  return isIts ? `most of all ${first.name}, pid ${first.pid}` : "";
+/** Whether it is the resource for which a process is named. */
+export const isFor = ({ memory, io }: Runner, resource: Resource) => resource === (memory ? "memory" : io != null ? "io" : "cpu");
+
+/** What a process has of memory, and by how much that grows. */
+export const ofProcess = ({ memory }: Runner) =>
+  memory ? `${bytes(memory.held)}${memory.growth > 0 ? `, growing by ${bytes(memory.growth)}/s` : ""}` : "";
+
+/** The process of a cgroup that uses most of a resource, where the agent has looked for it. */
+export function busiest({ runners }: Snapshot, resource: Resource, id: number, path: string | null | undefined): string {
+  const isIts = ({ isOfMachine, cgroup }: Runner) => !isOfMachine && (cgroup === id || (cgroup === undefined && path === "/"));
+  const first = runners.find((one) => isFor(one, resource) && isIts(one));
+  return first ? `most of all ${[`${first.name}, pid ${first.pid}`, ofProcess(first)].filter(Boolean).join(": ")}` : "";
 }
 
 export const isCgroup = ({ aggressor }: Blame) => aggressor !== 0 && aggressor !== FORGOTTEN;

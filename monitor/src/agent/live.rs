@@ -23,7 +23,8 @@ use isobar_core::model::sample::{Cause, Gap, GapReason, Sample};
 use isobar_core::model::settings::Node;
 use isobar_core::model::stall::{Coverage, Lost};
 use isobar_core::model::units::{Nanos, Percent};
-use isobar_core::view::aggressor::Suspect;
+use isobar_core::view::suspects::Suspect;
+use isobar_core::view::verdict::Resource;
 
 /// What to read, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +59,8 @@ pub struct Live {
     agreement: Agreement,
     /// Only an agent asks for them.
     triggers: Option<Triggers>,
-    runners: Runners,
+    /// For each resource.
+    runners: [Runners; 3],
     tick: u64,
 }
 
@@ -77,7 +79,8 @@ impl Live {
         }
         sources.check_is_cgroup2()?;
         let kernel = attach(options.kernel, &sources);
-        let runners = Runners::new(&roots.proc, sources.cgroup_root());
+        let runners = [Resource::Cpu, Resource::Memory, Resource::Io]
+            .map(|resource| Runners::new(resource, &roots.proc, sources.cgroup_root()));
         Ok(Self {
             sources,
             kernel,
@@ -140,9 +143,10 @@ impl Source for Live {
         }
     }
 
-    fn look_for(&mut self, suspect: impl FnOnce() -> Option<Suspect>) {
-        if self.runners.is_due(clock::now().boot) {
-            self.runners.suspect(suspect());
+    fn look_for(&mut self, suspect: impl Fn(Resource) -> Option<Suspect>) {
+        let now = clock::now().boot;
+        for runners in self.runners.iter_mut().filter(|runners| runners.is_due(now)) {
+            runners.suspect(suspect(runners.resource()));
         }
     }
 
@@ -173,7 +177,8 @@ impl Source for Live {
         if let Some(kernel) = &mut sample.kernel {
             blind.iter().for_each(|blind| distrust(&mut kernel.covers, blind));
         }
-        sample.runners = self.runners.read(sample.at);
+        let at = sample.at;
+        sample.runners = self.runners.iter_mut().flat_map(|runners| runners.read(at)).collect();
         if let Some(kernel) = &sample.kernel {
             let root = sample.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
             let waited = root.and_then(|(id, _)| kernel.groups.get(id)).map(|all| all.wait);

@@ -14,7 +14,7 @@ use isobar_core::model::sample::{Cause, Gap};
 use isobar_core::policy::engine::{Engine, Standing, Step};
 use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
-use isobar_core::view::aggressor::suspect;
+use isobar_core::view::suspects::suspect;
 
 #[derive(Debug)]
 pub struct Observer<S> {
@@ -63,7 +63,7 @@ impl<S: Source> Observer<S> {
         let reading = self.sampler.sample(Cause::Timer, None, self.engine.settings());
         self.meter.has_read();
         let step = self.engine.step(reading.sample);
-        self.sampler.source.look_for(|| suspect(&step.snapshot));
+        self.sampler.source.look_for(|of| suspect(of, &step.snapshot, &step.decision));
         let cost = self.meter.cost(clock::now().boot, None, reading.kernel);
         (step, reading.capabilities, cost)
     }

@@ -14,7 +14,8 @@ use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Gap, Sample};
 use isobar_core::model::settings::{Node, Settings};
 use isobar_core::model::workload::Pods;
-use isobar_core::view::aggressor::Suspect;
+use isobar_core::view::suspects::Suspect;
+use isobar_core::view::verdict::Resource;
 
 /// Reads the node. Dropping it detaches what it attached.
 pub trait Source: Send + 'static {
@@ -26,9 +27,9 @@ pub trait Source: Send + 'static {
     fn alarms(&mut self) -> Alarms;
     /// Cgroups that are watched more closely until the next call.
     fn suspect(&mut self, suspects: Vec<CgroupId>);
-    /// The cgroup whose busiest processes are to be in the next samples; asked for when a look at
-    /// them is due.
-    fn look_for(&mut self, suspect: impl FnOnce() -> Option<Suspect>);
+    /// Whose processes are to be in the next samples, for a resource that is short; asked for when a
+    /// look at them is due.
+    fn look_for(&mut self, suspect: impl Fn(Resource) -> Option<Suspect>);
     /// The top of the cgroup v2 tree that is read; `None` where there is none to act on.
     fn cgroup_root(&self) -> Option<PathBuf>;
     /// Detaches what it attached. What takes longer than `patience` goes on without this process;

@@ -29,7 +29,7 @@ use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::decision::Decision;
 use isobar_core::model::sample::Cause;
 use isobar_core::policy::engine::{Engine, Standing, Step};
-use isobar_core::view::aggressor::suspect;
+use isobar_core::view::suspects::suspect;
 
 /// How long the exit may be held up by what the actuator is doing.
 pub(super) const FAREWELL: Duration = Duration::from_secs(2);
@@ -272,7 +272,7 @@ impl<S: Source> Tick<S> {
         let targets = step.decision.ranking.as_ref().map_or(&[][..], |_| &step.next_targets);
         let cgroups = targets.iter().flat_map(|target| target.cgroups().map(|(id, _)| id));
         self.sampler.source.suspect(cgroups.collect::<Vec<CgroupId>>());
-        self.sampler.source.look_for(|| suspect(&step.snapshot));
+        self.sampler.source.look_for(|of| suspect(of, &step.snapshot, &step.decision));
     }
 
     /// Has the agent keep its code, and its own cgroup its memory, while it enforces.

@@ -10,11 +10,14 @@ use tokio_stream::{Stream, StreamExt as _};
 
 use isobar_core::model::snapshot::Snapshot;
 use isobar_core::view::View;
+use isobar_core::view::movers::movers;
 use isobar_core::view::waiting::{Level, waiting_most};
 
 /// Cgroups in a brief view, without those that an aggression names.
 const BRIEF_SCOPES: usize = 60;
 pub(super) const BRIEF_AGGRESSIONS: usize = 40;
+/// Cgroups that do most IO: they need not wait themselves.
+const BRIEF_MOVERS: usize = 3;
 
 /// What rendered views may take in memory while they are sent, beside the last two.
 const ROOM: usize = 16 << 20;
@@ -70,7 +73,8 @@ pub(super) fn pieces(document: &Arc<Body>) -> impl Stream<Item = io::Result<Body
 }
 
 /// A view cut to what a page shows, so that a stream of a node with thousands of cgroups stays
-/// small: the cgroups that wait most, the aggressions that cost most, and the cgroups that those name.
+/// small: the cgroups that wait most, the aggressions that cost most, the cgroups that those name,
+/// those that do most IO, and those whose processes are named.
 pub(super) fn render_brief(view: &View) -> Body {
     view.to_json(&brief(&view.snapshot)).into()
 }
@@ -86,7 +90,10 @@ fn brief(whole: &Snapshot) -> Snapshot {
     let aggressions = whole.aggressions.iter().take(BRIEF_AGGRESSIONS).cloned().collect::<Vec<_>>();
     let most = waiting_most(whole, Level::All, BRIEF_SCOPES);
     let named = aggressions.iter().flat_map(|blame| [blame.victim, blame.aggressor]);
-    let kept: Vec<_> = most.iter().map(|(id, _)| *id).chain(named).collect();
+    let moving = movers(whole).into_iter().flatten().take(BRIEF_MOVERS).map(|one| one.id);
+    let running = whole.runners.iter().filter_map(|runner| runner.cgroup);
+    let kept: Vec<_> =
+        most.iter().map(|(id, _)| *id).chain(named).chain(moving).chain(running).collect();
     let scopes = kept.into_iter().filter_map(|id| Some((id, whole.scopes.get(&id)?.clone())));
     Snapshot {
         scopes: scopes.collect(),

@@ -1,27 +1,37 @@
-//! Which processes of a cgroup use the CPUs, while other cgroups wait for them: its name alone may say
-//! little, and that of the root cgroup says nothing.
-//! In: which cgroup cost others most, or that nobody knows which. Out: its busiest processes, or those
-//! of the machine, for [`Sample::runners`].
+//! Which processes of a cgroup use what is short: CPUs, memory or disks. Its name alone may say little,
+//! and that of the root cgroup says nothing.
+//! In: which cgroup it is, or that nobody knows which. Out: its processes that use most, or those of
+//! the machine, for [`Sample::runners`].
 //!
 //! [`Sample::runners`]: isobar_core::model::sample::Sample::runners
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, str};
 
 use super::gap;
-use super::lines::{Torn, lines, number, words};
+use super::lines::{Torn, lines, number};
 use isobar_core::model::cgroup::CgroupPath;
-use isobar_core::model::sample::{Moment, Runner};
-use isobar_core::model::units::{MilliCpu, Nanos};
-use isobar_core::view::aggressor::Suspect;
+use isobar_core::model::sample::{Moment, Resident, Runner};
+use isobar_core::model::units::{Bytes, MilliCpu, Nanos, scale};
+use isobar_core::view::suspects::Suspect;
+use isobar_core::view::verdict::Resource;
+
+use process::{Stat, io_of, stat_of};
+
+pub(super) use process::split;
 
 /// Processes that are looked at, the youngest first, and the next ones the next time: a look at each
 /// takes some 10 µs.
 const LOOKED_AT: usize = 512;
 /// Before all were looked at, only one that uses so much is named: others may use more than a lesser.
 const CERTAIN: MilliCpu = MilliCpu(500);
+/// The same of memory and IO, per second.
+const CERTAIN_BYTES: Bytes = Bytes(16 << 20);
+/// Growth per second from which on a process is named for it, and not for what it has: that of any
+/// process sways.
+const GROWS: Bytes = Bytes(1 << 20);
 /// Processes that are named.
 const NAMED: usize = 3;
 /// Between the two looks of a pair, at least.
@@ -29,12 +39,17 @@ const APART: Nanos = Nanos(Nanos::SECOND.0 / 2);
 /// From one pair of looks to the next.
 const REST: Nanos = Nanos(10 * Nanos::SECOND.0);
 
+mod process;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Runners {
+    /// What they are looked for because of.
+    resource: Resource,
     proc: PathBuf,
     cgroup_root: PathBuf,
     ticks_per_second: u64,
+    page_size: u64,
     /// Whose processes are looked at next.
     next: Option<Suspect>,
     before: Option<(Look, Suspect)>,
@@ -55,34 +70,43 @@ struct Sweep {
     best: Vec<u32>,
 }
 
-/// CPU time of processes, in ticks of the kernel's clock for user space, by pid and time of start.
+/// What processes had used, by pid and time of start.
 #[derive(Debug)]
 struct Look {
     at: Nanos,
-    used: BTreeMap<(u32, u64), u64>,
+    used: BTreeMap<(u32, u64), Used>,
 }
 
-/// What `/proc/PID/stat` says.
-#[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    name: String,
-    used: u64,
-    started: u64,
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    /// CPU time, in ticks of the kernel's clock for user space.
+    ticks: u64,
+    /// Resident memory, in pages.
+    pages: u64,
+    /// Bytes read and written; looked at for IO alone.
+    moved: Option<u64>,
 }
 
 impl Runners {
     #[must_use]
-    pub fn new(proc: &Path, cgroup_root: &Path) -> Self {
+    pub fn new(resource: Resource, proc: &Path, cgroup_root: &Path) -> Self {
         Self {
+            resource,
             proc: proc.into(),
             cgroup_root: cgroup_root.into(),
             ticks_per_second: rustix::param::clock_ticks_per_second().max(1),
+            page_size: rustix::param::page_size() as u64,
             next: None,
             before: None,
             found: Vec::new(),
             looked: None,
             sweep: Sweep::default(),
         }
+    }
+
+    #[must_use]
+    pub fn resource(&self) -> Resource {
+        self.resource
     }
 
     /// Whether it wants to know whom to suspect: twice in ten seconds it looks, and at one cgroup.
@@ -116,45 +140,84 @@ impl Runners {
 
     fn look(&mut self, whose: &Suspect, at: Nanos) -> Look {
         let pids = match whose {
-            Suspect::Cgroup { path, .. } => self.pids(path),
+            Suspect::Cgroup { paths, .. } => self.pids(paths),
             Suspect::Machine => self.all_pids(),
         };
         let pids = self.sweep.part(whose, &pids);
         let all = pids.into_iter().filter_map(|pid| {
-            let Stat { used, started, .. } = self.stat(pid)?;
-            Some(((pid, started), used))
+            let stat = stat_of(&self.proc, pid)?;
+            Some(((pid, stat.started), self.used(pid, &stat)))
         });
         Look { at, used: all.collect() }
     }
 
+    fn used(&self, pid: u32, stat: &Stat) -> Used {
+        let moved = (self.resource == Resource::Io).then(|| io_of(&self.proc, pid)).flatten();
+        Used { ticks: stat.used, pages: stat.resident, moved }
+    }
+
     fn busiest(&mut self, before: &Look, whose: &Suspect, now: Nanos) -> Vec<Runner> {
-        let passed = u128::from(now.since(before.at).0.max(1));
-        let per_tick = u128::from(Nanos::SECOND.0 / self.ticks_per_second);
+        let passed = now.since(before.at);
         let (cgroup, is_of_machine) = match whose {
-            Suspect::Cgroup { id, path } => (Some(*id).filter(|_| !path.is_root()), false),
+            Suspect::Cgroup { id, paths } => {
+                (Some(*id).filter(|_| !paths.iter().any(CgroupPath::is_root)), false)
+            }
             Suspect::Machine => (None, true),
         };
-        let mut all: Vec<_> = before
-            .used
-            .iter()
-            .filter_map(|((pid, started), used_before)| {
-                let stat = self.stat(*pid).filter(|stat| stat.started == *started)?;
-                let ticks = u128::from(stat.used.saturating_sub(*used_before));
-                let used = u64::try_from(ticks * per_tick * 1_000 / passed).ok()?;
-                let (pid, name, used) = (*pid, stat.name, MilliCpu(used));
-                Some(Runner { pid, name, used, cgroup, is_of_machine })
-            })
-            .filter(|runner| runner.used > MilliCpu(0))
-            .collect();
-        all.sort_unstable_by_key(|runner| (Reverse(runner.used), runner.pid));
+        let all = before.used.iter().filter_map(|((pid, started), earlier)| {
+            let stat = stat_of(&self.proc, *pid).filter(|stat| stat.started == *started)?;
+            let used = self.between(*earlier, self.used(*pid, &stat), passed);
+            let (used, memory, io) = used?;
+            Some(Runner { pid: *pid, name: stat.name, used, cgroup, is_of_machine, memory, io })
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable_by_key(|runner| (Reverse(self.weight(runner)), runner.pid));
         all.truncate(NAMED);
         self.sweep.best = all.iter().map(|runner| runner.pid).collect();
-        let is_certain = self.sweep.is_whole || all.iter().any(|one| one.used >= CERTAIN);
-        if is_certain { all } else { Vec::new() }
+        let may_name = self.sweep.is_whole || all.iter().any(is_certain);
+        if may_name { all } else { Vec::new() }
+    }
+
+    /// What a process used between two looks; `None` if that is nothing.
+    fn between(
+        &self,
+        before: Used,
+        now: Used,
+        passed: Nanos,
+    ) -> Option<(MilliCpu, Option<Resident>, Option<Bytes>)> {
+        let per_second = |amount| scale(amount, Nanos::SECOND.0, passed.0.max(1));
+        let ticks = now.ticks.saturating_sub(before.ticks);
+        let used = MilliCpu(per_second(scale(ticks, 1_000, self.ticks_per_second)));
+        match self.resource {
+            Resource::Cpu => (used > MilliCpu(0)).then_some((used, None, None)),
+            Resource::Memory => {
+                let bytes = |pages: u64| Bytes(pages.saturating_mul(self.page_size));
+                let Bytes(grown) = bytes(now.pages.saturating_sub(before.pages));
+                let growth = Bytes(per_second(grown));
+                let memory = Resident { held: bytes(now.pages), growth };
+                (memory.held > Bytes(0)).then_some((used, Some(memory), None))
+            }
+            Resource::Io => {
+                let moved = Bytes(per_second(now.moved?.saturating_sub(before.moved?)));
+                (moved > Bytes(0)).then_some((used, None, Some(moved)))
+            }
+        }
+    }
+
+    /// What processes are sorted by, the greatest first.
+    fn weight(&self, Runner { used, memory, io, .. }: &Runner) -> (u64, u64) {
+        let memory = memory.unwrap_or_default();
+        match self.resource {
+            Resource::Cpu => (used.0, 0),
+            Resource::Memory => {
+                (if memory.growth >= GROWS { memory.growth.0 } else { 0 }, memory.held.0)
+            }
+            Resource::Io => (io.unwrap_or_default().0, 0),
+        }
     }
 
     /// The youngest first, without those of another PID namespace, which the kernel lists as 0.
-    fn pids(&self, cgroup: &CgroupPath) -> Vec<u32> {
+    fn pids(&self, cgroups: &[CgroupPath]) -> Vec<u32> {
         let parse = |text: &[u8]| {
             let all = lines(text).map(|line| {
                 let (n, line) = line?;
@@ -163,8 +226,11 @@ impl Runners {
             });
             all.collect::<Result<Vec<_>, _>>()
         };
-        let dir = self.cgroup_root.join(cgroup.0.trim_start_matches('/'));
-        let mut pids = gap::read(&dir.join("cgroup.procs"), parse).unwrap_or_default();
+        let of = |cgroup: &CgroupPath| {
+            let dir = self.cgroup_root.join(cgroup.0.trim_start_matches('/'));
+            gap::read(&dir.join("cgroup.procs"), parse).unwrap_or_default()
+        };
+        let mut pids: Vec<_> = cgroups.iter().flat_map(of).collect();
         pids.sort_unstable();
         pids.dedup();
         pids.into_iter().rev().filter(|pid| *pid > 0).collect()
@@ -178,10 +244,13 @@ impl Runners {
         pids.sort_unstable_by_key(|pid| Reverse(*pid));
         pids
     }
+}
 
-    /// `None` if the process is gone.
-    fn stat(&self, pid: u32) -> Option<Stat> {
-        gap::read(&self.proc.join(pid.to_string()).join("stat"), stat).ok()
+/// Whether it uses so much that it may be named before all were looked at.
+fn is_certain(Runner { used, memory, io, .. }: &Runner) -> bool {
+    match (memory, io) {
+        (Some(Resident { growth: bytes, .. }), _) | (None, Some(bytes)) => *bytes >= CERTAIN_BYTES,
+        (None, None) => *used >= CERTAIN,
     }
 }
 
@@ -201,190 +270,5 @@ impl Sweep {
     }
 }
 
-fn stat(text: &[u8]) -> Result<Stat, Torn> {
-    let (name, fields) = split(text)?;
-    // proc_pid_stat(5) counts from 1, pid and name included.
-    let field = |n: usize| {
-        let field = fields.get(n - 3).copied().and_then(number);
-        field.ok_or_else(|| Torn::new(1, SHAPE, text))
-    };
-    Ok(Stat {
-        name: str::from_utf8(name).map_or_else(|_| name.escape_ascii().to_string(), str::to_owned),
-        used: field(14)?.saturating_add(field(15)?),
-        started: field(22)?,
-    })
-}
-
-const SHAPE: &str = "`pid (name) state ..` with 22 fields";
-
-/// `PID (NAME) STATE PPID ..`, as the name and the fields from the third on: a name may have
-/// parentheses, spaces and line feeds.
-pub(super) fn split(text: &[u8]) -> Result<(&[u8], Vec<&[u8]>), Torn> {
-    let torn = || Torn::new(1, SHAPE, text);
-    let open = text.iter().position(|byte| *byte == b'(').ok_or_else(torn)?;
-    let close = text.iter().rposition(|byte| *byte == b')').ok_or_else(torn)?;
-    let (name, rest) = text.split_at_checked(close).ok_or_else(torn)?;
-    let name = name.get(open + 1..).ok_or_else(torn)?;
-    let rest = rest.strip_suffix(b"\n").and_then(|rest| rest.get(1..)).ok_or_else(torn)?;
-    Ok((name, words(rest).collect()))
-}
-
 #[cfg(test)]
-mod tests {
-    use isobar_core::model::cgroup::CgroupId;
-    use tempfile::TempDir;
-
-    use super::*;
-
-    #[test]
-    fn stat_of_a_process() {
-        let rest = "R 1 1 1 0 -1 4194304 1 2 3 4 14 15 0 0 20 0 1 0 22 9 9\n";
-        #[rustfmt::skip]
-        let table = [
-            // text, name
-            (format!("7 (a) {rest}"),                 Some("a")),
-            (format!("7 (a) (b\n) R 1) {rest}"),      Some("a) (b\n) R 1")),
-            (format!("7 () {rest}"),                  Some("")),
-            ("7 (a) R 1\n".into(),                    None),
-            (format!("7 )a( {rest}"),                 None),
-            (format!("7 (a) {}", rest.trim_end()),    None),
-            (format!("7 (a) {}", rest.replace("14 15", "-1 15")), None),
-            (String::new(),                           None),
-        ];
-        for (text, name) in table {
-            let want = name.map(|name| Stat { name: name.into(), used: 29, started: 22 });
-            assert_eq!(stat(text.as_bytes()).ok(), want, "{text:?}");
-        }
-        let name = stat(&[b"7 (\xff) ", rest.as_bytes()].concat()).unwrap().name;
-        assert_eq!(name, "\\xff");
-    }
-
-    struct Host(TempDir);
-
-    impl Host {
-        fn new(pids: &str) -> Self {
-            let dir = TempDir::new().unwrap();
-            fs::write(dir.path().join("cgroup.procs"), pids).unwrap();
-            Self(dir)
-        }
-
-        fn ran(&self, pid: u32, started: u64, ticks: u64) {
-            let dir = self.0.path().join(pid.to_string());
-            fs::create_dir_all(&dir).unwrap();
-            let text = format!(
-                "{pid} (p{pid}) R 1 1 1 0 -1 4194304 1 2 3 4 {ticks} 0 0 0 20 0 1 0 {started} 9\n"
-            );
-            fs::write(dir.join("stat"), text).unwrap();
-        }
-    }
-
-    /// A reading, and whom it makes suspect.
-    fn tick(runners: &mut Runners, second: u64, suspect: Option<Suspect>) -> Vec<Runner> {
-        let boot = Nanos(second * Nanos::SECOND.0);
-        let found = runners.read(Moment { boot, ..Moment::default() });
-        if runners.is_due(boot) {
-            runners.suspect(suspect);
-        }
-        found
-    }
-
-    #[test]
-    fn runners_are_named_on_suspicion() {
-        let host = Host::new("0\n1\n2\n3\n4\n5\n6\n2\n");
-        let mut runners = Runners::new(host.0.path(), host.0.path());
-        runners.ticks_per_second = 100;
-        let mut read = |second: u64, suspect: Option<Suspect>| {
-            let found = tick(&mut runners, second, suspect);
-            found.iter().map(|runner| (runner.pid, runner.used.0)).collect::<Vec<_>>()
-        };
-        let root = || Some(Suspect::Cgroup { id: CgroupId(1), path: CgroupPath::root() });
-        (1..=5).for_each(|pid| host.ran(pid, 22, 1_000));
-        assert_eq!(read(1, root()), [], "not suspected before");
-        assert_eq!(read(2, root()), [], "the first look");
-        host.ran(1, 22, 1_010);
-        host.ran(2, 22, 1_090);
-        host.ran(3, 22, 1_040);
-        host.ran(4, 23, 1_100); // another process with this pid
-        host.ran(5, 22, 1_001);
-        let found = [(2, 900), (3, 400), (1, 100)];
-        assert_eq!(read(3, None), found, "the second look");
-        host.ran(1, 22, 2_000);
-        assert_eq!(read(12, root()), found, "a rest");
-        assert_eq!(read(13, root()), found, "the first look");
-        host.ran(1, 22, 2_050);
-        assert_eq!(read(14, root()), [(1, 500)]);
-        assert_eq!(read(22, None), [(1, 500)]);
-        assert_eq!(read(23, None), [(1, 500)], "known to be calm only after the tick");
-        assert_eq!(read(24, None), [], "no suspicion any more");
-    }
-
-    #[test]
-    fn runners_among_more_than_one_look_takes() {
-        let all: Vec<_> = (1..=1_200).map(|pid: u32| pid.to_string()).collect();
-        let host = Host::new(&all.join("\n"));
-        fs::write(host.0.path().join("cgroup.procs"), all.join("\n") + "\n").unwrap();
-        let mut runners = Runners::new(host.0.path(), host.0.path());
-        runners.ticks_per_second = 100;
-        let root = || Suspect::Cgroup { id: CgroupId(1), path: CgroupPath::root() };
-        // A process that is old uses most; a young one uses a little, or enough to be named at once.
-        for young in [30, 60] {
-            let mut looks = Vec::new();
-            for round in 0..4 {
-                for (second, ticks) in [(0, 0), (1, 1)] {
-                    let boot = Nanos((1_000 * young + 20 * round + second) * Nanos::SECOND.0);
-                    host.ran(7, 22, round * 90 + ticks * 90);
-                    host.ran(1_199, 22, round * young + ticks * young);
-                    runners.suspect(Some(root()));
-                    let found = runners.read(Moment { boot, ..Moment::default() });
-                    if second == 1 {
-                        looks.push(found.first().map(|runner| runner.pid));
-                    }
-                }
-            }
-            let first = (young >= 50).then_some(1_199);
-            assert_eq!(looks, [first, first, Some(7), Some(7)], "{young}");
-            runners.sweep = Sweep::default();
-        }
-    }
-
-    #[test]
-    fn runners_of_a_container() {
-        let host = Host::new("1\n2\n");
-        let inside = host.0.path().join("kubepods/pod7/c");
-        fs::create_dir_all(&inside).unwrap();
-        fs::write(inside.join("cgroup.procs"), "2\n").unwrap();
-        let mut runners = Runners::new(host.0.path(), host.0.path());
-        runners.ticks_per_second = 100;
-        let path = CgroupPath("/kubepods/pod7/c".into());
-        let suspect = Suspect::Cgroup { id: CgroupId(7), path };
-        let mut read = |second: u64, suspect: Option<Suspect>| {
-            let found = tick(&mut runners, second, suspect);
-            found.iter().map(|one| (one.pid, one.cgroup)).collect::<Vec<_>>()
-        };
-        [1, 2].iter().for_each(|pid| host.ran(*pid, 22, 1_000));
-        assert_eq!(read(1, Some(suspect)), [], "not suspected before");
-        assert_eq!(read(2, None), [], "the first look");
-        [1, 2].iter().for_each(|pid| host.ran(*pid, 22, 1_050));
-        // Whoever is suspected by now: it is what was looked at before.
-        assert_eq!(read(3, None), [(2, Some(CgroupId(7)))]);
-    }
-
-    #[test]
-    fn runners_of_the_machine() {
-        // Whatever cgroup they are in.
-        let host = Host::new("");
-        let mut runners = Runners::new(host.0.path(), host.0.path());
-        runners.ticks_per_second = 100;
-        let ran = |ticks| {
-            (1..=3).for_each(|pid| host.ran(pid, 22, 1_000 + u64::from(pid) * ticks));
-        };
-        ran(0);
-        assert_eq!(tick(&mut runners, 1, Some(Suspect::Machine)), [], "not suspected before");
-        assert_eq!(tick(&mut runners, 2, None), [], "the first look");
-        ran(10);
-        let found = tick(&mut runners, 3, None);
-        let found: Vec<_> =
-            found.iter().map(|one| (one.pid, one.used.0, one.cgroup, one.is_of_machine)).collect();
-        assert_eq!(found, [(3, 300, None, true), (2, 200, None, true), (1, 100, None, true)]);
-    }
-}
+mod tests;

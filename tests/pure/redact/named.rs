@@ -139,7 +139,7 @@ fn action(like: &Action) -> Action {
 /// A process that no recorded sample has.
 pub(super) fn runner() -> Runner {
     let (name, used) = ("acme-daemon".into(), MilliCpu(5));
-    Runner { pid: 5, name, used, cgroup: None, is_of_machine: true }
+    Runner { pid: 5, name, used, is_of_machine: true, ..Runner::default() }
 }
 
 /// What a sample may have beside what the recorded one has.

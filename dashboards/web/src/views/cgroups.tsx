@@ -7,7 +7,7 @@ import { useCgroups } from "../history";
 import { Behind, Meter, Named, Panel, Table } from "../parts";
 import { link, type Route } from "../route";
 import type { Past } from "../stream";
-import { weight, worstShare } from "../waits";
+import { moved, weight, worstShare } from "../waits";
 import { bytes, clock, memoryCauses, type Name, nameOf, percent, SECOND, time } from "../words";
 import { PastOf } from "./past";
 
@@ -29,6 +29,7 @@ const ORDERS = {
   memory: { label: "memory", by: ({ files }: Scope) => files?.memory.current ?? -1 },
   stall: { label: "memory stall", by: ({ memory }: Scope) => memory?.any.now ?? -1 },
   io: { label: "IO stall", by: ({ pressure }: Scope) => pressure.io?.some?.avg10 ?? -1 },
+  moved: { label: "read and written", by: ({ io }: Scope) => (io ? moved(io) : -1) },
 };
 type Order = keyof typeof ORDERS;
 
@@ -220,7 +221,7 @@ export function Cgroups({ view, past, route, isDark }: CgroupsOf) {
       {route.cgroup && <PastOf key={route.cgroup} name={chosen ? nameOf(chosen).name : route.cgroup} route={route} cgroup={route.cgroup} isDark={isDark} />}
       <Panel title={search ? `${rows.length} of ${Object.keys(scopes).length} cgroups` : "Cgroups"} aside={tools} id="tree">
         <Table
-          caption={`Siblings by ${ORDERS[order].label}, largest first. Waiting: the largest share of the last ten seconds in which at least one task waited, for a CPU (its own quota included), for memory or for IO. CPUs used: of those that the pod or container requests, where that is known. Below request: contention in seconds in which less than that was used.`}
+          caption={`Siblings by ${ORDERS[order].label}, largest first. Waiting: the largest share of the last ten seconds in which at least one task waited, for a CPU (its own quota included), for memory or for IO. CPUs used: of those that the pod or container requests, where that is known. Below request: contention in seconds in which less than that was used. Below the IO stall: what it reads and writes per second.`}
           columns={[
             { head: "Name", cell: name },
             { head: "Waiting", isNumber: true, cell: ({ scope }) => percent(worstShare(scope)) },
@@ -229,7 +230,7 @@ export function Cgroups({ view, past, route, isDark }: CgroupsOf) {
             { head: "CPU wait, by cause", cell: ({ scope }) => <CpuWait scope={scope} interval={view.interval || SECOND} /> },
             { head: "Memory", isNumber: true, cell: ({ scope }) => bytes(scope.files?.memory.current) },
             { head: "Memory stall", cell: ({ scope }) => (scope.memory ? memoryCauses(scope) || "none" : "not measured") },
-            { head: "IO stall", isNumber: true, cell: ({ scope }) => percent(scope.pressure.io?.some?.avg10) },
+            { head: "IO stall", isNumber: true, cell: ({ scope: { pressure, io } }) => <Named name={percent(pressure.io?.some?.avg10)} sub={io ? `${bytes(moved(io))}/s` : ""} /> },
           ]}
           rows={rows.slice(0, SHOWN)}
           rowKey={({ id }) => id}

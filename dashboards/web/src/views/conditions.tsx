@@ -35,6 +35,15 @@ function classOf({ kind, state }: Span): string {
   return kind === "threshold" && state === "met" ? "lane-met" : "lane-true";
 }
 
+/** States that a lane tells in words. */
+const TOLD = 3;
+
+/** A state with its time and, where that is known, why it began. */
+function told({ state, begin, end, why }: Span, { wall }: Moment): string {
+  const time = `${clock(begin.wall, wall)} to ${end ? clock(end.wall, wall) : "now"}`;
+  return `${state} from ${time}${why ? `: ${why}` : ""}`;
+}
+
 function Lanes({ events }: { events: HistoryEvents }) {
   const { begin, end, spans } = events;
   // What was True first, then what was judged, then what could not be.
@@ -45,20 +54,31 @@ function Lanes({ events }: { events: HistoryEvents }) {
   const marks = [0, 0.25, 0.5, 0.75, 1].map((part) => clock(begin.wall + part * (end.wall - begin.wall)).slice(-8, -3));
   return (
     <div class="lanes">
-      {names.map((name) => (
-        <div class="lane" key={name}>
-          <span class="lane-name">{name}</span>
-          <svg viewBox={`0 0 ${WIDTH} ${LANE}`} preserveAspectRatio="none" aria-hidden="true">
-            <rect class="lane-ground" x={0} y={0} width={WIDTH} height={LANE} />
-            {spans.filter((span) => span.name === name).map((span) => {
-              const [from, to] = [x(span.begin), x(span.end ?? end)];
-              return (
-                <rect key={span.begin.wall} class={classOf(span)} x={from} y={2} width={Math.max(2, to - from)} height={LANE - 4} />
-              );
-            })}
-          </svg>
-        </div>
-      ))}
+      {names.map((name) => {
+        const own = spans.filter((span) => span.name === name);
+        const last = own.slice(-TOLD).reverse().map((span) => sentence(told(span, end)));
+        return (
+          <div class="lane" key={name}>
+            <span class="lane-name">{name}</span>
+            <div role="img" tabIndex={0} aria-label={`${name}. ${last.join(" ")}`}>
+              <svg viewBox={`0 0 ${WIDTH} ${LANE}`} preserveAspectRatio="none" aria-hidden="true">
+                <rect class="lane-ground" x={0} y={0} width={WIDTH} height={LANE} />
+                {own.map((span) => {
+                  const [from, to] = [x(span.begin), x(span.end ?? end)];
+                  return (
+                    <rect key={`${span.begin.wall} ${span.state}`} class={classOf(span)} x={from} y={2} width={Math.max(2, to - from)} height={LANE - 4}>
+                      <title>{told(span, end)}</title>
+                    </rect>
+                  );
+                })}
+              </svg>
+            </div>
+            <div class="lane-told" aria-hidden="true">
+              <Sentences of={last} />
+            </div>
+          </div>
+        );
+      })}
       <div class="lane">
         <span />
         <span class="lane-marks">{marks.map((mark, at) => <span key={at}>{mark}</span>)}</span>
@@ -77,6 +97,7 @@ function Spans({ events }: { events: HistoryEvents }) {
         { head: "From", cell: ({ begin }) => clock(begin.wall, events.end.wall) },
         { head: "To", cell: ({ end }) => (end ? clock(end.wall, events.end.wall) : "still holds") },
         { head: "For", cell: ({ begin, end }) => age((end ?? events.end).wall - begin.wall) },
+        { head: "It began because", cell: ({ why }) => (why ? sentence(why) : "–") },
       ]}
       rows={[...events.spans].reverse()}
       rowKey={({ name, begin, state }) => `${name} ${state} ${begin.wall}`}

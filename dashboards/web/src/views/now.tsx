@@ -3,14 +3,13 @@
 
 import type { Condition, History, HistoryEvents, Moment, Resource, Snapshot, Span } from "../api";
 import { Chart, type Drawn } from "../chart";
-import { risen, shaded, sinceKnown, useCgroups, useEvents, useHistory } from "../history";
+import { risen, shaded, sinceKnown, useEvents, useHistory } from "../history";
 import { Meter, MoodWord, Named, Panel, Sentences, StatusWord } from "../parts";
 import { link } from "../route";
 import type { Past } from "../stream";
-import { aggressors, holders, isNotable, lately, sufferers, worstShare } from "../waits";
-import {
-  age, busiest, bytes, called, clock, fullName, memoryCauses, mode, nameOf, percent, RESOURCES, sentence, since, time,
-} from "../words";
+import { isNotable, lately, sufferers, worstShare } from "../waits";
+import { age, clock, memoryCauses, mode, nameOf, percent, RESOURCES, sentence, since, time } from "../words";
+import { Because } from "./because";
 
 /** For so long a step is told beside the verdict. */
 const RECENT = 60e9;
@@ -137,103 +136,6 @@ const Met = ({ span, now }: { span: Span; now: Moment }) => (
     {since(span.begin, now)}
   </li>
 );
-
-/** What was lost of memory; nothing while most of it is a victim's that is not free yet. */
-function lossOf({ decision: { ranking, relief } }: Snapshot) {
-  const loss = ranking?.loss;
-  const held = typeof relief.held === "object" ? relief.held : null;
-  const isComing = held && ["settling", "coolingDown", "kernelKilled"].some((reason) => reason in held);
-  return loss && isComing && loss.unattributed > loss.lost / 2 ? undefined : loss;
-}
-
-/** Who has the memory that others wait for, where nobody took more of it just now. */
-function Holders({ view }: { view: Snapshot }) {
-  // The stream leaves out what cgroups' files say.
-  const all = holders(view, useCgroups().data?.scopes ?? view.scopes, 3);
-  const most = all[0]?.held || 1;
-  return (
-    <>
-      <p class="why">Memory: who has most of it in use. Who took it is ranked once a threshold is due.</p>
-      <ol class="ranked">
-        {all.map(({ scope, held }) => (
-          <li key={scope.path}>
-            <Named {...nameOf(scope)} />
-            <b>{bytes(held)}</b>
-            <Meter parts={[{ kind: "others", share: held / most }]} />
-          </li>
-        ))}
-      </ol>
-      {all.length === 0 && <p>No cgroup's memory is accounted for.</p>}
-    </>
-  );
-}
-
-/** The busiest processes, where who makes others wait is not measured. */
-function Busiest({ view }: { view: Snapshot }) {
-  const all = view.runners.filter(({ isOfMachine }) => isOfMachine);
-  const most = all[0]?.used || 1;
-  if (all.length === 0) return <p>Not measured: see Health.</p>;
-  return (
-    <>
-      <p class="why">Who makes others wait is not measured: see Health. CPU: the busiest processes, by usage, not by harm.</p>
-      <ol class="ranked">
-        {all.map(({ pid, name, used }) => (
-          <li key={pid}>
-            <Named name={name} sub={`pid ${pid}`} />
-            <b>{(used / 1e3).toFixed(2)} CPUs</b>
-            <Meter parts={[{ kind: "others", share: used / most }]} />
-          </li>
-        ))}
-      </ol>
-    </>
-  );
-}
-
-function Aggressors({ view, past }: { view: Snapshot; past: Past[] }) {
-  const { pairs, over } = lately(past, 10);
-  const harm = aggressors(pairs, 3).filter(({ loss }) => isNotable(loss, over));
-  const loss = lossOf(view);
-  const most = harm[0]?.loss ?? 1;
-  const isShort = view.verdict.some(({ resource, mood }) => resource === "memory" && (mood === "pressed" || mood === "waits"));
-  return (
-    <Panel title="Because of" id="aggressors" aside={<a href={link({ ...HOUR, view: "blame" })}>evidence</a>}>
-      {loss && (
-        <>
-          <p class="why">
-            Memory: {bytes(loss.lost)} lost within {age(loss.over)}.
-          </p>
-          <ol class="ranked">
-            {loss.takers.slice(0, 3).map((taker) => (
-              <li key={taker.uid}>
-                <Named name={fullName(taker)} sub={taker.path === fullName(taker) ? "" : taker.path} />
-                <b>{bytes(taker.taken)}</b>
-                <Meter parts={[{ kind: "others", share: loss.lost ? taker.taken / loss.lost : 0 }]} />
-              </li>
-            ))}
-          </ol>
-        </>
-      )}
-      {!loss && isShort && <Holders view={view} />}
-      {!view.whole.cpu && harm.length === 0 ? (
-        <Busiest view={view} />
-      ) : (
-        <>
-          <p class="why">CPU: what others lost per second by waiting while it ran, over {age(over)}.</p>
-          <ol class="ranked">
-            {harm.map(({ id, path, loss: lost }) => (
-              <li key={id}>
-                <Named {...called(view, id, path)} {...(busiest(view, id, path) && { sub: busiest(view, id, path) })} />
-                <b>{time(over ? lost / (over / 1e9) : null)}</b>
-                <Meter parts={[{ kind: "others", share: lost / most }]} />
-              </li>
-            ))}
-          </ol>
-          {harm.length === 0 && <p>No cgroup cost others more than 10 ms per second.</p>}
-        </>
-      )}
-    </Panel>
-  );
-}
 
 function Sufferers({ view, past }: { view: Snapshot; past: Past[] }) {
   const { pairs, over } = lately(past, 10);
@@ -409,7 +311,7 @@ export function Now(of: NowOf) {
     <>
       <Verdict view={view} history={history} events={events} />
       <div class="answers">
-        <Aggressors view={view} past={past} />
+        <Because view={view} past={past} />
         <Sufferers view={view} past={past} />
         <Relief view={view} events={events} isRecorded={isRecorded} />
         <Why view={view} events={events} />

@@ -11,8 +11,8 @@ use super::disk::PodDisks;
 use super::node::NodeReading;
 use super::places::Places;
 use super::stall::KernelStalls;
-use super::units::MilliCpu;
 pub use super::units::Moment;
+use super::units::{Bytes, MilliCpu};
 use super::workload::Pods;
 
 /// Why the sampler took a sample.
@@ -76,8 +76,8 @@ pub struct Sample {
     /// Steps that the actuator can take; `None` if it was not asked, and then no step is excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_steps: Option<BTreeSet<StepKind>>,
-    /// The busiest processes of the aggressor that was named before or, where waits by cgroup are not
-    /// measured, of the machine; most used first.
+    /// Of the cgroup that was named before, or of the machine where none can be: the processes that
+    /// used most CPU time, those that took or have most memory, those that do most IO.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runners: Vec<Runner>,
     /// The agent's own cgroup, which is never evicted; `None` if it is not in the tree.
@@ -108,8 +108,8 @@ impl Sample {
     }
 }
 
-/// A process that used CPU time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A process that uses much of what is short: CPU time or, where it says so, memory or IO.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Runner {
@@ -120,10 +120,26 @@ pub struct Runner {
     /// `None` for the root cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<CgroupId>,
-    /// It is one of the busiest of the whole machine, whatever its cgroup: named for its usage, while
-    /// who makes others wait is not measured.
+    /// It is one of all processes of the machine, whatever its cgroup: which cgroup makes others wait,
+    /// has the memory or does the IO is not measured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_of_machine: bool,
+    /// What it has, if it is named for its memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Resident>,
+    /// What it read and wrote per second between the two looks, if it is named for its IO.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<Bytes>,
+}
+
+/// Resident memory of a process. What it shares with others counts in each of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Resident {
+    pub held: Bytes,
+    /// Per second between the two looks; 0 if it has become less.
+    pub growth: Bytes,
 }
 
 /// Something that could not be read, and why.

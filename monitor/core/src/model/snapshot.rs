@@ -9,6 +9,7 @@ mod blame;
 mod bounds;
 mod counters;
 mod delta;
+mod io;
 mod stalls;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use crate::model::pod::Place;
 
 pub use averages::{Averages, Meters};
 pub use bounds::{Averaged, Bounds};
+pub use io::IoRate;
 
 /// The difference of two samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +49,8 @@ pub struct Snapshot {
     pub scopes: BTreeMap<CgroupId, Scope>,
     /// Waits for a CPU by sufferer and aggressor, longest first; in a view, those that cost most.
     pub aggressions: Vec<Blame>,
-    /// Of the later sample: the busiest processes of the aggressor that the headline names or, where
-    /// waits by cgroup are not measured, of the machine.
+    /// Of the later sample: processes of the cgroup that the headline names or, where it can name none,
+    /// of the machine.
     #[serde(default)]
     pub runners: Vec<Runner>,
     /// In this interval.
@@ -120,6 +122,9 @@ pub struct Scope {
     pub shortage: Option<Union>,
     /// Task time in IO wait; `None` without eBPF, or before two samples.
     pub io_wait: Option<Waited>,
+    /// By `io.stat`; `None` without the io controller, or before two samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<IoRate>,
 }
 
 /// Union of waits: wall time in which at least one task waited.

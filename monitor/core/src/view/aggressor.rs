@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 
 use super::cpu_loss::{CpuLoss, Harm, losses};
 use super::lead::{aggressor_path, sufferers, victim};
+use super::suspects::{SUSPECTED, Suspect};
 use super::verdict::Resource;
 use crate::model::cgroup::{CgroupId, CgroupPath};
 use crate::model::snapshot::{Blame, Scope, Snapshot};
 use crate::model::units::{Nanos, Percent};
-
-/// Its processes are looked for from this share of the time on that others waited.
-const SUSPECTED: Percent = Percent(5_00);
 
 /// The cgroup to which a unit, with all cgroups in it, lost most.
 #[derive(Debug, Clone, Copy)]
@@ -25,22 +23,10 @@ pub(super) struct Aggressor<'a> {
     pub(super) back: Nanos,
 }
 
-/// Whose processes are to be looked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Suspect {
-    Cgroup {
-        id: CgroupId,
-        path: CgroupPath,
-    },
-    /// All processes: which cgroup makes others wait is not measured.
-    Machine,
-}
-
 /// The aggressor that the headline names while CPUs are short or, where it can name none, that of the
 /// pair which cost most; `None` if others hardly waited for it. Where waits are not measured, the
 /// machine while tasks wait for CPUs by raw PSI.
-#[must_use]
-pub fn suspect(snapshot: &Snapshot) -> Option<Suspect> {
+pub(super) fn suspect(snapshot: &Snapshot) -> Option<Suspect> {
     if !snapshot.covers.waits {
         let raw = snapshot.whole.pressure.cpu.and_then(|pressure| pressure.some);
         let is_short = raw.is_some_and(|line| line.avg10 >= SUSPECTED);
@@ -61,9 +47,9 @@ pub fn suspect(snapshot: &Snapshot) -> Option<Suspect> {
     let named = sufferer.and_then(|one| aggressor(snapshot, &losses, one.id, one.scope));
     let first = || losses.iter().max_by_key(|pair| pair.harm()).map(|pair| pair.blame);
     let pair = named.map(|one| one.most).or_else(first)?;
-    let path = aggressor_path(snapshot, pair)?.clone();
+    let paths = vec![aggressor_path(snapshot, pair)?.clone()];
     let id = pair.aggressor;
-    waited.contains_key(&id).then_some(Suspect::Cgroup { id, path })
+    waited.contains_key(&id).then_some(Suspect::Cgroup { id, paths })
 }
 
 /// The cgroup to which a unit, with all cgroups in it, lost most.

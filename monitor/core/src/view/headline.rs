@@ -7,7 +7,8 @@ use super::cpu_loss::{is_mutual, losses};
 use super::foresight::OomLimit;
 use super::lead::{Sufferer, about, per_second, sufferers};
 use super::verdict::{Mood, Resource, Verdict, cause_words};
-use super::waiting::{busiest_of_machine, root_name, short_name, with_busiest};
+use super::waiting::{busiest, busiest_of_machine, root_name, short_name, with_busiest};
+use super::{holders, movers};
 use crate::model::cgroup::Limit;
 use crate::model::decision::Decision;
 use crate::model::snapshot::{Blame, Scope, Snapshot};
@@ -71,7 +72,9 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
             None => decision.relief.held.as_ref().map(|hold| relief::held(hold, decision.at.boot)),
         };
         if let Some(told) = told {
-            return format!("Short of memory ({}): {told}.", ranking.signal);
+            let process = taking_process(snapshot, decision);
+            let process = process.map_or_else(String::new, |one| format!(" Most of all {one}."));
+            return format!("Short of memory ({}): {told}.{process}", ranking.signal);
         }
     }
     match about(verdicts, decision) {
@@ -82,13 +85,29 @@ fn state(snapshot: &Snapshot, verdicts: &[Verdict], decision: &Decision) -> Stri
                 Resource::Io => "IO",
             };
             let strength = if is_high { "High" } else { "Some" };
-            format!("{strength} {what} pressure. {}", sufferer(snapshot, resource))
+            let who_uses = match resource {
+                Resource::Cpu => None,
+                Resource::Memory => holders::told(snapshot),
+                Resource::Io => movers::told(snapshot),
+            };
+            let who_uses = who_uses.map_or_else(String::new, |told| format!(" {told}"));
+            format!("{strength} {what} pressure. {}{who_uses}", sufferer(snapshot, resource))
         }
         None if verdicts.iter().all(|verdict| verdict.mood == Mood::Unknown) => {
             "Pressure is unknown: no pressure file could be read.".into()
         }
         None => "No significant pressure.".into(),
     }
+}
+
+/// The process that took most memory: of the first taker or, where no cgroup's memory is accounted
+/// for, of the machine.
+fn taking_process(snapshot: &Snapshot, decision: &Decision) -> Option<String> {
+    let taker = decision.loss().and_then(|loss| loss.takers.first());
+    let Some(taker) = taker else { return busiest_of_machine(snapshot, Resource::Memory) };
+    let mut scopes = snapshot.scopes.iter();
+    let (id, _) = scopes.find(|(_, scope)| scope.path == taker.path)?;
+    busiest(Some(*id), snapshot, Resource::Memory)
 }
 
 /// Who waits most, and because of whom.
@@ -100,7 +119,10 @@ fn sufferer(snapshot: &Snapshot, resource: Resource) -> String {
     let Some(Sufferer { id, scope, lost, time }) = sufferers(snapshot, resource).into_iter().next()
     else {
         let unknown = "Which pod or service waits was not measured";
-        let busiest = busiest_of_machine(snapshot).filter(|_| resource == Resource::Cpu);
+        let busiest = match resource {
+            Resource::Cpu => busiest_of_machine(snapshot, resource),
+            Resource::Memory | Resource::Io => None,
+        };
         return busiest.map_or_else(
             || format!("{unknown}."),
             |process| format!("{unknown}; busiest: {process} (by usage, not by harm)."),

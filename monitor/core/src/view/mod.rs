@@ -5,9 +5,12 @@ pub mod aggressor;
 pub mod cpu_loss;
 pub mod foresight;
 pub mod headline;
+mod holders;
 pub mod lead;
 mod left;
+pub mod movers;
 pub mod pods;
+pub mod suspects;
 pub mod verdict;
 pub mod waiting;
 

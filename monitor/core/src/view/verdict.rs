@@ -127,7 +127,7 @@ fn cpus(MilliCpu(milli): MilliCpu) -> String {
     format!("{:.2}", milli as f64 / 1e3)
 }
 
-fn memory(whole: &Scope, covers: Coverage) -> Verdict {
+pub(super) fn memory(whole: &Scope, covers: Coverage) -> Verdict {
     let raw = some(whole.pressure.memory);
     // Without causes, shortage is a lower bound: as with conditions, raw PSI is the upper one.
     let is_bound = whole.shortage.is_some() && !covers.memory_causes;

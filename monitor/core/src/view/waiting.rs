@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 
+use super::verdict::Resource;
 use crate::model::cgroup::CgroupId;
 use crate::model::pod::Place;
 use crate::model::psi::Pressure;
-use crate::model::sample::Runner;
+use crate::model::sample::{Resident, Runner};
 use crate::model::snapshot::{Scope, Snapshot, Union};
-use crate::model::units::{Nanos, Percent};
+use crate::model::units::{Bytes, Nanos, Percent};
 
 /// Which cgroups to list. A slice waits whenever any cgroup in it waits, so slices would hide the
 /// cgroups that an operator can act on.
@@ -116,28 +117,51 @@ pub fn root_name(snapshot: &Snapshot) -> String {
     with_busiest(ROOT.into(), None, snapshot)
 }
 
-/// The name of an aggressor, with its process that used most, where that is known; `None` stands for
-/// the root cgroup.
+/// The name of an aggressor, with its process that used most CPU time, where that is known; `None`
+/// stands for the root cgroup.
 pub fn with_busiest(name: String, cgroup: Option<CgroupId>, snapshot: &Snapshot) -> String {
-    match busiest(cgroup, snapshot) {
+    match busiest(cgroup, snapshot, Resource::Cpu) {
         Some(process) => with_process(&name, &process),
         None => name,
     }
 }
 
-/// `NAME, pid N` of an aggressor's process that used most, where that is known.
-pub fn busiest(cgroup: Option<CgroupId>, snapshot: &Snapshot) -> Option<String> {
-    let its = |runner: &&Runner| runner.cgroup == cgroup && !runner.is_of_machine;
+/// The process of a cgroup that uses most of a resource, as `NAME, pid N`, where that is known.
+pub fn busiest(
+    cgroup: Option<CgroupId>,
+    snapshot: &Snapshot,
+    resource: Resource,
+) -> Option<String> {
+    let its = |runner: &&Runner| {
+        runner.cgroup == cgroup && !runner.is_of_machine && is_for(runner, resource)
+    };
     snapshot.runners.iter().find(its).map(process)
 }
 
-/// The busiest process of the machine, where that is looked for.
-pub fn busiest_of_machine(snapshot: &Snapshot) -> Option<String> {
-    snapshot.runners.iter().find(|runner| runner.is_of_machine).map(process)
+/// The process of the machine that uses most of a resource, where that is looked for.
+pub fn busiest_of_machine(snapshot: &Snapshot, resource: Resource) -> Option<String> {
+    let its = |runner: &&Runner| runner.is_of_machine && is_for(runner, resource);
+    snapshot.runners.iter().find(its).map(process)
 }
 
-fn process(Runner { pid, name, .. }: &Runner) -> String {
-    format!("{name}, pid {pid}")
+/// Whether it is a resource for which a process is named.
+fn is_for(runner: &Runner, resource: Resource) -> bool {
+    resource
+        == match (runner.memory, runner.io) {
+            (Some(_), _) => Resource::Memory,
+            (None, Some(_)) => Resource::Io,
+            (None, None) => Resource::Cpu,
+        }
+}
+
+fn process(Runner { pid, name, memory, .. }: &Runner) -> String {
+    match memory {
+        Some(Resident { held, growth: Bytes(0) }) => format!("{name}, pid {pid}: {held}"),
+        Some(Resident { held, growth }) => {
+            format!("{name}, pid {pid}: {held}, growing by {growth}/s")
+        }
+        None => format!("{name}, pid {pid}"),
+    }
 }
 
 pub fn with_process(name: &str, process: &str) -> String {

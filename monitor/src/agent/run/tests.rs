@@ -14,7 +14,8 @@ use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::{Cause, Sample};
 use isobar_core::model::settings::Node;
 use isobar_core::model::units::Nanos;
-use isobar_core::view::aggressor::Suspect;
+use isobar_core::view::suspects::Suspect;
+use isobar_core::view::verdict::Resource;
 
 /// Counts how often it was asked and whether it was dropped, which is what detaches a kernel.
 struct Counted {
@@ -40,7 +41,7 @@ impl Source for Counted {
         self.suspected.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn look_for(&mut self, _: impl FnOnce() -> Option<Suspect>) {}
+    fn look_for(&mut self, _: impl Fn(Resource) -> Option<Suspect>) {}
 
     fn cgroup_root(&self) -> Option<PathBuf> {
         self.cgroup_root.clone()

@@ -13,7 +13,8 @@ use isobar_core::model::decision::{Action, InForce, Phase, StepKind};
 use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Sample;
 use isobar_core::model::settings::{Node, Settings};
-use isobar_core::view::aggressor::Suspect;
+use isobar_core::view::suspects::Suspect;
+use isobar_core::view::verdict::Resource;
 
 /// A node on which nothing happens.
 struct Still(u64);
@@ -29,8 +30,8 @@ impl Source for Still {
 
     fn suspect(&mut self, _: Vec<CgroupId>) {}
 
-    fn look_for(&mut self, suspect: impl FnOnce() -> Option<Suspect>) {
-        assert_eq!(suspect(), None, "nobody waits");
+    fn look_for(&mut self, suspect: impl Fn(Resource) -> Option<Suspect>) {
+        assert_eq!(suspect(Resource::Cpu), None, "nobody waits");
     }
 
     fn cgroup_root(&self) -> Option<PathBuf> {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write};
 
 use anyhow::Result;
 use isobar::record::incident::words::clock;
-use isobar_core::model::snapshot::Waited;
+use isobar_core::model::snapshot::{IoRate, Waited};
 use isobar_core::model::units::Percent;
 use isobar_core::view::View;
 use isobar_core::view::lead::lead;
@@ -17,7 +17,7 @@ use super::super::output::{Format, List, view_json};
 use super::super::status;
 use super::super::table::Table;
 use super::Args;
-use super::figures::{cores, names, percent, some, throttled, time, union};
+use super::figures::{amount, cores, names, percent, some, throttled, time, union};
 use super::rows::{self, Column};
 
 /// Pairs of sufferer and aggressor without `--rows`.
@@ -94,8 +94,7 @@ fn write(out: &mut dyn Write, view: &View, args: &Args) -> Result<()> {
 /// last interval.
 fn waiting(view: &View, list: &rows::List, wide: bool) -> Table {
     const NARROW: &str = "WAIT%> CPUS> CONTENDED%> THROTTLED> MEM%> IO%>";
-    const MORE: &str =
-        "WAIT> CONTENTION> BY-OWN-QUOTA> BY-QUOTA-ABOVE> PSI-CPU%> SHORTAGE%> IO-WAIT> PATH";
+    const MORE: &str = "WAIT> CONTENTION> BY-OWN-QUOTA> BY-QUOTA-ABOVE> PSI-CPU%> SHORTAGE%> IO-WAIT> DISK/s> PATH";
     let first = Column::Lead.heading(lead(view).0);
     let more = if wide { MORE } else { "" };
     let mut table = Table::new(&format!("NAME~ {first}> {NARROW} {more}"));
@@ -121,6 +120,7 @@ fn waiting(view: &View, list: &rows::List, wide: bool) -> Table {
                 percent(some(scope.pressure.cpu)),
                 percent(union(scope.shortage)),
                 time(scope.io_wait.map(|Waited { now, .. }| now)),
+                amount(scope.io.map(IoRate::bytes)),
                 scope.path.0.to_string(),
             ]);
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isobar_core::model::cgroup::CgroupId;
 use isobar_core::model::pod::Place;
-use isobar_core::model::snapshot::{Scope, Snapshot, working_set};
+use isobar_core::model::snapshot::{IoRate, Scope, Snapshot, working_set};
 use isobar_core::model::units::{Bytes, Nanos, Percent};
 use isobar_core::view::View;
 use isobar_core::view::lead::{Lead, lead};
@@ -27,13 +27,15 @@ pub(super) enum Column {
     Memory,
     Io,
     Held,
+    /// Read from devices and written to them.
+    Moved,
 }
 
 /// Names are not shortened below this while another column can be left out.
 const SHORTEST_NAME: usize = 24;
 
 impl Column {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Name,
         Self::Lead,
         Self::Wait,
@@ -42,12 +44,20 @@ impl Column {
         Self::Throttled,
         Self::Memory,
         Self::Io,
+        Self::Moved,
         Self::Held,
     ];
 
     /// In the order in which columns are left out where there is no room.
-    const LESS: [Self; 6] =
-        [Self::Throttled, Self::Held, Self::Contention, Self::Io, Self::Memory, Self::Cpus];
+    const LESS: [Self; 7] = [
+        Self::Moved,
+        Self::Throttled,
+        Self::Held,
+        Self::Contention,
+        Self::Io,
+        Self::Memory,
+        Self::Cpus,
+    ];
 
     pub(super) fn heading(self, by: Lead) -> &'static str {
         match self {
@@ -65,6 +75,7 @@ impl Column {
             Self::Memory => "MEM%",
             Self::Io => "IO%",
             Self::Held => "MEMORY",
+            Self::Moved => "DISK/s",
         }
     }
 
@@ -75,7 +86,7 @@ impl Column {
             Self::Lead => 10,
             Self::Wait | Self::Cpus | Self::Contention | Self::Memory | Self::Io => 6,
             Self::Throttled => 9,
-            Self::Held => 7,
+            Self::Held | Self::Moved => 7,
         }
     }
 
@@ -104,6 +115,7 @@ impl Column {
             Self::Cpus => cores(scope.cpu_usage),
             Self::Throttled => time(throttled(scope)),
             Self::Held => amount(held(scope)),
+            Self::Moved => amount(scope.io.map(IoRate::bytes)),
             Self::Wait | Self::Contention | Self::Memory | Self::Io => percent(self.share(scope)),
         }
     }
@@ -115,7 +127,9 @@ impl Column {
             Self::Contention => union(scope.contention),
             Self::Memory => some(scope.pressure.memory),
             Self::Io => some(scope.pressure.io),
-            Self::Name | Self::Lead | Self::Cpus | Self::Throttled | Self::Held => None,
+            Self::Name | Self::Lead | Self::Cpus | Self::Throttled | Self::Held | Self::Moved => {
+                None
+            }
         }
     }
 
@@ -125,6 +139,7 @@ impl Column {
             Self::Cpus => scope.cpu_usage.map(|cpus| cpus.0),
             Self::Throttled => throttled(scope).map(|Nanos(time)| time),
             Self::Held => held(scope).map(|Bytes(n)| n),
+            Self::Moved => scope.io.map(|rate| rate.bytes().0),
             Self::Name | Self::Lead => None,
             Self::Wait | Self::Contention | Self::Memory | Self::Io => {
                 self.share(scope).map(|Percent(share)| share.into())

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use isobar_core::model::capability::{Capability, CapabilityState};
 use isobar_core::model::cgroup::{CgroupId, CgroupPath};
-use isobar_core::model::snapshot::Blame;
-use isobar_core::model::units::{Moment, Nanos};
+use isobar_core::model::sample::{Resident, Runner};
+use isobar_core::model::snapshot::{Blame, IoRate};
+use isobar_core::model::units::{Bytes, Moment, Nanos};
 use isobar_core::view::View;
 use isobar_core::view::lead::Lead;
 use jiff::tz::TimeZone;
@@ -238,6 +239,30 @@ fn draw_tells_own_tasks_and_the_root_cgroup_by_name() {
     }
     let text = shown(&press(screen(Showing::Present, (80, 40)).after(tick(view)), "⏎"));
     assert!(text.contains("%  its own tasks") && text.contains("%  the root cgroup"), "{text}");
+}
+
+#[test]
+fn draw_names_who_does_the_io_and_has_the_memory() {
+    const MIB: u64 = 1 << 20;
+    let mut view = view_at(SHORT);
+    let (id, leak) =
+        view.snapshot.scopes.iter_mut().find(|(_, one)| one.path.0.ends_with("66.slice")).unwrap();
+    let (read, written) = (Bytes(178 * MIB), Bytes(2 * MIB));
+    leak.io = Some(IoRate { read, written, reads: 712, writes: 5 });
+    let runner = Runner {
+        pid: 51,
+        name: "dd".into(),
+        cgroup: Some(*id),
+        io: Some(Bytes(170 * MIB)),
+        ..Runner::default()
+    };
+    let memory = Some(Resident { held: Bytes(70 * MIB), growth: Bytes(9 * MIB) });
+    let name = "python".into();
+    view.snapshot.runners =
+        vec![Runner { pid: 52, name, memory, io: None, ..runner.clone() }, runner];
+    let state = || screen(Showing::Present, (100, 24)).after(tick(view.clone()));
+    insta::assert_snapshot!("io_done", shown(&press(state(), "sssssss")));
+    insta::assert_snapshot!("why_io", shown(&press(state(), "⏎")));
 }
 
 #[test]

@@ -21,6 +21,7 @@ use isobar_core::policy::explain::{self, relief};
 use isobar_core::view::cpu_loss::{Harm, losses};
 use isobar_core::view::foresight::{Foresight, OomLimit};
 use isobar_core::view::pods::name_scopes;
+use isobar_core::view::verdict;
 use isobar_core::view::waiting::{Level, ROOT, busiest, short_name};
 
 /// Pairs that are counted, and that are told.
@@ -205,7 +206,8 @@ impl Account {
             }
             let pair = (self.name(blame.victim, blame), self.name(blame.aggressor, blame));
             let is_root = blame.aggressor_path.as_ref().is_some_and(CgroupPath::is_root);
-            let process = busiest((!is_root).then_some(blame.aggressor), snapshot);
+            let process =
+                busiest((!is_root).then_some(blame.aggressor), snapshot, verdict::Resource::Cpu);
             if let Some(process) = process.filter(|_| self.busiest.len() < PAIRS) {
                 self.busiest.insert(pair.1.clone(), process);
             }

@@ -12,7 +12,7 @@ use isobar_core::model::decision::{Assessment, Decision, NodePressure, Outcome, 
 use isobar_core::model::sample::Moment;
 use isobar_core::model::snapshot::Blame;
 use isobar_core::model::units::Nanos;
-use isobar_core::policy::explain::relief as words;
+use isobar_core::policy::explain::{self, relief as words};
 use isobar_core::view::OomRecord;
 use isobar_core::view::cpu_loss::Harm;
 
@@ -32,6 +32,8 @@ impl Room {
 
 /// Bytes of an event's text; the log has all of it.
 const TEXT: usize = 512;
+/// Bytes of a span's reason.
+const WHY: usize = 200;
 /// Pairs of cgroups that are kept of a tick and of a minute, and that are counted within one.
 const OF_TICK: usize = 8;
 const OF_MINUTE: usize = 6;
@@ -92,6 +94,10 @@ pub(in crate::serve) struct Span {
     pub(super) begin: Moment,
     /// `None` while it holds.
     pub(super) end: Option<Moment>,
+    /// The rule and the figures by which it began; absent of a condition of the kubelet, which follows
+    /// its thresholds, and where nothing could be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<Box<str>>,
     #[serde(skip)]
     subject: Subject,
 }
@@ -149,6 +155,7 @@ struct Found {
     state: State,
     /// When it began.
     since: Moment,
+    why: Option<Box<str>>,
 }
 
 /// What one tick adds, small enough to be handed over.
@@ -181,26 +188,33 @@ fn found(assessment: &Assessment, at: Moment) -> impl Iterator<Item = Found> {
             Status::Unknown => State::Unknown,
         };
         let subject = Subject::Condition(condition.name);
-        Found { subject, name: condition.kind.clone(), state, since: condition.since }
+        let why = bounded(explain::condition_numbers(condition));
+        Found { subject, name: condition.kind.clone(), state, since: condition.since, why }
     });
-    let threshold = |threshold: Trigger, state, since| {
+    let threshold = |threshold: Trigger, state, since, why| {
         let subject = Subject::Threshold(threshold);
-        Found { subject, name: threshold.name(), state, since }
+        Found { subject, name: threshold.name(), state, since, why }
     };
     let met = assessment.met.iter().map(move |met| {
         let since = Moment { boot: met.since, wall: at.wall.since(at.boot.since(met.since)) };
+        let why = bounded(explain::met_sentence(met, at.boot));
         match met.is_due {
-            true => threshold(met.threshold, State::Due, at),
-            false => threshold(met.threshold, State::Met, since),
+            true => threshold(met.threshold, State::Due, at, why),
+            false => threshold(met.threshold, State::Met, since, why),
         }
     });
     let unmeasured = assessment.unmeasured.iter();
-    let unmeasured = unmeasured.map(move |one| threshold(*one, State::Unknown, at));
+    let unmeasured = unmeasured.map(move |one| threshold(*one, State::Unknown, at, None));
     let pressure = assessment.node_pressure.iter().map(move |one| {
         let (subject, name) = (Subject::NodePressure(*one), one.name().to_owned());
-        Found { subject, name, state: State::True, since: at }
+        Found { subject, name, state: State::True, since: at, why: None }
     });
     conditions.chain(met).chain(unmeasured).chain(pressure)
+}
+
+fn bounded(mut why: String) -> Option<Box<str>> {
+    why.truncate(why.floor_char_boundary(WHY));
+    Some(why.into())
 }
 
 fn events(decision: &Decision, outcomes: &[Outcome], kills: &[OomRecord]) -> Vec<Event> {
@@ -267,11 +281,11 @@ impl Spans {
             std::mem::take(&mut self.open).into_iter().partition(holds);
         self.open = open;
         self.ended.extend(over.into_iter().map(|span| Span { end: Some(at), ..span }));
-        for Found { subject, name, state, since: begin } in found {
+        for Found { subject, name, state, since: begin, why } in found {
             if self.open.iter().all(|span| span.subject != subject) {
                 let begin = self.resumed.filter(|at| at.boot > begin.boot).unwrap_or(begin);
                 let kind = subject.kind();
-                self.open.push(Span { kind, name, state, tick, begin, end: None, subject });
+                self.open.push(Span { kind, name, state, tick, begin, end: None, why, subject });
             }
         }
         for event in events {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::averages::Averages;
 use super::counters::Tables;
 use super::delta::Deltas;
-use super::{Blame, Doubts, Scope, Snapshot, blame, stalls};
+use super::{Blame, Doubts, IoRate, Scope, Snapshot, blame, stalls};
 use crate::model::cgroup::{Cgroup, CgroupId, CgroupPath};
 use crate::model::places::Places;
 use crate::model::pod::Place;
@@ -97,6 +97,10 @@ impl<'a> Pair<'a> {
         Deltas { until: self.next.at.boot, interval: self.interval, window: self.window(), doubts }
     }
 
+    fn io(&self, before: &Cgroup, after: &Cgroup) -> Option<IoRate> {
+        IoRate::between(before.io?, after.io?, self.interval)
+    }
+
     /// Time between the two readings of the eBPF maps, by the clock of their unions. An agent that
     /// lost the CPU between the start of a sample and that reading would otherwise get two shares
     /// wrong.
@@ -125,8 +129,10 @@ fn whole(next: &Sample, pair: Option<&Pair<'_>>, averages: &mut Averages) -> Sco
     if let Some((before, after)) = before.cpu.zip(next.node.cpu) {
         scope.cpu_usage = Some(deltas.cpu_usage(before.busy, after.busy, pair.n_cpus));
     }
+    let root = next.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
+    let files = root.and_then(|(id, after)| Some((pair.prev.cgroups.get(id)?, after)));
+    scope.io = files.and_then(|(before, after)| pair.io(before, after));
     if let Some((before, after)) = &pair.tables {
-        let root = next.cgroups.iter().find(|(_, cgroup)| cgroup.path.is_root());
         let root = root.map(|(&id, _)| id);
         stalls::fill(&mut scope, before.node(root), after.node(root), None, deltas, meters);
     }
@@ -161,6 +167,7 @@ fn scope(
     if let Some((before, after)) = before.cpu.usage.zip(cgroup.cpu.usage) {
         scope.cpu_usage = Some(deltas.cpu_usage(before.into(), after.into(), pair.n_cpus));
     }
+    scope.io = pair.io(before, cgroup);
     if let Some((earlier, later)) = &pair.tables {
         let (before, after) = (earlier.group(id, before), later.group(id, cgroup));
         let request = scope.cpu_request;

@@ -89,7 +89,8 @@ pub fn candidates_for(first: &Met, decision: &Decision) -> String {
 }
 
 /// A threshold that is met, with its numbers.
-fn met_sentence(met: &Met, now: Nanos) -> String {
+#[must_use]
+pub fn met_sentence(met: &Met, now: Nanos) -> String {
     let (relation, grace) = match &met.threshold {
         Trigger::Eviction(threshold) => ("below", threshold.grace),
         Trigger::Pressure(threshold) => match threshold.on {

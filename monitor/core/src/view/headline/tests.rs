@@ -71,8 +71,8 @@ fn headline_names_the_busiest_process_where_waits_are_not_measured() {
         pid: 7,
         name: "spin".into(),
         used: MilliCpu(900),
-        cgroup: None,
         is_of_machine,
+        ..Runner::default()
     };
     let unknown = "Which pod or service waits was not measured";
     let busiest = format!("{unknown}; busiest: spin, pid 7 (by usage, not by harm).");

@@ -61,7 +61,7 @@ fn line(
             Column::Wait | Column::Contention | Column::Memory | Column::Io => {
                 (column.cell(row), tone_of(column.share(row.scope)))
             }
-            Column::Lead | Column::Cpus | Column::Throttled | Column::Held => {
+            Column::Lead | Column::Cpus | Column::Throttled | Column::Held | Column::Moved => {
                 (column.cell(row), Tone::Plain)
             }
         };

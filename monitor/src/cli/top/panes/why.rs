@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use isobar_core::model::cgroup::{Cgroup, CgroupId, CgroupPath, Limit};
-use isobar_core::model::snapshot::{Blame, CpuWait, MemoryCauseWait, Scope, Waited};
+use isobar_core::model::snapshot::{Blame, CpuWait, IoRate, MemoryCauseWait, Scope, Waited};
 use isobar_core::model::units::{Bytes, Micros, Nanos, Percent};
 use isobar_core::view::View;
 use isobar_core::view::cpu_loss::Harm;
-use isobar_core::view::verdict::cause_words;
-use isobar_core::view::waiting::name;
+use isobar_core::view::verdict::{Resource, cause_words};
+use isobar_core::view::waiting::{busiest, name};
 use ratatui::text::Line;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -101,6 +101,16 @@ impl Page<'_> {
         )));
         if let Some(cpu) = &self.scope.cpu {
             lines.extend(self.plain(&waits(cpu, self.view.snapshot.interval)));
+        }
+        if let Some(io) = self.scope.io.filter(|io| *io != IoRate::default()) {
+            lines.extend(self.plain(&moves(io)));
+        }
+        for (of, what) in
+            [(Resource::Memory, "takes or has most memory"), (Resource::Io, "does most IO")]
+        {
+            let process = busiest(Some(id), &self.view.snapshot, of);
+            let told = process.map(|process| format!("of its processes, {process}, {what}"));
+            lines.extend(told.iter().flat_map(|told| self.plain(&harmless(told))));
         }
         lines
     }
@@ -213,5 +223,12 @@ fn waits(cpu: &CpuWait, interval: Nanos) -> String {
         now(cpu.throttled_own),
         now(cpu.throttled_ancestor),
         now(cpu.contention)
+    )
+}
+
+/// What it reads and writes, by its `io.stat`.
+fn moves(IoRate { read, written, reads, writes }: IoRate) -> String {
+    format!(
+        "reads {read}/s in {reads} requests, writes {written}/s in {writes} requests per second"
     )
 }

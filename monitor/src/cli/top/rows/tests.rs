@@ -111,7 +111,8 @@ fn fitting_leaves_room_for_names() {
     #[rustfmt::skip]
     let table = [
         // columns of the terminal, sorted by, columns of the list, of the name
-        (200, Column::Lead,      9, 136),
+        (200, Column::Lead,      10, 128),
+        (80,  Column::Moved,     8, 26),
         (80,  Column::Lead,      8, 26),
         (80,  Column::Throttled, 8, 24),
         (60,  Column::Lead,      5, 28),

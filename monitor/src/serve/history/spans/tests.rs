@@ -77,6 +77,34 @@ fn spans_say_what_held_from_when_to_when() {
 }
 
 #[test]
+fn spans_keep_the_rule_and_the_figures_by_which_they_began() {
+    let mut spans = Spans::new(Room::OF_AGENT);
+    let tick = |avg60: u16, why: Option<String>, is_met: bool| {
+        let phase = Phase::Contended;
+        let (avg10, avg60) = (Some(Percent(90_00)), Some(Percent(avg60)));
+        let judged = Condition { phase, avg10, avg60, ..condition(Status::True, 10) };
+        let unknown = Condition { why, ..condition(Status::Unknown, 12) };
+        let one = if avg60 == Some(Percent(0)) { unknown } else { judged };
+        let met = if is_met { vec![met(false)] } else { vec![] };
+        let assessment = Assessment { conditions: vec![one], met, ..Assessment::default() };
+        Decision { assessment, ..Decision::default() }
+    };
+    put(&mut spans, 10, tick(51_00, None, false));
+    put(&mut spans, 11, tick(88_00, None, true));
+    put(&mut spans, 12, tick(0, Some("ä".repeat(1_000)), true));
+    let told = spans.spans(at(0).boot, at(200).boot, at(200).boot);
+    let why: Vec<_> = told.iter().map(|span| (span.state, span.why.as_deref().unwrap())).collect();
+    let cut = "ä".repeat(WHY / 2);
+    let met = "system.cpu.pressure is 0.01 % (avg10), at or above the threshold of 40.00 %, for ";
+    let judged = "contention was 51.00 % over a minute and 90.00 % over ten seconds, the threshold \
+                  is 50.00 %";
+    // Not the figures that followed.
+    assert!(why.contains(&(State::True, judged)), "{why:?}");
+    assert!(why.iter().any(|(state, why)| *state == State::Met && why.starts_with(met)), "{why:?}");
+    assert!(why.contains(&(State::Unknown, &*cut)), "{why:?}");
+}
+
+#[test]
 fn spans_end_where_no_agent_ran() {
     #[rustfmt::skip]
     let table = [

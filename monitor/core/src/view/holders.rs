@@ -1,0 +1,110 @@
+//! Who has the memory in use, where nobody took more of it just now.
+
+use std::cmp::Reverse;
+
+use super::verdict::Resource;
+use super::waiting::{Level, busiest, busiest_of_machine, short_name, with_process};
+use crate::model::cgroup::CgroupId;
+use crate::model::pod::Place;
+use crate::model::snapshot::{Scope, Snapshot, working_set};
+use crate::model::stall::MemoryCause;
+use crate::model::units::Bytes;
+
+/// A pod or service with a working set.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Holder<'a> {
+    pub(super) id: CgroupId,
+    pub(super) scope: &'a Scope,
+    pub(super) held: Bytes,
+}
+
+/// Those with the largest working sets first; pods alone where it is their common limit that is
+/// reached. Whose memory is not accounted for is left out.
+pub(super) fn holders(snapshot: &Snapshot) -> Vec<Holder<'_>> {
+    let causes = snapshot.whole.memory.iter().flat_map(|memory| &memory.causes);
+    let longest = causes.max_by_key(|(_, wait)| wait.union.now);
+    let is_of_pods = longest.is_some_and(|(cause, _)| *cause == MemoryCause::AllocatableLimit);
+    let counts = |scope: &Scope| match is_of_pods {
+        true => matches!(scope.place, Place::Pod { .. }),
+        false => Level::Units.shows(scope),
+    };
+    let units = snapshot.scopes.iter().filter(|(_, scope)| counts(scope));
+    let holding = units.filter_map(|(id, scope)| {
+        Some(Holder { id: *id, scope, held: working_set(scope.files.as_ref()?)? })
+    });
+    let mut holding: Vec<_> = holding.filter(|one| one.held > Bytes(0)).collect();
+    holding.sort_by_key(|one| (Reverse(one.held), one.id));
+    holding
+}
+
+/// Who has most memory in use or, where that is not known, which process; in a sentence.
+pub(super) fn told(snapshot: &Snapshot) -> Option<String> {
+    let Some(Holder { id, scope, held }) = holders(snapshot).into_iter().next() else {
+        let process = busiest_of_machine(snapshot, Resource::Memory)?;
+        return Some(format!("The process that takes or has most memory: {process}."));
+    };
+    let name = match busiest(Some(id), snapshot, Resource::Memory) {
+        Some(process) => with_process(&short_name(scope), &process),
+        None => short_name(scope),
+    };
+    Some(format!("{name} has most memory in use: {held}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::cgroup::{Cgroup, CgroupPath, MemoryStat};
+    use crate::model::pod::QosClass;
+    use crate::model::sample::{Resident, Runner};
+    use crate::model::snapshot::{MemoryCauseWait, MemoryWait, Waited};
+    use crate::model::units::Nanos;
+
+    #[test]
+    fn holders_are_told_with_the_process_that_has_most() {
+        let scope = |path: &str, place, mib: Option<u64>| {
+            let mut files = Cgroup::default();
+            files.memory.current = mib.map(|mib| Bytes((mib + 5) << 20));
+            let cache = MemoryStat { inactive_file: Bytes(5 << 20), ..MemoryStat::default() };
+            files.memory.stat = Some(cache);
+            let path = CgroupPath(path.into());
+            Scope { path, place, files: Some(Arc::new(files)), ..Scope::default() }
+        };
+        let pod = || Place::Pod { uid: "u".into(), class: QosClass::BestEffort };
+        let runner = |cgroup: Option<u64>, growth: u64| Runner {
+            pid: 7,
+            name: "hog".into(),
+            cgroup: cgroup.map(CgroupId),
+            is_of_machine: cgroup.is_none(),
+            memory: Some(Resident { held: Bytes(300 << 20), growth: Bytes(growth << 20) }),
+            ..Runner::default()
+        };
+        #[rustfmt::skip]
+        let table = [
+            // MiB of a pod and of a service, short for pods alone, processes, what is said
+            (Some(200), Some(400), false, vec![], Some("a.service has most memory in use: 400Mi.")),
+            (Some(200), Some(400), true,  vec![], Some("pod u has most memory in use: 200Mi.")),
+            (None,      Some(400), false, vec![runner(Some(3), 0)],
+             Some("a.service (most of all hog, pid 7: 300Mi) has most memory in use: 400Mi.")),
+            (Some(200), None,      false, vec![runner(Some(2), 20)],
+             Some("pod u (most of all hog, pid 7: 300Mi, growing by 20Mi/s) has most memory in use: 200Mi.")),
+            (Some(500), Some(400), false, vec![runner(Some(3), 0)], Some("pod u has most memory in use: 500Mi.")),
+            (None,      None,      false, vec![runner(None, 20)],
+             Some("The process that takes or has most memory: hog, pid 7: 300Mi, growing by 20Mi/s.")),
+            (None,      None,      false, vec![runner(Some(3), 0)], None),
+        ];
+        for (pod_has, service_has, is_of_pods, runners, want) in table {
+            let all = [scope("/p", pod(), pod_has), scope("/a.service", Place::Other, service_has)];
+            let mut snapshot = Snapshot { runners, ..Snapshot::default() };
+            snapshot.scopes = (2..).map(CgroupId).zip(all).collect();
+            let union = Waited { now: Nanos(9), total: Nanos(9) };
+            let wait = MemoryCauseWait { union, ..MemoryCauseWait::default() };
+            let cause =
+                if is_of_pods { MemoryCause::AllocatableLimit } else { MemoryCause::Global };
+            let causes = [(cause, wait)].into();
+            snapshot.whole.memory = Some(MemoryWait { causes, ..MemoryWait::default() });
+            assert_eq!(told(&snapshot).as_deref(), want, "{pod_has:?} {service_has:?}");
+        }
+    }
+}

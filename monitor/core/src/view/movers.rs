@@ -1,0 +1,185 @@
+//! Who does the IO: what pods and services read from devices and write to them. Whose requests made
+//! others wait is not measured, so this is told as usage, not as harm.
+
+use std::cmp::Reverse;
+
+use super::verdict::Resource;
+use super::waiting::{Level, busiest, busiest_of_machine, short_name, with_process};
+use crate::model::cgroup::CgroupId;
+use crate::model::snapshot::{IoRate, Scope, Snapshot};
+use crate::model::units::{Bytes, Percent};
+
+/// Who does less than such a part of the IO is not named for it: it is spread.
+const MUCH: Percent = Percent(25_00);
+
+/// A pod or service that does IO.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mover<'a> {
+    pub id: CgroupId,
+    pub scope: &'a Scope,
+    pub rate: IoRate,
+    /// Of the node's bytes or of its requests, whichever is more: a disk is kept busy by many small
+    /// requests as well as by large ones.
+    pub share: Percent,
+}
+
+/// Those first that do the greatest share; `None` where no cgroup's IO is known. Who does none is
+/// left out, and so is whose IO is not known.
+pub fn movers(snapshot: &Snapshot) -> Option<Vec<Mover<'_>>> {
+    let all = node(snapshot)?;
+    let units = snapshot.scopes.iter().filter(|(_, scope)| Level::Units.shows(scope));
+    let moving = units.filter_map(|(id, scope)| {
+        let rate = scope.io.filter(|rate| rate.operations() > 0 || rate.bytes() > Bytes(0))?;
+        let bytes = Percent::share(rate.bytes().0, all.bytes().0.max(1));
+        let operations = Percent::share(rate.operations(), all.operations().max(1));
+        Some(Mover { id: *id, scope, rate, share: bytes.max(operations) })
+    });
+    let mut moving: Vec<_> = moving.collect();
+    moving.sort_by_key(|one| (Reverse((one.share, one.rate.bytes())), one.id));
+    Some(moving)
+}
+
+/// The IO of all: by the root's file, or the sum of the topmost cgroups where that is more. `None`
+/// where no cgroup's is known: the root's file alone tells nothing of who does it.
+fn node(snapshot: &Snapshot) -> Option<IoRate> {
+    let scopes = &snapshot.scopes;
+    let is_top = |scope: &&Scope| scope.parent.is_none_or(|above| !scopes.contains_key(&above));
+    scopes.values().find_map(|scope| scope.io)?;
+    let tops = scopes.values().filter(is_top).filter_map(|scope| scope.io);
+    let sum = tops.fold(IoRate::default(), IoRate::plus);
+    let root = snapshot.whole.io.unwrap_or_default();
+    Some(if root.bytes() >= sum.bytes() { root } else { sum })
+}
+
+/// Who does most of the IO, in a sentence; `None` if nobody does any.
+pub(super) fn told(snapshot: &Snapshot) -> Option<String> {
+    let Some((movers, all)) = movers(snapshot).zip(node(snapshot)) else {
+        let process = busiest_of_machine(snapshot, Resource::Io)?;
+        return Some(format!(
+            "Which pod or service does the IO was not measured; most of it: {process} (by usage, not \
+             by harm)."
+        ));
+    };
+    let Mover { id, scope, rate, share } = *movers.first()?;
+    if share < MUCH {
+        return Some(format!("No pod or service does more than {share} % of the IO."));
+    }
+    let name = short_name(scope);
+    let name = match busiest(Some(id), snapshot, Resource::Io) {
+        Some(process) => with_process(&name, &process),
+        None => name,
+    };
+    let does = match rate {
+        IoRate { writes: 0, .. } => "reads",
+        IoRate { reads: 0, .. } => "writes",
+        _ => "reads and writes",
+    };
+    let is_of_bytes = Percent::share(rate.bytes().0, all.bytes().0.max(1)) == share;
+    let figures = match is_of_bytes {
+        true => format!("{}/s of the node's {}/s", rate.bytes(), all.bytes()),
+        false => format!(
+            "{}/s in {} of the node's {} requests per second",
+            rate.bytes(),
+            rate.operations(),
+            all.operations()
+        ),
+    };
+    Some(format!("{name} {does} {figures} (by usage, not by harm)."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cgroup::CgroupPath;
+    use crate::model::pod::{Place, QosClass, Runtime};
+    use crate::model::units::Nanos;
+
+    const MIB: u64 = 1 << 20;
+
+    /// MiB per second read and written, and requests of each kind.
+    type Io = Option<(u64, u64, u64, u64)>;
+
+    fn rate(io: Io) -> Option<IoRate> {
+        let (read, written) = io.map(|(read, written, ..)| (read * MIB, written * MIB))?;
+        let (.., reads, writes) = io?;
+        Some(IoRate { read: Bytes(read), written: Bytes(written), reads, writes })
+    }
+
+    /// A pod with a container in it, and services beside it, below two slices.
+    fn node_of(root: Io, pods: Io, services: &[Io]) -> Snapshot {
+        let class = QosClass::Burstable;
+        let pod = Place::Pod { uid: "u".into(), class };
+        let (id, runtime) = ("c".into(), Runtime::CriO);
+        let container = Place::Container { pod: "u".into(), class, id, runtime };
+        let all = services.iter().flatten();
+        let sum = |of: fn(&(u64, u64, u64, u64)) -> u64| all.clone().map(of).sum::<u64>();
+        let is_known = services.iter().any(Option::is_some);
+        let slice = is_known.then(|| (sum(|s| s.0), sum(|s| s.1), sum(|s| s.2), sum(|s| s.3)));
+        let scope = |path: &str, place: Place, parent: Option<u64>, io| Scope {
+            path: CgroupPath(path.into()),
+            place,
+            parent: parent.map(CgroupId),
+            io: rate(io),
+            ..Scope::default()
+        };
+        let mut scopes = vec![
+            (2, scope("/kubepods", Place::Kubepods, Some(1), pods)),
+            (3, scope("/kubepods/pod", pod, Some(2), pods)),
+            (4, scope("/kubepods/pod/c", container, Some(3), pods)),
+            (5, scope("/system.slice", Place::Other, Some(1), slice)),
+        ];
+        scopes.extend((6..).zip(services).map(|(id, io)| {
+            let path = format!("/system.slice/s{id}.service");
+            (id, scope(&path, Place::Other, Some(5), *io))
+        }));
+        Snapshot {
+            interval: Nanos::SECOND,
+            whole: Scope { io: rate(root), ..Scope::default() },
+            scopes: scopes.into_iter().map(|(id, scope)| (CgroupId(id), scope)).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn movers_are_named_by_what_they_do() {
+        let small = [Some((1, 0, 10, 0)); 9];
+        let usage = "(by usage, not by harm).";
+        type Row<'a> = (Io, Io, &'a [Io], &'a [u64], Option<String>);
+        #[rustfmt::skip]
+        let table: [Row<'_>; 10] = [
+            // the node, the pod, services; who does most; what is said
+            (Some((200, 0, 400, 0)), Some((180, 0, 180, 0)), &[Some((10, 0, 9, 0))], &[3, 6],
+             Some(format!("pod u reads 180Mi/s of the node's 200Mi/s {usage}"))), // and not its container
+            (Some((0, 200, 0, 400)), Some((10, 0, 9, 0)), &[Some((0, 180, 0, 180))], &[6, 3],
+             Some(format!("s6.service writes 180Mi/s of the node's 200Mi/s {usage}"))),
+            (Some((100, 100, 4, 4)), Some((90, 90, 4, 4)), &[], &[3],
+             Some(format!("pod u reads and writes 180Mi/s in 8 of the node's 8 requests per second {usage}"))),
+            // Small requests keep the disk as busy.
+            (Some((200, 0, 20_000, 0)), Some((90, 0, 180, 0)), &[Some((76, 0, 19_500, 0))], &[6, 3],
+             Some(format!("s6.service reads 76Mi/s in 19500 of the node's 20000 requests per second {usage}"))),
+            // Many that do little each.
+            (Some((9, 0, 90, 0)), Some((0, 0, 0, 0)), &small, &[6, 7, 8, 9, 10, 11, 12, 13, 14],
+             Some("No pod or service does more than 11.11 % of the IO.".into())),
+            // The root's file is not read: all cgroups together.
+            (None, Some((30, 0, 30, 0)), &[Some((10, 0, 10, 0))], &[3, 6],
+             Some(format!("pod u reads 30Mi/s of the node's 40Mi/s {usage}"))),
+            // One has no file: unknown, and not idle.
+            (Some((40, 0, 40, 0)), None, &[Some((30, 0, 30, 0)), None], &[6],
+             Some(format!("s6.service reads 30Mi/s of the node's 40Mi/s {usage}"))),
+            // Kernel threads do most.
+            (Some((400, 0, 400, 0)), Some((30, 0, 30, 0)), &[], &[3],
+             Some("No pod or service does more than 7.50 % of the IO.".into())),
+            (Some((0, 0, 0, 0)), Some((0, 0, 0, 0)), &[], &[], None),
+            (Some((40, 0, 40, 0)), None, &[None], &[], None), // no io controller
+        ];
+        for (root, pod, services, order, want) in table {
+            let snapshot = node_of(root, pod, services);
+            let all = movers(&snapshot);
+            let got: Vec<_> = all.iter().flatten().map(|one| one.id.0).collect();
+            assert_eq!(got, order, "{root:?} {pod:?}");
+            assert_eq!(told(&snapshot), want, "{root:?} {pod:?}");
+            let is_known = pod.is_some() || services.iter().any(Option::is_some);
+            assert_eq!(all.is_some(), is_known, "{root:?} {pod:?}");
+        }
+    }
+}

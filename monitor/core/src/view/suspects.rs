@@ -1,0 +1,180 @@
+//! Whose processes are looked for: those of the cgroup that the headline names, and of the machine
+//! where it can name none.
+
+use super::aggressor;
+use super::holders::holders;
+use super::movers::movers;
+use super::verdict::{Mood, Resource, memory};
+use crate::model::cgroup::{CgroupId, CgroupPath};
+use crate::model::decision::Decision;
+use crate::model::snapshot::Snapshot;
+use crate::model::threshold;
+use crate::model::units::{Bytes, Percent};
+
+/// Processes are looked for from this share of the time on that others waited.
+pub(super) const SUSPECTED: Percent = Percent(5_00);
+
+/// Whose processes are to be looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Suspect {
+    Cgroup {
+        id: CgroupId,
+        /// Whose processes count: its own and, of a pod or service, those of all cgroups in it.
+        paths: Vec<CgroupPath>,
+    },
+    /// All processes: which cgroup it is was not measured.
+    Machine,
+}
+
+/// Who uses what is short; `None` while nothing of it is.
+#[must_use]
+pub fn suspect(resource: Resource, snapshot: &Snapshot, decision: &Decision) -> Option<Suspect> {
+    match resource {
+        Resource::Cpu => aggressor::suspect(snapshot),
+        Resource::Memory => is_short_of_memory(snapshot, decision)
+            .then(|| taker(snapshot, decision).or_else(|| holder(snapshot)))
+            .map(|one| within(snapshot, one)),
+        Resource::Io => {
+            let raw = snapshot.whole.pressure.io.and_then(|pressure| pressure.some);
+            let waits = raw.is_some_and(|line| line.avg10 >= SUSPECTED);
+            let most = || movers(snapshot).map(|all| all.first().map(|one| one.id));
+            // Where the IO is known, and nobody does any, no process is to be named.
+            match waits.then(most)? {
+                None => Some(Suspect::Machine),
+                Some(most) => most.map(|id| within(snapshot, Some(id))),
+            }
+        }
+    }
+}
+
+/// Work waits for memory, a threshold of memory is met, or it is foretold to run out, which is a
+/// threshold too.
+fn is_short_of_memory(snapshot: &Snapshot, decision: &Decision) -> bool {
+    let mood = memory(&snapshot.whole, snapshot.covers).mood;
+    let mut met = decision.assessment.met.iter().map(|met| met.threshold.resource());
+    matches!(mood, Mood::Waits | Mood::Pressed)
+        || met.any(|resource| resource == threshold::Resource::Memory)
+}
+
+/// Who took most of the memory that was lost.
+fn taker(snapshot: &Snapshot, decision: &Decision) -> Option<CgroupId> {
+    let loss = decision.loss().filter(|loss| loss.lost > Bytes(0))?;
+    let path = &loss.takers.first()?.path;
+    snapshot.scopes.iter().find(|(_, scope)| scope.path == *path).map(|(id, _)| *id)
+}
+
+fn holder(snapshot: &Snapshot) -> Option<CgroupId> {
+    holders(snapshot).first().map(|one| one.id)
+}
+
+/// A cgroup and all that lie in it; without one, the machine.
+fn within(snapshot: &Snapshot, unit: Option<CgroupId>) -> Suspect {
+    let found = unit.and_then(|id| Some((id, &snapshot.scopes.get(&id)?.path)));
+    let Some((id, above)) = found else { return Suspect::Machine };
+    let paths = snapshot.scopes.values().map(|scope| &scope.path);
+    let paths = paths.filter(|path| path.is_within(above)).cloned().collect();
+    Suspect::Cgroup { id, paths }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::cgroup::{Cgroup, MemoryStat};
+    use crate::model::decision::{Loss, Met, Order, Ranking, Taker, Trigger};
+    use crate::model::pod::{Place, QosClass, Runtime};
+    use crate::model::psi::{Line, Pressure, Pressures};
+    use crate::model::settings::usual_pressure_thresholds;
+    use crate::model::snapshot::{IoRate, Scope};
+    use crate::model::units::Nanos;
+
+    /// A pod with a container, and a service that has more memory and does less IO.
+    fn node(avg10: u16, is_accounted: bool) -> Snapshot {
+        let class = QosClass::Burstable;
+        let pod = Place::Pod { uid: "u".into(), class };
+        let (id, runtime) = ("c".into(), Runtime::CriO);
+        let container = Place::Container { pod: "u".into(), class, id, runtime };
+        let scope = |path: &str, place, mib: u64, io: u64| {
+            let mut files = Cgroup::default();
+            files.memory.current = is_accounted.then_some(Bytes(mib << 20));
+            files.memory.stat = Some(MemoryStat::default());
+            let io = is_accounted.then_some(IoRate { read: Bytes(io), ..IoRate::default() });
+            let (path, files) = (CgroupPath(path.into()), Some(Arc::new(files)));
+            Scope { path, place, files, io, ..Scope::default() }
+        };
+        let all = [
+            scope("/p", pod, 100, 7),
+            scope("/p/c", container, 100, 7),
+            scope("/pq.service", Place::Other, 300, 3),
+        ];
+        let line = Line { avg10: Percent(avg10), ..Line::default() };
+        let file = Some(Pressure { some: Some(line), full: None });
+        let pressure = Pressures { cpu: None, memory: file, io: file, irq: None };
+        Snapshot {
+            whole: Scope { pressure, ..Scope::default() },
+            scopes: (1..).map(CgroupId).zip(all).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    /// A threshold of memory is met and, where `path` is told, that cgroup took what was lost.
+    fn met(path: Option<&str>) -> Decision {
+        let mut thresholds = usual_pressure_thresholds().into_iter().map(Trigger::Pressure);
+        let threshold =
+            thresholds.find(|one| one.resource() == threshold::Resource::Memory).unwrap();
+        let met = Met { threshold, since: Nanos(0), is_due: false, measured: 0, missing: None };
+        let mut decision = Decision::default();
+        decision.assessment.met = vec![met];
+        decision.ranking = path.map(|path| {
+            let taker = Taker {
+                uid: path.into(),
+                path: CgroupPath(path.into()),
+                taken: Bytes(9),
+                ..Taker::default()
+            };
+            let (lost, over) = (Bytes(9), Nanos::SECOND);
+            Ranking {
+                signal: "memory.available".into(),
+                order: Order::Cause,
+                candidates: Vec::new(),
+                n_candidates: 0,
+                spared: Vec::new(),
+                n_spared: 0,
+                outsiders: Vec::new(),
+                loss: Some(Loss { lost, over, takers: vec![taker], unattributed: Bytes(0) }),
+            }
+        });
+        decision
+    }
+
+    #[test]
+    fn suspect_of_memory_and_io_is_whom_the_headline_names() {
+        use Resource::{Io, Memory};
+        let cgroup = |id, paths: &[&str]| {
+            let paths = paths.iter().map(|path| CgroupPath((*path).into())).collect();
+            Some(Suspect::Cgroup { id: CgroupId(id), paths })
+        };
+        let (pod, service) = (|| cgroup(1, &["/p", "/p/c"]), || cgroup(3, &["/pq.service"]));
+        #[rustfmt::skip]
+        let table = [
+            // of what, raw PSI, cgroups are accounted for, decision, suspect
+            (Memory, 4_99,  true,  Decision::default(),        None),
+            (Memory, 5_00,  true,  Decision::default(),        service()),
+            (Memory, 0,     true,  met(None),                  service()),
+            (Memory, 0,     true,  met(Some("/p")),            pod()),
+            (Memory, 0,     true,  met(Some("/gone.service")), service()),
+            (Memory, 5_00,  false, Decision::default(),        Some(Suspect::Machine)),
+            (Io,     4_99,  true,  met(None),                  None),
+            (Io,     5_00,  true,  Decision::default(),        pod()),
+            (Io,     5_00,  false, Decision::default(),        Some(Suspect::Machine)),
+        ];
+        for (of, avg10, is_accounted, decision, want) in table {
+            let got = suspect(of, &node(avg10, is_accounted), &decision);
+            assert_eq!(got, want, "{of:?} {avg10} {is_accounted}");
+        }
+        let mut idle = node(90_00, true);
+        idle.scopes.values_mut().for_each(|scope| scope.io = Some(IoRate::default()));
+        assert_eq!(suspect(Io, &idle, &Decision::default()), None, "nobody does any IO");
+    }
+}

@@ -1,0 +1,100 @@
+//! Because of whom: who does the IO, and which processes are named.
+
+use isobar_core::model::cgroup::CgroupId;
+use isobar_core::model::psi::{Line, Pressure, Pressures};
+use isobar_core::model::sample::{Resident, Runner};
+use isobar_core::model::snapshot::{IoRate, Scope, Snapshot};
+use isobar_core::model::stall::Coverage;
+use isobar_core::model::units::{Bytes, MilliCpu, Percent};
+
+use crate::made_up;
+use crate::page::browser;
+use crate::server::Server;
+use crate::views::find;
+
+const MIB: u64 = 1 << 20;
+
+fn pressures(cpu: u16, memory: u16, io: u16) -> Pressures {
+    let file = |avg10| {
+        let line = Line { avg10: Percent(avg10), ..Line::default() };
+        Some(Pressure { some: Some(line), full: None })
+    };
+    Pressures { cpu: file(cpu), memory: file(memory), io: file(io), irq: None }
+}
+
+fn runner(pid: u32, name: &str, cgroup: Option<u64>) -> Runner {
+    Runner {
+        pid,
+        name: name.into(),
+        used: MilliCpu(1_930),
+        cgroup: cgroup.map(CgroupId),
+        is_of_machine: cgroup.is_none(),
+        ..Runner::default()
+    }
+}
+
+/// A service reads nearly all that is read, and one has no io file.
+fn io_is_short(tick: u64) -> Snapshot {
+    let mut snapshot = made_up::snapshot(tick);
+    let moves = |read: u64, written: u64| {
+        let (read, written) = (Bytes(read * MIB), Bytes(written * MIB));
+        Some(IoRate { read, written, reads: read.0 / MIB, writes: written.0 / MIB })
+    };
+    let whole = &mut snapshot.whole;
+    (whole.pressure, whole.contention, whole.shortage) = (pressures(10, 10, 62_00), None, None);
+    whole.io = moves(182, 18);
+    for (id, io) in [(22, moves(176, 4)), (13, moves(0, 12)), (21, moves(0, 0))] {
+        snapshot.scopes.get_mut(&CgroupId(id)).unwrap().io = io;
+    }
+    snapshot.runners =
+        vec![Runner { io: Some(Bytes(170 * MIB)), ..runner(51, "pg_dump", Some(22)) }];
+    snapshot
+}
+
+/// No kernel side, and no controllers.
+fn nothing_by_cgroup(tick: u64) -> Snapshot {
+    let mut snapshot = made_up::snapshot(tick);
+    let bare = |scope: &Scope| Scope {
+        path: scope.path.clone(),
+        place: scope.place.clone(),
+        parent: scope.parent,
+        ..Scope::default()
+    };
+    snapshot.scopes.values_mut().for_each(|scope| *scope = bare(scope));
+    snapshot.whole = Scope { pressure: pressures(86_00, 60_00, 20_00), ..bare(&snapshot.whole) };
+    (snapshot.covers, snapshot.aggressions) = (Coverage::default(), Vec::new());
+    let memory = Some(Resident { held: Bytes(1_229 * MIB), growth: Bytes(60 * MIB) });
+    snapshot.runners = vec![
+        runner(4_711, "spin", None),
+        Runner { memory, ..runner(4_712, "leak", None) },
+        Runner { io: Some(Bytes(90 * MIB)), ..runner(4_713, "dd", None) },
+    ];
+    snapshot
+}
+
+#[test]
+fn because_names_who_uses_what_is_short() {
+    let Some(browser) = browser() else { return };
+    let (io, bare) = (Server::of(io_is_short), Server::of(nothing_by_cgroup));
+    #[rustfmt::skip]
+    let table = [
+        // node, view, panel, words
+        (&io,   "now",     "headline",   "reads and writes 180Mi/s of the node's 200Mi/s (by usage, not by harm)"),
+        (&io,   "now",     "headline",   "(most of all pg_dump, pid 51)"),
+        (&io,   "now",     "aggressors", "of the node's 200Mi in 200 requests"),
+        (&io,   "now",     "aggressors", "most of all pg_dump, pid 51180Mi/s"),
+        (&io,   "now",     "aggressors", "12Mi/s"),
+        (&io,   "cgroups", "tree",       "180Mi/s"),
+        (&bare, "now",     "headline",   "The process that takes or has most memory: leak, pid 4712: 1.2Gi, growing by 60Mi/s"),
+        (&bare, "now",     "aggressors", "spinpid 47111.93 CPUs"),
+        (&bare, "now",     "aggressors", "No cgroup's memory is accounted for. Processes that take or have most:leakpid 47121.2Gi, growing by 60Mi/s"),
+        (&bare, "now",     "aggressors", "No cgroup's IO is accounted for. Processes that do most:ddpid 471390Mi/s"),
+    ];
+    for (server, view, panel, words) in table {
+        find(&browser, &server.url(), view, panel, words);
+    }
+    // Who is not known to read is not told to read nothing.
+    let listed = "return document.querySelector('#aggressors ol')?.children.length";
+    browser.open(&format!("{}#now", io.url()));
+    browser.wait_until(&format!("{listed} === 2"));
+}
