@@ -47,13 +47,14 @@ fn past_of_an_agent_is_that_of_its_recording() {
     let (here, afar) = (["-f", file.to_str().unwrap()], ["--agent", &*address]);
     let (begin, end) = ("2026-11-22T10:13:40Z", "2026-11-22T10:13:55Z");
     #[rustfmt::skip]
-    let table: [(&[&str], i32); 15] = [
+    let table: [(&[&str], i32); 16] = [
         // arguments, code
         (&["status", "--at", "2026-11-22T10:13:50Z"],                 10),
         (&["status", "--at", "2026-11-22T10:13:32Z"],                 0),
         (&["status", "--at", "2026-11-22T11:00:00Z"],                 10), // nothing is recorded then
         (&["explain", "--at", "2026-11-22T10:13:50Z", "-o", "json"],  0),
         (&["top", "--once", "--at", "2026-11-22T10:13:50Z"],          0),
+        (&["top", "--once", "--at", "2026-11-22T10:13:50Z", "-o", "json"], 0),
         (&["rank", "--at", "2026-11-22T10:13:50Z"],                   0),
         (&["rank", "--at", "2026-11-22T10:13:50Z", "-o", "json"],     0),
         (&["rank", "--at", "2026-11-22T10:13:32Z", "--signal", "kubepods.cpu.pressure"], 0),

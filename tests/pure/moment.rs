@@ -53,7 +53,7 @@ fn by_the_engine(path: &Path, wall: Nanos) -> (Tick, usize) {
         steps.push(step);
     }
     let n = steps.len();
-    let (begun, last) = (steps[0].snapshot.at, steps.pop().unwrap());
+    let last = steps.pop().unwrap();
     for snapshot in steps.iter().map(|step| &step.snapshot) {
         let path_of = |id| Some(snapshot.scopes.get(&id)?.path.clone());
         for kill in &snapshot.oom_kills {
@@ -65,7 +65,7 @@ fn by_the_engine(path: &Path, wall: Nanos) -> (Tick, usize) {
     let facts = replay.facts().unwrap().clone();
     let (snapshot, decision) = (last.snapshot, last.decision);
     let settings = replay.engine().unwrap().settings().clone();
-    (Tick { facts, settings, begun, oom_kills, snapshot, decision }, n)
+    (Tick { facts, settings, oom_kills, snapshot, decision }, n)
 }
 
 #[test]

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use isobar::record::boot;
 use isobar::record::incident::shelf::Shelf;
 use isobar::record::journal::Ring;
 use isobar::record::reader::Recording;
 use isobar::record::replay::Replay;
 use isobar::serve::film::Film;
+use isobar::serve::film::reel::Reel;
 use isobar::serve::publish::{Publisher, channel};
 use isobar::serve::{replaying, router};
 use isobar_core::model::cost::Cost;
@@ -183,8 +185,8 @@ pub(crate) fn recording_agent(ring: Option<&Ring>) -> Router {
     let mut publisher: Option<Publisher> = None;
     while let Some(step) = replay.step_before(Nanos(u64::MAX)).unwrap() {
         let facts = replay.facts().unwrap().clone();
-        let own =
-            publisher.get_or_insert_with(|| Publisher::new(facts, step.snapshot.at, to.clone()));
+        let started = boot::begun(&Ring::Files(leak()), &facts.boot_id, step.snapshot.at);
+        let own = publisher.get_or_insert_with(|| Publisher::new(facts, started, to.clone()));
         own.show_recording(ring, None);
         own.publish(step, Vec::new(), Cost::default());
     }
@@ -330,6 +332,15 @@ async fn at_in_several_runs() {
     let kernels: BTreeSet<_> = forward.iter().map(|(_, kernel, ..)| kernel).collect();
     let begun: BTreeSet<_> = forward.iter().map(|(.., begun)| begun).collect();
     assert_eq!((kernels.len(), begun.len()), (2, 2), "{kernels:?} {begun:?}");
+
+    // The same, and of the boot, where only a part of it is read.
+    let file = dir.path().join("recording");
+    for (at, .., begun) in &forward {
+        let mut reel = Reel::open_at(&file, Nanos(*at)).unwrap();
+        reel.run_to(Nanos(*at)).unwrap();
+        let started = reel.view().unwrap().started;
+        assert_eq!(Some(started.boot.0), *begun, "{}", timestamp(*at));
+    }
 
     // The history goes on over the agent's restart, and not over the node's.
     let known = |history: &Value| {

@@ -7,7 +7,9 @@ use anyhow::{Error, Result, bail};
 use isobar::agent::RECORDING_DIR;
 use isobar::clock;
 use isobar::clock::written::{MOMENT, When};
+use isobar::record::boot;
 use isobar::record::incident::words::clock as clock_words;
+use isobar::record::journal::Ring;
 use isobar::record::moment::{self, Tick};
 use isobar::serve::film::reel::Reel;
 use isobar::serve::publish::{Publisher, channel};
@@ -145,7 +147,9 @@ impl Past {
 
     fn found(self) -> Result<View> {
         if let Some(tick) = moment::at(&self.file, self.at)? {
-            let Tick { facts, settings, begun, oom_kills, snapshot, decision } = tick;
+            let Tick { facts, settings, oom_kills, snapshot, decision } = tick;
+            let ring = Ring::Files(self.file);
+            let begun = boot::begun(&ring, &facts.boot_id, snapshot.at);
             let mode = vec![Capability::relief(&settings.relief)];
             let step = Step { snapshot, decision, ..Step::default() };
             let mut publisher = Publisher::new(facts, begun, channel().0).after(oom_kills);

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, bail};
+use isobar::record::boot;
+use isobar::record::journal::Ring;
 use isobar::record::reader::Recording;
 use isobar::record::replay::{Replay, Replayed};
 use isobar::serve::publish::{Latest, Publisher, channel};
@@ -70,6 +72,7 @@ impl RangeArgs {
 
 /// The ticks of a range. Those before it, of the same chapter, run through the engine too.
 pub(crate) struct Ticks {
+    ring: Ring,
     replay: Replay,
     range: Range,
     /// The number of the tick that was read last.
@@ -89,7 +92,8 @@ impl Ticks {
             begin => Recording::open_at(&file, begin)?,
         };
         let replay = Replay::new(recording, None);
-        Ok(Self { replay, range, tick: None, publisher: None, empty: Some(file) })
+        let ring = Ring::Files(file.clone());
+        Ok(Self { ring, replay, range, tick: None, publisher: None, empty: Some(file) })
     }
 
     /// The next tick of the range, with the decision that was recorded.
@@ -121,7 +125,8 @@ impl Ticks {
             let known = self.publisher.take().filter(|(own, _)| own.goes_on(&facts, before, tick));
             let (publisher, _) = self.publisher.insert(known.unwrap_or_else(|| {
                 let (to, latest) = channel();
-                (Publisher::new(facts, judged.at, to), latest)
+                let started = boot::begun(&self.ring, &facts.boot_id, judged.at);
+                (Publisher::new(facts, started, to), latest)
             }));
             if judged.at.wall >= self.range.begin {
                 self.empty = None;

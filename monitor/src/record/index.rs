@@ -7,7 +7,10 @@ use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use super::lines::{MAGIC, decoder};
+use isobar_core::model::node::NodeFacts;
 use isobar_core::model::sample::Moment;
 use isobar_core::model::units::Nanos;
 use isobar_core::recording::{format, mark};
@@ -63,6 +66,32 @@ pub(super) fn find(segments: &[PathBuf], wall: Nanos, end: Option<Place>) -> io:
     let Some(path) = segments.get(segment) else { return Ok(Place::default()) };
     let end = if segment + 1 == n { end } else { u64::MAX };
     Ok(Place { segment, ..within(path, wall, end)? })
+}
+
+/// When the first chapter began, of those since the moment `from`, whose node had this boot.
+pub(super) fn first_of_boot(
+    segments: &[PathBuf],
+    boot_id: &str,
+    from: Nanos,
+) -> io::Result<Option<Moment>> {
+    let place = find(segments, from, None)?;
+    let mut chapter = place.chapter;
+    for path in &segments[place.segment.min(segments.len())..] {
+        let mut file = File::open(path)?;
+        let mut next = Some(std::mem::take(&mut chapter));
+        while let Some(at) = next {
+            file.seek(SeekFrom::Start(at))?;
+            let text = head(&mut file)?.unwrap_or_default();
+            if text.starts_with(format::OPENING.as_bytes())
+                && let Some(facts) = field::<NodeFacts>(&text, "facts")
+                && facts.boot_id == boot_id
+            {
+                return Ok(field(&text, "at"));
+            }
+            next = frame_end(&file, at)?.filter(|_| !text.is_empty());
+        }
+    }
+    Ok(None)
 }
 
 /// The last chapter before the byte `end` that begins before `wall`, or has a mark before it.
@@ -154,28 +183,38 @@ fn walk(file: &File, from: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// What the frame at the file's position begins with.
-pub(super) fn begun(file: &mut File) -> io::Result<Begun> {
+/// The first bytes of the text in the frame at the file's position; `None` if it is no frame.
+fn head(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let mut magic = Vec::new();
     let from = file.stream_position()?;
     file.take(MAGIC.len() as u64).read_to_end(&mut magic)?;
     if !MAGIC.starts_with(&magic) {
-        return Ok(Begun::Foreign);
+        return Ok(None);
     }
     file.seek(SeekFrom::Start(from))?;
     let mut start = Vec::new();
     let text = decoder(BufReader::with_capacity(BUFFER, file))?;
     // The file may be cut off where the agent was killed; the part before is readable.
     let _ = text.take(HEAD as u64).read_to_end(&mut start);
+    Ok(Some(start))
+}
+
+/// The first field of this name in it.
+fn field<T: DeserializeOwned>(start: &[u8], name: &str) -> Option<T> {
+    let text = String::from_utf8_lossy(start);
+    let (_, rest) = text.split_once(&format!("\"{name}\":"))?;
+    serde_json::Deserializer::from_str(rest).into_iter().next()?.ok()
+}
+
+/// What the frame at the file's position begins with.
+pub(super) fn begun(file: &mut File) -> io::Result<Begun> {
+    let Some(start) = head(file)? else { return Ok(Begun::Foreign) };
     let opening = format::OPENING.as_bytes();
     if start.len() < opening.len() {
         return Ok(if opening.starts_with(&start) { Begun::Unknown } else { Begun::Foreign });
     }
-    let text = String::from_utf8_lossy(&start);
-    let at = text.split_once("\"at\":").and_then(|(_, rest)| {
-        serde_json::Deserializer::from_str(rest).into_iter::<Moment>().next()?.ok()
-    });
-    Ok(match (start.starts_with(opening), text.starts_with(mark::OPENING), at) {
+    let is_mark = start.starts_with(mark::OPENING.as_bytes());
+    Ok(match (start.starts_with(opening), is_mark, field(&start, "at")) {
         (true, _, Some(at)) => Begun::At(at),
         (true, _, None) => Begun::Unknown,
         (_, true, Some(at)) => Begun::Mark(at),

@@ -3,6 +3,7 @@
 
 pub mod advice;
 mod ahead;
+pub mod boot;
 pub mod incident;
 mod index;
 pub mod journal;

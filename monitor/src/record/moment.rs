@@ -20,8 +20,6 @@ use isobar_core::view::pods::name_in;
 pub struct Tick {
     pub facts: NodeFacts,
     pub settings: Settings,
-    /// The first tick of the chapter.
-    pub begun: Moment,
     /// In earlier ticks of the chapter, newest first.
     pub oom_kills: Vec<OomRecord>,
     pub snapshot: Snapshot,
@@ -107,8 +105,8 @@ impl Run {
     fn end(self) -> Option<Tick> {
         let (snapshot, decision) = self.last?;
         let decision = serde_json::from_slice(decision.as_bytes()).ok()?;
-        let (facts, begun) = self.facts.zip(self.begun)?;
+        let facts = self.facts.filter(|_| self.begun.is_some())?;
         let (settings, oom_kills) = (self.settings, self.oom_kills);
-        Some(Tick { facts, settings, begun, oom_kills, snapshot, decision })
+        Some(Tick { facts, settings, oom_kills, snapshot, decision })
     }
 }

@@ -105,7 +105,7 @@ impl Published {
         let view = &self.view;
         let before = view.recent_oom_kills.iter().filter(|one| one.kill.at < at.boot);
         let kills = before.cloned().collect();
-        let started = if at.boot < view.started.boot { at } else { view.started };
+        let started = (at.boot >= view.started.boot).then_some(view.started);
         (view.facts == *facts).then(|| Known { history: self.history.clone(), started, kills })
     }
 

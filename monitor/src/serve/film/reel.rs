@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::runs::Known;
+use crate::record::boot;
 use crate::record::incident::shelf::Shelf;
 use crate::record::journal::Ring;
 use crate::record::reader::{ReadError, Recording};
@@ -20,6 +21,7 @@ use isobar_core::policy::rank::Purpose;
 use isobar_core::view::View;
 
 pub struct Reel {
+    ring: Ring,
     replay: Replay,
     /// The number of the tick that was read last; after another agent has started they begin anew.
     tick: Option<u64>,
@@ -37,18 +39,14 @@ impl Reel {
     /// # Errors
     /// If the recording cannot be read.
     pub fn open_at(file: &Path, wall: Nanos) -> Result<Self, ReadError> {
-        Ok(Self::of(Recording::open_at(file, wall)?, Vec::new()))
+        Self::open_ring(&Ring::Files(file.into()), wall)
     }
 
     /// The same of segments that another thread writes.
     pub(super) fn open_ring(ring: &Ring, wall: Nanos) -> Result<Self, ReadError> {
         let (recording, held) = Recording::open_ring(ring, wall)?;
-        Ok(Self::of(recording, held))
-    }
-
-    fn of(recording: Recording, held: Vec<File>) -> Self {
-        let replay = Replay::new(recording, None);
-        Self { replay, tick: None, publisher: None, last: None, _held: held }
+        let (ring, replay) = (ring.clone(), Replay::new(recording, None));
+        Ok(Self { ring, replay, tick: None, publisher: None, last: None, _held: held })
     }
 
     /// Whether the last step stopped before a tick that is there.
@@ -66,8 +64,8 @@ impl Reel {
         let (tick, before) = (step.snapshot.tick, self.tick.replace(step.snapshot.tick));
         let is_same = |own: &Publisher| own.goes_on(&facts, before, tick);
         if !self.publisher.as_ref().is_some_and(is_same) {
-            let publisher = Publisher::new(facts, step.snapshot.at, channel().0);
-            self.publisher = Some(publisher);
+            let started = boot::begun(&self.ring, &facts.boot_id, step.snapshot.at);
+            self.publisher = Some(Publisher::new(facts, started, channel().0));
         }
         let publisher = self.publisher.as_mut();
         if let Some((before, publisher)) = self.last.replace(step).zip(publisher) {
@@ -131,7 +129,7 @@ impl Reel {
         let mut history = publisher.history();
         if let Some(Known { history: own, started, kills }) = known {
             history = own;
-            publisher.set_started(started);
+            started.into_iter().for_each(|started| publisher.set_started(started));
             publisher.set_kills(kills.into_iter());
         }
         if let Some(engine) = self.replay.engine() {
