@@ -75,9 +75,10 @@ fn film_shows_a_moment_and_says_that_it_is_past() {
     assert!((0.0..100.0).contains(&top.as_f64().unwrap()), "{top}");
     // Marks: a condition or threshold, two marks and two steps, an OOM kill, an incident.
     for (mark, n) in [("rect.lane-true", 1), ("text.action", 4), ("text.oomKill", 1)] {
-        let found =
-            browser.run(&format!("return document.querySelectorAll('.track {mark}').length"));
-        assert!(found.as_u64() >= Some(n), "{mark}: {found}");
+        // They come as the recording is read to its end.
+        browser.wait_until(&format!(
+            "return document.querySelectorAll('.track {mark}').length >= {n}"
+        ));
     }
     assert_eq!(browser.run("return document.querySelectorAll('.line button.incident').length"), 1);
     assert_eq!(browser.log("browser"), Vec::<Value>::new());

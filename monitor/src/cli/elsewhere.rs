@@ -40,7 +40,9 @@ pub(super) fn document<T: DeserializeOwned>(place: &Place, path: &str, what: &st
 pub(super) fn answered(place: &Place, answer: Result<Fetched>, what: &str) -> Result<Vec<u8>> {
     match answer.with_context(|| format!("cannot ask {place} for {what}"))? {
         Fetched::Document(json) => Ok(json),
-        Fetched::NotYet => bail!("the agent on {place} is starting: ask again once it runs"),
+        Fetched::NotYet => {
+            bail!("the agent on {place} is starting, or answers another question: ask again")
+        }
         Fetched::NoAgent => bail!("no agent listens on {place}; start one with `isobar run`"),
     }
 }
